@@ -1,0 +1,47 @@
+# Everything that CI does is a recipe here.
+
+# List the recipes.
+default:
+    @just --list
+
+# Format and lints.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# All tests.
+test *args:
+    cargo test --workspace {{ args }}
+
+# Accept the golden files as they come out now; look at `git diff` afterwards.
+golden:
+    INSTA_UPDATE=always cargo test --workspace
+
+# The corpus of trees that Salt compiled; a filter names an area.
+corpus area='':
+    cargo test -p zagent-tests --test corpus {{ area }}
+
+# New inputs for every fuzz target, so many seconds each.
+fuzz seconds='60':
+    FUZZ_SECONDS={{ seconds }} cargo test -p zagent-tests --test fuzz
+
+# Licences, sources and which crate may name which.
+deps:
+    cargo deny check bans licenses sources
+    cargo test -p zagent-tests --test direction
+
+# Known vulnerabilities in what we use; needs the network.
+advisories:
+    cargo deny check advisories
+
+# CPU time of a compile of 5000 and 50 000 states.
+bench:
+    cargo test --release -p zagent-tests --test speed -- --nocapture
+
+# The book.
+book:
+    mdbook build docs
+
+# What CI runs.
+ci:
+    .ci/run
