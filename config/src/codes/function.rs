@@ -1,0 +1,11 @@
+//! State functions and their parameters, execution functions.
+
+codes! {
+    UNKNOWN_FUNCTION ZA0801 "unknown execution function";
+    FUNCTION_FAILED ZA0802 "execution function failed";
+    FUNCTION_FORBIDDEN ZA0803 "execution function forbidden";
+    FUNCTION_ARGUMENTS ZA0804 "wrong arguments of an execution function";
+    UNKNOWN_STATE_MODULE ZA0811 "unknown state module";
+    UNKNOWN_STATE_FUNCTION ZA0812 "unknown state function";
+    UNKNOWN_PARAMETER ZA0813 "unknown parameter";
+}

@@ -1,0 +1,122 @@
+//! Names that travel between machines, checked once: a value of these types is safe as a file name and in a Git ref.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Longest name in bytes, as for a DNS name.
+pub const MAX_NAME_BYTES: usize = 253;
+
+/// Why a text is no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing there.
+    #[error("a name must not be empty")]
+    Empty,
+    /// Longer than [`MAX_NAME_BYTES`].
+    #[error("a name has at most {MAX_NAME_BYTES} bytes")]
+    TooLong,
+    /// A character that file names, Git refs or targets cannot carry.
+    #[error("a name must not contain {0:?}")]
+    Forbidden(char),
+    /// A beginning or an end that file names, Git refs or command lines give a meaning.
+    #[error("a name must not {0}")]
+    Shape(&'static str),
+}
+
+fn check(text: &str) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.len() > MAX_NAME_BYTES {
+        return Err(NameError::TooLong);
+    }
+    let forbidden =
+        |c: &char| c.is_control() || c.is_whitespace() || "/\\,:~^?*[]{}()@\"'`$&|;<>!#%".contains(*c);
+    if let Some(c) = text.chars().find(forbidden) {
+        return Err(NameError::Forbidden(c));
+    }
+    if text.starts_with(['.', '-']) {
+        return Err(NameError::Shape("start with `.` or `-`"));
+    }
+    if text.ends_with('.') || text.ends_with(".lock") {
+        return Err(NameError::Shape("end with `.` or `.lock`"));
+    }
+    if text.contains("..") {
+        return Err(NameError::Shape("contain `..`"));
+    }
+    Ok(())
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                check(text).map(|()| Self(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+names! {
+    /// The id of a node.
+    NodeId;
+    /// The name of an environment, such as `base`.
+    EnvName;
+    /// The id of a rollout, the last part of its branch.
+    RolloutId;
+}
+
+impl NodeId {
+    /// The id of a node whose host name is missing or unusable.
+    #[must_use]
+    pub fn localhost() -> Self {
+        Self("localhost".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_host_names_and_refuses_traps() {
+        for good in ["web-01", "db.example.org", "a", "Köln_1", "10.0.0.1", "x=y+z"] {
+            assert!(good.parse::<NodeId>().is_ok(), "{good}");
+        }
+        for (bad, want) in [
+            ("", NameError::Empty),
+            ("a/b", NameError::Forbidden('/')),
+            ("a b", NameError::Forbidden(' ')),
+            ("a\0", NameError::Forbidden('\0')),
+            ("web*", NameError::Forbidden('*')),
+            ("a,b", NameError::Forbidden(',')),
+            ("..", NameError::Shape("start with `.` or `-`")),
+            ("-x", NameError::Shape("start with `.` or `-`")),
+            ("a..b", NameError::Shape("contain `..`")),
+            ("a.lock", NameError::Shape("end with `.` or `.lock`")),
+            (&"x".repeat(254), NameError::TooLong),
+        ] {
+            assert_eq!(bad.parse::<NodeId>(), Err(want), "{bad:?}");
+        }
+    }
+}

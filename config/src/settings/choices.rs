@@ -1,0 +1,108 @@
+//! Settings that are one of a few words.
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident $text:literal),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$vdoc])* $variant),* }
+
+        impl $name {
+            /// The word for it in a configuration file.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+
+            /// The choice of a word.
+            #[must_use]
+            pub fn find(word: &str) -> Option<Self> {
+                match word { $($text => Some(Self::$variant),)* _ => None }
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// Which signatures a revision needs.
+    Require {
+        /// None.
+        None "none",
+        /// The commit's.
+        Commit "commit",
+        /// The manifest's.
+        Manifest "manifest",
+        /// Both.
+        Both "both",
+    }
+    /// Whether a repository needs a manifest.
+    ManifestRule {
+        /// One is checked when it is there.
+        Optional "optional",
+        /// Without one a revision is refused.
+        Required "required",
+    }
+    /// In which order states run.
+    RunSchedule {
+        /// Level by level, with a sync point between levels.
+        Levels "levels",
+        /// As soon as what a state needs is done.
+        Eager "eager",
+        /// One by one, in Salt's order.
+        Ordered "ordered",
+    }
+    /// Whose verdicts count where Salt and zagent differ.
+    Compatibility {
+        /// Our own, which are stricter.
+        None "none",
+        /// Salt's.
+        Salt "salt",
+    }
+    /// Whether templates may do a thing.
+    Permission {
+        /// They may.
+        Allow "allow",
+        /// They may not.
+        Forbid "forbid",
+    }
+    /// Where nodes report.
+    BoardKind {
+        /// Nowhere.
+        None "none",
+        /// A store on this machine.
+        Sled "sled",
+        /// Refs of a Git repository.
+        Git "git",
+        /// A NATS key-value bucket.
+        Nats "nats",
+    }
+    /// When a webhook is called.
+    Occasion {
+        /// A run failed.
+        Failure "failure",
+        /// A run changed something.
+        Change "change",
+        /// A run succeeded after one that failed.
+        Recovery "recovery",
+        /// A revision was rolled back.
+        Rollback "rollback",
+        /// Every run.
+        Always "always",
+    }
+    /// A day of the week.
+    Day {
+        /// Monday.
+        Monday "mon",
+        /// Tuesday.
+        Tuesday "tue",
+        /// Wednesday.
+        Wednesday "wed",
+        /// Thursday.
+        Thursday "thu",
+        /// Friday.
+        Friday "fri",
+        /// Saturday.
+        Saturday "sat",
+        /// Sunday.
+        Sunday "sun",
+    }
+}

@@ -1,0 +1,155 @@
+//! One file as written, and where values come from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::codes::configuration as code;
+use crate::fault::{Excerpt, Fault, Faults};
+use crate::paths;
+use crate::value::{Map, Pos, Value};
+use crate::yaml::{self, Words};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// The name of the host.
+    HostName,
+    /// A file.
+    File {
+        /// The file.
+        file: Arc<str>,
+        /// Where its key stands.
+        pos: Pos,
+    },
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag of the command line.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::HostName => f.write_str("host name"),
+            Self::File { file, pos } if pos.is_known() => write!(f, "{file}:{}", pos.line),
+            Self::File { file, .. } => f.write_str(file),
+            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One configuration file as it was written.
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    pub(super) file: Arc<str>,
+    pub(super) text: Arc<str>,
+    pub(super) map: Map,
+}
+
+impl Fragment {
+    /// Reads the text of a file; an empty one is fine.
+    ///
+    /// # Errors
+    /// Fails when it is no YAML, or no mapping.
+    pub fn read(file: &str, text: &str) -> Result<Self, Faults> {
+        let this = Self { file: file.into(), text: text.into(), map: Map::new() };
+        match yaml::load(text, Words::Core) {
+            Ok(Value::Null) => Ok(this),
+            Ok(Value::Map(map)) => Ok(Self { map: (*map).clone(), ..this }),
+            Ok(other) => Err(Fault::new(
+                code::WRONG_TYPE,
+                format!("a configuration file holds a mapping, this is {}", other.kind()),
+            )
+            .at(file, Pos::new(1, 1))
+            .into()),
+            Err(fault) => {
+                let mut out = Fault::new(code::SYNTAX, fault.message).at(file, fault.pos);
+                out.excerpts.extend(this.excerpt(fault.pos));
+                Err(out.into())
+            }
+        }
+    }
+
+    /// The line at `pos`, unless it may hold a password.
+    pub(super) fn excerpt(&self, pos: Pos) -> Option<Excerpt> {
+        let line = usize::try_from(pos.line).ok()?.checked_sub(1)?;
+        let text =
+            self.text.lines().nth(line).filter(|line| !(line.contains("://") && line.contains('@')))?;
+        Some(Excerpt { label: String::new(), line: pos.line, column: pos.column, text: text.to_owned() })
+    }
+}
+
+/// Where the files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A directory: `zagent.yaml`, then `conf.d/*.yaml` by name. Nothing of it need be there.
+    Dir(PathBuf),
+    /// One file, which must be there, and no fragments.
+    File(PathBuf),
+}
+
+impl Location {
+    /// Reads every file there is, in order.
+    ///
+    /// # Errors
+    /// Fails with every file that cannot be read or is no YAML.
+    pub fn fragments(&self) -> Result<Vec<Fragment>, Faults> {
+        let mut faults = Faults::default();
+        let mut fragments = Vec::new();
+        let mut take = |read: Result<Option<Fragment>, Faults>| match read {
+            Ok(fragment) => fragments.extend(fragment),
+            Err(found) => faults.0.extend(found.0),
+        };
+        match self {
+            Self::File(file) => take(read(file, true)),
+            Self::Dir(dir) => {
+                take(read(&dir.join(paths::CONFIG_FILE), false));
+                match list(&dir.join(paths::FRAGMENTS_DIR)) {
+                    Ok(files) => files.iter().for_each(|file| take(read(file, true))),
+                    Err(fault) => take(Err(fault)),
+                }
+            }
+        }
+        faults.into_result().map(|()| fragments)
+    }
+}
+
+fn read(path: &Path, must: bool) -> Result<Option<Fragment>, Faults> {
+    let name = path.display().to_string();
+    match std::fs::read(path) {
+        Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            Err(Fault::new(code::UNREADABLE, format!("cannot read it: {error}")).at(name, Pos::NONE).into())
+        }
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Fragment::read(&name, &text).map(Some),
+            Err(_) => Err(Fault::new(code::SYNTAX, "the file is not UTF-8").at(name, Pos::NONE).into()),
+        },
+    }
+}
+
+fn list(dir: &Path) -> Result<Vec<PathBuf>, Faults> {
+    let fault = |error: std::io::Error| -> Faults {
+        Fault::new(code::UNREADABLE, format!("cannot list it: {error}"))
+            .at(dir.display().to_string(), Pos::NONE)
+            .into()
+    };
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(fault)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(fault)?.path();
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

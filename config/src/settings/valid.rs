@@ -1,0 +1,388 @@
+//! Settings that hold together: typed, in range, checked against each other.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::check::Record;
+use super::choices::{
+    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, Require, RunSchedule,
+};
+use super::fragment::Origin;
+use crate::ids::{EnvName, NodeId};
+use crate::paths::Paths;
+use crate::value::{Map, MergeStrategy, Value};
+
+/// All settings, valid.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node's id.
+    pub id: NodeId,
+    /// Where the agent writes about itself.
+    pub root: PathBuf,
+    /// Where states come from.
+    pub source: Source,
+    /// States that came with the image.
+    pub baked: PathBuf,
+    /// The state tree inside a repository.
+    pub states_root: PathBuf,
+    /// The pillar tree inside a repository.
+    pub pillar_root: PathBuf,
+    /// More environments than `base`, by name.
+    pub environments: Vec<Environment>,
+    /// The state environment of the node; all of them when none.
+    pub env: Option<EnvName>,
+    /// What a revision must prove.
+    pub trust: Trust,
+    /// How runs go.
+    pub run: Run,
+    /// Whose verdicts count.
+    pub compat: Compatibility,
+    /// Custom facts.
+    pub facts_dir: PathBuf,
+    /// How pillars merge.
+    pub pillar: PillarRules,
+    /// External pillars, each a program and its arguments.
+    pub ext_pillar: Vec<Vec<String>>,
+    /// External tops, each a program and its arguments.
+    pub master_tops: Vec<Vec<String>>,
+    /// Named groups for targets.
+    pub nodegroups: Map,
+    /// Whether templates may call `salt['cmd.run']` and its kin.
+    pub cmd_run: Permission,
+    /// What a tree may cost.
+    pub limits: Limits,
+    /// Checks after a run.
+    pub health: Vec<Health>,
+    /// When changes are allowed; always when empty.
+    pub windows: Vec<Window>,
+    /// Runs by the clock, by name.
+    pub schedule: Vec<Scheduled>,
+    /// Where the node reports.
+    pub board: Board,
+    /// True when this node may drive rollouts.
+    pub driver: bool,
+    /// Where health and metrics are served.
+    pub listen: Option<SocketAddr>,
+    /// Who is told about runs.
+    pub webhooks: Vec<Webhook>,
+    /// The pillar key that lists resources.
+    pub resources_key: String,
+    pub(super) effective: Vec<Effective>,
+}
+
+/// One key, its value in the spelling of a file, and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effective {
+    /// The key, such as `run.every` or `schedule.nightly`.
+    pub key: String,
+    /// Its value; null when it is unset.
+    pub value: Value,
+    /// Who said so.
+    pub origin: Origin,
+}
+
+/// Where states come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Repositories, asked in order.
+    pub remotes: Vec<Remote>,
+    /// How often.
+    pub poll: Duration,
+    /// How long a fetch may take.
+    pub timeout: Duration,
+    /// How many generations are kept.
+    pub keep: usize,
+}
+
+/// A repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its address, or a directory.
+    pub url: String,
+    /// The branch to follow.
+    pub branch: String,
+    /// A file with a token.
+    pub token_file: Option<PathBuf>,
+    /// An SSH key.
+    pub key: Option<PathBuf>,
+    /// Certificates to trust.
+    pub ca: Option<PathBuf>,
+}
+
+/// More trees beside `base`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// Its name.
+    pub name: EnvName,
+    /// Its state tree.
+    pub states: Option<PathBuf>,
+    /// Its pillar tree.
+    pub pillar: Option<PathBuf>,
+}
+
+/// What a revision must prove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// Which signatures.
+    pub require: Require,
+    /// Whose.
+    pub allowed_signers: PathBuf,
+    /// How many on a manifest.
+    pub threshold: usize,
+    /// Whether there must be a manifest.
+    pub manifest: ManifestRule,
+    /// True when history must not be rewritten.
+    pub fast_forward: bool,
+}
+
+/// How runs go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How often without news.
+    pub every: Duration,
+    /// In which order.
+    pub schedule: RunSchedule,
+    /// How many states at once; by the number of cores when none.
+    pub jobs: Option<usize>,
+    /// How long a run may take.
+    pub timeout: Duration,
+    /// How many runs the history keeps.
+    pub keep: usize,
+}
+
+/// How pillars merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PillarRules {
+    /// The strategy.
+    pub merge: MergeStrategy,
+    /// True when lists add up.
+    pub merge_lists: bool,
+    /// The pillar environment of the node; all of them when none.
+    pub env: Option<EnvName>,
+}
+
+/// What a tree may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Steps of one template.
+    pub fuel: u64,
+    /// Nested calls, includes and imports.
+    pub recursion: usize,
+    /// Bytes one template may print.
+    pub output: usize,
+    /// Bytes of one source file.
+    pub source: usize,
+    /// Nodes of one YAML document.
+    pub yaml_nodes: usize,
+    /// Nesting of one YAML document.
+    pub yaml_depth: usize,
+    /// SLS files of one compile.
+    pub files: usize,
+    /// How long an external program may take.
+    pub program_timeout: Duration,
+}
+
+/// A check after a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Its name.
+    pub name: String,
+    /// What is checked.
+    pub check: HealthCheck,
+    /// True when its failure rolls back.
+    pub required: bool,
+    /// How long one try may take.
+    pub timeout: Duration,
+    /// How many tries.
+    pub tries: usize,
+}
+
+/// What a health check looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// An address that answers 2xx.
+    Http(String),
+    /// A host and port that accept a connection.
+    Tcp(String),
+    /// A service that is active.
+    Unit(String),
+    /// A command that exits with 0.
+    Command(String),
+}
+
+/// A time in which changes are allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// On which days it starts; on all when empty.
+    pub days: Vec<Day>,
+    /// Its start, in minutes since midnight.
+    pub from: u16,
+    /// Its end, in minutes since midnight; before the start when it ends the next day.
+    pub to: u16,
+    /// The time zone, or `local`.
+    pub timezone: String,
+}
+
+/// A run by the clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Its name.
+    pub name: String,
+    /// When.
+    pub when: When,
+    /// At most this much later, at random.
+    pub splay: Duration,
+    /// How many of it may be under way.
+    pub maxrunning: usize,
+    /// True when a missed run is made up for.
+    pub catch_up: bool,
+    /// What is run; the highstate when empty.
+    pub sls: Vec<String>,
+    /// True when nothing is changed.
+    pub test: bool,
+}
+
+/// When a scheduled entry runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At an interval.
+    Every(Duration),
+    /// By a cron expression.
+    Cron(String),
+}
+
+/// Where nodes report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Board {
+    /// Which kind.
+    pub kind: BoardKind,
+    /// Its address.
+    pub url: Option<String>,
+    /// Credentials for it.
+    pub credentials: Option<PathBuf>,
+    /// How often without a change.
+    pub every: Duration,
+}
+
+/// Who is told about runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// Its address.
+    pub url: String,
+    /// When it is called.
+    pub on: Vec<Occasion>,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// A file with the secret that signs calls.
+    pub secret_file: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Every path below the root.
+    #[must_use]
+    pub fn paths(&self) -> Paths {
+        Paths::new(&self.root)
+    }
+
+    /// Every key, its value and where it comes from, in the order of the documentation.
+    #[must_use]
+    pub fn effective(&self) -> &[Effective] {
+        &self.effective
+    }
+}
+
+impl Run {
+    pub(super) fn read(all: &Record) -> Self {
+        Self {
+            every: all.time("run.every"),
+            schedule: choice(all, "run.schedule", RunSchedule::find),
+            jobs: all.number_if("run.jobs").and_then(|n| usize::try_from(n).ok()),
+            timeout: all.time("run.timeout"),
+            keep: all.count("run.keep"),
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn read(all: &Record) -> Self {
+        let remote = |r: &Record| Remote {
+            url: r.text("url"),
+            branch: r.text("branch"),
+            token_file: r.path_if("token_file"),
+            key: r.path_if("key"),
+            ca: r.path_if("ca"),
+        };
+        Self {
+            remotes: all.records("source.remotes").iter().map(remote).collect(),
+            poll: all.time("source.poll"),
+            timeout: all.time("source.timeout"),
+            keep: all.count("source.keep"),
+        }
+    }
+}
+
+impl Trust {
+    pub(super) fn read(all: &Record) -> Self {
+        Self {
+            require: choice(all, "trust.require", Require::find),
+            allowed_signers: all.path("trust.allowed_signers"),
+            threshold: all.count("trust.threshold"),
+            manifest: choice(all, "trust.manifest", ManifestRule::find),
+            fast_forward: all.flag("trust.fast_forward"),
+        }
+    }
+}
+
+impl Limits {
+    pub(super) fn read(all: &Record) -> Self {
+        Self {
+            fuel: all.count("limits.fuel") as u64,
+            recursion: all.count("limits.recursion"),
+            output: all.size("limits.output"),
+            source: all.size("limits.source"),
+            yaml_nodes: all.count("limits.yaml_nodes"),
+            yaml_depth: all.count("limits.yaml_depth"),
+            files: all.count("limits.files"),
+            program_timeout: all.time("limits.program_timeout"),
+        }
+    }
+}
+
+impl Board {
+    pub(super) fn read(all: &Record) -> Self {
+        Self {
+            kind: choice(all, "board.kind", BoardKind::find),
+            url: all.text_if("board.url").map(str::to_owned),
+            credentials: all.path_if("board.credentials"),
+            every: all.time("board.every"),
+        }
+    }
+}
+
+impl Window {
+    pub(super) fn read(r: &Record) -> Self {
+        Self {
+            days: r.texts("days").iter().filter_map(|day| Day::find(day)).collect(),
+            from: r.clock("from"),
+            to: r.clock("to"),
+            timezone: r.text("timezone"),
+        }
+    }
+}
+
+impl Webhook {
+    pub(super) fn read(r: &Record) -> Self {
+        Self {
+            url: r.text("url"),
+            on: r.texts("on").iter().filter_map(|on| Occasion::find(on)).collect(),
+            timeout: r.time("timeout"),
+            secret_file: r.path_if("secret_file"),
+        }
+    }
+}
+
+/// The choice behind a key; the schema has let only its words through.
+pub(super) fn choice<T>(record: &Record, name: &str, find: impl Fn(&str) -> Option<T>) -> T {
+    record.text_if(name).and_then(find).expect("the schema lists the words of the choice")
+}

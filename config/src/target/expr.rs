@@ -1,0 +1,85 @@
+//! The tree of a compound target: asking it, and printing it so that reading gives the same tree.
+
+use std::fmt;
+
+use super::atom::Atom;
+use super::{Subject, TargetError};
+
+/// A target as a tree.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expr {
+    /// One comparison.
+    Atom(Atom),
+    /// Not the other.
+    Not(Box<Self>),
+    /// All of them; at least two.
+    All(Vec<Self>),
+    /// Any of them; at least two.
+    Any(Vec<Self>),
+    /// An empty pair of parentheses: no.
+    Never,
+}
+
+impl Expr {
+    pub(super) fn matches(&self, subject: &dyn Subject) -> Result<bool, TargetError> {
+        match self {
+            Self::Atom(atom) => atom.matches(subject),
+            Self::Not(inner) => Ok(!inner.matches(subject)?),
+            Self::All(parts) => {
+                for part in parts {
+                    if !part.matches(subject)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Self::Any(parts) => {
+                for part in parts {
+                    if part.matches(subject)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Self::Never => Ok(false),
+        }
+    }
+
+    /// An unusable regular expression on the id stops Salt wherever it stands, so it must not hide behind an `or`.
+    pub(super) fn ready(&self) -> Result<(), TargetError> {
+        match self {
+            Self::Atom(atom) => atom.ready(),
+            Self::Not(inner) => inner.ready(),
+            Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(Self::ready),
+            Self::Never => Ok(()),
+        }
+    }
+
+    fn joined(parts: &[Self], word: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in parts.iter().enumerate() {
+            if i > 0 {
+                write!(f, " {word} ")?;
+            }
+            match part {
+                Self::All(_) | Self::Any(_) => write!(f, "( {part} )")?,
+                other => write!(f, "{other}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Atom(atom) => atom.fmt(f),
+            Self::Not(inner) => match &**inner {
+                Self::Atom(_) | Self::Never => write!(f, "not {inner}"),
+                _ => write!(f, "not ( {inner} )"),
+            },
+            Self::All(parts) => Self::joined(parts, "and", f),
+            Self::Any(parts) => Self::joined(parts, "or", f),
+            Self::Never => f.write_str("( )"),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A configuration file's YAML to a value that knows where its keys stand.
+//!
+//! Only for the few small files that configure zagent: states and pillar have a loader of their own, with Salt's
+//! reading of scalars. Duplicate keys, several documents and tags are refused.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use libyaml_safer::{EventData, Mark, Parser, ScalarStyle};
+
+use crate::value::{List, Map, Pos, Value};
+
+/// Nodes of one file, aliases expanded.
+const MAX_NODES: usize = 200_000;
+/// Nesting of one file.
+const MAX_DEPTH: usize = 64;
+
+/// Which plain words are more than text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// `true`, `false`, numbers and `null`: a time like `22:00` and a word like `on` stay text.
+    Core,
+    /// As a Salt configuration is read: also `yes`, `no`, `on` and `off`.
+    Salt,
+}
+
+/// What is wrong and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct YamlFault {
+    pub(crate) message: String,
+    pub(crate) pos: Pos,
+}
+
+/// Reads one document; an empty one is null.
+pub(crate) fn load(text: &str, words: Words) -> Result<Value, YamlFault> {
+    // The event parser has a few panics left on texts that are no YAML; the other parser refuses them first. What
+    // it refuses without a place (a second document, too many aliases) is refused below with one.
+    if let Err(error) = serde_yaml::from_str::<serde::de::IgnoredAny>(text)
+        && let Some(at) = error.location()
+    {
+        let message = error.to_string();
+        let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+        return Err(YamlFault { message, pos: Pos::new(small(at.line()), small(at.column())) });
+    }
+    let text = format!("{}\n", text.trim_start_matches('\u{feff}'));
+    catch_unwind(AssertUnwindSafe(|| Reader::read(&text, words)))
+        .unwrap_or_else(|_| Err(YamlFault { message: "not YAML".into(), pos: Pos::NONE }))
+}
+
+fn small(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn pos(mark: Mark) -> Pos {
+    let number = |n: u64| u32::try_from(n + 1).unwrap_or(u32::MAX);
+    Pos::new(number(mark.line), number(mark.column))
+}
+
+struct Reader<'t> {
+    parser: Parser<&'t mut &'t [u8]>,
+    words: Words,
+    anchors: HashMap<String, (Value, usize)>,
+    nodes: usize,
+    depth: usize,
+}
+
+type Event = (EventData, Pos);
+
+impl<'t> Reader<'t> {
+    fn read(text: &'t str, words: Words) -> Result<Value, YamlFault> {
+        let mut bytes = text.as_bytes();
+        let mut parser = Parser::new();
+        parser.set_input_string(&mut bytes);
+        Reader { parser, words, anchors: HashMap::new(), nodes: 0, depth: 0 }.document()
+    }
+
+    fn next(&mut self) -> Result<Event, YamlFault> {
+        match self.parser.parse() {
+            Ok(event) => Ok((event.data, pos(event.start_mark))),
+            Err(error) => Err(YamlFault { message: error.to_string(), pos: Pos::NONE }),
+        }
+    }
+
+    fn document(mut self) -> Result<Value, YamlFault> {
+        let mut found = None;
+        loop {
+            match self.next()? {
+                (EventData::StreamEnd, _) => return Ok(found.unwrap_or_default()),
+                (EventData::DocumentStart { .. }, at) if found.is_some() => {
+                    return Err(YamlFault { message: "a second document starts here".into(), pos: at });
+                }
+                (EventData::DocumentStart { .. }, _) => {
+                    let first = self.next()?;
+                    found = Some(self.node(first)?);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn node(&mut self, (event, at): Event) -> Result<Value, YamlFault> {
+        let before = self.nodes;
+        self.count(1, at)?;
+        let (value, anchor) = match event {
+            EventData::Alias { anchor } => {
+                let Some((value, size)) = self.anchors.get(&anchor).cloned() else {
+                    return Err(YamlFault { message: format!("there is no anchor `{anchor}`"), pos: at });
+                };
+                self.count(size, at)?;
+                return Ok(value);
+            }
+            EventData::Scalar { anchor, tag, value, style, .. } => {
+                self.no_tag(tag.as_deref(), at)?;
+                let plain = style == ScalarStyle::Plain;
+                (if plain { scalar(&value, self.words) } else { Value::from(value) }, anchor)
+            }
+            EventData::SequenceStart { anchor, tag, .. } => {
+                self.no_tag(tag.as_deref(), at)?;
+                (self.deeper(at, Self::list)?, anchor)
+            }
+            EventData::MappingStart { anchor, tag, .. } => {
+                self.no_tag(tag.as_deref(), at)?;
+                (self.deeper(at, Self::map)?, anchor)
+            }
+            _ => return Err(YamlFault { message: "a value is expected here".into(), pos: at }),
+        };
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, (value.clone(), self.nodes - before));
+        }
+        Ok(value)
+    }
+
+    fn count(&mut self, nodes: usize, at: Pos) -> Result<(), YamlFault> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MAX_NODES {
+            return Err(YamlFault { message: format!("more than {MAX_NODES} values"), pos: at });
+        }
+        Ok(())
+    }
+
+    fn no_tag(&self, tag: Option<&str>, at: Pos) -> Result<(), YamlFault> {
+        match tag {
+            Some(tag) => {
+                Err(YamlFault { message: format!("tags such as `{tag}` are not understood here"), pos: at })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn deeper(
+        &mut self,
+        at: Pos,
+        read: fn(&mut Self) -> Result<Value, YamlFault>,
+    ) -> Result<Value, YamlFault> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(YamlFault { message: format!("nested deeper than {MAX_DEPTH}"), pos: at });
+        }
+        let value = read(self)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn list(&mut self) -> Result<Value, YamlFault> {
+        let mut list = List::default();
+        loop {
+            match self.next()? {
+                (EventData::SequenceEnd, _) => return Ok(list.into()),
+                item => {
+                    let at = item.1;
+                    list.push_at(self.node(item)?, at);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self) -> Result<Value, YamlFault> {
+        let mut map = Map::new();
+        loop {
+            let key = match self.next()? {
+                (EventData::MappingEnd, _) => return Ok(map.into()),
+                key => key,
+            };
+            let at = key.1;
+            let key = self.node(key)?;
+            let value = self.next()?;
+            let value = self.node(value)?;
+            let name = key.json_key();
+            if map.insert_at(key, value, at).is_some() {
+                return Err(YamlFault {
+                    message: format!("the key `{name}` stands here a second time"),
+                    pos: at,
+                });
+            }
+        }
+    }
+}
+
+fn scalar(text: &str, words: Words) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == Words::Salt => return Value::Bool(true),
+        "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == Words::Salt => return Value::Bool(false),
+        _ => {}
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let number = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        && digits.starts_with(|c: char| c.is_ascii_digit());
+    // A leading zero is rarely a number to the one who wrote it.
+    if !number || (digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.")) {
+        return Value::from(text);
+    }
+    if let Ok(int) = text.parse::<i64>() {
+        return Value::Int(int);
+    }
+    match text.parse::<f64>() {
+        Ok(float) if digits.contains('.') => Value::Float(float),
+        _ => Value::from(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_items_know_their_place() {
+        let value = load("a: 1\nb:\n  - x\n  - {c: on}\n", Words::Core).unwrap();
+        let map = value.as_map().unwrap();
+        assert_eq!(map.entry("b").unwrap().at, Pos::new(2, 1));
+        let list = map.get("b").and_then(Value::as_list).unwrap();
+        assert_eq!(list.pos(1), Pos::new(4, 5));
+        let inner = list[1].as_map().unwrap();
+        assert_eq!(
+            (inner.entry("c").unwrap().at, inner.get("c")),
+            (Pos::new(4, 6), Some(&Value::from("on")))
+        );
+    }
+
+    #[test]
+    fn scalars() {
+        for (text, core, salt) in [
+            ("yes", Value::from("yes"), Value::Bool(true)),
+            ("22:00", Value::from("22:00"), Value::from("22:00")),
+            ("0644", Value::from("0644"), Value::from("0644")),
+            ("12", Value::Int(12), Value::Int(12)),
+            ("-1.5", Value::Float(-1.5), Value::Float(-1.5)),
+            ("0", Value::Int(0), Value::Int(0)),
+            ("1.2.3", Value::from("1.2.3"), Value::from("1.2.3")),
+            ("'1'", Value::from("1"), Value::from("1")),
+            ("~", Value::Null, Value::Null),
+            ("", Value::Null, Value::Null),
+        ] {
+            assert_eq!(load(text, Words::Core), Ok(core), "{text}");
+            assert_eq!(load(text, Words::Salt), Ok(salt), "{text}");
+        }
+    }
+
+    #[test]
+    fn faults_have_a_place() {
+        for (text, line) in [
+            ("a: 1\na: 2\n", 2),
+            ("a: [1\n", 2),
+            ("a: 1\n  b: 2\n", 2),
+            ("a: 1\n---\nb: 2\n", 2),
+            ("a: !x 1\n", 1),
+            ("a: *b\n", 1),
+        ] {
+            assert_eq!(load(text, Words::Core).unwrap_err().pos.line, line, "{text}");
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let mut text = "a0: &a0 [x]\n".to_owned();
+        for i in 1..40 {
+            text += &format!("a{i}: &a{i} [*a{0}, *a{0}, *a{0}]\n", i - 1);
+        }
+        assert!(load(&text, Words::Core).is_err());
+        assert!(load(&"[".repeat(5000), Words::Core).is_err());
+        for text in ["!,", "!", "'", "|", "a: |\n b", "\u{feff}a: 1", "- -", "&a", "? ", "%YAML 9"] {
+            let _ = load(text, Words::Core);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "[a-c:\\- \\n{}\\[\\]&*!|>'\"#?%,0-9~]{0,60}") {
+            let _ = load(&text, Words::Salt);
+        }
+    }
+}
