@@ -1,0 +1,116 @@
+//! Scalars, lists and mappings into values: what both readers share.
+//!
+//! Law: a value is built once, into exactly the room it needs; equal short strings of one document are one allocation.
+
+use std::sync::Arc;
+
+use zagent_config::value::Entry;
+use zagent_config::{List, Map, Pos, Value};
+
+/// Up to this many keys a mapping is searched for duplicates pair by pair.
+const FEW: usize = 11;
+
+/// How many strings of a document are remembered, a power of two.
+const SLOTS: usize = 256;
+
+/// Longer strings are seldom met twice.
+const SHORT: usize = 32;
+
+/// Makes strings, giving one that was made before where it can.
+pub(super) struct Strings {
+    slots: Vec<Option<Arc<str>>>,
+}
+
+impl Strings {
+    pub(super) fn new() -> Self {
+        Self { slots: vec![None; SLOTS] }
+    }
+
+    /// A string value with this text.
+    #[inline]
+    pub(super) fn make(&mut self, text: &str) -> Value {
+        if text.len() > SHORT {
+            return Value::Str(text.into());
+        }
+        let slot = &mut self.slots[slot_of(text.as_bytes())];
+        if let Some(known) = slot
+            && **known == *text
+        {
+            return Value::Str(Arc::clone(known));
+        }
+        let made: Arc<str> = text.into();
+        *slot = Some(Arc::clone(&made));
+        Value::Str(made)
+    }
+}
+
+/// Mixes the length and both ends: enough to keep the words of a state apart.
+#[inline]
+fn slot_of(text: &[u8]) -> usize {
+    let n = text.len();
+    let (a, b) = match n {
+        0 => (0, 0),
+        1..4 => (u32::from(text[0]) << 16 | u32::from(text[n / 2]) << 8 | u32::from(text[n - 1]), 0),
+        _ => (word(&text[..4]), word(&text[n - 4..])),
+    };
+    let mixed = (a ^ b.rotate_left(15) ^ u32::try_from(n).unwrap_or(0)).wrapping_mul(0x9E37_79B1);
+    (mixed >> (32 - SLOTS.trailing_zeros())) as usize
+}
+
+#[inline]
+fn word(four: &[u8]) -> u32 {
+    four.try_into().map_or(0, u32::from_le_bytes)
+}
+
+/// Two entries of a mapping with one key.
+pub(super) struct Twice {
+    /// The key that came second.
+    pub key: Value,
+    /// Where it stands.
+    pub at: Pos,
+    /// Where the first one stands.
+    pub first: Pos,
+}
+
+/// Makes a mapping of the entries; fails when a key comes twice.
+pub(super) fn map(entries: impl ExactSizeIterator<Item = Entry>) -> Result<Value, Twice> {
+    let few = entries.len() <= FEW;
+    let mut map = Map::with_capacity(entries.len());
+    for entry in entries {
+        match &entry.key {
+            Value::Str(key) if few => {
+                let known = map.entries().iter().find(|e| matches!(&e.key, Value::Str(k) if k == key));
+                if let Some(first) = known {
+                    return Err(Twice { first: first.at, at: entry.at, key: entry.key });
+                }
+                map.push_new(entry);
+            }
+            _ => {
+                if map.get_value(&entry.key).is_some() {
+                    return Err(twice(&map, entry));
+                }
+                map.push_new(entry);
+            }
+        }
+    }
+    Ok(Value::Map(Arc::new(map)))
+}
+
+fn twice(map: &Map, entry: Entry) -> Twice {
+    let known = |e: &&Entry| {
+        std::iter::once((e.key.clone(), Value::Null)).collect::<Map>().get_value(&entry.key).is_some()
+    };
+    let first = map.entries().iter().find(known).map_or(Pos::NONE, |e| e.at);
+    Twice { first, at: entry.at, key: entry.key }
+}
+
+/// Makes a list of items, each with its place.
+pub(super) fn list(items: impl ExactSizeIterator<Item = (Value, Pos)>) -> Value {
+    let mut values = Vec::with_capacity(items.len());
+    let mut marks = Vec::with_capacity(items.len());
+    for (value, at) in items {
+        values.push(value);
+        marks.push(at);
+    }
+    Value::List(Arc::new(List::marked(values, marks)))
+}

@@ -1,0 +1,316 @@
+//! The lines of a YAML text: indentation, indicators and folding.
+//!
+//! Law: a line is folded only at a single space, and only once it has passed the width.
+
+use std::fmt::Write as _;
+
+use super::scalar::{self, is_break, is_printable};
+
+/// Where a node stands, as far as it matters to how it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Context {
+    /// The whole document.
+    Root,
+    /// An item of a list.
+    Item,
+    /// A key on one line.
+    SimpleKey,
+    /// A value of a mapping, or a key with a `?`.
+    Pair,
+}
+
+/// A text that grows by tokens.
+pub(super) struct Emitter {
+    pub out: String,
+    /// The indentation of the collection that is open; -1 outside of all.
+    indent: i32,
+    /// Spaces a level.
+    step: i32,
+    width: i32,
+    allow_unicode: bool,
+    column: i32,
+    /// The last character was a space, or there was none.
+    after_space: bool,
+    /// Only spaces and indicators stand on the line so far.
+    in_indentation: bool,
+    /// How many brackets are open.
+    brackets: u32,
+}
+
+impl Emitter {
+    pub(super) fn new(indent: u8, width: u16, allow_unicode: bool) -> Self {
+        let step = if (2..10).contains(&indent) { i32::from(indent) } else { 2 };
+        let width = i32::from(width);
+        Self {
+            out: String::new(),
+            indent: -1,
+            step,
+            width: if width <= step * 2 { 80 } else { width },
+            allow_unicode,
+            column: 0,
+            after_space: true,
+            in_indentation: true,
+            brackets: 0,
+        }
+    }
+
+    pub(super) fn is_in_brackets(&self) -> bool {
+        self.brackets > 0
+    }
+
+    fn put(&mut self, c: char) {
+        self.out.push(c);
+        self.column += 1;
+    }
+
+    fn put_break(&mut self, c: char) {
+        self.out.push(c);
+        self.column = 0;
+    }
+
+    /// Starts a line at the indentation, unless the line has just started there.
+    pub(super) fn new_line(&mut self) {
+        let indent = self.indent.max(0);
+        if !self.in_indentation || self.column > indent || self.column == indent && !self.after_space {
+            self.put_break('\n');
+        }
+        while self.column < indent {
+            self.put(' ');
+        }
+        self.after_space = true;
+        self.in_indentation = true;
+    }
+
+    fn indicator(&mut self, text: &str, needs_space: bool, is_space: bool, is_indentation: bool) {
+        if needs_space && !self.after_space {
+            self.put(' ');
+        }
+        text.chars().for_each(|c| self.put(c));
+        self.after_space = is_space;
+        self.in_indentation &= is_indentation;
+    }
+
+    /// Goes one level deeper; gives the level to come back to.
+    fn deeper(&mut self, is_flow: bool, stays: bool) -> i32 {
+        let back = self.indent;
+        if self.indent < 0 {
+            self.indent = if is_flow { self.step } else { 0 };
+        } else if !stays {
+            self.indent += self.step;
+        }
+        back
+    }
+
+    /// Opens a list in a block; gives the level to come back to. Below a key its dashes stay in the column of the key.
+    pub(super) fn open_list(&mut self, context: Context) -> i32 {
+        let is_value = matches!(context, Context::Pair | Context::SimpleKey);
+        self.deeper(false, is_value && !self.in_indentation)
+    }
+
+    /// Opens a mapping in a block; gives the level to come back to.
+    pub(super) fn open_map(&mut self) -> i32 {
+        self.deeper(false, false)
+    }
+
+    /// Ends a block.
+    pub(super) fn close(&mut self, back: i32) {
+        self.indent = back;
+    }
+
+    pub(super) fn dash(&mut self) {
+        self.new_line();
+        self.indicator("-", true, false, true);
+    }
+
+    /// The `?` of a key that is too long for one line.
+    pub(super) fn question(&mut self) {
+        self.indicator("?", true, false, !self.is_in_brackets());
+    }
+
+    pub(super) fn colon(&mut self) {
+        self.indicator(":", false, false, false);
+    }
+
+    /// The colon after a key with a `?`.
+    pub(super) fn colon_below(&mut self) {
+        if !self.is_in_brackets() {
+            self.new_line();
+            self.indicator(":", true, false, true);
+            return;
+        }
+        self.fold();
+        self.indicator(":", true, false, false);
+    }
+
+    /// Opens a bracket; gives the level to come back to.
+    pub(super) fn open_bracket(&mut self, bracket: &str) -> i32 {
+        self.indicator(bracket, true, true, false);
+        let back = self.deeper(true, false);
+        self.brackets += 1;
+        back
+    }
+
+    pub(super) fn close_bracket(&mut self, bracket: &str, back: i32) {
+        self.brackets -= 1;
+        self.indent = back;
+        self.indicator(bracket, false, false, false);
+    }
+
+    /// Goes to the next part inside brackets.
+    pub(super) fn next_part(&mut self, index: usize) {
+        if index > 0 {
+            self.indicator(",", false, false, false);
+        }
+        self.fold();
+    }
+
+    fn fold(&mut self) {
+        if self.column > self.width {
+            self.new_line();
+        }
+    }
+
+    /// Writes a scalar; `is_plain` when its text alone says what it is.
+    pub(super) fn scalar(&mut self, text: &str, is_plain: bool, context: Context) {
+        let allowed = scalar::analyze(text, self.allow_unicode);
+        let is_simple_key = context == Context::SimpleKey;
+        let fits_plain = if self.is_in_brackets() { allowed.flow_plain } else { allowed.block_plain };
+        let is_hidden = text.is_empty() && (self.is_in_brackets() || is_simple_key);
+        // What goes on below stands one level deeper.
+        let back = self.deeper(true, false);
+        if is_plain && fits_plain && !is_hidden {
+            self.plain(text, !is_simple_key);
+        } else if allowed.single && !(is_simple_key && allowed.is_multiline) {
+            self.single(text, !is_simple_key);
+        } else {
+            self.double(text, !is_simple_key);
+        }
+        self.indent = back;
+        self.after_space = false;
+        self.in_indentation = false;
+    }
+
+    fn plain(&mut self, text: &str, may_fold: bool) {
+        if !self.after_space && (!text.is_empty() || self.is_in_brackets()) {
+            self.put(' ');
+        }
+        let mut after_space = false;
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            if c == ' ' && may_fold && !after_space && self.column > self.width && chars.peek() != Some(&' ')
+            {
+                self.new_line();
+            } else {
+                self.put(c);
+            }
+            after_space = c == ' ';
+            self.in_indentation &= c == ' ';
+        }
+    }
+
+    fn single(&mut self, text: &str, may_fold: bool) {
+        self.indicator("'", true, false, false);
+        let (mut after_space, mut after_break) = (false, false);
+        let mut chars = text.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            let next = chars.peek().map(|(_, c)| *c);
+            if c == ' ' {
+                let is_inside = at > 0 && next.is_some_and(|n| n != ' ');
+                if may_fold && !after_space && self.column > self.width && is_inside {
+                    self.new_line();
+                } else {
+                    self.put(c);
+                }
+                after_space = true;
+            } else if is_break(c) {
+                if !after_break && c == '\n' {
+                    self.put_break('\n');
+                }
+                self.put_break(c);
+                self.in_indentation = true;
+                after_break = true;
+            } else {
+                if after_break {
+                    self.new_line();
+                }
+                if c == '\'' {
+                    self.put(c);
+                }
+                self.put(c);
+                self.in_indentation = false;
+                (after_space, after_break) = (false, false);
+            }
+        }
+        if after_break {
+            self.new_line();
+        }
+        self.indicator("'", false, false, false);
+    }
+
+    fn double(&mut self, text: &str, may_fold: bool) {
+        self.indicator("\"", true, false, false);
+        let mut after_space = false;
+        let mut chars = text.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            let next = chars.peek().map(|(_, c)| *c);
+            if c == ' ' {
+                if may_fold && !after_space && self.column > self.width && at > 0 && next.is_some() {
+                    self.new_line();
+                    if next == Some(' ') {
+                        self.put('\\');
+                    }
+                } else {
+                    self.put(c);
+                }
+                after_space = true;
+                continue;
+            }
+            after_space = false;
+            let is_raw = is_printable(c) && (c.is_ascii() || self.allow_unicode) && !is_break(c);
+            if is_raw && c != '"' && c != '\\' {
+                self.put(c);
+            } else {
+                self.escape(c);
+            }
+        }
+        self.indicator("\"", false, false, false);
+    }
+
+    fn escape(&mut self, c: char) {
+        let before = self.out.len();
+        escape(c, &mut self.out);
+        let written = self.out.len() - before;
+        self.column += i32::try_from(written).unwrap_or(0);
+    }
+}
+
+/// Writes a character as YAML escapes it in double quotes.
+pub(super) fn escape(c: char, out: &mut String) {
+    let letter = match c {
+        '"' => '"',
+        '\\' => '\\',
+        '\0' => '0',
+        '\x07' => 'a',
+        '\x08' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\x0b' => 'v',
+        '\x0c' => 'f',
+        '\r' => 'r',
+        '\x1b' => 'e',
+        '\u{85}' => 'N',
+        '\u{a0}' => '_',
+        '\u{2028}' => 'L',
+        '\u{2029}' => 'P',
+        _ => {
+            let _ = match u32::from(c) {
+                n @ 0..=0xff => write!(out, "\\x{n:02X}"),
+                n @ 0..=0xffff => write!(out, "\\u{n:04X}"),
+                n => write!(out, "\\U{n:08X}"),
+            };
+            return;
+        }
+    };
+    out.push('\\');
+    out.push(letter);
+}

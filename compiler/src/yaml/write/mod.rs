@@ -1,0 +1,49 @@
+//! A value into text: YAML, JSON and Python literals, to the letter as Salt's filters and serializers print them.
+//!
+//! Law: what templates print ends up in files on hosts, so a different space is a different file.
+
+mod dump;
+mod emit;
+mod json;
+mod python;
+mod quote;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+pub use self::dump::{DumpStyle, Flow, dump, dump_block, dump_flow};
+pub use self::json::{JsonStyle, json};
+pub use self::python::{python_repr, python_str};
+pub use self::quote::{yaml_dquote, yaml_encode, yaml_squote};
+
+use zagent_config::Value;
+
+/// Why a value was not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Sorting met two keys that Python does not compare.
+    #[error("keys cannot be sorted: `<` is not defined between {0} and {1}")]
+    Unsortable(&'static str, &'static str),
+    /// JSON knows no such key.
+    #[error("{0} cannot be a key in JSON")]
+    Key(&'static str),
+    /// Only a scalar can be written so.
+    #[error("{0} is no scalar")]
+    NoScalar(&'static str),
+}
+
+/// The pairs of a mapping, sorted by key as Python sorts them.
+///
+/// # Errors
+/// Fails when Python would refuse to compare two of the keys.
+fn sorted(map: &zagent_config::Map) -> Result<Vec<(&Value, &Value)>, WriteError> {
+    let mut pairs: Vec<(&Value, &Value)> = map.iter().collect();
+    let mut clash = None;
+    pairs.sort_by(|(a, _), (b, _)| {
+        a.py_cmp(b).unwrap_or_else(|| {
+            clash = Some(WriteError::Unsortable(a.type_name(), b.type_name()));
+            std::cmp::Ordering::Equal
+        })
+    });
+    clash.map_or(Ok(pairs), Err)
+}
