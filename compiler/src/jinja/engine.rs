@@ -1,0 +1,294 @@
+//! A source in, text out: one engine renders all templates of a compile.
+//!
+//! Law: what does not change between renders is made once. A template is read, translated and parsed once; the shared
+//! variables are never copied; text without a tag does not reach the engine at all.
+
+use std::io;
+use std::sync::Arc;
+
+use minijinja::value::{Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
+use zagent_config::codes::{limit, template};
+use zagent_config::{Fault, Map, Pos, Value as Data};
+
+use super::context::{Names, Root, show_full_context, sls_names};
+use super::filters::{self, FilterHost};
+use super::import::{self, Here, RENDER, Render};
+use super::lines::LineMap;
+use super::object::{self, budget};
+use super::source::{Syntax, normalised};
+use super::sources::{Loaded, Name, SharedFiles, Sources};
+use super::told::Told;
+use super::{call, fault, globals, methods, ops, tests};
+use crate::{Limits, Options};
+
+/// The most that minijinja counts as nested: it has no more stack to give.
+const DEPTH_LIMIT: usize = 500;
+/// What one macro call costs in minijinja's count.
+const DEPTH_OF_CALL: usize = 5;
+
+/// A source to render.
+#[derive(Clone, Copy, Debug)]
+pub struct Template<'t> {
+    /// The environment that it imports from.
+    pub env: &'t str,
+    /// Its path there.
+    pub path: &'t str,
+    /// Its text.
+    pub source: &'t str,
+    /// The SLS that it is (empty for a top file); none for a managed file.
+    pub sls: Option<&'t str>,
+}
+
+/// Renders templates.
+pub struct Engine {
+    env: Environment<'static>,
+    sources: Arc<Sources>,
+    shared: Arc<Names>,
+    globals: Arc<[String]>,
+    limits: Limits,
+    sls_options: Map,
+    file_options: Map,
+}
+
+/// What a render is made of before it runs.
+struct Prepared<'t> {
+    name: Name,
+    source: std::borrow::Cow<'t, str>,
+    skipped_line: Option<u32>,
+    syntax: Syntax,
+}
+
+impl Engine {
+    /// An engine over the files of a tree; `shared` are the variables of every template (`salt`, `grains`, `pillar`, …).
+    #[must_use]
+    pub fn new(
+        files: SharedFiles,
+        options: &Options,
+        host: &Arc<dyn FilterHost>,
+        shared: Vec<(String, Value)>,
+    ) -> Self {
+        let sources = Arc::new(Sources::new(files, options.limits));
+        let mut env = environment(&options.limits, host);
+        let loader = Arc::clone(&sources);
+        env.set_loader(move |name| loader.load(name));
+        let globals = env.globals().map(|(name, _)| name.to_owned()).collect();
+        Self {
+            env,
+            sources,
+            shared: Arc::new(shared.into_iter().collect()),
+            globals,
+            limits: options.limits,
+            sls_options: options.jinja_sls_env.clone(),
+            file_options: options.jinja_env.clone(),
+        }
+    }
+
+    /// Gives a shared variable a new value, for all renders from now on.
+    pub fn set(&mut self, name: &str, value: Value) {
+        Arc::make_mut(&mut self.shared).insert(name.to_owned(), value);
+    }
+
+    /// Renders a source with further variables.
+    ///
+    /// # Errors
+    /// Fails with the first fault of the template or of one that it imports.
+    pub fn render(&self, template: &Template<'_>, vars: &[(&str, Value)]) -> Result<String, Box<Fault>> {
+        let prepared = self.prepare(template, false)?;
+        self.run(template, &prepared, vars)
+    }
+
+    /// Says which line of which file made each line of a text that this source rendered to. Renders once more.
+    #[must_use]
+    pub fn line_map(&self, template: &Template<'_>, vars: &[(&str, Value)], rendered: &str) -> LineMap {
+        let file = self.sources.files.display(template.env, template.path);
+        let Ok(prepared) = self.prepare(template, true) else { return LineMap::default() };
+        if prepared.syntax.is_plain(&prepared.source) {
+            return LineMap::identity(&file, rendered);
+        }
+        let main = Arc::<str>::from(file);
+        match self.run(template, &prepared, vars) {
+            Ok(marked) => LineMap::read(&marked, rendered, |number, line| {
+                let file = self.sources.marked_file(number)?;
+                let line = match prepared.skipped_line {
+                    Some(skipped) if file == main && line >= skipped => line + 1,
+                    _ => line,
+                };
+                Some((file, line))
+            }),
+            Err(_) => LineMap::default(),
+        }
+    }
+
+    fn prepare<'t>(&self, template: &Template<'t>, marked: bool) -> Result<Prepared<'t>, Box<Fault>> {
+        let file = || self.sources.files.display(template.env, template.path);
+        if template.source.len() > self.limits.source {
+            let most = self.limits.source;
+            let fault = Fault::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+            return Err(Box::new(fault.at(file(), Pos::NONE)));
+        }
+        let options =
+            if template.sls.is_some_and(|s| !s.is_empty()) { &self.sls_options } else { &self.file_options };
+        let mut syntax = Syntax::default();
+        let mut applied = syntax.apply(options);
+        let (source, skipped_line) = match header(template.source) {
+            Some((line, options, rest)) => {
+                applied = applied.and_then(|()| syntax.apply(&options));
+                (rest.into(), Some(line))
+            }
+            None => (template.source.into(), None),
+        };
+        applied.map_err(|why| Fault::new(template::OPTIONS, why).at(file(), Pos::NONE))?;
+        let name = Name {
+            syntax: self.sources.syntax(&syntax),
+            marked,
+            env: template.env.to_owned(),
+            path: template.path.to_owned(),
+        };
+        Ok(Prepared { name, source, skipped_line, syntax })
+    }
+
+    fn run(
+        &self,
+        template: &Template<'_>,
+        prepared: &Prepared<'_>,
+        vars: &[(&str, Value)],
+    ) -> Result<String, Box<Fault>> {
+        let ends = prepared.source.ends_with('\n');
+        let mut text = if prepared.syntax.is_plain(&prepared.source) {
+            normalised(&prepared.source, prepared.syntax.keep_trailing_newline)
+        } else {
+            self.run_template(template, prepared, vars)?
+        };
+        // Jinja2 takes the last line end away and Salt puts it back.
+        if ends {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    fn run_template(
+        &self,
+        template: &Template<'_>,
+        prepared: &Prepared<'_>,
+        vars: &[(&str, Value)],
+    ) -> Result<String, Box<Fault>> {
+        let _limits = budget::Scope::enter(&self.limits);
+        let loaded = self.sources.translate(&prepared.name, &prepared.source, prepared.skipped_line)?;
+        let (mut own, here) = match template.sls {
+            Some(sls) => {
+                sls_names(sls, template.path, &self.sources.files.display(template.env, template.path))
+            }
+            None => (Names::new(), Here::default()),
+        };
+        own.insert("saltenv".into(), Value::from(template.env));
+        if template.sls.is_some() && !self.shared.contains_key("proxy") {
+            own.insert("proxy".into(), object::dict(object::Dict::new()));
+        }
+        own.extend(vars.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        own.insert(RENDER.into(), Value::from_object(Render::new(&self.sources, &prepared.name, here)));
+        let root =
+            Arc::new(Root { own, shared: Arc::clone(&self.shared), globals: Arc::clone(&self.globals) });
+        self.evaluate(&loaded, &prepared.name, &root)
+            .map_err(|e| Box::new(fault::fault(&self.sources, root.as_ref(), &e)))
+    }
+
+    fn evaluate(&self, loaded: &Loaded, name: &Name, root: &Arc<Root>) -> Result<String, Error> {
+        let name = name.text();
+        let template = self.env.template_from_named_str(&name, &loaded.translation.text)?;
+        let mut out = Limited { text: Vec::new(), most: self.limits.output };
+        template.render_captured_to(Value::from_dyn_object(Arc::clone(root)), &mut out)?;
+        String::from_utf8(out.text)
+            .map_err(|_| Error::new(minijinja::ErrorKind::InvalidOperation, "the result is not UTF-8"))
+    }
+}
+
+/// minijinja as Salt's Jinja: strict, limited, with Salt's filters, tests and functions and no others.
+fn environment(limits: &Limits, host: &Arc<dyn FilterHost>) -> Environment<'static> {
+    let mut env = Environment::empty();
+    env.set_undefined_behavior(UndefinedBehavior::Strict);
+    env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_unknown_method_callback(methods::unknown_method);
+    env.set_formatter(print);
+    // Undefined values then know which expression made them; the values of variables stay out of messages.
+    env.set_debug(true);
+    env.set_auto_reload(false);
+    env.set_fuel(Some(limits.fuel));
+    env.set_recursion_limit(limits.recursion.saturating_mul(DEPTH_OF_CALL).min(DEPTH_LIMIT));
+    if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build() {
+        env.set_syntax(syntax);
+    }
+    filters::install(&mut env, host);
+    tests::install(&mut env);
+    globals::install(&mut env);
+    ops::install(&mut env);
+    call::install(&mut env);
+    import::install(&mut env);
+    env.add_filter("_za_load", load);
+    env.add_function("namespace", minijinja::functions::namespace);
+    env.add_function("raise", |message: Value| -> Result<Value, Error> {
+        Err(Told::new(template::RAISED, object::text(&message)).into())
+    });
+    env.add_function("show_full_context", |state: &State<'_, '_>| show_full_context(state));
+    env
+}
+
+/// Takes what a render prints, up to a limit.
+struct Limited {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.text.len() + bytes.len() > self.most {
+            return Err(io::Error::other("too much output"));
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints a value as Python's `str` does.
+fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if value.is_undefined() {
+        return Ok(());
+    }
+    if !matches!(state.auto_escape(), AutoEscape::None) {
+        return minijinja::escape_formatter(out, state, value);
+    }
+    // Bytes answer as text too, and print as `b'…'`.
+    if let Some(text) = value.as_str().filter(|_| value.kind() == ValueKind::String) {
+        ops::spend(state, text.len())?;
+        return out.write_str(text).map_err(Error::from);
+    }
+    let text = object::text_printed(value)?;
+    ops::spend(state, text.len())?;
+    out.write_str(&text).map_err(Error::from)
+}
+
+/// Reads the text of a `load_…` or `import_…`.
+fn load(state: &mut State<'_, '_>, text: Value, format: &str) -> Result<Value, Error> {
+    let filter = match format {
+        "yaml" => "load_yaml",
+        "json" => "load_json",
+        _ => return Ok(text),
+    };
+    state.apply_filter(filter, &[text])
+}
+
+/// The `#jinja2:` line of a source: its number, its options, and the source without it.
+fn header(source: &str) -> Option<(u32, Map, String)> {
+    let first_end = source.find('\n').map_or(source.len(), |p| p + 1);
+    let is_shebang = source.starts_with("#!") && !source.starts_with("#!/");
+    let (line, start) = if is_shebang { (2, first_end) } else { (1, 0) };
+    let rest = &source[start..];
+    let end = rest.find('\n').map_or(rest.len(), |p| p + 1);
+    let options = rest[..end].strip_prefix("#jinja2:")?.trim();
+    let Ok(Data::Map(options)) = Data::from_json_str(options) else { return None };
+    Some((line, options.as_ref().clone(), format!("{}{}", &source[..start], &rest[end..])))
+}

@@ -1,0 +1,123 @@
+//! Jinja2's and Salt's filters.
+//!
+//! Law: the output is Jinja2's and Salt's, not minijinja's; nothing here looks at the host, the clock or a source of
+//! chance except through the [`FilterHost`].
+
+mod collect;
+mod combine;
+mod date;
+mod entries;
+mod hash;
+mod host;
+mod markup;
+mod network;
+mod network_filters;
+mod numbers;
+mod pretty;
+mod query;
+mod regex;
+mod select;
+mod sequences;
+mod serialise;
+mod sets;
+mod strings;
+mod text;
+mod time;
+mod urlize;
+mod wrap;
+mod xml;
+
+use std::sync::Arc;
+
+use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::{Environment, Error, State};
+
+pub use self::host::FilterHost;
+pub(super) use self::regex::compile as regex_compile;
+use super::methods::args::{Args, undefined};
+use super::object::PyList;
+use super::ops;
+
+/// A filter: its arguments, the filtered value first, in; a value out.
+type Filter = fn(&mut State<'_, '_>, &Args) -> Result<Value, Error>;
+
+/// A filter that asks the host.
+type HostFilter = fn(&dyn FilterHost, &mut State<'_, '_>, &Args) -> Result<Value, Error>;
+
+const TABLES: &[&[(&str, Filter)]] = &[
+    text::FILTERS,
+    strings::FILTERS,
+    markup::FILTERS,
+    numbers::FILTERS,
+    sequences::FILTERS,
+    select::FILTERS,
+    collect::FILTERS,
+    sets::FILTERS,
+    combine::FILTERS,
+    entries::FILTERS,
+    serialise::FILTERS,
+    regex::FILTERS,
+    network_filters::FILTERS,
+    hash::FILTERS,
+    query::FILTERS,
+];
+
+const HOST_TABLES: &[&[(&str, HostFilter)]] = &[host::FILTERS, time::FILTERS];
+
+/// Filters that may be given an undefined value.
+const TAKES_UNDEFINED: &[&str] = &["default", "d", "items", "skip"];
+
+/// Adds all filters; the host is asked by those that look at it.
+pub fn install(env: &mut Environment<'_>, host: &Arc<dyn FilterHost>) {
+    for (name, filter) in TABLES.iter().copied().flatten().copied() {
+        env.add_filter(name, move |state: &mut State<'_, '_>, values: Rest<Value>, kwargs: Kwargs| {
+            ops::look(state, &values)?;
+            let args = checked(name, values, &kwargs)?;
+            filter(state, &args).and_then(|made| counted(state, made))
+        });
+    }
+    for (name, filter) in HOST_TABLES.iter().copied().flatten().copied() {
+        let host = Arc::clone(host);
+        env.add_filter(name, move |state: &mut State<'_, '_>, values: Rest<Value>, kwargs: Kwargs| {
+            ops::look(state, &values)?;
+            let args = checked(name, values, &kwargs)?;
+            filter(&*host, state, &args).and_then(|made| counted(state, made))
+        });
+    }
+    env.add_filter("__pct", |values: Rest<Value>| match values.0.as_slice() {
+        [template, args] => super::operators::modulo(template, args),
+        _ => Err(Error::from(minijinja::ErrorKind::MissingArgument)),
+    });
+}
+
+/// The names of all filters, for suggestions.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let plain = TABLES.iter().copied().flatten().map(|(name, _)| *name);
+    plain.chain(HOST_TABLES.iter().copied().flatten().map(|(name, _)| *name)).collect()
+}
+
+/// What a filter may make without being counted: less is bounded by the steps of a template.
+const UNCOUNTED: usize = 128;
+
+/// Counts what was made against what one render may make in all.
+pub(in crate::jinja) fn counted(state: &mut State<'_, '_>, made: Value) -> Result<Value, Error> {
+    let size = match (made.as_str(), made.downcast_object_ref::<PyList>()) {
+        (Some(text), _) => text.len(),
+        (None, Some(list)) => list.len() * size_of::<Value>(),
+        (None, None) => 0,
+    };
+    if size > UNCOUNTED {
+        super::ops::spend(state, size - UNCOUNTED)?;
+    }
+    Ok(made)
+}
+
+fn checked(name: &str, values: Rest<Value>, kwargs: &Kwargs) -> Result<Args, Error> {
+    if !TAKES_UNDEFINED.contains(&name)
+        && let Some(value) = values.0.first().filter(|v| v.is_undefined())
+    {
+        return Err(undefined(value));
+    }
+    Ok(Args::of_parts(&format!("filter {name}"), values.0, kwargs))
+}

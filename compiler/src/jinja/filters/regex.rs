@@ -1,0 +1,178 @@
+//! Salt's filters on regular expressions, Python's dialect.
+
+use std::cell::RefCell;
+
+use fancy_regex::{Captures, Regex};
+use indexmap::IndexMap;
+use minijinja::value::Value;
+use minijinja::{Error, State};
+use zagent_config::pattern::Pattern;
+
+use super::Filter;
+use crate::jinja::methods::args::Args;
+use crate::jinja::object::{budget, tuple};
+
+pub(super) const FILTERS: &[(&str, Filter)] = &[
+    ("regex_search", |_, a| find(a, false)),
+    ("regex_match", |_, a| find(a, true)),
+    ("regex_replace", replace),
+    ("regex_escape", |_, a| {
+        let text = a.one("value")?;
+        Ok(Value::from(escape(a.str("the value", &text)?)))
+    }),
+];
+
+/// Compiled patterns that are kept for the next use.
+const KEPT: usize = 64;
+
+thread_local! {
+    static COMPILED: RefCell<IndexMap<String, Regex>> = RefCell::new(IndexMap::new());
+}
+
+/// Compiles a pattern written for Python.
+///
+/// # Errors
+/// Fails when it is no regular expression.
+pub(in crate::jinja) fn compile(
+    args: &Args,
+    pattern: &str,
+    ignore_case: bool,
+    multi_line: bool,
+) -> Result<Regex, Error> {
+    let flags = match (ignore_case, multi_line) {
+        (false, false) => "",
+        (true, false) => "(?i)",
+        (false, true) => "(?m)",
+        (true, true) => "(?im)",
+    };
+    let full = format!("{flags}{pattern}");
+    if let Some(known) = COMPILED.with_borrow(|kept| kept.get(&full).cloned()) {
+        return Ok(known);
+    }
+    let regex =
+        Pattern::new(&full).map_err(|e| args.wrong(format_args!("{e} in `{pattern}`")))?.regex().clone();
+    COMPILED.with_borrow_mut(|kept| {
+        if kept.len() >= KEPT {
+            kept.swap_remove_index(0);
+        }
+        kept.insert(full, regex.clone());
+    });
+    Ok(regex)
+}
+
+fn too_costly(args: &Args) -> Error {
+    args.wrong("the regular expression takes too many steps")
+}
+
+fn is_true(value: Option<Value>) -> bool {
+    value.is_some_and(|v| v.is_true())
+}
+
+fn find(args: &Args, at_start: bool) -> Result<Value, Error> {
+    let [text, pattern, ignore_case, multi_line] = args.bind(["txt", "rgx", "ignorecase", "multiline"], 2)?;
+    let (text, pattern) = (text.unwrap_or_default(), pattern.unwrap_or_default());
+    let text = args.str("the value", &text)?;
+    let regex = compile(args, args.str("rgx", &pattern)?, is_true(ignore_case), is_true(multi_line))?;
+    let found = regex.captures(text).map_err(|_| too_costly(args))?;
+    let Some(found) = found.filter(|c| !at_start || c.get(0).is_some_and(|m| m.start() == 0)) else {
+        return Ok(Value::from(()));
+    };
+    let group = |i: usize| found.get(i).map_or_else(|| Value::from(()), |m| Value::from(m.as_str()));
+    let from = usize::from(found.len() > 1);
+    Ok(tuple((from..found.len()).map(group).collect()))
+}
+
+fn replace(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+    let [text, pattern, with, ignore_case, multi_line] =
+        args.bind(["txt", "rgx", "val", "ignorecase", "multiline"], 3)?;
+    let (text, pattern) = (text.unwrap_or_default(), pattern.unwrap_or_default());
+    let with = with.unwrap_or_default();
+    let (text, with) = (args.str("the value", &text)?, args.str("val", &with)?);
+    let regex = compile(args, args.str("rgx", &pattern)?, is_true(ignore_case), is_true(multi_line))?;
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while at <= text.len() {
+        let Some(found) = regex.captures_from_pos(text, at).map_err(|_| too_costly(args))? else { break };
+        let Some(whole) = found.get(0) else { break };
+        out.push_str(&text[copied..whole.start()]);
+        expand(args, with, &found, &mut out)?;
+        budget::check_bytes(args.what(), out.len())?;
+        copied = whole.end();
+        at = whole.end();
+        if whole.start() == whole.end() {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    Ok(Value::from(out))
+}
+
+/// Appends a replacement: `\1`, `\g<1>`, `\g<name>` and the escapes of Python's templates.
+fn expand(args: &Args, template: &str, found: &Captures<'_>, out: &mut String) -> Result<(), Error> {
+    let group = |n: usize, out: &mut String| match n < found.len() {
+        true => {
+            out.push_str(found.get(n).map_or("", |m| m.as_str()));
+            Ok(())
+        }
+        false => Err(args.wrong(format_args!("invalid group reference {n}"))),
+    };
+    let mut rest = template;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let Some(c) = rest.chars().next() else {
+            return Err(args.wrong("bad escape (end of pattern)"));
+        };
+        match c {
+            'g' => {
+                let inside = rest[1..].strip_prefix('<').and_then(|r| r.split_once('>'));
+                let Some((name, after)) = inside else {
+                    return Err(args.wrong("missing group name"));
+                };
+                match name.parse::<usize>() {
+                    Ok(n) => group(n, out)?,
+                    Err(_) => match found.name(name) {
+                        Some(m) => out.push_str(m.as_str()),
+                        None => return Err(args.wrong(format_args!("unknown group name '{name}'"))),
+                    },
+                }
+                rest = after;
+                continue;
+            }
+            '0' => out.push('\0'),
+            '1'..='9' => {
+                let digits = rest.bytes().take(2).take_while(u8::is_ascii_digit).count();
+                group(rest[..digits].parse().unwrap_or(0), out)?;
+                rest = &rest[digits..];
+                continue;
+            }
+            'n' => out.push('\n'),
+            't' => out.push('\t'),
+            'r' => out.push('\r'),
+            'a' => out.push('\u{7}'),
+            'b' => out.push('\u{8}'),
+            'f' => out.push('\u{c}'),
+            'v' => out.push('\u{b}'),
+            '\\' => out.push('\\'),
+            c if c.is_ascii_alphabetic() => return Err(args.wrong(format_args!("bad escape \\{c}"))),
+            c => {
+                out.push('\\');
+                out.push(c);
+            }
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    out.push_str(rest);
+    Ok(())
+}
+
+/// Python's `re.escape`.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    for c in text.chars() {
+        if "()[]{}?*+-|^$\\.&~# \t\n\r\u{b}\u{c}".contains(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

@@ -1,0 +1,301 @@
+//! How one template reaches another: paths as Salt resolves them, modules as Jinja2 makes them.
+//!
+//! Law: what an import without context sees is the render's own variables, never the importer's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use minijinja::value::{Object, ObjectRepr, Value, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State};
+use zagent_config::codes::template;
+
+use super::object::{items_of, list};
+use super::sources::{Name, Sources, missing};
+use super::told::Told;
+
+/// The name under which a render knows itself.
+pub(crate) const RENDER: &str = "_za_render";
+
+/// Where the last loaded template stands: Salt moves these with every template that a render loads first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Here {
+    /// `None` for a template that has no directory, such as a managed file.
+    pub(crate) dir: Option<String>,
+    pub(crate) file: Option<String>,
+    pub(crate) dot: Option<String>,
+}
+
+/// What imports of one render need to know.
+pub(crate) struct Render {
+    sources: Arc<Sources>,
+    env: String,
+    syntax: usize,
+    marked: bool,
+    here: Mutex<(Here, HashMap<String, String>)>,
+}
+
+impl fmt::Debug for Render {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<render>")
+    }
+}
+
+impl Object for Render {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+}
+
+impl Render {
+    pub(crate) fn new(sources: &Arc<Sources>, name: &Name, here: Here) -> Self {
+        Self {
+            sources: Arc::clone(sources),
+            env: name.env.clone(),
+            syntax: name.syntax,
+            marked: name.marked,
+            here: Mutex::new((here, HashMap::new())),
+        }
+    }
+
+    fn of(state: &State<'_, '_>) -> Result<Arc<Self>, Error> {
+        state
+            .lookup(RENDER)
+            .and_then(|v| v.downcast_object::<Self>())
+            .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "templates cannot be imported here"))
+    }
+
+    fn name_of(&self, path: &str) -> Name {
+        Name { syntax: self.syntax, marked: self.marked, env: self.env.clone(), path: path.to_owned() }
+    }
+
+    /// The path of a template, and moves to where it stands when this render meets it for the first time.
+    fn path(&self, asked: &str) -> Option<String> {
+        let mut guard = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let (here, known) = &mut *guard;
+        if let Some(path) = known.get(asked) {
+            return Some(path.clone());
+        }
+        let is_relative = matches!(asked.split('/').next(), Some("." | ".."));
+        let path = if is_relative {
+            joined(here.dir.as_deref()?, asked)?
+        } else {
+            if asked.split('/').any(|part| part == "..") || asked.starts_with('/') {
+                return None;
+            }
+            asked.to_owned()
+        };
+        let dir = if is_relative {
+            here.dir.clone().unwrap_or_default()
+        } else {
+            path.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned()
+        };
+        here.file = Some(if is_relative { asked.to_owned() } else { path.clone() });
+        here.dot = Some(dir.replace('/', "."));
+        here.dir = Some(if dir.is_empty() { ".".to_owned() } else { dir });
+        known.insert(asked.to_owned(), path.clone());
+        Some(path)
+    }
+
+    /// The engine's name of a template that must be there.
+    fn existing(&self, asked: &Value) -> Result<String, Error> {
+        let asked = asked_name(asked)?;
+        let path = self.path(asked).ok_or_else(|| missing(&self.sources, &self.env, asked, asked))?;
+        match self.sources.text(&self.env, &path) {
+            Ok(Some(_)) => Ok(self.name_of(&path).text()),
+            Ok(None) => Err(missing(&self.sources, &self.env, &path, asked)),
+            Err(fault) => Err(super::sources::carried(fault)),
+        }
+    }
+}
+
+fn asked_name(value: &Value) -> Result<&str, Error> {
+    if value.is_undefined() {
+        return Err(Told::new(template::UNDEFINED, "the name of the template is undefined")
+            .operand(0)
+            .into());
+    }
+    value.as_str().ok_or_else(|| Told::new(template::TYPE, "the name of a template must be a text").into())
+}
+
+/// A relative path from a directory; `None` when it leaves the root.
+fn joined(dir: &str, relative: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in dir.split('/').chain(relative.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// The modules that a render has evaluated without context, and those it is evaluating.
+#[derive(Default)]
+struct Modules {
+    done: HashMap<String, Value>,
+    open: Vec<String>,
+    kept: Option<Value>,
+}
+
+/// Adds the filters that tags about other templates are written with.
+pub(crate) fn install(env: &mut Environment<'_>) {
+    env.add_filter("_za_path", path);
+    env.add_filter("_za_paths", paths);
+    env.add_filter("_za_import", import);
+    env.add_filter("_za_include", include);
+    env.add_filter("_za_module", |state: &mut State<'_, '_>, module: Value, name: String| {
+        let render = Render::of(state)?;
+        Ok::<_, Error>(imported(&render, &module, &name))
+    });
+    env.add_filter("_za_keep", |state: &mut State<'_, '_>, module: Value| {
+        state.get_or_insert_extension_with(Modules::default).kept = Some(module);
+        false
+    });
+    env.add_filter("_za_body", |module: Value| match module.downcast_object_ref::<Module>() {
+        Some(module) => module.body.clone(),
+        None => module,
+    });
+    env.add_filter("_za_here", |state: &mut State<'_, '_>, what: &str| {
+        let render = Render::of(state)?;
+        let here = render.here.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        let value = match what {
+            "tpldir" => here.dir,
+            "tplfile" => here.file,
+            _ => here.dot,
+        };
+        Ok::<_, Error>(value.map_or(Value::UNDEFINED, Value::from))
+    });
+}
+
+fn path(state: &mut State<'_, '_>, asked: Value) -> Result<Value, Error> {
+    Render::of(state)?.existing(&asked).map(Value::from)
+}
+
+/// The engine's names of what an `include` names: one or the first that is there, or none when that is fine.
+fn paths(state: &mut State<'_, '_>, asked: Value, must: bool) -> Result<Value, Error> {
+    let render = Render::of(state)?;
+    let is_many = matches!(asked.kind(), ValueKind::Seq | ValueKind::Iterable);
+    let choices = if is_many { items_of(&asked)? } else { vec![asked] };
+    let mut first_miss = None;
+    for choice in &choices {
+        match render.existing(choice) {
+            Ok(name) => return Ok(list(vec![Value::from(name)])),
+            Err(e) if is_miss(&e) => first_miss = first_miss.or(Some(e)),
+            Err(e) => return Err(e),
+        }
+    }
+    match first_miss {
+        Some(e) if must => Err(e),
+        _ => Ok(list(Vec::new())),
+    }
+}
+
+fn is_miss(e: &Error) -> bool {
+    std::error::Error::source(e)
+        .and_then(|s| s.downcast_ref::<Told>())
+        .is_some_and(|told| told.code == template::NOT_FOUND)
+}
+
+/// Hands an error of another template on, so that the place of the import is remembered.
+fn through(e: Error) -> Error {
+    Error::new(ErrorKind::BadInclude, "error in an imported template").with_source(e)
+}
+
+fn import(state: &mut State<'_, '_>, asked: Value, importer: Value) -> Result<Value, Error> {
+    let render = Render::of(state)?;
+    let name = render.existing(&asked)?;
+    let modules = state.get_or_insert_extension_with(Modules::default);
+    if let Some(done) = modules.done.get(&name) {
+        return Ok(done.clone());
+    }
+    if modules.open.contains(&name) {
+        let asked = asked_name(&asked)?;
+        return Err(
+            Told::new(template::CYCLE, format!("the template `{asked}` imports itself in the end")).into()
+        );
+    }
+    modules.open.push(name.clone());
+    importer.call(state, &[Value::from(name.as_str())]).map_err(through)?;
+    let modules = state.get_or_insert_extension_with(Modules::default);
+    modules.open.retain(|open| *open != name);
+    let module = modules.kept.take().unwrap_or_default();
+    let module = imported(&render, &module, &name);
+    let modules = state.get_or_insert_extension_with(Modules::default);
+    modules.done.insert(name, module.clone());
+    Ok(module)
+}
+
+fn include(state: &mut State<'_, '_>, asked: Value, includer: Value, must: bool) -> Result<Value, Error> {
+    let names = paths(state, asked, must)?;
+    includer.call(state, &[names]).map_err(through)
+}
+
+/// What an import hands over: the names that the template gave values to itself, and what it printed.
+struct Module {
+    file: String,
+    names: BTreeMap<String, Value>,
+    body: Value,
+}
+
+fn imported(render: &Render, module: &Value, name: &str) -> Value {
+    let loaded = render.sources.loaded(name);
+    let is_hidden = |key: &str| loaded.as_ref().is_some_and(|l| l.translation.hidden.contains(key));
+    let names = module
+        .try_iter()
+        .into_iter()
+        .flatten()
+        .filter_map(|key| Some((key.as_str()?.to_owned(), module.get_item(&key).ok()?)))
+        .filter(|(key, _)| !is_hidden(key))
+        .collect();
+    let file = loaded.as_ref().map(|l| l.file.clone()).unwrap_or_default();
+    Value::from_object(Module { file, names, body: Value::from(module.to_string()) })
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<TemplateModule '{}'>", self.file)
+    }
+}
+
+impl Object for Module {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.names.get(key.as_str()?).cloned()
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        self.names.get(key).cloned()
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        true
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        state: &mut State<'_, '_>,
+        method: &str,
+        args: &[Value],
+    ) -> Result<Value, Error> {
+        match self.names.get(method) {
+            Some(found) => found.clone().call(state, args),
+            None => {
+                let near = zagent_config::suggest::nearest(method, self.names.keys().map(String::as_str));
+                Err(Told::new(template::IMPORT_NAME, format!("`{}` does not define `{method}`", self.file))
+                    .hint(near.map(|n| format!("did you mean `{n}`?")))
+                    .into())
+            }
+        }
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.body.as_str().unwrap_or_default())
+    }
+}

@@ -1,0 +1,205 @@
+//! The arguments of a call, bound to parameter names as Python binds them.
+//!
+//! Law: every refusal names the function and what was wrong with the call.
+
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{Error, ErrorKind};
+
+use crate::jinja::object::{items_of, text, type_name};
+
+/// Positional and named arguments of one call.
+#[derive(Clone, Debug)]
+pub struct Args {
+    what: String,
+    positional: Vec<Value>,
+    named: Vec<(String, Value)>,
+}
+
+impl Args {
+    /// Takes the arguments of a call apart; `what` names the function in messages.
+    #[must_use]
+    pub fn new(what: impl Into<String>, values: &[Value]) -> Self {
+        let mut positional = values.to_vec();
+        let mut named = Vec::new();
+        if positional.last().is_some_and(Value::is_kwargs)
+            && let Some(Ok(kwargs)) = positional.pop().map(Kwargs::try_from)
+        {
+            named = named_of(&kwargs);
+        }
+        Self { what: what.into(), positional, named }
+    }
+
+    /// Makes arguments of parts that minijinja has taken apart already.
+    #[must_use]
+    pub fn of_parts(what: &str, positional: Vec<Value>, kwargs: &Kwargs) -> Self {
+        Self { what: what.to_owned(), positional, named: named_of(kwargs) }
+    }
+
+    /// The function's name in messages.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// The positional arguments.
+    #[must_use]
+    pub fn positional(&self) -> &[Value] {
+        &self.positional
+    }
+
+    /// The named arguments in the order they were given.
+    #[must_use]
+    pub fn named(&self) -> &[(String, Value)] {
+        &self.named
+    }
+
+    /// Binds the arguments to parameters; the first `required` of them must be given.
+    ///
+    /// # Errors
+    /// Fails for too many, missing, unknown or doubled arguments.
+    pub fn bind<const N: usize>(
+        &self,
+        names: [&str; N],
+        required: usize,
+    ) -> Result<[Option<Value>; N], Error> {
+        if self.positional.len() > N {
+            return Err(Error::new(
+                ErrorKind::TooManyArguments,
+                format!("{} takes at most {N} arguments ({} given)", self.what, self.positional.len()),
+            ));
+        }
+        let mut out: [Option<Value>; N] = std::array::from_fn(|i| self.positional.get(i).cloned());
+        for (name, value) in &self.named {
+            let Some(i) = names.iter().position(|n| n == name) else {
+                return Err(Error::new(
+                    ErrorKind::TooManyArguments,
+                    format!("{} got an unexpected keyword argument '{name}'", self.what),
+                ));
+            };
+            if out[i].is_some() {
+                return Err(Error::new(
+                    ErrorKind::TooManyArguments,
+                    format!("{} got multiple values for argument '{name}'", self.what),
+                ));
+            }
+            out[i] = Some(value.clone());
+        }
+        for (i, name) in names.iter().enumerate().take(required) {
+            if out[i].is_none() {
+                return Err(Error::new(
+                    ErrorKind::MissingArgument,
+                    format!("{} is missing its argument '{name}'", self.what),
+                ));
+            }
+        }
+        Ok(out)
+    }
+
+    /// Refuses named arguments, for functions that only take positional ones.
+    ///
+    /// # Errors
+    /// Fails when there are any.
+    pub fn only_positional(&self) -> Result<(), Error> {
+        if self.named.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::TooManyArguments, format!("{} takes no keyword arguments", self.what)))
+    }
+
+    /// Binds a call without arguments.
+    ///
+    /// # Errors
+    /// Fails when there are any.
+    pub fn none(&self) -> Result<(), Error> {
+        self.bind([], 0).map(|_: [Option<Value>; 0]| ())
+    }
+
+    /// Binds a call with exactly one argument.
+    ///
+    /// # Errors
+    /// Fails when there are none or more.
+    pub fn one(&self, name: &str) -> Result<Value, Error> {
+        let [value] = self.bind([name], 1)?;
+        value.ok_or_else(|| self.wrong("is missing its argument"))
+    }
+
+    /// An error that starts with the function's name.
+    #[must_use]
+    pub fn wrong(&self, message: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::InvalidOperation, format!("{}: {message}", self.what))
+    }
+
+    /// An error that names the type that was given and the one that is needed.
+    #[must_use]
+    pub fn wrong_type(&self, name: &str, needs: &str, got: &Value) -> Error {
+        if got.is_undefined() {
+            return undefined(got);
+        }
+        self.wrong(format_args!("{name} must be {needs}, not '{}'", type_name(got)))
+    }
+
+    /// A string argument.
+    ///
+    /// # Errors
+    /// Fails when it is no string.
+    pub fn str<'v>(&self, name: &str, value: &'v Value) -> Result<&'v str, Error> {
+        value.as_str().ok_or_else(|| self.wrong_type(name, "a string", value))
+    }
+
+    /// An integer argument.
+    ///
+    /// # Errors
+    /// Fails when it is no integer that fits.
+    pub fn int(&self, name: &str, value: &Value) -> Result<i64, Error> {
+        if value.kind() == ValueKind::Bool {
+            return Ok(i64::from(value.is_true()));
+        }
+        if value.is_integer()
+            && let Some(i) = value.as_i64()
+        {
+            return Ok(i);
+        }
+        Err(self.wrong_type(name, "an integer", value))
+    }
+
+    /// An argument that is iterated.
+    ///
+    /// # Errors
+    /// Fails when it cannot be.
+    pub fn items(&self, value: &Value) -> Result<Vec<Value>, Error> {
+        if value.is_undefined() {
+            return Err(undefined(value));
+        }
+        items_of(value).map_err(|e| self.wrong(e.detail().unwrap_or("cannot be iterated")))
+    }
+
+    /// An argument as text, as Python's `str()` gives it.
+    ///
+    /// # Errors
+    /// Fails for undefined values.
+    pub fn text(&self, value: &Value) -> Result<String, Error> {
+        if value.is_undefined() {
+            return Err(undefined(value));
+        }
+        Ok(text(value))
+    }
+}
+
+fn named_of(kwargs: &Kwargs) -> Vec<(String, Value)> {
+    kwargs.args().filter_map(|name| kwargs.peek::<Value>(name).ok().map(|v| (name.to_owned(), v))).collect()
+}
+
+/// The error of an undefined value; minijinja adds the name where it knows it.
+#[must_use]
+pub fn undefined(value: &Value) -> Error {
+    match value.get_attr("") {
+        Err(error) => error,
+        Ok(_) => Error::from(ErrorKind::UndefinedError),
+    }
+}
+
+/// True unless the argument is missing or `None`.
+#[must_use]
+pub fn given(value: Option<Value>) -> Option<Value> {
+    value.filter(|v| !v.is_none())
+}

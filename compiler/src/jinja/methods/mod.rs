@@ -1,0 +1,113 @@
+//! Python's methods on template values: strings, numbers, lists, tuples and dictionaries.
+//!
+//! Law: what Python changes in place is changed in place; a method that does not exist is an error that names
+//! the type; names that begin with `_` are refused, as Salt's sandbox refuses them.
+
+pub mod args;
+mod bytes;
+pub mod dict;
+pub mod format;
+pub mod list;
+mod number;
+pub mod percent;
+pub mod slice;
+pub mod sort;
+pub mod spec;
+pub mod string;
+mod string_search;
+mod string_split;
+
+use minijinja::value::{Object, Value, ValueKind};
+use minijinja::{Error, ErrorKind, State};
+
+use self::args::{Args, undefined};
+use crate::jinja::filters::counted;
+use crate::jinja::object::{PyDict, PyList, is_native_map, items_of, own, type_name};
+use crate::jinja::ops;
+
+/// Calls a method that minijinja does not know: the hook for `set_unknown_method_callback`.
+///
+/// # Errors
+/// Fails when there is no such method, the arguments do not fit, or Python would raise.
+pub fn unknown_method(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    method: &str,
+    values: &[Value],
+) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Err(undefined(value));
+    }
+    match method {
+        "__slice" => return slice::call(value, &Args::new("slice", values)),
+        _ if method.starts_with('_') => return Err(refused(value, method)),
+        _ => {}
+    }
+    let args = || Args::new(format!("{}.{method}()", type_name(value)), values);
+    match value.kind() {
+        ValueKind::String => {
+            ops::look(state, std::slice::from_ref(value))?;
+            ops::look(state, values)?;
+            let made = string::call(state, value.as_str().unwrap_or_default(), method, &args())?;
+            counted(state, made)
+        }
+        ValueKind::Bytes => bytes::call(value.as_bytes().unwrap_or_default(), method, &args()),
+        ValueKind::Number | ValueKind::Bool => number::call(value, method, &args()),
+        ValueKind::Seq if value.is_tuple() => match method {
+            "index" => list::index(&items_of(value)?, &args()),
+            "count" => list::count(&items_of(value)?, &args()),
+            _ => Err(unknown(value, method)),
+        },
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => container(state, value, method, values),
+        _ => Err(unknown(value, method)),
+    }
+}
+
+/// Calls a method of a constant container of minijinja's, on a copy.
+fn container(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    method: &str,
+    values: &[Value],
+) -> Result<Value, Error> {
+    let is_ours = |v: &Value| {
+        v.downcast_object_ref::<PyDict>().is_some() || v.downcast_object_ref::<PyList>().is_some()
+    };
+    if is_ours(value) || (value.kind() == ValueKind::Map && !is_native_map(value)) {
+        return Err(unknown(value, method));
+    }
+    let owned = own(value.clone())?;
+    let result = if let Some(list) = owned.downcast_object::<PyList>() {
+        list.call_method(state, method, values)
+    } else if let Some(dict) = owned.downcast_object::<PyDict>() {
+        dict.call_method(state, method, values)
+    } else {
+        Err(unknown(value, method))
+    };
+    result.map_err(|e| if e.kind() == ErrorKind::UnknownMethod { unknown(value, method) } else { e })
+}
+
+/// The methods of a type by Python's name of it, for suggestions.
+pub(crate) fn names(of: &str) -> &'static [&'static str] {
+    match of {
+        "str" => string::NAMES,
+        "list" => list::NAMES,
+        "dict" => dict::NAMES,
+        _ => &[],
+    }
+}
+
+/// The error of a method that a type does not have.
+#[must_use]
+pub fn unknown(value: &Value, method: &str) -> Error {
+    let name = type_name(value);
+    Error::new(ErrorKind::UnknownMethod, format!("'{name}' object has no method '{method}'"))
+}
+
+fn refused(value: &Value, name: &str) -> Error {
+    let of = type_name(value);
+    Error::new(
+        ErrorKind::InvalidOperation,
+        format!("access to attribute '{name}' of '{of}' object is unsafe"),
+    )
+}

@@ -1,0 +1,70 @@
+//! A dictionary that a loop runs over: one that grows or shrinks meanwhile ends the loop with an error, as in Python.
+
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
+use minijinja::{Error, ErrorKind};
+
+use super::{DictView, PyDict};
+
+/// What a loop over a dictionary, or a view of one, runs over; `None` for everything else.
+pub(in crate::jinja) fn watched(value: &Value) -> Option<Value> {
+    if let Some(dict) = value.downcast_object::<PyDict>() {
+        return Some(Value::from_object(Watched { items: dict.keys(), size: dict.len(), dict }));
+    }
+    let view = value.downcast_object_ref::<DictView>()?;
+    let dict = view.of().downcast_object::<PyDict>()?;
+    Some(Value::from_object(Watched { items: view.items(), size: dict.len(), dict }))
+}
+
+struct Watched {
+    dict: Arc<PyDict>,
+    size: usize,
+    items: Vec<Value>,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("dict")
+    }
+}
+
+impl Object for Watched {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Iterable
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Iter(Box::new(Turns { of: Arc::clone(self), at: 0 }))
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+struct Turns {
+    of: Arc<Watched>,
+    at: usize,
+}
+
+impl Iterator for Turns {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        if self.at > 0 && self.at <= self.of.items.len() && self.of.dict.len() != self.of.size {
+            self.at = usize::MAX;
+            let message = "the dictionary changed its size while a loop ran over it";
+            return Some(Value::from(Error::new(ErrorKind::InvalidOperation, message)));
+        }
+        let item = self.of.items.get(self.at).cloned();
+        self.at = self.at.saturating_add(1);
+        item
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.of.items.len().saturating_sub(self.at);
+        (left, Some(left))
+    }
+}

@@ -1,0 +1,176 @@
+//! Jinja2 with Salt's extension in, minijinja's dialect out.
+//!
+//! Law: a line stays where it is, and every place of the result leads back to its place in the source.
+//!
+//! minijinja has no way to add tags, and differs from Jinja2 in small things: literals that cannot be changed, imports
+//! that see everything, operators that never fail. So a template is parsed here by Jinja2's own grammar and written again
+//! in the words that minijinja knows; what it does not know is written as a filter whose name starts with `_za_`.
+
+mod ast;
+mod emit;
+mod expr;
+mod lex;
+mod literal;
+mod parse;
+mod parse_import;
+mod scan;
+mod syntax;
+mod target;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zagent_config::Pos;
+
+pub(crate) use self::syntax::Syntax;
+
+/// Begins and ends a mark: characters that no text of a state tree uses.
+pub(crate) const MARK_START: char = '\u{f5a1e}';
+pub(crate) const MARK_END: char = '\u{f5a1f}';
+
+/// What kind of mistake a source has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProblemKind {
+    Syntax,
+    UnknownTag,
+    /// It nests deeper than we read.
+    Depth,
+}
+
+/// A mistake in a source and the byte where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) kind: ProblemKind,
+    pub(crate) message: String,
+    pub(crate) at: usize,
+    pub(crate) hint: Option<String>,
+}
+
+impl Problem {
+    fn new(kind: ProblemKind, message: impl Into<String>, at: usize) -> Self {
+        Self { kind, message: message.into(), at, hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Whether a name is used as a filter or as a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UseKind {
+    Filter,
+    Test,
+}
+
+/// A filter or test that a template names.
+#[derive(Clone, Debug)]
+pub(crate) struct Use {
+    pub(crate) kind: UseKind,
+    pub(crate) name: String,
+    pub(crate) at: usize,
+    /// Inside a condition: unknown names fail only when reached.
+    pub(crate) soft: bool,
+}
+
+/// A template in minijinja's dialect, and the way back.
+#[derive(Debug)]
+pub(crate) struct Translation {
+    /// What minijinja parses.
+    pub(crate) text: String,
+    /// The source with line feeds only, without the last one: what places count in.
+    pub(crate) source: String,
+    /// Bytes of `text` that begin what stands at a byte of `source`, ascending.
+    anchors: Vec<(u32, u32)>,
+    /// The filters and tests it names.
+    pub(crate) uses: Vec<Use>,
+    /// Every name it assigns to, for suggestions.
+    pub(crate) assigned: BTreeSet<String>,
+    /// Names at its top level that it imported: they are not handed on.
+    pub(crate) hidden: BTreeSet<String>,
+    /// The operands of an operator at a byte of `source`, as far as they are plain paths.
+    pub(crate) operands: BTreeMap<u32, Vec<Option<String>>>,
+}
+
+impl Translation {
+    /// The byte of the source that a byte of the text came from; none for what was written in front of it all.
+    pub(crate) fn origin_of(&self, offset: usize) -> Option<usize> {
+        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+        let index = self.anchors.partition_point(|(out, _)| *out <= offset);
+        index.checked_sub(1).map(|i| self.anchors[i].1 as usize)
+    }
+
+    /// Line and column of a byte of the source.
+    pub(crate) fn pos(&self, at: usize) -> Pos {
+        pos(&self.source, at)
+    }
+
+    /// The text of a line of the source, counted from 1.
+    pub(crate) fn line(&self, line: u32) -> &str {
+        self.source.split('\n').nth((line as usize).saturating_sub(1)).unwrap_or_default()
+    }
+}
+
+/// Line and column of a byte of a text.
+pub(crate) fn pos(source: &str, at: usize) -> Pos {
+    let at = (0..=at.min(source.len())).rev().find(|i| source.is_char_boundary(*i)).unwrap_or(0);
+    let before = &source[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before[before.rfind('\n').map_or(0, |p| p + 1)..].chars().count() + 1;
+    Pos::new(u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
+}
+
+/// Line ends as Jinja2 sees them: line feeds only, and not the last one unless it is kept.
+pub(crate) fn normalised(source: &str, keep_trailing_newline: bool) -> String {
+    let mut text = if source.contains('\r') {
+        source.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        source.to_owned()
+    };
+    if !keep_trailing_newline && text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}
+
+/// Translates a template. With a number, lines of its text carry marks that name it and themselves (see `lines`).
+///
+/// # Errors
+/// Fails with the first mistake that Jinja2 would refuse too, together with the source that its place counts in.
+pub(crate) fn translate(
+    source: &str,
+    syntax: &Syntax,
+    marks: Option<u32>,
+) -> Result<Translation, (Problem, String)> {
+    let source = normalised(source, syntax.keep_trailing_newline);
+    match translated(&source, syntax, marks) {
+        Ok(mut translation) => {
+            translation.source = source;
+            Ok(translation)
+        }
+        Err(problem) => Err((problem, source)),
+    }
+}
+
+/// What stands before a line of a template's text when it is rendered with marks.
+fn line_mark(template: u32, line: usize) -> String {
+    format!("{MARK_START}{template}:{line}{MARK_END}")
+}
+
+fn translated(source: &str, syntax: &Syntax, marks: Option<u32>) -> Result<Translation, Problem> {
+    let tokens = lex::tokens(source, syntax)?;
+    let mut parser = parse::Parser::new(source, tokens);
+    let body = parser.template()?;
+    let mut writer = write::Writer::new(source, marks);
+    writer.template(&body);
+    Ok(Translation {
+        text: writer.text,
+        source: String::new(),
+        anchors: writer.anchors,
+        uses: parser.uses,
+        assigned: parser.assigned,
+        hidden: writer.hidden,
+        operands: writer.operands,
+    })
+}
