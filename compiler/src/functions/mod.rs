@@ -1,0 +1,236 @@
+//! Execution functions: `salt['pillar.get']('a:b')` in, a value out.
+//!
+//! Law: a function here looks and never changes anything but the template's own values. What needs the machine goes
+//! through [`Host`]; what is known nowhere is refused by name.
+//!
+//! Two kinds of functions: most work on data and give fresh data; some (`pillar.get`, `grains.filter_by`,
+//! `defaults.merge`, …) give out and change the very objects that templates hold, as in Salt, and work on those.
+
+mod config;
+mod defaults;
+mod files;
+mod grains;
+mod hash;
+mod live;
+mod matching;
+mod network;
+mod object;
+mod paths;
+mod pillar;
+mod random;
+mod refusal;
+mod render;
+mod serialize;
+mod signature;
+mod slsutil;
+mod table;
+mod test;
+mod text;
+pub mod version;
+
+pub(crate) use self::object::is_functions;
+pub use self::object::{Function, salt};
+pub use self::refusal::Refusal;
+pub use self::render::{RenderRequest, RenderSource, Renderer};
+pub use self::signature::Bound;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use minijinja::value::Value;
+use zagent_config::suggest::nearest;
+use zagent_config::{Map, Value as Data};
+
+use self::table::Body;
+use crate::jinja::object::{LazyDict, LazySource, own, to_template, to_value};
+use crate::{Call, CallError, Host, Inputs};
+
+/// All execution functions, over one node, one tree and one pillar.
+#[derive(Clone)]
+pub struct Functions(Arc<Inner>);
+
+struct Inner {
+    inputs: Inputs,
+    /// The pillar as it was compiled.
+    compiled: Data,
+    /// The pillar that functions hand out; templates hold another object under the name `pillar`.
+    pillar: Value,
+    grains: Value,
+    opts: Value,
+    builtin: Value,
+    host_functions: OnceLock<HashSet<&'static str>>,
+    renderer: OnceLock<Weak<dyn Renderer>>,
+    missing: Mutex<Option<String>>,
+}
+
+struct HostGrains(Arc<dyn Host>);
+
+impl LazySource for HostGrains {
+    fn get(&self, key: &str) -> Option<Data> {
+        self.0.grain(key)
+    }
+
+    fn all(&self) -> Data {
+        self.0.grains()
+    }
+}
+
+fn grains_of(host: &Arc<dyn Host>) -> Value {
+    Value::from_object(LazyDict::new(Arc::new(HostGrains(Arc::clone(host)))))
+}
+
+impl Functions {
+    /// Makes the functions of one compile (or of its pillar: then `pillar` is what is known so far).
+    #[must_use]
+    pub fn new(inputs: Inputs, pillar: Data) -> Self {
+        let mut opts = inputs.options.opts.clone();
+        if !opts.contains("id") {
+            opts.insert("id", inputs.options.id.as_str());
+        }
+        Self(Arc::new(Inner {
+            pillar: to_template(&pillar),
+            compiled: pillar,
+            grains: grains_of(&inputs.host),
+            opts: to_template(&opts.into()),
+            builtin: to_template(config::builtin()),
+            inputs,
+            host_functions: OnceLock::new(),
+            renderer: OnceLock::new(),
+            missing: Mutex::new(None),
+        }))
+    }
+
+    /// The variables that every template sees: `salt`, `grains`, `opts` and the `pillar` given.
+    #[must_use]
+    pub fn variables(&self, pillar: Value) -> Vec<(String, Value)> {
+        vec![
+            ("salt".into(), salt(self)),
+            ("ifelse".into(), object::function(self, "match.ifelse")),
+            ("grains".into(), grains_of(&self.0.inputs.host)),
+            ("opts".into(), self.0.opts.clone()),
+            ("pillar".into(), pillar),
+        ]
+    }
+
+    /// Says who renders for `slsutil.renderer`; the first one stays.
+    pub fn set_renderer(&self, renderer: Weak<dyn Renderer>) {
+        let _ = self.0.renderer.set(renderer);
+    }
+
+    /// True when there is such a function.
+    #[must_use]
+    pub fn contains(&self, function: &str) -> bool {
+        table::find(function).is_some() || self.0.host_functions().contains(function)
+    }
+
+    /// True when a module of that name has a function.
+    #[must_use]
+    pub fn contains_module(&self, module: &str) -> bool {
+        let within = |name: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with('.'));
+        table::names().any(within) || self.0.host_functions().iter().any(|n| within(n))
+    }
+
+    /// The names of all functions, sorted.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = table::names().chain(self.0.host_functions().iter().copied()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The function whose name is nearest, when it is near enough to be a slip.
+    #[must_use]
+    pub fn nearest(&self, function: &str) -> Option<&'static str> {
+        nearest(function, self.names())
+    }
+
+    /// The last function that a template looked up and that is not there. A template engine asks when the template
+    /// called something undefined: `salt['no.such']()`.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        self.0.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_missing(&self, function: &str) {
+        *self.0.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.to_owned());
+    }
+
+    /// Calls a function with data.
+    ///
+    /// # Errors
+    /// Fails when there is no such function, it is forbidden, or it failed.
+    pub fn call(&self, call: &Call) -> Result<Data, CallError> {
+        self.call_data(call).map_err(CallError::from)
+    }
+
+    fn call_data(&self, call: &Call) -> Result<Data, Refusal> {
+        let name = call.function.as_str();
+        let Some(entry) = table::find(name) else {
+            return Ok(self.0.inputs.host.call(call)?);
+        };
+        let kwargs = || call.kwargs.iter().map(|(k, v)| (k.json_key(), v));
+        match entry.body {
+            Body::Data(f) => {
+                let named = kwargs().map(|(k, v)| (k, v.clone())).collect();
+                f(&self.0, &Bound::bind(name, entry.signature, call.args.clone(), named)?)
+            }
+            Body::Live(f) => {
+                let named = kwargs().map(|(k, v)| (k, to_template(v))).collect();
+                let args = call.args.iter().map(to_template).collect();
+                Ok(to_value(&f(&self.0, &Bound::bind(name, entry.signature, args, named)?)?)?)
+            }
+        }
+    }
+
+    /// Calls a function with the values of a template.
+    ///
+    /// # Errors
+    /// As [`Functions::call`].
+    pub(crate) fn call_live(
+        &self,
+        name: &str,
+        args: Vec<Value>,
+        kwargs: Vec<(String, Value)>,
+    ) -> Result<Value, Refusal> {
+        if let Some(undefined) =
+            args.iter().chain(kwargs.iter().map(|(_, v)| v)).position(Value::is_undefined)
+        {
+            let which = undefined + 1;
+            return Err(Refusal::arguments(format!("argument {which} of `{name}` is undefined")));
+        }
+        if let Some(table::Entry { signature, body: Body::Live(f), .. }) = table::find(name) {
+            let args = args.into_iter().map(own).collect::<Result<_, _>>()?;
+            let kwargs = kwargs.into_iter().map(|(k, v)| Ok((k, own(v)?))).collect::<Result<_, Refusal>>()?;
+            return f(&self.0, &Bound::bind(name, signature, args, kwargs)?);
+        }
+        let args = args.iter().map(to_value).collect::<Result<_, _>>()?;
+        let mut named = Map::with_capacity(kwargs.len());
+        for (k, v) in &kwargs {
+            named.insert(k.as_str(), to_value(v)?);
+        }
+        let answer = self.call_data(&Call { function: name.to_owned(), args, kwargs: named })?;
+        Ok(to_template(&answer))
+    }
+}
+
+impl Inner {
+    fn host_functions(&self) -> &HashSet<&'static str> {
+        self.host_functions.get_or_init(|| self.inputs.host.functions().into_iter().collect())
+    }
+
+    fn renderer(&self) -> Option<Arc<dyn Renderer>> {
+        self.renderer.get().and_then(Weak::upgrade)
+    }
+}
+
+impl std::fmt::Debug for Functions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Functions")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;

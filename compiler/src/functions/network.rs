@@ -1,0 +1,180 @@
+//! `network.*` that only counts: networks, masks, private and loopback addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use zagent_config::{Map, Value as Data};
+
+use super::files::text;
+use super::table::{Entry, data};
+use super::{Bound, Inner, Refusal};
+
+pub(super) const TABLE: &[Entry] = &[
+    data("network.calc_net", "ip_addr netmask?", calc_net),
+    data("network.ip_in_subnet", "ip_addr cidr", ip_in_subnet),
+    data("network.convert_cidr", "cidr", convert_cidr),
+    data("network.is_private", "ip_addr", |_, args| Ok(is_private(address(text(args, "ip_addr")?)?).into())),
+    data("network.is_loopback", "ip_addr", |_, args| {
+        Ok(address(text(args, "ip_addr")?)?.is_loopback().into())
+    }),
+    data("network.reverse_ip", "ip_addr", |_, args| Ok(reverse(address(text(args, "ip_addr")?)?).into())),
+];
+
+/// A network: its first address, the length of its prefix, and whether the text named another address of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    first: IpAddr,
+    prefix: u32,
+    exact: bool,
+}
+
+fn address(text: &str) -> Result<IpAddr, Refusal> {
+    text.parse().map_err(|_| Refusal::failed(format!("`{text}` is not an IP address")))
+}
+
+const fn width(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(a) => u128::from(u32::from(a)),
+        IpAddr::V6(a) => u128::from(a),
+    }
+}
+
+fn from_bits(like: IpAddr, bits: u128) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => {
+            Ipv4Addr::from(u32::try_from(bits & u128::from(u32::MAX)).unwrap_or(u32::MAX)).into()
+        }
+        IpAddr::V6(_) => Ipv6Addr::from(bits).into(),
+    }
+}
+
+/// The bits that hosts of the network differ in.
+fn host_bits(width: u32, prefix: u32) -> u128 {
+    let n = width.saturating_sub(prefix);
+    if n >= 128 { u128::MAX } else { (1 << n) - 1 }
+}
+
+impl Network {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        let wrong = || Refusal::failed(format!("`{text}` is not an IP network"));
+        let (ip, mask) = text.split_once('/').map_or((text, None), |(ip, mask)| (ip, Some(mask)));
+        let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
+        let prefix = match mask {
+            None => width(ip),
+            Some(mask) => prefix_of(ip, mask).ok_or_else(wrong)?,
+        };
+        let first = from_bits(ip, bits(ip) & !host_bits(width(ip), prefix));
+        Ok(Self { first, prefix, exact: first == ip })
+    }
+
+    fn contains(self, ip: IpAddr) -> bool {
+        width(self.first) == width(ip) && bits(ip) & !host_bits(width(ip), self.prefix) == bits(self.first)
+    }
+
+    fn last(self) -> IpAddr {
+        from_bits(self.first, bits(self.first) | host_bits(width(self.first), self.prefix))
+    }
+
+    fn mask(self) -> IpAddr {
+        from_bits(self.first, !host_bits(width(self.first), self.prefix))
+    }
+}
+
+/// A prefix length written as a number, a netmask or a host mask.
+fn prefix_of(ip: IpAddr, mask: &str) -> Option<u32> {
+    if mask.bytes().all(|b| b.is_ascii_digit()) {
+        return mask.parse().ok().filter(|p| *p <= width(ip));
+    }
+    let mask = u32::from(mask.parse::<Ipv4Addr>().ok().filter(|_| ip.is_ipv4())?);
+    let net = mask.leading_ones();
+    if mask.count_ones() == net {
+        return Some(net);
+    }
+    let host = mask.trailing_ones();
+    (mask.count_ones() == host).then(|| 32 - host)
+}
+
+fn calc_net(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+    let ip = text(args, "ip_addr")?;
+    let net = match args.get("netmask") {
+        None | Some(Data::Null) => Network::parse(ip)?,
+        Some(mask) => Network::parse(&format!("{ip}/{}", mask.json_key()))?,
+    };
+    Ok(format!("{}/{}", net.first, net.prefix).into())
+}
+
+fn ip_in_subnet(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+    let Some(net) = Network::parse(text(args, "cidr")?).ok().filter(|n| n.exact) else {
+        return Ok(false.into());
+    };
+    let ips: Vec<&str> = match args.get("ip_addr") {
+        Some(Data::List(ips)) => ips.iter().filter_map(Data::as_str).collect(),
+        _ => vec![text(args, "ip_addr")?],
+    };
+    for ip in ips {
+        if net.contains(address(ip)?) {
+            return Ok(true.into());
+        }
+    }
+    Ok(false.into())
+}
+
+fn convert_cidr(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+    let net = Network::parse(text(args, "cidr")?)?;
+    let parts = [("network", net.first), ("netmask", net.mask()), ("broadcast", net.last())];
+    Ok(parts.into_iter().map(|(k, v)| (k, v.to_string())).collect::<Map>().into())
+}
+
+/// Networks that are no part of the public Internet.
+const PRIVATE: [&str; 24] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/29",
+    "192.0.0.170/31",
+    "192.0.2.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "240.0.0.0/4",
+    "255.255.255.255/32",
+    "::1/128",
+    "::/128",
+    "::ffff:0:0/96",
+    "100::/64",
+    "2001::/23",
+    "2001:2::/48",
+    "2001:db8::/32",
+    "2001:10::/28",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+fn is_private(ip: IpAddr) -> bool {
+    PRIVATE.iter().filter_map(|net| Network::parse(net).ok()).any(|net| net.contains(ip))
+}
+
+/// The name under which DNS keeps an address.
+fn reverse(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(a) => {
+            let [a, b, c, d] = a.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(a) => {
+            let digits = format!("{:032x}", u128::from(a));
+            let mut name: String = digits.chars().rev().flat_map(|c| [c, '.']).collect();
+            name.push_str("ip6.arpa");
+            name
+        }
+    }
+}

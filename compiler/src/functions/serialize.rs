@@ -1,0 +1,240 @@
+//! `slsutil.serialize` and `slsutil.deserialize`, `toml_lang.*`: values to text and back.
+
+use std::fmt::Write;
+
+use zagent_config::value::Entry as Pair;
+use zagent_config::{Map, Value as Data};
+
+use super::files::text;
+use super::table::{Entry, data};
+use super::{Bound, Inner, Refusal};
+use crate::yaml::{self, DumpStyle, Flow, JsonStyle};
+
+pub(super) const TABLE: &[Entry] = &[
+    data("slsutil.serialize", "serializer obj **", serialize),
+    data("slsutil.deserialize", "serializer stream_or_string **", deserialize),
+    data("toml_lang.dumps", "data", |_, args| toml(args.get("data").unwrap_or(&Data::Null)).map(Data::from)),
+];
+
+/// Reads a text: `yaml` or `json`.
+pub(super) fn parse(inner: &Inner, format: &str, text: &str) -> Result<Data, Refusal> {
+    match format {
+        "json" => {
+            Data::from_json_str(text).map_err(|e| Refusal::failed(format!("the text is not JSON: {e}")))
+        }
+        _ => yaml::load(text, &inner.inputs.options.limits).map_err(|e| {
+            Refusal::failed(format!("the text is not YAML: line {}: {}", e.pos.line, e.message))
+        }),
+    }
+}
+
+fn unknown(format: &str) -> Refusal {
+    Refusal::failed(format!(
+        "there is no serializer `{format}`: `json`, `yaml`, `configparser`, `toml` are there"
+    ))
+}
+
+fn serialize(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+    let value = args.get("obj").unwrap_or(&Data::Null);
+    let option = |name: &str| args.named().iter().find(|(n, _)| n == name).map(|(_, v)| v);
+    let text = match text(args, "serializer")? {
+        "json" => {
+            let style = JsonStyle {
+                indent: option("indent").and_then(Data::as_int).and_then(|n| usize::try_from(n).ok()),
+                sort_keys: option("sort_keys").is_some_and(Data::is_truthy),
+                ensure_ascii: option("ensure_ascii").is_some_and(Data::is_truthy),
+                separators: None,
+            };
+            yaml::json(value, &style).map_err(|e| Refusal::failed(e.to_string()))?
+        }
+        "yaml" => {
+            let style = DumpStyle {
+                flow: match option("default_flow_style") {
+                    Some(Data::Bool(true)) => Flow::Always,
+                    Some(Data::Bool(false)) => Flow::Never,
+                    _ => Flow::Leaves,
+                },
+                sort_keys: option("sort_keys").is_none_or(Data::is_truthy),
+                allow_unicode: option("allow_unicode").is_some_and(Data::is_truthy),
+                indent: option("indent")
+                    .and_then(Data::as_int)
+                    .and_then(|n| u8::try_from(n).ok())
+                    .unwrap_or(2),
+                width: option("width")
+                    .and_then(Data::as_int)
+                    .and_then(|n| u16::try_from(n).ok())
+                    .unwrap_or(80),
+            };
+            plain_end(&yaml::dump(value, &style), value)
+        }
+        "configparser" => sections(value)?,
+        "toml" | "tomlmod" => toml(value)?,
+        other => return Err(unknown(other)),
+    };
+    Ok(text.into())
+}
+
+/// Salt cuts what the dumper adds behind a document: the end mark of a scalar and the last line break.
+fn plain_end(text: &str, value: &Data) -> String {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let is_scalar = !matches!(value, Data::Map(_) | Data::List(_));
+    let text = if is_scalar { text.strip_suffix("\n...").unwrap_or(text) } else { text };
+    text.to_owned()
+}
+
+fn deserialize(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+    let source = text(args, "stream_or_string")?;
+    match text(args, "serializer")? {
+        "json" => parse(inner, "json", source),
+        "yaml" => parse(inner, "yaml", source),
+        "configparser" => read_sections(source),
+        other => Err(unknown(other)),
+    }
+}
+
+fn shown(value: &Data) -> String {
+    yaml::python_str(value)
+}
+
+/// Sections of `key = value` lines, as Python's configparser writes them.
+fn sections(value: &Data) -> Result<String, Refusal> {
+    let all = value.as_map().ok_or_else(|| Refusal::failed("sections are written from a mapping"))?;
+    let mut out = String::new();
+    for (name, pairs) in all.iter() {
+        let pairs = pairs.as_map().ok_or_else(|| Refusal::failed("a section is written from a mapping"))?;
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "[{}]", shown(name));
+        for (key, value) in pairs.iter() {
+            let _ = writeln!(out, "{} = {}", shown(key).to_lowercase(), shown(value).replace('\n', "\n\t"));
+        }
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn read_sections(text: &str) -> Result<Data, Refusal> {
+    let mut all = Map::new();
+    let mut current: Option<(String, Map)> = None;
+    for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';'])) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.split(']').next()) {
+            if let Some((name, pairs)) = current.replace((name.to_owned(), Map::new())) {
+                all.insert(name, pairs);
+            }
+            continue;
+        }
+        let Some((_, pairs)) = &mut current else {
+            return Err(Refusal::failed(format!("`{line}` stands before the first section")));
+        };
+        let Some((key, value)) = line.split_once(['=', ':']) else {
+            return Err(Refusal::failed(format!("`{line}` is neither a section nor `key = value`")));
+        };
+        pairs.insert(key.trim().to_lowercase(), value.trim());
+    }
+    if let Some((name, pairs)) = current {
+        all.insert(name, pairs);
+    }
+    Ok(all.into())
+}
+
+/// TOML: plain values first, then tables, then lists of tables.
+fn toml(value: &Data) -> Result<String, Refusal> {
+    let map = value.as_map().ok_or_else(|| Refusal::failed("TOML is written from a mapping"))?;
+    let mut out = String::new();
+    table(map, "", &mut out)?;
+    Ok(out)
+}
+
+fn is_tables(value: &Data) -> bool {
+    value.as_list().is_some_and(|l| !l.is_empty() && l.iter().all(|v| v.as_map().is_some()))
+}
+
+fn table(map: &Map, path: &str, out: &mut String) -> Result<(), Refusal> {
+    let nested = |e: &&Pair| e.value.as_map().is_some() || is_tables(&e.value);
+    for e in map.entries().iter().filter(|e| !nested(e) && !e.value.is_null()) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{} = {}", bare(&e.key), inline(&e.value)?);
+    }
+    for e in map.entries().iter().filter(nested) {
+        let name = if path.is_empty() { bare(&e.key) } else { format!("{path}.{}", bare(&e.key)) };
+        let (tables, mark) = match &e.value {
+            Data::List(list) => (list.iter().filter_map(Data::as_map).collect(), true),
+            other => (other.as_map().into_iter().collect::<Vec<_>>(), false),
+        };
+        for one in tables {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            let _ = if mark { writeln!(out, "[[{name}]]") } else { writeln!(out, "[{name}]") };
+            table(one, &name, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn bare(key: &Data) -> String {
+    let key = shown(key);
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if plain { key } else { quoted(&key) }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn inline(value: &Data) -> Result<String, Refusal> {
+    Ok(match value {
+        Data::Null => return Err(Refusal::failed("TOML has no `none` inside a list")),
+        Data::Bool(b) => b.to_string(),
+        Data::Int(i) => i.to_string(),
+        Data::Big(_) => return Err(Refusal::failed("an integer is too large for TOML")),
+        Data::Float(f) if f.is_nan() => "nan".into(),
+        Data::Float(f) if f.is_infinite() => {
+            if *f > 0.0 {
+                "inf".into()
+            } else {
+                "-inf".into()
+            }
+        }
+        Data::Float(f) => format!("{f:?}"),
+        Data::Str(s) => quoted(s),
+        Data::List(l) => {
+            let items: Vec<String> = l.iter().map(inline).collect::<Result<_, _>>()?;
+            format!("[{}]", items.join(", "))
+        }
+        Data::Map(m) => {
+            let pairs: Result<Vec<String>, Refusal> =
+                m.iter().map(|(k, v)| Ok(format!("{} = {}", bare(k), inline(v)?))).collect();
+            format!("{{{}}}", pairs?.join(", "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toml_tables_come_after_values() {
+        let value = Data::from_json_str(
+            r#"{"t": {"x": "a\"b", "in": {"y": 1.5}}, "a": 1, "l": [1, "x"], "ts": [{"k": true}, {"k": null}]}"#,
+        );
+        let want =
+            "a = 1\nl = [1, \"x\"]\n\n[t]\nx = \"a\\\"b\"\n\n[t.in]\ny = 1.5\n\n[[ts]]\nk = true\n\n[[ts]]\n";
+        assert_eq!(toml(&value.unwrap()).as_deref(), Ok(want));
+    }
+}

@@ -1,0 +1,92 @@
+//! All functions by name.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use minijinja::value::Value;
+use zagent_config::Value as Data;
+
+use super::{
+    Bound, Inner, Refusal, config, defaults, files, grains, hash, matching, network, paths, pillar, random,
+    serialize, slsutil, test, version,
+};
+
+/// One function.
+pub(super) struct Entry {
+    /// `pillar.get`.
+    pub(super) name: &'static str,
+    /// What it takes; see `signature`.
+    pub(super) signature: &'static str,
+    /// What it does.
+    pub(super) body: Body,
+}
+
+/// What a function works on.
+#[derive(Clone, Copy)]
+pub(super) enum Body {
+    /// Data in, data out.
+    Data(fn(&Inner, &Bound<Data>) -> Result<Data, Refusal>),
+    /// The template's own values in and out.
+    Live(fn(&Inner, &Bound<Value>) -> Result<Value, Refusal>),
+}
+
+/// A function on data.
+pub(super) const fn data(
+    name: &'static str,
+    signature: &'static str,
+    f: fn(&Inner, &Bound<Data>) -> Result<Data, Refusal>,
+) -> Entry {
+    Entry { name, signature, body: Body::Data(f) }
+}
+
+/// A function on the template's own values.
+pub(super) const fn live(
+    name: &'static str,
+    signature: &'static str,
+    f: fn(&Inner, &Bound<Value>) -> Result<Value, Refusal>,
+) -> Entry {
+    Entry { name, signature, body: Body::Live(f) }
+}
+
+const TABLES: [&[Entry]; 15] = [
+    pillar::TABLE,
+    grains::TABLE,
+    config::TABLE,
+    defaults::TABLE,
+    slsutil::TABLE,
+    serialize::TABLE,
+    files::TABLE,
+    paths::TABLE,
+    matching::TABLE,
+    network::TABLE,
+    hash::TABLE,
+    random::TABLE,
+    version::TABLE,
+    test::TABLE,
+    test::SERVICES,
+];
+
+/// The names of all functions.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TABLES.into_iter().flatten().map(|e| e.name)
+}
+
+/// Finds a function.
+pub(super) fn find(name: &str) -> Option<&'static Entry> {
+    static INDEX: OnceLock<HashMap<&'static str, &'static Entry>> = OnceLock::new();
+    INDEX.get_or_init(|| TABLES.into_iter().flatten().map(|e| (e.name, e)).collect()).get(name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut all: Vec<_> = names().collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}
