@@ -1,0 +1,437 @@
+//! link: chunks in, a plan out: requisites become edges, and the chunks are sorted as Salt runs them.
+//!
+//! Law: every chunk stands behind all it waits for; a missing or circular requisite is a fault that names the places.
+
+mod cycle;
+mod order;
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use zagent_config::codes::{limit, requisite as codes};
+use zagent_config::{Fault, Faults, List, Map, Pos, Value, glob};
+
+use crate::lower::Lowered;
+use crate::plan::{Chunk, Edge, Graph, Plan, Prereq, Requisite};
+use crate::schema;
+use crate::session::Session;
+use crate::sources::Spot;
+
+/// The requisites that make edges, in the order Salt reads them.
+const LINKED: [Requisite; 10] = [
+    Requisite::Require,
+    Requisite::RequireAny,
+    Requisite::Watch,
+    Requisite::WatchAny,
+    Requisite::Prereq,
+    Requisite::Onfail,
+    Requisite::OnfailAny,
+    Requisite::OnfailAll,
+    Requisite::Onchanges,
+    Requisite::OnchangesAny,
+];
+
+/// A node of the dependency graph: a chunk, or the check of a chunk that a `prereq` asks for.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Index into the chunks.
+    pub(crate) chunk: usize,
+    /// `state_|-id_|-name_|-fun`, with a suffix for a check.
+    pub(crate) tag: String,
+    /// Who waits for this one, in the order the edges were made.
+    pub(crate) out: Vec<(usize, Requisite)>,
+    /// For whom this one waits.
+    pub(crate) into: Vec<(usize, Requisite)>,
+    /// True for the check of a prereq target.
+    pub(crate) check: bool,
+}
+
+/// All nodes, and the ways to find them.
+pub(crate) struct Linker<'s> {
+    session: &'s Session,
+    pub(crate) lowered: Vec<Lowered>,
+    pub(crate) nodes: Vec<Node>,
+    /// The node of each chunk.
+    node_of: Vec<usize>,
+    /// The check node of a chunk's node.
+    checks: HashMap<usize, usize>,
+    by_word: HashMap<Arc<str>, Vec<usize>>,
+    by_sls: Vec<(Arc<str>, Vec<usize>)>,
+    sls_index: HashMap<Arc<str>, usize>,
+    edges: HashSet<(usize, usize, Requisite)>,
+}
+
+/// How many edges one run may have.
+const EDGES: usize = 400_000;
+
+/// Links and sorts.
+pub(crate) fn link(session: &Session, lowered: Vec<Lowered>) -> Result<Plan, Faults> {
+    let mut linker = Linker::new(session, lowered);
+    let mut faults = Faults::default();
+    let cap = linker.add_requisites(&mut faults);
+    if linker.edges.len() >= EDGES {
+        let text = format!("the states of this run point at each other more than {EDGES} times");
+        let hint = "look for states that require a whole SLS, or everything by a pattern, in a loop";
+        return Err(Fault::new(limit::REQUISITES, text).hint(hint).into());
+    }
+    let sorted = order::sort(&mut linker, cap);
+    if sorted.len() < linker.nodes.len() {
+        faults.push(cycle::fault(&linker));
+    }
+    faults.into_result()?;
+    Ok(linker.finish(&sorted))
+}
+
+impl<'s> Linker<'s> {
+    fn new(session: &'s Session, lowered: Vec<Lowered>) -> Self {
+        let mut linker = Self {
+            session,
+            nodes: Vec::with_capacity(lowered.len()),
+            node_of: Vec::with_capacity(lowered.len()),
+            checks: HashMap::new(),
+            by_word: HashMap::with_capacity(lowered.len() * 2),
+            by_sls: Vec::new(),
+            sls_index: HashMap::new(),
+            edges: HashSet::with_capacity(lowered.len()),
+            lowered,
+        };
+        let mut by_tag: HashMap<String, usize> = HashMap::with_capacity(linker.lowered.len());
+        for i in 0..linker.lowered.len() {
+            let tag = linker.lowered[i].chunk.tag();
+            let node = match by_tag.get(&tag) {
+                // Two chunks of one tag are one node; the later chunk is the one that runs.
+                Some(&node) => {
+                    linker.nodes[node].chunk = i;
+                    node
+                }
+                None => {
+                    let node = linker.nodes.len();
+                    by_tag.insert(tag.clone(), node);
+                    linker.nodes.push(Node {
+                        chunk: i,
+                        tag,
+                        out: Vec::new(),
+                        into: Vec::new(),
+                        check: false,
+                    });
+                    node
+                }
+            };
+            linker.node_of.push(node);
+            linker.note_words(i, node);
+        }
+        for i in 0..linker.lowered.len() {
+            linker.watch_or_require(i);
+        }
+        linker
+    }
+
+    fn note_words(&mut self, chunk: usize, node: usize) {
+        let chunk = &self.lowered[chunk].chunk;
+        let mut words = vec![chunk.id.clone()];
+        if let Value::Str(name) = &chunk.name
+            && *name != chunk.id
+        {
+            words.push(name.clone());
+        }
+        let slses: Vec<Arc<str>> =
+            std::iter::once(chunk.sls.clone()).chain(chunk.included_from.iter().cloned()).collect();
+        for word in words {
+            let nodes = self.by_word.entry(word).or_default();
+            if nodes.last() != Some(&node) {
+                nodes.push(node);
+            }
+        }
+        for sls in slses {
+            let at = *self.sls_index.entry(sls.clone()).or_insert_with(|| {
+                self.by_sls.push((sls, Vec::new()));
+                self.by_sls.len() - 1
+            });
+            let nodes = &mut self.by_sls[at].1;
+            if nodes.last() != Some(&node) {
+                nodes.push(node);
+            }
+        }
+    }
+
+    /// A module that cannot react to a watch requires instead.
+    fn watch_or_require(&mut self, i: usize) {
+        let salt = self.session.is_salt();
+        let chunk = &mut self.lowered[i].chunk;
+        let watches = || schema::module(&chunk.state).is_some_and(|m| m.watches && !(salt && m.apart));
+        if !chunk.args.contains("watch") && !chunk.args.contains("watch_any") || watches() {
+            return;
+        }
+        for (watch, require) in [("watch", "require"), ("watch_any", "require_any")] {
+            let Some(Value::List(watched)) = chunk.args.remove(watch) else { continue };
+            let mut list = match chunk.args.get(require) {
+                Some(Value::List(list)) => (**list).clone(),
+                _ => List::default(),
+            };
+            for (v, at) in (*watched).clone().into_marked() {
+                list.push_at(v, at);
+            }
+            chunk.args.insert(require, list);
+        }
+    }
+
+    /// Makes the edges of every chunk; gives the order cap.
+    fn add_requisites(&mut self, faults: &mut Faults) -> f64 {
+        let mut cap = 1.0_f64;
+        for i in 0..self.lowered.len() {
+            let node = self.node_of[i];
+            self.link_chunk(i, node, faults);
+            if let Some(order) = whole_order(self.lowered[i].order.as_ref())
+                && order > cap - 1.0
+                && order > 0.0
+            {
+                cap = order + 100.0;
+            }
+        }
+        cap
+    }
+
+    fn link_chunk(&mut self, i: usize, node: usize, faults: &mut Faults) {
+        if !LINKED.iter().any(|kind| self.lowered[i].chunk.args.contains(kind.key())) {
+            return;
+        }
+        for kind in LINKED {
+            let Some(entry) = self.lowered[i].chunk.args.entry(kind.key()) else { continue };
+            let (value, at) = (entry.value.clone(), entry.at);
+            if !value.is_truthy() || self.session.disabled(kind.key()) {
+                continue;
+            }
+            let Value::List(list) = &value else {
+                let text = format!("`{}` of `{}` holds {}, not a list", kind.key(), self.id(i), value.kind());
+                faults.push(*self.fault(codes::NOT_A_LIST, i, at, text));
+                continue;
+            };
+            for (n, reference) in list.iter().enumerate() {
+                if let Err(fault) = self.link_reference(i, node, kind, reference, list.pos(n)) {
+                    faults.push(*fault);
+                }
+            }
+        }
+    }
+
+    fn link_reference(
+        &mut self,
+        i: usize,
+        node: usize,
+        kind: Requisite,
+        reference: &Value,
+        at: Pos,
+    ) -> Result<(), Box<Fault>> {
+        let (key, value) = match reference {
+            Value::Str(_) => ("id", reference),
+            Value::Map(map) => match first(map) {
+                Some(pair) => pair,
+                None => return Ok(()),
+            },
+            other => {
+                let text = format!("an item of `{}` of `{}` is {}", kind.key(), self.id(i), other.kind());
+                return Err(self.fault(codes::NOT_ONE, i, at, text));
+            }
+        };
+        if value.is_null() {
+            return Ok(());
+        }
+        let key = key.split('.').next().unwrap_or(key);
+        let Some(word) = value.as_str() else {
+            let text = format!(
+                "`{}` of `{}` points at `{key}: {}`, and ids are strings",
+                kind.key(),
+                self.id(i),
+                value.json_key()
+            );
+            let hint = format!("quote it: `{key}: '{}'`", value.json_key());
+            return Err(Box::new(self.fault(codes::NOT_A_STRING, i, at, text).hint(hint)));
+        };
+        let (found, targets) = self.find(key, word);
+        if !found {
+            return Err(self.missing(i, kind, key, word, at));
+        }
+        for target in targets {
+            self.add(node, kind, target);
+        }
+        Ok(())
+    }
+
+    /// The nodes a reference means, and whether it counts as found.
+    fn find(&self, key: &str, word: &str) -> (bool, Vec<usize>) {
+        let is_glob = word.contains(['*', '?', '[', ']']);
+        if key == "sls" {
+            let nodes: Vec<usize> = if is_glob {
+                let hits = self.by_sls.iter().filter(|(sls, _)| glob::matches(word, sls));
+                hits.flat_map(|(_, nodes)| nodes.iter().copied()).collect()
+            } else {
+                self.sls_index.get(word).map(|&i| self.by_sls[i].1.clone()).unwrap_or_default()
+            };
+            return (is_glob || !nodes.is_empty(), nodes);
+        }
+        let nodes: Vec<usize> = if is_glob {
+            let fits = |n: usize| {
+                let chunk = self.chunk(n);
+                let named = glob::matches(word, &chunk.id)
+                    || chunk.name.as_str().is_some_and(|name| glob::matches(word, name));
+                named && (key == "id" || &*chunk.state == key)
+            };
+            (0..self.nodes.len()).filter(|&n| !self.nodes[n].check && fits(n)).collect()
+        } else {
+            let all = self.by_word.get(word).map(Vec::as_slice).unwrap_or_default();
+            all.iter().copied().filter(|&n| key == "id" || &*self.chunk(n).state == key).collect()
+        };
+        (!nodes.is_empty(), nodes)
+    }
+
+    fn add(&mut self, node: usize, kind: Requisite, target: usize) {
+        if kind == Requisite::Prereq {
+            self.add_prereq(node, target);
+            return;
+        }
+        if let Some(&check) = self.checks.get(&node) {
+            self.edge(target, check, kind);
+        }
+        self.edge(target, node, kind);
+    }
+
+    /// `node` has `prereq: target`: the target is checked, then `node` runs, then the target.
+    fn add_prereq(&mut self, node: usize, target: usize) {
+        let check = match self.checks.get(&target) {
+            Some(&check) => check,
+            None => {
+                let check = self.nodes.len();
+                let tag = format!("{}_|-__prereq_test__", self.nodes[target].tag);
+                let chunk = self.nodes[target].chunk;
+                self.nodes.push(Node { chunk, tag, out: Vec::new(), into: Vec::new(), check: true });
+                self.checks.insert(target, check);
+                for (from, kind) in self.nodes[target].into.clone() {
+                    if kind != Requisite::Prereq {
+                        self.edge(from, check, kind);
+                    }
+                }
+                check
+            }
+        };
+        self.edge(check, node, Requisite::Prereq);
+        self.edge(node, target, Requisite::Require);
+        if let Some(&own) = self.checks.get(&node) {
+            self.edge(check, own, Requisite::Prereq);
+        }
+    }
+
+    fn edge(&mut self, from: usize, to: usize, kind: Requisite) {
+        if self.edges.len() < EDGES && self.edges.insert((from, to, kind)) {
+            self.nodes[from].out.push((to, kind));
+            self.nodes[to].into.push((from, kind));
+        }
+    }
+
+    pub(crate) fn chunk(&self, node: usize) -> &Chunk {
+        &self.lowered[self.nodes[node].chunk].chunk
+    }
+
+    fn id(&self, i: usize) -> &str {
+        &self.lowered[i].chunk.id
+    }
+
+    pub(crate) fn spot(&self, node: usize) -> Spot {
+        self.lowered[self.nodes[node].chunk].spot
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn fault(&self, code: zagent_config::codes::Code, i: usize, at: Pos, text: String) -> Box<Fault> {
+        let spot = self.lowered[i].spot;
+        let spot = Spot { pos: if at.is_known() { at } else { spot.pos }, ..spot };
+        Box::new(self.session.fault(code, spot, text))
+    }
+
+    fn missing(&self, i: usize, kind: Requisite, key: &str, word: &str, at: Pos) -> Box<Fault> {
+        let what = if key == "id" { format!("`{word}`") } else { format!("`{key}: {word}`") };
+        let text = format!("`{}` of `{}` points at {what}, which does not exist", kind.key(), self.id(i));
+        let mut fault = self.fault(codes::MISSING, i, at, text);
+        fault.hint = self.missing_hint(key, word);
+        fault
+    }
+
+    fn missing_hint(&self, key: &str, word: &str) -> Option<String> {
+        if key == "sls" {
+            let near = zagent_config::suggest::nearest(word, self.by_sls.iter().map(|(s, _)| &**s));
+            return Some(match near {
+                Some(near) => format!("did you mean `sls: {near}`?"),
+                None => format!("include `{word}`; an SLS without states cannot be required"),
+            });
+        }
+        if let Some(&other) = self.by_word.get(word).and_then(|n| n.first()) {
+            let state = &self.chunk(other).state;
+            return Some(format!("`{word}` is a `{state}`: did you mean `{state}: {word}`?"));
+        }
+        let words = self
+            .by_word
+            .iter()
+            .filter(|(_, nodes)| key == "id" || nodes.iter().any(|&n| &*self.chunk(n).state == key));
+        let near = zagent_config::suggest::nearest(word, words.map(|(w, _)| &**w))?;
+        Some(if key == "id" {
+            format!("did you mean `{near}`?")
+        } else {
+            format!("did you mean `{key}: {near}`?")
+        })
+    }
+
+    fn finish(self, sorted: &[usize]) -> Plan {
+        let mut place = vec![0; self.nodes.len()];
+        for (i, &node) in sorted.iter().enumerate() {
+            place[node] = i;
+        }
+        let mut edges: Vec<Edge> = Vec::with_capacity(self.edges.len());
+        for &(from, to, kind) in &self.edges {
+            edges.push(Edge { from: place[from], to: place[to], kind });
+        }
+        edges.sort_unstable();
+        let levels = order::levels(sorted.len(), &edges);
+        let mut lowered: Vec<Option<Chunk>> = self.lowered.into_iter().map(|l| Some(l.chunk)).collect();
+        let mut uses = vec![0_u32; lowered.len()];
+        for &node in sorted {
+            uses[self.nodes[node].chunk] += 1;
+        }
+        let targets: HashSet<usize> = self.checks.keys().map(|&n| self.nodes[n].chunk).collect();
+        let requiring: HashSet<usize> = self
+            .nodes
+            .iter()
+            .filter(|n| !n.check && n.into.iter().any(|&(_, kind)| kind == Requisite::Prereq))
+            .map(|n| n.chunk)
+            .collect();
+        let chunks = sorted
+            .iter()
+            .map(|&n| {
+                let (node, i) = (&self.nodes[n], self.nodes[n].chunk);
+                uses[i] -= 1;
+                let taken = if uses[i] == 0 { lowered[i].take() } else { lowered[i].clone() };
+                let mut chunk = taken.expect("a chunk is taken at its last use");
+                chunk.prereq = Prereq {
+                    check: node.check,
+                    target: targets.contains(&i),
+                    requiring: requiring.contains(&i),
+                };
+                chunk
+            })
+            .collect();
+        Plan { chunks, graph: Graph { edges, levels } }
+    }
+}
+
+fn first(map: &Map) -> Option<(&str, &Value)> {
+    let (key, value) = map.iter().next()?;
+    Some((key.as_str().unwrap_or(""), value))
+}
+
+/// An order that counts for the cap: Python's `int`, of which `bool` is one.
+fn whole_order(order: Option<&Value>) -> Option<f64> {
+    match order {
+        Some(value @ (Value::Int(_) | Value::Bool(_))) => value.as_number(),
+        _ => None,
+    }
+}

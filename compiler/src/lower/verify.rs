@@ -1,0 +1,170 @@
+//! Checks that high data is well formed: every fault of every id, in one go.
+
+use zagent_config::codes::{declaration, requisite};
+use zagent_config::{Faults, List, Value};
+
+use crate::high::{Body, Decl, High};
+use crate::merge::extend::REQUISITE_KEYS;
+use crate::session::Session;
+
+/// Notes every malformed declaration.
+pub(crate) fn verify(session: &Session, high: &High, faults: &mut Faults) {
+    for (id, body) in high.iter() {
+        if id.starts_with("__") {
+            continue;
+        }
+        for decl in body.states() {
+            verify_decl(session, id, body, decl, faults);
+        }
+    }
+}
+
+fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &mut Faults) {
+    let spot = body.spot_at(decl.at);
+    let args = match &decl.args {
+        Value::List(list) => list,
+        Value::Null => {
+            faults.push(
+                session
+                    .fault(
+                        declaration::TRAILING_COLON,
+                        spot,
+                        format!("`{}` of `{id}` has a colon and nothing behind it", decl.key),
+                    )
+                    .hint(format!("write `{id}: {}` on one line, or give it a list of arguments", decl.key)),
+            );
+            return;
+        }
+        other => {
+            faults.push(
+                session
+                    .fault(
+                        declaration::NOT_A_LIST,
+                        spot,
+                        format!("`{}` of `{id}` holds {}, not a list", decl.key, other.kind()),
+                    )
+                    .hint("put a dash in front of every argument"),
+            );
+            return;
+        }
+    };
+    let mut functions: Vec<&str> = decl.key.split_once('.').map(|(_, f)| f).into_iter().collect();
+    for (i, arg) in args.iter().enumerate() {
+        match arg {
+            Value::Str(function) => {
+                if function.trim().contains(' ') {
+                    faults.push(
+                        session
+                            .fault(
+                                declaration::FUNCTION_WHITESPACE,
+                                body.spot_at(args.pos(i)),
+                                format!("`{function}` of `{id}` would be a function, and has a space in it"),
+                            )
+                            .hint("an argument needs a colon: `- key: value`"),
+                    );
+                }
+                functions.push(function);
+            }
+            Value::Map(map) if map.is_empty() => {
+                let text = format!("an argument of `{id}` is an empty mapping");
+                faults.push(session.fault(declaration::EMPTY_ARGUMENT, body.spot_at(args.pos(i)), text));
+            }
+            Value::Map(_) => verify_arg(session, id, body, arg, faults),
+            _ => {}
+        }
+    }
+    match functions.len() {
+        1 => {}
+        0 => faults.push(
+            session
+                .fault(declaration::NO_FUNCTION, spot, format!("`{}` of `{id}` names no function", decl.key))
+                .hint(format!("write `{}.FUNCTION:`", decl.key)),
+        ),
+        _ => faults.push(
+            session
+                .fault(
+                    declaration::MANY_FUNCTIONS,
+                    spot,
+                    format!("`{}` of `{id}` names several functions: {}", decl.key, functions.join(", ")),
+                )
+                .hint("one function a module and id; use two ids"),
+        ),
+    }
+}
+
+fn verify_arg(session: &Session, id: &str, body: &Body, arg: &Value, faults: &mut Faults) {
+    let Some(map) = arg.as_map() else { return };
+    let Some(first) = map.entries().first() else { return };
+    let Some(key) = first.key.as_str() else { return };
+    let spot = body.spot_at(first.at);
+    if key == "names" && first.value.as_list().is_none() {
+        faults.push(
+            session
+                .fault(
+                    declaration::NAMES_NOT_LIST,
+                    spot,
+                    format!("`names` of `{id}` holds {}, not a list", first.value.kind()),
+                )
+                .hint("use `name:` for a single one"),
+        );
+    }
+    if !REQUISITE_KEYS.contains(&key) {
+        return;
+    }
+    match &first.value {
+        Value::List(list) => verify_requisites(session, id, body, key, list, faults),
+        other => faults.push(
+            session
+                .fault(
+                    requisite::NOT_A_LIST,
+                    spot,
+                    format!("`{key}` of `{id}` holds {}, not a list", other.kind()),
+                )
+                .hint(format!("write\n    - {key}:\n      - module: id")),
+        ),
+    }
+    if map.len() != 1 {
+        faults.push(
+            session
+                .fault(
+                    requisite::SHARED_ITEM,
+                    spot,
+                    format!("`{key}` of `{id}` shares its list item with other arguments"),
+                )
+                .hint("give every argument a dash of its own"),
+        );
+    }
+}
+
+fn verify_requisites(session: &Session, id: &str, body: &Body, key: &str, list: &List, faults: &mut Faults) {
+    for (i, item) in list.iter().enumerate() {
+        let spot = body.spot_at(list.pos(i));
+        let map = match item {
+            Value::Str(_) => continue,
+            Value::Map(map) if map.len() == 1 => map,
+            other => {
+                let what = if other.as_map().is_some() { "a mapping of several keys" } else { other.kind() };
+                faults.push(
+                    session
+                        .fault(requisite::NOT_ONE, spot, format!("an item of `{key}` of `{id}` is {what}"))
+                        .hint("every item is one `module: id`, or a bare id"),
+                );
+                continue;
+            }
+        };
+        let entry = &map.entries()[0];
+        if let Some((plain, _)) = entry.key.as_str().and_then(|k| k.split_once('.')) {
+            let full = entry.key.as_str().unwrap_or_default();
+            faults.push(
+                session
+                    .fault(requisite::DOTTED, spot, format!("`{key}` of `{id}` names a function: `{full}`"))
+                    .hint(format!("requisites go by module: did you mean `{plain}`?")),
+            );
+        }
+        if matches!(entry.value, Value::List(_) | Value::Map(_)) {
+            let text = format!("`{key}` of `{id}` points at {}, not at an id", entry.value.kind());
+            let fault = session.fault(requisite::ILLEGAL, spot, text);
+            faults.push(fault.hint("one item a state: `- module: id`"));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Takes excluded ids out of high data: by id as it stands, by SLS with patterns.
+
+use zagent_config::codes::merge as codes;
+use zagent_config::{Fault, Value, glob, suggest};
+
+use crate::high::{Exclusion, High};
+use crate::session::Session;
+
+/// What one exclusion takes out.
+enum Takes<'e> {
+    Id(&'e str),
+    Sls(&'e str),
+    Nothing,
+}
+
+impl<'e> Takes<'e> {
+    fn of(exclusion: &'e Exclusion) -> Self {
+        match &exclusion.item {
+            Value::Str(sls) => Self::Sls(sls),
+            Value::Map(map) if map.len() == 1 => {
+                if let Some(sls) = map.get("sls").and_then(Value::as_str) {
+                    Self::Sls(sls)
+                } else if let Some(id) = map.get("id").and_then(Value::as_str) {
+                    Self::Id(id)
+                } else {
+                    Self::Nothing
+                }
+            }
+            _ => Self::Nothing,
+        }
+    }
+
+    fn takes(&self, id: &str, sls: &str) -> bool {
+        match self {
+            Self::Id(wanted) => *wanted == id,
+            Self::Sls(pattern) => !id.starts_with("__") && glob::matches(pattern, sls),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// Applies and empties the excludes; gives a warning for each that took nothing out.
+pub(crate) fn exclude(session: &Session, high: &mut High) -> Vec<Fault> {
+    let exclusions = std::mem::take(&mut high.exclude);
+    let all: Vec<Takes<'_>> = exclusions.iter().map(Takes::of).collect();
+    let mut used = vec![false; all.len()];
+    if all.is_empty() {
+        return Vec::new();
+    }
+    high.retain(|id, body| {
+        let mut kept = true;
+        for (takes, used) in all.iter().zip(&mut used) {
+            if takes.takes(id, &body.sls) {
+                *used = true;
+                kept = false;
+            }
+        }
+        kept
+    });
+    let unused = exclusions.iter().zip(&all).zip(used).filter(|(_, used)| !used);
+    unused
+        .map(|((e, takes), _)| {
+            let mut fault = session.fault(codes::EXCLUDE_NOTHING, e.spot, "this exclude takes nothing out");
+            let near = match takes {
+                Takes::Id(id) => suggest::nearest(id, high.iter().map(|(id, _)| &**id)),
+                Takes::Sls(sls) => suggest::nearest(sls, high.iter().map(|(_, body)| &*body.sls)),
+                Takes::Nothing => None,
+            };
+            fault.hint = near.map(|near| format!("did you mean `{near}`?"));
+            fault
+        })
+        .collect()
+}

@@ -1,0 +1,592 @@
+//! Pillar trees in, one mapping out: top files, includes with keys and defaults, merge strategies, external pillars.
+//!
+//! Law: what Salt puts into `_errors` is collected, not thrown: the caller decides whether a fault stops it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use zagent_config::codes::pillar as codes;
+use zagent_config::target::Subject;
+use zagent_config::value::{Entry, MergeStrategy, merge, traverse};
+use zagent_config::{Fault, Map, Place, Pos, Value, glob};
+
+use crate::input::Cipher;
+use crate::render;
+use crate::select::{Pattern, TOP, confirm};
+use crate::session::{Read, Session};
+use crate::sources::{FileId, Reached, Spot};
+
+/// How deep pillar includes may nest.
+const INCLUDE_DEPTH: usize = 100;
+
+/// Something wrong with the pillar: our words, and the line that Salt keeps in `_errors`.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) salt: String,
+    pub(crate) fault: Fault,
+}
+
+/// A compiled pillar.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pillar {
+    /// The data.
+    pub(crate) value: Map,
+    /// What went wrong.
+    pub(crate) troubles: Vec<Trouble>,
+    /// Each document that was merged, in order, for telling where a key comes from.
+    documents: Vec<(FileId, Value)>,
+}
+
+impl Pillar {
+    /// The pillar with Salt's `_errors` in it, if there are any.
+    pub(crate) fn with_errors(&self) -> Value {
+        let mut map = self.value.clone();
+        if !self.troubles.is_empty() {
+            map.insert(
+                "_errors",
+                self.troubles.iter().map(|t| Value::from(t.salt.clone())).collect::<Value>(),
+            );
+        }
+        map.into()
+    }
+
+    /// A second pass over this one: its keys win, and what only the first had stays, faults included.
+    pub(crate) fn followed_by(mut self, second: Self) -> Self {
+        for (key, value) in second.value.iter() {
+            self.value.insert(key.clone(), value.clone());
+        }
+        let troubles = if second.troubles.is_empty() { self.troubles } else { second.troubles };
+        Self { value: self.value, troubles, documents: second.documents }
+    }
+
+    /// Where the value of a nested key was written: the last document that has it.
+    pub(crate) fn origin(&self, session: &Session, path: &str) -> Option<Place> {
+        let (parent, key) = path.rsplit_once(':').map_or((None, path), |(p, k)| (Some(p), k));
+        self.documents.iter().rev().find_map(|(file, document)| {
+            let holder = match parent {
+                Some(parent) => traverse(document, parent, ":")?,
+                None => document,
+            };
+            let entry = holder.as_map()?.entry(key)?;
+            Some(session.place(Spot { file: *file, pos: entry.at }))
+        })
+    }
+}
+
+/// Compiles the pillar of a node; `over` is merged over what the trees say.
+pub(crate) fn compile(session: &Session, subject: &dyn Subject, over: &Map) -> Pillar {
+    let mut compiler =
+        Compiler { session, troubles: Vec::new(), ignored: HashMap::new(), documents: Vec::new(), depth: 0 };
+    let (patterns, top_troubles) = compiler.top();
+    let matches = compiler.matches(&patterns, subject);
+    let over = Value::from(over.clone());
+    let mut pillar = Value::empty_map();
+    for (env, names) in matches {
+        pillar = compiler.environment(&env, &names, pillar);
+    }
+    pillar = compiler.external(pillar, &over);
+    compiler.troubles.extend(top_troubles);
+    if over.is_truthy() {
+        pillar = compiler.merge(&pillar, &over);
+    }
+    pillar = compiler.decrypt(&pillar);
+    let value = match pillar {
+        Value::Map(map) => Arc::unwrap_or_clone(map),
+        _ => Map::new(),
+    };
+    Pillar { value, troubles: compiler.troubles, documents: compiler.documents }
+}
+
+struct Compiler<'s> {
+    session: &'s Session,
+    troubles: Vec<Trouble>,
+    /// SLS that may be missing, by environment.
+    ignored: HashMap<Arc<str>, Vec<Arc<str>>>,
+    documents: Vec<(FileId, Value)>,
+    depth: usize,
+}
+
+/// The SLS of one environment that were selected, each with what selected it.
+type Selected = (Arc<str>, Vec<(Arc<str>, Reached)>);
+
+/// The documents of one environment that were read, by SLS; includes taken out.
+type Seen = HashMap<Arc<str>, Value>;
+
+impl Compiler<'_> {
+    fn merge(&self, base: &Value, over: &Value) -> Value {
+        let options = self.session.options();
+        merge(base, over, options.pillar_merge, options.pillar_merge_lists)
+    }
+
+    fn trouble(&mut self, salt: impl Into<String>, fault: Fault) {
+        self.troubles.push(Trouble { salt: salt.into(), fault });
+    }
+
+    /// The targets of all pillar top files, sorted by their `order`.
+    fn top(&mut self) -> (Vec<Pattern>, Vec<Trouble>) {
+        let mut troubles = Vec::new();
+        let mut patterns: Vec<(i64, Pattern)> = Vec::new();
+        for env in self.envs() {
+            if !self.session.exists(&env, TOP) {
+                continue;
+            }
+            let mut wanted: Vec<(String, Reached)> = vec![(TOP.into(), Reached::Asked)];
+            let mut done = Vec::new();
+            while let Some((path, reached)) = wanted.pop() {
+                let read = Read { env: env.as_str().into(), sls: "".into(), path: path.clone(), reached };
+                let (file, document) = self.session.read(read);
+                done.push(path);
+                let map = match document {
+                    Ok(Value::Map(map)) => map,
+                    Ok(other) if !other.is_truthy() => continue,
+                    Ok(other) => {
+                        let text = format!(
+                            "the pillar top file holds {}, not a mapping of environments",
+                            other.kind()
+                        );
+                        let fault = self.session.fault(codes::TOP, Spot { file, pos: Pos::new(1, 1) }, text);
+                        troubles.push(Trouble {
+                            salt: "Error encountered while rendering pillar top file.".into(),
+                            fault,
+                        });
+                        continue;
+                    }
+                    Err(fault) => {
+                        let salt =
+                            format!("Rendering Primary Top file failed, render error:\n{}", fault.message);
+                        troubles.push(Trouble { salt, fault: *fault });
+                        continue;
+                    }
+                };
+                self.read_top(&map, file, &mut patterns, &mut troubles);
+                if let Some(Value::List(includes)) = map.get("include") {
+                    let spot = Spot { file, pos: map.entry("include").map_or(Pos::NONE, |e| e.at) };
+                    for sls in includes.iter().filter_map(Value::as_str) {
+                        if let Some(path) = self.session.locate(&env, sls)
+                            && !done.contains(&path)
+                        {
+                            wanted.push((path, Reached::Included { spot }));
+                        }
+                    }
+                }
+            }
+        }
+        patterns.sort_by_key(|(order, _)| *order);
+        (patterns.into_iter().map(|(_, p)| p).collect(), troubles)
+    }
+
+    /// The environments whose top files count.
+    fn envs(&self) -> Vec<String> {
+        let options = self.session.options();
+        if let Some(env) = &options.pillar_env {
+            return if self.session.has_env(env) { vec![env.clone()] } else { Vec::new() };
+        }
+        let mut envs = vec!["base".to_string()];
+        envs.extend(self.session.envs().into_iter().filter(|e| e != "base"));
+        if options.pillar_merge == MergeStrategy::None {
+            let only = options.state_env.as_deref().unwrap_or("base");
+            envs.retain(|e| e == only);
+        }
+        envs
+    }
+
+    fn read_top(
+        &mut self,
+        map: &Map,
+        file: FileId,
+        patterns: &mut Vec<(i64, Pattern)>,
+        troubles: &mut Vec<Trouble>,
+    ) {
+        for Entry { key, value, at } in map.entries() {
+            if key.as_str() == Some("include") {
+                continue;
+            }
+            let env: Arc<str> = match key {
+                Value::Str(env) => env.clone(),
+                other => other.json_key().into(),
+            };
+            let Some(targets) = value.as_map() else {
+                let text =
+                    format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
+                let fault = self.session.fault(codes::TOP, Spot { file, pos: *at }, text);
+                let fault = fault.hint("write `'*':` and a list of SLS");
+                troubles.push(Trouble {
+                    salt: "Error encountered while rendering pillar top file.".into(),
+                    fault,
+                });
+                continue;
+            };
+            for Entry { key, value, at } in targets.entries() {
+                let target: Arc<str> = match key {
+                    Value::Str(target) => target.clone(),
+                    other => other.json_key().into(),
+                };
+                let spot = Spot { file, pos: *at };
+                let (order, items) = self.read_target(&env, value);
+                let pattern = Pattern { env: env.clone(), target, items, spot };
+                match patterns.iter_mut().find(|(_, p)| p.env == pattern.env && p.target == pattern.target) {
+                    Some(old) => *old = (order, pattern),
+                    None => patterns.push((order, pattern)),
+                }
+            }
+        }
+    }
+
+    /// The order of a target, and its list: match options first, then every SLS once.
+    fn read_target(&mut self, env: &Arc<str>, value: &Value) -> (i64, Value) {
+        let list = match value {
+            Value::List(list) => (**list).clone(),
+            Value::Str(_) => vec![value.clone()].into(),
+            _ => zagent_config::List::default(),
+        };
+        let (mut order, mut ignore) = (0, false);
+        let mut options = zagent_config::List::default();
+        let mut names: Vec<(Arc<str>, Pos)> = Vec::new();
+        for (i, item) in list.iter().enumerate() {
+            match item {
+                Value::Map(map) => {
+                    if map.contains("match") {
+                        options.push_at(item.clone(), list.pos(i));
+                    }
+                    order = match map.get("order") {
+                        Some(Value::Int(n)) => *n,
+                        Some(Value::Str(s)) => s.trim().parse().unwrap_or(0),
+                        Some(_) => 0,
+                        None => order,
+                    };
+                    ignore |= map.get("ignore_missing").is_some_and(Value::is_truthy);
+                }
+                Value::Str(name) if !names.iter().any(|(n, _)| n == name) => {
+                    names.push((name.clone(), list.pos(i)));
+                }
+                _ => {}
+            }
+        }
+        if ignore {
+            self.ignored.entry(env.clone()).or_default().extend(names.iter().map(|(n, _)| n.clone()));
+        }
+        for (name, at) in names {
+            options.push_at(name.into(), at);
+        }
+        (order, options.into())
+    }
+
+    /// The SLS of this node, by environment, each once.
+    fn matches(&mut self, patterns: &[Pattern], subject: &dyn Subject) -> Vec<Selected> {
+        let mut matches: Vec<Selected> = Vec::new();
+        for pattern in patterns {
+            if self.session.options().pillar_env.as_deref().is_some_and(|env| env != &*pattern.env) {
+                continue;
+            }
+            let list = pattern.items.as_list().cloned().unwrap_or_default();
+            match confirm(self.session, pattern, &list, subject) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(fault) => {
+                    self.trouble(fault.message.clone(), *fault);
+                    continue;
+                }
+            }
+            let at = matches.iter().position(|(env, _)| *env == pattern.env).unwrap_or_else(|| {
+                matches.push((pattern.env.clone(), Vec::new()));
+                matches.len() - 1
+            });
+            for (i, item) in list.iter().enumerate() {
+                let Value::Str(name) = item else { continue };
+                if matches[at].1.iter().any(|(n, _)| n == name) {
+                    continue;
+                }
+                let pos = if list.pos(i).is_known() { list.pos(i) } else { pattern.spot.pos };
+                let reached = Reached::Matched {
+                    spot: Spot { pos, ..pattern.spot },
+                    pattern: pattern.target.to_string(),
+                };
+                matches[at].1.push((name.clone(), reached));
+            }
+        }
+        self.order_envs(&mut matches);
+        matches
+    }
+
+    /// Environments by `env_order`, the last one winning; the others behind, as they come.
+    fn order_envs(&self, matches: &mut [Selected]) {
+        let Some(order) = self.session.options().opts.get("env_order").and_then(Value::as_list) else {
+            return;
+        };
+        let rank = |env: &str| order.iter().position(|o| o.as_str() == Some(env)).unwrap_or(usize::MAX);
+        matches.sort_by_key(|(env, _)| rank(env));
+    }
+
+    fn environment(&mut self, env: &Arc<str>, names: &[(Arc<str>, Reached)], mut pillar: Value) -> Value {
+        let known = self.session.has_env(env);
+        let mut seen = Seen::new();
+        for (name, reached) in names {
+            if !known {
+                let fault = Fault::new(codes::ENV, format!("there is no pillar environment `{env}`"))
+                    .hint(format!("environments: {}", self.session.envs().join(", ")));
+                let fault = self.session.placed(fault, reached);
+                self.trouble(format!("No matching pillar environment for environment '{env}' found"), fault);
+            }
+            let found = if known && glob::is_pattern(name) { self.available(env, name) } else { Vec::new() };
+            let found = if found.is_empty() { vec![name.clone()] } else { found };
+            for sls in found {
+                let document = self.sls(env, &sls, reached.clone(), &mut seen, &Map::new());
+                if let Some(document @ Value::Map(_)) = document {
+                    pillar = self.merge(&pillar, &document);
+                }
+            }
+        }
+        pillar
+    }
+
+    fn available(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
+        match self.session.available(env) {
+            Ok(all) => all.iter().filter(|sls| glob::matches(pattern, sls)).cloned().collect(),
+            Err(fault) => {
+                self.trouble(fault.message.clone(), *fault);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reads one pillar SLS with its includes merged under it; `None` when there is nothing to merge.
+    fn sls(
+        &mut self,
+        env: &Arc<str>,
+        sls: &Arc<str>,
+        reached: Reached,
+        seen: &mut Seen,
+        variables: &Map,
+    ) -> Option<Value> {
+        let Some(path) = self.session.locate(env, sls) else {
+            if self.ignored.get(env).is_some_and(|i| i.contains(sls)) || !self.session.has_env(env) {
+                return None;
+            }
+            let all = self.session.available(env).unwrap_or_default();
+            let mut fault = Fault::new(
+                codes::NOT_FOUND,
+                format!("there is no pillar SLS `{sls}` in environment `{env}`"),
+            );
+            fault.hint = Some(match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "list it with `- ignore_missing: true` if it may be missing".into(),
+            });
+            let fault = self.session.placed(fault, &reached);
+            self.trouble(
+                format!("Specified SLS '{sls}' in environment '{env}' is not available on the salt master"),
+                fault,
+            );
+            seen.insert(sls.clone(), Value::empty_map());
+            return Some(Value::empty_map());
+        };
+        let is_init = path.ends_with("/init.sls");
+        let read = Read { env: env.clone(), sls: sls.clone(), path, reached };
+        let (file, document) = self.session.read_with(read, variables.clone());
+        let document = match document {
+            Ok(document) => document,
+            Err(fault) => {
+                self.trouble(
+                    format!("Rendering SLS '{sls}' failed. Please see master log for details."),
+                    *fault,
+                );
+                seen.insert(sls.clone(), Value::Null);
+                return None;
+            }
+        };
+        let Value::Map(map) = document else {
+            let text = format!("the pillar SLS `{sls}` renders to {}, not to a mapping", document.kind());
+            let fault = self.session.fault(codes::NOT_A_MAPPING, self.session.start(file), text);
+            let fault = self.session.veiled(fault, file).hint("a pillar is made of `key: value`");
+            self.trouble(format!("SLS '{sls}' does not render to a dictionary"), fault);
+            seen.insert(sls.clone(), document);
+            return None;
+        };
+        let mut own = Arc::unwrap_or_clone(map);
+        let include = own.entry("include").map(|e| (e.value.clone(), e.at));
+        let includes = match include {
+            Some((Value::List(list), at)) => {
+                own.remove("include");
+                Some((list, at))
+            }
+            Some((other, at)) => {
+                let text = format!("`include` in the pillar SLS `{sls}` holds {}, not a list", other.kind());
+                let fault = self.session.fault(codes::INCLUDE_NOT_LIST, Spot { file, pos: at }, text);
+                let fault = fault.hint("put a dash in front: `- name.of.sls`");
+                self.trouble(format!("Include Declaration in SLS '{sls}' is not formed as a list"), fault);
+                None
+            }
+            None => None,
+        };
+        let own = Value::from(own);
+        seen.insert(sls.clone(), own.clone());
+        let Some((list, at)) = includes else {
+            self.documents.push((file, own.clone()));
+            return Some(own);
+        };
+        let including = Including { env, sls, is_init, spot: Spot { file, pos: at } };
+        let merged = self.includes(&including, &list, seen, variables);
+        self.documents.push((file, own.clone()));
+        Some(merged.map_or(own.clone(), |merged| self.merge(&merged, &own)))
+    }
+
+    /// What an include list brings, merged in order.
+    fn includes(
+        &mut self,
+        by: &Including<'_>,
+        list: &zagent_config::List,
+        seen: &mut Seen,
+        variables: &Map,
+    ) -> Option<Value> {
+        let mut merged: Option<Value> = None;
+        // Salt carries defaults of one include over to the plain ones behind it.
+        let mut defaults = variables.clone();
+        for (i, item) in list.iter().enumerate() {
+            let pos = if list.pos(i).is_known() { list.pos(i) } else { by.spot.pos };
+            let spot = Spot { pos, ..by.spot };
+            let Some((name, key)) = self.include_item(by, item, spot, &mut defaults) else { continue };
+            for sls in self.included(by, &name) {
+                let document = match seen.get(&sls) {
+                    Some(document) => Some(document.clone()),
+                    None if self.depth >= INCLUDE_DEPTH => {
+                        let text = format!("the include of `{sls}` nests too deep");
+                        let fault = self.session.fault(zagent_config::codes::limit::INCLUDES, spot, text);
+                        self.trouble(
+                            format!("Rendering SLS '{sls}' failed. Please see master log for details."),
+                            fault,
+                        );
+                        None
+                    }
+                    None => {
+                        self.depth += 1;
+                        let document = self.sls(by.env, &sls, Reached::Included { spot }, seen, &defaults);
+                        self.depth -= 1;
+                        document
+                    }
+                };
+                let Some(mut document) = document.filter(Value::is_truthy) else { continue };
+                for part in key.iter().flat_map(|k| k.rsplit(':')) {
+                    document = crate::high::one(part, document);
+                }
+                merged = Some(match merged {
+                    Some(merged) => self.merge(&merged, &document),
+                    None => document,
+                });
+            }
+        }
+        merged
+    }
+
+    /// The name and key of an include item; its defaults are put into `defaults`.
+    fn include_item(
+        &mut self,
+        by: &Including<'_>,
+        item: &Value,
+        spot: Spot,
+        defaults: &mut Map,
+    ) -> Option<(String, Option<String>)> {
+        let malformed = |text: String| (text, spot);
+        let (text, spot) = match item {
+            Value::Str(name) => return Some((name.to_string(), None)),
+            Value::Map(map) => match map.iter().next() {
+                Some((Value::Str(name), Value::Map(how))) => {
+                    *defaults = how.get("defaults").and_then(Value::as_map).cloned().unwrap_or_default();
+                    let key = how.get("key").and_then(Value::as_str).map(str::to_string);
+                    return Some((name.to_string(), key));
+                }
+                Some((name, _)) => {
+                    malformed(format!("the include of `{}` is followed by no mapping", name.json_key()))
+                }
+                None => malformed("an include is an empty mapping".into()),
+            },
+            other => malformed(format!("an item of `include` is {}", other.kind())),
+        };
+        let fault = self.session.fault(codes::INCLUDE_ITEM, spot, text);
+        let fault = fault.hint("write `- name`, or\n- name:\n    key: where\n    defaults: {…}");
+        self.trouble(format!("Rendering SLS '{}' failed. Please see master log for details.", by.sls), fault);
+        None
+    }
+
+    /// The SLS that an include means: by its plain name and, when relative, by its full one. Both count in Salt.
+    fn included(&mut self, by: &Including<'_>, name: &str) -> Vec<Arc<str>> {
+        let plain = name.trim_start_matches('.').replace('/', ".");
+        let full = match name.strip_prefix('.') {
+            None => name.to_string(),
+            Some(rest) => {
+                let mut parts: Vec<&str> = by.sls.split('.').collect();
+                if !by.is_init {
+                    parts.pop();
+                }
+                parts.push(rest);
+                parts.join(".")
+            }
+        };
+        let mut found = self.available(by.env, &plain);
+        found.extend(self.available(by.env, &full));
+        if found.is_empty() { vec![full.into()] } else { found }
+    }
+
+    fn external(&mut self, pillar: Value, over: &Value) -> Value {
+        match self.session.host().external_pillar(&pillar) {
+            Ok(more) if more.is_empty() => pillar,
+            Ok(more) => {
+                let mut pillar = if over.is_truthy() { self.merge(&pillar, over) } else { pillar };
+                for value in more.iter().filter(|v| v.is_truthy()) {
+                    pillar = self.merge(&pillar, value);
+                }
+                pillar
+            }
+            Err(why) => {
+                let fault =
+                    Fault::new(codes::EXTERNAL, why).hint("`ext_pillar` of the configuration names it");
+                self.trouble(format!("Failed to load ext_pillar: {}", fault.message), fault);
+                pillar
+            }
+        }
+    }
+
+    /// `decrypt_pillar`: keys whose values are decrypted whole.
+    fn decrypt(&mut self, pillar: &Value) -> Value {
+        let mut pillar = pillar.clone();
+        let opts = &self.session.options().opts;
+        let Some(list) = opts.get("decrypt_pillar").and_then(Value::as_list) else { return pillar };
+        let delimiter = opts.get("decrypt_pillar_delimiter").and_then(Value::as_str).unwrap_or(":");
+        for item in list.iter() {
+            let (key, renderer) = match item {
+                Value::Map(map) => match map.iter().next() {
+                    Some((key, renderer)) => (key.json_key(), renderer.as_str().unwrap_or("gpg").to_string()),
+                    None => continue,
+                },
+                other => (other.json_key(), "gpg".into()),
+            };
+            let cipher = if renderer == "age" { Cipher::Age } else { Cipher::Gpg };
+            let path: Vec<&str> = key.split(delimiter).collect();
+            match self.decrypt_at(&pillar, &path, cipher) {
+                Ok(done) => pillar = done,
+                Err(fault) => {
+                    self.trouble(format!("Failed to decrypt pillar key '{key}': {}", fault.message), *fault);
+                }
+            }
+        }
+        pillar
+    }
+
+    fn decrypt_at(&self, value: &Value, path: &[&str], cipher: Cipher) -> Result<Value, Box<Fault>> {
+        let Some((first, rest)) = path.split_first() else {
+            return render::decrypt(self.session, None, cipher, value);
+        };
+        let Value::Map(map) = value else { return Ok(value.clone()) };
+        let Some(inner) = map.get(first) else { return Ok(value.clone()) };
+        let done = self.decrypt_at(inner, rest, cipher)?;
+        let mut map = (**map).clone();
+        map.insert(*first, done);
+        Ok(map.into())
+    }
+}
+
+/// The SLS whose includes are followed.
+struct Including<'i> {
+    env: &'i Arc<str>,
+    sls: &'i Arc<str>,
+    is_init: bool,
+    spot: Spot,
+}

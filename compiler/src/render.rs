@@ -1,0 +1,288 @@
+//! render: the text of a file in, data out, through the pipe that its first line names.
+//!
+//! `#!jinja|yaml` is the default; `jinja`, `yaml`, `json`, `text`, `gpg` and `age` go in any order that makes sense:
+//! templates and parsers take text, `gpg` and `age` take text or data and decrypt what is armoured in it.
+
+use std::sync::Arc;
+
+use zagent_config::codes::yaml as codes;
+use zagent_config::{Fault, List, Map, Pos, Value};
+
+use crate::input::Cipher;
+use crate::session::Session;
+use crate::sources::{FileId, Spot};
+use crate::yaml;
+
+/// One stage of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renderer {
+    Jinja,
+    Yaml,
+    Json,
+    Text,
+    Decrypt(Cipher),
+}
+
+/// The renderers by name.
+const RENDERERS: [(&str, Renderer); 6] = [
+    ("jinja", Renderer::Jinja),
+    ("yaml", Renderer::Yaml),
+    ("json", Renderer::Json),
+    ("text", Renderer::Text),
+    ("gpg", Renderer::Decrypt(Cipher::Gpg)),
+    ("age", Renderer::Decrypt(Cipher::Age)),
+];
+
+/// Names of whole pipes from before pipes.
+const OLD_NAMES: [(&str, &str); 2] = [("yaml_jinja", "jinja|yaml"), ("json_jinja", "jinja|json")];
+
+/// Renderers of Salt that need Python.
+const PYTHON: [&str; 9] =
+    ["py", "pyobjects", "pydsl", "mako", "wempy", "cheetah", "genshi", "stateconf", "yamlex"];
+
+/// A pipe of renderers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pipe(Vec<Renderer>);
+
+/// Why there is no pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoPipe {
+    Unknown(String),
+    NeedsPython(String),
+    TooLong(usize),
+}
+
+/// Renderers of one pipe; more than a handful make no sense.
+const STAGES: usize = 16;
+
+impl Pipe {
+    /// The pipe of a file: its shebang's, or the default.
+    pub(crate) fn of(session: &Session, source: &str) -> Result<Self, NoPipe> {
+        let line = source.lines().next().unwrap_or_default();
+        match line.strip_prefix("#!") {
+            Some(shebang) if !shebang.starts_with('/') => Self::parse(shebang.trim()),
+            _ => Self::parse(session.renderer()),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, NoPipe> {
+        let text = OLD_NAMES.iter().find(|(old, _)| *old == text).map_or(text, |(_, new)| new);
+        let count = text.split('|').count();
+        if count > STAGES {
+            return Err(NoPipe::TooLong(count));
+        }
+        let stages = text.split('|').map(|part| {
+            // What follows the name are arguments of the renderer; none of ours takes any.
+            let name = part.split_whitespace().next().unwrap_or_default();
+            match RENDERERS.iter().find(|(known, _)| *known == name) {
+                Some((_, renderer)) => Ok(*renderer),
+                None if PYTHON.contains(&name) => Err(NoPipe::NeedsPython(name.into())),
+                None => Err(NoPipe::Unknown(name.into())),
+            }
+        });
+        stages.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// True when a template stage makes the lines.
+    pub(crate) fn has_template(&self) -> bool {
+        self.0.contains(&Renderer::Jinja)
+    }
+}
+
+/// What flows through a pipe.
+enum Flow {
+    Text(String),
+    Data(Value),
+}
+
+/// Renders a file to data; an empty file is an empty mapping.
+pub(crate) fn render(session: &Session, file: FileId, source: &str) -> Result<Value, Box<Fault>> {
+    if source.trim().is_empty() {
+        return Ok(Value::empty_map());
+    }
+    let pipe = match Pipe::of(session, source) {
+        Ok(pipe) => pipe,
+        // Salt logs an unknown renderer and takes the file for empty.
+        Err(NoPipe::Unknown(_)) if session.is_salt() => return Ok(Value::empty_map()),
+        Err(no_pipe) => return Err(Box::new(refuse(session, file, source, no_pipe))),
+    };
+    let mut flow = Flow::Text(source.to_string());
+    for stage in &pipe.0 {
+        flow = step(session, file, *stage, flow)?;
+    }
+    Ok(match flow {
+        Flow::Data(data) => data,
+        // Salt knows no renderer that ends in text.
+        Flow::Text(_) if session.is_salt() => Value::empty_map(),
+        Flow::Text(text) => Value::from(text),
+    })
+}
+
+/// The text of a file after its template stages.
+pub(crate) fn rendered(session: &Session, file: FileId, source: &str) -> Result<String, Box<Fault>> {
+    let pipe = match Pipe::of(session, source) {
+        Ok(pipe) => pipe,
+        Err(no_pipe) => return Err(Box::new(refuse(session, file, source, no_pipe))),
+    };
+    let mut text = source.to_string();
+    for _ in pipe.0.iter().take_while(|stage| **stage == Renderer::Jinja) {
+        text = session.template(file, &text)?;
+    }
+    Ok(text)
+}
+
+fn refuse(session: &Session, file: FileId, source: &str, no_pipe: NoPipe) -> Fault {
+    let pos = if source.starts_with("#!") { Pos::new(1, 3) } else { Pos::NONE };
+    let spot = Spot { file, pos };
+    match no_pipe {
+        NoPipe::Unknown(name) => {
+            let fault =
+                session.fault(codes::UNKNOWN_RENDERER, spot, format!("there is no renderer `{name}`"));
+            let names = RENDERERS.iter().map(|(name, _)| *name);
+            match zagent_config::suggest::nearest(&name, names.clone()) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None => fault.hint(format!("renderers: {}", names.collect::<Vec<_>>().join(", "))),
+            }
+        }
+        NoPipe::TooLong(count) => {
+            let text = format!("a pipe of {count} renderers is longer than the {STAGES} that are allowed");
+            session.fault(codes::PIPE_ORDER, spot, text)
+        }
+        NoPipe::NeedsPython(name) => session
+            .fault(
+                codes::PYTHON_RENDERER,
+                spot,
+                format!("the renderer `{name}` needs Python, which is not here"),
+            )
+            .hint("write it as `#!jinja|yaml`, or as an external module in `_states/`"),
+    }
+}
+
+fn step(session: &Session, file: FileId, stage: Renderer, flow: Flow) -> Result<Flow, Box<Fault>> {
+    let needs_text = |name: &str| {
+        let text = format!("`{name}` stands behind a renderer that made data; it takes text");
+        let fault = session.fault(codes::PIPE_ORDER, Spot { file, pos: Pos::new(1, 3) }, text);
+        Box::new(fault.hint("templates come first: `#!jinja|yaml`"))
+    };
+    Ok(match (stage, flow) {
+        (Renderer::Jinja, Flow::Text(text)) => Flow::Text(session.template(file, &text)?),
+        (Renderer::Jinja, Flow::Data(_)) => return Err(needs_text("jinja")),
+        (Renderer::Yaml, Flow::Text(text)) => Flow::Data(load_yaml(session, file, &text)?),
+        (Renderer::Json, Flow::Text(text)) => Flow::Data(load_json(session, file, &text)?),
+        (Renderer::Yaml, Flow::Data(_)) => return Err(needs_text("yaml")),
+        (Renderer::Json, Flow::Data(_)) => return Err(needs_text("json")),
+        (Renderer::Text, flow) => flow,
+        (Renderer::Decrypt(cipher), Flow::Text(text)) => {
+            Flow::Text(decrypt_text(session, Some(Spot { file, pos: Pos::NONE }), cipher, &text)?)
+        }
+        (Renderer::Decrypt(cipher), Flow::Data(data)) => {
+            Flow::Data(decrypt(session, Some(Spot { file, pos: Pos::NONE }), cipher, &data)?)
+        }
+    })
+}
+
+fn load_yaml(session: &Session, file: FileId, text: &str) -> Result<Value, Box<Fault>> {
+    let loaded = yaml::load(text, &session.options().limits).map_err(|e| {
+        let mut fault = session.veiled(session.fault(e.code, Spot { file, pos: e.pos }, e.message), file);
+        for (words, pos) in e.notes {
+            fault.notes.push(format!("{words}: {}", session.place(Spot { file, pos })));
+        }
+        fault.hint = e.hint;
+        Box::new(fault)
+    })?;
+    Ok(if loaded.is_truthy() { loaded } else { Value::empty_map() })
+}
+
+fn load_json(session: &Session, file: FileId, text: &str) -> Result<Value, Box<Fault>> {
+    // The shebang is not JSON; its line stays, so that numbers of lines hold.
+    let body = if text.starts_with("#!") { text.find('\n').map_or("", |i| &text[i..]) } else { text };
+    if body.trim().is_empty() {
+        return Ok(Value::empty_map());
+    }
+    let shift = u32::from(text.len() != body.len() && !body.starts_with('\n'));
+    Value::from_json_str(body).map_err(|e| {
+        let line = u32::try_from(e.line()).unwrap_or(0) + shift;
+        let pos = Pos::new(line, u32::try_from(e.column()).unwrap_or(0));
+        let why = e.to_string();
+        let why = why.split(" at line ").next().unwrap_or_default();
+        let fault = session.fault(codes::JSON_SYNTAX, Spot { file, pos }, format!("this is not JSON: {why}"));
+        Box::new(session.veiled(fault, file))
+    })
+}
+
+const fn armour(cipher: Cipher) -> (&'static str, &'static str) {
+    match cipher {
+        Cipher::Gpg => ("-----BEGIN PGP MESSAGE-----", "-----END PGP MESSAGE-----"),
+        Cipher::Age => ("-----BEGIN AGE ENCRYPTED FILE-----", "-----END AGE ENCRYPTED FILE-----"),
+    }
+}
+
+/// Decrypts every armoured block in a text; `spot` is where it stands, if it was read from a file.
+fn decrypt_text(
+    session: &Session,
+    spot: Option<Spot>,
+    cipher: Cipher,
+    text: &str,
+) -> Result<String, Box<Fault>> {
+    let (begin, end) = armour(cipher);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(begin) {
+        let Some(stop) = rest[start..].find(end).map(|i| start + i + end.len()) else { break };
+        out.push_str(&rest[..start]);
+        let armoured = unindented(&rest[start..stop]);
+        let plain = session.host().decrypt(cipher, &armoured).map_err(|why| {
+            let message = format!("cannot decrypt a value: {why}");
+            let fault = match spot {
+                Some(spot) => session.veiled(session.fault(codes::DECRYPT, spot, message), spot.file),
+                None => Fault::new(codes::DECRYPT, message),
+            };
+            Box::new(fault.hint("is the node's key among the recipients?"))
+        })?;
+        session.keep_secret(plain.trim_end_matches('\n'));
+        out.push_str(&plain);
+        rest = &rest[stop..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// An armoured block as it was before it was indented into a document.
+fn unindented(block: &str) -> String {
+    let lines: Vec<&str> = block.lines().map(str::trim).collect();
+    lines.join("\n") + "\n"
+}
+
+/// Decrypts every string in data that is armoured.
+pub(crate) fn decrypt(
+    session: &Session,
+    spot: Option<Spot>,
+    cipher: Cipher,
+    data: &Value,
+) -> Result<Value, Box<Fault>> {
+    Ok(match data {
+        Value::Str(text) if text.contains(armour(cipher).0) => {
+            decrypt_text(session, spot, cipher, text)?.into()
+        }
+        Value::List(list) => {
+            let items = list
+                .iter()
+                .enumerate()
+                .map(|(i, v)| Ok((decrypt(session, moved(spot, list.pos(i)), cipher, v)?, list.pos(i))));
+            Value::List(Arc::new(items.collect::<Result<List, Box<Fault>>>()?))
+        }
+        Value::Map(map) => {
+            let mut out = Map::with_capacity(map.len());
+            for e in map.entries() {
+                out.insert_at(e.key.clone(), decrypt(session, moved(spot, e.at), cipher, &e.value)?, e.at);
+            }
+            out.into()
+        }
+        other => other.clone(),
+    })
+}
+
+/// A spot further inside, when that is known.
+fn moved(spot: Option<Spot>, pos: Pos) -> Option<Spot> {
+    spot.map(|spot| if pos.is_known() { Spot { pos, ..spot } } else { spot })
+}

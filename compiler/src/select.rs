@@ -1,0 +1,442 @@
+//! select: top files in, the SLS of this node out, by environment.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use zagent_config::codes::top as codes;
+use zagent_config::target::{MatchKind, Subject, Target};
+use zagent_config::value::Entry;
+use zagent_config::{Fault, Faults, Map, Pos, Value, glob, suggest};
+
+use crate::session::{Read, Session};
+use crate::sources::{FileId, Reached, Spot};
+
+/// The name of a top file.
+pub(crate) const TOP: &str = "top.sls";
+
+/// One SLS that was selected.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    /// Its name, or a pattern of names.
+    pub(crate) sls: Arc<str>,
+    /// What selected it.
+    pub(crate) reached: Reached,
+}
+
+/// Everything that was selected, environments in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matches {
+    pub(crate) envs: Vec<(Arc<str>, Vec<Selected>)>,
+}
+
+impl Matches {
+    pub(crate) fn has_env(&self, env: &str) -> bool {
+        self.envs.iter().any(|(e, _)| &**e == env)
+    }
+
+    fn env(&mut self, env: &str) -> &mut Vec<Selected> {
+        let i = self.envs.iter().position(|(e, _)| &**e == env).unwrap_or_else(|| {
+            self.envs.push((env.into(), Vec::new()));
+            self.envs.len() - 1
+        });
+        &mut self.envs[i].1
+    }
+
+    /// What `--sls` asks for.
+    pub(crate) fn asked(env: &str, names: &[String]) -> Self {
+        let mut matches = Self::default();
+        let selected = names.iter().map(|n| Selected { sls: n.as_str().into(), reached: Reached::Asked });
+        matches.env(env).extend(selected);
+        matches
+    }
+
+    /// Salt's `show_top`.
+    pub(crate) fn to_value(&self) -> Value {
+        let envs = self.envs.iter().map(|(env, selected)| {
+            let names = selected.iter().map(|s| Value::from(s.sls.clone()));
+            (env.clone(), names.collect::<Value>())
+        });
+        envs.collect::<Map>().into()
+    }
+}
+
+/// One target of a top file, before it is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    /// The environment whose SLS it selects.
+    pub(crate) env: Arc<str>,
+    /// The target's text.
+    pub(crate) target: Arc<str>,
+    /// The list under it.
+    pub(crate) items: Value,
+    /// Where the target stands.
+    pub(crate) spot: Spot,
+}
+
+/// A top file as it was read, by the environment it lies in.
+struct TopFile {
+    env: Arc<str>,
+    file: FileId,
+    map: Map,
+}
+
+/// Reads all top files and asks every target.
+pub(crate) fn select(session: &Session, subject: &dyn Subject) -> Result<Matches, Faults> {
+    let patterns = patterns(session)?;
+    let mut faults = Faults::default();
+    verify(session, &patterns, &mut faults);
+    faults.into_result()?;
+    let mut faults = Faults::default();
+    let mut matches = Matches::default();
+    for pattern in &patterns {
+        if session.options().state_env.as_deref().is_some_and(|env| env != &*pattern.env) {
+            continue;
+        }
+        match confirm(session, pattern, &items(&pattern.items), subject) {
+            Ok(true) => take(session, pattern, &mut matches),
+            Ok(false) => {}
+            Err(fault) => faults.push(*fault),
+        }
+    }
+    external(session, &mut matches, &mut faults);
+    faults.into_result()?;
+    Ok(matches)
+}
+
+/// A string under a target is a list of one.
+fn items(value: &Value) -> Vec<Value> {
+    match value {
+        Value::List(list) => list.to_vec(),
+        other => vec![other.clone()],
+    }
+}
+
+/// Asks one target whether it means the node.
+pub(crate) fn confirm(
+    session: &Session,
+    pattern: &Pattern,
+    items: &[Value],
+    subject: &dyn Subject,
+) -> Result<bool, Box<Fault>> {
+    let place_at = |fault: Fault, spot: Spot| {
+        let mut placed = session.fault(fault.code, spot, fault.message);
+        placed.hint = fault.hint;
+        Box::new(placed)
+    };
+    let place = |fault: Fault| place_at(fault, pattern.spot);
+    let named = items.iter().filter_map(|i| i.get("match")).next_back();
+    let kind = match named {
+        None => MatchKind::default(),
+        Some(name) => {
+            let name = name.as_str().unwrap_or_default();
+            MatchKind::from_str(name).map_err(|e| place_at(e.fault(&pattern.target), option_spot(pattern)))?
+        }
+    };
+    let target = if session.is_salt() {
+        Target::parse_lenient(&pattern.target, kind)
+    } else {
+        Target::parse(&pattern.target, kind).map_err(|e| place(e.fault(&pattern.target)))?
+    };
+    target.matches(subject).map_err(|e| place(e.fault(&pattern.target)))
+}
+
+/// Where the match option of a target stands.
+fn option_spot(pattern: &Pattern) -> Spot {
+    let list = pattern.items.as_list().cloned().unwrap_or_default();
+    let at = list.iter().rposition(|v| v.get("match").is_some());
+    let pos = at.map(|i| list.pos(i)).filter(|pos| pos.is_known()).unwrap_or(pattern.spot.pos);
+    Spot { pos, ..pattern.spot }
+}
+
+fn take(session: &Session, pattern: &Pattern, matches: &mut Matches) {
+    matches.env(&pattern.env);
+    let reached = |pos: Pos| Reached::Matched {
+        spot: Spot { pos: if pos.is_known() { pos } else { pattern.spot.pos }, ..pattern.spot },
+        pattern: pattern.target.to_string(),
+    };
+    let marks = pattern.items.as_list().cloned().unwrap_or_default();
+    for (i, item) in items(&pattern.items).iter().enumerate() {
+        match item {
+            Value::Str(sls) => {
+                matches.env(&pattern.env).push(Selected { sls: sls.clone(), reached: reached(marks.pos(i)) });
+            }
+            Value::Map(map) => {
+                let Some((env, sls)) = map.iter().next_back() else { continue };
+                if let (Some(env), Value::Str(sls)) = (env.as_str(), sls)
+                    && session.has_env(env)
+                {
+                    matches.env(env).push(Selected { sls: sls.clone(), reached: reached(marks.pos(i)) });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn external(session: &Session, matches: &mut Matches, faults: &mut Faults) {
+    let tops = match session.host().external_tops() {
+        Ok(tops) => tops,
+        Err(why) => {
+            faults.push(Fault::new(codes::EXTERNAL, why).hint("`master_tops` of the configuration names it"));
+            return;
+        }
+    };
+    let first = session.options().opts.get("master_tops_first").is_some_and(Value::is_truthy);
+    for top in &tops {
+        let Some(map) = top.as_map() else {
+            let text = format!("an external top printed {}, not a mapping of environments", top.kind());
+            faults.push(Fault::new(codes::EXTERNAL, text));
+            continue;
+        };
+        for (env, names) in map.iter() {
+            let (Some(env), Some(names)) = (env.as_str(), names.as_list()) else { continue };
+            let known: HashSet<Arc<str>> = matches.env(env).iter().map(|s| s.sls.clone()).collect();
+            let new = names.iter().filter_map(|n| match n {
+                Value::Str(sls) if !known.contains(sls) => {
+                    Some(Selected { sls: sls.clone(), reached: Reached::External })
+                }
+                _ => None,
+            });
+            let new: Vec<Selected> = new.collect();
+            let at = if first { 0 } else { matches.env(env).len() };
+            matches.env(env).splice(at..at, new);
+        }
+    }
+}
+
+/// Every target of every top file, merged by the strategy of the configuration.
+pub(crate) fn patterns(session: &Session) -> Result<Vec<Pattern>, Faults> {
+    let mut faults = Faults::default();
+    let mut tops = read_tops(session, &mut faults);
+    include_tops(session, &mut tops, &mut faults);
+    // Salt logs a top file that does not render, and goes on as if there were none at all.
+    if session.is_salt() && !faults.is_empty() {
+        return Ok(Vec::new());
+    }
+    faults.into_result()?;
+    merge_tops(session, tops)
+}
+
+fn read_tops(session: &Session, faults: &mut Faults) -> Vec<TopFile> {
+    let options = session.options();
+    let envs = match (&options.state_env, options.opts.get("state_top_saltenv").and_then(Value::as_str)) {
+        (Some(env), _) => vec![env.clone()],
+        (None, Some(env)) => vec![env.to_string()],
+        (None, None) => ordered_envs(session),
+    };
+    let mut tops = Vec::new();
+    for env in envs {
+        if session.exists(&env, TOP) {
+            read_top(session, &env, TOP, Reached::Asked, &mut tops, faults);
+        }
+    }
+    tops
+}
+
+/// The environments, by `env_order` when it is set.
+fn ordered_envs(session: &Session) -> Vec<String> {
+    let mut envs = vec!["base".to_string()];
+    envs.extend(session.envs().into_iter().filter(|e| e != "base"));
+    let order = session.options().opts.get("env_order").and_then(Value::as_list);
+    match order {
+        Some(order) if !order.is_empty() => {
+            let wanted = order.iter().filter_map(Value::as_str);
+            wanted.filter(|env| envs.iter().any(|e| e == env)).map(str::to_string).collect()
+        }
+        _ => envs,
+    }
+}
+
+fn read_top(
+    session: &Session,
+    env: &str,
+    path: &str,
+    reached: Reached,
+    tops: &mut Vec<TopFile>,
+    faults: &mut Faults,
+) {
+    let read = Read { env: env.into(), sls: "".into(), path: path.into(), reached };
+    let (file, document) = session.read(read);
+    match document {
+        Ok(Value::Map(map)) => tops.push(TopFile { env: env.into(), file, map: Arc::unwrap_or_clone(map) }),
+        Ok(other) if !other.is_truthy() => {}
+        Ok(other) => {
+            let text = format!("the top file holds {}, not a mapping of environments", other.kind());
+            faults.push(session.fault(codes::NOT_A_MAPPING, Spot { file, pos: Pos::new(1, 1) }, text));
+        }
+        Err(fault) => faults.push(*fault),
+    }
+}
+
+/// Top files may include further top files by SLS name.
+fn include_tops(session: &Session, tops: &mut Vec<TopFile>, faults: &mut Faults) {
+    let mut wanted = Vec::new();
+    for top in tops.iter_mut() {
+        let Some(at) = top.map.entry("include").map(|e| e.at) else { continue };
+        let Some(Value::List(list)) = top.map.remove("include") else { continue };
+        let spot = Spot { file: top.file, pos: at };
+        wanted.extend(list.iter().filter_map(Value::as_str).map(|s| (top.env.clone(), s.to_string(), spot)));
+    }
+    let mut done = HashSet::new();
+    for (env, name, spot) in wanted {
+        let found = match session.available(&env) {
+            Ok(all) => all.iter().filter(|sls| glob::matches(&name, sls)).cloned().collect::<Vec<_>>(),
+            Err(fault) => {
+                faults.push(*fault);
+                continue;
+            }
+        };
+        for sls in found {
+            if done.insert((env.clone(), sls.clone()))
+                && let Some(path) = session.locate(&env, &sls)
+            {
+                read_top(session, &env, &path, Reached::Included { spot }, tops, faults);
+            }
+        }
+    }
+}
+
+/// How top files of several environments become one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strategy {
+    /// Base rules; other environments speak for themselves where base is silent.
+    Merge,
+    /// Every environment speaks for itself.
+    Same,
+    /// Everything counts.
+    MergeAll,
+}
+
+fn merge_tops(session: &Session, tops: Vec<TopFile>) -> Result<Vec<Pattern>, Faults> {
+    let opts = &session.options().opts;
+    let strategy = match opts.get("top_file_merging_strategy").and_then(Value::as_str) {
+        Some("same") => Strategy::Same,
+        Some("merge_all") => Strategy::MergeAll,
+        _ => Strategy::Merge,
+    };
+    let default_top = opts.get("default_top").and_then(Value::as_str).unwrap_or("base");
+    let mut faults = Faults::default();
+    let mut patterns: Vec<Pattern> = Vec::new();
+    let (base, others): (Vec<_>, Vec<_>) = tops.into_iter().partition(|t| &*t.env == "base");
+    let mut from_base: HashSet<Arc<str>> = HashSet::new();
+    let have: HashSet<Arc<str>> = base.iter().chain(&others).map(|t| t.env.clone()).collect();
+    for top in base.into_iter().chain(others) {
+        let is_base = &*top.env == "base";
+        for Entry { key, value, at } in top.map.entries() {
+            let spot = Spot { file: top.file, pos: *at };
+            let Value::Str(env) = key else {
+                faults.push(session.fault(
+                    codes::ENV_NOT_STRING,
+                    spot,
+                    format!("the environment `{}` is {}, not a string", key.json_key(), key.kind()),
+                ));
+                continue;
+            };
+            let counts = match strategy {
+                Strategy::MergeAll => true,
+                Strategy::Merge if is_base => true,
+                Strategy::Merge => *env == top.env && !from_base.contains(env),
+                Strategy::Same => *env == top.env || (&*top.env == default_top && !have.contains(env)),
+            };
+            if !counts {
+                continue;
+            }
+            if is_base {
+                from_base.insert(env.clone());
+            }
+            let Some(targets) = value.as_map() else {
+                let text =
+                    format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
+                faults.push(
+                    session.fault(codes::NO_TARGETS, spot, text).hint("write `'*':` and a list of SLS"),
+                );
+                continue;
+            };
+            add_targets(&mut patterns, env, targets, top.file, strategy);
+        }
+    }
+    faults.into_result()?;
+    Ok(by_env(patterns))
+}
+
+fn add_targets(patterns: &mut Vec<Pattern>, env: &Arc<str>, targets: &Map, file: FileId, strategy: Strategy) {
+    for Entry { key, value, at } in targets.entries() {
+        let target: Arc<str> = match key {
+            Value::Str(s) => s.clone(),
+            other => other.json_key().into(),
+        };
+        let spot = Spot { file, pos: *at };
+        match patterns.iter_mut().find(|p| p.env == *env && p.target == target) {
+            Some(old) if strategy == Strategy::MergeAll => old.items = union(&old.items, value),
+            Some(old) => {
+                old.items = value.clone();
+                old.spot = spot;
+            }
+            None => patterns.push(Pattern { env: env.clone(), target, items: value.clone(), spot }),
+        }
+    }
+}
+
+/// Two lists under the same target: the later match option, then every SLS once.
+fn union(old: &Value, new: &Value) -> Value {
+    let (old, new) = (items(old), items(new));
+    let option = |list: &[Value]| list.iter().rfind(|v| v.as_map().is_some()).cloned();
+    let mut out: Vec<Value> = option(&new).or_else(|| option(&old)).into_iter().collect();
+    out.extend(old.into_iter().filter(|v| v.as_str().is_some()));
+    for sls in new.into_iter().filter(|v| v.as_str().is_some()) {
+        if !out.contains(&sls) {
+            out.push(sls);
+        }
+    }
+    out.into()
+}
+
+/// Groups by environment in the order these first appear.
+fn by_env(patterns: Vec<Pattern>) -> Vec<Pattern> {
+    let mut envs: Vec<Arc<str>> = Vec::new();
+    for pattern in &patterns {
+        if !envs.contains(&pattern.env) {
+            envs.push(pattern.env.clone());
+        }
+    }
+    let mut sorted = patterns;
+    sorted.sort_by_key(|p| envs.iter().position(|e| *e == p.env));
+    sorted
+}
+
+/// Notes malformed lists under targets.
+fn verify(session: &Session, patterns: &[Pattern], faults: &mut Faults) {
+    for Pattern { env, target, items, spot } in patterns {
+        let Value::List(list) = items else {
+            let text = format!("`{target}` in environment `{env}` holds {}, not a list of SLS", items.kind());
+            faults
+                .push(session.fault(codes::NOT_A_LIST, *spot, text).hint("put a dash in front of every SLS"));
+            continue;
+        };
+        for (i, item) in list.iter().enumerate() {
+            let spot = Spot { pos: if list.pos(i).is_known() { list.pos(i) } else { spot.pos }, ..*spot };
+            match item {
+                Value::Str(s) if s.is_empty() => {
+                    faults.push(session.fault(
+                        codes::EMPTY_SLS,
+                        spot,
+                        format!("`{target}` lists an SLS without a name"),
+                    ));
+                }
+                Value::Map(map) => {
+                    for (key, value) in map.iter().filter(|(_, v)| !v.is_truthy()) {
+                        let text = format!("`{}` under `{target}` says {}", key.json_key(), value.kind());
+                        let fault = session.fault(codes::BAD_OPTION, spot, text);
+                        let near = key.as_str().and_then(|k| suggest::nearest(k, ["match"]));
+                        faults.push(fault.hint(match near {
+                            Some(near) => format!("did you mean `{near}: grain`?"),
+                            None => "options are written `- match: grain`".into(),
+                        }));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

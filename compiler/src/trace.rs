@@ -1,0 +1,79 @@
+//! The text of a file and what its template made of it, kept while faults are told: many faults cost one rendering.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::jinja::LineMap;
+use crate::sources::FileId;
+
+/// A text that is asked for its lines.
+pub(crate) struct Lines {
+    text: String,
+    starts: Vec<usize>,
+}
+
+impl Lines {
+    pub(crate) fn new(text: String) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
+        Self { text, starts }
+    }
+
+    /// A line by its number, counted from 1; empty beyond the end.
+    pub(crate) fn line(&self, number: u32) -> &str {
+        let Some(index) = (number as usize).checked_sub(1) else { return "" };
+        let Some(start) = self.starts.get(index) else { return "" };
+        let end = self.starts.get(index + 1).map_or(self.text.len(), |end| end - 1);
+        self.text[*start..end].trim_end_matches('\r')
+    }
+}
+
+/// A file, and its rendered text with the origin of each line when a template made it.
+pub(crate) struct Traced {
+    pub(crate) source: Lines,
+    pub(crate) made: Option<(Lines, LineMap)>,
+}
+
+impl Traced {
+    fn size(&self) -> usize {
+        self.source.text.len() + self.made.as_ref().map_or(0, |(lines, _)| lines.text.len())
+    }
+}
+
+/// Bytes of texts that are kept.
+const KEPT: usize = 4 << 20;
+
+/// What was traced lately.
+#[derive(Default)]
+pub(crate) struct Traces(RefCell<Vec<(FileId, Rc<Traced>)>>);
+
+impl Traces {
+    /// The trace of a file; `make` is asked when it is not kept.
+    pub(crate) fn of(&self, file: FileId, make: impl FnOnce() -> Traced) -> Rc<Traced> {
+        if let Some((_, traced)) = self.0.borrow().iter().find(|(id, _)| *id == file) {
+            return Rc::clone(traced);
+        }
+        let traced = Rc::new(make());
+        let mut kept = self.0.borrow_mut();
+        if kept.iter().map(|(_, t)| t.size()).sum::<usize>() > KEPT {
+            kept.clear();
+        }
+        kept.push((file, Rc::clone(&traced)));
+        traced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_text() {
+        for text in ["", "a", "a\n", "a\nb", "\n\nb\n", "ä\nö"] {
+            let lines = Lines::new(text.into());
+            for (i, line) in text.lines().enumerate() {
+                assert_eq!(lines.line(u32::try_from(i + 1).unwrap()), line, "{text:?}");
+            }
+            assert_eq!((lines.line(0), lines.line(99)), ("", ""));
+        }
+    }
+}
