@@ -1,0 +1,129 @@
+//! Node ids and a batch size in, the batches of a rollout out.
+//!
+//! Law: pure and deterministic. The same nodes in any order give the same batches; every node is in exactly one; the
+//! first batch is never empty, and never holds everyone when there are two nodes.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+/// How many nodes a batch holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchSize {
+    /// That many nodes.
+    Nodes(usize),
+    /// That many percent of all nodes, rounded down, at least one.
+    Percent(u8),
+}
+
+impl BatchSize {
+    /// The size for a fleet of `total` nodes: at least one, and less than all of two or more.
+    #[must_use]
+    pub fn of(self, total: usize) -> usize {
+        let wanted = match self {
+            Self::Nodes(n) => n,
+            Self::Percent(p) => total.saturating_mul(usize::from(p.min(100))) / 100,
+        };
+        wanted.clamp(1, total.saturating_sub(1).max(1))
+    }
+}
+
+/// What is wrong with a written batch size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSize(String);
+
+impl std::fmt::Display for BadSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` is no batch size: write a number of nodes (`5`) or a share (`10%`)", self.0)
+    }
+}
+
+impl std::error::Error for BadSize {}
+
+impl FromStr for BatchSize {
+    type Err = BadSize;
+
+    fn from_str(text: &str) -> Result<Self, BadSize> {
+        let bad = || BadSize(text.to_owned());
+        match text.trim().strip_suffix('%') {
+            Some(share) => match share.trim().parse() {
+                Ok(p @ 1..=100) => Ok(Self::Percent(p)),
+                _ => Err(bad()),
+            },
+            None => match text.trim().parse() {
+                Ok(n @ 1..) => Ok(Self::Nodes(n)),
+                _ => Err(bad()),
+            },
+        }
+    }
+}
+
+/// Splits `nodes` into batches: those of `canaries` that are among them first, then the others by id.
+///
+/// Canaries form batches of their own unless that would leave nobody behind them.
+#[must_use]
+pub fn batches<'n>(
+    nodes: impl IntoIterator<Item = &'n str>,
+    canaries: impl IntoIterator<Item = &'n str>,
+    size: BatchSize,
+) -> Vec<Vec<&'n str>> {
+    let nodes: BTreeSet<&str> = nodes.into_iter().collect();
+    let first: BTreeSet<&str> = canaries.into_iter().filter(|c| nodes.contains(c)).collect();
+    let rest: Vec<&str> = nodes.difference(&first).copied().collect();
+    let first: Vec<&str> = first.into_iter().collect();
+    let size = size.of(nodes.len());
+    first.chunks(size).chain(rest.chunks(size)).map(<[&str]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_bad_ones_refused() {
+        assert_eq!("5".parse(), Ok(BatchSize::Nodes(5)));
+        assert_eq!(" 10% ".parse(), Ok(BatchSize::Percent(10)));
+        for bad in ["0", "0%", "101%", "-1", "many", "", "%"] {
+            assert!(bad.parse::<BatchSize>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn canaries_go_first() {
+        let got = batches(["web-1", "web-2", "db-1", "db-2"], ["web-2", "gone"], BatchSize::Nodes(2));
+        assert_eq!(got, [vec!["web-2"], vec!["db-1", "db-2"], vec!["web-1"]]);
+    }
+
+    fn size() -> impl Strategy<Value = BatchSize> {
+        prop_oneof![(0usize..50).prop_map(BatchSize::Nodes), (0u8..=120).prop_map(BatchSize::Percent)]
+    }
+
+    proptest! {
+        #[test]
+        fn every_node_once_and_never_all_at_once(
+            nodes in proptest::collection::btree_set("[a-d]{1,3}", 0..40),
+            canaries in proptest::collection::btree_set("[a-d]{1,3}", 0..5),
+            size in size(),
+        ) {
+            let got = batches(nodes.iter().map(String::as_str), canaries.iter().map(String::as_str), size);
+            let mut seen: Vec<&str> = got.iter().flatten().copied().collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, nodes.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert!(got.iter().all(|b| !b.is_empty() && b.len() <= size.of(nodes.len())));
+            if nodes.len() >= 2 {
+                prop_assert!(got.len() >= 2);
+            }
+            let with_canary = got.iter().take_while(|b| b.iter().all(|n| canaries.contains(*n))).flatten().count();
+            prop_assert_eq!(with_canary, nodes.intersection(&canaries).count());
+        }
+
+        #[test]
+        fn the_order_given_does_not_matter(mut nodes in proptest::collection::vec("[a-f]{1,2}", 1..30), size in size()) {
+            let forth = batches(nodes.iter().map(String::as_str), [], size).into_iter().map(|b| b.join(",")).collect::<Vec<_>>();
+            nodes.reverse();
+            let back = batches(nodes.iter().map(String::as_str), [], size).into_iter().map(|b| b.join(",")).collect::<Vec<_>>();
+            prop_assert_eq!(forth, back);
+        }
+    }
+}
