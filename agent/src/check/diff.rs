@@ -1,0 +1,177 @@
+//! Two compiles of every host in, which states each would gain, lose or see changed out.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use zagent_compiler::{Chunk, Plan};
+use zagent_config::Value;
+
+/// What happens to one state of one host.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It is new.
+    Added {
+        /// Its tag.
+        tag: String,
+    },
+    /// It is gone.
+    Removed {
+        /// Its tag.
+        tag: String,
+    },
+    /// Some of its arguments differ: name, before, after.
+    Changed {
+        /// Its tag.
+        tag: String,
+        /// Argument, old value, new value; nothing stands for "not there".
+        arguments: Vec<(String, Option<Value>, Option<Value>)>,
+    },
+}
+
+impl Change {
+    /// The tag of the state.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        match self {
+            Self::Added { tag } | Self::Removed { tag } | Self::Changed { tag, .. } => tag,
+        }
+    }
+}
+
+/// What happens to one host.
+#[derive(Clone, Debug)]
+pub enum HostDiff {
+    /// These states change; none when the list is empty.
+    Changes(Vec<Change>),
+    /// It compiled before and does not now.
+    Breaks,
+    /// It did not compile before and does now.
+    Mends,
+    /// It compiles neither before nor now.
+    Broken,
+    /// It is new in the inventory, with that many states.
+    New(usize),
+    /// It left the inventory.
+    Gone,
+}
+
+/// The comparison of two revisions.
+pub struct Diff {
+    /// What was compared, as a human names it.
+    pub from: String,
+    /// With what.
+    pub to: String,
+    /// By host.
+    pub hosts: BTreeMap<String, HostDiff>,
+}
+
+/// Compares one host; `None` stands for "does not compile".
+#[must_use]
+pub fn diff(before: Option<&Plan>, after: Option<&Plan>) -> HostDiff {
+    match (before, after) {
+        (Some(before), Some(after)) => HostDiff::Changes(changes(before, after)),
+        (Some(_), None) => HostDiff::Breaks,
+        (None, Some(_)) => HostDiff::Mends,
+        (None, None) => HostDiff::Broken,
+    }
+}
+
+fn changes(before: &Plan, after: &Plan) -> Vec<Change> {
+    let mut old: BTreeMap<String, Vec<&Chunk>> = BTreeMap::new();
+    for chunk in &before.chunks {
+        old.entry(chunk.tag()).or_default().push(chunk);
+    }
+    let mut out = Vec::new();
+    for chunk in &after.chunks {
+        let tag = chunk.tag();
+        let was = old.get_mut(&tag).and_then(|same| (!same.is_empty()).then(|| same.remove(0)));
+        match was {
+            None => out.push(Change::Added { tag }),
+            Some(was) => {
+                let arguments = arguments(was, chunk);
+                if !arguments.is_empty() {
+                    out.push(Change::Changed { tag, arguments });
+                }
+            }
+        }
+    }
+    for (tag, left) in old {
+        out.extend(left.iter().map(|_| Change::Removed { tag: tag.clone() }));
+    }
+    out
+}
+
+/// The arguments that differ; order and places do not count.
+fn arguments(old: &Chunk, new: &Chunk) -> Vec<(String, Option<Value>, Option<Value>)> {
+    let mut out = Vec::new();
+    let visible = |key: &str| !key.starts_with("__") && key != "order";
+    for (key, value) in new.args.iter() {
+        let name = key.json_key();
+        let was = old.args.get_value(key);
+        if visible(&name) && was != Some(value) {
+            out.push((name, was.cloned(), Some(value.clone())));
+        }
+    }
+    for (key, value) in old.args.iter() {
+        let name = key.json_key();
+        if visible(&name) && new.args.get_value(key).is_none() {
+            out.push((name, Some(value.clone()), None));
+        }
+    }
+    out
+}
+
+impl HostDiff {
+    /// True when nothing happens to the host.
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        match self {
+            Self::Changes(changes) => changes.is_empty(),
+            Self::Broken => true,
+            _ => false,
+        }
+    }
+}
+
+impl Diff {
+    /// The comparison as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let hosts: serde_json::Map<_, _> =
+            self.hosts.iter().map(|(name, host)| (name.clone(), host_json(host))).collect();
+        json!({
+            "from": self.from, "to": self.to,
+            "changed_hosts": self.hosts.values().filter(|h| !h.is_quiet()).count(),
+            "total_hosts": self.hosts.len(),
+            "hosts": hosts,
+        })
+    }
+}
+
+fn host_json(host: &HostDiff) -> serde_json::Value {
+    let word = match host {
+        HostDiff::Changes(changes) => {
+            return json!({"status": "compiles", "changes": changes.iter().map(change_json).collect::<Vec<_>>()});
+        }
+        HostDiff::New(states) => return json!({"status": "new", "states": states, "changes": []}),
+        HostDiff::Breaks => "breaks",
+        HostDiff::Mends => "mends",
+        HostDiff::Broken => "broken",
+        HostDiff::Gone => "gone",
+    };
+    json!({"status": word, "changes": []})
+}
+
+fn change_json(change: &Change) -> serde_json::Value {
+    match change {
+        Change::Added { tag } => json!({"change": "added", "state": tag}),
+        Change::Removed { tag } => json!({"change": "removed", "state": tag}),
+        Change::Changed { tag, arguments } => {
+            let arguments: serde_json::Map<_, _> = arguments
+                .iter()
+                .map(|(name, old, new)| (name.clone(), json!({"old": old, "new": new})))
+                .collect();
+            json!({"change": "changed", "state": tag, "arguments": arguments})
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `inventory/NODE.yaml` in, the hosts to compile for out.
+
+use std::sync::Arc;
+
+use zagent_compiler::Limits;
+use zagent_config::Value;
+
+use crate::files::Source;
+
+/// The directory of recorded facts.
+const DIRECTORY: &str = "inventory";
+
+/// A host to compile for.
+pub struct Node {
+    /// Its id.
+    pub name: String,
+    /// Its recorded facts.
+    pub grains: Arc<Value>,
+}
+
+/// The hosts of a repository.
+pub struct Inventory {
+    /// Sorted by name.
+    pub nodes: Vec<Node>,
+    /// False when there is no inventory and this host stands in.
+    pub recorded: bool,
+}
+
+/// Why an inventory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryError {
+    /// A file or the directory cannot be read.
+    #[error("cannot read the inventory: {0}")]
+    Read(String),
+    /// A file is no YAML.
+    #[error("`{path}` is not YAML: line {line}: {why}")]
+    Yaml {
+        /// The file.
+        path: String,
+        /// Where.
+        line: u32,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file holds no mapping.
+    #[error("`{path}` holds {kind}, and a mapping of facts is wanted")]
+    NotAMapping {
+        /// The file.
+        path: String,
+        /// What it holds.
+        kind: &'static str,
+    },
+}
+
+impl Inventory {
+    /// Reads every recorded host of a repository; `None` when it has none.
+    ///
+    /// # Errors
+    /// Fails when a file cannot be read as a mapping of facts.
+    pub fn read(source: &Source) -> Result<Option<Self>, InventoryError> {
+        let mut nodes = Vec::new();
+        for file in source.names(DIRECTORY).map_err(InventoryError::Read)? {
+            let Some(stem) = [".yaml", ".yml", ".json"].iter().find_map(|end| file.strip_suffix(end)) else {
+                continue;
+            };
+            nodes.push(Self::node(source, &file, stem)?);
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((!nodes.is_empty()).then_some(Self { nodes, recorded: true }))
+    }
+
+    fn node(source: &Source, file: &str, stem: &str) -> Result<Node, InventoryError> {
+        let path = format!("{DIRECTORY}/{file}");
+        let bytes = source.read(&path).map_err(InventoryError::Read)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let grains = zagent_compiler::yaml::load(&text, &Limits::default())
+            .map_err(|e| InventoryError::Yaml { path: path.clone(), line: e.pos.line, why: e.message })?;
+        if grains.as_map().is_none() {
+            return Err(InventoryError::NotAMapping { path, kind: grains.kind() });
+        }
+        let name = grains.get("id").and_then(Value::as_str).unwrap_or(stem).to_owned();
+        Ok(Node { name, grains: Arc::new(grains) })
+    }
+}

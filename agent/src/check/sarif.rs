@@ -1,0 +1,146 @@
+//! A report in, SARIF 2.1.0 out: what code hosts show beside the lines of a change.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use zagent_config::codes::Code;
+
+use super::{Finding, Report};
+use crate::draw::fault::Severity;
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+const HOME: &str = env!("CARGO_PKG_REPOSITORY");
+
+/// The report as a SARIF log. Files are named relative to `root`, the directory that was checked.
+#[must_use]
+pub fn sarif(report: &Report, root: &str) -> Value {
+    let mut codes: BTreeMap<&str, Code> = BTreeMap::new();
+    for finding in &report.findings {
+        codes.insert(finding.fault.code.id, finding.fault.code);
+    }
+    let order: Vec<&str> = codes.keys().copied().collect();
+    let results: Vec<Value> = report.findings.iter().map(|f| result(f, &order, root)).collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "zagent",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "informationUri": HOME,
+                "rules": codes.values().map(rule).collect::<Vec<_>>(),
+            }},
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn rule(code: &Code) -> Value {
+    let body = code.explanation.trim_start_matches(|c| c != '\n').trim();
+    json!({
+        "id": code.id,
+        "name": camel(code.title),
+        "shortDescription": {"text": code.title},
+        "fullDescription": {"text": body},
+        "help": {"text": body, "markdown": code.explanation},
+    })
+}
+
+/// `undefined variable` as `UndefinedVariable`.
+fn camel(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
+    words
+        .map(|w| {
+            let mut chars = w.chars();
+            chars.next().map(|c| c.to_uppercase().chain(chars).collect::<String>()).unwrap_or_default()
+        })
+        .collect()
+}
+
+fn result(finding: &Finding, order: &[&str], root: &str) -> Value {
+    let fault = &finding.fault;
+    let mut text = fault.message.clone();
+    if let Some(hint) = &fault.hint {
+        text.push_str("\nhelp: ");
+        text.push_str(hint);
+    }
+    if !finding.hosts.is_empty() {
+        let hosts: Vec<&str> = finding.hosts.iter().map(String::as_str).collect();
+        text.push_str("\nhosts: ");
+        text.push_str(&hosts.join(", "));
+    }
+    let mut out = json!({
+        "ruleId": fault.code.id,
+        "ruleIndex": order.iter().position(|id| *id == fault.code.id),
+        "level": match finding.severity { Severity::Error => "error", Severity::Warning => "warning" },
+        "message": {"text": text},
+        "partialFingerprints": {"zagent/v1": fingerprint(finding, root)},
+    });
+    if let Some(place) = &fault.place {
+        out["locations"] = json!([location(&place.file, place.pos, root)]);
+        let related: Vec<Value> = fault
+            .chain
+            .iter()
+            .map(|step| {
+                let mut location = location(&step.place.file, step.place.pos, root);
+                location["message"] = json!({"text": step.what});
+                location
+            })
+            .collect();
+        if !related.is_empty() {
+            out["relatedLocations"] = related.into();
+        }
+    }
+    out
+}
+
+fn location(file: &str, pos: zagent_config::Pos, root: &str) -> Value {
+    let mut physical = json!({"artifactLocation": {"uri": uri(&relative(file, root))}});
+    if pos.line > 0 {
+        physical["region"] = json!({"startLine": pos.line});
+        if pos.column > 0 {
+            physical["region"]["startColumn"] = json!(pos.column);
+        }
+    }
+    json!({"physicalLocation": physical})
+}
+
+/// What stays the same when lines move: the code, the file and the words.
+fn fingerprint(finding: &Finding, root: &str) -> String {
+    let file = finding.fault.place.as_ref().map(|p| relative(&p.file, root)).unwrap_or_default();
+    format!("{}:{file}:{}", finding.fault.code.id, finding.fault.message)
+}
+
+fn relative(file: &str, root: &str) -> String {
+    let root = root.trim_end_matches('/');
+    let inside = file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|_| !root.is_empty());
+    inside.unwrap_or(file).trim_start_matches("./").to_owned()
+}
+
+/// A path as a URI reference: everything but plain characters is escaped.
+fn uri(path: &str) -> String {
+    let mut out = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_relative_references() {
+        assert_eq!(uri(&relative("repo/states/a b.sls", "repo/")), "states/a%20b.sls");
+        assert_eq!(uri(&relative("./states/ü.sls", ".")), "states/%C3%BC.sls");
+        assert_eq!(relative("/other/x", "/repo"), "/other/x");
+        assert_eq!(camel("top file: no match"), "TopFileNoMatch");
+    }
+}

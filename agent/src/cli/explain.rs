@@ -1,0 +1,245 @@
+//! `zagent explain ZA0107 | file.managed | ID | pillar:KEY`.
+
+use std::fmt::Write;
+
+use serde_json::json as object;
+use zagent_compiler::{Chunk, Plan, name_text, schema};
+use zagent_config::codes::{self, Code};
+use zagent_config::value::{DEFAULT_DELIMITER, traverse};
+use zagent_config::{Value, suggest};
+
+use super::tree::{Job, TreeArgs};
+use crate::output::{Format, Paint, Ui, harmless, json, yaml};
+use crate::report::{Exit, Trouble};
+
+/// Explain a fault code, a state function, a state or a pillar key
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// `ZA0107`, `file.managed`, the id of a state, or `pillar:KEY`; nothing lists all codes
+    #[arg(value_name = "WHAT")]
+    what: Option<String>,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
+    out: Format,
+}
+
+/// An explanation: as text and as data.
+struct Told {
+    text: String,
+    data: serde_json::Value,
+}
+
+impl Args {
+    pub(super) const fn format(&self) -> Format {
+        self.out
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let told = match self.what.as_deref() {
+            None => all_codes(ui.paint),
+            Some(what) => self.explain(what, ui)?,
+        };
+        ui.data(&match self.out {
+            Format::Text => told.text,
+            Format::Json => json(&told.data),
+            Format::Yaml => yaml(&serde_json::from_value::<Value>(told.data).unwrap_or_default()),
+        });
+        Ok(Exit::Fine)
+    }
+
+    fn explain(&self, what: &str, ui: &mut Ui<'_>) -> Result<Told, Trouble> {
+        if let Some(code) = Code::find(what) {
+            let data = object!({"code": code.id, "title": code.title, "explanation": code.explanation});
+            return Ok(Told { text: code.explanation.to_owned(), data });
+        }
+        if is_code(what) {
+            let ids: Vec<&str> = codes::all().map(|c| c.id).collect();
+            let near =
+                suggest::nearest(&what.to_ascii_uppercase(), ids).map(|id| format!("did you mean `{id}`? "));
+            let hint = format!("{}`zagent explain` lists all codes", near.unwrap_or_default());
+            return Err(Trouble::usage_hint(format!("there is no code `{what}`"), hint));
+        }
+        if let Some(key) = what.strip_prefix("pillar:") {
+            return pillar_key(&self.tree.job()?, key);
+        }
+        // A state of the tree wins over a function of the same name: who gives a tree asks about it.
+        if self.tree.states.is_some() {
+            let job = self.tree.job()?;
+            let plan = job.compile(ui)?.plan;
+            if let Some(told) = state(&job, &plan, what, ui.paint) {
+                return Ok(told);
+            }
+            return function(what, ui.paint).ok_or_else(|| no_state(&plan, what));
+        }
+        function(what, ui.paint).ok_or_else(|| no_function(what))
+    }
+}
+
+fn is_code(what: &str) -> bool {
+    let upper = what.to_ascii_uppercase();
+    upper.strip_prefix("ZA").is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn all_codes(paint: Paint) -> Told {
+    let mut text = String::new();
+    for code in codes::all() {
+        let _ = writeln!(text, "{}  {}", paint.bold(code.id), code.title);
+    }
+    let data = codes::all().map(|c| object!({"code": c.id, "title": c.title})).collect();
+    Told { text, data }
+}
+
+/// A module, or one of its functions.
+fn function(what: &str, paint: Paint) -> Option<Told> {
+    let Some((module, name)) = what.split_once('.') else {
+        let module = schema::module(what)?;
+        let names: Vec<&str> = module.functions().map(|f| f.name).collect();
+        let mut text = format!("{}: {} state functions\n", paint.bold(what), names.len());
+        for name in &names {
+            let _ = writeln!(text, "  {what}.{name}");
+        }
+        return Some(Told { text, data: object!({"module": what, "functions": names}) });
+    };
+    let found = schema::function(module, name)?;
+    let own: Vec<&str> = found.parameters().collect();
+    let mut text = format!("{}\n\n", paint.bold(what));
+    let _ = writeln!(
+        text,
+        "parameters: {}",
+        if own.is_empty() { "none of its own".to_owned() } else { own.join(", ") }
+    );
+    if found.takes_any() {
+        text.push_str("any other parameter is taken too\n");
+    }
+    let _ = writeln!(text, "every state: {}", schema::GLOBAL.join(", "));
+    let data = object!({
+        "function": what, "parameters": own, "takes_any": found.takes_any(), "every_state": schema::GLOBAL.to_vec(),
+    });
+    Some(Told { text: wrap(&text), data })
+}
+
+/// Breaks long lines at commas, for a terminal.
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut width = 0;
+        for (i, word) in line.split(' ').enumerate() {
+            if i > 0 && width + word.len() + 1 > 96 {
+                out.push_str("\n ");
+                width = 1;
+            }
+            if i > 0 {
+                out.push(' ');
+                width += 1;
+            }
+            out.push_str(word);
+            width += word.len();
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn no_function(what: &str) -> Trouble {
+    let near = match what.split_once('.') {
+        Some((module, name)) => match schema::module(module) {
+            Some(found) => found.nearest_function(name).map(|n| format!("{module}.{n}")),
+            None => schema::nearest_module(module).map(|m| format!("{m}.{name}")),
+        },
+        None => schema::nearest_module(what).map(str::to_owned),
+    };
+    let hint = near.map_or_else(
+        || "a code (ZA0107), a function (file.managed), or, with --states DIR, the id of a state or pillar:KEY".into(),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Trouble::usage_hint(format!("there is no code and no state function `{what}`"), hint)
+}
+
+fn no_state(plan: &Plan, what: &str) -> Trouble {
+    let near = suggest::nearest(what, plan.chunks.iter().map(|c| &*c.id));
+    let hint = near
+        .map_or_else(|| "`zagent show lowstate` lists all".to_owned(), |id| format!("did you mean `{id}`?"));
+    Trouble::usage_hint(format!("no state of this node has the id or name `{what}`"), hint)
+}
+
+fn pillar_key(job: &Job, key: &str) -> Result<Told, Trouble> {
+    let pillar = job.compiler.pillar()?;
+    let Some(value) = traverse(&pillar, key, DEFAULT_DELIMITER) else {
+        let names: Vec<String> =
+            pillar.as_map().into_iter().flat_map(|m| m.keys()).map(Value::json_key).collect();
+        let near = suggest::nearest(key, names.iter().map(String::as_str))
+            .map(|n| format!("did you mean `pillar:{n}`?"));
+        let message = format!("the pillar of `{}` has no `{key}`", job.node);
+        return Err(Trouble::usage_hint(
+            message,
+            near.unwrap_or_else(|| "`zagent show pillar` shows all of it".into()),
+        ));
+    };
+    // Masked with its key, because the key tells what is a secret.
+    let last = key.rsplit(DEFAULT_DELIMITER).next().unwrap_or(key);
+    let mut alone = zagent_config::Map::new();
+    alone.insert(last, value.clone());
+    let shown = job.mask(false).pillar(&alone.into());
+    let place = job.compiler.pillar_origin(key).map(|p| p.to_string());
+    let from = place
+        .clone()
+        .map_or_else(|| "given by the caller or an external pillar".to_owned(), |p| harmless(&p));
+    let text = format!("{}\nfrom: {from}\n", yaml(&shown).trim_end());
+    Ok(Told { text, data: object!({"key": key, "value": shown.get(last), "from": place}) })
+}
+
+/// Every state with that id or name: where it comes from and what it is tied to.
+fn state(job: &Job, plan: &Plan, what: &str, paint: Paint) -> Option<Told> {
+    let fits = |c: &Chunk| !c.prereq.check && (*c.id == *what || name_text(&c.name) == what);
+    let found: Vec<usize> = (0..plan.chunks.len()).filter(|i| fits(&plan.chunks[*i])).collect();
+    if found.is_empty() {
+        return None;
+    }
+    let told: Vec<Told> = found.into_iter().map(|i| one_state(job, plan, i, paint)).collect();
+    let text = told.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join("\n");
+    Some(Told { text, data: told.into_iter().map(|t| t.data).collect() })
+}
+
+fn one_state(job: &Job, plan: &Plan, i: usize, paint: Paint) -> Told {
+    let chunk = &plan.chunks[i];
+    let place = job.compiler.place(chunk);
+    let chain: Vec<String> =
+        job.compiler.chain(chunk).iter().map(|step| format!("{} ({})", step.what, step.place)).collect();
+    let tied = |to: bool| -> Vec<(&'static str, &Chunk)> {
+        let edges = plan.graph.edges.iter().filter(|e| if to { e.to == i } else { e.from == i });
+        edges.map(|e| (e.kind.key(), &plan.chunks[if to { e.from } else { e.to }])).collect()
+    };
+    let mut text = format!(
+        "{}  {}\n",
+        paint.bold(harmless(&chunk.id)),
+        paint.cyan(format!("{}.{}", chunk.state, chunk.fun))
+    );
+    let _ = writeln!(text, "  declared at {}", harmless(&place.to_string()));
+    let _ = writeln!(text, "  by SLS `{}` of environment `{}`", harmless(&chunk.sls), harmless(&chunk.env));
+    for step in &chain {
+        let _ = writeln!(text, "  {}", harmless(step));
+    }
+    for (heading, to) in [("waits for", true), ("is waited for by", false)] {
+        for (kind, other) in tied(to) {
+            let function = format!("{}.{}", other.state, other.fun);
+            let _ = writeln!(text, "  {heading} {} {} ({kind})", harmless(&other.id), paint.cyan(function));
+        }
+    }
+    let mask = job.mask(false);
+    for line in yaml(&mask.value(&chunk.args.clone().into())).lines().filter(|_| !chunk.args.is_empty()) {
+        let _ = writeln!(text, "    {}", harmless(line));
+    }
+    let names = |to: bool| -> Vec<_> {
+        tied(to).into_iter().map(|(kind, c)| object!({"kind": kind, "state": c.tag()})).collect()
+    };
+    let data = object!({
+        "tag": chunk.tag(), "file": place.file, "line": place.pos.line, "sls": &*chunk.sls, "env": &*chunk.env,
+        "chain": chain, "waits_for": names(true), "waited_for_by": names(false),
+        "arguments": mask.value(&chunk.args.clone().into()),
+    });
+    Told { text, data }
+}

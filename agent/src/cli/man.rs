@@ -1,0 +1,33 @@
+//! `zagent man [COMMAND…]`.
+
+use crate::output::Ui;
+use crate::report::{Exit, Trouble};
+
+/// Print the manual page
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The command whose page is wanted, such as `show lowstate`
+    command: Vec<String>,
+}
+
+impl Args {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let mut command = super::command();
+        command.build();
+        let mut name = "zagent".to_owned();
+        for word in &self.command {
+            let Some(found) = command.find_subcommand(word) else {
+                let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+                let hint = format!("there is: {}", names.join(", "));
+                return Err(Trouble::usage_hint(format!("`{name}` has no command `{word}`"), hint));
+            };
+            name = format!("{name}-{word}");
+            command = found.clone().version(env!("CARGO_PKG_VERSION")).display_name(name.clone());
+        }
+        let mut page = Vec::new();
+        let rendered = clap_mangen::Man::new(command).render(&mut page);
+        rendered.map_err(|e| Trouble::usage(format!("cannot write the manual page: {e}")))?;
+        ui.data(&String::from_utf8_lossy(&page));
+        Ok(Exit::Fine)
+    }
+}

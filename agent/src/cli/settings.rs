@@ -1,0 +1,106 @@
+//! Configuration files, variables and a Salt configuration in, the compiler's options out.
+
+use std::path::{Path, PathBuf};
+
+use zagent_compiler::{Compat, Files, Limits, Options};
+use zagent_config::paths::CONFIG_DIR;
+use zagent_config::salt_config::SaltConfig;
+use zagent_config::settings::{self, Compatibility, Location, Settings};
+use zagent_config::{Map, Value};
+
+use crate::report::Trouble;
+
+/// Reads the settings: `--config FILE`, else `ZAGENT_CONFIG`, else /etc/zagent; then `ZAGENT_*`.
+pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
+    let named = config.map(PathBuf::from).or_else(|| std::env::var_os("ZAGENT_CONFIG").map(PathBuf::from));
+    let location = named.map_or_else(|| Location::Dir(CONFIG_DIR.into()), Location::File);
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let variables = std::env::vars_os().filter_map(text);
+    settings::load(&location, variables, &[], host_name().as_deref()).map_err(Trouble::Configuration)
+}
+
+fn host_name() -> Option<String> {
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok())
+}
+
+/// What the settings say about compiling.
+pub(super) fn options(settings: &Settings) -> Options {
+    let limits = &settings.limits;
+    Options {
+        id: settings.id.as_str().into(),
+        compat: match settings.compat {
+            Compatibility::Salt => Compat::Salt,
+            _ => Compat::Strict,
+        },
+        pillar_merge: settings.pillar.merge,
+        pillar_merge_lists: settings.pillar.merge_lists,
+        pillar_env: settings.pillar.env.as_ref().map(|e| e.as_str().to_owned()),
+        state_env: settings.env.as_ref().map(|e| e.as_str().to_owned()),
+        nodegroups: settings.nodegroups.clone(),
+        limits: Limits {
+            fuel: limits.fuel,
+            recursion: limits.recursion,
+            output: limits.output,
+            source: limits.source,
+            yaml_nodes: limits.yaml_nodes,
+            yaml_depth: limits.yaml_depth,
+            files: limits.files,
+        },
+        ..Options::default()
+    }
+}
+
+/// Lays a Salt minion configuration over the options.
+pub(super) fn salt(path: &Path, options: Options) -> Result<Options, Trouble> {
+    let shown = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Trouble::usage(format!("cannot read `{shown}`: {e}")))?;
+    let config = SaltConfig::read(&shown, &text).map_err(Trouble::Configuration)?;
+    Ok(Options {
+        id: config.id.unwrap_or(options.id),
+        auto_order: config.state_auto_order,
+        pillar_merge: config.pillar_source_merging_strategy,
+        pillar_merge_lists: config.pillar_merge_lists,
+        pillar_env: config.pillarenv.or(options.pillar_env),
+        state_env: config.saltenv.or(options.state_env),
+        nodegroups: config.nodegroups,
+        disabled_requisites: config.disabled_requisites,
+        renderer: config.renderer,
+        jinja_env: config.jinja_env,
+        jinja_sls_env: config.jinja_sls_env,
+        opts: config.opts,
+        ..options
+    })
+}
+
+/// What templates see in `opts`: what every Salt minion without a master has, under what the configuration says.
+pub(super) fn opts(options: &Options, roots: &[(&str, &dyn Files)], test: bool) -> Map {
+    let mut opts = Map::new();
+    opts.insert("id", &*options.id);
+    opts.insert("test", test);
+    opts.insert("file_client", "local");
+    opts.insert("local", true);
+    opts.insert("master", "salt");
+    opts.insert("root_dir", "/");
+    opts.insert("hash_type", "sha256");
+    opts.insert("state_top", "top.sls");
+    opts.insert("failhard", false);
+    opts.insert("renderer", options.renderer.as_str());
+    opts.insert("state_auto_order", options.auto_order);
+    opts.insert("nodegroups", options.nodegroups.clone());
+    opts.insert("saltenv", options.state_env.clone());
+    opts.insert("pillarenv", options.pillar_env.clone());
+    for (key, files) in roots {
+        let dirs = files.envs().into_iter().map(|env| {
+            let root = Value::from(files.display(&env, "").trim_end_matches('/'));
+            (env, Value::from(vec![root]))
+        });
+        opts.insert(*key, dirs.collect::<Map>());
+    }
+    for (key, value) in options.opts.iter() {
+        opts.insert(key.clone(), value.clone());
+    }
+    opts
+}

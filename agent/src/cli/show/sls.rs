@@ -1,0 +1,56 @@
+//! `zagent show sls NAME…`.
+
+use zagent_config::{Map, Value};
+
+use super::StageArgs;
+use crate::output::{Format, Ui, json, yaml};
+use crate::report::Trouble;
+
+/// An SLS after its template stage
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Their names, such as `web.nginx`
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) stage: StageArgs,
+}
+
+pub(super) fn run(args: &Args, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+    let job = args.stage.tree.job()?;
+    let names: Vec<&String> = args.names.iter().chain(&args.stage.tree.sls).collect();
+    if names.is_empty() {
+        return Err(Trouble::usage_hint("which SLS?", "zagent show sls NAME --states DIR"));
+    }
+    let env = args.stage.tree.saltenv.as_deref().unwrap_or(crate::files::BASE);
+    let mut texts = Vec::new();
+    for name in names {
+        texts.push((name, job.compiler.rendered(name, env)?));
+    }
+    let mask = job.mask(args.stage.unmask);
+    let value: Map = texts.iter().map(|(name, text)| (name.as_str(), Value::from(mask.text(text)))).collect();
+    let value = Value::from(value);
+    let out = match args.stage.out {
+        Format::Json => json(&value),
+        Format::Yaml => yaml(&value),
+        Format::Text => plain(&texts.iter().map(|(n, t)| (n.as_str(), mask.text(t))).collect::<Vec<_>>()),
+    };
+    ui.data(&out);
+    Ok(())
+}
+
+/// The text itself; several are told apart by a comment.
+fn plain(texts: &[(&str, String)]) -> String {
+    let mut out = String::new();
+    for (name, text) in texts {
+        if texts.len() > 1 {
+            out.push_str(&format!("# {name}\n"));
+        }
+        out.push_str(text);
+        if !text.ends_with('\n') {
+            out.push('\n');
+        }
+    }
+    out
+}

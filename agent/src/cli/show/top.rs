@@ -1,0 +1,47 @@
+//! `zagent show top`.
+
+use std::fmt::Write;
+
+use zagent_compiler::TopTarget;
+use zagent_config::Value;
+
+use super::StageArgs;
+use crate::output::{Format, Paint, Ui, harmless, json, yaml};
+use crate::report::Trouble;
+
+pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+    let job = args.tree.job()?;
+    let top = job.compiler.top()?;
+    let text = match args.out {
+        Format::Json => json(&top),
+        Format::Yaml => yaml(&top),
+        Format::Text => text(&top, &job.compiler.top_targets().unwrap_or_default(), ui.paint),
+    };
+    ui.data(&text);
+    Ok(())
+}
+
+fn text(top: &Value, targets: &[TopTarget], paint: Paint) -> String {
+    let mut out = String::new();
+    for (env, selected) in top.as_map().into_iter().flat_map(zagent_config::Map::iter) {
+        let _ = writeln!(out, "{}", paint.bold(harmless(&env.json_key())));
+        for sls in selected.as_list().into_iter().flat_map(|l| l.iter()) {
+            let _ = writeln!(out, "  {}", harmless(&sls.json_key()));
+        }
+    }
+    if out.is_empty() {
+        let _ = writeln!(out, "nothing is selected for this node");
+    }
+    if !targets.is_empty() {
+        let _ = writeln!(out, "\n{}", paint.bold("targets"));
+    }
+    let width = targets.iter().map(|t| t.target.chars().count()).max().unwrap_or(0).min(40);
+    for target in targets {
+        let mark = if target.matched { paint.green("✓") } else { paint.dim("·") };
+        let name = format!("{:width$}", harmless(&target.target));
+        let name = if target.matched { name } else { paint.dim(name) };
+        let place = paint.dim(format!("{} ({})", harmless(&target.env), harmless(&target.place.to_string())));
+        let _ = writeln!(out, "  {mark} {name}  {place}");
+    }
+    out
+}

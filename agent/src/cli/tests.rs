@@ -1,0 +1,330 @@
+//! Command lines against small trees: stdout, stderr and exit code together.
+
+use std::path::{Path, PathBuf};
+
+use zagent_cache::testing::{EntryKind, Scratch};
+
+use super::run;
+use crate::report::Exit;
+
+/// The sample repository: two web hosts, a database, one SLS that nobody uses.
+const SAMPLE: &[(&str, &str)] = &[
+    ("states/top.sls", "base:\n  'web*':\n    - web\n  'db*':\n    - db\n  'mail*':\n    - mail\n"),
+    ("states/web/init.sls", "include:\n  - .conf\n\nnginx:\n  pkg.installed: []\n"),
+    (
+        "states/web/conf.sls",
+        "/etc/nginx/nginx.conf:\n  file.managed:\n    - contents: workers {{ pillar['nginx']['workers'] }}\n    - require:\n      - pkg: nginx\n",
+    ),
+    ("states/db.sls", "pg:\n  pkg.installed:\n    - name: postgresql\n"),
+    ("states/old.sls", "old:\n  test.nop: []\n"),
+    ("pillar/top.sls", "base:\n  '*':\n    - common\n"),
+    ("pillar/common.sls", "nginx:\n  workers: 4\n  password: hunter2\n"),
+    ("inventory/web-01.yaml", "id: web-01\nos: Debian\n"),
+    ("inventory/web-02.yaml", "os: Debian\n"),
+    ("inventory/db-01.yaml", "id: db-01\nos: Debian\n"),
+];
+
+struct Tree {
+    dir: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let tree = Self { dir: tempfile::tempdir().unwrap() };
+        tree.write(files);
+        tree
+    }
+
+    fn write(&self, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let full = self.dir.path().join(path);
+            std::fs::create_dir_all(full.parent().unwrap()).unwrap();
+            std::fs::write(full, text).unwrap();
+        }
+        std::fs::write(self.dir.path().join("none.yaml"), "").unwrap();
+        std::fs::write(self.dir.path().join("grains.json"), r#"{"id": "web-01", "os": "Debian"}"#).unwrap();
+    }
+
+    /// A command about the sample's first host, in a format.
+    fn on_web(&self, command: &[&str]) -> Said {
+        let at = |name: &str| self.dir.path().join(name).display().to_string();
+        let (states, pillar, grains, config) =
+            (at("states"), at("pillar"), at("grains.json"), at("none.yaml"));
+        let mut args = command.to_vec();
+        args.extend(["--states", &states, "--pillar", &pillar, "--id", "web-01"]);
+        args.extend(["--grains", &grains, "--config", &config]);
+        zagent(&args, self.dir.path())
+    }
+
+    fn check(&self, more: &[&str]) -> Said {
+        let (dir, config) = (self.dir.path().display().to_string(), self.dir.path().join("none.yaml"));
+        let config = config.display().to_string();
+        let mut args = vec!["check", &dir, "--config", &config];
+        args.extend(more);
+        zagent(&args, self.dir.path())
+    }
+}
+
+/// What a command said; the scratch directory is written as `$DIR`.
+struct Said {
+    exit: Exit,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn all(&self) -> String {
+        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.exit as u8, self.out, self.err)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.all()))
+    }
+}
+
+fn zagent(args: &[&str], dir: &Path) -> Said {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let words = std::iter::once("zagent").chain(args.iter().copied()).map(Into::into);
+    let exit = run(words, &mut out, &mut err, (false, false));
+    let plain =
+        |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&dir.display().to_string(), "$DIR");
+    Said { exit, out: plain(out), err: plain(err) }
+}
+
+fn alone(args: &[&str]) -> Said {
+    zagent(args, Path::new("$nowhere"))
+}
+
+#[test]
+fn every_stage_for_people() {
+    let tree = Tree::new(SAMPLE);
+    for stage in ["top", "highstate", "lowstate", "graph", "pillar", "grains", "plan"] {
+        let said = tree.on_web(&["show", stage]);
+        insta::assert_snapshot!(format!("show_{stage}"), said.all());
+    }
+    insta::assert_snapshot!("show_sls", tree.on_web(&["show", "sls", "web.conf"]).all());
+    insta::assert_snapshot!("show_lowstate_verbose", tree.on_web(&["-v", "show", "lowstate"]).all());
+}
+
+#[test]
+fn every_stage_for_programs() {
+    let tree = Tree::new(SAMPLE);
+    for stage in ["top", "highstate", "lowstate", "graph", "pillar", "grains", "plan"] {
+        let said = tree.on_web(&["show", stage, "--out", "json"]);
+        assert_eq!(said.exit, Exit::Fine, "{stage}: {}", said.all());
+        let data = said.json();
+        assert!(data.is_object() || data.is_array(), "{stage}");
+        let yaml = tree.on_web(&["show", stage, "--out", "yaml"]);
+        let read = zagent_compiler::yaml::load(&yaml.out, &zagent_compiler::Limits::default()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), data, "{stage}: YAML and JSON tell the same");
+    }
+    let top = tree.on_web(&["show", "top", "--out", "json"]).json();
+    assert_eq!(top, serde_json::json!({"base": ["web"]}));
+    let low = tree.on_web(&["show", "lowstate", "--out", "json"]).json();
+    assert_eq!(low[1]["__id__"], "/etc/nginx/nginx.conf");
+    let mask = |args: &[&str]| tree.on_web(args).json()["nginx"]["password"].clone();
+    assert_eq!(mask(&["show", "pillar", "--out", "json"]), "********");
+    assert_eq!(mask(&["show", "pillar", "--out", "json", "--unmask"]), "hunter2");
+}
+
+#[test]
+fn pictures_of_the_graph() {
+    let tree = Tree::new(SAMPLE);
+    for (format, begins) in [("dot", "digraph"), ("mermaid", "flowchart"), ("svg", "<svg")] {
+        let said = tree.on_web(&["show", "graph", "--out", format]);
+        assert!(said.out.starts_with(begins) && said.exit == Exit::Fine, "{}", said.all());
+    }
+}
+
+#[test]
+fn faults_are_drawn_or_given_as_data() {
+    let tree = Tree::new(SAMPLE);
+    tree.write(&[("states/web/conf.sls", "a:\n  test.nop:\n    - x: {{ pillar['nginx']['workrs'] }}\n")]);
+    let said = tree.on_web(&["show", "lowstate"]);
+    assert_eq!(said.exit, Exit::NotCompiled);
+    assert!(said.out.is_empty(), "stdout is data");
+    assert!(
+        said.err.contains("$DIR/states/web/conf.sls:3:")
+            && said.err.contains("error: 1 fault; zagent explain ZA01")
+    );
+    let data = tree.on_web(&["show", "lowstate", "--out", "json"]);
+    assert_eq!((data.exit, data.err.as_str()), (Exit::NotCompiled, ""));
+    assert_eq!(data.json()["success"], false);
+    assert_eq!(data.json()["errors"][0]["line"], 3);
+    // Compile faults come before what this version cannot do.
+    let run = tree.on_web(&["run", "--once", "--out", "json"]);
+    assert_eq!(run.exit, Exit::NotCompiled);
+}
+
+#[test]
+fn a_run_previews_and_does_nothing_else() {
+    let tree = Tree::new(SAMPLE);
+    let target = tree.dir.path().join("made");
+    let sls = format!("{}:\n  file.managed:\n    - contents: x\n", target.display());
+    tree.write(&[("states/web/init.sls", &sls)]);
+    let said = tree.on_web(&["run", "--once", "--test"]);
+    assert_eq!(said.exit, Exit::Fine);
+    assert!(said.out.contains("1 state: 1 would change"), "{}", said.all());
+    let data = tree.on_web(&["run", "--once", "--test", "--out", "json"]).json();
+    assert_eq!((&data["test"], &data["changed"], &data["total"]), (&true.into(), &1.into(), &1.into()));
+    let detailed = tree.on_web(&["run", "--once", "--test", "--detailed-exitcodes"]);
+    assert_eq!(detailed.exit, Exit::Changes);
+    assert!(!target.exists());
+    let refused = tree.on_web(&["run", "--once"]);
+    assert_eq!(refused.exit, Exit::Usage);
+    assert!(refused.err.contains("--test"), "{}", refused.err);
+}
+
+#[test]
+fn the_demo_compiles_on_any_host() {
+    let tree = Tree::new(&[]);
+    let said = alone(&["demo", "--out", "json"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.json()["total"], 6);
+    drop(tree);
+}
+
+#[test]
+fn check_tells_what_is_wrong_once() {
+    let tree = Tree::new(SAMPLE);
+    insta::assert_snapshot!("check", tree.check(&[]).all());
+    assert_eq!(tree.check(&["--deny-warnings"]).exit, Exit::Failed);
+    tree.write(&[
+        ("states/web/conf.sls", "x:\n  file.manged:\n    - name: /x\n"),
+        ("states/db.sls", "x: [\n"),
+    ]);
+    insta::assert_snapshot!("check_faults", tree.check(&[]).all());
+    let data = tree.check(&["--out", "json"]).json();
+    assert_eq!(data["hosts"]["web-02"]["compiles"], false);
+    assert_eq!(data["errors"].as_array().map(Vec::len), Some(2));
+    let sarif = tree.check(&["--sarif"]).json();
+    assert_eq!(sarif["version"], "2.1.0");
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    for result in results {
+        let rule = result["ruleIndex"].as_u64().and_then(|i| usize::try_from(i).ok()).unwrap();
+        assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"][rule]["id"], result["ruleId"]);
+        let uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
+        assert!(uri.starts_with("states/"), "{uri}");
+    }
+}
+
+#[test]
+fn check_without_an_inventory_takes_this_host() {
+    let tree = Tree::new(&[("top.sls", "base:\n  '*':\n    - a\n"), ("a.sls", "a:\n  test.nop: []\n")]);
+    let said = tree.check(&[]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(
+        said.err.contains("this host only") && said.out.contains("1 of 1 host compile"),
+        "{}",
+        said.all()
+    );
+    let nothing = Tree::new(&[("readme", "")]).check(&[]);
+    assert_eq!(nothing.exit, Exit::Usage);
+}
+
+#[test]
+fn two_commits_are_compared_host_by_host() {
+    let mut scratch = Scratch::new();
+    let blob = |files: &[(&'static str, &'static str)]| -> Vec<_> {
+        files.iter().map(|(path, text)| (*path, EntryKind::Blob, *text)).collect()
+    };
+    scratch.commit(&blob(SAMPLE));
+    let changed: Vec<(&str, &str)> = SAMPLE
+        .iter()
+        .filter(|(path, _)| *path != "inventory/web-02.yaml")
+        .map(|(path, text)| match *path {
+            "pillar/common.sls" => (*path, "nginx:\n  workers: 8\n"),
+            "states/db.sls" => {
+                (*path, "pg:\n  pkg.installed:\n    - name: postgresql\nmore:\n  test.nop: []\n")
+            }
+            _ => (*path, *text),
+        })
+        .collect();
+    scratch.commit(&blob(&changed));
+    let config: PathBuf = scratch.path().join(".git/none.yaml");
+    std::fs::write(&config, "").unwrap();
+    let (dir, config) = (scratch.path().display().to_string(), config.display().to_string());
+    let diff = |range: &str, out: &str| {
+        zagent(&["check", &dir, "--diff", range, "--out", out, "--config", &config], scratch.path())
+    };
+    insta::assert_snapshot!("diff", diff("main~1..main", "text").all());
+    assert_eq!(diff("main~1..main", "json").json()["changed_hosts"], 3);
+    assert!(diff("main..main", "text").out.contains("no host changes"));
+    let unknown = diff("nope..main", "text");
+    assert_eq!(unknown.exit, Exit::Usage);
+    assert!(unknown.err.contains("`nope` names no commit"), "{}", unknown.err);
+}
+
+#[test]
+fn explain_knows_codes_functions_states_and_pillar() {
+    let tree = Tree::new(SAMPLE);
+    assert!(alone(&["explain", "za0107"]).out.starts_with("# ZA0107"));
+    assert!(alone(&["explain"]).out.contains("ZA0107"));
+    assert!(alone(&["explain", "file.managed"]).out.contains("contents_pillar"));
+    insta::assert_snapshot!("explain_state", tree.on_web(&["explain", "/etc/nginx/nginx.conf"]).all());
+    insta::assert_snapshot!("explain_pillar", tree.on_web(&["explain", "pillar:nginx:workers"]).all());
+    assert!(!tree.on_web(&["explain", "pillar:nginx:password"]).all().contains("hunter2"));
+    for (args, hint) in [
+        (vec!["explain", "ZA9999"], "lists all codes"),
+        (vec!["explain", "file.manged"], "did you mean `file.managed`?"),
+        (vec!["explain", "nonsense"], "a code (ZA0107)"),
+    ] {
+        let said = alone(&args);
+        assert_eq!(said.exit, Exit::Usage);
+        assert!(said.err.contains(hint), "{}", said.err);
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_a_way_out() {
+    let tree = Tree::new(SAMPLE);
+    let states = tree.dir.path().join("states").display().to_string();
+    let config = tree.dir.path().join("none.yaml").display().to_string();
+    for (args, words) in [
+        (vec!["shwo"], "similar subcommand exists: 'show'"),
+        (vec!["show", "lowstate", "--states", "/nonexistent"], "`/nonexistent` does not exist"),
+        (vec!["show", "top", "--states", &states, "--pillar-data", "{"], "--pillar-data is not JSON"),
+        (vec!["show", "top", "--states", &states, "--pillar-data", "[]"], "a mapping is wanted"),
+        (vec!["show", "top", "--states", &states, "--env", "dev"], "write NAME=DIR"),
+        (vec!["show", "top", "--states", &states, "--grains", "/nonexistent"], "cannot read `/nonexistent`"),
+        (
+            vec!["show", "lowstate", "--states", &states, "--sls", "a", "--saltenv", "dev"],
+            "no environment `dev`",
+        ),
+        (vec!["show", "sls", "--states", &states], "which SLS?"),
+        (vec!["config", "show", "runn", "--config", &config], "there is no key `runn`"),
+        (vec!["man", "nope"], "has no command `nope`"),
+        (vec!["check", ".", "--diff", "..x"], "the first commit is missing"),
+    ] {
+        let said = alone(&args);
+        assert_eq!(said.exit, Exit::Usage, "{args:?}: {}", said.all());
+        assert!(said.err.contains(words), "{args:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn configuration_is_shown_with_its_origin() {
+    let tree = Tree::new(&[("zagent.yaml", "id: web-07\nrun:\n  every: 5m\n"), ("bad.yaml", "idd: x\n")]);
+    let file = |name: &str| tree.dir.path().join(name).display().to_string();
+    let good = zagent(&["config", "show", "run", "--config", &file("zagent.yaml")], tree.dir.path());
+    assert!(good.out.contains("$DIR/zagent.yaml:3"), "{}", good.all());
+    let bad = zagent(&["config", "show", "--config", &file("bad.yaml")], tree.dir.path());
+    assert_eq!(bad.exit, Exit::Usage);
+    assert!(bad.err.contains("did you mean `id`?"), "{}", bad.err);
+}
+
+#[test]
+fn help_version_completions_and_manual_are_data() {
+    for args in [
+        vec!["--help"],
+        vec!["--version"],
+        vec!["completions", "bash"],
+        vec!["man"],
+        vec!["man", "show", "top"],
+    ] {
+        let said = alone(&args);
+        assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{args:?}");
+        assert!(!said.out.is_empty());
+    }
+    super::command().debug_assert();
+}

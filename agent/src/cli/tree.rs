@@ -1,0 +1,325 @@
+//! The arguments that say what to compile and for whom, turned into a compiler.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zagent_compiler::{Compat, Compiled, Compiler, Files, Host, Inputs, Limits, Options, Want};
+use zagent_config::settings::{Environment, Permission, Settings};
+use zagent_config::{Map, Value};
+
+use super::settings;
+use crate::draw::fault::{Severity, draw};
+use crate::facts::{FactSources, Facts, Grains, Recorded};
+use crate::files::{BASE, DirFiles, Layout, Source};
+use crate::host::{Live, LiveSettings, Machine};
+use crate::output::{Mask, Ui};
+use crate::report::Trouble;
+
+/// What to compile, and for whom
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Tree")]
+pub(super) struct TreeArgs {
+    /// Directory of the states (environment `base`)
+    #[arg(long, value_name = "DIR")]
+    pub(super) states: Option<PathBuf>,
+
+    /// Directory of the pillar (environment `base`)
+    #[arg(long, value_name = "DIR")]
+    pub(super) pillar: Option<PathBuf>,
+
+    /// States of one more environment; may be repeated
+    #[arg(long, value_name = "NAME=DIR", value_parser = parse_env)]
+    pub(super) env: Vec<(String, PathBuf)>,
+
+    /// Pillar of one more environment; may be repeated
+    #[arg(long, value_name = "NAME=DIR", value_parser = parse_env)]
+    pub(super) pillar_env: Vec<(String, PathBuf)>,
+
+    /// Compile these SLS instead of what the top file selects
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(super) sls: Vec<String>,
+
+    /// Environment of `--sls`; without it, the only one that top files select from
+    #[arg(long, value_name = "NAME")]
+    pub(super) saltenv: Option<String>,
+
+    /// Compile for this node; default: the configured id, else the host name
+    #[arg(long, value_name = "ID", help_heading = "Node")]
+    pub(super) id: Option<String>,
+
+    /// Facts from a JSON or YAML file instead of this host's
+    #[arg(long, value_name = "FILE", help_heading = "Node")]
+    pub(super) grains: Option<PathBuf>,
+
+    /// Pillar given as JSON; wins over the tree
+    #[arg(long, value_name = "JSON", help_heading = "Node")]
+    pub(super) pillar_data: Option<String>,
+
+    /// Configuration file; default: /etc/zagent/zagent.yaml when it exists
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    pub(super) config: Option<PathBuf>,
+
+    /// A Salt minion configuration (JSON or YAML): the options that matter to compiling
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    pub(super) salt_config: Option<PathBuf>,
+
+    /// Follow Salt's verdicts where zagent is stricter
+    #[arg(long, value_name = "WHOM", value_enum, help_heading = "Configuration")]
+    pub(super) compat: Option<CompatArg>,
+
+    /// Templates see `opts.test`.
+    #[arg(skip)]
+    pub(super) test: bool,
+}
+
+/// Whose verdicts count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum CompatArg {
+    /// Salt's
+    Salt,
+}
+
+/// The trees of one compile.
+struct Trees {
+    states: Arc<dyn Files>,
+    pillar: Arc<dyn Files>,
+}
+
+/// Everything one compile needs.
+pub(super) struct Job {
+    pub(super) compiler: Compiler,
+    pub(super) want: Want,
+    pub(super) node: String,
+    pub(super) states: Arc<dyn Files>,
+    pub(super) compat: Compat,
+}
+
+fn parse_env(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), dir.into())),
+        _ => Err("write NAME=DIR, such as dev=/srv/states-dev".into()),
+    }
+}
+
+impl TreeArgs {
+    /// The compiler that these arguments and the configuration ask for.
+    pub(super) fn job(&self) -> Result<Job, Trouble> {
+        let settings = settings::load(self.config.as_deref())?;
+        let trees = self.trees(&settings)?;
+        let options = self.options_of(&settings)?;
+        let host = self.host_of(&settings, &options)?;
+        self.job_of(trees.states, trees.pillar, host, options)
+    }
+
+    fn trees(&self, settings: &Settings) -> Result<Trees, Trouble> {
+        let (states, pillar) = match &self.states {
+            Some(states) => (states.clone(), self.pillar.clone()),
+            None => {
+                let (states, pillar) = installed(settings)?;
+                (states, self.pillar.clone().or(Some(pillar).filter(|dir| dir.is_dir())))
+            }
+        };
+        let more = |side: fn(&Environment) -> Option<&PathBuf>| {
+            settings
+                .environments
+                .iter()
+                .filter_map(move |e| Some((e.name.as_str().to_owned(), side(e)?.clone())))
+        };
+        let states_of = more(|e| e.states.as_ref()).chain(self.env.iter().cloned());
+        let pillar_of = more(|e| e.pillar.as_ref()).chain(self.pillar_env.iter().cloned());
+        Ok(Trees {
+            states: Arc::new(directories(Some(states), states_of)?),
+            pillar: Arc::new(directories(pillar, pillar_of)?),
+        })
+    }
+
+    /// The same for trees from elsewhere.
+    pub(super) fn job_of(
+        &self,
+        states: Arc<dyn Files>,
+        pillar: Arc<dyn Files>,
+        host: Arc<dyn Host>,
+        mut options: Options,
+    ) -> Result<Job, Trouble> {
+        options.opts =
+            settings::opts(&options, &[("file_roots", &*states), ("pillar_roots", &*pillar)], self.test);
+        let (node, compat) = (options.id.clone(), options.compat);
+        let want = self.want(&*states)?;
+        let inputs = Inputs { states: Arc::clone(&states), pillar, host, options: Arc::new(options) };
+        Ok(Job { compiler: Compiler::new(inputs), want, node, states, compat })
+    }
+
+    fn want(&self, states: &dyn Files) -> Result<Want, Trouble> {
+        if self.sls.is_empty() {
+            return Ok(Want::Highstate);
+        }
+        let env = self.saltenv.clone().unwrap_or_else(|| BASE.into());
+        let envs = states.envs();
+        if !envs.contains(&env) {
+            let hint = format!("there is: {}; --env {env}=DIR adds it", envs.join(", "));
+            return Err(Trouble::usage_hint(format!("there is no environment `{env}`"), hint));
+        }
+        Ok(Want::Sls { names: self.sls.clone(), env })
+    }
+
+    /// How to compile, by the configuration and these arguments.
+    pub(super) fn options(&self) -> Result<Options, Trouble> {
+        self.options_of(&settings::load(self.config.as_deref())?)
+    }
+
+    fn options_of(&self, settings: &Settings) -> Result<Options, Trouble> {
+        let mut options = settings::options(settings);
+        if let Some(path) = &self.salt_config {
+            options = settings::salt(path, options)?;
+        }
+        match &self.id {
+            Some(id) if id.trim().is_empty() => return Err(Trouble::usage("--id is empty")),
+            Some(id) => options.id.clone_from(id),
+            None => {}
+        }
+        if self.compat == Some(CompatArg::Salt) {
+            options.compat = Compat::Salt;
+        }
+        if self.sls.is_empty() {
+            options.state_env = self.saltenv.clone().or(options.state_env);
+        }
+        if let Some(text) = &self.pillar_data {
+            options.pillar_override = pillar_data(text)?;
+        }
+        Ok(options)
+    }
+
+    /// The host that templates may ask.
+    pub(super) fn host(&self, options: &Options) -> Result<Arc<dyn Host>, Trouble> {
+        self.host_of(&settings::load(self.config.as_deref())?, options)
+    }
+
+    fn host_of(&self, settings: &Settings, options: &Options) -> Result<Arc<dyn Host>, Trouble> {
+        let machine = Machine::new()
+            .commands(settings.cmd_run == Permission::Allow)
+            .timeout(settings.limits.program_timeout);
+        let live = LiveSettings {
+            machine,
+            external_pillar: settings.ext_pillar.clone(),
+            external_tops: settings.master_tops.clone(),
+            ..LiveSettings::new(&*options.id)
+        };
+        Ok(Arc::new(Live::new(self.facts_of(settings, options)?, live)))
+    }
+
+    /// The facts: this host's, or those of a file.
+    pub(super) fn facts(&self) -> Result<Arc<dyn Grains>, Trouble> {
+        let settings = settings::load(self.config.as_deref())?;
+        self.facts_of(&settings, &self.options_of(&settings)?)
+    }
+
+    fn facts_of(&self, settings: &Settings, options: &Options) -> Result<Arc<dyn Grains>, Trouble> {
+        let Some(path) = &self.grains else {
+            let facts_dir = Some(settings.facts_dir.clone());
+            return Ok(Arc::new(Facts::new(FactSources { facts_dir, ..FactSources::new(&*options.id) })));
+        };
+        match read_value(path)? {
+            Value::Map(facts) => Ok(Arc::new(Recorded::new(Arc::unwrap_or_clone(facts)))),
+            other => {
+                let what =
+                    format!("`{}` holds {}, and a mapping of facts is wanted", path.display(), other.kind());
+                Err(Trouble::usage(what))
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Compiles, and tells what is doubtful.
+    pub(super) fn compile(&self, ui: &mut Ui<'_>) -> Result<Compiled, Trouble> {
+        let compiled = self.compiler.compile(&self.want)?;
+        for warning in &compiled.warnings {
+            let paint = ui.talk;
+            ui.say(&draw(warning, Severity::Warning, paint));
+        }
+        Ok(compiled)
+    }
+
+    /// What hides secrets; nothing when they were asked for.
+    pub(super) fn mask(&self, unmask: bool) -> Mask {
+        if unmask { Mask::default() } else { Mask::new(&self.compiler.secrets()) }
+    }
+}
+
+/// Without any tree: say how to name one, and notice when the tree is at hand.
+fn no_states() -> Trouble {
+    let here = |path: &str| Path::new(path).is_file();
+    let hint = if here("states/top.sls") {
+        "this directory is a states repository: add `--states states --pillar pillar`"
+    } else if here("top.sls") {
+        "this directory is a states tree: add `--states .`"
+    } else {
+        "name one with `--states DIR` (and `--pillar DIR`), or try `zagent demo`"
+    };
+    Trouble::usage_hint(
+        "states engine unavailable: no states directory exists yet (state files not yet synced from Git and no baked \
+         states dir); retry after state files are published",
+        hint,
+    )
+}
+
+/// The trees that a run without `--states` reads: the cache when it holds files, else the baked directory.
+fn installed(settings: &Settings) -> Result<(PathBuf, PathBuf), Trouble> {
+    for root in [settings.paths().current(), settings.baked.clone()] {
+        let states = root.join(&settings.states_root);
+        if states.is_dir() {
+            return Ok((states, root.join(&settings.pillar_root)));
+        }
+        if let Ok(layout) = Layout::find(&Source::Dir(root.clone())) {
+            return Ok((root.join(layout.states), root.join(layout.pillar)));
+        }
+    }
+    Err(no_states())
+}
+
+/// A directory for `base` and one for each further environment; each must exist.
+fn directories(
+    base: Option<PathBuf>,
+    more: impl Iterator<Item = (String, PathBuf)>,
+) -> Result<DirFiles, Trouble> {
+    let mut files = DirFiles::new();
+    for (name, dir) in base.map(|dir| (BASE.to_owned(), dir)).into_iter().chain(more) {
+        if !dir.is_dir() {
+            let what = if dir.exists() { "is not a directory" } else { "does not exist" };
+            return Err(Trouble::usage(format!("`{}` {what}", dir.display())));
+        }
+        files = files.with(&name, dir);
+    }
+    Ok(files)
+}
+
+/// A JSON or YAML file that a flag names.
+pub(super) fn read_value(path: &Path) -> Result<Value, Trouble> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Trouble::usage(format!("cannot read `{shown}`: {e}")))?;
+    // JSON first: it is quicker, and not every JSON is YAML 1.1.
+    let error = match Value::from_json_str(&text) {
+        Ok(value) => return Ok(value),
+        Err(e) => e,
+    };
+    if path.extension().is_some_and(|e| e == "json") {
+        return Err(Trouble::usage(format!("`{shown}` is not JSON: {error}")));
+    }
+    zagent_compiler::yaml::load(&text, &Limits::default())
+        .map_err(|e| Trouble::usage(format!("`{shown}` is not YAML: line {}: {}", e.pos.line, e.message)))
+}
+
+fn pillar_data(text: &str) -> Result<Map, Trouble> {
+    match Value::from_json_str(text) {
+        Ok(Value::Map(map)) => Ok(Arc::unwrap_or_clone(map)),
+        Ok(other) => Err(Trouble::usage_hint(
+            format!("--pillar-data is {}, and a mapping is wanted", other.kind()),
+            "such as --pillar-data '{\"nginx\": {\"workers\": 4}}'",
+        )),
+        Err(e) => Err(Trouble::usage_hint(
+            format!("--pillar-data is not JSON: {e}"),
+            "such as --pillar-data '{\"nginx\": {\"workers\": 4}}'",
+        )),
+    }
+}

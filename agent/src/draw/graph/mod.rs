@@ -1,0 +1,57 @@
+//! A plan in, a picture of its graph out: dot, mermaid, svg.
+//!
+//! Law: an arrow points from what comes first to what waits for it; no installed program is needed.
+
+mod dot;
+mod layout;
+mod mermaid;
+mod svg;
+
+pub use dot::dot;
+pub use mermaid::mermaid;
+pub use svg::svg;
+
+use zagent_compiler::{Chunk, Requisite};
+
+/// How a kind of requisite is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stroke {
+    /// Its colour.
+    colour: &'static str,
+    /// The dashes of its line, empty for a solid one.
+    dash: &'static str,
+}
+
+/// One colour a family; solid must succeed, dashed depends on what happened, `_any` is finer.
+const fn stroke(kind: Requisite) -> Stroke {
+    let (colour, dash) = match kind {
+        Requisite::Require => ("#475569", ""),
+        Requisite::RequireAny => ("#475569", "2 3"),
+        Requisite::Watch => ("#2563eb", ""),
+        Requisite::WatchAny => ("#2563eb", "2 3"),
+        Requisite::Onchanges => ("#059669", "7 4"),
+        Requisite::OnchangesAny => ("#059669", "2 3"),
+        Requisite::Onfail => ("#dc2626", "7 4"),
+        Requisite::OnfailAny => ("#dc2626", "2 3"),
+        Requisite::OnfailAll => ("#dc2626", "10 3 2 3"),
+        Requisite::Prereq => ("#7c3aed", "7 4"),
+        Requisite::Listen => ("#d97706", "2 3"),
+    };
+    Stroke { colour, dash }
+}
+
+/// `file.managed`.
+fn function(chunk: &Chunk) -> String {
+    format!("{}.{}", chunk.state, chunk.fun)
+}
+
+/// At most `max` characters; the end is cut.
+fn short(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,4 @@
+//! Faults and graphs in, pictures out.
+
+pub mod fault;
+pub mod graph;

@@ -1,0 +1,259 @@
+//! Directories in, their files out, one or more directories an environment.
+//!
+//! Law: nothing outside a root is ever read, neither by `..` nor through a symbolic link; `.git` and its kin are not
+//! seen; a directory is listed at most once.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use zagent_compiler::Files;
+
+use super::BASE;
+
+/// Directories that hold a repository's own data, never a tree's.
+const HIDDEN: [&str; 3] = [".git", ".svn", ".hg"];
+/// Nested directories, links included, before a listing gives up.
+const DEPTH: usize = 64;
+
+/// Files in directories.
+#[derive(Default)]
+pub struct DirFiles {
+    envs: Vec<Env>,
+}
+
+struct Env {
+    name: String,
+    root: PathBuf,
+    real: OnceLock<Result<PathBuf, String>>,
+    list: OnceLock<Result<Arc<[String]>, String>>,
+}
+
+impl DirFiles {
+    /// No environment yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Files of `base` from one directory.
+    #[must_use]
+    pub fn base(root: impl Into<PathBuf>) -> Self {
+        Self::new().with(BASE, root)
+    }
+
+    /// Adds an environment; `base` comes first whenever it is added.
+    #[must_use]
+    pub fn with(mut self, name: &str, root: impl Into<PathBuf>) -> Self {
+        let env = Env { name: name.into(), root: root.into(), real: OnceLock::new(), list: OnceLock::new() };
+        if name == BASE {
+            self.envs.insert(0, env);
+        } else {
+            self.envs.push(env);
+        }
+        self
+    }
+
+    fn env(&self, name: &str) -> Option<&Env> {
+        self.envs.iter().find(|e| e.name == name)
+    }
+}
+
+impl Env {
+    /// The root without links; looked up once.
+    fn real(&self) -> Result<&Path, String> {
+        let found = self.real.get_or_init(|| self.root.canonicalize().map_err(|e| told(&self.root, &e)));
+        found.as_deref().map_err(Clone::clone)
+    }
+
+    fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String> {
+        let Some(path) = inside(path) else {
+            return Ok(None);
+        };
+        let full = self.root.join(path);
+        // A plain file below plain directories is the common case; only links need a second look.
+        let real = match full.canonicalize() {
+            Ok(real) => real,
+            Err(e) if is_absent(&e) => return Ok(None),
+            Err(e) => return Err(told(&full, &e)),
+        };
+        if !real.starts_with(self.real()?) {
+            return Err(format!(
+                "`{}` is a link that leaves its tree: it leads to `{}`",
+                full.display(),
+                real.display()
+            ));
+        }
+        match std::fs::read(&real) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(e) if is_absent(&e) => Ok(None),
+            Err(e) => Err(told(&full, &e)),
+        }
+    }
+
+    fn walk(&self) -> Result<Arc<[String]>, String> {
+        if !self.root.exists() {
+            return Ok(Arc::new([]));
+        }
+        let mut found = BTreeSet::new();
+        self.visit(self.real()?, "", &mut Vec::new(), &mut found)?;
+        Ok(found.into_iter().collect::<Vec<_>>().into())
+    }
+
+    fn visit(
+        &self,
+        dir: &Path,
+        shown: &str,
+        open: &mut Vec<PathBuf>,
+        found: &mut BTreeSet<String>,
+    ) -> Result<(), String> {
+        if open.len() > DEPTH || open.iter().any(|d| d == dir) {
+            return Ok(());
+        }
+        open.push(dir.to_owned());
+        for entry in std::fs::read_dir(dir).map_err(|e| told(dir, &e))? {
+            let entry = entry.map_err(|e| told(dir, &e))?;
+            let name = entry.file_name();
+            // A name that is no text cannot be asked for by an SLS.
+            let Some(name) = name.to_str().filter(|n| !HIDDEN.contains(n)) else {
+                continue;
+            };
+            let shown = if shown.is_empty() { name.to_owned() } else { format!("{shown}/{name}") };
+            let kind = entry.file_type().map_err(|e| told(&entry.path(), &e))?;
+            if kind.is_dir() {
+                self.visit(&entry.path(), &shown, open, found)?;
+            } else if kind.is_file() {
+                found.insert(shown);
+            } else if kind.is_symlink() {
+                self.visit_link(&entry.path(), shown, open, found)?;
+            }
+        }
+        open.pop();
+        Ok(())
+    }
+
+    fn visit_link(
+        &self,
+        link: &Path,
+        shown: String,
+        open: &mut Vec<PathBuf>,
+        found: &mut BTreeSet<String>,
+    ) -> Result<(), String> {
+        match link.canonicalize() {
+            Ok(real) if real.starts_with(self.real()?) => {
+                if real.is_dir() {
+                    return self.visit(&real, &shown, open, found);
+                }
+                if real.is_file() {
+                    found.insert(shown);
+                }
+                Ok(())
+            }
+            // Not listed; whoever asks for it by name is told why.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Files for DirFiles {
+    fn envs(&self) -> Vec<String> {
+        self.envs.iter().map(|e| e.name.clone()).collect()
+    }
+
+    fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
+        self.env(env).map_or(Ok(None), |env| env.read(path))
+    }
+
+    fn has(&self, env: &str, path: &str) -> bool {
+        let Some((env, path)) = self.env(env).zip(inside(path)) else {
+            return false;
+        };
+        env.root.join(path).is_file()
+    }
+
+    fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
+        match self.env(env) {
+            Some(env) => env.list.get_or_init(|| env.walk()).clone(),
+            None => Ok(Arc::new([])),
+        }
+    }
+
+    fn display(&self, env: &str, path: &str) -> String {
+        self.env(env).map_or_else(|| path.to_owned(), |env| env.root.join(path).display().to_string())
+    }
+}
+
+/// A path that only goes down and meets nothing hidden.
+fn inside(path: &str) -> Option<&Path> {
+    let path = Path::new(path);
+    let down = path.components().all(|c| match c {
+        Component::Normal(name) => !HIDDEN.iter().any(|h| name == *h),
+        Component::CurDir => true,
+        _ => false,
+    });
+    (down && !path.as_os_str().is_empty() && !path.as_os_str().as_encoded_bytes().contains(&0))
+        .then_some(path)
+}
+
+fn is_absent(e: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    matches!(e.kind(), NotFound | NotADirectory | IsADirectory | std::io::ErrorKind::InvalidFilename)
+}
+
+fn told(path: &Path, e: &std::io::Error) -> String {
+    format!("cannot read `{}`: {e}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("states");
+        for (path, text) in
+            [("top.sls", "top"), ("web/init.sls", "web"), (".git/config", "secret"), ("a/.git", "no")]
+        {
+            let full = root.join(path);
+            std::fs::create_dir_all(full.parent().unwrap()).unwrap();
+            std::fs::write(full, text).unwrap();
+        }
+        std::fs::write(dir.path().join("outside"), "outside").unwrap();
+        symlink("web", root.join("alias")).unwrap();
+        symlink("../outside", root.join("escape")).unwrap();
+        symlink(".", root.join("web/loop")).unwrap();
+        dir
+    }
+
+    #[test]
+    fn lists_what_is_inside_once() {
+        let dir = tree();
+        let files = DirFiles::base(dir.path().join("states"));
+        assert_eq!(
+            *files.list("base").unwrap(),
+            ["alias/init.sls", "top.sls", "web/init.sls"].map(String::from)
+        );
+        assert!(files.list("dev").unwrap().is_empty());
+    }
+
+    #[test]
+    fn reads_nothing_outside() {
+        let dir = tree();
+        let files = DirFiles::base(dir.path().join("states"));
+        assert_eq!(files.read("base", "alias/init.sls").unwrap().as_deref(), Some(b"web".as_slice()));
+        for path in ["../outside", "/etc/passwd", ".git/config", "web", "web/init.sls/x", "nope", "", "a\0b"]
+        {
+            assert_eq!(files.read("base", path).unwrap(), None, "{path}");
+        }
+        assert!(files.read("base", "escape").unwrap_err().contains("leaves its tree"));
+    }
+
+    #[test]
+    fn base_is_first() {
+        let files = DirFiles::new().with("dev", "/d").with("base", "/b").with("qa", "/q");
+        assert_eq!(files.envs(), ["base", "dev", "qa"]);
+        assert_eq!(files.display("dev", "top.sls"), "/d/top.sls");
+    }
+}

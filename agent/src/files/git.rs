@@ -1,0 +1,50 @@
+//! A commit's tree in, one of its directories as a tree of files out.
+
+use std::sync::Arc;
+
+use zagent_cache::Tree;
+use zagent_compiler::Files;
+
+use super::BASE;
+
+/// Files of a directory of a commit, as `base`.
+pub struct GitFiles {
+    tree: Arc<Tree>,
+    /// The directory, empty for the root, else with a final `/`.
+    under: String,
+    list: Arc<[String]>,
+}
+
+impl GitFiles {
+    /// The files below `dir` (`states`, or `.` for the root).
+    #[must_use]
+    pub fn new(tree: Arc<Tree>, dir: &str) -> Self {
+        let dir = dir.trim_matches('/');
+        let under = if dir.is_empty() || dir == "." { String::new() } else { format!("{dir}/") };
+        let list = tree.list().filter_map(|path| path.strip_prefix(&under)).map(str::to_owned).collect();
+        Self { tree, under, list }
+    }
+}
+
+impl Files for GitFiles {
+    fn envs(&self) -> Vec<String> {
+        vec![BASE.into()]
+    }
+
+    fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
+        if env != BASE {
+            return Ok(None);
+        }
+        let found = self.tree.read(&format!("{}{path}", self.under));
+        found.map(|bytes| bytes.map(Into::into)).map_err(|e| crate::report::chain(&e))
+    }
+
+    fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
+        Ok(if env == BASE { Arc::clone(&self.list) } else { Arc::new([]) })
+    }
+
+    fn display(&self, _env: &str, path: &str) -> String {
+        let commit = self.tree.commit();
+        format!("{}:{}{path}", commit.get(..10).unwrap_or(commit), self.under)
+    }
+}

@@ -1,0 +1,209 @@
+//! A states repository in, where its trees stand out: `roots:` of the manifest, `states/` and `pillar/`, or a flat one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zagent_cache::Tree;
+use zagent_compiler::Files;
+
+use super::{DirFiles, GitFiles};
+
+/// The name of the manifest.
+const MANIFEST: &str = "manifest.yaml";
+
+/// A repository: on disk, or at a commit.
+#[derive(Clone)]
+pub enum Source {
+    /// A directory.
+    Dir(PathBuf),
+    /// A commit's tree.
+    Commit(Arc<Tree>),
+}
+
+/// Where the trees stand, from the root of the repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The states.
+    pub states: String,
+    /// The pillar.
+    pub pillar: String,
+}
+
+/// Why a directory is no states repository.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// Nothing that looks like states.
+    #[error("`{0}` holds no states: neither `states/top.sls` nor `top.sls` nor a manifest with `roots:`")]
+    NoStates(String),
+    /// The manifest cannot be read.
+    #[error("cannot read `{path}`: {why}")]
+    Manifest {
+        /// Its path.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A root that leaves the repository.
+    #[error("`roots: {key}: {value}` in `{path}` leaves the repository")]
+    Leaves {
+        /// The manifest.
+        path: String,
+        /// Which root.
+        key: &'static str,
+        /// What it says.
+        value: String,
+    },
+}
+
+impl Source {
+    /// The bytes of a file; `None` when it is not there.
+    ///
+    /// # Errors
+    /// Fails with words when it is there and cannot be read.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
+        match self {
+            Self::Dir(root) => DirFiles::base(root).read(super::BASE, path).map(|b| b.map(|b| b.to_vec())),
+            Self::Commit(tree) => tree.read(path).map_err(|e| crate::report::chain(&e)),
+        }
+    }
+
+    /// The files right below a directory, by name, sorted.
+    ///
+    /// # Errors
+    /// Fails with words when the directory is there and cannot be read.
+    pub fn names(&self, dir: &str) -> Result<Vec<String>, String> {
+        let list = self.files(dir).list(super::BASE)?;
+        Ok(list.iter().filter(|name| !name.contains('/')).cloned().collect())
+    }
+
+    /// A directory of it as a tree of files.
+    #[must_use]
+    pub fn files(&self, dir: &str) -> Arc<dyn Files> {
+        match self {
+            Self::Dir(root) => Arc::new(DirFiles::base(below(root, dir))),
+            Self::Commit(tree) => Arc::new(GitFiles::new(Arc::clone(tree), dir)),
+        }
+    }
+
+    /// True when the file is there.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        match self {
+            Self::Dir(root) => root.join(path).is_file(),
+            Self::Commit(tree) => tree.contains(path),
+        }
+    }
+
+    /// What a human calls it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Dir(root) => root.display().to_string(),
+            Self::Commit(tree) => tree.commit().get(..10).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// A directory below another, without the dots that would only clutter messages.
+fn below(root: &Path, dir: &str) -> PathBuf {
+    let whole = root.join(dir);
+    let plain: PathBuf = whole.components().filter(|c| *c != std::path::Component::CurDir).collect();
+    if plain.as_os_str().is_empty() { PathBuf::from(".") } else { plain }
+}
+
+impl Layout {
+    /// Finds the trees of a repository.
+    ///
+    /// # Errors
+    /// Fails when nothing there looks like states, or the manifest is broken.
+    pub fn find(source: &Source) -> Result<Self, LayoutError> {
+        if let Some(layout) = Self::from_manifest(source)? {
+            return Ok(layout);
+        }
+        let pillar = "pillar".to_owned();
+        if source.has("states/top.sls") {
+            return Ok(Self { states: "states".into(), pillar });
+        }
+        if source.has("salt/top.sls") {
+            return Ok(Self { states: "salt".into(), pillar });
+        }
+        if source.has("top.sls") {
+            return Ok(Self { states: ".".into(), pillar });
+        }
+        // States without a top file are a tree too: `--sls` names what to compile.
+        match source {
+            Source::Dir(root) if root.join("states").is_dir() => Ok(Self { states: "states".into(), pillar }),
+            Source::Commit(tree) if tree.list().any(|p| p.starts_with("states/")) => {
+                Ok(Self { states: "states".into(), pillar })
+            }
+            _ => Err(LayoutError::NoStates(source.name())),
+        }
+    }
+
+    fn from_manifest(source: &Source) -> Result<Option<Self>, LayoutError> {
+        let path = || Path::new(&source.name()).join(MANIFEST).display().to_string();
+        let broken = |why: String| LayoutError::Manifest { path: path(), why };
+        let Some(bytes) = source.read(MANIFEST).map_err(broken)? else {
+            return Ok(None);
+        };
+        let broken = |why: String| LayoutError::Manifest { path: path(), why };
+        let manifest: serde_yaml::Value =
+            serde_yaml::from_slice(&bytes).map_err(|e| broken(e.to_string()))?;
+        let Some(roots) = manifest.get("roots") else {
+            return Ok(None);
+        };
+        let root = |key: &'static str| {
+            let value = match roots.get(key) {
+                None => key.to_owned(),
+                Some(value) => {
+                    let text = value.as_str();
+                    text.ok_or_else(|| broken(format!("`roots: {key}` is not a path")))?.to_owned()
+                }
+            };
+            let down = Path::new(&value)
+                .components()
+                .all(|c| matches!(c, std::path::Component::Normal(_) | std::path::Component::CurDir));
+            if down { Ok(value) } else { Err(LayoutError::Leaves { path: path(), key, value }) }
+        };
+        Ok(Some(Self { states: root("states")?, pillar: root("pillar")? }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Result<Layout, LayoutError> {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let full = dir.path().join(path);
+            std::fs::create_dir_all(full.parent().unwrap()).unwrap();
+            std::fs::write(full, text).unwrap();
+        }
+        Layout::find(&Source::Dir(dir.path().into()))
+    }
+
+    #[test]
+    fn trees_are_found_where_people_put_them() {
+        let layout = |states: &str, pillar: &str| Layout { states: states.into(), pillar: pillar.into() };
+        assert_eq!(found(&[("states/top.sls", "")]).unwrap(), layout("states", "pillar"));
+        assert_eq!(found(&[("top.sls", ""), ("pillar/top.sls", "")]).unwrap(), layout(".", "pillar"));
+        assert_eq!(found(&[("states/web.sls", "")]).unwrap(), layout("states", "pillar"));
+        let manifest = "schema: 1\nroots: {states: srv/salt, pillar: srv/pillar}\n";
+        assert_eq!(found(&[("manifest.yaml", manifest)]).unwrap(), layout("srv/salt", "srv/pillar"));
+        assert_eq!(
+            found(&[("manifest.yaml", "schema: 1\n"), ("top.sls", "")]).unwrap(),
+            layout(".", "pillar")
+        );
+    }
+
+    #[test]
+    fn what_is_no_repository_says_so() {
+        assert!(matches!(found(&[("readme", "")]), Err(LayoutError::NoStates(_))));
+        assert!(matches!(
+            found(&[("manifest.yaml", "roots: {states: ../x}")]),
+            Err(LayoutError::Leaves { .. })
+        ));
+        assert!(matches!(found(&[("manifest.yaml", "a: [")]), Err(LayoutError::Manifest { .. })));
+    }
+}

@@ -1,0 +1,119 @@
+//! Functions that look at the host without changing it, by name: `user.info`, `pkg.version`, `cmd.run`, ….
+//!
+//! Law: what a function cannot find out is an error or Salt's own "nothing", never a guess.
+
+mod alternatives;
+mod cmd;
+mod disk;
+mod file;
+mod file_find;
+mod filters;
+mod network;
+mod pkg;
+mod programs;
+mod service;
+mod system;
+mod users;
+
+use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::{Call, CallError};
+use zagent_config::Value;
+
+use super::Machine;
+
+/// What a function does.
+type Body = fn(&Machine, &Bound<Value>) -> Result<Value, Refusal>;
+
+/// One function.
+pub(crate) struct Entry {
+    name: &'static str,
+    signature: &'static str,
+    /// The program without which there is no such function.
+    needs: Option<&'static str>,
+    body: Body,
+}
+
+const fn entry(name: &'static str, signature: &'static str, body: Body) -> Entry {
+    Entry { name, signature, needs: None, body }
+}
+
+const fn needing(program: &'static str, name: &'static str, signature: &'static str, body: Body) -> Entry {
+    Entry { name, signature, needs: Some(program), body }
+}
+
+const TABLES: [&[Entry]; 12] = [
+    cmd::TABLE,
+    file::TABLE,
+    file_find::TABLE,
+    users::TABLE,
+    pkg::TABLE,
+    service::TABLE,
+    alternatives::TABLE,
+    network::TABLE,
+    disk::TABLE,
+    system::TABLE,
+    programs::TABLE,
+    filters::TABLE,
+];
+
+fn all() -> impl Iterator<Item = &'static Entry> {
+    TABLES.into_iter().flatten()
+}
+
+fn for_templates() -> impl Iterator<Item = &'static Entry> {
+    all().filter(|e| !e.name.starts_with("zagent."))
+}
+
+/// The names of all functions that this machine has.
+#[must_use]
+pub fn names(machine: &Machine) -> Vec<&'static str> {
+    for_templates().filter(|e| e.needs.is_none_or(|p| machine.which(p).is_some())).map(|e| e.name).collect()
+}
+
+/// The names of all functions that any machine has, and those of `more` that some machine has.
+pub(super) fn names_with(more: &zagent_config::Map) -> Vec<&'static str> {
+    for_templates().filter(|e| e.needs.is_none() || more.contains(e.name)).map(|e| e.name).collect()
+}
+
+/// Calls a function.
+///
+/// # Errors
+/// Fails when there is no such function here, it is forbidden, or it failed.
+pub fn call(machine: &Machine, call: &Call) -> Result<Value, CallError> {
+    let entry = all().find(|e| e.name == call.function).ok_or(CallError::Unknown)?;
+    if entry.needs.is_some_and(|p| machine.which(p).is_none()) {
+        return Err(CallError::Unknown);
+    }
+    let named = call.kwargs.iter().map(|(k, v)| (k.json_key(), v.clone())).collect();
+    let bound = Bound::bind(entry.name, entry.signature, call.args.clone(), named)?;
+    Ok((entry.body)(machine, &bound)?)
+}
+
+/// An argument that has to be text.
+fn text<'a>(args: &'a Bound<Value>, name: &str) -> Result<&'a str, Refusal> {
+    let value = args.get(name);
+    value.and_then(Value::as_str).ok_or_else(|| {
+        let got = value.map_or("nothing", Value::kind);
+        Refusal::arguments(format!("`{name}` must be text, not {got}"))
+    })
+}
+
+/// An argument as text, when it is given and is not nothing.
+fn word<'a>(args: &'a Bound<Value>, name: &str) -> Option<&'a str> {
+    args.get(name).and_then(Value::as_str)
+}
+
+/// An argument that switches something on.
+fn flag(args: &Bound<Value>, name: &str, default: bool) -> bool {
+    args.get(name).map_or(default, Value::is_truthy)
+}
+
+/// A list of texts.
+fn strings<S: Into<Value>>(items: impl IntoIterator<Item = S>) -> Value {
+    items.into_iter().map(Into::into).collect()
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

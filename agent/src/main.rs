@@ -1,0 +1,7 @@
+//! The program: hands its arguments to the library and its exit code to the system.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    zagent::cli::main()
+}

@@ -1,0 +1,93 @@
+//! Results in, bytes out: stdout is data, stderr is talk.
+//!
+//! Law: nothing else in the program writes to the terminal, and what is written cannot steer it.
+
+mod mask;
+mod paint;
+mod ui;
+
+pub use mask::{Mask, STARS};
+pub use paint::Paint;
+pub use ui::{Colour, Ui};
+
+use zagent_compiler::yaml::{DumpStyle, Flow, dump};
+use zagent_config::Value;
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON document
+    Json,
+    /// One YAML document
+    Yaml,
+}
+
+/// A value as indented JSON, with a final newline.
+///
+/// # Panics
+/// Never: a value always has a JSON form.
+#[must_use]
+pub fn json(value: &impl serde::Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| {
+        // Only a map with keys that are no strings can fail, and values write their keys as strings.
+        serde_json::json!({"success": false, "errors": [{"message": e.to_string()}]}).to_string()
+    });
+    text.push('\n');
+    text
+}
+
+/// A value as block YAML, keys in the order they have.
+#[must_use]
+pub fn yaml(value: &Value) -> String {
+    let style = DumpStyle {
+        flow: Flow::Never,
+        sort_keys: false,
+        allow_unicode: true,
+        width: 120,
+        ..DumpStyle::default()
+    };
+    dump(value, &style)
+}
+
+/// Text from a file or a host, made harmless for a terminal: control characters are shown, not obeyed.
+#[must_use]
+pub fn harmless(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => safe.push_str("    "),
+            '\n' => safe.push('\n'),
+            c if c.is_control() => safe.push(char::REPLACEMENT_CHARACTER),
+            // Marks that reorder the line could make a file look like what it is not.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                safe.push(char::REPLACEMENT_CHARACTER);
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// `1 state`, `2 states`.
+#[must_use]
+pub fn count(n: usize, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(harmless("a\tb\u{1b}[2J\u{202e}x\r"), "a    b\u{fffd}[2J\u{fffd}x\u{fffd}");
+    }
+
+    #[test]
+    fn counts_are_words() {
+        assert_eq!((count(1, "fault"), count(0, "fault")), ("1 fault".into(), "0 faults".into()));
+    }
+}

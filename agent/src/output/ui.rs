@@ -1,0 +1,72 @@
+//! The two streams of the program, and what is known about them.
+
+use std::io::Write;
+
+use super::Paint;
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Colour {
+    fn on(self, terminal: bool) -> bool {
+        match self {
+            Self::Auto => terminal,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Where a command writes.
+pub struct Ui<'w> {
+    out: &'w mut dyn Write,
+    err: &'w mut dyn Write,
+    terminal: (bool, bool),
+    /// Colours of stdout.
+    pub paint: Paint,
+    /// Colours of stderr.
+    pub talk: Paint,
+    /// How often `-v` was given.
+    pub verbose: u8,
+}
+
+impl<'w> Ui<'w> {
+    /// Makes one from the two streams; `terminal` says for each whether colour may be used by default.
+    pub fn new(out: &'w mut dyn Write, err: &'w mut dyn Write, terminal: (bool, bool)) -> Self {
+        let (paint, talk) = (Paint::new(terminal.0), Paint::new(terminal.1));
+        Self { out, err, terminal, paint, talk, verbose: 0 }
+    }
+
+    /// Settles colours and verbosity once the flags are known.
+    pub fn settle(&mut self, colour: Colour, verbose: u8) {
+        self.paint = Paint::new(colour.on(self.terminal.0));
+        self.talk = Paint::new(colour.on(self.terminal.1));
+        self.verbose = verbose;
+    }
+
+    /// Writes data to stdout. A reader that went away is no fault of ours.
+    pub fn data(&mut self, text: &str) {
+        let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+    }
+
+    /// Writes talk to stderr, one line.
+    pub fn say(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{text}");
+    }
+
+    /// Writes talk that only `-v` wants.
+    pub fn detail(&mut self, text: &str) {
+        if self.verbose > 0 {
+            self.say(text);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What went wrong at the edge in, words, a JSON shape and an exit code out.
+
+use zagent_config::{Fault, Faults};
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Fine.
+    Fine = 0,
+    /// A state failed, or a check found something.
+    Failed = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// Detailed: failures.
+    Failures = 4,
+    /// Detailed: changes and failures.
+    Both = 6,
+    /// The states do not compile.
+    NotCompiled = 65,
+}
+
+impl Exit {
+    /// Detailed: changes. The same number as [`Exit::Usage`], as Puppet's users expect it.
+    #[expect(non_upper_case_globals, reason = "it reads as one of the variants")]
+    pub const Changes: Self = Self::Usage;
+}
+
+/// Why a command gave no data.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The command line, the configuration or a file that it names.
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// A way out.
+        hint: Option<String>,
+    },
+    /// The states do not compile.
+    Faults(Faults),
+    /// The configuration has faults.
+    Configuration(Faults),
+}
+
+impl Trouble {
+    /// A mistake in how the program was called.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), hint: None }
+    }
+
+    /// The same, with a way out.
+    pub fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// The exit code.
+    #[must_use]
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::Usage { .. } | Self::Configuration(_) => Exit::Usage,
+            Self::Faults(_) => Exit::NotCompiled,
+        }
+    }
+
+    /// The shape of every refusal: `{"success": false, "errors": […]}`.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let errors: Vec<serde_json::Value> = match self {
+            Self::Usage { message, hint } => vec![serde_json::json!({
+                "code": null, "message": message, "file": null, "line": null, "column": null, "hint": hint,
+            })],
+            Self::Faults(faults) | Self::Configuration(faults) => {
+                faults.0.iter().map(Fault::to_json).collect()
+            }
+        };
+        serde_json::json!({"success": false, "errors": errors})
+    }
+}
+
+impl From<Faults> for Trouble {
+    fn from(faults: Faults) -> Self {
+        Self::Faults(faults)
+    }
+}
+
+/// An error and its causes, in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,6 @@
+base:
+  '*':
+    - welcome
+  'kernel:Linux':
+    - match: grain
+    - site
