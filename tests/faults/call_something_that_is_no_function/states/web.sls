@@ -1,0 +1,4 @@
+{% set site = 'a' %}
+nginx:
+  test.nop:
+    - note: {{ site('x') }}

@@ -1,0 +1,5 @@
+{% macro site(name) %}
+site-{{ name }}:
+  test.nop: []
+{% endmacro %}
+{{ site('a', 'b') }}

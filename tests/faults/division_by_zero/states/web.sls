@@ -1,0 +1,4 @@
+{% set shards = 0 %}
+nginx:
+  test.nop:
+    - note: {{ 100 / shards }}

@@ -1,0 +1,5 @@
+exclude:
+  - id: ngnix
+  - sls: other
+nginx:
+  service.running: []

@@ -1,0 +1,5 @@
+include:
+  - nginx
+extend:
+  nginx:
+    service: running

@@ -1,0 +1,6 @@
+include:
+  - nginx
+extend:
+  ngnix:
+    service:
+      - running

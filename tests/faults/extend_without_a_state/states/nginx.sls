@@ -1,0 +1,2 @@
+nginx:
+  service.running: []

@@ -1,0 +1,4 @@
+squid:
+  pkg.installed: []
+nginx:
+  service.running: []

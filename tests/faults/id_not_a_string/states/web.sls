@@ -1,0 +1,4 @@
+80:
+  test.nop: []
+yes:
+  test.nop: []

@@ -1,0 +1,4 @@
+{% import_json 'web/defaults.json' as defaults %}
+nginx:
+  test.nop:
+    - note: {{ defaults.workers }}

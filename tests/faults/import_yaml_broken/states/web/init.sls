@@ -1,0 +1,4 @@
+{% import_yaml 'web/defaults.yaml' as defaults %}
+nginx:
+  test.nop:
+    - note: {{ defaults.workers }}

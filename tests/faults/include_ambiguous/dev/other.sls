@@ -1,0 +1,2 @@
+nginx-dev:
+  pkg.installed: []

@@ -1,0 +1,9 @@
+base:
+  '*':
+    - web
+dev:
+  '*':
+    - other
+test:
+  '*':
+    - other

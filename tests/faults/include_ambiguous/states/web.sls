@@ -1,0 +1,2 @@
+include:
+  - _xenv: common

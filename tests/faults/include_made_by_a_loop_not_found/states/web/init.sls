@@ -1,0 +1,4 @@
+include:
+{% for part in ['pkg', 'config'] %}
+  - web.{{ part }}
+{% endfor %}

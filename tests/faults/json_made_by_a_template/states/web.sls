@@ -1,0 +1,6 @@
+#!jinja|json
+{
+{% for name in ['a', 'b'] %}
+  "{{ name }}": {"test.nop": []}
+{% endfor %}
+}

@@ -1,0 +1,4 @@
+#!json
+{
+  "nginx": {"pkg.installed": []},
+}

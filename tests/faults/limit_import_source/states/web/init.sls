@@ -1,0 +1,3 @@
+{% from 'web/map.jinja' import web %}
+nginx:
+  pkg.installed: []

@@ -1,0 +1,4 @@
+{% set line = 'x' * 1000000 %}
+{% for i in range(100) %}
+# {{ line }}
+{% endfor %}

@@ -1,0 +1,4 @@
+{% macro again(n) %}{{ again(n + 1) }}{% endmacro %}
+nginx:
+  test.nop:
+    - note: {{ again(0) }}

@@ -1,0 +1,5 @@
+nginx:
+  file.managed:
+    - name: /etc/a
+  file.directory:
+    - name: /etc/b

@@ -1,0 +1,7 @@
+tools:
+  test.nop:
+    - names:
+      - one:
+        - note: a
+      - two: {note: b}
+      - [three]

@@ -1,0 +1,3 @@
+nginx:
+  test.nop:
+    - note: München

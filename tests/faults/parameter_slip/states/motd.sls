@@ -1,0 +1,4 @@
+/etc/motd:
+  file.managed:
+    - content: welcome
+    - mode: '0644'

@@ -1,0 +1,2 @@
+db:
+  password: !!int hunter2

@@ -1,0 +1,3 @@
+db:
+  password: "hunter2
+  user: web

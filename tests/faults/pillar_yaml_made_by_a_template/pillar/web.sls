@@ -1,0 +1,3 @@
+{% set secret = 'hunter2: x' %}
+db:
+  password: {{ secret }}

@@ -1,0 +1,3 @@
+{% if grains.os != 'Windows' %}
+{{ raise('this SLS is for Windows') }}
+{% endif %}

@@ -1,0 +1,3 @@
+#!yaml|jinja
+nginx:
+  pkg.installed: []

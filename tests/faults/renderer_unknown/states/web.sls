@@ -1,0 +1,3 @@
+#!jinjaa|yaml
+nginx:
+  pkg.installed: []

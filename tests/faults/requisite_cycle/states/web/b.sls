@@ -1,0 +1,8 @@
+b:
+  test.nop:
+    - require:
+      - test: c
+c:
+  test.nop:
+    - require:
+      - test: a

@@ -1,0 +1,6 @@
+include:
+  - web.b
+a:
+  test.nop:
+    - require:
+      - test: b

@@ -1,0 +1,7 @@
+nginx:
+  pkg.installed: []
+  service.running:
+    - require:
+      - pkg: nginx
+        file: /etc/nginx
+      - [nginx]

@@ -1,0 +1,8 @@
+{% for name in ['a', 'b'] %}
+site-{{ name }}:
+  test.nop:
+    - require:
+      - test: base-{{ name }}
+{% endfor %}
+base-a:
+  test.nop: []

@@ -1,0 +1,4 @@
+nginx:
+  test.nop:
+    - require:
+      - test: 80

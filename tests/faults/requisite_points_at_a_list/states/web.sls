@@ -1,0 +1,5 @@
+nginx:
+  pkg.installed: []
+  service.running:
+    - require:
+      - pkg: [nginx]

@@ -1,0 +1,6 @@
+nginx:
+  pkg.installed: []
+  service.running:
+    - require:
+      - pkg: nginx
+      enable: true

@@ -1,0 +1,2 @@
+db:
+  password: "hunter2: it"

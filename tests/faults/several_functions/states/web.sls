@@ -1,0 +1,3 @@
+nginx:
+  service.running:
+    - enable

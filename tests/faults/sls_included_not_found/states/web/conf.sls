@@ -1,0 +1,3 @@
+include:
+  - .service
+  - common.users

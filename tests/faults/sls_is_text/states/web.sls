@@ -1,0 +1,2 @@
+{% set name = 'nginx' %}
+{{ name }}

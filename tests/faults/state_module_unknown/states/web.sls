@@ -1,0 +1,4 @@
+nginx:
+  pgk.installed: []
+apache:
+  frobnicate.done: []

@@ -1,0 +1,5 @@
+deploy:
+  user.present:
+    - gruops: [www-data]
+    - shel: /bin/bash
+    - colour: blue

@@ -1,0 +1,5 @@
+{% for name in ['a', 'b'] %}
+{{ name }}:
+  user.present:
+    - shel: /bin/{{ name }}
+{% endfor %}

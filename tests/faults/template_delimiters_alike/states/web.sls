@@ -1,0 +1,3 @@
+#jinja2: {"block_start_string": "{{"}
+nginx:
+  pkg.installed: []

@@ -1,0 +1,3 @@
+/etc/nginx/nginx.conf:
+  file.managed:
+    - contents: workers {{ 4 * }}

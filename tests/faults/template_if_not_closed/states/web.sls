@@ -1,0 +1,3 @@
+{% if grains.os == 'Debian' %}
+nginx:
+  pkg.installed: []

@@ -1,0 +1,3 @@
+{% from 'web/mpa.jinja' import web with context %}
+nginx:
+  pkg.installed: []

@@ -1,0 +1,4 @@
+{% from 'web/map.jinja' import wbe %}
+nginx:
+  pkg.installed:
+    - name: {{ wbe.pkg }}

@@ -1,0 +1,3 @@
+nginx:
+  pkg.installed:
+    - version: {{ '1.2' | uper }}

@@ -1,0 +1,4 @@
+{% fro name in ['a', 'b'] %}
+{{ name }}:
+  test.nop: []
+{% endfor %}

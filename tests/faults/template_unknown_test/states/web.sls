@@ -1,0 +1,4 @@
+{% if 'a' is defind %}
+nginx:
+  pkg.installed: []
+{% endif %}

@@ -1,0 +1,6 @@
+{% for name in ['a', 'b'] %}
+{% if name %}
+{{ name }}:
+  test.nop: []
+{% endfor %}
+{% endif %}

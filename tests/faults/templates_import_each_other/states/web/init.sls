@@ -1,0 +1,3 @@
+{% from 'web/a.jinja' import a %}
+nginx:
+  pkg.installed: []

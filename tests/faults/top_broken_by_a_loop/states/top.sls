@@ -1,0 +1,6 @@
+base:
+{% for role in ['web', 'db'] %}
+  'role:{{ role }}':
+    - match: grains
+    - {{ role }}
+{% endfor %}

@@ -1,0 +1,4 @@
+base:
+  'os:Debian':
+    - mtach:
+    - web

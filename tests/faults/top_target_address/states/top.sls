@@ -1,0 +1,4 @@
+base:
+  '10.0.0.0/33':
+    - match: ipcidr
+    - web

@@ -1,0 +1,4 @@
+base:
+  'g29':
+    - match: nodegroup
+    - web

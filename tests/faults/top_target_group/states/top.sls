@@ -1,0 +1,4 @@
+base:
+  'frontends':
+    - match: nodegroup
+    - web

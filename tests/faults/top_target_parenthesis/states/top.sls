@@ -1,0 +1,4 @@
+base:
+  '( web-* or db-*':
+    - match: compound
+    - web

@@ -1,0 +1,4 @@
+base:
+  'web-* and and G@os:Debian':
+    - match: compound
+    - web

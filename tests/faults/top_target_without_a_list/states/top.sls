@@ -1,0 +1,4 @@
+base:
+  'web-*': web
+  'db-*':
+    web: true

@@ -1,0 +1,4 @@
+base:
+  'os':
+    - match: grain
+    - web

@@ -1,0 +1,4 @@
+{% for site in pillar.sites %}
+{{ site }}:
+  test.nop: []
+{% endfor %}

@@ -1,0 +1,1 @@
+token: hunter2

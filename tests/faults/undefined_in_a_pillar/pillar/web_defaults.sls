@@ -1,0 +1,2 @@
+nginx:
+  workers: {{ grains.num_cpu }}

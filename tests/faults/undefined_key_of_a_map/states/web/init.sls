@@ -1,0 +1,4 @@
+{% from 'web/map.jinja' import web with context %}
+nginx:
+  pkg.installed:
+    - name: {{ web.package }}

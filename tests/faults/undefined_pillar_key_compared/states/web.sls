@@ -1,0 +1,4 @@
+{% if pillar.nginx.worker > 2 %}
+nginx:
+  test.nop: []
+{% endif %}

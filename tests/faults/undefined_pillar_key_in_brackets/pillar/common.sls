@@ -1,0 +1,2 @@
+nginx:
+  workers: 1

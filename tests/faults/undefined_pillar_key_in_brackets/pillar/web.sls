@@ -1,0 +1,6 @@
+{% for key in ['workers', 'port'] %}
+{% if loop.first %}
+nginx:
+{% endif %}
+  {{ key }}: 80
+{% endfor %}

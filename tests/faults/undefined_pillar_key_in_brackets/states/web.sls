@@ -1,0 +1,5 @@
+{% if grains.os == 'Debian' %}
+nginx:
+  test.nop:
+    - note: {{ pillar['nginx']['worker'] }}
+{% endif %}

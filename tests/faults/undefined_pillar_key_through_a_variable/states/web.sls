@@ -1,0 +1,4 @@
+{% set nginx = pillar.nginx %}
+nginx:
+  test.nop:
+    - note: {{ nginx.workes }}

@@ -1,0 +1,3 @@
+motd: hello
+nginx:
+  workers: 4

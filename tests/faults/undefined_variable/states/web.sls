@@ -1,0 +1,4 @@
+{% set workers = 4 %}
+nginx:
+  test.nop:
+    - note: {{ wokers }}

@@ -1,0 +1,5 @@
+{% for site in ['a', 'b'] %}
+site-{{ site }}:
+  test.nop:
+    - note: {{ sit.name }}
+{% endfor %}

@@ -1,0 +1,2 @@
+{% from 'web/macros.jinja' import site %}
+{{ site('a') }}

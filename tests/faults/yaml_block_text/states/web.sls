@@ -1,0 +1,4 @@
+nginx:
+  test.nop:
+    - note: |text
+        more

@@ -1,0 +1,5 @@
+{% from 'web/macros.jinja' import site %}
+start:
+  test.nop: []
+{{ site('a') }}
+{{ site('b: c') }}

@@ -1,0 +1,3 @@
+sites:
+  one: plain
+  two: 'a: b'

@@ -1,0 +1,6 @@
+{% for name, title in pillar.sites.items() %}
+
+site-{{ name }}:
+  test.nop:
+    - note: {{ title }}
+{% endfor %}

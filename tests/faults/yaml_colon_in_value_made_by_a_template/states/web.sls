@@ -1,0 +1,4 @@
+{% set title = 'web: the best' %}
+nginx:
+  test.nop:
+    - note: {{ title }}

@@ -1,0 +1,3 @@
+%include common
+nginx:
+  pkg.installed: []

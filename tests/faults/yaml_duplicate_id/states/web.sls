@@ -1,0 +1,6 @@
+nginx:
+  pkg.installed: []
+apache:
+  pkg.removed: []
+nginx:
+  service.running: []

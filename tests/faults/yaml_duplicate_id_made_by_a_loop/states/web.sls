@@ -1,0 +1,4 @@
+{% for name in ['a', 'b', 'a'] %}
+site-{{ name }}:
+  test.nop: []
+{% endfor %}

@@ -1,0 +1,5 @@
+nginx:
+  pkg.installed:
+    - version: 1.2
+      refresh: true
+   - name: nginx

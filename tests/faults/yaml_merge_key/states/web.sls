@@ -1,0 +1,3 @@
+nginx:
+  <<: text
+  test.nop: []

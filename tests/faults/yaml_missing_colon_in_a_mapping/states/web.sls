@@ -1,0 +1,6 @@
+nginx:
+  pkg.installed:
+    - refresh: true
+  service.running
+apache:
+  pkg.removed: []

@@ -1,0 +1,5 @@
+nginx:
+  pkg.installed: []
+---
+apache:
+  pkg.removed: []

@@ -1,0 +1,4 @@
+#!yaml
+nginx:
+  test.nop:
+    - note: {{ name }}

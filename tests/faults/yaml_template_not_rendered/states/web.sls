@@ -1,0 +1,4 @@
+#!yaml
+{% set x = 1 %}
+nginx:
+  pkg.installed: []

@@ -1,0 +1,5 @@
+nginx:
+  pkg.installed:
+    - pkgs: [nginx, nginx-common
+apache:
+  pkg.removed: []

@@ -1,0 +1,6 @@
+nginx:
+  test.nop:
+    - note: 'it's here
+apache:
+  test.nop:
+    - note: "never closed

@@ -1,0 +1,3 @@
+defaults: &default
+  test.nop: []
+nginx: *defaults

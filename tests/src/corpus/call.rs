@@ -1,0 +1,109 @@
+//! A question and a staged case in, the program's answer out.
+//!
+//! Law: a panic, a refused command line and silence are faults of the program, never an answer.
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::Value;
+
+use super::{Ask, Mismatch, Staged};
+
+/// Exit code of a command line that is wrong (DESIGN of exit codes: usage or configuration).
+const USAGE: u8 = 2;
+
+/// What the program said.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It printed data.
+    Data(Value),
+    /// It refuses the states; its words.
+    Refused(String),
+}
+
+/// Asks the program in this process.
+///
+/// # Errors
+/// Fails when the program panics, refuses its command line, or prints nothing that can be read.
+pub fn answer(ask: Ask, staged: &Staged) -> Result<Answer, Mismatch> {
+    let mut args: Vec<OsString> = vec!["zagent".into(), "show".into(), ask.name().into()];
+    if ask == Ask::Pillar {
+        args.push("--unmask".into());
+    }
+    args.extend(staged.options().iter().cloned());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code =
+        catch_unwind(AssertUnwindSafe(|| zagent::cli::run(args, &mut out, &mut err, (false, false)) as u8))
+            .map_err(|_| Mismatch(format!("{}: panicked", ask.name())))?;
+    read(ask, staged.id(), code, &String::from_utf8_lossy(&out), &String::from_utf8_lossy(&err))
+}
+
+fn read(ask: Ask, id: &str, code: u8, out: &str, err: &str) -> Result<Answer, Mismatch> {
+    if code == USAGE {
+        return Err(Mismatch(format!("{}: command line refused: {}", ask.name(), err.trim())));
+    }
+    let Ok(data) = serde_json::from_str::<Value>(out) else {
+        if code == 0 {
+            return Err(Mismatch(format!("{}: exit 0, but no JSON: {out:?}", ask.name())));
+        }
+        return Ok(Answer::Refused(if err.trim().is_empty() { out } else { err }.trim().to_owned()));
+    };
+    let data = if ask == Ask::Pillar { data } else { unwrap_minion(data, id) };
+    Ok(match refusal(&data) {
+        Some(words) => Answer::Refused(words),
+        None => Answer::Data(data),
+    })
+}
+
+/// Salt's own tools print `{minion: answer}`.
+fn unwrap_minion(data: Value, id: &str) -> Value {
+    match data {
+        Value::Object(map) if map.len() == 1 && map.keys().all(|key| key == "local" || key == id) => {
+            map.into_iter().next().map_or(Value::Null, |(_, answer)| answer)
+        }
+        other => other,
+    }
+}
+
+fn refusal(data: &Value) -> Option<String> {
+    let words = match data {
+        Value::Object(map) if !map.contains_key("states") => map.get("errors")?.as_array()?,
+        Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => items,
+        _ => return None,
+    };
+    Some(words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: u8, out: &str, err: &str) -> Result<Answer, Mismatch> {
+        read(Ask::Low, "testminion", code, out, err)
+    }
+
+    #[test]
+    fn data_is_unwrapped_from_the_name_of_the_node() {
+        assert!(matches!(of(0, r#"{"local": [1]}"#, ""), Ok(Answer::Data(Value::Array(_)))));
+        assert!(
+            matches!(of(0, r#"{"testminion": {}}"#, ""), Ok(Answer::Data(Value::Object(map))) if map.is_empty())
+        );
+    }
+
+    #[test]
+    fn errors_are_a_refusal_in_every_shape() {
+        for (code, out, err) in [
+            (65, r#"{"success": false, "errors": [{"code": "ZA0101"}]}"#, ""),
+            (0, r#"["words"]"#, ""),
+            (65, "", "words"),
+        ] {
+            assert!(matches!(of(code, out, err), Ok(Answer::Refused(_))), "{out}");
+        }
+    }
+
+    #[test]
+    fn silence_and_usage_errors_are_no_answer() {
+        assert!(of(0, "", "").is_err());
+        assert!(of(2, "", "error: unexpected argument").is_err());
+    }
+}

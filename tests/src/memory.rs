@@ -1,0 +1,90 @@
+//! A tree and a node without a disk: what the compiler is given in properties.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zagent_compiler::{Call, CallError, Cipher, Files, Host, Inputs, Options};
+use zagent_config::Value;
+
+/// Files by environment and path.
+#[derive(Clone, Debug, Default)]
+pub struct Tree(BTreeMap<String, BTreeMap<String, Arc<[u8]>>>);
+
+impl Tree {
+    /// An environment `base` with these files.
+    pub fn base(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        let files = files.into_iter().map(|(path, bytes)| (path, bytes.into())).collect();
+        Self(BTreeMap::from([("base".to_owned(), files)]))
+    }
+}
+
+impl Files for Tree {
+    fn envs(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
+    fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
+        Ok(self.0.get(env).and_then(|files| files.get(path)).cloned())
+    }
+
+    fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
+        Ok(self.0.get(env).into_iter().flat_map(|files| files.keys().cloned()).collect())
+    }
+
+    fn display(&self, env: &str, path: &str) -> String {
+        format!("{env}/{path}")
+    }
+}
+
+/// A node that only knows its grains.
+#[derive(Clone, Debug)]
+pub struct Node {
+    grains: Value,
+}
+
+impl Node {
+    /// A node with these grains.
+    pub fn new(grains: Value) -> Self {
+        Self { grains }
+    }
+}
+
+impl Host for Node {
+    fn grain(&self, name: &str) -> Option<Value> {
+        self.grains.get(name).cloned()
+    }
+
+    fn grains(&self) -> Value {
+        self.grains.clone()
+    }
+
+    fn call(&self, _: &Call) -> Result<Value, CallError> {
+        Err(CallError::Unknown)
+    }
+
+    fn functions(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn decrypt(&self, _: Cipher, _: &str) -> Result<String, String> {
+        Err("there are no keys in memory".to_owned())
+    }
+
+    fn external_pillar(&self, _: &Value) -> Result<Vec<Value>, String> {
+        Ok(Vec::new())
+    }
+
+    fn external_tops(&self) -> Result<Vec<Value>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// All that one compile is given, from memory.
+pub fn inputs(states: Tree, pillar: Tree, grains: Value, options: Options) -> Inputs {
+    Inputs {
+        states: Arc::new(states),
+        pillar: Arc::new(pillar),
+        host: Arc::new(Node::new(grains)),
+        options: Arc::new(options),
+    }
+}

@@ -1,0 +1,74 @@
+//! Dependencies point one way: config <- compiler, config <- cache <- rollout, all of them <- agent <- tests; and the
+//! crates that must stay replaceable are named in one place only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A crate of ours and those of ours it may name.
+const MAY_NAME: [(&str, &[&str]); 6] = [
+    ("zagent-config", &[]),
+    ("zagent-compiler", &["zagent-config"]),
+    ("zagent-cache", &["zagent-config"]),
+    ("zagent-rollout", &["zagent-config", "zagent-cache"]),
+    ("zagent", &["zagent-config", "zagent-compiler", "zagent-cache", "zagent-rollout"]),
+    ("zagent-tests", &["zagent-config", "zagent-compiler", "zagent-cache", "zagent-rollout", "zagent"]),
+];
+
+/// A foreign crate (and those whose names go on with a dash) and the only crates of ours that may name it.
+const FENCED: [(&str, &[&str]); 3] = [
+    ("gix", &["zagent-cache"]),
+    ("minijinja", &["zagent-compiler"]),
+    ("sled", &["zagent-rollout", "zagent"]),
+];
+
+/// What each crate of the workspace names in its `Cargo.toml`, dependencies of its tests included.
+fn named() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let packages = metadata["packages"].as_array().expect("a list of packages");
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let dependencies =
+        |package: &Value| package["dependencies"].as_array().expect("a list").iter().map(name).collect();
+    packages.iter().map(|package| (name(package), dependencies(package))).collect()
+}
+
+fn family(dependency: &str, fenced: &str) -> bool {
+    dependency.strip_prefix(fenced).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let named = named();
+    let ours: BTreeSet<&str> = named.keys().map(String::as_str).collect();
+    assert_eq!(ours, MAY_NAME.iter().map(|(name, _)| *name).collect(), "the six crates of the workspace");
+    for (name, allowed) in MAY_NAME {
+        for dependency in named[name].iter().filter(|dependency| ours.contains(dependency.as_str())) {
+            // A crate may name itself, to switch a feature on for its own tests.
+            let fine = dependency == name || allowed.contains(&dependency.as_str());
+            assert!(fine, "{name} must not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn fenced_crates_are_named_in_their_place_only() {
+    for (name, dependencies) in named() {
+        for (fenced, homes) in FENCED {
+            let found = dependencies.iter().find(|dependency| family(dependency, fenced));
+            assert!(found.is_none() || homes.contains(&name.as_str()), "{name} must not name {found:?}");
+        }
+    }
+}
+
+#[test]
+fn families_are_told_apart() {
+    assert!(family("gix", "gix") && family("gix-hash", "gix"));
+    assert!(!family("gixx", "gix") && !family("sledge", "sled") && !family("minijin", "minijinja"));
+}

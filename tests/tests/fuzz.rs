@@ -1,0 +1,235 @@
+//! Whatever is put in, the outcome is an answer or a fault, in time: no panic, no hang.
+//!
+//! `cargo test` runs a few inputs, always the same. With `FUZZ_SECONDS=60` every target runs new ones for so long.
+
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use zagent_compiler::{Compat, Compiler, Limits, Options, Want, yaml};
+use zagent_config::target::{MatchKind, Subject, Target};
+use zagent_config::{Map, Value};
+use zagent_tests::memory::{Tree, inputs};
+use zagent_tests::mutate::{Damage, WORDS, break_text, damages, soup};
+
+/// Inputs of a target when no time is given.
+const FEW: u32 = 24;
+/// How long one input may take, in a build without optimisation on a busy machine; the aim is one second.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The stack that a program's main thread has.
+const STACK: usize = 8 << 20;
+
+/// Runs `target` on inputs of `strategy`, each on a thread of its own, so that a hang is seen.
+fn fuzz<S>(strategy: S, target: fn(S::Value))
+where
+    S: Strategy,
+    S::Value: Clone + Debug + Send + 'static,
+{
+    let seconds =
+        std::env::var("FUZZ_SECONDS").ok().map(|text| text.parse().expect("FUZZ_SECONDS is a number"));
+    let config = Config { cases: FEW, failure_persistence: None, max_shrink_iters: 512, ..Config::default() };
+    let fixed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = match seconds {
+        None => TestRunner::new_with_rng(config, fixed),
+        Some(_) => TestRunner::new(config),
+    };
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    loop {
+        match runner.run(&strategy, |input| attempt(input, target)) {
+            Ok(()) => {}
+            Err(TestError::Fail(why, input)) => panic!("{why}\n{input:#?}"),
+            Err(TestError::Abort(why)) => panic!("{why}"),
+        }
+        if end.is_none_or(|end| Instant::now() >= end) {
+            return;
+        }
+    }
+}
+
+fn attempt<I: Send + 'static>(input: I, target: fn(I)) -> Result<(), TestCaseError> {
+    let (done, wait) = channel();
+    let work = move || {
+        target(input);
+        let _ = done.send(());
+    };
+    let worker = thread::Builder::new().stack_size(STACK).spawn(work).expect("a thread");
+    match wait.recv_timeout(PATIENCE) {
+        Ok(()) => Ok(()),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(TestCaseError::fail(format!("still running after {PATIENCE:?}")))
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            let panic = worker.join().expect_err("the thread said nothing, so it panicked");
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Err(TestCaseError::fail(format!("panicked: {}", words.unwrap_or_default())))
+        }
+    }
+}
+
+/// A case of the corpus: its states and its pillar, by path.
+#[derive(Clone, Debug)]
+struct Trees {
+    states: Vec<(String, String)>,
+    pillar: Vec<(String, String)>,
+}
+
+fn corpus() -> Vec<Trees> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/cases");
+    let mut dirs: Vec<PathBuf> =
+        fs::read_dir(root).expect("the corpus").map(|entry| entry.expect("a case").path()).collect();
+    dirs.sort();
+    dirs.iter()
+        .map(|dir| Trees { states: tree(&dir.join("states")), pillar: tree(&dir.join("pillar")) })
+        .collect()
+}
+
+fn tree(root: &Path) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let mut todo = vec![root.to_path_buf()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                todo.push(path);
+            } else {
+                let name = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+                files.push((name, String::from_utf8_lossy(&fs::read(&path).expect("a file")).into_owned()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn grains() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/grains.json");
+    Value::from_json_str(&fs::read_to_string(path).expect("grains.json")).expect("grains are JSON")
+}
+
+/// Every text of the corpus.
+fn texts() -> Vec<String> {
+    corpus()
+        .into_iter()
+        .flat_map(|trees| trees.states.into_iter().chain(trees.pillar))
+        .map(|(_, text)| text)
+        .collect()
+}
+
+fn broken_text() -> impl Strategy<Value = String> {
+    (select(texts()), damages()).prop_map(|(text, damages)| break_text(&text, &damages))
+}
+
+#[test]
+fn yaml_layer() {
+    fuzz(prop_oneof![soup(WORDS), broken_text(), ".{0,200}"], |text| {
+        let _ = yaml::load(&text, &Limits::default());
+    });
+}
+
+struct Anyone(Value, Map);
+
+impl Subject for Anyone {
+    fn id(&self) -> &str {
+        "testminion"
+    }
+
+    fn grain(&self, name: &str) -> Option<Value> {
+        self.0.get(name).cloned()
+    }
+
+    fn grains(&self) -> Value {
+        self.0.clone()
+    }
+
+    fn pillar(&self) -> Value {
+        self.0.clone()
+    }
+
+    fn nodegroups(&self) -> &Map {
+        &self.1
+    }
+
+    fn resources(&self) -> Vec<(String, String)> {
+        vec![("ssh".to_owned(), "web".to_owned())]
+    }
+}
+
+#[rustfmt::skip]
+const TARGET_WORDS: &[&str] = &[
+    " ", "and", "or", "not", "( ", " )", "(", ")", "G@os:Debian", "G@", "P@os:(a|b", "P@os:(a+)+$", "E@^t.*n", "E@(a|aa)+$", "E@[",
+    "L@a,b", "L@,", "I@roles:web", "I;@rack;row;b", "J@rack:row:.", "S@192.0.2.0/24", "S@::/0", "S@300.1.1.1/99", "N@one", "N@loop",
+    "N@nope", "T@ssh", "T@ssh:web", "M@testminion", "X@y", "@", "*", "test*", "[a-", "[!a]?", "{a,b}",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", "\\", "é", ":", "/", ",",
+];
+
+#[test]
+fn matcher() {
+    let kinds: Vec<MatchKind> = MatchKind::NAMES.iter().map(|(_, kind)| *kind).collect();
+    fuzz((soup(TARGET_WORDS), select(kinds)), |(text, kind)| {
+        let mut groups = Map::new();
+        groups.insert("one", Value::from("G@os:Debian or L@a"));
+        groups.insert("loop", Value::from("N@loop and not N@one"));
+        groups.insert("two", Value::from(text.as_str()));
+        let subject = Anyone(grains(), groups);
+        if let Ok(target) = Target::parse(&text, kind) {
+            let _ = target.matches(&subject);
+        }
+        let _ = Target::parse_lenient(&text, kind).matches(&subject);
+        let _ = Target::parse_lenient("N@two", MatchKind::Compound).matches(&subject);
+    });
+}
+
+fn compile(states: Vec<(String, String)>, pillar: Vec<(String, String)>, want: &Want) {
+    let bytes = |files: Vec<(String, String)>| {
+        Tree::base(files.into_iter().map(|(path, text)| (path, text.into_bytes())))
+    };
+    for compat in [Compat::Salt, Compat::Strict] {
+        let options = Options { id: "testminion".to_owned(), compat, ..Options::default() };
+        let compiler = Compiler::new(inputs(bytes(states.clone()), bytes(pillar.clone()), grains(), options));
+        let _ = compiler.pillar();
+        let _ = compiler.top();
+        let _ = compiler.high(want);
+        let _ = compiler.compile(want);
+    }
+}
+
+#[test]
+fn renderer_pipe() {
+    fuzz(prop_oneof![soup(WORDS), broken_text()], |text| {
+        let states =
+            vec![("t.sls".to_owned(), text.clone()), ("a.sls".to_owned(), "{% set b = 1 %}".to_owned())];
+        let pillar = vec![("top.sls".to_owned(), "base: {'*': [p]}".to_owned()), ("p.sls".to_owned(), text)];
+        compile(states, pillar, &Want::Sls { names: vec!["t".to_owned()], env: "base".to_owned() });
+    });
+}
+
+#[test]
+fn whole_compile() {
+    let broken = (select(corpus()), proptest::collection::vec((any::<u16>(), damages()), 1..4));
+    fuzz(broken, |(mut trees, wounds): (Trees, Vec<(u16, Vec<Damage>)>)| {
+        for (at, damages) in &wounds {
+            let files = trees.states.len() + trees.pillar.len();
+            let file = usize::from(*at) % files.max(1);
+            let victim = trees.states.iter_mut().chain(&mut trees.pillar).nth(file);
+            if let Some((_, text)) = victim {
+                *text = break_text(text, damages);
+            }
+        }
+        let names: Vec<String> = trees.states.iter().filter_map(|(path, _)| sls(path)).collect();
+        let highstate = trees.states.iter().any(|(path, _)| path == "top.sls");
+        let want = if highstate { Want::Highstate } else { Want::Sls { names, env: "base".to_owned() } };
+        compile(trees.states, trees.pillar, &want);
+    });
+}
+
+fn sls(path: &str) -> Option<String> {
+    let name = path.strip_suffix(".sls")?;
+    Some(name.strip_suffix("/init").unwrap_or(name).replace('/', "."))
+}

@@ -1,0 +1,138 @@
+//! Trees that were written to hurt, each compiled in a process of its own: it ends by itself, soon and small.
+//!
+//! The bound is one second of CPU and 64 MB for an optimised build: `RELEASE_BIN=target/release/zagent` measures that one.
+//! Without it the compiler of this build is measured, which is many times slower, against bounds that only catch the
+//! unbounded. `HOSTILE_ONLY=alias` runs the trees with that word in their name.
+
+mod trees;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+use trees::{Tree, trees};
+
+/// The optimised program to measure, if any.
+const PROGRAM: &str = "RELEASE_BIN";
+/// Set for a process that measures one tree.
+const MEASURE: &str = "HOSTILE_MEASURE";
+/// Set for a process that compiles one tree.
+const COMPILE: &str = "HOSTILE_COMPILE";
+
+/// What one tree may cost.
+struct Bound {
+    cpu: Duration,
+    megabytes: i64,
+}
+
+fn bound() -> Bound {
+    match std::env::var_os(PROGRAM) {
+        Some(_) => Bound { cpu: Duration::from_secs(1), megabytes: 64 },
+        None if cfg!(debug_assertions) => Bound { cpu: Duration::from_secs(20), megabytes: 160 },
+        None => Bound { cpu: Duration::from_secs(2), megabytes: 96 },
+    }
+}
+
+fn arguments(tree: &Path) -> Vec<OsString> {
+    let grains = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/grains.json");
+    let mut args: Vec<OsString> = ["show", "lowstate", "--id", "web-01"].map(OsString::from).into();
+    for (flag, path) in [
+        ("--grains", grains),
+        ("--config", tree.join("zagent.yaml")),
+        ("--states", tree.join("states")),
+        ("--pillar", tree.join("pillar")),
+    ] {
+        args.extend([flag.into(), path.into_os_string()]);
+    }
+    args
+}
+
+/// Arguments that make this program run one of its tests.
+const fn harness(test: &str) -> [&str; 4] {
+    [test, "--exact", "--nocapture", "--test-threads=1"]
+}
+
+/// Not a test of its own: compiles the tree that it is given.
+#[test]
+fn compile() {
+    let Some(tree) = std::env::var_os(COMPILE).map(PathBuf::from) else { return };
+    let args = std::iter::once("zagent".into()).chain(arguments(&tree));
+    let (mut out, mut err) = (std::io::sink(), Vec::new());
+    let exit = zagent::cli::run(args, &mut out, &mut err, (false, false));
+    eprintln!("{}", String::from_utf8_lossy(&err));
+    std::process::exit(exit as i32);
+}
+
+/// Not a test of its own: runs one compile as its only child and says what that cost.
+#[test]
+fn measure() {
+    let Some(tree) = std::env::var_os(MEASURE).map(PathBuf::from) else { return };
+    // A shell sets limits, so that even a tree that breaks everything ends.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -t 60; ulimit -v 2000000; exec \"$@\"", "sh"]).env_clear();
+    match std::env::var_os(PROGRAM) {
+        Some(program) => shell.arg(program).args(arguments(&tree)),
+        None => shell
+            .arg(std::env::current_exe().expect("a test has a path"))
+            .args(harness("compile"))
+            .env(COMPILE, &tree),
+    };
+    let Output { status, stderr, .. } = shell.output().expect("a shell");
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the cost of the child");
+    let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    let said = String::from_utf8_lossy(&stderr);
+    let first = said.lines().find(|line| line.contains("error")).unwrap_or_default();
+    println!("\ncost {cpu} {} {} {first}", usage.max_rss() / 1024, status.code().unwrap_or(-1));
+}
+
+/// What one tree cost: CPU, megabytes, how it ended and its first words.
+struct Cost {
+    cpu: Duration,
+    megabytes: i64,
+    exit: i32,
+    said: String,
+}
+
+fn cost(tree: &Tree) -> Cost {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (path, text) in &tree.files {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, text).expect("a file");
+    }
+    let this = std::env::current_exe().expect("a test has a path");
+    let output = Command::new(this).args(harness("measure")).env(MEASURE, dir.path()).output();
+    let output = output.expect("this program again");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("cost ")).unwrap_or_else(|| panic!("{text}"));
+    let mut words = line.splitn(4, ' ');
+    let mut number = || words.next().and_then(|word| word.parse::<i64>().ok()).expect("a number");
+    let (cpu, megabytes, exit) = (number(), number(), number());
+    Cost {
+        cpu: Duration::from_micros(cpu.unsigned_abs()),
+        megabytes,
+        exit: i32::try_from(exit).expect("an exit code"),
+        said: words.next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[test]
+fn hostile_trees_end_soon_and_small() {
+    let bound = bound();
+    let mut wrong = Vec::new();
+    let only = std::env::var("HOSTILE_ONLY").unwrap_or_default();
+    for tree in trees().into_iter().filter(|tree| tree.name.contains(&only)) {
+        let cost = cost(&tree);
+        let line = format!("{}: {:?}, {} MB: {}", tree.name, cost.cpu, cost.megabytes, cost.said);
+        println!("{line}");
+        let ended = cost.exit == 65 || (cost.exit == 0 && tree.may_compile);
+        if !ended || cost.cpu > bound.cpu || cost.megabytes > bound.megabytes {
+            wrong.push(format!("{line} (exit {})", cost.exit));
+        }
+    }
+    assert!(wrong.is_empty(), "{} trees hurt\n{}", wrong.len(), wrong.join("\n"));
+}
