@@ -104,3 +104,15 @@ pub(super) fn opts(options: &Options, roots: &[(&str, &dyn Files)], test: bool) 
     }
     opts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_word_in_the_configuration_the_compiler_has_its_own_limits() {
+        let nowhere = Location::Dir(tempfile::tempdir().unwrap().path().join("none"));
+        let settings = settings::load(&nowhere, [], &[], Some("web-01")).unwrap();
+        assert_eq!(options(&settings).limits, Limits::default());
+    }
+}
