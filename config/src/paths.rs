@@ -109,6 +109,10 @@ below! {
     backups "state/backups";
     /// The history of runs.
     history "state/history";
+    /// The store of the history; may be deleted at any time.
+    history_store "state/history/store";
+    /// Runs that are not in the store yet, one file each.
+    history_spool "state/history/spool";
     /// The node's own key, which signs its reports.
     key "trust/node.key";
     /// Binaries of the agent, one directory a version.

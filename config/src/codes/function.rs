@@ -8,4 +8,8 @@ codes! {
     UNKNOWN_STATE_MODULE ZA0811 "unknown state module";
     UNKNOWN_STATE_FUNCTION ZA0812 "unknown state function";
     UNKNOWN_PARAMETER ZA0813 "unknown parameter";
+    MISSING_PARAMETER ZA0814 "missing parameter";
+    WRONG_KIND ZA0815 "value of the wrong kind";
+    UNKNOWN_CHOICE ZA0816 "value that is no choice";
+    CONFLICT ZA0817 "parameters that exclude each other";
 }

@@ -279,6 +279,15 @@ pub struct Webhook {
 }
 
 impl Settings {
+    /// Moves the root, unless somebody said where it is.
+    pub fn set_default_root(&mut self, root: PathBuf) {
+        let shown = self.effective.iter_mut().find(|e| e.key == "root" && e.origin == Origin::Default);
+        if let Some(shown) = shown {
+            shown.value = root.to_string_lossy().as_ref().into();
+            self.root = root;
+        }
+    }
+
     /// Every path below the root.
     #[must_use]
     pub fn paths(&self) -> Paths {

@@ -3,6 +3,7 @@
 //! Law: cloning is cheap (everything large sits behind an `Arc`), order is insertion order, and a
 //! value read from a file remembers where its keys and items stood.
 
+pub mod bytes;
 mod json;
 mod map;
 mod merge;
