@@ -145,7 +145,11 @@ impl Compiler {
         (session, pillar)
     }
 
-    fn states(&self) -> &Session {
+    pub(crate) fn compat(&self) -> Compat {
+        self.options().compat
+    }
+
+    pub(crate) fn states(&self) -> &Session {
         self.states.get_or_init(|| self.states_with(&self.pillar_stage().1))
     }
 

@@ -27,8 +27,48 @@ pub trait Files: Send + Sync {
     /// Fails with words when a directory cannot be read.
     fn list(&self, env: &str) -> Result<Arc<[String]>, String>;
 
+    /// A cheap proof of what a file holds, without reading it; `None` where there is none.
+    fn stamp(&self, env: &str, path: &str) -> Option<Stamp> {
+        let _ = (env, path);
+        None
+    }
+
+    /// The permission bits of a file; `None` where the tree keeps none.
+    fn mode(&self, env: &str, path: &str) -> Option<u32> {
+        let _ = (env, path);
+        None
+    }
+
+    /// Every directory of an environment, sorted by path; where a tree keeps no empty ones, those that hold files.
+    ///
+    /// # Errors
+    /// Fails with words when a directory cannot be read.
+    fn dirs(&self, env: &str) -> Result<Arc<[String]>, String> {
+        let list = self.list(env)?;
+        let parents =
+            |path: &str| path.match_indices('/').map(|(at, _)| path[..at].to_owned()).collect::<Vec<_>>();
+        let all: std::collections::BTreeSet<String> = list.iter().flat_map(|path| parents(path)).collect();
+        Ok(all.into_iter().collect())
+    }
+
+    /// Every symbolic link of an environment and where it points, sorted by path; none where a tree keeps none.
+    ///
+    /// # Errors
+    /// Fails with words when a directory cannot be read.
+    fn links(&self, env: &str) -> Result<Arc<[(String, String)]>, String> {
+        let _ = env;
+        Ok(Arc::new([]))
+    }
+
     /// The name by which a human finds the file, for messages.
     fn display(&self, env: &str, path: &str) -> String;
+}
+
+/// A proof of what a file holds: two that are equal mean the same content, as far as the file system tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Device, inode, size, and last changes of content and of the inode in nanoseconds; all zero when there is no file.
+    pub of: [u64; 5],
 }
 
 /// A call of an execution function: `salt['mod.fun'](positional, named=…)`.

@@ -274,6 +274,13 @@ impl Session {
         self.sources.all().into_iter().map(|f| (f.env.to_string(), f.path)).collect()
     }
 
+    /// The file of what stands in none, because it was asked for by hand.
+    pub(crate) fn by_hand(&self) -> FileId {
+        let file =
+            SourceFile { env: "base".into(), sls: "".into(), path: String::new(), reached: Reached::Asked };
+        self.sources.add(file)
+    }
+
     /// True for a module that the tree brings itself, as an executable in `_states`.
     pub(crate) fn is_external_state(&self, module: &str) -> bool {
         self.external.get_or_init(|| self.external_states()).contains(module)

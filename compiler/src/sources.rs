@@ -10,7 +10,7 @@ use zagent_config::{Excerpt, Fault, Place, Pos, Step};
 pub(crate) type FileId = u32;
 
 /// A place in the *rendered* text of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
     pub(crate) file: FileId,
     pub(crate) pos: Pos,

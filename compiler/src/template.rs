@@ -26,6 +26,7 @@ pub(crate) enum Phase {
 /// The templates of one tree.
 pub(crate) struct Templates {
     engine: Engine,
+    functions: Functions,
     inputs: Inputs,
     files: Arc<dyn Files>,
     phase: Phase,
@@ -65,6 +66,7 @@ impl Templates {
         let host: Arc<dyn FilterHost> = Arc::new(inputs.host.clone());
         let templates = Arc::new_cyclic(|me| Self {
             engine: Engine::new(files.clone(), &inputs.options, &host, shared),
+            functions: functions.clone(),
             inputs: inputs.clone(),
             files,
             phase,
@@ -74,6 +76,11 @@ impl Templates {
         let renderer: Arc<dyn Renderer> = templates.clone();
         functions.set_renderer(Arc::downgrade(&renderer));
         templates
+    }
+
+    /// What its templates call.
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -2,6 +2,7 @@
 //!
 //! Law: chunks come out in the order of the high data; sorting is `link`'s.
 
+mod subscribe;
 pub(crate) mod turn;
 pub(crate) mod verify;
 
@@ -208,7 +209,10 @@ impl Draft {
         true
     }
 
-    fn finish(self, fun: Arc<str>, name_order: u32) -> Lowered {
+    fn finish(mut self, fun: Arc<str>, name_order: u32) -> Lowered {
+        if &*self.state == "exec" {
+            subscribe::turn(&mut self.args);
+        }
         Lowered {
             chunk: Chunk {
                 state: self.state,

@@ -1,69 +1,28 @@
 //! The state functions that exist, and their parameters: `file.managed` takes `source`, `mode`, ….
 //!
-//! Law: starting costs nothing. The table is one text, cut into modules when the first question comes; parameters are
+//! Law: starting costs nothing. The tables are texts, cut into modules when the first question comes; parameters are
 //! cut only when asked for.
 //!
 //! The format of `states.txt`, sorted by module: a line without indentation is a module and its marks (`watch`: it
 //! answers a watch; `apart`: Salt ships it apart from its core), a line with one is a function and its parameters
-//! besides `name`; `**` takes any.
+//! besides `name`; `**` takes any. A module without functions there is told in full in `described/MODULE.txt`.
+
+mod describe;
+mod kind;
+mod table;
 
 use std::sync::OnceLock;
+
+use describe::Block;
+pub use describe::{
+    Description, Marks, Parameter, described, described_modules, keyword, keywords, purpose, sorted_keywords,
+};
+pub use kind::{Kinds, Misfit};
+pub use table::{Lack, Table};
 
 use zagent_config::suggest::nearest;
 
 const TABLE: &str = include_str!("states.txt");
-
-/// What every state takes, whatever its function: requisites, conditions, order. Names that begin with `__` are the
-/// compiler's own and pass too.
-pub const GLOBAL: [&str; 47] = [
-    "aggregate",
-    "check_cmd",
-    "cmd_opts_exclude",
-    "creates",
-    "failhard",
-    "fire_event",
-    "fun",
-    "listen",
-    "listen_in",
-    "minion",
-    "name",
-    "names",
-    "no_log",
-    "onchanges",
-    "onchanges_any",
-    "onchanges_in",
-    "onfail",
-    "onfail_all",
-    "onfail_any",
-    "onfail_in",
-    "onfail_stop",
-    "onlyif",
-    "order",
-    "parallel",
-    "prereq",
-    "prereq_in",
-    "prerequired",
-    "provider",
-    "reload_grains",
-    "reload_modules",
-    "reload_pillar",
-    "require",
-    "require_any",
-    "require_in",
-    "retry",
-    "runas",
-    "runas_password",
-    "saltenv",
-    "state",
-    "timeout",
-    "umask",
-    "unless",
-    "use",
-    "use_in",
-    "watch",
-    "watch_any",
-    "watch_in",
-];
 
 /// A state module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +33,16 @@ pub struct Module {
     pub watches: bool,
     /// Salt ships it apart from its core: there its `watch` is a mere `require`.
     pub apart: bool,
-    functions: &'static str,
+    functions: Functions,
+}
+
+/// Where the functions of a module stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Functions {
+    /// Their names and those of their parameters.
+    Listed(&'static str),
+    /// Blocks of descriptions.
+    Described(&'static str),
 }
 
 /// A state function: `file.managed`.
@@ -82,7 +50,14 @@ pub struct Module {
 pub struct Function {
     /// Its name without the module: `managed`.
     pub name: &'static str,
-    parameters: &'static str,
+    module: &'static str,
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Listed(&'static str),
+    Described(Block),
 }
 
 /// All modules, sorted by name.
@@ -114,17 +89,34 @@ pub fn nearest_module(name: &str) -> Option<&'static str> {
 impl Module {
     /// Its functions, sorted by name.
     pub fn functions(&self) -> impl Iterator<Item = Function> + use<> {
-        self.functions.lines().map(|line| {
+        let module = self.name;
+        let (listed, told) = match self.functions {
+            Functions::Listed(lines) => (lines, ""),
+            Functions::Described(text) => ("", text),
+        };
+        let listed = listed.lines().map(move |line| {
             let line = line.trim_start();
             let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
-            Function { name, parameters }
-        })
+            Function { name, module, body: Body::Listed(parameters) }
+        });
+        let told = describe::blocks(told).map(move |block| Function {
+            name: block.name,
+            module,
+            body: Body::Described(block),
+        });
+        listed.chain(told)
     }
 
     /// One of its functions.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<Function> {
-        self.functions().find(|f| f.name == name)
+        match self.functions {
+            Functions::Listed(_) => self.functions().find(|f| f.name == name),
+            Functions::Described(text) => {
+                let block = describe::block(text, name).filter(|block| !block.name.starts_with('@'))?;
+                Some(Function { name: block.name, module: self.name, body: Body::Described(block) })
+            }
+        }
     }
 
     /// The function whose name is nearest, when it is near enough to be a slip.
@@ -135,41 +127,40 @@ impl Module {
 }
 
 impl Function {
+    /// What it does and takes, when that is described.
+    #[must_use]
+    pub fn describe(&self) -> Option<Description> {
+        match self.body {
+            Body::Listed(_) => None,
+            Body::Described(block) => Some(block.describe(self.module)),
+        }
+    }
+
     /// The parameters of its own, `name` apart.
-    pub fn parameters(&self) -> impl Iterator<Item = &'static str> + use<> {
-        self.parameters.split(' ').filter(|p| !p.is_empty() && *p != "**")
+    #[must_use]
+    pub fn parameters(&self) -> Vec<&'static str> {
+        match self.body {
+            Body::Listed(names) => names.split(' ').filter(|p| !p.is_empty() && *p != "**").collect(),
+            Body::Described(block) => {
+                let all = block.describe(self.module).parameters;
+                all.into_iter().map(|p| p.name).filter(|name| *name != "name").collect()
+            }
+        }
     }
 
     /// True when it takes any parameter.
     #[must_use]
     pub fn takes_any(&self) -> bool {
-        self.parameters.ends_with("**")
-    }
-
-    /// True when a state of it may carry this parameter.
-    #[must_use]
-    pub fn accepts(&self, parameter: &str) -> bool {
-        self.takes_any() || self.knows(parameter)
-    }
-
-    /// True when the parameter is one of its own, or one that every state takes.
-    #[must_use]
-    pub fn knows(&self, parameter: &str) -> bool {
-        parameter.starts_with("__")
-            || GLOBAL.binary_search(&parameter).is_ok()
-            || self.parameters().any(|p| p == parameter)
-    }
-
-    /// True when it takes any parameter, and this one is most likely a slip of one of its own.
-    #[must_use]
-    pub fn is_slip(&self, parameter: &str) -> bool {
-        self.takes_any() && !self.knows(parameter) && nearest(parameter, self.parameters()).is_some()
+        match self.body {
+            Body::Listed(names) => names.ends_with("**"),
+            Body::Described(block) => block.marks().more || block.marks().open,
+        }
     }
 
     /// The parameter whose name is nearest, when it is near enough to be a slip.
     #[must_use]
     pub fn nearest_parameter(&self, parameter: &str) -> Option<&'static str> {
-        nearest(parameter, self.parameters().chain(GLOBAL))
+        nearest(parameter, self.parameters().into_iter().chain(sorted_keywords().iter().map(|p| p.name)))
     }
 }
 
@@ -212,7 +203,10 @@ fn cut(table: &'static str) -> Vec<Module> {
             name,
             watches: marks.contains(&"watch"),
             apart: marks.contains(&"apart"),
-            functions,
+            functions: match describe::text(name) {
+                Some(text) if functions.is_empty() => Functions::Described(text),
+                _ => Functions::Listed(functions),
+            },
         });
         rest = next;
     }
@@ -233,32 +227,10 @@ mod tests {
         let all = modules();
         assert!(all.len() > 300);
         assert!(all.windows(2).all(|w| w[0].name < w[1].name));
-        assert!(GLOBAL.windows(2).all(|w| w[0] < w[1]));
         for m in all {
             let names: Vec<_> = m.functions().map(|f| f.name).collect();
             assert!(!names.is_empty(), "{} has no function", m.name);
             assert!(names.windows(2).all(|w| w[0] < w[1]), "{} is not sorted", m.name);
-        }
-    }
-
-    #[test]
-    fn parameters_pass_by_function_and_by_kind() {
-        for (module, name, parameter, want) in [
-            ("file", "managed", "source", true),
-            ("file", "managed", "name", true),
-            ("file", "managed", "require_in", true),
-            ("file", "managed", "__sls__", true),
-            ("file", "append", "text", true),
-            ("file", "append", "txt", false),
-            ("service", "masked", "enable", false),
-            ("pkg", "installed", "anything", true),
-            ("timezone", "system", "utc", true),
-            ("exec", "run", "refresh_only", true),
-            ("exec", "run", "refreshonly", false),
-            ("stateconf", "set", "x", true),
-        ] {
-            let f = function(module, name).unwrap();
-            assert_eq!(f.accepts(parameter), want, "{module}.{name} {parameter}");
         }
     }
 

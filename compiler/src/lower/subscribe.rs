@@ -1,0 +1,68 @@
+//! `subscribe` of an `exec` becomes `watch`: `file#/etc/x` is `file: /etc/x`, and what is a reference already stays one.
+//!
+//! Law: a `watch` that is there keeps its place; what is no reference is left for `link` to name.
+
+use zagent_config::{List, Map, Value};
+
+use crate::high::one;
+
+/// Turns the subscriptions of one state, when it has any.
+pub(super) fn turn(args: &mut Map) {
+    let Some(entry) = args.entry("subscribe") else { return };
+    let at = entry.at;
+    let given = match args.remove("subscribe") {
+        None | Some(Value::Null) => return,
+        Some(Value::List(list)) => (*list).clone(),
+        Some(single) => List::marked(vec![single], vec![at]),
+    };
+    let mut watched = match args.get("watch") {
+        Some(Value::List(list)) => (**list).clone(),
+        // A `watch` that is no list is a fault of its own.
+        Some(other) if other.is_truthy() => return,
+        _ => List::default(),
+    };
+    for (reference, at) in given.into_marked() {
+        watched.push_at(reference_of(reference), at);
+    }
+    args.insert_at("watch".into(), watched.into(), at);
+}
+
+/// `type#name` as `{type: name}`.
+fn reference_of(value: Value) -> Value {
+    let is_module =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    match value.as_str().and_then(|text| text.split_once('#')) {
+        Some((module, name)) if is_module(module) && !name.is_empty() => one(module, name),
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turned(json: &str) -> String {
+        let mut args = Value::from_json_str(json).unwrap().as_map().unwrap().clone();
+        turn(&mut args);
+        serde_json::to_string(&Value::from(args)).unwrap()
+    }
+
+    #[test]
+    fn subscriptions_become_watches() {
+        for (given, want) in [
+            (r#"{"subscribe":["file#/etc/x"]}"#, r#"{"watch":[{"file":"/etc/x"}]}"#),
+            (r#"{"subscribe":"file#/etc/x"}"#, r#"{"watch":[{"file":"/etc/x"}]}"#),
+            (r#"{"subscribe":[{"file":"/etc/x"},"an id"]}"#, r#"{"watch":[{"file":"/etc/x"},"an id"]}"#),
+            (
+                r#"{"watch":[{"pkg":"p"}],"subscribe":["file#/a#b"]}"#,
+                r#"{"watch":[{"pkg":"p"},{"file":"/a#b"}]}"#,
+            ),
+            (r##"{"subscribe":["#x","a b#c","file#"]}"##, r##"{"watch":["#x","a b#c","file#"]}"##),
+            (r#"{"subscribe":[7]}"#, r#"{"watch":[7]}"#),
+            (r#"{"subscribe":null,"command":"x"}"#, r#"{"command":"x"}"#),
+            (r#"{"command":"x"}"#, r#"{"command":"x"}"#),
+        ] {
+            assert_eq!(turned(given), want, "{given}");
+        }
+    }
+}

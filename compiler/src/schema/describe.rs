@@ -1,0 +1,372 @@
+//! `described/MODULE.txt` in, what each function does and takes out: the one place that checks, `explain` and the reference
+//! are made from.
+//!
+//! Law: nothing is read before it is asked for, and then only the block of one function.
+//!
+//! The format. A line without indentation begins a block: a function and its marks, or `@NAME`, parameters that several
+//! functions share. `= …` at the head of the file is what the module is for. Inside a block, one space in:
+//!
+//! ```text
+//!  : What the function does.
+//!  mode mode|"keep" ='0644' - A parameter: its kinds, its default, what it is.
+//!  text! text - One that must be given.
+//!  @owner
+//!  ! source contents           at most one of these
+//!  + text source               at least one of these
+//!  > a line of the example
+//! ```
+
+use std::sync::OnceLock;
+
+use super::kind::Kinds;
+
+/// The modules that are described, sorted, each with its text.
+const MODULES: [(&str, &str); 6] = [
+    ("cmd", include_str!("described/cmd.txt")),
+    ("environ", include_str!("described/environ.txt")),
+    ("exec", include_str!("described/exec.txt")),
+    ("file", include_str!("described/file.txt")),
+    ("module", include_str!("described/module.txt")),
+    ("test", include_str!("described/test.txt")),
+];
+
+const GLOBAL: &str = include_str!("described/global.txt");
+
+/// The text about a module.
+pub(super) fn text(module: &str) -> Option<&'static str> {
+    MODULES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
+}
+
+/// The names of the modules that are described, sorted.
+pub fn described_modules() -> impl Iterator<Item = &'static str> {
+    MODULES.iter().map(|(name, _)| *name)
+}
+
+/// Every function that is described, by module and name.
+pub fn described() -> impl Iterator<Item = Description> {
+    MODULES.iter().flat_map(|(module, text)| blocks(text).map(|block| block.describe(module)))
+}
+
+/// What a module is for, in a sentence.
+#[must_use]
+pub fn purpose(module: &str) -> Option<&'static str> {
+    text(module).map(purpose_of)
+}
+
+/// What every state takes, by the heading it stands under.
+#[must_use]
+pub fn keywords() -> &'static [Description] {
+    static KEYWORDS: OnceLock<Vec<Description>> = OnceLock::new();
+    KEYWORDS.get_or_init(|| blocks(GLOBAL).map(|block| block.describe("")).collect())
+}
+
+/// One parameter that every state takes.
+#[must_use]
+pub fn keyword(name: &str) -> Option<&'static Parameter> {
+    let all = sorted_keywords();
+    all.binary_search_by(|p| p.name.cmp(name)).ok().map(|i| all[i])
+}
+
+/// What every state takes, by name.
+#[must_use]
+pub fn sorted_keywords() -> &'static [&'static Parameter] {
+    static SORTED: OnceLock<Vec<&'static Parameter>> = OnceLock::new();
+    SORTED.get_or_init(|| {
+        let mut all: Vec<_> = keywords().iter().flat_map(|group| &group.parameters).collect();
+        all.sort_unstable_by_key(|p| p.name);
+        all
+    })
+}
+
+/// How a function is told apart from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Its effect is foreseen in a dry run, so that later states see it.
+    pub foreseen: bool,
+    /// A revert undoes it.
+    pub undone: bool,
+    /// It changes nothing on the host.
+    pub still: bool,
+    /// Salt has it, this agent does not.
+    pub unbuilt: bool,
+    /// It takes parameters that it does not name, unless they look like slips.
+    pub more: bool,
+    /// It takes whatever is given.
+    pub open: bool,
+}
+
+/// What a function does and takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its module; empty for the keywords of all states.
+    pub module: &'static str,
+    /// Its name without the module.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// What is known of it.
+    pub marks: Marks,
+    /// What it takes, in the order to read it.
+    pub parameters: Vec<Parameter>,
+    /// Of each of these, at most one may be given.
+    pub exclusive: Vec<Vec<&'static str>>,
+    /// Of each of these, at least one must be given.
+    pub needed: Vec<Vec<&'static str>>,
+    /// An SLS that uses it.
+    pub example: String,
+}
+
+impl Description {
+    /// One of its parameters.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().find(|p| p.name == name)
+    }
+
+    /// What a dry run tells of it.
+    #[must_use]
+    pub const fn dry_run(&self) -> &'static str {
+        match self.marks {
+            Marks { still: true, .. } => "it changes nothing on the host",
+            Marks { foreseen: true, .. } => "what it would do is foreseen, and later states see the outcome",
+            _ => "its effect cannot be foreseen; the report says whether it would run",
+        }
+    }
+
+    /// What a revert does about it.
+    #[must_use]
+    pub const fn undo(&self) -> &'static str {
+        match self.marks {
+            Marks { still: true, .. } => "there is nothing to undo",
+            Marks { undone: true, .. } => "a revert puts back what it changed",
+            _ => "a revert cannot undo it",
+        }
+    }
+}
+
+/// A parameter of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub kinds: Kinds,
+    /// What it is when it is not given, as one would write it.
+    pub default: Option<&'static str>,
+    /// It must be given.
+    pub is_required: bool,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+}
+
+/// The text of one function, not yet read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The function.
+    pub(super) name: &'static str,
+    marks: &'static str,
+    lines: &'static str,
+    /// The whole file, for what functions share.
+    file: &'static str,
+}
+
+/// The functions of a module.
+pub(super) fn blocks(file: &'static str) -> impl Iterator<Item = Block> {
+    heads(file).filter(|block| !block.name.starts_with('@'))
+}
+
+/// One function of a module, without a look at the others.
+pub(super) fn block(file: &'static str, name: &str) -> Option<Block> {
+    let is_head = |&(at, _): &(usize, &str)| {
+        let (before, after) = (&file.as_bytes()[..at], &file.as_bytes()[at + name.len()..]);
+        !name.is_empty() && before.last() == Some(&b'\n') && matches!(after.first(), Some(b' ' | b'\n'))
+    };
+    let (at, _) = file.match_indices(name).find(is_head)?;
+    heads(&file[at..]).next().filter(|block| block.name == name).map(|block| Block { file, ..block })
+}
+
+fn heads(file: &'static str) -> impl Iterator<Item = Block> {
+    let mut rest = file;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (head, after) = rest.split_once('\n').unwrap_or((rest, ""));
+            let end = super::end_of_functions(after);
+            let (lines, next) = after.split_at(end);
+            rest = next;
+            if head.starts_with('=') {
+                continue;
+            }
+            let (name, marks) = head.split_once(' ').unwrap_or((head, ""));
+            return Some(Block { name, marks, lines, file });
+        }
+        None
+    })
+}
+
+fn purpose_of(file: &'static str) -> &'static str {
+    file.lines().find_map(|line| line.strip_prefix("= ")).unwrap_or_default()
+}
+
+impl Block {
+    /// Its marks.
+    pub(super) fn marks(&self) -> Marks {
+        let has = |mark| self.marks.split(' ').any(|m| m == mark);
+        Marks {
+            foreseen: has("foreseen"),
+            undone: has("undone"),
+            still: has("still"),
+            unbuilt: has("unbuilt"),
+            more: has("more"),
+            open: has("open"),
+        }
+    }
+
+    /// Reads all of it.
+    pub(super) fn describe(&self, module: &'static str) -> Description {
+        let mut told = Description {
+            module,
+            name: self.name,
+            summary: "",
+            marks: self.marks(),
+            parameters: Vec::new(),
+            exclusive: Vec::new(),
+            needed: Vec::new(),
+            example: String::new(),
+        };
+        self.read(&mut told);
+        told
+    }
+
+    fn read(&self, told: &mut Description) {
+        let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
+        for line in self.lines.lines() {
+            let line = &line[1..];
+            match line.split_once(' ') {
+                Some((":", summary)) => told.summary = summary,
+                Some((">", example)) => {
+                    told.example.push_str(example);
+                    told.example.push('\n');
+                }
+                Some(("!", names)) => told.exclusive.push(words(names)),
+                Some(("+", names)) => told.needed.push(words(names)),
+                Some(_) => told.parameters.extend(Parameter::read(line)),
+                None => {
+                    if let Some(shared) = block(self.file, line).filter(|shared| shared.name != self.name) {
+                        shared.read(told);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Parameter {
+    /// `NAME[!] KINDS [=DEFAULT] - ABOUT`.
+    fn read(line: &'static str) -> Option<Self> {
+        let (head, about) = line.split_once(" - ")?;
+        let (name, rest) = head.split_once(' ')?;
+        let (kinds, default) = match rest.split_once(" =") {
+            Some((kinds, default)) => (kinds, Some(default)),
+            None => (rest, None),
+        };
+        let plain = name.strip_suffix('!');
+        Some(Self {
+            name: plain.unwrap_or(name),
+            kinds: Kinds::read(kinds)?,
+            default,
+            is_required: plain.is_some(),
+            about,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_understood() {
+        for (module, text) in MODULES.into_iter().chain([("", GLOBAL)]) {
+            assert!(purpose_of(text).ends_with('.'), "{module} says what it is for");
+            for block in heads(text) {
+                let known = ["foreseen", "undone", "still", "unbuilt", "more", "open"];
+                let marks = block.marks.split(' ').filter(|m| !m.is_empty());
+                assert!(marks.clone().all(|m| known.contains(&m)), "{module}.{} {}", block.name, block.marks);
+                for line in block.lines.lines() {
+                    let line = &line[1..];
+                    let understood = match line.split_once(' ') {
+                        Some((":" | ">" | "!" | "+", rest)) => !rest.is_empty(),
+                        Some(_) => Parameter::read(line).is_some(),
+                        None => heads(text).any(|b| b.name == line && line.starts_with('@')),
+                    };
+                    assert!(understood, "{module}.{}: {line:?}", block.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_function_is_told_in_sentences() {
+        let is_sentence = |text: &str| {
+            text.ends_with('.')
+                && text.starts_with(|c: char| c.is_uppercase() || c == '`')
+                && text.len() < 200
+        };
+        for d in described().chain(keywords().iter().cloned()) {
+            let what = format!("{}.{}", d.module, d.name);
+            assert!(is_sentence(d.summary), "{what}: {}", d.summary);
+            assert_eq!(d.example.is_empty(), d.module.is_empty(), "{what} has an example");
+            for (i, p) in d.parameters.iter().enumerate() {
+                assert!(is_sentence(p.about), "{what}:{} {}", p.name, p.about);
+                assert!(d.parameters[..i].iter().all(|q| q.name != p.name), "{what}:{} twice", p.name);
+                assert!(
+                    !p.is_required || p.default.is_none(),
+                    "{what}:{} is required and has a default",
+                    p.name
+                );
+            }
+            for name in d.exclusive.iter().chain(&d.needed).flatten() {
+                assert!(d.parameter(name).is_some(), "{what} has no {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_function_in_full() {
+        let d = described().find(|d| d.name == "serialize").unwrap();
+        assert_eq!(
+            (d.module, d.summary),
+            ("file", "Keeps a file with data in a format such as YAML or JSON.")
+        );
+        assert!(d.marks.foreseen && d.marks.undone && d.marks.more && !d.marks.open);
+        let mode = d.parameter("mode").unwrap();
+        assert_eq!((mode.kinds.written(), mode.default, mode.is_required), ("mode|\"keep\"", None, false));
+        assert_eq!(d.parameter("serializer").unwrap().default, Some("yaml"));
+        assert!(d.parameter("user").is_some(), "what is shared is there too");
+        assert_eq!(d.exclusive, [["dataset", "dataset_pillar"], ["serializer", "formatter"]]);
+        assert_eq!(d.needed, [["dataset", "dataset_pillar"]]);
+        assert!(d.example.starts_with("/etc/app.json:\n  file.serialize:\n"));
+    }
+
+    #[test]
+    fn a_block_is_found_by_its_whole_name_only() {
+        for (_, text) in MODULES {
+            for head in heads(text) {
+                assert!(block(text, head.name) == Some(head), "{}", head.name);
+            }
+        }
+        let file = text("file").unwrap();
+        for name in ["", "manage", "name", "managed foreseen", " :", "=", "= Files", "managed\n", "é"] {
+            assert!(block(file, name).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn keywords_are_found_by_name() {
+        assert_eq!(keywords().len(), 4);
+        let sorted = sorted_keywords();
+        assert!(sorted.windows(2).all(|w| w[0].name < w[1].name));
+        assert_eq!(sorted.len(), 47);
+        assert!(keyword("require").is_some() && keyword("requier").is_none());
+    }
+}

@@ -1,0 +1,168 @@
+//! What is asked for by hand in, a plan out: chunks that no file declared, and parts of a plan.
+//!
+//! Law: such a chunk is checked like one from a file, and its faults name no file.
+
+use std::sync::Arc;
+
+use zagent_config::{Faults, Map, Pos, Value};
+
+use crate::compile::Compiler;
+use crate::functions::Functions;
+use crate::input::Compat;
+use crate::lower::Lowered;
+use crate::plan::{Chunk, Edge, Graph, Plan, Requisite};
+use crate::sources::Spot;
+use crate::{link, strict};
+
+impl Compiler {
+    /// A plan of these chunks, checked as those of a tree are.
+    ///
+    /// # Errors
+    /// Fails with unknown functions and parameters, and with requisites that cannot be met.
+    pub fn plan_of(&self, chunks: Vec<Chunk>) -> Result<Plan, Faults> {
+        let session = self.states();
+        let file = session.by_hand();
+        let spot = Spot { file, pos: Pos::NONE };
+        let lower = |chunk| Lowered { chunk: Chunk { file, ..chunk }, name_order: 0, order: None, spot };
+        let lowered: Vec<Lowered> = chunks.into_iter().map(lower).collect();
+        let checked = match self.compat() {
+            Compat::Strict => strict::check(session, &lowered),
+            Compat::Salt => Ok(()),
+        };
+        checked.and_then(|()| link::link(session, lowered)).map_err(|mut faults| {
+            for fault in &mut faults.0 {
+                (fault.place, fault.excerpts, fault.chain) = (None, Vec::new(), Vec::new());
+            }
+            faults
+        })
+    }
+
+    /// True for a state module that the tree brings itself, as an executable in `_states`.
+    #[must_use]
+    pub fn is_external_state(&self, module: &str) -> bool {
+        self.states().is_external_state(module)
+    }
+
+    /// The execution functions, as templates call them.
+    #[must_use]
+    pub fn functions(&self) -> &Functions {
+        self.states().templates().functions()
+    }
+}
+
+impl Chunk {
+    /// A chunk from Salt's low data: `{"state": …, "fun": …, "name": …}` and arguments.
+    ///
+    /// # Errors
+    /// Fails with words when one of these three is missing or is no text.
+    pub fn low(data: &Map) -> Result<Self, String> {
+        let text = |key: &str| match data.get(key) {
+            Some(Value::Str(text)) if !text.is_empty() => Ok(text.clone()),
+            Some(Value::Str(_)) => Err(format!("`{key}` is empty")),
+            Some(other) => Err(format!("`{key}` must be a text, not {}", other.kind())),
+            None => Err(format!("`{key}` is missing")),
+        };
+        let (state, fun, name) = (text("state")?, text("fun")?, text("name")?);
+        let or = |key: &str, default: &Arc<str>| match data.get(key) {
+            Some(Value::Str(text)) => text.clone(),
+            _ => default.clone(),
+        };
+        let mut args = data.clone();
+        for key in ["state", "fun", "name", "order", "__id__", "__sls__", "__env__"] {
+            args.remove(key);
+        }
+        let (id, sls, env) = (or("__id__", &name), or("__sls__", &"".into()), or("__env__", &"base".into()));
+        Ok(Self { id, sls, env, ..Self::single(&state, &fun, &name, args) })
+    }
+}
+
+impl Plan {
+    /// The chunks that are wanted and all they wait for.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(&Chunk) -> bool) -> Self {
+        let mut kept: Vec<bool> = self.chunks.iter().map(wanted).collect();
+        let mut waiting: Vec<usize> = (0..kept.len()).filter(|i| kept[*i]).collect();
+        let mut before: Vec<Vec<usize>> = vec![Vec::new(); kept.len()];
+        for edge in self.graph.edges.iter().filter(|e| e.kind != Requisite::Listen) {
+            before[edge.to].push(edge.from);
+        }
+        while let Some(chunk) = waiting.pop() {
+            for &earlier in &before[chunk] {
+                if !std::mem::replace(&mut kept[earlier], true) {
+                    waiting.push(earlier);
+                }
+            }
+        }
+        self.part(&kept)
+    }
+
+    fn part(&self, kept: &[bool]) -> Self {
+        let mut next = 0;
+        let place: Vec<usize> = kept
+            .iter()
+            .map(|keep| {
+                next += usize::from(*keep);
+                next.saturating_sub(1)
+            })
+            .collect();
+        let chunks =
+            self.chunks.iter().zip(kept).filter(|(_, keep)| **keep).map(|(c, _)| c.clone()).collect();
+        let edges = self.graph.edges.iter().filter(|e| kept[e.from] && kept[e.to]);
+        let edges = edges.map(|e| Edge { from: place[e.from], to: place[e.to], kind: e.kind }).collect();
+        let level = |level: &Vec<usize>| -> Vec<usize> {
+            level.iter().filter(|i| kept[**i]).map(|i| place[*i]).collect()
+        };
+        let levels = self.graph.levels.iter().map(level).filter(|l| !l.is_empty()).collect();
+        Self { chunks, graph: Graph { edges, levels } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(count: usize, edges: &[(usize, usize, Requisite)], levels: &[&[usize]]) -> Plan {
+        let chunks = (0..count).map(|n| Chunk::single("test", "nop", &format!("s{n}"), Map::new())).collect();
+        let edges = edges.iter().map(|(from, to, kind)| Edge { from: *from, to: *to, kind: *kind }).collect();
+        Plan { chunks, graph: Graph { edges, levels: levels.iter().map(|l| l.to_vec()).collect() } }
+    }
+
+    #[test]
+    fn a_part_holds_what_it_waits_for_and_nothing_else() {
+        let edges = [
+            (0, 2, Requisite::Require),
+            (1, 2, Requisite::Watch),
+            (2, 4, Requisite::Require),
+            (2, 3, Requisite::Require),
+            (1, 3, Requisite::Listen),
+        ];
+        let whole = plan(6, &edges, &[&[0, 1, 5], &[2], &[3, 4]]);
+        let part = whole.only(|c| &*c.id == "s4");
+        let ids: Vec<_> = part.chunks.iter().map(|c| c.id.to_string()).collect();
+        assert_eq!(ids, ["s0", "s1", "s2", "s4"]);
+        assert_eq!(part.graph.levels, vec![vec![0, 1], vec![2], vec![3]]);
+        let ends: Vec<_> = part.graph.edges.iter().map(|e| (e.from, e.to)).collect();
+        assert_eq!(ends, [(0, 2), (1, 2), (2, 3)]);
+        assert!(whole.only(|_| false).chunks.is_empty());
+    }
+
+    #[test]
+    fn low_data_needs_three_texts() {
+        let low = |json: &str| {
+            let Value::Map(map) = Value::from_json_str(json).unwrap() else { panic!("no mapping") };
+            Chunk::low(&map)
+        };
+        let chunk =
+            low(r#"{"state": "pkg", "fun": "installed", "name": "vim", "__id__": "ed", "order": 3, "v": 1}"#);
+        let chunk = chunk.unwrap();
+        assert_eq!(chunk.tag(), "pkg_|-ed_|-vim_|-installed");
+        assert_eq!((chunk.args.len(), chunk.args.get("v")), (1, Some(&Value::Int(1))));
+        for (json, words) in [
+            (r#"{"state": "pkg", "fun": "installed"}"#, "`name` is missing"),
+            (r#"{"fun": "installed", "name": "x"}"#, "`state` is missing"),
+            (r#"{"state": "pkg", "fun": ["a"], "name": "x"}"#, "`fun` must be a text, not a list"),
+        ] {
+            assert_eq!(low(json).unwrap_err(), words);
+        }
+    }
+}
