@@ -1,0 +1,130 @@
+//! Looks at the disk: as few system calls as there can be.
+
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::stat::{kind_of, stat_of};
+use super::{Kind, Stat};
+
+/// Reading never waits for a pipe's other end and never takes a terminal.
+const READ: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+
+const CHUNK: usize = 128 * 1024;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What stands at a path; none when nothing does.
+pub(crate) fn stat(path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
+    match rustix::fs::statat(CWD, path, flags) {
+        Ok(stat) => Ok(Some(stat_of(&stat)?)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What stands where a path leads, and whether it is a file with exactly this content.
+pub(crate) fn compare(path: &Path, content: &[u8]) -> io::Result<Option<(Stat, bool)>> {
+    let file = match rustix::fs::openat(CWD, path, READ, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        // A socket or a device without a driver; neither has content to compare.
+        Err(Errno::NXIO | Errno::NODEV) => return Ok(stat(path, AtFlags::empty())?.map(|stat| (stat, false))),
+        Err(error) => return Err(error.into()),
+    };
+    let stat = stat_of(&rustix::fs::fstat(&file)?)?;
+    let is_same =
+        stat.kind == Kind::File && stat.size == content.len() as u64 && has_content(&file, content)?;
+    Ok(Some((stat, is_same)))
+}
+
+fn has_content(file: &OwnedFd, content: &[u8]) -> io::Result<bool> {
+    BUFFER.with_borrow_mut(|buffer| {
+        buffer.resize(CHUNK, 0);
+        let mut left = content;
+        while !left.is_empty() {
+            let count = rustix::io::retry_on_intr(|| rustix::io::read(file, &mut buffer[..]))?;
+            if count == 0 || count > left.len() || buffer[..count] != left[..count] {
+                return Ok(false);
+            }
+            left = &left[count..];
+        }
+        Ok(true)
+    })
+}
+
+/// The content of a file, links followed.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_all(&rustix::fs::openat(CWD, path, READ, Mode::empty())?)
+}
+
+/// The whole content of an open file.
+pub(crate) fn read_all(file: &OwnedFd) -> io::Result<Vec<u8>> {
+    let stat = rustix::fs::fstat(file)?;
+    match stat_of(&stat)?.kind {
+        Kind::Dir => return Err(Errno::ISDIR.into()),
+        Kind::File => {}
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+    // One byte more, so that the end shows without growing.
+    let mut content = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0).saturating_add(1));
+    loop {
+        if content.len() == content.capacity() {
+            content.reserve(CHUNK);
+        }
+        let spare = rustix::buffer::spare_capacity(&mut content);
+        match rustix::io::read(file, spare) {
+            Ok(0) => return Ok(content),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Where a link points.
+pub(crate) fn read_link(path: &Path) -> io::Result<PathBuf> {
+    let target = rustix::fs::readlinkat(CWD, path, Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+}
+
+/// Names in a directory and what each is, sorted.
+pub(crate) fn read_dir(path: &Path) -> io::Result<Vec<(OsString, Kind)>> {
+    let flags = READ | OFlags::DIRECTORY;
+    entries(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// Names in an open directory and what each is, sorted.
+pub(crate) fn entries(dir: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
+    let mut found = Vec::new();
+    let mut unknown = Vec::new();
+    let mut listing = rustix::fs::Dir::new(dir)?;
+    while let Some(entry) = listing.read() {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        match kind_of(entry.file_type()) {
+            Some(kind) => found.push((name.to_owned(), kind)),
+            None => unknown.push(name.to_owned()),
+        }
+    }
+    // Not every file system says what an entry is.
+    for name in unknown {
+        match rustix::fs::statat(listing.fd()?, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => found.push((name, stat_of(&stat)?.kind)),
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,355 @@
+//! What differs from the files below: names that lead elsewhere or nowhere, and entries that are new or changed.
+//!
+//! Law: a name is looked up as the kernel would, link by link, so that a path through a changed directory or link leads where
+//! it would lead after the changes. A directory that has a name of its own here shows nothing of what is below.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+use super::super::place::{self, MAX_LINKS};
+use super::super::{FileSystem, FsError, Kind, Stat, Xattr};
+
+/// Which entry; as in [`Stat::id`].
+pub(super) type Id = (u64, u64);
+
+/// Bytes of the longest name that an entry can have.
+const MAX_NAME: usize = 255;
+
+/// An entry that is new or changed.
+#[derive(Clone, Debug)]
+pub(super) struct Inode {
+    pub(super) stat: Stat,
+    pub(super) body: Body,
+    /// Where the files below have it, for what was not changed.
+    pub(super) below: Option<PathBuf>,
+    pub(super) attrs: Option<String>,
+    pub(super) xattrs: Option<Vec<Xattr>>,
+}
+
+/// What an entry holds.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    /// The content of a file.
+    Bytes(Arc<[u8]>),
+    /// The content of a file below.
+    Below,
+    /// Where a link points.
+    Target(PathBuf),
+    /// Nothing of its own: a directory, pipe, device or socket.
+    Empty,
+}
+
+/// A directory that a path led to.
+#[derive(Clone, Debug)]
+pub(super) struct Dir {
+    pub(super) path: PathBuf,
+    pub(super) stat: Stat,
+    /// The device of the nearest directory that is there below.
+    pub(super) device: u64,
+    /// True when the files below have it too, under the same path.
+    is_below: bool,
+    /// False when the way led through a link that anybody could have planted.
+    is_trusted: bool,
+}
+
+/// A name in a directory, and what it stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) dir: Dir,
+    pub(super) path: PathBuf,
+    pub(super) stat: Option<Stat>,
+}
+
+/// Whether a link is followed that anybody could have planted: for a look, not for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Look,
+    Change,
+}
+
+/// All that differs.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    names: BTreeMap<PathBuf, Option<Id>>,
+    inodes: HashMap<Id, Inode>,
+    last: u64,
+    /// Where directories really are.
+    known: Mutex<HashMap<PathBuf, Dir>>,
+}
+
+fn below(error: FsError) -> io::Error {
+    error.source
+}
+
+impl Layer {
+    /// True when nothing differs.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.inodes.is_empty()
+    }
+
+    /// How many names an entry has: those below that still lead to it, and those that are new.
+    pub(super) fn count_names(&self, base: &dyn FileSystem, spot: &Spot) -> io::Result<u64> {
+        let id = spot.stat.ok_or(Errno::NOENT)?.id;
+        let is_his =
+            |path: &Path| base.lstat(path).is_ok_and(|found| found.is_some_and(|found| found.id == id));
+        let path = match self.inodes.get(&id) {
+            Some(Inode { below, .. }) => below.as_deref(),
+            None => Some(spot.path.as_path()),
+        };
+        let below = path.map_or(Ok(0), |path| base.names(path)).map_err(below)?;
+        let new = self.names.values().filter(|name| **name == Some(id)).count() as u64;
+        let gone = self.names.keys().filter(|path| is_his(path)).count() as u64;
+        Ok((below + new).saturating_sub(gone))
+    }
+
+    /// The place of a path; its last part is not followed.
+    pub(super) fn spot(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Spot> {
+        if !path.is_absolute() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
+        }
+        let (parent, name) = place::split(path);
+        let dir = self.dir(base, parent, way)?;
+        self.spot_in(base, dir, name)
+    }
+
+    /// The place where a path leads, links followed.
+    pub(super) fn end(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Spot> {
+        let mut spot = self.spot(base, path, way)?;
+        for _ in 0..=MAX_LINKS {
+            let Some(stat) = spot.stat.filter(|stat| stat.kind == Kind::Link) else { return Ok(spot) };
+            if way == Way::Change && !place::is_trusted(&stat, &spot.dir.stat) {
+                return Err(place::planted());
+            }
+            let target = spot.dir.path.join(self.target(base, &spot)?);
+            spot = self.spot(base, &target, way)?;
+        }
+        Err(Errno::LOOP.into())
+    }
+
+    /// Where the links at the end of a path lead; the path itself when there are none.
+    pub(super) fn end_for_change(&self, base: &dyn FileSystem, path: &Path) -> io::Result<PathBuf> {
+        let mut path = path.to_owned();
+        for _ in 0..=MAX_LINKS {
+            let spot = match self.spot(base, &path, Way::Change) {
+                Err(error) if place::is_missing(&error) => return Ok(path),
+                spot => spot?,
+            };
+            let Some(stat) = spot.stat.filter(|stat| stat.kind == Kind::Link) else { return Ok(path) };
+            if !place::is_trusted(&stat, &spot.dir.stat) {
+                return Err(place::planted());
+            }
+            path = spot.dir.path.join(self.target(base, &spot)?);
+        }
+        Err(Errno::LOOP.into())
+    }
+
+    fn spot_in(&self, base: &dyn FileSystem, dir: Dir, name: &OsStr) -> io::Result<Spot> {
+        if name == "." {
+            return Ok(Spot { path: dir.path.clone(), stat: Some(dir.stat), dir });
+        }
+        let path = dir.path.join(name);
+        let stat = self.entry(base, &dir, &path)?.map(|(stat, _)| stat);
+        Ok(Spot { dir, path, stat })
+    }
+
+    /// What a name in a directory stands for, and whether it is the one of the files below.
+    fn entry(&self, base: &dyn FileSystem, dir: &Dir, path: &Path) -> io::Result<Option<(Stat, bool)>> {
+        if path.file_name().is_some_and(|name| name.len() > MAX_NAME) {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        match self.names.get(path) {
+            Some(None) => return Ok(None),
+            Some(Some(id)) => return Ok(self.inodes.get(id).map(|inode| (inode.stat, false))),
+            None if !dir.is_below => return Ok(None),
+            None => {}
+        }
+        let Some(stat) = base.lstat(path).map_err(below)? else { return Ok(None) };
+        Ok(Some((self.inodes.get(&stat.id).map_or(stat, |inode| inode.stat), true)))
+    }
+
+    fn dir(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Dir> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        if let Some(dir) = known.filter(|dir| way == Way::Look || dir.is_trusted) {
+            return Ok(dir);
+        }
+        let dir = self.walk(base, path, way)?;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), dir.clone());
+        Ok(dir)
+    }
+
+    fn root(&self, base: &dyn FileSystem) -> io::Result<Dir> {
+        let stat = base.lstat(Path::new("/")).map_err(below)?.ok_or(Errno::NOENT)?;
+        let device = stat.id.0;
+        let stat = self.inodes.get(&stat.id).map_or(stat, |inode| inode.stat);
+        Ok(Dir { path: PathBuf::from("/"), stat, device, is_below: true, is_trusted: true })
+    }
+
+    fn walk(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Dir> {
+        let mut left: VecDeque<OsString> = place::names(path).collect();
+        let mut trail = vec![self.root(base)?];
+        let mut links = 0;
+        let mut is_trusted = true;
+        while let Some(name) = left.pop_front() {
+            if name == ".." {
+                trail.truncate(trail.len().saturating_sub(1).max(1));
+                continue;
+            }
+            let Some(dir) = trail.last() else { return Err(Errno::NOENT.into()) };
+            let path = dir.path.join(&name);
+            let (stat, is_below) = self.entry(base, dir, &path)?.ok_or(Errno::NOENT)?;
+            match stat.kind {
+                Kind::Dir => {
+                    let device = if is_below { stat.id.0 } else { dir.device };
+                    trail.push(Dir { path, stat, device, is_below, is_trusted });
+                }
+                Kind::Link => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    is_trusted &= place::is_trusted(&stat, &dir.stat);
+                    if !is_trusted && way == Way::Change {
+                        return Err(place::planted());
+                    }
+                    let target = self.target(base, &Spot { dir: dir.clone(), path, stat: Some(stat) })?;
+                    if target.is_absolute() {
+                        trail.truncate(1);
+                    }
+                    for name in place::names(&target).rev() {
+                        left.push_front(name);
+                    }
+                }
+                _ => return Err(Errno::NOTDIR.into()),
+            }
+        }
+        let mut dir = trail.pop().ok_or(Errno::NOENT)?;
+        dir.is_trusted = is_trusted;
+        Ok(dir)
+    }
+
+    /// Where the link at a place points.
+    pub(super) fn target(&self, base: &dyn FileSystem, spot: &Spot) -> io::Result<PathBuf> {
+        let stat = spot.stat.ok_or(Errno::NOENT)?;
+        match self.inodes.get(&stat.id) {
+            Some(Inode { body: Body::Target(target), .. }) => Ok(target.clone()),
+            Some(Inode { below: None, .. }) => Err(Errno::INVAL.into()),
+            Some(Inode { below: Some(path), .. }) => base.read_link(path).map_err(below),
+            None => base.read_link(&spot.path).map_err(below),
+        }
+    }
+
+    /// The entry at a place if it is new or changed.
+    pub(super) fn inode(&self, spot: &Spot) -> Option<&Inode> {
+        spot.stat.and_then(|stat| self.inodes.get(&stat.id))
+    }
+
+    /// The entry at a place, to be changed.
+    pub(super) fn inode_mut(&mut self, spot: &Spot) -> io::Result<&mut Inode> {
+        let stat = spot.stat.ok_or(Errno::NOENT)?;
+        // Who may go where may depend on it.
+        if matches!(stat.kind, Kind::Dir | Kind::Link) {
+            self.forget();
+        }
+        Ok(self.inodes.entry(stat.id).or_insert_with(|| {
+            let body = if matches!(stat.kind, Kind::File | Kind::Link) { Body::Below } else { Body::Empty };
+            Inode { stat, body, below: Some(spot.path.clone()), attrs: None, xattrs: None }
+        }))
+    }
+
+    /// Puts a new entry at a place.
+    pub(super) fn put(&mut self, spot: &Spot, mut inode: Inode) {
+        self.last += 1;
+        inode.stat.id = (0, self.last);
+        self.inodes.insert(inode.stat.id, inode);
+        self.name(spot, Some((0, self.last)));
+    }
+
+    /// Lets a name stand for another entry or for none.
+    pub(super) fn name(&mut self, spot: &Spot, id: Option<Id>) {
+        if spot.stat.is_some_and(|stat| matches!(stat.kind, Kind::Dir | Kind::Link)) {
+            self.forget();
+        }
+        self.names.insert(spot.path.clone(), id);
+    }
+
+    fn forget(&mut self) {
+        self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Takes an entry away with all that is in it.
+    pub(super) fn remove(&mut self, spot: &Spot) {
+        let inside: Vec<_> = self.inside(&spot.path).map(|(path, _)| path.clone()).collect();
+        for path in inside {
+            self.names.remove(&path);
+        }
+        self.name(spot, None);
+    }
+
+    fn inside<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, Option<Id>)> {
+        let from = (std::ops::Bound::Excluded(dir), std::ops::Bound::Unbounded);
+        self.names
+            .range::<Path, _>(from)
+            .take_while(move |(path, _)| path.starts_with(dir))
+            .map(|(path, id)| (path, *id))
+    }
+
+    /// Names in a directory and what each is, sorted.
+    pub(super) fn list(&self, base: &dyn FileSystem, spot: &Spot) -> io::Result<Vec<(OsString, Kind)>> {
+        let stat = spot.stat.ok_or(Errno::NOENT)?;
+        if stat.kind != Kind::Dir {
+            return Err(Errno::NOTDIR.into());
+        }
+        let mut found = Vec::new();
+        let mut hidden = HashSet::new();
+        for (path, id) in self.inside(&spot.path).filter(|(path, _)| path.parent() == Some(&spot.path)) {
+            let Some(name) = path.file_name() else { continue };
+            hidden.insert(name);
+            if let Some(inode) = id.and_then(|id| self.inodes.get(&id)) {
+                found.push((name.to_owned(), inode.stat.kind));
+            }
+        }
+        if self.is_below(spot) {
+            let names = base.read_dir(&spot.path).map_err(below)?;
+            found.extend(names.into_iter().filter(|(name, _)| !hidden.contains(&**name)));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn is_below(&self, spot: &Spot) -> bool {
+        spot.dir.is_below && (spot.path == spot.dir.path || !self.names.contains_key(&spot.path))
+    }
+
+    /// Moves an entry with all that is in it.
+    pub(super) fn rename(&mut self, base: &dyn FileSystem, from: &Spot, to: &Spot) -> io::Result<()> {
+        // Every entry gets a name of its own first: the files below have them under the old path only.
+        let mut moved: Vec<(PathBuf, Id)> = Vec::new();
+        let mut left = vec![(from.clone(), to.path.clone())];
+        while let Some((spot, path)) = left.pop() {
+            let stat = spot.stat.ok_or(Errno::NOENT)?;
+            if stat.kind == Kind::Dir {
+                let dir = Dir {
+                    path: spot.path.clone(),
+                    stat,
+                    device: spot.dir.device,
+                    is_below: self.is_below(&spot),
+                    is_trusted: true,
+                };
+                for (name, _) in self.list(base, &spot)? {
+                    left.push((self.spot_in(base, dir.clone(), &name)?, path.join(&name)));
+                }
+            }
+            self.inode_mut(&spot)?;
+            moved.push((path, stat.id));
+        }
+        self.remove(from);
+        self.name(to, None);
+        self.names.extend(moved.into_iter().map(|(path, id)| (path, Some(id))));
+        Ok(())
+    }
+}

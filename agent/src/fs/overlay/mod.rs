@@ -1,0 +1,415 @@
+//! Files with changes that are in memory only: what a dry run gives to states, so that a later one sees what an earlier one
+//! would have done.
+//!
+//! Law: everything answers as the disk would have after the same changes, and nothing below is ever changed.
+
+mod layer;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+
+use self::layer::{Body, Inode, Layer, Spot, Way};
+use super::change::timespec;
+use super::place::is_missing;
+use super::put::Node;
+use super::umask::umask;
+use super::{FileSystem, FsError, Kind, Meta, Stat, Xattr, flags, xattr};
+
+/// Files with changes that are in memory only.
+pub struct Overlay {
+    base: Arc<dyn FileSystem>,
+    layer: RwLock<Layer>,
+}
+
+impl Overlay {
+    /// The same files as below, as long as nothing is changed.
+    #[must_use]
+    pub fn new(base: Arc<dyn FileSystem>) -> Self {
+        Self { base, layer: RwLock::default() }
+    }
+
+    fn seen(&self) -> RwLockReadGuard<'_, Layer> {
+        self.layer.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) -> RwLockWriteGuard<'_, Layer> {
+        self.layer.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, path: &Path, is_followed: bool) -> io::Result<(RwLockReadGuard<'_, Layer>, Spot)> {
+        let layer = self.seen();
+        let spot = match is_followed {
+            true => layer.end(&*self.base, path, Way::Look)?,
+            false => layer.spot(&*self.base, path, Way::Look)?,
+        };
+        Ok((layer, spot))
+    }
+
+    /// What stands at a place; none when nothing does or a directory on the way is missing.
+    fn stat_at(&self, path: &Path, is_followed: bool) -> io::Result<Option<Stat>> {
+        match self.look(path, is_followed) {
+            Ok((_, spot)) => Ok(spot.stat),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn content(&self, layer: &Layer, spot: &Spot) -> io::Result<Arc<[u8]>> {
+        match spot.stat.ok_or(Errno::NOENT)?.kind {
+            Kind::File => {}
+            Kind::Dir => return Err(Errno::ISDIR.into()),
+            Kind::Socket => return Err(Errno::NXIO.into()),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        }
+        let below = match layer.inode(spot) {
+            Some(Inode { body: Body::Bytes(bytes), .. }) => return Ok(bytes.clone()),
+            Some(Inode { below: Some(path), .. }) => path,
+            _ => &spot.path,
+        };
+        Ok(self.base.read(below).map_err(|error| error.source)?.into())
+    }
+
+    fn put_file(&self, path: &Path, content: &[u8], meta: Meta) -> io::Result<()> {
+        let mut layer = self.changed();
+        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        let kept = replaceable(&spot)?.filter(|old| old.kind == Kind::File);
+        let mut stat = fresh(&spot, Kind::File, meta, 0o666 & !umask());
+        let mut xattrs = Vec::new();
+        if let Some(kept) = kept {
+            stat.mode = meta.mode.unwrap_or(kept.mode);
+            stat.uid = meta.uid.unwrap_or(kept.uid);
+            stat.gid = meta.gid.unwrap_or(kept.gid);
+            xattrs = xattr::lasting(self.xattrs_at(&layer, &spot)?);
+        }
+        stat.size = content.len() as u64;
+        layer.put(&spot, Inode { xattrs: Some(xattrs), ..new(stat, Body::Bytes(content.into())) });
+        Ok(())
+    }
+
+    fn put_dir(&self, path: &Path, meta: Meta) -> io::Result<()> {
+        let mut layer = self.changed();
+        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        if spot.stat.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        let usual = 0o777 & !umask() | spot.dir.stat.mode & 0o2000;
+        layer.put(&spot, new(fresh(&spot, Kind::Dir, meta, usual), Body::Empty));
+        Ok(())
+    }
+
+    fn put_link(&self, path: &Path, target: &Path, meta: Meta) -> io::Result<()> {
+        let mut layer = self.changed();
+        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        replaceable(&spot)?;
+        if target.as_os_str().is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        let mut stat = fresh(&spot, Kind::Link, Meta { mode: Some(0o777), ..meta }, 0o777);
+        stat.size = target.as_os_str().len() as u64;
+        layer.put(&spot, new(stat, Body::Target(target.to_owned())));
+        Ok(())
+    }
+
+    fn put_hard_link(&self, path: &Path, existing: &Path) -> io::Result<()> {
+        let mut layer = self.changed();
+        let source = layer.spot(&*self.base, existing, Way::Change)?;
+        let found = source.stat.ok_or(Errno::NOENT)?;
+        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        let old = replaceable(&spot)?;
+        if found.kind == Kind::Dir {
+            return Err(Errno::PERM.into());
+        }
+        if old.is_some_and(|old| old.id == found.id) {
+            return Ok(());
+        }
+        if source.dir.device != spot.dir.device {
+            return Err(Errno::XDEV.into());
+        }
+        layer.inode_mut(&source)?;
+        layer.name(&spot, Some(found.id));
+        Ok(())
+    }
+
+    fn put_node(&self, path: &Path, kind: Kind, device: (u32, u32), meta: Meta) -> io::Result<()> {
+        let node = Node::new(kind, device)?;
+        let mut layer = self.changed();
+        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        if spot.stat.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        let stat = Stat { device: node.device(), ..fresh(&spot, kind, meta, 0o666 & !umask()) };
+        layer.put(&spot, new(stat, Body::Empty));
+        Ok(())
+    }
+
+    fn move_entry(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut layer = self.changed();
+        let from = layer.spot(&*self.base, from, Way::Change)?;
+        let source = from.stat.ok_or(Errno::NOENT)?;
+        let to = layer.spot(&*self.base, to, Way::Change)?;
+        if from.path == from.dir.path {
+            return Err(Errno::INVAL.into());
+        }
+        if to.stat.is_some_and(|old| old.kind == Kind::Dir) {
+            return Err(Errno::ISDIR.into());
+        }
+        if to.stat.is_some() && source.kind == Kind::Dir {
+            return Err(Errno::NOTDIR.into());
+        }
+        if to.stat.is_some_and(|old| old.id == source.id) {
+            if from.path == to.path {
+                return Ok(());
+            }
+            layer.remove(&from);
+            return Ok(());
+        }
+        if to.path.starts_with(&from.path) {
+            return Err(Errno::INVAL.into());
+        }
+        layer.rename(&*self.base, &from, &to)
+    }
+
+    fn remove_entry(&self, path: &Path) -> io::Result<()> {
+        let mut layer = self.changed();
+        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        if spot.path == spot.dir.path {
+            return Err(Errno::INVAL.into());
+        }
+        spot.stat.ok_or(Errno::NOENT)?;
+        layer.remove(&spot);
+        Ok(())
+    }
+
+    fn edit(&self, path: &Path, is_followed: bool, edit: impl FnOnce(&mut Inode)) -> io::Result<()> {
+        let mut layer = self.changed();
+        let spot = match is_followed {
+            true => layer.end(&*self.base, path, Way::Change)?,
+            false => layer.spot(&*self.base, path, Way::Change)?,
+        };
+        layer.inode_mut(&spot).map(edit)
+    }
+
+    fn attrs_of(&self, path: &Path) -> io::Result<Option<String>> {
+        let (layer, spot) = self.look(path, true)?;
+        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, Kind::File | Kind::Dir) {
+            return Ok(None);
+        }
+        let below = match layer.inode(&spot) {
+            Some(Inode { attrs: Some(attrs), .. }) => return Ok(Some(attrs.clone())),
+            Some(Inode { below: None, .. }) => return Ok(Some(String::new())),
+            Some(Inode { below: Some(path), .. }) => path,
+            None => &spot.path,
+        };
+        self.base.attrs(below).map_err(|error| error.source)
+    }
+
+    fn xattrs_at(&self, layer: &Layer, spot: &Spot) -> io::Result<Vec<Xattr>> {
+        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, Kind::File | Kind::Dir) {
+            return Ok(Vec::new());
+        }
+        let below = match layer.inode(spot) {
+            Some(Inode { xattrs: Some(xattrs), .. }) => return Ok(xattrs.clone()),
+            Some(Inode { below: None, .. }) => return Ok(Vec::new()),
+            Some(Inode { below: Some(path), .. }) => path,
+            None => &spot.path,
+        };
+        self.base.xattrs(below).map_err(|error| error.source)
+    }
+}
+
+fn replaceable(spot: &Spot) -> io::Result<Option<Stat>> {
+    match spot.stat.map(|old| old.kind) {
+        None | Some(Kind::File | Kind::Link) => Ok(spot.stat),
+        Some(Kind::Dir) => Err(Errno::ISDIR.into()),
+        Some(_) => Err(Errno::EXIST.into()),
+    }
+}
+
+/// What a new entry has when it replaces nothing.
+fn fresh(spot: &Spot, kind: Kind, meta: Meta, usual: u32) -> Stat {
+    let dir = &spot.dir.stat;
+    let group = if dir.mode & 0o2000 != 0 { dir.gid } else { rustix::process::getegid().as_raw() };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let now = i128::try_from(now).unwrap_or(i128::MAX);
+    Stat {
+        kind,
+        mode: meta.mode.unwrap_or(usual),
+        uid: meta.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+        gid: meta.gid.unwrap_or(group),
+        size: 0,
+        mtime: now,
+        atime: now,
+        id: (0, 0),
+        device: (0, 0),
+    }
+}
+
+fn new(stat: Stat, body: Body) -> Inode {
+    Inode { stat, body, below: None, attrs: None, xattrs: None }
+}
+
+impl FileSystem for Overlay {
+    fn names(&self, path: &Path) -> Result<u64, FsError> {
+        let count = self.look(path, false).and_then(|(layer, spot)| layer.count_names(&*self.base, &spot));
+        count.map_err(|error| FsError::new("look at", path, error))
+    }
+
+    fn lstat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
+        if self.seen().is_empty() {
+            return self.base.lstat(path);
+        }
+        self.stat_at(path, false).map_err(|error| FsError::new("look at", path, error))
+    }
+
+    fn stat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
+        if self.seen().is_empty() {
+            return self.base.stat(path);
+        }
+        self.stat_at(path, true).map_err(|error| FsError::new("look at", path, error))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
+        let read = || {
+            let (layer, spot) = self.look(path, true)?;
+            self.content(&layer, &spot).map(|content| content.to_vec())
+        };
+        read().map_err(|error| FsError::new("read", path, error))
+    }
+
+    fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
+        if self.seen().is_empty() {
+            return self.base.compare(path, content);
+        }
+        let compare = || {
+            let (layer, spot) = match self.look(path, true) {
+                Err(error) if is_missing(&error) => return Ok(None),
+                answer => answer?,
+            };
+            let Some(stat) = spot.stat else { return Ok(None) };
+            if stat.kind != Kind::File || stat.size != content.len() as u64 {
+                return Ok(Some((stat, false)));
+            }
+            let is_same = match layer.inode(&spot) {
+                Some(Inode { body: Body::Bytes(bytes), .. }) => **bytes == *content,
+                Some(_) => *self.content(&layer, &spot)? == *content,
+                None => {
+                    let answer = self.base.compare(&spot.path, content);
+                    answer.map_err(|error: FsError| error.source)?.is_some_and(|(_, is_same)| is_same)
+                }
+            };
+            Ok(Some((stat, is_same)))
+        };
+        compare().map_err(|error: io::Error| FsError::new("read", path, error))
+    }
+
+    fn read_link(&self, path: &Path) -> Result<PathBuf, FsError> {
+        let read = || {
+            let (layer, spot) = self.look(path, false)?;
+            match spot.stat.ok_or(Errno::NOENT)?.kind {
+                Kind::Link => layer.target(&*self.base, &spot),
+                _ => Err(Errno::INVAL.into()),
+            }
+        };
+        read().map_err(|error| FsError::new("read link", path, error))
+    }
+
+    fn end_for_change(&self, path: &Path) -> Result<PathBuf, FsError> {
+        self.seen().end_for_change(&*self.base, path).map_err(|error| FsError::new("follow", path, error))
+    }
+
+    fn read_for_change(&self, path: &Path) -> Result<Vec<u8>, FsError> {
+        let read = || {
+            let layer = self.seen();
+            let spot = layer.spot(&*self.base, path, Way::Change)?;
+            self.content(&layer, &spot).map(|content| content.to_vec())
+        };
+        read().map_err(|error| FsError::new("read", path, error))
+    }
+
+    fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, Kind)>, FsError> {
+        self.look(path, true)
+            .and_then(|(layer, spot)| layer.list(&*self.base, &spot))
+            .map_err(|error| FsError::new("list", path, error))
+    }
+
+    fn write(&self, path: &Path, content: &[u8], meta: Meta) -> Result<(), FsError> {
+        self.put_file(path, content, meta).map_err(|error| FsError::new("write", path, error))
+    }
+
+    fn make_dir(&self, path: &Path, meta: Meta) -> Result<(), FsError> {
+        self.put_dir(path, meta).map_err(|error| FsError::new("make directory", path, error))
+    }
+
+    fn symlink(&self, path: &Path, target: &Path, meta: Meta) -> Result<(), FsError> {
+        self.put_link(path, target, meta).map_err(|error| FsError::new("make link", path, error))
+    }
+
+    fn hard_link(&self, path: &Path, existing: &Path) -> Result<(), FsError> {
+        self.put_hard_link(path, existing).map_err(|error| FsError::new("make hard link", path, error))
+    }
+
+    fn make_node(&self, path: &Path, kind: Kind, device: (u32, u32), meta: Meta) -> Result<(), FsError> {
+        self.put_node(path, kind, device, meta).map_err(|error| FsError::new("make node", path, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
+        self.move_entry(from, to).map_err(|error| FsError::new("move", from, error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), FsError> {
+        self.remove_entry(path).map_err(|error| FsError::new("remove", path, error))
+    }
+
+    fn set_meta(&self, path: &Path, meta: Meta, follow: bool) -> Result<(), FsError> {
+        let edit = |inode: &mut Inode| {
+            let stat = &mut inode.stat;
+            let mode = meta.mode.filter(|_| stat.kind != Kind::Link);
+            stat.mode = mode.unwrap_or(stat.mode);
+            stat.uid = meta.uid.unwrap_or(stat.uid);
+            stat.gid = meta.gid.unwrap_or(stat.gid);
+        };
+        self.edit(path, follow, edit).map_err(|error| FsError::new("set owner and mode of", path, error))
+    }
+
+    fn set_times(&self, path: &Path, atime: i128, mtime: i128) -> Result<(), FsError> {
+        let set = || {
+            // The disk would refuse a time that is none.
+            timespec(atime)?;
+            timespec(mtime)?;
+            self.edit(path, true, |inode| (inode.stat.atime, inode.stat.mtime) = (atime, mtime))
+        };
+        set().map_err(|error| FsError::new("set times of", path, error))
+    }
+
+    fn attrs(&self, path: &Path) -> Result<Option<String>, FsError> {
+        self.attrs_of(path).map_err(|error| FsError::new("read attributes of", path, error))
+    }
+
+    fn set_attrs(&self, path: &Path, add: &str, remove: &str) -> Result<(), FsError> {
+        let set = || {
+            let (add, remove) = (flags::bits(add)?, flags::bits(remove)?);
+            let now = self.attrs_of(path)?.ok_or(Errno::OPNOTSUPP)?;
+            let letters = flags::letters((flags::bits(&now)? | add) - remove);
+            self.edit(path, true, |inode| inode.attrs = Some(letters))
+        };
+        set().map_err(|error| FsError::new("set attributes of", path, error))
+    }
+
+    fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError> {
+        self.look(path, true)
+            .and_then(|(layer, spot)| self.xattrs_at(&layer, &spot))
+            .map_err(|error| FsError::new("read extended attributes of", path, error))
+    }
+
+    fn set_xattrs(&self, path: &Path, xattrs: &[Xattr]) -> Result<(), FsError> {
+        self.edit(path, true, |inode| inode.xattrs = Some(xattrs.to_vec()))
+            .map_err(|error| FsError::new("set extended attributes of", path, error))
+    }
+}

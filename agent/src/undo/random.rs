@@ -1,0 +1,123 @@
+//! Random runs, and the way back from each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{Choice, Journal, Notes, Reverted, Verdict, revert};
+use crate::fs::tests::acts::{Act, act, does, picture};
+use crate::fs::tests::room;
+use crate::fs::{Disk, FileSystem, Kind, Overlay};
+
+/// A file that was replaced comes back as a file of its own, also when it had two names; so names are not told to be one.
+fn acts(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Act>> {
+    let act = act().prop_filter("not a second name", |act| !matches!(act, Act::HardLink(..)));
+    proptest::collection::vec(act, count)
+}
+
+/// What is there with the times of files, which have to come back too.
+fn view(root: &Path) -> BTreeMap<PathBuf, (String, i128)> {
+    let disk = Disk::default();
+    let words = picture(&disk, root).into_iter();
+    let time = |path: &Path| {
+        let stat = disk.lstat(&root.join(path)).unwrap().unwrap();
+        if stat.kind == Kind::File { stat.mtime } else { 0 }
+    };
+    words
+        .map(|(path, text)| (path.clone(), (text.split_once(' ').unwrap().1.to_owned(), time(&path))))
+        .collect()
+}
+
+fn without_times(view: &BTreeMap<PathBuf, (String, i128)>) -> Vec<(&PathBuf, &String)> {
+    view.iter().map(|(path, (text, _))| (path, text)).collect()
+}
+
+struct Play {
+    room: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl Play {
+    fn new(before: &[Act]) -> Self {
+        let room = room();
+        let root = room.path().join("host/1/2/3/4");
+        std::fs::create_dir_all(&root).unwrap();
+        before.iter().for_each(|act| drop(does(&Disk::default(), &root, act)));
+        Self { room, root }
+    }
+
+    fn view(&self) -> BTreeMap<PathBuf, (String, i128)> {
+        view(&self.room.path().join("host"))
+    }
+
+    fn disk(&self, run: &str) -> (Arc<Journal>, Disk) {
+        let journal = Arc::new(Journal::create(&self.room.path().join("undo"), run).unwrap());
+        (journal.clone(), Disk::new(Some(journal)))
+    }
+
+    /// The notes of a run that does all this; none when it changed nothing.
+    fn run(&self, acts: &[Act]) -> Option<Notes> {
+        let (journal, disk) = self.disk("run");
+        acts.iter()
+            .enumerate()
+            .for_each(|(at, act)| drop(does(&disk.for_state(&at.to_string()), &self.root, act)));
+        (!journal.is_empty()).then(|| self.notes("run"))
+    }
+
+    fn notes(&self, run: &str) -> Notes {
+        Notes::open(&self.room.path().join("undo").join(run)).unwrap()
+    }
+
+    fn revert(&self, notes: &Notes, run: &str) -> Vec<Reverted> {
+        let (_, disk) = self.disk(run);
+        revert(notes, &|tag| Arc::new(disk.for_state(tag)), &Choice::default())
+    }
+}
+
+fn assert_success(states: &[Reverted]) {
+    assert!(states.iter().all(Reverted::is_success), "{states:#?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_run_did_is_undone(before in acts(0..25), run in acts(1..25)) {
+        let play = Play::new(&before);
+        let start = play.view();
+        let Some(notes) = play.run(&run) else { return Ok(()) };
+        let end = play.view();
+        let overlay: Arc<Overlay> = Arc::new(Overlay::new(Arc::new(Disk::default())));
+        let foreseen = revert(&notes, &|_| overlay.clone(), &Choice::default());
+        prop_assert_eq!(&play.view(), &end, "a dry revert changed something");
+        let states = play.revert(&notes, "back");
+        prop_assert_eq!(&foreseen, &states);
+        assert_success(&states);
+        // Content, owner and mode are promised, times are a courtesy.
+        let back = play.view();
+        prop_assert_eq!(without_times(&back), without_times(&start));
+        if states.iter().flat_map(|state| &state.steps).all(|step| step.verdict == Verdict::Already) {
+            return Ok(());
+        }
+        assert_success(&play.revert(&play.notes("back"), "forth"));
+        let again = play.view();
+        prop_assert_eq!(without_times(&again), without_times(&end));
+    }
+
+    #[test]
+    fn a_revert_may_be_cut_off_and_repeated(before in acts(0..25), run in acts(1..25), cut in 0_usize..25) {
+        let play = Play::new(&before);
+        let start = play.view();
+        let Some(notes) = play.run(&run) else { return Ok(()) };
+        play.revert(&play.notes("run").last(cut), "half");
+        // Times are the one thing that a second try may find changed by the first.
+        assert_success(&play.revert(&notes, "whole"));
+        let view = play.view();
+        prop_assert_eq!(without_times(&view), without_times(&start));
+        assert_success(&play.revert(&notes, "again"));
+        let view = play.view();
+        prop_assert_eq!(without_times(&view), without_times(&start));
+    }
+}
