@@ -141,6 +141,7 @@ fn print_of(path: &Path, sources: &FactSources) -> Result<String, String> {
         End::Exited(0) => {
             String::from_utf8(outcome.stdout).map_err(|_| "what it printed is not UTF-8".into())
         }
+        End::Cancelled => Err("it was stopped".into()),
         End::TimedOut => Err(format!("it was ended after {:?}", sources.time_limit)),
         End::Exited(code) => Err(format!("it exited with code {code}{}", complaint(&outcome.stderr))),
         End::Signaled(signal) => Err(format!("signal {signal} ended it{}", complaint(&outcome.stderr))),

@@ -4,10 +4,11 @@
 //! seen; a directory is listed at most once.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use zagent_compiler::Files;
+use zagent_compiler::{Files, Stamp};
 
 use super::BASE;
 
@@ -26,7 +27,23 @@ struct Env {
     name: String,
     root: PathBuf,
     real: OnceLock<Result<PathBuf, String>>,
-    list: OnceLock<Result<Arc<[String]>, String>>,
+    list: OnceLock<Result<Arc<Listing>, String>>,
+}
+
+/// What a directory holds, sorted by path.
+#[derive(Default)]
+struct Listing {
+    files: Arc<[String]>,
+    dirs: Arc<[String]>,
+    links: Arc<[(String, String)]>,
+}
+
+/// The same while it is being found.
+#[derive(Default)]
+struct Found {
+    files: BTreeSet<String>,
+    dirs: BTreeSet<String>,
+    links: BTreeSet<(String, String)>,
 }
 
 impl DirFiles {
@@ -91,13 +108,22 @@ impl Env {
         }
     }
 
-    fn walk(&self) -> Result<Arc<[String]>, String> {
+    fn listing(&self) -> Result<Arc<Listing>, String> {
+        self.list.get_or_init(|| self.walk().map(Arc::new)).clone()
+    }
+
+    fn walk(&self) -> Result<Listing, String> {
         if !self.root.exists() {
-            return Ok(Arc::new([]));
+            return Ok(Listing::default());
         }
-        let mut found = BTreeSet::new();
+        let mut found = Found::default();
         self.visit(self.real()?, "", &mut Vec::new(), &mut found)?;
-        Ok(found.into_iter().collect::<Vec<_>>().into())
+        let Found { files, dirs, links } = found;
+        Ok(Listing {
+            files: files.into_iter().collect(),
+            dirs: dirs.into_iter().collect(),
+            links: links.into_iter().collect(),
+        })
     }
 
     fn visit(
@@ -105,7 +131,7 @@ impl Env {
         dir: &Path,
         shown: &str,
         open: &mut Vec<PathBuf>,
-        found: &mut BTreeSet<String>,
+        found: &mut Found,
     ) -> Result<(), String> {
         if open.len() > DEPTH || open.iter().any(|d| d == dir) {
             return Ok(());
@@ -121,9 +147,10 @@ impl Env {
             let shown = if shown.is_empty() { name.to_owned() } else { format!("{shown}/{name}") };
             let kind = entry.file_type().map_err(|e| told(&entry.path(), &e))?;
             if kind.is_dir() {
+                found.dirs.insert(shown.clone());
                 self.visit(&entry.path(), &shown, open, found)?;
             } else if kind.is_file() {
-                found.insert(shown);
+                found.files.insert(shown);
             } else if kind.is_symlink() {
                 self.visit_link(&entry.path(), shown, open, found)?;
             }
@@ -137,15 +164,21 @@ impl Env {
         link: &Path,
         shown: String,
         open: &mut Vec<PathBuf>,
-        found: &mut BTreeSet<String>,
+        found: &mut Found,
     ) -> Result<(), String> {
         match link.canonicalize() {
             Ok(real) if real.starts_with(self.real()?) => {
+                if let Some(target) =
+                    std::fs::read_link(link).ok().and_then(|t| t.into_os_string().into_string().ok())
+                {
+                    found.links.insert((shown.clone(), target));
+                }
                 if real.is_dir() {
+                    found.dirs.insert(shown.clone());
                     return self.visit(&real, &shown, open, found);
                 }
                 if real.is_file() {
-                    found.insert(shown);
+                    found.files.insert(shown);
                 }
                 Ok(())
             }
@@ -172,9 +205,34 @@ impl Files for DirFiles {
     }
 
     fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
-        match self.env(env) {
-            Some(env) => env.list.get_or_init(|| env.walk()).clone(),
-            None => Ok(Arc::new([])),
+        self.env(env)
+            .map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |env| Ok(Arc::clone(&env.listing()?.files)))
+    }
+
+    fn dirs(&self, env: &str) -> Result<Arc<[String]>, String> {
+        self.env(env).map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |env| Ok(Arc::clone(&env.listing()?.dirs)))
+    }
+
+    fn links(&self, env: &str) -> Result<Arc<[(String, String)]>, String> {
+        self.env(env)
+            .map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |env| Ok(Arc::clone(&env.listing()?.links)))
+    }
+
+    fn mode(&self, env: &str, path: &str) -> Option<u32> {
+        let (env, path) = self.env(env).zip(inside(path))?;
+        env.root.join(path).metadata().ok().map(|found| found.mode() & 0o7777)
+    }
+
+    fn stamp(&self, env: &str, path: &str) -> Option<Stamp> {
+        let Some((env, path)) = self.env(env).zip(inside(path)) else { return Some(Stamp::default()) };
+        match std::fs::metadata(env.root.join(path)) {
+            Ok(meta) => {
+                let nanos = |s: i64, ns: i64| s.wrapping_mul(1_000_000_000).wrapping_add(ns).cast_unsigned();
+                let times = [nanos(meta.mtime(), meta.mtime_nsec()), nanos(meta.ctime(), meta.ctime_nsec())];
+                Some(Stamp { of: [meta.dev(), meta.ino(), meta.size(), times[0], times[1]] })
+            }
+            Err(e) if is_absent(&e) => Some(Stamp::default()),
+            Err(_) => None,
         }
     }
 

@@ -1,5 +1,9 @@
 //! Real commands, none of which outlives its test.
 
+use std::time::Instant;
+
+use rustix::process::Pid;
+
 use super::*;
 
 fn sh(script: &str) -> Command {
@@ -99,4 +103,100 @@ fn what_cannot_start_is_an_error() {
     assert!(run(&Command::new("/nonexistent/program")).unwrap_err().is_not_found());
     let elsewhere = Command { cwd: Some("/nonexistent".into()), ..sh("true") };
     assert!(matches!(run(&elsewhere), Err(ExecError::Cwd { .. })));
+}
+
+#[test]
+fn a_word_ends_it_and_all_its_children() {
+    let cancel = Arc::new(Cancel::new());
+    let command = Command { timeout: None, cancel: Some(Arc::clone(&cancel)), ..sh("sleep 1000 & wait") };
+    let running = std::thread::spawn(move || run(&command));
+    cancel.say();
+    match running.join().unwrap() {
+        Ok(out) => assert_eq!((out.end, out.code()), (End::Cancelled, 143)),
+        Err(error) => assert!(matches!(error, ExecError::Stopped { .. }), "{error}"),
+    }
+    let late = Command { cancel: Some(cancel), ..sh("true") };
+    assert!(matches!(run(&late), Err(ExecError::Stopped { .. })));
+}
+
+#[test]
+fn one_that_ignores_the_word_is_killed() {
+    let cancel = Arc::new(Cancel::new());
+    let (mut reader, writer) = io::pipe().unwrap();
+    let ready = format!("trap '' TERM; echo > /proc/{}/fd/{}; while :; do :; done", std::process::id(), {
+        use std::os::fd::AsRawFd;
+        writer.as_raw_fd()
+    });
+    let command = Command { timeout: None, cancel: Some(Arc::clone(&cancel)), ..sh(&ready) };
+    let running = std::thread::spawn(move || run(&command));
+    io::Read::read_exact(&mut reader, &mut [0]).unwrap();
+    cancel.say();
+    assert_eq!(running.join().unwrap().unwrap().end, End::Cancelled);
+}
+
+#[test]
+fn the_mask_is_set_and_the_arguments_stay_as_they_are() {
+    let command = Command { umask: Some(0o027), ..sh("umask; echo \"$0|$1\"") };
+    let command = Command { args: [command.args, vec!["a b".into(), "*".into()]].concat(), ..command };
+    assert_eq!(run(&command).unwrap().stdout, b"0027\na b|*\n");
+    let missing = Command { umask: Some(0o027), ..Command::new("no-such-program") };
+    assert!(run(&missing).unwrap_err().is_not_found());
+}
+
+#[test]
+fn another_user_with_groups_or_a_clear_refusal() {
+    for (groups, want) in
+        [(vec![65534], "65534 65534 65534\n"), (vec![65534, 4, 24], "65534 65534 65534 4 24\n")]
+    {
+        let user = User { uid: 65534, gid: 65534, groups };
+        let out = run(&Command { user: Some(user), ..sh("echo $(id -u) $(id -g) $(id -G)") });
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(String::from_utf8(out.unwrap().stdout).unwrap(), want);
+        } else {
+            let error = crate::report::chain(&out.unwrap_err());
+            assert!(error.contains("only root may become another user"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn it_stands_back() {
+    let out = run(&Command { nice: Some(7), stdin: b"go".to_vec(), ..sh("cat > /dev/null; nice") }).unwrap();
+    assert_eq!(out.stdout, b"7\n");
+}
+
+#[test]
+fn a_name_is_looked_up_where_the_command_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("greet");
+    std::fs::write(&program, "#!/bin/sh\necho \"hello from $0\"\n").unwrap();
+    let command = || Command { env: vec![("PATH".into(), dir.path().into())], ..Command::new("greet") };
+    let refused = run(&command()).unwrap_err();
+    assert!(
+        matches!(&refused, ExecError::Start { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    );
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(run(&command()).unwrap().stdout.starts_with(b"hello from "));
+    let missing = run(&Command::new("greet")).unwrap_err();
+    assert!(missing.is_not_found());
+    assert!(crate::report::chain(&missing).ends_with("there is no such program on the path"), "{missing:?}");
+}
+
+#[test]
+fn messages_show_the_name_that_was_given() {
+    let out = run(&Command::new("ls").args(["/nonexistent"])).unwrap();
+    assert!(out.stderr.starts_with(b"ls: "), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn one_left_to_itself_runs_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = dir.path().join("made");
+    let pid = launch(&Command::new("touch").args([&made])).unwrap();
+    assert!(pid > 0);
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !made.exists() {
+        assert!(Instant::now() < patience, "it never ran");
+        std::thread::yield_now();
+    }
 }

@@ -10,6 +10,7 @@ use super::{Entry, entry, flag, strings, text, word};
 use crate::host::Machine;
 use crate::host::ask::words;
 use crate::host::exec::{self, Command, End};
+use crate::host::{command, line};
 
 pub(super) const TABLE: &[Entry] = &[
     entry("cmd.run", RUN, |m, a| Ok(run(m, a, Streams::Merged, false)?.stdout.into())),
@@ -28,23 +29,6 @@ const RUN: &str = "cmd cwd? stdin? runas? group? shell? python_shell? env? clean
                    output_encoding? output_loglevel? log_callback? hide_output? timeout? reset_system_locale? \
                    ignore_retcode? saltenv? use_vt? redirect_stderr? bg? password? prepend_path? success_retcodes? \
                    success_stdout? success_stderr? raise_err? **";
-
-/// What programs see instead of the agent's own locale, so that their words do not depend on it.
-const LOCALE: [&str; 13] = [
-    "LC_CTYPE",
-    "LC_NUMERIC",
-    "LC_TIME",
-    "LC_COLLATE",
-    "LC_MONETARY",
-    "LC_MESSAGES",
-    "LC_PAPER",
-    "LC_NAME",
-    "LC_ADDRESS",
-    "LC_TELEPHONE",
-    "LC_MEASUREMENT",
-    "LC_IDENTIFICATION",
-    "LANGUAGE",
-];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Streams {
@@ -76,7 +60,7 @@ fn run(machine: &Machine, args: &Bound<Value>, streams: Streams, shell: bool) ->
             "templates may run no commands: `templates.cmd_run` is `forbid`".into(),
         ));
     }
-    let command = command(machine, args, streams, shell)?;
+    let command = asked(machine, args, streams, shell)?;
     let outcome = exec::run(&command).map_err(|e| Refusal::failed(words(&e)))?;
     let hidden = flag(args, "hide_output", false);
     let strip = flag(args, "rstrip", true);
@@ -106,12 +90,7 @@ fn shown(command: &Command) -> String {
     format!("[{}]", all.map(|a| format!("'{}'", a.to_string_lossy())).collect::<Vec<_>>().join(", "))
 }
 
-fn command(
-    machine: &Machine,
-    args: &Bound<Value>,
-    streams: Streams,
-    shell: bool,
-) -> Result<Command, Refusal> {
+fn asked(machine: &Machine, args: &Bound<Value>, streams: Streams, shell: bool) -> Result<Command, Refusal> {
     if args.get("template").is_some_and(Value::is_truthy) {
         return Err(Refusal::failed("a command is not rendered twice: `template` is not taken here"));
     }
@@ -124,6 +103,7 @@ fn command(
     let mut command = Command::new(program).args(argv.map(OsString::from));
     command.merge_stderr = streams == Streams::Merged;
     command.stdin = word(args, "stdin").unwrap_or_default().as_bytes().to_vec();
+    command.quiet = true;
     command.clear_env = flag(args, "clean_env", false);
     command.env = environment(args);
     command.timeout = Some(match args.get("timeout").and_then(Value::as_number) {
@@ -140,12 +120,12 @@ fn command(
 fn argv(args: &Bound<Value>, shell: bool) -> Result<Vec<String>, Refusal> {
     match args.get("cmd") {
         Some(Value::List(words)) => Ok(words.iter().map(Value::json_key).collect()),
-        Some(Value::Str(line)) if shell => {
+        Some(Value::Str(text)) if shell => {
             let shell = word(args, "shell").unwrap_or("/bin/sh");
-            Ok(vec![shell.to_owned(), "-c".into(), line.to_string()])
+            Ok(vec![shell.to_owned(), "-c".into(), text.to_string()])
         }
-        Some(Value::Str(line)) => {
-            split(line).ok_or_else(|| Refusal::failed("a quotation mark is not closed"))
+        Some(Value::Str(text)) => {
+            line::split(text).ok_or_else(|| Refusal::failed("a quotation mark is not closed"))
         }
         other => {
             let got = other.map_or("nothing", Value::kind);
@@ -169,8 +149,7 @@ fn as_user(machine: &Machine, user: &str, argv: Vec<String>) -> Result<Vec<Strin
 fn environment(args: &Bound<Value>) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = Vec::new();
     if flag(args, "reset_system_locale", true) {
-        env.extend(LOCALE.iter().map(|name| (OsString::from(name), OsString::from("C"))));
-        env.push(("LC_ALL".into(), OsString::new()));
+        env.extend(command::plain_locale());
     }
     let mut add = |map: &Map| {
         for (name, value) in map.iter() {
@@ -203,42 +182,4 @@ fn which_bin(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
 fn shells(machine: &Machine, _: &Bound<Value>) -> Result<Value, Refusal> {
     let text = machine.read("/etc/shells")?.unwrap_or_default();
     Ok(strings(text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'))))
-}
-
-/// Splits a command line into words as a POSIX shell does, without expanding anything; `None` for an open quotation.
-pub(super) fn split(line: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\'' => {
-                let inside = word.get_or_insert_with(String::new);
-                loop {
-                    match chars.next()? {
-                        '\'' => break,
-                        c => inside.push(c),
-                    }
-                }
-            }
-            '"' => {
-                let inside = word.get_or_insert_with(String::new);
-                loop {
-                    match chars.next()? {
-                        '"' => break,
-                        '\\' => match chars.next()? {
-                            c @ ('"' | '\\') => inside.push(c),
-                            c => inside.extend(['\\', c]),
-                        },
-                        c => inside.push(c),
-                    }
-                }
-            }
-            '\\' => word.get_or_insert_with(String::new).push(chars.next()?),
-            c if c.is_ascii_whitespace() => words.extend(word.take()),
-            c => word.get_or_insert_with(String::new).push(c),
-        }
-    }
-    words.extend(word);
-    Some(words)
 }

@@ -82,7 +82,7 @@ fn command_lines_are_split_as_by_a_shell() {
         ("a\\", None),
     ] {
         let want = want.map(|w| w.into_iter().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(super::cmd::split(line), want, "{line}");
+        assert_eq!(crate::host::line::split(line), want, "{line}");
     }
 }
 
