@@ -1,0 +1,86 @@
+//! `cmd.script`: a script of the state tree or of the host, run from a file of its own.
+
+use std::path::Path;
+
+use zagent_config::{Map, Value};
+
+use super::{Cmd, Failure, Ran, Scene, told};
+use crate::host::command::{Options, shown};
+use crate::host::line;
+use crate::host::scratch::Scratch;
+
+pub(super) fn run(cmd: &Cmd, name: &str, options: Options, scene: &Scene<'_>) -> Result<Ran, Failure> {
+    let source = cmd.args.get("source").filter(|v| !v.is_null()).map_or_else(|| name.to_owned(), shown);
+    let Some(mut content) = content(&source, &cmd.env, scene)? else {
+        return Ok(Ran { code: Some(1), is_missing: true, ..Ran::nothing() });
+    };
+    if cmd.flag("template") {
+        let text = String::from_utf8(content)
+            .map_err(|_| Failure::new(format!("`{source}` is no template: it is not UTF-8")))?;
+        content = cmd.render(text, tree_path(&source), variables(&cmd.args), scene)?.into_bytes();
+    }
+    let owner = options.runas.as_ref().map(|who| who.user.uid);
+    let cannot = |e| Failure::new(format!("cannot write the script `{source}` to a file of its own: {e}"));
+    let file = Scratch::new(&content, extension(&source), owner).map_err(cannot)?;
+    let words = arguments(cmd.args.get("args"), name)?;
+    let outcome = options.run_file(file.path(), words).map_err(|e| told(&e))?;
+    cmd.ran(&outcome, name, &options)
+}
+
+/// `defaults`, and `context` over them.
+fn variables(args: &Map) -> Map {
+    let mut variables = Map::new();
+    for map in ["defaults", "context"].into_iter().filter_map(|k| args.get(k)?.as_map()) {
+        for (key, value) in map.iter() {
+            variables.insert(key.clone(), value.clone());
+        }
+    }
+    variables
+}
+
+/// The arguments: `args`, or what stands behind the first word of the name.
+fn arguments(args: Option<&Value>, name: &str) -> Result<Vec<String>, Failure> {
+    let text = match args.filter(|a| a.is_truthy()) {
+        Some(Value::List(list)) => return Ok(list.iter().map(shown).collect()),
+        Some(other) => shown(other),
+        None => name.split_once(' ').map(|(_, rest)| rest.to_owned()).unwrap_or_default(),
+    };
+    line::split(&text).ok_or_else(|| Failure::new(format!("a quotation mark is not closed in `{text}`")))
+}
+
+/// The bytes of a script: `salt://` from the tree, a path from the host.
+fn content(source: &str, env: &str, scene: &Scene<'_>) -> Result<Option<Vec<u8>>, Failure> {
+    if let Some(rest) = source.strip_prefix("salt://") {
+        let (path, env) = rest.split_once("?saltenv=").unwrap_or((rest, env));
+        let read = scene.files.read(env, path.trim_start_matches('|')).map_err(Failure::new)?;
+        return Ok(read.map(|bytes| bytes.to_vec()));
+    }
+    let path = Path::new(source.strip_prefix("file://").unwrap_or(source));
+    if !path.is_absolute() {
+        if source.contains("://") {
+            return Err(Failure::new(format!(
+                "a script comes from salt:// or from this host, not from {source}"
+            )));
+        }
+        return Ok(None);
+    }
+    match scene.fs.read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.is_not_found() => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn tree_path(source: &str) -> &str {
+    let path = source.strip_prefix("salt://").unwrap_or(source);
+    path.split_once("?saltenv=").map_or(path, |(path, _)| path)
+}
+
+/// `.sh` of `a/b.sh`: some interpreters go by it.
+fn extension(source: &str) -> &str {
+    let name = tree_path(source).rsplit('/').next().unwrap_or_default();
+    let dot = name.rfind('.').filter(|at| *at > 0);
+    dot.map(|at| &name[at..])
+        .filter(|e| e.chars().all(|c| c == '.' || c.is_ascii_alphanumeric()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,85 @@
+//! What a stateful command printed in, whether it changed something out.
+//!
+//! The last line of its output is `changed=yes comment='…' key=value`, or all of it is a JSON object with these keys.
+
+use zagent_compiler::Compat;
+use zagent_config::{Map, Value};
+
+use super::{Done, is_salt};
+use crate::host::command::shown;
+use crate::host::line;
+
+/// Reads what the command said about itself; gives whether it counts as a success.
+pub(super) fn reinterpret(done: Done, succeeded: bool, compat: Compat) -> (Done, bool) {
+    let raw = done.changes;
+    let text = |key: &str| raw.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut told = Done { details: done.details, ..Done::default() };
+    let stdout = text("stdout");
+    if stdout.is_empty() {
+        told.comment = text("stderr");
+        return (told, succeeded);
+    }
+    let (mut data, before) = match read(&stdout, compat) {
+        Ok(read) => read,
+        Err(words) => {
+            told.comment = words.to_owned();
+            // Output that is no object at all is not shown; what could not be taken apart is.
+            if words == UNREADABLE {
+                told.changes = raw;
+            }
+            return (told, false);
+        }
+    };
+    let changed = match data.get("changed").map(shown).as_deref().map(str::to_ascii_lowercase).as_deref() {
+        Some("true" | "yes" | "1") => true,
+        None | Some("false" | "no" | "0") => false,
+        Some(_) => {
+            let said = data.get("changed").map(shown).unwrap_or_default();
+            told.comment = format!("Failed parsing boolean value: {said}");
+            return (told, false);
+        }
+    };
+    if let Some(comment) = data.remove("comment") {
+        told.comment = shown(&comment);
+    }
+    if changed {
+        for (key, value) in raw.iter() {
+            if !data.keys().any(|k| k == key) {
+                data.insert(key.clone(), value.clone());
+            }
+        }
+        data.insert("stdout", before);
+        told.changes = data;
+    }
+    (told, succeeded)
+}
+
+const UNREADABLE: &str = "Failed parsing script output! Stdout must be JSON or a line of name=value pairs.";
+const NO_OBJECT: &str = "script JSON output must be a JSON object (e.g., {})!";
+
+/// What was said, and the output before it.
+fn read(stdout: &str, compat: Compat) -> Result<(Map, String), &'static str> {
+    match Value::from_json_str(stdout) {
+        Ok(Value::Map(map)) => return Ok(((*map).clone(), String::new())),
+        Ok(_) => return Err(NO_OBJECT),
+        Err(_) => {}
+    }
+    let (before, last) = match stdout.trim_end().rfind('\n') {
+        Some(at) => (&stdout[..at], &stdout[at + 1..]),
+        None if is_salt(compat) => (but_last(stdout), stdout),
+        None => ("", stdout),
+    };
+    let mut data = Map::new();
+    for word in line::split(last).ok_or(UNREADABLE)? {
+        match word.split('=').collect::<Vec<_>>()[..] {
+            [key, value] => data.insert(key, value),
+            _ => return Err(UNREADABLE),
+        };
+    }
+    Ok((data, before.to_owned()))
+}
+
+/// Salt cuts the last character where there is only one line.
+fn but_last(text: &str) -> &str {
+    text.char_indices().next_back().map_or("", |(at, _)| &text[..at])
+}

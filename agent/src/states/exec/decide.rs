@@ -1,0 +1,45 @@
+//! What was found in, what to do out: the decision table of `exec`.
+
+/// What was found on the host and in the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Something it subscribes to has changed.
+    pub(super) is_triggered: bool,
+    /// The file that `creates` names is there.
+    pub(super) is_created: bool,
+    /// Whether `onlyif` exited with 0; nothing when there is none.
+    pub(super) onlyif: Option<bool>,
+    /// Whether `unless` exited with 0; nothing when there is none.
+    pub(super) unless: Option<bool>,
+    /// It runs for a subscription only.
+    pub(super) refresh_only: bool,
+}
+
+/// What to do, or why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Run it.
+    Execute,
+    /// Run it for a subscription.
+    Refresh,
+    /// Skip it: the file is there.
+    Created,
+    /// Skip it: `onlyif` did not exit with 0.
+    OnlyifFailed,
+    /// Skip it: `unless` exited with 0.
+    UnlessHeld,
+    /// Skip it: it waits for a subscription.
+    Waits,
+}
+
+/// The table, first match first.
+pub(super) const fn decide(found: &Found) -> Decision {
+    match found {
+        Found { is_triggered: true, .. } => Decision::Refresh,
+        Found { is_created: true, .. } => Decision::Created,
+        Found { onlyif: Some(false), .. } => Decision::OnlyifFailed,
+        Found { unless: Some(true), .. } => Decision::UnlessHeld,
+        Found { refresh_only: true, .. } => Decision::Waits,
+        _ => Decision::Execute,
+    }
+}

@@ -1,0 +1,228 @@
+//! The decision table and the two messages of a dry run, row by row, with real commands.
+
+use super::super::stage::{Stage, acted, apply, built, chunk, preview, seen};
+use super::*;
+
+#[test]
+fn decision_table() {
+    let none = Found::default();
+    let rows = [
+        ("subscribe triggered", Found { is_triggered: true, ..none }, Decision::Refresh),
+        ("triggered, file exists", Found { is_triggered: true, is_created: true, ..none }, Decision::Refresh),
+        (
+            "triggered, onlyif fails",
+            Found { is_triggered: true, onlyif: Some(false), ..none },
+            Decision::Refresh,
+        ),
+        (
+            "triggered, unless holds",
+            Found { is_triggered: true, unless: Some(true), ..none },
+            Decision::Refresh,
+        ),
+        (
+            "triggered, refresh_only",
+            Found { is_triggered: true, refresh_only: true, ..none },
+            Decision::Refresh,
+        ),
+        ("creates file exists", Found { is_created: true, ..none }, Decision::Created),
+        ("exists, onlyif holds", Found { is_created: true, onlyif: Some(true), ..none }, Decision::Created),
+        ("exists, refresh_only", Found { is_created: true, refresh_only: true, ..none }, Decision::Created),
+        ("onlyif exits non-zero", Found { onlyif: Some(false), ..none }, Decision::OnlyifFailed),
+        ("onlyif exits 0", Found { onlyif: Some(true), ..none }, Decision::Execute),
+        ("unless exits 0", Found { unless: Some(true), ..none }, Decision::UnlessHeld),
+        ("unless exits non-zero", Found { unless: Some(false), ..none }, Decision::Execute),
+        ("both guards let it", Found { onlyif: Some(true), unless: Some(false), ..none }, Decision::Execute),
+        ("both guards hold", Found { onlyif: Some(true), unless: Some(true), ..none }, Decision::UnlessHeld),
+        ("refresh_only, no trigger", Found { refresh_only: true, ..none }, Decision::Waits),
+        (
+            "refresh_only, guards let it",
+            Found { refresh_only: true, onlyif: Some(true), ..none },
+            Decision::Waits,
+        ),
+        ("no guards", none, Decision::Execute),
+    ];
+    for (name, found, want) in rows {
+        assert_eq!(decide(&found), want, "{name}");
+    }
+}
+
+/// Arguments; what a dry run says, and whether the command runs, without and with a trigger.
+type Row = (&'static str, &'static str, bool);
+
+const SUBSCRIBE: &str = r#"null "Would have executed via subscribe""#;
+const EXECUTE: &str = r#"null "Would have executed""#;
+
+#[test]
+fn the_table_holds_on_a_host_and_dry_runs_say_so() {
+    let rows: [Row; 9] = [
+        ("", EXECUTE, true),
+        (r#", "creates": "/etc/passwd""#, r#"true "/etc/passwd exists""#, false),
+        (r#", "creates": "/etc/passwd", "onlyif": "/no/such/guard""#, r#"true "/etc/passwd exists""#, false),
+        (r#", "onlyif": "false""#, r#"true "onlyif condition is false""#, false),
+        (r#", "onlyif": "true""#, EXECUTE, true),
+        (r#", "unless": "true""#, r#"true "unless condition is true""#, false),
+        (r#", "unless": "false""#, EXECUTE, true),
+        (r#", "refresh_only": true"#, r#"true "refresh_only: nothing it subscribes to has changed""#, false),
+        (
+            r#", "refresh_only": true, "onlyif": "true""#,
+            r#"true "refresh_only: nothing it subscribes to has changed""#,
+            false,
+        ),
+    ];
+    for provider in ["posix", "shell"] {
+        for (more, dry, runs) in rows {
+            for triggered in [false, true] {
+                let stage = Stage::new();
+                let made = stage.path("made");
+                let args = format!(r#"{{"command": "touch {made}", "provider": "{provider}"{more}}}"#);
+                let chunk = chunk("exec.run", "x", &args);
+                if triggered {
+                    stage.fire(&chunk, &["file: /etc/x"]);
+                }
+                let want = if triggered { SUBSCRIBE } else { dry };
+                let said = preview(&chunk, &stage.scene());
+                assert!(said.starts_with(&format!("{want} ")), "{args} {triggered}: {said}");
+                assert!(!stage.exists("made"), "a dry run ran it: {args}");
+                apply(&chunk, &stage.scene());
+                assert_eq!(stage.exists("made"), runs || triggered, "{args} {triggered}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reaction_needs_no_guard() {
+    let stage = Stage::new();
+    let made = stage.path("made");
+    let args = format!(r#"{{"command": "touch {made}", "onlyif": "false", "creates": "/etc/passwd"}}"#);
+    let chunk = chunk("exec.run", "x", &args);
+    assert!(seen(built(&chunk).foresee(&stage.scene())).starts_with(SUBSCRIBE));
+    let said = acted(built(&chunk).react(&stage.scene()));
+    assert!(
+        said.starts_with(&format!(r#"true "Command \"touch {made}\" executed via subscribe""#)),
+        "{said}"
+    );
+    assert!(stage.exists("made"));
+}
+
+#[test]
+fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
+    let stage = Stage::new();
+    let script = stage.path("not-executable");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    for guard in ["onlyif", "unless"] {
+        for (line, want) in
+            [("no-such-program", "cannot start"), (script.as_str(), "denied"), ("sleep 1000", "in time")]
+        {
+            let args = format!(r#"{{"command": "true", "{guard}": "{line}", "timeout": "50ms"}}"#);
+            for said in [preview, apply].map(|act| act(&chunk("exec.run", "x", &args), &stage.scene())) {
+                assert!(said.starts_with(&format!("false \"cannot tell whether `{guard}` holds")), "{said}");
+                assert!(said.contains(want), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn exit_codes_and_the_created_file_decide_success() {
+    let stage = Stage::new();
+    let made = stage.path("made");
+    for (args, want) in [
+        (r#"{"command": "sh -c 'exit 3'"}"#.to_owned(), false),
+        (r#"{"command": "sh -c 'exit 3'", "returns": [0, 3]}"#.into(), true),
+        (r#"{"command": "true", "returns": [1]}"#.into(), false),
+        (r#"{"command": "false", "returns": 1}"#.into(), true),
+        (r#"{"command": "true", "creates": "/no/such/file"}"#.into(), true),
+        (format!(r#"{{"command": "sh -c 'touch {made}; exit 3'", "creates": "{made}"}}"#), true),
+        (r#"{"command": "sleep 1000", "timeout": 0.05, "returns": [1]}"#.into(), false),
+        (r#"{"command": "no-such-program"}"#.into(), false),
+    ] {
+        let said = apply(&chunk("exec.run", "x", &args), &stage.scene());
+        assert_eq!(said.starts_with("true "), want, "{args}: {said}");
+    }
+    let said = apply(&chunk("exec.run", "sh -c 'exit 7'", "{}"), &stage.scene());
+    assert_eq!(
+        said,
+        r#"false "Command \"sh -c 'exit 7'\" executed and returned 7, not one of: 0" {"pid":1,"retcode":7,"stdout":"","stderr":""}"#
+    );
+}
+
+#[test]
+fn command_and_guards_share_directory_environment_and_path() {
+    let stage = Stage::new();
+    let bin = stage.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let tool = format!("{bin}/tool");
+    std::fs::write(&tool, "#!/bin/sh\necho \"$A in $PWD\"\ntest \"$A\" = 'b c'\n").unwrap();
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let args = format!(
+        r#"{{"command": "tool", "onlyif": "tool", "cwd": "/usr", "environment": ["A=b c"], "path": "{bin}:/bin"}}"#
+    );
+    let said = apply(&chunk("exec.run", "x", &args), &stage.scene());
+    assert!(said.contains(r#""stdout":"b c in /usr""#), "{said}");
+}
+
+#[test]
+fn posix_expands_nothing_and_shell_does() {
+    let stage = Stage::new();
+    for (provider, want) in [("posix", "$HOME * | cat"), ("shell", "x")] {
+        let args = format!(r#"{{"provider": "{provider}", "environment": {{"X": "x"}}}}"#);
+        let name = if provider == "posix" { "echo '$HOME' * | cat" } else { "echo $X | cat" };
+        let said = apply(&chunk("exec.run", name, &args), &stage.scene());
+        assert!(said.contains(&format!(r#""stdout":"{want}""#)), "{said}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let stage = Stage::new();
+    for (args, want) in [
+        (r#"{"provider": "perl"}"#, "posix and shell"),
+        (r#"{"path": "/bin:bin"}"#, "no absolute directory"),
+        (r#"{"path": ""}"#, "no absolute directory"),
+        (r#"{"timeout": "soon"}"#, "a time such as 30s"),
+        (r#"{"environment": ["A"]}"#, "KEY=value"),
+        (r#"{"environment": ["=x"]}"#, "KEY=value"),
+        (r#"{"returns": ["x"]}"#, "exit code"),
+        (r#"{"command": "echo 'x"}"#, "not closed"),
+        (r#"{"command": " "}"#, "no command"),
+        (r#"{"creates": "relative"}"#, "not an absolute path"),
+        (r#"{"onlyif": ["true"]}"#, "must be text"),
+        (r#"{"cwd": "/no/dir"}"#, "either not absolute or does not exist"),
+    ] {
+        let said = apply(&chunk("exec.run", "true", args), &stage.scene());
+        assert!(said.starts_with("false ") && said.contains(want), "{args}: {said}");
+    }
+}
+
+#[test]
+fn subscriptions_are_watch_edges() {
+    let sls = "
+a:
+  exec.run:
+    - command: 'true'
+    - refresh_only: true
+    - subscribe:
+      - file#/etc/x
+      - {test: n}
+      - other
+/etc/x:
+  file.managed: []
+n: test.nop
+other: test.nop
+";
+    let stage = Stage::with(&[("t.sls", sls)], "{}");
+    let place = |id: &str| stage.plan.chunks.iter().position(|c| &*c.id == id).unwrap();
+    let watched: Vec<usize> = stage
+        .plan
+        .graph
+        .edges
+        .iter()
+        .filter(|e| e.to == place("a") && e.kind == zagent_compiler::Requisite::Watch)
+        .map(|e| e.from)
+        .collect();
+    let mut want = vec![place("/etc/x"), place("n"), place("other")];
+    want.sort_unstable();
+    assert_eq!(watched, want);
+    assert!(build("run", &Args::new(&stage.plan.chunks[place("a")])).unwrap().is_ok());
+}

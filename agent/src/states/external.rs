@@ -1,0 +1,300 @@
+//! States of the tree's own modules: `_states/NAME` is any executable, JSON in and JSON out.
+//!
+//! It reads `{"call": "check", "function": …, "args": …, "test": …, "grains": …}` and prints
+//! `{"result": …, "changes": …, "comment": …}`. To `check` it answers true (all is right), null (something would change) or
+//! false; to `apply` and `revert` true or false.
+//!
+//! Law: what runs is what the tree holds, byte for byte; it has a time and a cap on what it prints, and anything but an answer
+//! is a failure that says why.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+use zagent_compiler::Chunk;
+use zagent_config::{Map, Value};
+
+use super::{Done, Failure, Look, Scene, State, unavailable};
+use crate::host::command::shown;
+use crate::host::exec::{self, Command, End};
+use crate::report::chain;
+
+/// How long a module may take when its state does not say.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The most that a module may print.
+const ANSWER: usize = 8 << 20;
+/// How much of what it complained about is told.
+const COMPLAINT: usize = 400;
+/// The order to do it.
+const APPLY: &str = "apply";
+/// The order to undo it.
+const REVERT: &str = "revert";
+/// Where modules stand in a tree.
+const FOLDER: &str = "_states/";
+
+/// The state that a chunk of no module of ours asks for.
+pub(super) fn build(chunk: &Chunk) -> Box<dyn State> {
+    Box::new(External { chunk: chunk.clone() })
+}
+
+/// What has to be asked of a module to undo what a state of it did, as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Memo {
+    /// `revert`, or `apply` where a revert is to be undone.
+    call: Cow<'static, str>,
+    module: String,
+    function: String,
+    name: Value,
+    args: Value,
+}
+
+impl Memo {
+    fn new(chunk: &Chunk) -> Self {
+        Self {
+            call: Cow::Borrowed(REVERT),
+            module: chunk.state.to_string(),
+            function: chunk.fun.to_string(),
+            name: chunk.name.clone(),
+            args: chunk.args.clone().into(),
+        }
+    }
+
+    /// The note of a journal; none when it is of somebody else.
+    #[must_use]
+    pub fn read(data: &serde_json::Value) -> Option<Self> {
+        serde_json::from_value(data.clone()).ok().filter(|memo: &Self| [APPLY, REVERT].contains(&&*memo.call))
+    }
+
+    /// What it is about, as `module.function`.
+    #[must_use]
+    pub fn what(&self) -> String {
+        format!("{}.{}", self.module, self.function)
+    }
+
+    /// What undoes that which this asks for.
+    fn back(&self) -> Self {
+        let call = if self.call == REVERT { APPLY } else { REVERT };
+        Self { call: Cow::Borrowed(call), ..self.clone() }
+    }
+
+    /// Notes it, where the run notes anything.
+    fn keep(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+        let Some(journal) = scene.journal else { return Ok(()) };
+        let data = serde_json::to_value(self)
+            .map_err(|e| Failure::new(format!("the arguments of `{}` are no JSON: {e}", self.what())))?;
+        Ok(journal.other(scene.tag, data)?)
+    }
+}
+
+/// Lets a module undo what a state of it did.
+///
+/// # Errors
+/// Fails when the module fails, or there is none.
+pub fn revert(memo: &Memo, scene: &Scene<'_>) -> Result<Done, Failure> {
+    let args = memo.args.as_map().cloned().unwrap_or_default();
+    let mut chunk = Chunk::single(&memo.module, &memo.function, "", args);
+    chunk.name = memo.name.clone();
+    chunk.id = zagent_compiler::name_text(&memo.name).into();
+    let state = External { chunk };
+    if state.content(scene)?.is_none() {
+        return Err(Failure::new(format!("there is no module `{}` in the tree any more", memo.module)));
+    }
+    memo.back().keep(scene)?;
+    state.act(&memo.call, scene)
+}
+
+struct External {
+    chunk: Chunk,
+}
+
+/// What a module answered.
+struct Answer {
+    result: Option<bool>,
+    changes: Map,
+    comment: String,
+}
+
+impl External {
+    fn ask(&self, call: &str, test: bool, scene: &Scene<'_>) -> Result<Answer, Failure> {
+        let name = &*self.chunk.state;
+        let program = self.program(scene)?;
+        let limit = self.limit(scene)?;
+        let mut command = Command::new(program);
+        command.stdin = self.question(call, test, scene)?;
+        command.timeout = Some(limit);
+        command.output_cap = ANSWER;
+        command.cwd = Some("/".into());
+        command.cancel = Some(Arc::clone(scene.cancel));
+        let outcome = exec::run(&command).map_err(|e| Failure::new(chain(&e)))?;
+        let said = complaint(&outcome.stderr);
+        match outcome.end {
+            End::Exited(0) if outcome.truncated => {
+                Err(Failure::new(format!("module `{name}` printed more than {ANSWER} bytes")))
+            }
+            End::Exited(0) => answer(name, &outcome.stdout).map_err(Failure::new),
+            End::Exited(code) => Err(Failure::new(format!("module `{name}` exited with code {code}{said}"))),
+            End::Signaled(n) => Err(Failure::new(format!("signal {n} ended module `{name}`{said}"))),
+            End::TimedOut => Err(Failure::new(format!("module `{name}` was ended after {limit:?}"))),
+            End::Cancelled => Err(Failure::new(format!("module `{name}` was ended: the run was stopped"))),
+        }
+    }
+
+    fn question(&self, call: &str, test: bool, scene: &Scene<'_>) -> Result<Vec<u8>, Failure> {
+        let mut args = self.chunk.args.clone();
+        args.insert("name", self.chunk.name.clone());
+        let question = Value::from(Map::from_iter([
+            ("call", Value::from(call)),
+            ("function", Value::from(&*self.chunk.fun)),
+            ("args", args.into()),
+            ("test", test.into()),
+            ("grains", scene.host.grains()),
+        ]));
+        serde_json::to_vec(&question)
+            .map_err(|e| Failure::new(format!("the arguments of `{}` are no JSON: {e}", self.chunk.id)))
+    }
+
+    fn limit(&self, scene: &Scene<'_>) -> Result<Duration, Failure> {
+        let bad =
+            |v: &Value| Failure::new(format!("`timeout` must be a number of seconds, not {}", shown(v)));
+        let own = match self.chunk.args.get("timeout").filter(|v| !v.is_null()) {
+            None => TIMEOUT,
+            Some(v) => {
+                let seconds =
+                    v.as_number().or_else(|| v.as_str()?.trim().parse().ok()).ok_or_else(|| bad(v))?;
+                Duration::try_from_secs_f64(seconds).map_err(|_| bad(v))?
+            }
+        };
+        let left = scene.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        Ok(left.map_or(own, |left| own.min(left)))
+    }
+
+    /// The module as a file of our own, named by its content.
+    fn program(&self, scene: &Scene<'_>) -> Result<PathBuf, Failure> {
+        let Some(content) = self.content(scene)? else { return Err(unavailable(&self.chunk)) };
+        if content.starts_with(b"\x7fELF") || content.starts_with(b"#!") {
+            let digest = format!("{:x}", Sha256::digest(&content));
+            let kept = scene.cache.join("modules").join(&digest);
+            if is_ready(&kept, &content) {
+                return Ok(kept);
+            }
+            return place(&scene.spare.join("modules"), &digest, &content).map_err(|e| {
+                Failure::new(format!("cannot keep module `{}` in the cache: {e}", self.chunk.state))
+            });
+        }
+        // Salt's own modules are Python that it loads; here it is a program that runs.
+        let hint = "it needs a first line such as `#!/usr/bin/env python3`";
+        Err(Failure::new(format!("module `{}` is no program: {hint}", self.chunk.state)))
+    }
+
+    /// `_states/NAME`, or `_states/NAME.ext`.
+    fn content(&self, scene: &Scene<'_>) -> Result<Option<Arc<[u8]>>, Failure> {
+        let exact = format!("{FOLDER}{}", self.chunk.state);
+        if let Some(content) = scene.files.read(crate::files::BASE, &exact).map_err(Failure::new)? {
+            return Ok(Some(content));
+        }
+        let all = scene.files.list(crate::files::BASE).map_err(Failure::new)?;
+        let fits = |path: &&String| {
+            let rest = path.strip_prefix(exact.as_str());
+            rest.is_some_and(|r| r.starts_with('.') && !r.contains('/'))
+        };
+        let Some(path) = all.iter().find(fits) else { return Ok(None) };
+        scene.files.read(crate::files::BASE, path).map_err(Failure::new)
+    }
+
+    /// `apply` or `revert`: there is no third way out.
+    fn act(&self, call: &str, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let answer = self.ask(call, false, scene)?;
+        let mut done = Done::new(answer.comment, answer.changes);
+        match answer.result {
+            Some(true) => return Ok(done),
+            Some(false) => {}
+            None => {
+                let words = format!("module `{}` answered null to `{call}`", self.chunk.state);
+                done.comment =
+                    if done.comment.is_empty() { words } else { format!("{words}: {}", done.comment) };
+            }
+        }
+        Err(done.into())
+    }
+}
+
+impl State for External {
+    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let answer = self.ask("check", true, scene)?;
+        match answer.result {
+            Some(true) => Ok(Look::right(answer.comment)),
+            Some(false) => Err(Done::new(answer.comment, answer.changes).into()),
+            None => Ok(Look::drift(answer.comment, answer.changes)),
+        }
+    }
+
+    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        Memo::new(&self.chunk).keep(scene)?;
+        self.act(APPLY, scene)
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+}
+
+/// True when a program stands there with this content.
+fn is_ready(path: &Path, content: &[u8]) -> bool {
+    std::fs::read(path).is_ok_and(|have| have == content)
+        && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o7777 == 0o700)
+}
+
+/// Writes the file unless it is there already, whole or not at all.
+fn place(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let path = dir.join(name);
+    if is_ready(&path, content) {
+        return Ok(path);
+    }
+    let unique = format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id());
+    let temp = dir.join(unique);
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(&temp)?;
+    file.write_all(content)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o700))?;
+    drop(file);
+    std::fs::rename(&temp, &path)?;
+    Ok(path)
+}
+
+fn answer(name: &str, stdout: &[u8]) -> Result<Answer, String> {
+    let text =
+        std::str::from_utf8(stdout).map_err(|_| format!("module `{name}` printed what is not UTF-8"))?;
+    let value = Value::from_json_str(text.trim())
+        .map_err(|e| format!("module `{name}` printed what is not JSON: {e}"))?;
+    let Value::Map(map) = &value else {
+        return Err(format!("module `{name}` printed {}, not an object", value.kind()));
+    };
+    let result = match map.get("result") {
+        Some(Value::Bool(result)) => Some(*result),
+        Some(Value::Null) => None,
+        Some(other) => return Err(format!("module `{name}` answered {} as its result", other.kind())),
+        None => return Err(format!("module `{name}` answered without a result")),
+    };
+    let changes = match map.get("changes") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Map(changes)) => (**changes).clone(),
+        Some(other) => return Err(format!("module `{name}` answered {} as its changes", other.kind())),
+    };
+    let comment = map.get("comment").filter(|c| !c.is_null()).map(shown).unwrap_or_default();
+    Ok(Answer { result, changes, comment })
+}
+
+fn complaint(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let last = text.trim_end().lines().next_back().unwrap_or_default();
+    let last: String = last.chars().take(COMPLAINT).collect();
+    if last.is_empty() { last } else { format!(": {last}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! What the states of this folder have in common: how they read their name, and how they answer a watch.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zagent_config::Value;
+
+use crate::fs::{Kind, Stat};
+use crate::states::{Args, Done, Failure, Scene, Standing, State};
+
+/// The path that a state is about.
+///
+/// # Errors
+/// Fails in Salt's words when it is empty or not absolute.
+pub(super) fn named(args: &Args<'_>, empty: &str) -> Result<PathBuf, Failure> {
+    match args.get("name") {
+        Some(Value::Str(name)) if name.is_empty() => Err(Failure::new(empty)),
+        _ => args.path("name")?.ok_or_else(|| Failure::new(empty)),
+    }
+}
+
+/// A text that must be given.
+///
+/// # Errors
+/// Fails when it is missing or no text.
+pub(super) fn required(args: &Args<'_>, key: &str) -> Result<String, Failure> {
+    args.text(key)?.ok_or_else(|| missing(args, key))
+}
+
+/// The failure for an argument that must be given.
+pub(super) fn missing(args: &Args<'_>, key: &str) -> Failure {
+    Failure::new(format!("Missing parameter {key} for state file.{}\n", args.chunk.fun))
+}
+
+/// The environment whose files a state means.
+///
+/// # Errors
+/// Fails when `saltenv` is no text.
+pub(super) fn env(args: &Args<'_>) -> Result<Arc<str>, Failure> {
+    Ok(args.text("saltenv")?.map_or_else(|| Arc::clone(&args.chunk.env), Into::into))
+}
+
+/// A failure for what is asked for and not done here.
+///
+/// # Errors
+/// Fails when one of the arguments is given.
+pub(super) fn refuse(args: &Args<'_>, keys: &[&str]) -> Result<(), Failure> {
+    match keys.iter().find(|key| args.get(key).is_some_and(Value::is_truthy)) {
+        Some(key) => Err(Failure::new(format!("`{key}` is not supported by file.{} here", args.chunk.fun))),
+        None => Ok(()),
+    }
+}
+
+/// A failure for signatures that nobody here can check.
+///
+/// # Errors
+/// Fails when one is asked for.
+pub(super) fn refuse_signatures(args: &Args<'_>) -> Result<(), Failure> {
+    refuse(args, &["signature", "source_hash_sig", "signed_by_any", "signed_by_all"])
+}
+
+/// Answers a watch: these states have no answer of their own, so they look again, and act when there is something to do.
+///
+/// # Errors
+/// Fails as the state does.
+pub(super) fn once_more(state: &mut dyn State, scene: &Scene<'_>) -> Result<Done, Failure> {
+    let look = state.check(scene)?;
+    match look.standing {
+        Standing::Right => Ok(Done::new(look.comment, look.changes)),
+        Standing::Drift | Standing::Unknown(_) => state.apply(scene),
+    }
+}
+
+/// True when there is something, links not followed.
+///
+/// # Errors
+/// Fails when it cannot be looked at.
+pub(super) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+    Ok(scene.fs.lstat(path)?.is_some())
+}
+
+/// What stands at a path, links followed when asked to.
+///
+/// # Errors
+/// Fails when it cannot be looked at.
+pub(super) fn stat(scene: &Scene<'_>, path: &Path, follow: bool) -> Result<Option<Stat>, Failure> {
+    Ok(if follow { scene.fs.stat(path)? } else { scene.fs.lstat(path)? })
+}
+
+/// True when a directory stands at a path, links followed.
+///
+/// # Errors
+/// Fails when it cannot be looked at.
+pub(super) fn is_dir(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+    Ok(scene.fs.stat(path)?.is_some_and(|found| found.kind == Kind::Dir))
+}
+
+/// A path with `~` as the home directory of who runs this.
+pub(super) fn expanded(text: &str) -> PathBuf {
+    match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => text.into(),
+    }
+}

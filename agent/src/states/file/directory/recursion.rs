@@ -1,0 +1,67 @@
+//! `recurse` of a directory in, what is set below it out.
+
+use zagent_config::Value;
+
+use crate::states::file::owner::Owner;
+use crate::states::file::perms::Perms;
+use crate::states::{Args, Failure};
+
+/// What `recurse` may say.
+const TYPES: [&str; 6] = ["user", "group", "mode", "ignore_files", "ignore_dirs", "silent"];
+
+/// What is set below the directory too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recurse {
+    /// The owner.
+    pub(super) user: bool,
+    /// The group.
+    pub(super) group: bool,
+    /// Permission bits.
+    pub(super) mode: bool,
+    /// Of directories only.
+    pub(super) ignore_files: bool,
+    /// Of files only.
+    pub(super) ignore_dirs: bool,
+    /// Without telling.
+    pub(super) silent: bool,
+}
+
+impl Recurse {
+    /// Reads `recurse`; nothing when it is empty.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when it names something else, or rules out everything.
+    pub(super) fn read(args: &Args<'_>) -> Result<Option<Self>, Failure> {
+        let items = match args.get("recurse") {
+            None => return Ok(None),
+            Some(value) if !value.is_truthy() => return Ok(None),
+            Some(Value::List(items)) => items,
+            Some(_) => return Err(Failure::new("\"recurse\" must be formed as a list of strings")),
+        };
+        if items.iter().any(|item| !item.as_str().is_some_and(|text| TYPES.contains(&text))) {
+            let known = TYPES.map(|t| format!("\"{t}\"")).join(", ");
+            return Err(Failure::new(format!("Types for \"recurse\" limited to {known}.")));
+        }
+        let has = |key: &str| items.iter().any(|item| item.as_str() == Some(key));
+        let recurse = Self {
+            user: has("user"),
+            group: has("group"),
+            mode: has("mode"),
+            ignore_files: has("ignore_files"),
+            ignore_dirs: has("ignore_dirs"),
+            silent: has("silent"),
+        };
+        if recurse.ignore_files && recurse.ignore_dirs {
+            return Err(Failure::new(
+                "Must not specify \"recurse\" options \"ignore_files\" and \"ignore_dirs\" at the same time.",
+            ));
+        }
+        Ok(Some(recurse))
+    }
+
+    /// What of owner and mode it is about.
+    pub(super) fn limited(self, perms: &Perms, mode: Option<u32>) -> Perms {
+        let owner: Owner = perms.owner.only(self.user, self.group);
+        Perms { owner, mode: mode.filter(|_| self.mode), attrs: None }
+    }
+}

@@ -1,0 +1,199 @@
+//! An address in, its content out, kept in the cache.
+//!
+//! Law: what has a digest is used only once the digest fits; a download is bounded in size and time, and nobody ever sees
+//! half of one.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ureq::tls::TlsConfig;
+
+use super::hash::Sum;
+use super::source::redact;
+use crate::states::{Args, Scene};
+
+/// Bytes of one download.
+const LARGEST: u64 = 1 << 30;
+/// How long one download may take when the state has no time limit of its own.
+const TIME: Duration = Duration::from_secs(600);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(30);
+/// Bytes between two looks at whether to stop.
+const CHUNK: usize = 64 << 10;
+/// Bytes of one name of a path in the cache.
+const NAME: usize = 200;
+
+/// How addresses are fetched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetch {
+    /// Ask for the newest content, whatever is kept.
+    pub(super) use_etag: bool,
+    /// Certificates must be right.
+    pub(super) verify_ssl: bool,
+}
+
+impl Default for Fetch {
+    fn default() -> Self {
+        Self { use_etag: false, verify_ssl: true }
+    }
+}
+
+impl Fetch {
+    /// Reads `use_etag` and `verify_ssl`.
+    pub(super) fn read(args: &Args<'_>) -> Self {
+        Self { use_etag: args.flag("use_etag", false), verify_ssl: args.flag("verify_ssl", true) }
+    }
+
+    /// The content of an address: the copy that is kept when it fits, else a new one.
+    ///
+    /// # Errors
+    /// Fails in words when it cannot be had, or does not have the digest.
+    pub(super) fn bytes(
+        &self,
+        scene: &Scene<'_>,
+        env: &str,
+        url: &str,
+        sum: Option<&Sum>,
+    ) -> Result<Vec<u8>, String> {
+        for place in [spare(scene, env, url), path(scene, env, url)] {
+            let kept = place.and_then(|path| std::fs::read(path).ok());
+            if let Some(kept) = kept.filter(|kept| sum.map_or(!self.use_etag, |sum| sum.fits(kept))) {
+                return Ok(kept);
+            }
+        }
+        let new = self.fresh(scene, env, url)?;
+        match sum {
+            Some(sum) if !sum.fits(&new) => {
+                discard(scene, env, url);
+                Err(mismatch(sum, url, &new))
+            }
+            _ => Ok(new),
+        }
+    }
+
+    /// The content of an address, asked for anew and kept.
+    ///
+    /// # Errors
+    /// Fails in words when it cannot be had.
+    pub(super) fn fresh(&self, scene: &Scene<'_>, env: &str, url: &str) -> Result<Vec<u8>, String> {
+        let told = |error: String| format!("Failed to cache {}: {error}", redact(url));
+        let target = spare(scene, env, url).ok_or_else(|| told("no such address".into()))?;
+        let dir = target.parent().unwrap_or(scene.spare);
+        let io = |e: std::io::Error| told(e.to_string());
+        std::fs::create_dir_all(dir).map_err(io)?;
+        let mut file = tempfile::Builder::new().prefix(".download-").tempfile_in(dir).map_err(io)?;
+        self.stream(scene, url, &mut file).map_err(told)?;
+        let content = std::fs::read(file.path()).map_err(io)?;
+        file.persist(&target).map_err(|e| io(e.error))?;
+        Ok(content)
+    }
+
+    fn stream(&self, scene: &Scene<'_>, url: &str, to: &mut impl Write) -> Result<(), String> {
+        let end = end(scene);
+        let left = end.saturating_duration_since(now());
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(left))
+            .timeout_connect(Some(CONNECT.min(left)))
+            .tls_config(TlsConfig::builder().disable_verification(!self.verify_ssl).build())
+            .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let mut answer = ureq::Agent::new_with_config(config).get(url).call().map_err(|e| e.to_string())?;
+        let mut body = answer.body_mut().with_config().limit(LARGEST).reader();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            if scene.cancel.is_said() {
+                return Err("the run was stopped".into());
+            }
+            if now() >= end {
+                return Err("it took too long".into());
+            }
+            match body.read(&mut chunk).map_err(|e| e.to_string())? {
+                0 => return Ok(()),
+                n => to.write_all(&chunk[..n]).map_err(|e| e.to_string())?,
+            }
+        }
+    }
+}
+
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn end(scene: &Scene<'_>) -> Instant {
+    let longest = now() + TIME;
+    scene.deadline.map_or(longest, |deadline| deadline.min(longest))
+}
+
+fn discard(scene: &Scene<'_>, env: &str, url: &str) {
+    if let Some(path) = spare(scene, env, url) {
+        // A copy that is left behind is caught by its digest the next time.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn mismatch(sum: &Sum, url: &str, got: &[u8]) -> String {
+    format!(
+        "Specified {} checksum for {} ({}) does not match actual checksum ({}). If the 'source_hash' value refers to a \
+         remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
+        sum.algorithm.name(),
+        redact(url),
+        sum.digits,
+        sum.algorithm.digest(got)
+    )
+}
+
+/// Where the copy of an address is kept.
+pub(super) fn path(scene: &Scene<'_>, env: &str, url: &str) -> Option<PathBuf> {
+    place(scene.cache, env, url)
+}
+
+/// Where a new copy of an address is put.
+fn spare(scene: &Scene<'_>, env: &str, url: &str) -> Option<PathBuf> {
+    place(scene.spare, env, url)
+}
+
+fn place(cache: &Path, env: &str, url: &str) -> Option<PathBuf> {
+    let (_, rest) = url.split_once("://")?;
+    let rest = rest.split('#').next().unwrap_or(rest);
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = host.rsplit('@').next().unwrap_or(host).replace(':', "");
+    let root = cache.join("extrn_files").join(part(env)).join(part(&host));
+    below(&root, &path.replacen('?', "-", 1))
+}
+
+/// A path below a directory that never leaves it.
+pub(super) fn below(root: &Path, path: &str) -> Option<PathBuf> {
+    let mut full = root.to_owned();
+    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+        full.push(part(name));
+    }
+    (full != root).then_some(full)
+}
+
+/// A text as one name of a path.
+pub(super) fn part(text: &str) -> String {
+    let plain = match text {
+        "" | "." | ".." => format!("_{text}"),
+        _ => text.replace(['/', '\0'], "_"),
+    };
+    if plain.len() <= NAME {
+        return plain;
+    }
+    // The digest keeps apart what would be the same once it is cut off.
+    super::hash::Algorithm::Sha256.digest(plain.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below() {
+        let root = Path::new("/c");
+        assert_eq!(below(root, "a//./b"), Some("/c/a/b".into()));
+        assert_eq!(below(root, "../../etc/passwd"), Some("/c/_../_../etc/passwd".into()));
+        assert_eq!(below(root, ""), None);
+        assert_eq!(below(root, &"x".repeat(300)).map(|p| p.as_os_str().len()), Some(3 + 64));
+    }
+}

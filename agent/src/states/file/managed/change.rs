@@ -1,0 +1,141 @@
+//! What is done to a managed file that is not as it should be.
+
+use std::path::Path;
+
+use zagent_config::Map;
+
+use super::Managed;
+use crate::fs::{Meta, Stat};
+use crate::states::file::content::new_content;
+use crate::states::file::desired::Made;
+use crate::states::file::perms::octal;
+use crate::states::file::{backup, parents};
+use crate::states::{Done, Failure, Scene};
+
+/// The mode of a file before Salt gives it the one that is asked for: what it reports depends on it.
+const PRIVATE: u32 = 0o600;
+
+impl Managed {
+    pub(super) fn change_kept(&self, scene: &Scene<'_>, found: &Stat) -> Result<Done, Failure> {
+        let mut changes = self.perms.changes(found);
+        scene.fs.set_meta(&self.path, self.perms.meta()?, self.follow)?;
+        self.note_attrs(scene, &self.path, &mut changes)?;
+        Ok(Done::new("", changes))
+    }
+
+    fn note_attrs(&self, scene: &Scene<'_>, path: &Path, changes: &mut Map) -> Result<(), Failure> {
+        if let Some(change) = self.perms.set_attrs(scene, path)? {
+            changes.insert("attrs", change);
+        }
+        Ok(())
+    }
+
+    pub(super) fn change_content(
+        &self,
+        scene: &Scene<'_>,
+        found: &Stat,
+        made: &Made,
+        is_same: bool,
+    ) -> Result<Done, Failure> {
+        let path = self.target(scene)?;
+        let meta = self.perms.meta()?;
+        if let Some(check) = &self.check_cmd {
+            check.run(scene, &made.bytes, meta)?;
+        }
+        let mut done = Done::new(format!("File {} updated", self.path.display()), Map::new());
+        if is_same {
+            scene.fs.set_meta(&path, meta, true)?;
+        } else {
+            let old = scene.fs.read_for_change(&path)?;
+            if self.backup {
+                backup::keep(scene, &path, found, &old)?;
+            }
+            scene.fs.write(&path, &made.bytes, meta)?;
+            (done.changes, done.diff) = self.told(&old, &made.bytes);
+            if self.ignore.hides(&old, &made.bytes) {
+                done = done.with("skip_req", true);
+            }
+        }
+        for (key, value) in self.perms.changes(found).iter() {
+            done.changes.insert(key.clone(), value.clone());
+        }
+        self.note_attrs(scene, &path, &mut done.changes)?;
+        Ok(done)
+    }
+
+    /// Puts a file in the place of a link; it keeps owner and mode of what the link led to.
+    pub(super) fn change_link(&self, scene: &Scene<'_>, made: &Made) -> Result<Done, Failure> {
+        let mut meta = self.perms.meta()?;
+        if let Some(check) = &self.check_cmd {
+            check.run(scene, &made.bytes, meta)?;
+        }
+        let (mut changes, shown) = self.told_link(scene, &made.bytes)?;
+        if let Some(led) = scene.fs.stat(&self.path)? {
+            meta.mode = meta.mode.or(Some(led.mode));
+            meta.uid = meta.uid.or(Some(led.uid));
+            meta.gid = meta.gid.or(Some(led.gid));
+        }
+        scene.fs.write(&self.path, &made.bytes, meta)?;
+        self.note_attrs(scene, &self.path, &mut changes)?;
+        Ok(Done::new(format!("File {} updated", self.path.display()), changes).with_diff(shown))
+    }
+
+    pub(super) fn create(&self, scene: &Scene<'_>, made: Option<&Made>) -> Result<Done, Failure> {
+        let path = self.target(scene)?;
+        let meta = self.perms.meta()?;
+        let bytes = made.map_or(&[][..], |made| &made.bytes);
+        if let Some(check) = &self.check_cmd {
+            check.run(scene, bytes, meta)?;
+        }
+        if !parents::is_there(scene, &path)? {
+            if !self.makedirs {
+                return Err(Failure::new("Parent directory not present"));
+            }
+            let mode = self.dir_mode.or_else(|| self.perms.mode.map(parents::mode_for_dirs));
+            parents::make(scene, &path, Meta { mode, ..meta })?;
+        }
+        scene.fs.write(&path, bytes, meta)?;
+        let mut done = self.created(made.is_some(), bytes);
+        self.note_new(scene, &path, &mut done.changes)?;
+        self.note_attrs(scene, &path, &mut done.changes)?;
+        Ok(done)
+    }
+
+    fn created(&self, is_said: bool, bytes: &[u8]) -> Done {
+        let path = self.path.display();
+        let mut changes = Map::new();
+        if !is_said {
+            changes.insert("new", format!("file {path} created"));
+            return Done::new("Empty file", changes);
+        }
+        changes.insert("diff", "New file");
+        if self.new_file_diff {
+            changes = self.told(b"", bytes).0;
+        }
+        let shown = if self.show_changes { new_content(bytes) } else { String::new() };
+        Done::new(format!("File {path} updated"), changes).with_diff(shown)
+    }
+
+    /// What Salt reports of the owner and mode of a new file: what differs from how it makes one at first.
+    fn note_new(&self, scene: &Scene<'_>, path: &Path, changes: &mut Map) -> Result<(), Failure> {
+        let Some(found) = scene.fs.stat(path)? else { return Ok(()) };
+        let parent = path.parent().map(|dir| scene.fs.stat(dir)).transpose()?.flatten();
+        let gid = match parent {
+            Some(dir) if dir.mode & 0o2000 != 0 => dir.gid,
+            _ => rustix::process::getegid().as_raw(),
+        };
+        if let Some(user) =
+            self.perms.owner.user().filter(|_| found.uid != rustix::process::geteuid().as_raw())
+        {
+            changes.insert("user", user);
+        }
+        if let Some(group) = self.perms.owner.group().filter(|_| found.gid != gid) {
+            changes.insert("group", group);
+        }
+        let is_private = self.perms.mode.is_some() || self.desired.sources().is_some();
+        if is_private && found.mode != PRIVATE {
+            changes.insert("mode", octal(found.mode));
+        }
+        Ok(())
+    }
+}

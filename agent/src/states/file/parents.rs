@@ -1,0 +1,83 @@
+//! Directories on the way to a path: are they there, and how they are made.
+
+use std::path::{Path, PathBuf};
+
+use crate::fs::{Kind, Meta};
+use crate::states::{Failure, Scene};
+
+/// True when the directory that a path stands in is there.
+///
+/// # Errors
+/// Fails when it cannot be looked at.
+pub(super) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+    let Some(parent) = path.parent() else { return Ok(true) };
+    Ok(scene.fs.stat(parent)?.is_some_and(|found| found.kind == Kind::Dir))
+}
+
+/// Makes the directories on the way to a path that are not there yet.
+///
+/// # Errors
+/// Fails when one cannot be made.
+pub(super) fn make(scene: &Scene<'_>, path: &Path, meta: Meta) -> Result<(), Failure> {
+    match path.parent() {
+        Some(parent) => make_all(scene, parent, meta),
+        None => Ok(()),
+    }
+}
+
+/// Makes a directory and those on the way to it.
+///
+/// # Errors
+/// Fails when one cannot be made.
+pub(super) fn make_all(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
+    let mut missing: Vec<PathBuf> = Vec::new();
+    for dir in dir.ancestors() {
+        match scene.fs.stat(dir)? {
+            None => missing.push(dir.to_owned()),
+            Some(found) if found.kind == Kind::Dir => break,
+            Some(_) => {
+                return Err(Failure::new(format!(
+                    "The path '{}' already exists and is not a directory",
+                    dir.display()
+                )));
+            }
+        }
+    }
+    missing.iter().rev().try_for_each(|dir| make_one(scene, dir, meta))
+}
+
+/// Makes one directory; another state that needs it too may be quicker.
+fn make_one(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
+    match scene.fs.make_dir(dir, meta) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
+            let is_dir = scene.fs.stat(dir)?.is_some_and(|found| found.kind == Kind::Dir);
+            if is_dir { Ok(()) } else { Err(error.into()) }
+        }
+        made => Ok(made?),
+    }
+}
+
+/// The mode that directories get when only the mode of a file is given: who may read it may also go in.
+pub(super) fn mode_for_dirs(mode: u32) -> u32 {
+    let mut dirs = mode & 0o777;
+    for shift in [0, 3, 6] {
+        if (mode >> shift) & 0o7 != 0 {
+            dirs |= 1 << shift;
+        }
+    }
+    dirs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_read_may_go_in() {
+        for (file, dir) in
+            [(0o644, 0o755), (0o640, 0o750), (0o600, 0o700), (0o400, 0o500), (0, 0), (0o4755, 0o755)]
+        {
+            assert_eq!(mode_for_dirs(file), dir, "{file:o}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Owner, mode and attributes that a state declares in, how an entry differs from them out.
+//!
+//! Law: only what is declared is compared.
+
+use std::path::Path;
+
+use zagent_config::{Map, Value};
+
+use super::owner::Owner;
+use crate::fs::{Kind, Meta, Stat};
+use crate::states::{Args, Failure, Scene};
+
+/// Owner, mode and attributes that an entry should have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Perms {
+    /// Who should own it.
+    pub(super) owner: Owner,
+    /// Permission bits.
+    pub(super) mode: Option<u32>,
+    /// Attributes as letters of `chattr`.
+    pub(super) attrs: Option<String>,
+}
+
+impl Perms {
+    /// Owner as `user` and `group` say, mode as the first of these arguments that is given.
+    ///
+    /// # Errors
+    /// Fails when one of them cannot be understood.
+    pub(super) fn read(args: &Args<'_>, modes: &[&str]) -> Result<Self, Failure> {
+        let mode = modes.iter().find(|key| args.get(key).is_some()).map(|key| args.mode(key)).transpose()?;
+        Ok(Self { owner: Owner::read(args)?, mode: mode.flatten(), attrs: None })
+    }
+
+    /// True when owner and mode are as declared. A link has no mode of its own.
+    pub(super) fn is_right(&self, found: &Stat) -> bool {
+        self.mode.is_none_or(|mode| mode == found.mode || found.kind == Kind::Link)
+            && self.owner.is_right(found)
+    }
+
+    /// What differs, as Salt reports it.
+    pub(super) fn changes(&self, found: &Stat) -> Map {
+        let mut changes = Map::new();
+        if let Some(user) = self.owner.user()
+            && user.uid() != Some(found.uid)
+        {
+            changes.insert("user", user);
+        }
+        if let Some(group) = self.owner.group()
+            && group.gid() != Some(found.gid)
+        {
+            changes.insert("group", group);
+        }
+        if let Some(mode) = self.mode
+            && mode != found.mode
+            && found.kind != Kind::Link
+        {
+            changes.insert("mode", octal(mode));
+        }
+        changes
+    }
+
+    /// What an entry gets.
+    ///
+    /// # Errors
+    /// Fails with Salt's words when the user or group does not exist.
+    pub(super) fn meta(&self) -> Result<Meta, Failure> {
+        let ids = self.owner.ids()?;
+        Ok(Meta { mode: self.mode, uid: ids.uid, gid: ids.gid })
+    }
+
+    /// Letters that are missing and letters that are too many; nothing when the attributes are right, not declared, or
+    /// unknown to the file system.
+    ///
+    /// # Errors
+    /// Fails when they cannot be read.
+    pub(super) fn attrs_differ(&self, scene: &Scene<'_>, path: &Path) -> Result<Option<Letters>, Failure> {
+        let Some(wanted) = &self.attrs else { return Ok(None) };
+        let Some(found) = scene.fs.attrs(path)? else { return Ok(None) };
+        // Extents are how the file system stores a file: nobody asks for them, and nobody can take them away.
+        let added: String = wanted.chars().filter(|c| !found.contains(*c)).collect();
+        let removed: String = found.chars().filter(|c| *c != 'e' && !wanted.contains(*c)).collect();
+        Ok((!added.is_empty() || !removed.is_empty()).then_some(Letters { found, added, removed }))
+    }
+
+    /// Sets the attributes; what changed, as Salt reports it.
+    ///
+    /// # Errors
+    /// Fails when they cannot be read or set.
+    pub(super) fn set_attrs(&self, scene: &Scene<'_>, path: &Path) -> Result<Option<Value>, Failure> {
+        let Some(letters) = self.attrs_differ(scene, path)? else { return Ok(None) };
+        scene.fs.set_attrs(path, &letters.added, &letters.removed)?;
+        let mut change = Map::new();
+        change.insert("old", letters.found);
+        change.insert("new", self.attrs.clone().unwrap_or_default());
+        Ok(Some(change.into()))
+    }
+}
+
+/// How attributes differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Letters {
+    /// Those that are there.
+    pub(super) found: String,
+    /// Those that are missing.
+    pub(super) added: String,
+    /// Those that are too many.
+    pub(super) removed: String,
+}
+
+/// Permission bits as Salt writes them.
+pub(super) fn octal(mode: u32) -> String {
+    format!("{mode:04o}")
+}

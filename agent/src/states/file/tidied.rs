@@ -1,0 +1,263 @@
+//! `file.tidied`: a directory without what is old or large.
+
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use zagent_config::pattern::Pattern;
+use zagent_config::{Map, Value};
+
+use super::asked::{is_dir, is_there, named, once_more};
+use crate::fs::{Kind, Stat};
+use crate::report::chain;
+use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+
+/// Nested directories before it gives up: links may lead in a circle.
+const DEPTH: usize = 64;
+
+/// A directory to tidy.
+#[derive(Debug)]
+struct Tidied {
+    path: PathBuf,
+    age: i64,
+    size: u64,
+    rule: Rule,
+    matches: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+    full_path_match: bool,
+    by_mtime: bool,
+    rmdirs: bool,
+    rmlinks: bool,
+    followlinks: bool,
+}
+
+/// How age and size go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Both,
+    Either,
+    Age,
+    Size,
+}
+
+/// Makes the state.
+pub(super) fn build(args: &Args<'_>) -> Built {
+    let path = named(args, "Must provide name to file.tidied")?;
+    let time = args.text("time_comparison")?.unwrap_or_default().to_lowercase();
+    if time == "ctime" {
+        return Err(Failure::new("`time_comparison: ctime` is not supported here: use atime or mtime"));
+    }
+    let only = args.text("age_size_only")?.unwrap_or_default().to_lowercase();
+    let operator = args.text("age_size_logical_operator")?.unwrap_or_default().to_uppercase();
+    let matches = args.texts("matches")?.unwrap_or_else(|| vec![".*".into()]);
+    Ok(Box::new(Tidied {
+        path,
+        age: args.int("age")?.unwrap_or(0),
+        size: size(args)?,
+        rule: match (only.as_str(), operator.as_str()) {
+            ("age", _) => Rule::Age,
+            ("size", _) => Rule::Size,
+            (_, "AND") => Rule::Both,
+            _ => Rule::Either,
+        },
+        matches: patterns("matches", &matches)?,
+        exclude: patterns("exclude", &args.texts("exclude")?.unwrap_or_default())?,
+        full_path_match: args.flag("full_path_match", false),
+        by_mtime: time == "mtime",
+        rmdirs: args.flag("rmdirs", false),
+        rmlinks: args.flag("rmlinks", true),
+        followlinks: args.flag("followlinks", false),
+    }))
+}
+
+fn patterns(key: &str, texts: &[String]) -> Result<Vec<Pattern>, Failure> {
+    let read = |text: &String| {
+        Pattern::new(text).map_err(|error| Failure::new(format!("`{key}`: {}", chain(&error))))
+    };
+    texts.iter().map(read).collect()
+}
+
+/// `size` in bytes: a number, or a text such as `10K`, `5MB` or `1GiB`.
+fn size(args: &Args<'_>) -> Result<u64, Failure> {
+    let Some(value) = args.get("size") else { return Ok(0) };
+    match value {
+        Value::Int(n) => Ok(u64::try_from(*n).unwrap_or(0)),
+        Value::Str(text) => bytes(text)
+            .ok_or_else(|| Failure::new(format!("`size` must be a size such as `10K`, not `{text}`"))),
+        other => Err(Failure::new(format!("`size` must be a size such as `10K`, not {}", other.kind()))),
+    }
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..at].parse().ok()?;
+    let unit = text[at..].trim().to_ascii_lowercase();
+    let (letter, rest) = unit.split_at_checked(1).unwrap_or(("b", ""));
+    let power = i32::try_from("bkmgtpezy".find(letter)?).ok()?;
+    let factor = match rest {
+        "" | "ib" => 1024_f64.powi(power),
+        "b" if power > 0 => 1000_f64.powi(power),
+        _ => return None,
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "no sign is read, and too large is the largest"
+    )]
+    let bytes = (number * factor) as u64;
+    Some(bytes)
+}
+
+impl Tidied {
+    /// What should go, the inner before the outer.
+    fn found(&self, scene: &Scene<'_>) -> Result<Vec<PathBuf>, Failure> {
+        if !is_dir(scene, &self.path)? {
+            return Err(Failure::new(format!(
+                "{} does not exist or is not a directory.",
+                self.path.display()
+            )));
+        }
+        let mut found = Vec::new();
+        self.walk(scene, &self.path, Zoned::now().date(), 0, &mut found)?;
+        Ok(found)
+    }
+
+    fn walk(
+        &self,
+        scene: &Scene<'_>,
+        dir: &Path,
+        today: Date,
+        depth: usize,
+        found: &mut Vec<PathBuf>,
+    ) -> Result<(), Failure> {
+        if depth > DEPTH {
+            return Ok(());
+        }
+        let mut here = (Vec::new(), Vec::new());
+        for (name, kind) in scene.fs.read_dir(dir)? {
+            let path = dir.join(name);
+            let leads_on = kind == Kind::Dir || (kind == Kind::Link && is_dir(scene, &path)?);
+            if leads_on && (kind == Kind::Dir || self.followlinks) {
+                self.walk(scene, &path, today, depth + 1, found)?;
+            }
+            if leads_on { &mut here.1 } else { &mut here.0 }.push(path);
+        }
+        for path in here.0.into_iter().chain(here.1) {
+            if let Some(entry) = scene.fs.lstat(&path)?
+                && self.is_due(&path, &entry, today)
+            {
+                found.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, path: &Path, entry: &Stat, today: Date) -> bool {
+        let may_go = match entry.kind {
+            Kind::Link => self.rmlinks,
+            Kind::Dir => self.rmdirs,
+            _ => true,
+        };
+        let size = if matches!(entry.kind, Kind::Link | Kind::Dir) { 0 } else { entry.size };
+        let is_old = age(if self.by_mtime { entry.mtime } else { entry.atime }, today) >= self.age;
+        let is_large = size >= self.size;
+        let is_meant = match self.rule {
+            Rule::Age => is_old,
+            Rule::Size => is_large,
+            Rule::Both => is_old && is_large,
+            Rule::Either => is_old || is_large,
+        };
+        may_go && is_meant && self.is_named(path)
+    }
+
+    fn is_named(&self, path: &Path) -> bool {
+        let name = if self.full_path_match { Some(path.as_os_str()) } else { path.file_name() };
+        let name = name.unwrap_or_default().to_string_lossy();
+        // A pattern that gives up keeps the entry.
+        self.matches.iter().any(|p| p.matches_start(&name).unwrap_or(false))
+            && !self.exclude.iter().any(|p| p.matches_start(&name).unwrap_or(true))
+    }
+}
+
+/// Days between a time and today.
+fn age(nanoseconds: i128, today: Date) -> i64 {
+    let Ok(time) = Timestamp::from_nanosecond(nanoseconds) else { return 0 };
+    let day = time.to_zoned(TimeZone::system()).date();
+    today.since(day).map_or(0, |span| i64::from(span.get_days()).abs())
+}
+
+fn list(paths: &[PathBuf]) -> Map {
+    let texts: Value = paths.iter().map(|p| Value::from(p.to_string_lossy().into_owned())).collect();
+    [("removed", texts)].into_iter().collect()
+}
+
+impl State for Tidied {
+    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let (found, path) = (self.found(scene)?, self.path.display());
+        if found.is_empty() {
+            return Ok(Look::right(format!("Nothing to remove from directory {path}")));
+        }
+        Ok(Look::drift(format!("{path} is set for tidy"), list(&found)))
+    }
+
+    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let found = self.found(scene)?;
+        for (count, path) in found.iter().enumerate() {
+            if !is_there(scene, path)? {
+                continue;
+            }
+            if let Err(error) = scene.fs.remove(path) {
+                return Err(Done::new(chain(&error), list(&found[..count])).into());
+            }
+        }
+        let comment =
+            format!("Removed {} files or directories from directory {}", found.len(), self.path.display());
+        Ok(Done::new(comment, list(&found)))
+    }
+
+    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        once_more(self, scene)
+    }
+
+    fn is_foreseeable(&self) -> bool {
+        true
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Heavy
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::Path(self.path.clone())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [
+            ("10", Some(10)),
+            ("1K", Some(1024)),
+            ("1kb", Some(1000)),
+            ("1.5 KiB", Some(1536)),
+            ("2g", Some(2 << 30)),
+            ("x", None),
+            ("1q", None),
+            ("", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn age_is_counted_in_days() {
+        let today = Zoned::now().date();
+        assert_eq!(age(Timestamp::now().as_nanosecond(), today), 0);
+        assert!(age(0, today) > 19_000);
+    }
+}

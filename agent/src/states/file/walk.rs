@@ -1,0 +1,64 @@
+//! A directory in, all that is below it out; links are told, not followed.
+
+use std::path::{Path, PathBuf};
+
+use crate::fs::Kind;
+use crate::states::{Failure, Scene};
+
+/// Entries of one walk before it gives up.
+const ENTRIES: usize = 5_000_000;
+
+/// An entry below a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// True when it is a directory, or a link to one.
+    pub(super) is_dir: bool,
+}
+
+/// One directory of a walk: its files first, then its directories, as Salt goes through them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    /// What is no directory.
+    pub(super) files: Vec<Entry>,
+    /// Directories, and links to some.
+    pub(super) dirs: Vec<Entry>,
+}
+
+/// All directories from the top down, at most `depth` deep; nothing when the top is not there.
+///
+/// # Errors
+/// Fails when one cannot be read.
+pub(super) fn levels(scene: &Scene<'_>, top: &Path, depth: Option<usize>) -> Result<Vec<Level>, Failure> {
+    let mut levels = Vec::new();
+    let mut todo = vec![(top.to_owned(), 0)];
+    let mut count = 0;
+    if scene.fs.stat(top)?.is_none_or(|found| found.kind != Kind::Dir) {
+        return Ok(levels);
+    }
+    while let Some((dir, deep)) = todo.pop() {
+        if depth.is_some_and(|depth| deep >= depth) {
+            continue;
+        }
+        let (mut files, mut dirs) = (Vec::new(), Vec::new());
+        for (name, kind) in scene.fs.read_dir(&dir)? {
+            let path = dir.join(name);
+            let is_dir = match kind {
+                Kind::Dir => true,
+                Kind::Link => scene.fs.stat(&path)?.is_some_and(|found| found.kind == Kind::Dir),
+                _ => false,
+            };
+            if is_dir { &mut dirs } else { &mut files }.push(Entry { path, kind, is_dir });
+        }
+        count += files.len() + dirs.len();
+        if count > ENTRIES {
+            return Err(Failure::new(format!("more than {ENTRIES} entries below {}", top.display())));
+        }
+        todo.extend(dirs.iter().rev().filter(|e| e.kind == Kind::Dir).map(|e| (e.path.clone(), deep + 1)));
+        levels.push(Level { files, dirs });
+    }
+    Ok(levels)
+}
