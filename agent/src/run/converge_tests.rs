@@ -1,0 +1,144 @@
+//! States that are made up, run to their end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::states::stage::{Stage, chunk};
+
+/// A state that does what its name says, and counts its calls.
+struct Act {
+    what: &'static str,
+    looks: Arc<AtomicUsize>,
+    acts: Arc<AtomicUsize>,
+}
+
+impl State for Act {
+    fn check(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
+        let before = self.looks.fetch_add(1, Ordering::Relaxed);
+        match self.what {
+            "panics when it looks" => panic!("no {}", "sight"),
+            "panics with something else" => std::panic::panic_any(7_u8),
+            "is right" => Ok(Look::right("fine")),
+            "cannot look" => Err(Failure::new("blind")),
+            "is mended" if before > 0 => Ok(Look::right("fine")),
+            "breaks when it looks again" if before > 0 => Err(Failure::new("gone")),
+            "nobody knows" => Ok(Look::unknown("fog")),
+            _ => Ok(Look::drift("it would change", Map::from_iter([("x", "y")]))),
+        }
+    }
+
+    fn apply(&mut self, _: &Scene<'_>) -> Result<Done, Failure> {
+        self.acts.fetch_add(1, Ordering::Relaxed);
+        let done = Done::new("done", Map::from_iter([("x", "y")]));
+        match self.what {
+            "panics when it acts" => panic!("no hands"),
+            "fails half-way" => Err(done.into()),
+            _ => Ok(done),
+        }
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.what != "is an act"
+    }
+}
+
+/// Runs a made-up state; its result, its words, whether it changed something, and how often it looked and acted.
+fn run(what: &'static str, args: &str, how: How, stage: &Stage) -> (Option<bool>, String, bool, [usize; 2]) {
+    let (looks, acts) = (Arc::default(), Arc::default());
+    let state = Act { what, looks: Arc::clone(&looks), acts: Arc::clone(&acts) };
+    let chunk = chunk("test.nop", "made up", args);
+    let mut task = Task {
+        index: 0,
+        tag: chunk.tag(),
+        chunk: std::borrow::Cow::Owned(chunk),
+        state: Some(Box::new(state)),
+        looked: None,
+        how,
+        react: false,
+        listener: false,
+        shadow: Shadow::default(),
+        start: Timestamp::now(),
+        begun: Instant::now(),
+    };
+    let ended = task.run(&stage.scene());
+    let calls = [looks, acts].map(|count: Arc<AtomicUsize>| count.load(Ordering::Relaxed));
+    (ended.result, ended.done.comment, !ended.done.changes.is_empty(), calls)
+}
+
+#[test]
+fn look_change_and_look_again() {
+    let still = "done\nIt was applied, and is still not as it should be: it would change";
+    let rows = [
+        ("is right", Some(true), "fine", false, [1, 0]),
+        ("is mended", Some(true), "done", true, [2, 1]),
+        ("is an act", Some(true), "done", true, [1, 1]),
+        ("stays wrong", Some(false), still, true, [2, 1]),
+        (
+            "breaks when it looks again",
+            Some(false),
+            "done\nIt was applied, and is still not as it should be: gone",
+            true,
+            [2, 1],
+        ),
+        ("cannot look", Some(false), "blind", false, [1, 0]),
+        ("fails half-way", Some(false), "done", true, [1, 1]),
+        ("nobody knows", Some(true), "done", true, [2, 1]),
+    ];
+    for (what, result, comment, changed, calls) in rows {
+        let ended = run(what, "{}", How::Apply, &Stage::strict());
+        assert_eq!(ended, (result, comment.to_owned(), changed, calls), "{what}");
+    }
+}
+
+#[test]
+fn a_look_alone_changes_nothing() {
+    let rows = [
+        ("is right", Some(true), [1, 0]),
+        ("stays wrong", None, [1, 0]),
+        ("nobody knows", None, [1, 0]),
+        ("cannot look", Some(false), [1, 0]),
+    ];
+    for (what, result, calls) in rows {
+        for how in [How::Look, How::Foresee] {
+            let ended = run(what, "{}", how, &Stage::strict());
+            assert_eq!((ended.0, ended.3), (result, calls), "{what} {how:?}");
+        }
+    }
+}
+
+#[test]
+fn a_panic_is_the_failure_of_that_state() {
+    let fault = "a fault inside zagent stopped this state: ";
+    for (what, how, words) in [
+        ("panics when it looks", How::Apply, "no sight"),
+        ("panics when it looks", How::Foresee, "no sight"),
+        ("panics when it acts", How::Apply, "no hands"),
+        ("panics with something else", How::Look, "no words"),
+    ] {
+        let (result, comment, ..) = run(what, "{}", how, &Stage::strict());
+        assert_eq!((result, comment), (Some(false), format!("{fault}{words}")), "{what}");
+    }
+}
+
+#[test]
+fn only_a_change_is_tried_again() {
+    let stage = Stage::strict();
+    let retry = r#"{"retry": {"attempts": 3, "interval": 0}}"#;
+    let (result, comment, _, calls) = run("fails half-way", retry, How::Apply, &stage);
+    let tried = |n: u8| {
+        format!("Attempt {n}: Returned a result of \"False\", with the following comment: \"done\"\n")
+    };
+    assert_eq!((result, comment), (Some(false), format!("{}{}done", tried(1), tried(2))));
+    assert_eq!(calls, [3, 3]);
+    for how in [How::Look, How::Foresee] {
+        assert_eq!(run("cannot look", retry, how, &stage).3, [1, 0], "{how:?}");
+    }
+    stage.cancel.say();
+    let (result, comment, _, calls) = run("fails half-way", retry, How::Apply, &stage);
+    assert_eq!(
+        (result, comment.as_str(), calls),
+        (Some(false), "done", [1, 1]),
+        "nobody tries again once it is stopped"
+    );
+}

@@ -1,0 +1,272 @@
+//! A plan in, the graph that its run follows out: the plan's own edges, and a path waits for its parents.
+//!
+//! Law: an edge that nobody wrote never contradicts one that somebody did.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use zagent_compiler::{Chunk, Plan, Requisite};
+use zagent_config::Value;
+
+use super::queue::{Band, Node};
+
+/// Below this is only what says `order: first`.
+const FIRST: f64 = 1.0;
+/// From here on is only what says `order: last` or counts from the end.
+const LAST: f64 = 1_000_000.0;
+
+/// What a run follows.
+#[derive(Debug)]
+pub struct Graph {
+    /// One node a chunk.
+    pub nodes: Vec<Node>,
+    /// (first, then).
+    pub edges: Vec<(usize, usize)>,
+    /// For each chunk, whom it waits for by a requisite, and by which.
+    pub requisites: Requisites,
+    /// For each chunk, all it waits for.
+    before: Vec<Vec<usize>>,
+}
+
+/// For each chunk, whom it waits for and why.
+#[derive(Debug, Default)]
+pub struct Requisites {
+    all: Vec<(usize, Requisite)>,
+    start: Vec<usize>,
+}
+
+impl Requisites {
+    fn new(plan: &Plan) -> Self {
+        let mut start = vec![0; plan.chunks.len() + 1];
+        let edges = || plan.graph.edges.iter().filter(|e| e.kind != Requisite::Listen);
+        for edge in edges() {
+            start[edge.to + 1] += 1;
+        }
+        for i in 1..start.len() {
+            start[i] += start[i - 1];
+        }
+        let mut next = start.clone();
+        let mut all = vec![(0, Requisite::Require); start.last().copied().unwrap_or(0)];
+        for edge in edges() {
+            all[next[edge.to]] = (edge.from, edge.kind);
+            next[edge.to] += 1;
+        }
+        Self { all, start }
+    }
+
+    /// Whom a chunk waits for.
+    #[must_use]
+    pub fn of(&self, chunk: usize) -> &[(usize, Requisite)] {
+        match (self.start.get(chunk), self.start.get(chunk + 1)) {
+            (Some(&from), Some(&to)) => &self.all[from..to],
+            _ => &[],
+        }
+    }
+}
+
+impl Graph {
+    /// The graph of a plan; `implied` says whether paths wait for their parents.
+    #[must_use]
+    pub fn new(plan: &Plan, implied: bool) -> Self {
+        let nodes = plan.chunks.iter().map(node).collect();
+        let mut edges: Vec<(usize, usize)> =
+            plan.graph.edges.iter().filter(|e| e.kind != Requisite::Listen).map(|e| (e.from, e.to)).collect();
+        if implied {
+            imply(plan, &mut edges);
+        }
+        let mut before = vec![Vec::new(); plan.chunks.len()];
+        for &(from, to) in &edges {
+            before[to].push(from);
+        }
+        Self { nodes, edges, requisites: Requisites::new(plan), before }
+    }
+
+    /// All that a chunk waits for.
+    pub fn before(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        self.before[chunk].iter().copied()
+    }
+}
+
+fn node(chunk: &Chunk) -> Node {
+    let band = match chunk.order {
+        order if order < FIRST => Band::First,
+        order if order >= LAST => Band::Last,
+        _ => Band::Middle,
+    };
+    let parallel = chunk.args.get("parallel").is_some_and(Value::is_truthy) && !chunk.prereq.check;
+    Node { order: chunk.order, name: zagent_compiler::name_text(&chunk.name), band, parallel }
+}
+
+/// The path that a chunk is about, written in one way only.
+fn path_of(chunk: &Chunk) -> Option<Cow<'_, str>> {
+    let name = chunk.name.as_str().filter(|name| &*chunk.state == "file" && name.starts_with('/'))?;
+    let odd = name.contains("//") || name.contains("/./") || name.ends_with('/') || name.ends_with("/.");
+    if !odd {
+        return Some(name.into());
+    }
+    let plain: Vec<&str> = name.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    Some(format!("/{}", plain.join("/")).into())
+}
+
+/// The directories above a path, the nearest first.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent(path), |dir| parent(dir))
+}
+
+/// The directory that a path stands in.
+fn parent(path: &str) -> Option<&str> {
+    match path.rfind('/')? {
+        0 if path.len() == 1 => None,
+        0 => Some("/"),
+        at => Some(&path[..at]),
+    }
+}
+
+/// Adds what paths imply: a path waits for its parents, and otherwise states that could see each other's work keep their order.
+fn imply(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
+    let paths: Vec<Option<Cow<'_, str>>> = plan.chunks.iter().map(path_of).collect();
+    let mut seen: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
+    let mut dirs: HashMap<&str, Siblings> = HashMap::new();
+    let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut on: HashMap<&str, Vec<usize>> = HashMap::with_capacity(paths.len());
+    let mut orphans: Vec<(usize, &str)> = Vec::new();
+    // Salt's order is a sound order, so edges along it close no circle.
+    for (i, (chunk, path)) in plan.chunks.iter().zip(&paths).enumerate() {
+        let Some(path) = path.as_deref() else { continue };
+        if let Some(&before) = seen.get(path) {
+            edges.push((before, i));
+            let children = below.get_mut(path).map(std::mem::take).unwrap_or_default();
+            edges.extend(children.into_iter().map(|child| (child, i)));
+        }
+        match above(path).find_map(|dir| seen.get_key_value(dir)) {
+            Some((&dir, &state)) => {
+                edges.push((state, i));
+                below.entry(dir).or_default().push(i);
+            }
+            None => orphans.push((i, path)),
+        }
+        seen.insert(path, i);
+        on.entry(path).or_default().push(i);
+        if let Some(dir) = parent(path) {
+            let makes = chunk.args.get("makedirs").is_some_and(Value::is_truthy);
+            dirs.entry(dir).or_default().join(i, makes, edges);
+        }
+    }
+    if orphans.is_empty() || seen.len() < 2 {
+        return;
+    }
+    // A parent that stands behind its child: only where the child is not needed for it.
+    let mut reach: Option<Reach> = None;
+    for (i, path) in orphans {
+        let Some(parents) = above(path).find_map(|dir| on.get(dir)) else { continue };
+        let reach = reach.get_or_insert_with(|| Reach::new(plan.chunks.len(), edges));
+        // They wait for each other, so the last one that may come first is enough.
+        let before = parents.iter().filter(|&&p| p > i).take_while(|&&p| !reach.leads(i, p)).last();
+        if let Some(&parent) = before {
+            reach.add(parent, i);
+            edges.push((parent, i));
+        }
+    }
+}
+
+/// So many states of each sort in one directory at most wait one for all: beyond, only the first of a sort count.
+const MOST_SIBLINGS: usize = 64;
+
+/// States on paths in one directory. Who makes the directory on the way makes it also for those that only need it, so
+/// the two sorts keep their order; those of one sort do not wait for each other.
+#[derive(Default)]
+struct Siblings {
+    makers: Vec<usize>,
+    others: Vec<usize>,
+}
+
+impl Siblings {
+    fn join(&mut self, i: usize, makes: bool, edges: &mut Vec<(usize, usize)>) {
+        let (own, other) =
+            if makes { (&mut self.makers, &self.others) } else { (&mut self.others, &self.makers) };
+        edges.extend(other.iter().map(|&before| (before, i)));
+        if own.len() < MOST_SIBLINGS {
+            own.push(i);
+        }
+    }
+}
+
+/// Who can be reached from whom.
+struct Reach {
+    after: Vec<Vec<usize>>,
+    seen: Vec<usize>,
+    round: usize,
+}
+
+impl Reach {
+    fn new(nodes: usize, edges: &[(usize, usize)]) -> Self {
+        let mut after = vec![Vec::new(); nodes];
+        for &(from, to) in edges {
+            after[from].push(to);
+        }
+        Self { after, seen: vec![0; nodes], round: 0 }
+    }
+
+    fn add(&mut self, from: usize, to: usize) {
+        self.after[from].push(to);
+    }
+
+    fn leads(&mut self, from: usize, to: usize) -> bool {
+        self.round += 1;
+        let mut stack = vec![from];
+        while let Some(node) = stack.pop() {
+            if node == to {
+                return true;
+            }
+            if std::mem::replace(&mut self.seen[node], self.round) != self.round {
+                stack.extend(&self.after[node]);
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zagent_config::Map;
+
+    use super::*;
+
+    fn plan(names: &[&str]) -> Plan {
+        let chunks = names.iter().map(|name| match name.strip_prefix('+') {
+            None => Chunk::single("file", "managed", name, Map::new()),
+            Some(name) => Chunk::single("file", "managed", name, Map::from_iter([("makedirs", true)])),
+        });
+        Plan { chunks: chunks.collect(), graph: zagent_compiler::Graph::default() }
+    }
+
+    #[test]
+    fn what_paths_imply() {
+        type Row = (&'static [&'static str], &'static [(usize, usize)]);
+        let table: &[Row] = &[
+            (&["/a", "/a/b"], &[(0, 1)]),
+            (&["/a/b", "/a"], &[(1, 0)]),
+            (&["/a", "/a/b/c"], &[(0, 1)]),
+            (&["/a", "/ab"], &[]),
+            (&["/a", "/a"], &[(0, 1)]),
+            (&["/a/", "/a//b"], &[(0, 1)]),
+            (&["/", "/a"], &[(0, 1)]),
+            (&["/a", "/a/b", "/a"], &[(0, 1), (0, 2), (1, 2)]),
+            (&["+/a/b", "/a/c", "+/a/d"], &[(0, 1), (1, 2)]),
+            (&["relative", "relative/b"], &[]),
+        ];
+        for (names, expected) in table {
+            let mut edges = Graph::new(&plan(names), true).edges;
+            edges.sort_unstable();
+            assert_eq!(edges, *expected, "{names:?}");
+            assert!(Graph::new(&plan(names), false).edges.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_somebody_wrote_counts_more() {
+        let mut plan = plan(&["/a/b", "/a"]);
+        plan.graph.edges.push(zagent_compiler::Edge { from: 0, to: 1, kind: Requisite::Require });
+        assert_eq!(Graph::new(&plan, true).edges, [(0, 1)]);
+    }
+}

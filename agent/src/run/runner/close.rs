@@ -1,0 +1,186 @@
+//! A state that has ended in, its place in the report out; who waits for it is freed.
+
+use std::sync::Arc;
+
+use zagent_compiler::{Chunk, Compat, name_text};
+use zagent_config::{Map, Value};
+
+use super::{Halt, Mark, Runner};
+use crate::run::converge::Ended;
+use crate::run::{Mode, Outcome, SkipReason};
+use crate::states::Done;
+
+/// What the report says of a state, beside what its chunk says.
+pub(super) struct Entry {
+    pub(super) tag: String,
+    pub(super) number: Option<u64>,
+    pub(super) ended: Ended,
+    pub(super) skip: Option<SkipReason>,
+    pub(super) level: usize,
+}
+
+impl Runner<'_, '_> {
+    pub(super) fn take_number(&mut self, calls: u64) -> u64 {
+        self.number += calls;
+        self.number - 1
+    }
+
+    /// A state that does not run because nothing runs any more.
+    pub(super) fn queue_skip(&mut self, index: usize, tag: String) {
+        let reason = match self.halt {
+            Some(Halt::Cancelled) => SkipReason::Cancelled,
+            // Salt's report holds only what ran.
+            Some(Halt::GivenUp) => return self.drop_node(index),
+            _ if self.settings.compat == Compat::Salt => return self.drop_node(index),
+            _ => SkipReason::FailhardAbort,
+        };
+        self.skip(index, tag, reason, &[]);
+    }
+
+    pub(super) fn drop_node(&mut self, index: usize) {
+        self.queue.finish(index);
+    }
+
+    pub(super) fn skip(&mut self, index: usize, tag: String, reason: SkipReason, failed: &[String]) {
+        let salt = self.settings.compat == Compat::Salt;
+        if let (true, SkipReason::RequireFailed, Some(check)) = (salt, reason, self.checks.get(&tag)) {
+            // A target whose prereq failed keeps what its check said, as something that was not done.
+            let mut ended = check.clone();
+            ended.done.changes = Map::new();
+            return self.settle(index, tag, None, ended);
+        }
+        let (result, comment) = match reason {
+            SkipReason::RequireFailed => {
+                (false, format!("One or more requisite failed: {}", failed.join(", ")))
+            }
+            SkipReason::OnchangesNotMet => {
+                (true, "State was not run because none of the onchanges reqs changed".into())
+            }
+            SkipReason::OnfailNotMet => (true, "State was not run because onfail req did not change".into()),
+            SkipReason::PrereqNotMet => (true, "No changes detected".into()),
+            SkipReason::FailhardAbort => (false, "Not run: a state with failhard failed before".into()),
+            SkipReason::Cancelled => (false, "Not run: the run was stopped".into()),
+        };
+        let ended = Ended::new(Some(result), Done::new(comment, Map::new()));
+        self.close(index, tag, None, ended, Some(reason));
+    }
+
+    pub(super) fn settle(&mut self, index: usize, tag: String, number: Option<u64>, ended: Ended) {
+        self.close(index, tag, number, ended, None);
+    }
+
+    /// Gives a state its place in the report and frees who waits for it.
+    pub(super) fn close(
+        &mut self,
+        index: usize,
+        tag: String,
+        number: Option<u64>,
+        ended: Ended,
+        skip: Option<SkipReason>,
+    ) {
+        let Some(chunk) = self.stage.plan.chunks.get(index) else { return };
+        let strict_test = self.settings.mode == Mode::Test && self.settings.compat == Compat::Strict;
+        // What a state ignores on purpose moves nobody else.
+        let is_hushed = ended.done.details.get("skip_req").is_some_and(Value::is_truthy);
+        let changes = !ended.done.changes.is_empty() && !is_hushed;
+        let changed = !ended.unknown && (changes || strict_test && ended.result.is_none());
+        let mut shadow = self.shadow(index);
+        shadow.any |= ended.result.is_none();
+        shadow.opaque |= ended.opaque || ended.unknown;
+        let mark = Mark {
+            result: ended.result,
+            changed,
+            ran: skip.is_none(),
+            unknown: ended.unknown,
+            may_fail: strict_test && ended.opaque,
+            shadow,
+        };
+        self.marks[index] = Some(mark);
+        if chunk.prereq.check && skip.is_none() {
+            self.checks.insert(tag, ended);
+            return self.queue.finish(index);
+        }
+        if chunk.prereq.check {
+            self.decided.insert(tag.clone(), mark);
+        }
+        let failhard = chunk.args.get("failhard").map_or(self.settings.failhard, Value::is_truthy);
+        if failhard && ended.result == Some(false) && self.settings.mode != Mode::Test && self.halt.is_none()
+        {
+            self.halt = Some(Halt::Failhard);
+        }
+        let level = self.queue.level(index);
+        self.report(chunk, Entry { tag, number, ended, skip, level });
+        self.queue.finish(index);
+    }
+
+    /// Writes one line of the report, and tells who watches.
+    pub(super) fn report(&mut self, chunk: &Chunk, entry: Entry) {
+        let Entry { tag, number, ended, skip, level } = entry;
+        let run_num = number.unwrap_or_else(|| self.take_number(ended.calls));
+        let mut details = ended.done.details;
+        if let Some(event) = event(chunk, &tag) {
+            tracing::info!(event, result = ?ended.result, "fire_event");
+            details.insert("event", event);
+        }
+        let mut outcome = Outcome {
+            state: chunk.state.to_string(),
+            fun: chunk.fun.to_string(),
+            id: chunk.id.to_string(),
+            sls: chunk.sls.to_string(),
+            name: name_text(&chunk.name),
+            about: ended.about.or_else(|| Some(chunk.name.clone()).filter(|n| n.as_str().is_none())),
+            tag,
+            result: ended.result,
+            unknown: ended.unknown,
+            skip,
+            changes: ended.done.changes,
+            comment: ended.done.comment,
+            diff: ended.done.diff,
+            details,
+            run_num,
+            level,
+            start: ended.start,
+            duration: ended.duration,
+        };
+        if chunk.args.get("no_log").is_some_and(Value::is_truthy) {
+            hush(&mut outcome);
+        }
+        self.stage.watcher.finished(&outcome);
+        self.outcomes.push(outcome);
+    }
+}
+
+/// `no_log`: what a state says stays with it.
+fn hush(outcome: &mut Outcome) {
+    const STARS: &str = "**********";
+    fn stars(value: &Value) -> Value {
+        match value {
+            Value::Map(map) => map
+                .iter()
+                .fold(Map::new(), |mut all, (k, v)| {
+                    all.insert(k.clone(), stars(v));
+                    all
+                })
+                .into(),
+            Value::List(items) => items.iter().map(stars).collect(),
+            _ => STARS.into(),
+        }
+    }
+    outcome.name = STARS.into();
+    outcome.comment = STARS.into();
+    outcome.diff = String::new();
+    outcome.details = Map::new();
+    outcome.about = None;
+    if let Value::Map(changes) = stars(&std::mem::take(&mut outcome.changes).into()) {
+        outcome.changes = Arc::unwrap_or_clone(changes);
+    }
+}
+
+/// The event that a state asks to be told of.
+fn event(chunk: &Chunk, tag: &str) -> Option<String> {
+    match chunk.args.get("fire_event")? {
+        Value::Bool(true) => Some(format!("state_result/{tag}")),
+        Value::Str(name) => Some(name.to_string()),
+        _ => None,
+    }
+}

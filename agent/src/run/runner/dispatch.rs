@@ -1,0 +1,95 @@
+//! A state that runs in, where it runs out: here, when that takes no time, else on a worker.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zagent_config::settings::RunSchedule;
+
+use super::{Runner, scene};
+use crate::fs::Masked;
+use crate::run::converge::{self, Ended, How, Task, panic_words, umask};
+use crate::run::guard;
+use crate::states::{Cost, Failure, Resource, Standing};
+
+impl<'p> Runner<'_, 'p> {
+    /// Does it here when that takes no time, else hands it on; waits when somebody else is at the same thing.
+    pub(super) fn dispatch(&mut self, mut task: Task<'p>) {
+        let weighed = catch_unwind(AssertUnwindSafe(|| self.weigh(&mut task)));
+        let (cost, resources) = match weighed {
+            Ok(weighed) => weighed,
+            Err(panic) => {
+                let ended = Ended::failed(Failure::new(panic_words(&*panic)));
+                return self.settle(task.index, task.tag, None, ended);
+            }
+        };
+        if cost == Cost::Instant {
+            return self.finish_here(task);
+        }
+        if !self.holds.are_free(&resources) {
+            return self.blocked.push(task);
+        }
+        if cost == Cost::Light && (task.how != How::Apply || self.is_right(&mut task)) {
+            return self.finish_here(task);
+        }
+        let ordered = self.settings.schedule == RunSchedule::Ordered;
+        let aside = ordered && !task.listener && self.graph.nodes[task.index].parallel;
+        let number = aside.then(|| self.take_number(1));
+        self.stage.watcher.started(task.index, &task.tag);
+        self.holds.take(task.index, resources);
+        self.pool.give(task, number);
+    }
+
+    /// How long a state may take, and what it touches.
+    fn weigh(&self, task: &mut Task<'p>) -> (Cost, Vec<Resource>) {
+        if self.is_settled_by_guard(task) {
+            return (Cost::Instant, Vec::new());
+        }
+        let light = !guard::is_command(&task.chunk) && !converge::takes_time(&task.chunk);
+        match task.state() {
+            Ok(state) if light => (state.cost(), state.resources()),
+            Ok(state) => (Cost::Heavy, state.resources()),
+            // Its failure is found where it runs.
+            Err(_) => (Cost::Instant, Vec::new()),
+        }
+    }
+
+    /// True when a guard that starts no process keeps it from running.
+    pub(super) fn is_settled_by_guard(&self, task: &Task<'p>) -> bool {
+        let chunk = &*task.chunk;
+        let quick = guard::has(chunk) && !guard::is_command(chunk) && !guard::owns_guards(&chunk.state);
+        quick && !converge::takes_time(chunk) && {
+            let fs = self.stage.ground.fs(&task.tag);
+            let scene = scene(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
+            matches!(guard::evaluate(chunk, &scene), Ok(guard::Guard::Skip { .. }))
+        }
+    }
+
+    /// Looks; true when there is nothing to change, or no way to look.
+    pub(super) fn is_right(&self, task: &mut Task<'p>) -> bool {
+        if task.react || task.listener {
+            return false;
+        }
+        let fs = self.stage.ground.fs(&task.tag);
+        let scene = scene(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
+        let Some(state) = task.state.as_mut() else { return true };
+        match catch_unwind(AssertUnwindSafe(|| state.check(&scene))) {
+            Ok(Ok(look)) => {
+                let right = look.standing == Standing::Right;
+                task.looked = Some(look);
+                right
+            }
+            // It fails, or panics, once more where that is dealt with.
+            Ok(Err(_)) | Err(_) => true,
+        }
+    }
+
+    pub(super) fn finish_here(&mut self, mut task: Task<'p>) {
+        let tag = std::mem::take(&mut task.tag);
+        let ended = {
+            let _mask = Masked::set(umask(&task.chunk));
+            let fs = self.stage.ground.fs(&tag);
+            let scene = scene(self.stage, self.settings, self.templates, self.shared, &*fs, &tag);
+            task.run(&scene)
+        };
+        self.settle(task.index, tag, None, ended);
+    }
+}
