@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    zagent::log::start();
     zagent::cli::main()
 }

@@ -17,6 +17,14 @@ pub enum Exit {
     Both = 6,
     /// The states do not compile.
     NotCompiled = 65,
+    /// A remote cannot be reached.
+    Unreachable = 69,
+    /// Another run is under way.
+    Locked = 75,
+    /// A revision was not what it claims to be.
+    Refused = 76,
+    /// The system does not let us.
+    Permission = 77,
 }
 
 impl Exit {
@@ -31,6 +39,15 @@ pub enum Trouble {
     /// The command line, the configuration or a file that it names.
     Usage {
         /// What is wrong.
+        message: String,
+        /// A way out.
+        hint: Option<String>,
+    },
+    /// The world is not as it must be for this.
+    Refusal {
+        /// How the program ends.
+        exit: Exit,
+        /// What is in the way.
         message: String,
         /// A way out.
         hint: Option<String>,
@@ -52,12 +69,29 @@ impl Trouble {
         Self::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
+    /// Another run is under way.
+    pub fn locked(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refusal { exit: Exit::Locked, message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// The system does not let us.
+    pub fn permission(message: impl Into<String>) -> Self {
+        let hint = Some("run it as root, or set `root` to a directory of yours".into());
+        Self::Refusal { exit: Exit::Permission, message: message.into(), hint }
+    }
+
+    /// Something was tried and failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Refusal { exit: Exit::Failed, message: message.into(), hint: None }
+    }
+
     /// The exit code.
     #[must_use]
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } | Self::Configuration(_) => Exit::Usage,
             Self::Faults(_) => Exit::NotCompiled,
+            Self::Refusal { exit, .. } => *exit,
         }
     }
 
@@ -65,7 +99,7 @@ impl Trouble {
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let errors: Vec<serde_json::Value> = match self {
-            Self::Usage { message, hint } => vec![serde_json::json!({
+            Self::Usage { message, hint } | Self::Refusal { message, hint, .. } => vec![serde_json::json!({
                 "code": null, "message": message, "file": null, "line": null, "column": null, "hint": hint,
             })],
             Self::Faults(faults) | Self::Configuration(faults) => {

@@ -14,7 +14,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Exit {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut super::command(), "zagent", &mut script);
+        clap_complete::generate(self.shell, &mut super::command_table(), "zagent", &mut script);
         ui.data(&String::from_utf8_lossy(&script));
         Exit::Fine
     }

@@ -1,13 +1,15 @@
 //! `zagent demo`: the starter states, dry-run on this host.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use super::run::{ReportArgs, report};
-use super::tree::TreeArgs;
+use super::order::ReportArgs;
+use super::run::{exit, perform};
+use super::settings;
+use super::tree::{TreeArgs, Trees};
 use crate::files::{starter_pillar, starter_states};
-use crate::output::{Format, Ui};
+use crate::output::{ReportFormat, Ui};
 use crate::report::{Exit, Trouble};
+use crate::run::Order;
 
 /// Dry-run the starter states inside this program
 #[derive(Debug, clap::Args)]
@@ -17,22 +19,21 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) const fn format(&self) -> Format {
+    pub(super) const fn format(&self) -> ReportFormat {
         self.report.out
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let start = Instant::now();
         let tree = TreeArgs { test: true, ..TreeArgs::default() };
-        let options = tree.options()?;
-        let host = tree.host(&options)?;
-        let job = tree.job_of(Arc::new(starter_states()), Arc::new(starter_pillar()), host, options)?;
-        let compiled = job.compile(ui)?;
-        let exit = report(&job, &compiled.plan, "starter", start, &self.report, ui)?;
-        if self.report.out == Format::Text {
+        let trees = Trees::new(Arc::new(starter_states()), Arc::new(starter_pillar()), "starter");
+        let job = tree.job_of(trees, settings::load(None)?)?;
+        let planned = job.plan(false, true, ui)?;
+        let order = Order { test: true, ..Order::default() };
+        let report = perform(&job, &planned, &order, &self.report, ui)?;
+        if self.report.out == ReportFormat::Text {
             ui.say("\nThese states are inside the program; nothing was changed. With states of your own:");
             ui.say("  zagent run --once --test --states DIR --pillar DIR");
         }
-        Ok(exit)
+        Ok(exit(&report, self.report.detailed_exitcodes))
     }
 }

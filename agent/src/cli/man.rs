@@ -12,7 +12,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let mut command = super::command();
+        let mut command = super::command_table();
         command.build();
         let mut name = "zagent".to_owned();
         for word in &self.command {

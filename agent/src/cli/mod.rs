@@ -1,27 +1,35 @@
 //! Arguments in, one library call out: the command line, one file a command.
 //!
 //! Law: a command turns its arguments into one call and its value into one text. Exit codes: 0 fine, 1 found or failed,
-//! 2 usage or configuration, 65 the states do not compile.
+//! 2 usage or configuration, 65 the states do not compile, 75 locked, 77 permission.
 
+mod call;
 mod check;
 mod completions;
 mod config;
 mod demo;
 mod explain;
+mod history;
 mod man;
+mod nothing;
+mod order;
 mod run;
 mod settings;
 mod show;
+mod state;
 mod tree;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use zagent_config::suggest::nearest;
 
+use self::state::Verb;
 use crate::draw::fault::{self, Severity};
-use crate::output::{Colour, Format, Ui, json, yaml};
+use crate::output::{Colour, ReportFormat, Ui, json, report, yaml};
 use crate::report::{Exit, Trouble};
 
 /// GitOps for hosts: Salt states from Git, compiled and converged on the node
@@ -31,6 +39,16 @@ use crate::report::{Exit, Trouble};
     after_help = "Try it: zagent demo\nStates in a directory: zagent show lowstate --states DIR --pillar DIR"
 )]
 struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Globals {
     /// When to use colour (NO_COLOR is honoured)
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Output")]
     color: Colour,
@@ -38,9 +56,6 @@ struct Cli {
     /// Say more; twice says even more
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Output")]
     verbose: u8,
-
-    #[command(subcommand)]
-    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +64,26 @@ enum Command {
     Show(show::Args),
     /// Apply the states of this node, or see what they would do
     Run(run::Args),
+    /// Apply what the top files select, or the SLS that are named
+    #[command(name = "state.apply")]
+    Apply(state::Args),
+    /// Apply what the top files select
+    #[command(name = "state.highstate")]
+    Highstate(state::Args),
+    /// Apply the SLS that are named
+    #[command(name = "state.sls")]
+    Sls(state::Args),
+    /// Apply one id of an SLS, and what it waits for
+    #[command(name = "state.sls_id")]
+    SlsId(state::Args),
+    /// Run one state function: state.single pkg.installed name=vim
+    #[command(name = "state.single")]
+    Single(state::Args),
+    /// Run one low chunk: state.low '{"state": "pkg", "fun": "installed", "name": "vim"}'
+    #[command(name = "state.low")]
+    Low(state::Args),
+    /// Print the last runs, or the report of one of them
+    History(history::Args),
     /// Compile every host of a states repository and report what is wrong
     Check(check::Args),
     /// Explain a fault code, a state function, a state or a pillar key
@@ -61,18 +96,54 @@ enum Command {
     Completions(completions::Args),
     /// Print the manual page
     Man(man::Args),
+    /// `MOD.FUN`, with words and flags that only it knows.
+    #[command(external_subcommand)]
+    Function(Vec<OsString>),
+}
+
+/// The commands that are written as functions are.
+const VERBS: [&str; 6] =
+    ["state.apply", "state.highstate", "state.sls", "state.sls_id", "state.single", "state.low"];
+
+/// Something that the command line asks for.
+enum Asked {
+    Command(Box<Command>),
+    Function(Box<call::Args>),
+}
+
+impl Asked {
+    fn format(&self) -> ReportFormat {
+        match self {
+            Self::Command(command) => command.format(),
+            Self::Function(call) => call.format(),
+        }
+    }
+
+    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        match self {
+            Self::Command(command) => command.run(ui),
+            Self::Function(call) => call.run(ui),
+        }
+    }
 }
 
 impl Command {
-    fn format(&self) -> Format {
+    fn format(&self) -> ReportFormat {
         match self {
-            Self::Show(args) => args.format(),
+            Self::Show(args) => args.format().into(),
             Self::Run(args) => args.format(),
-            Self::Check(args) => args.format(),
-            Self::Explain(args) => args.format(),
-            Self::Config(args) => args.format(),
+            Self::Apply(args)
+            | Self::Highstate(args)
+            | Self::Sls(args)
+            | Self::SlsId(args)
+            | Self::Single(args)
+            | Self::Low(args) => args.format(),
+            Self::History(args) => args.format(),
+            Self::Check(args) => args.format().into(),
+            Self::Explain(args) => args.format().into(),
+            Self::Config(args) => args.format().into(),
             Self::Demo(args) => args.format(),
-            Self::Completions(_) | Self::Man(_) => Format::Text,
+            Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
         }
     }
 
@@ -80,12 +151,20 @@ impl Command {
         match self {
             Self::Show(args) => args.run(ui),
             Self::Run(args) => args.run(ui),
+            Self::Apply(args) => args.run(Verb::Apply, ui),
+            Self::Highstate(args) => args.run(Verb::Highstate, ui),
+            Self::Sls(args) => args.run(Verb::Sls, ui),
+            Self::SlsId(args) => args.run(Verb::SlsId, ui),
+            Self::Single(args) => args.run(Verb::Single, ui),
+            Self::Low(args) => args.run(Verb::Low, ui),
+            Self::History(args) => args.run(ui),
             Self::Check(args) => args.run(ui),
             Self::Explain(args) => args.run(ui),
             Self::Config(args) => args.run(ui),
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
+            Self::Function(_) => Err(Trouble::usage("a function is written MODULE.FUNCTION")),
         }
     }
 }
@@ -94,32 +173,78 @@ impl Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let terminal = (colour && std::io::stdout().is_terminal(), colour && std::io::stderr().is_terminal());
-    let exit =
-        run(std::env::args_os(), &mut std::io::stdout().lock(), &mut std::io::stderr().lock(), terminal);
+    let watched = std::io::stderr().is_terminal();
+    let terminal = (colour && std::io::stdout().is_terminal(), colour && watched);
+    // The streams are not locked for good: progress is written from another thread.
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    let exit = run_on(std::env::args_os(), Ui::new(&mut out, &mut err, terminal).watched(watched), terminal);
     ExitCode::from(exit as u8)
 }
 
 /// Runs one command line; `terminal` says for stdout and stderr whether colour may be used.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
+    out: &mut (dyn Write + Send),
+    err: &mut (dyn Write + Send),
     terminal: (bool, bool),
 ) -> Exit {
-    let mut ui = Ui::new(out, err, terminal);
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
-        Err(e) => return usage(&e, &mut ui, terminal),
+    run_on(args, Ui::new(out, err, terminal), terminal)
+}
+
+fn run_on(args: impl IntoIterator<Item = OsString>, mut ui: Ui<'_>, terminal: (bool, bool)) -> Exit {
+    let exit = match parse(args.into_iter().collect()) {
+        Ok((asked, globals)) => {
+            ui.settle(globals.color, globals.verbose);
+            carry_out(&asked, &mut ui)
+        }
+        Err(e) => usage(&e, &mut ui, terminal),
     };
-    ui.settle(cli.color, cli.verbose);
-    match cli.command.run(&mut ui) {
+    let Some(lost) = ui.lost() else { return exit };
+    ui.say(&format!("{}: cannot write the output: {lost}", ui.talk.red("error")));
+    if exit == Exit::Fine { Exit::Failed } else { exit }
+}
+
+fn carry_out(asked: &Asked, ui: &mut Ui<'_>) -> Exit {
+    match asked.run(ui) {
         Ok(exit) => exit,
         Err(trouble) => {
-            tell(&trouble, cli.command.format(), &mut ui);
+            tell(&trouble, asked.format(), ui);
             trouble.exit()
         }
     }
+}
+
+/// Commands by the table; what has a dot and is none of them is a function, with flags of its own.
+fn parse(args: Vec<OsString>) -> Result<(Asked, Globals), clap::Error> {
+    let Cli { globals, command } = Cli::try_parse_from(args)?;
+    let Command::Function(words) = command else { return Ok((Asked::Command(Box::new(command)), globals)) };
+    let name = words.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
+    if !name.contains('.') {
+        return Err(no_command(&name));
+    }
+    let call = call::Args::try_parse_from(std::iter::once("zagent".into()).chain(words))?;
+    let color = if call.globals.color == Colour::Auto { globals.color } else { call.globals.color };
+    let verbose = globals.verbose.saturating_add(call.globals.verbose);
+    Ok((Asked::Function(Box::new(call)), Globals { color, verbose }))
+}
+
+/// A word that is neither a command nor a function. clap would take it for a function, so the nearest is looked up here.
+fn no_command(name: &str) -> clap::Error {
+    let mut table = command_table();
+    // `apply` is short for `state.apply`.
+    let last = |full: &'static str| full.rsplit('.').next().unwrap_or(full);
+    let verbs = || VERBS.iter().copied();
+    let near = nearest(name, table.get_subcommands().map(clap::Command::get_name)).map(str::to_owned);
+    let near = near.or_else(|| {
+        let found = verbs().find(|full| last(full) == name);
+        let found = found
+            .or_else(|| nearest(name, verbs().map(last)).and_then(|near| verbs().find(|v| last(v) == near)));
+        found.map(str::to_owned)
+    });
+    let tip =
+        near.map(|near| format!("\n\n  tip: a similar subcommand exists: '{near}'")).unwrap_or_default();
+    let message = format!("unrecognized subcommand '{}'{tip}", crate::output::harmless(name));
+    table.error(clap::error::ErrorKind::InvalidSubcommand, message)
 }
 
 /// What clap has to say: help and version are data, the rest is a mistake.
@@ -135,21 +260,28 @@ fn usage(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)) -> Exit {
 }
 
 /// Tells a refusal: as data when data was asked for, else drawn on stderr.
-fn tell(trouble: &Trouble, format: Format, ui: &mut Ui<'_>) {
+fn tell(trouble: &Trouble, format: ReportFormat, ui: &mut Ui<'_>) {
     match format {
-        Format::Json => ui.data(&json(&trouble.to_json())),
-        Format::Yaml => {
+        ReportFormat::Json => ui.data(&json(&trouble.to_json())),
+        ReportFormat::Yaml => {
             let value = serde_json::from_value::<zagent_config::Value>(trouble.to_json()).unwrap_or_default();
             ui.data(&yaml(&value));
         }
-        Format::Text => {}
+        ReportFormat::Ndjson => ui.data(&format!("{}\n", trouble.to_json())),
+        ReportFormat::Highstate => {
+            if let Trouble::Faults(faults) = trouble {
+                ui.data(&report::refusal(&faults.0, ui.paint));
+            }
+        }
+        ReportFormat::Text => {}
     }
-    if format != Format::Text && ui.verbose == 0 {
+    let is_data = matches!(format, ReportFormat::Json | ReportFormat::Yaml | ReportFormat::Ndjson);
+    if is_data && ui.verbose == 0 {
         return;
     }
     let paint = ui.talk;
     match trouble {
-        Trouble::Usage { message, hint } => {
+        Trouble::Usage { message, hint } | Trouble::Refusal { message, hint, .. } => {
             ui.say(&format!("{}: {}", paint.red("error"), crate::output::harmless(message)));
             if let Some(hint) = hint {
                 ui.say(&format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
@@ -165,8 +297,14 @@ fn tell(trouble: &Trouble, format: Format, ui: &mut Ui<'_>) {
     }
 }
 
+/// Tells what stops nothing.
+fn warn(message: &str, ui: &mut Ui<'_>) {
+    let paint = ui.talk;
+    ui.say(&format!("{}: {}", paint.yellow("warning"), crate::output::harmless(message)));
+}
+
 /// The whole command, for completions and the manual.
-fn command() -> clap::Command {
+fn command_table() -> clap::Command {
     Cli::command()
 }
 

@@ -1,25 +1,51 @@
-//! `zagent run --once --test`: what the states would do to this host.
+//! `zagent run`: one turn over the states of this node. Every verb that runs states ends in [`carry_out`].
 
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use zagent_compiler::Compiler;
-use zagent_config::Value;
+use jiff::Timestamp;
+use zagent_compiler::functions::Functions;
+use zagent_compiler::{Call, CallError, Cipher, Compat, Compiler, Host, Inputs, Plan, Want};
+use zagent_config::settings::RunSchedule;
+use zagent_config::suggest::nearest;
+use zagent_config::{Map, Value};
 
-use super::tree::{Job, TreeArgs};
-use crate::output::{Format, Ui, json, yaml};
-use crate::preview::{self, Head, Scene, TemplateFile, Templates};
+use super::order::{OrderArgs, ReportArgs};
+use super::tree::{Job, Planned, TreeArgs};
+use super::words::Words;
+use crate::files::RememberedFiles;
+use crate::history::{self, History};
+use crate::output::report::Sheet;
+use crate::output::{Progress, ReportFormat, Ui, local_zone};
 use crate::report::{Exit, Trouble};
+use crate::run::{LockError, Mode, Order, Outcome, Report, Standing, Trigger, Turn, TurnError};
+use crate::states::{Render, Template};
 
 /// Apply the states of this node, or see what they would do
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// `test=True`, `pillar='{…}'`, `saltenv=NAME`: as Salt's commands take them
+    #[arg(value_name = "KEY=VALUE")]
+    words: Vec<String>,
+
     /// One turn, then end
     #[arg(long)]
     once: bool,
 
-    /// Change nothing: say what would change
-    #[arg(long)]
-    test: bool,
+    /// Undo what a run did: the last one, or the one named
+    #[arg(long, value_name = "RUN", num_args = 0..=1, help_heading = "Undo")]
+    revert: Option<Option<String>>,
+
+    /// Undo also what other hands have changed since
+    #[arg(long, requires = "revert", help_heading = "Undo")]
+    force: bool,
+
+    /// Undo only the state of this id
+    #[arg(long, value_name = "ID", visible_alias = "only-state", requires = "revert", help_heading = "Undo")]
+    state: Option<String>,
+
+    #[command(flatten)]
+    order: OrderArgs,
 
     #[command(flatten)]
     tree: TreeArgs,
@@ -28,85 +54,254 @@ pub(super) struct Args {
     report: ReportArgs,
 }
 
-/// How a run is reported.
-#[derive(Debug, clap::Args)]
-pub(super) struct ReportArgs {
-    /// How to print it
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
-    pub(super) out: Format,
-
-    /// Exit with 0 for no change, 2 for changes, 4 for failures, 6 for both
-    #[arg(long, help_heading = "Output")]
-    pub(super) detailed_exitcodes: bool,
-}
-
 impl Args {
-    pub(super) const fn format(&self) -> Format {
+    pub(super) const fn format(&self) -> ReportFormat {
         self.report.out
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let start = Instant::now();
-        let job = TreeArgs { test: self.test, ..self.tree.clone() }.job()?;
-        // Faults of the states count more than what this version cannot do yet.
-        let compiled = job.compile(ui)?;
-        if !self.test {
-            return Err(Trouble::usage_hint(
-                "this version compiles and previews, it does not change the host yet",
-                "add --test to see what would change",
-            ));
+        let (mut tree, mut flags, mut words) =
+            (self.tree.clone(), self.order.clone(), Words::new(&self.words));
+        words.settle(&mut tree, &mut flags)?;
+        words.refuse_named(&[])?;
+        words.refuse_plain("SLS are named by `--sls a,b`")?;
+        let (revert, state) = (self.revert.clone(), self.state.clone());
+        let mut order = Order { revert, force: self.force, state, ..flags.order() };
+        if order.revert.is_some() {
+            let job = tree.job_anywhere()?;
+            if order.force && order.revert == Some(None) {
+                order.revert = Some(undone_last(&job)?);
+            }
+            let nothing = Planned { plan: Plan::default(), pillar: Value::Null };
+            return carry_out(&job, &nothing, &order, &self.report, ui);
         }
+        let job = tree.job()?;
+        // Faults of the states count more than what this version cannot do yet.
+        let planned = job.plan(!order.test, self.order.fresh, ui)?;
         if !self.once {
             return Err(Trouble::usage_hint("this version has no loop yet", "add --once for one turn"));
         }
-        let source = self.tree.states.as_ref().map(|d| d.display().to_string()).unwrap_or_default();
-        report(&job, &compiled.plan, &source, start, &self.report, ui)
+        carry_out(&job, &planned, &order, &self.report, ui)
     }
 }
 
-/// Looks at the host and prints what would happen.
-pub(super) fn report(
+/// The run that the last run undid, if it was a revert: to force is to insist on that, not to undo the revert.
+fn undone_last(job: &Job) -> Result<Option<String>, Trouble> {
+    let history = History::new(&job.settings.paths(), job.settings.run.keep);
+    match history.last(Timestamp::now()) {
+        Ok(last) => Ok(last.and_then(|head| head.reverts)),
+        Err(error) => {
+            let message = format!("which run? {}", crate::report::chain(&error));
+            Err(Trouble::usage_hint(message, "name it: zagent run --revert RUN --force"))
+        }
+    }
+}
+
+/// Runs a plan, prints its report and keeps it in the history.
+pub(super) fn carry_out(
     job: &Job,
-    plan: &zagent_compiler::Plan,
-    source: &str,
-    start: Instant,
+    planned: &Planned,
+    order: &Order,
     args: &ReportArgs,
     ui: &mut Ui<'_>,
 ) -> Result<Exit, Trouble> {
-    let pillar = job.compiler.pillar()?;
+    let report = perform(job, planned, order, args, ui)?;
+    // A dry run leaves no trace.
+    if report.mode != Mode::Test {
+        remember(job, &report, ui);
+    }
+    Ok(exit(&report, args.detailed_exitcodes))
+}
+
+/// Runs a plan and prints its report.
+pub(super) fn perform(
+    job: &Job,
+    planned: &Planned,
+    order: &Order,
+    args: &ReportArgs,
+    ui: &mut Ui<'_>,
+) -> Result<Report, Trouble> {
+    let zone = local_zone();
+    let watcher = ui.watcher(args.out, planned.plan.chunks.len(), &job.mask(false), zone.clone());
+    let report = converge(job, planned, order, watcher.progress());
+    // The line on the terminal goes before anything else is printed.
+    drop(watcher);
+    let report = report?;
     let mask = job.mask(false);
-    let scene = Scene {
-        files: &*job.states,
-        pillar: &pillar,
-        templates: &Renderer(&job.compiler),
-        compat: job.compat,
-        mask: &mask,
-    };
-    let seen = preview::preview(plan, &scene);
-    let duration_ms = (start.elapsed().as_secs_f64() * 10_000.0).round() / 10.0;
-    let head = Head { node: &job.node, revision: source, compat: job.compat, duration_ms };
-    let text = match args.out {
-        Format::Json => json(&preview::to_json(&seen, &head)),
-        Format::Yaml => {
-            yaml(&serde_json::from_value::<Value>(preview::to_json(&seen, &head)).unwrap_or_default())
-        }
-        Format::Text => preview::text(&seen, &head, ui.verbose > 0, ui.paint),
-    };
-    ui.data(&mask.text(&text));
-    Ok(match (args.detailed_exitcodes, seen.changes(), seen.success()) {
+    let sheet = Sheet::new(&report, &mask, zone);
+    ui.data(&match args.out {
+        ReportFormat::Ndjson => sheet.summary_line(),
+        format => sheet.print(format, ui.verbose > 0, ui.paint),
+    });
+    Ok(report)
+}
+
+/// Keeps a report. A history that cannot be written is told and stops nothing.
+fn remember(job: &Job, report: &Report, ui: &mut Ui<'_>) {
+    let history = History::new(&job.settings.paths(), job.settings.run.keep);
+    let kept = history.record(report, &job.mask(false)).and_then(|()| history.fold_when_due(report.start));
+    let troubles = kept.unwrap_or_else(|trouble| vec![trouble]);
+    for trouble in troubles {
+        super::warn(&crate::report::chain(&trouble), ui);
+    }
+}
+
+/// How the program ends after a run.
+pub(super) fn exit(report: &Report, detailed: bool) -> Exit {
+    let changed = report.count(Standing::Changed) + report.count(Standing::WouldChange) > 0;
+    match (detailed, changed, report.success()) {
         (true, true, true) => Exit::Changes,
         (true, false, false) => Exit::Failures,
         (true, true, false) => Exit::Both,
         (_, _, true) => Exit::Fine,
         (false, _, false) => Exit::Failed,
-    })
+    }
 }
 
+/// Brings the host to what the plan says, or looks how far it is from it.
+fn converge(job: &Job, planned: &Planned, order: &Order, watcher: &dyn Progress) -> Result<Report, Trouble> {
+    let failhard = job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
+    let host = Whole::new(&job.inputs, &planned.pillar);
+    let paths = job.settings.paths();
+    let files = RememberedFiles::new(&*job.states);
+    let turn = Turn {
+        plan: &planned.plan,
+        order,
+        files: &files,
+        host: &host,
+        templates: &Renderer(&job.compiler),
+        pillar: &planned.pillar,
+        compat: job.compat,
+        failhard,
+        schedule: match job.compat {
+            Compat::Salt => RunSchedule::Ordered,
+            Compat::Strict => job.settings.run.schedule,
+        },
+        jobs: job.settings.run.jobs,
+        timeout: Some(job.settings.run.timeout),
+        keep: job.settings.run.keep,
+        paths: &paths,
+        run: history::run_name(Timestamp::now(), history::chance()),
+        node: job.node.clone(),
+        revision: job.revision.clone(),
+        trigger: Trigger::Manual,
+        watcher,
+    };
+    let mut report = turn.take().map_err(|error| trouble(&error))?;
+    if job.compat == Compat::Salt && planned.plan.chunks.is_empty() && order.revert.is_none() {
+        report.states.extend(no_states(job, report.start)?);
+    }
+    Ok(report)
+}
+
+/// What Salt says, as if it were a state, when its top files give a node nothing at all.
+fn no_states(job: &Job, start: Timestamp) -> Result<Option<Outcome>, Trouble> {
+    let is_empty = |value: &Value| value.as_map().is_none_or(Map::is_empty);
+    if job.want != Want::Highstate || !is_empty(&job.compiler.high(&job.want)?) {
+        return Ok(None);
+    }
+    let comment = if is_empty(&job.compiler.top()?) {
+        "No Top file or master_tops data matches found. Please see master log for details."
+    } else {
+        "No states found for this minion"
+    };
+    Ok(Some(Outcome {
+        tag: "no_|-states_|-states_|-None".into(),
+        state: "no".into(),
+        fun: "None".into(),
+        id: "states".into(),
+        sls: String::new(),
+        name: "No States".into(),
+        about: None,
+        result: Some(false),
+        unknown: false,
+        skip: None,
+        changes: Map::new(),
+        comment: comment.into(),
+        diff: String::new(),
+        details: Map::new(),
+        run_num: 0,
+        level: 0,
+        start,
+        duration: Duration::ZERO,
+    }))
+}
+
+/// Why there was no run, with a way out.
+fn trouble(error: &TurnError) -> Trouble {
+    let words = crate::report::chain(error);
+    match error {
+        TurnError::Lock(LockError::Held { .. }) => {
+            Trouble::locked(words, "wait for it to end, or see `zagent history`")
+        }
+        TurnError::Root { source, .. } | TurnError::Lock(LockError::Broken { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Trouble::permission(words)
+        }
+        TurnError::NoState { id, ids, .. } => {
+            let hint = match nearest(id, ids.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it did for: {}", ids.join(", ")),
+            };
+            Trouble::usage_hint(words, crate::output::harmless(&hint))
+        }
+        TurnError::Nothing(_) => Trouble::usage_hint(words, "`zagent history` lists the runs"),
+        _ => Trouble::failed(words),
+    }
+}
+
+/// Templates of managed files, rendered by the compiler that made the plan.
 struct Renderer<'c>(&'c Compiler);
 
-impl Templates for Renderer<'_> {
-    fn render(&self, file: &TemplateFile<'_>) -> Result<String, String> {
-        let rendered = self.0.render_file(file.env, file.path, file.source, &file.variables);
-        rendered.map_err(|fault| fault.to_string())
+impl Render for Renderer<'_> {
+    fn render(&self, template: &Template) -> Result<String, String> {
+        let Template { env, path, source, variables } = template;
+        self.0.render_file(env, path, source, variables).map_err(|fault| fault.to_string())
+    }
+}
+
+/// All execution functions, those of the compiler and those of the host.
+struct Whole<'j> {
+    inputs: &'j Inputs,
+    pillar: &'j Value,
+    functions: OnceLock<Functions>,
+}
+
+impl<'j> Whole<'j> {
+    const fn new(inputs: &'j Inputs, pillar: &'j Value) -> Self {
+        Self { inputs, pillar, functions: OnceLock::new() }
+    }
+}
+
+impl Host for Whole<'_> {
+    fn grain(&self, name: &str) -> Option<Value> {
+        self.inputs.host.grain(name)
+    }
+
+    fn grains(&self) -> Value {
+        self.inputs.host.grains()
+    }
+
+    fn call(&self, call: &Call) -> Result<Value, CallError> {
+        let functions =
+            self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone()));
+        functions.call(call)
+    }
+
+    fn functions(&self) -> Vec<&'static str> {
+        self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone())).names()
+    }
+
+    fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String> {
+        self.inputs.host.decrypt(cipher, armoured)
+    }
+
+    fn external_pillar(&self, pillar: &Value) -> Result<Vec<Value>, String> {
+        self.inputs.host.external_pillar(pillar)
+    }
+
+    fn external_tops(&self) -> Result<Vec<Value>, String> {
+        self.inputs.host.external_tops()
     }
 }

@@ -18,7 +18,24 @@ pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let variables = std::env::vars_os().filter_map(text);
-    settings::load(&location, variables, &[], host_name().as_deref()).map_err(Trouble::Configuration)
+    let mut settings =
+        settings::load(&location, variables, &[], host_name().as_deref()).map_err(Trouble::Configuration)?;
+    if let Some(root) = own_root(&settings.root) {
+        settings.set_default_root(root);
+    }
+    Ok(settings)
+}
+
+/// Where somebody who may not write to the root of the system keeps it: `$XDG_STATE_HOME/zagent`, else
+/// `~/.local/state/zagent`.
+fn own_root(root: &Path) -> Option<PathBuf> {
+    use nix::unistd::{AccessFlags, access, geteuid};
+    if geteuid().is_root() || access(root, AccessFlags::W_OK).is_ok() {
+        return None;
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("zagent"))
 }
 
 fn host_name() -> Option<String> {

@@ -41,7 +41,8 @@ impl Tree {
             std::fs::create_dir_all(full.parent().unwrap()).unwrap();
             std::fs::write(full, text).unwrap();
         }
-        std::fs::write(self.dir.path().join("none.yaml"), "").unwrap();
+        let root = format!("root: {}\n", self.dir.path().join("root").display());
+        std::fs::write(self.dir.path().join("none.yaml"), root).unwrap();
         std::fs::write(self.dir.path().join("grains.json"), r#"{"id": "web-01", "os": "Debian"}"#).unwrap();
     }
 
@@ -157,7 +158,7 @@ fn faults_are_drawn_or_given_as_data() {
 }
 
 #[test]
-fn a_run_previews_and_does_nothing_else() {
+fn a_run_is_foretold_done_and_undone() {
     let tree = Tree::new(SAMPLE);
     let target = tree.dir.path().join("made");
     let sls = format!("{}:\n  file.managed:\n    - contents: x\n", target.display());
@@ -170,9 +171,60 @@ fn a_run_previews_and_does_nothing_else() {
     let detailed = tree.on_web(&["run", "--once", "--test", "--detailed-exitcodes"]);
     assert_eq!(detailed.exit, Exit::Changes);
     assert!(!target.exists());
-    let refused = tree.on_web(&["run", "--once"]);
-    assert_eq!(refused.exit, Exit::Usage);
-    assert!(refused.err.contains("--test"), "{}", refused.err);
+    assert!(!tree.dir.path().join("root").exists(), "a dry run leaves no trace");
+    let done = tree.on_web(&["run", "--once"]);
+    assert_eq!(done.exit, Exit::Fine, "{}", done.all());
+    assert!(done.out.contains("1 state: 1 changed") && target.exists(), "{}", done.all());
+    let again = tree.on_web(&["run", "--once"]);
+    assert!(again.out.contains("1 unchanged"), "{}", again.all());
+    let undone = tree.on_web(&["run", "--revert"]);
+    assert_eq!((undone.exit, target.exists()), (Exit::Fine, false), "{}", undone.all());
+}
+
+/// A module whose state is a file: made, looked at, taken away.
+const MARKER: &str = r#"#!/bin/sh
+question=$(cat)
+file=$(printf %s "$question" | sed 's/.*"file":"\([^"]*\)".*/\1/')
+case "$question" in
+  *'"call":"check"'*)
+    if [ -e "$file" ]; then echo '{"result": true, "comment": "there"}'
+    else echo '{"result": null, "changes": {"made": "it"}, "comment": "would make it"}'; fi;;
+  *'"call":"apply"'*) touch "$file"; echo '{"result": true, "changes": {"made": "it"}, "comment": "made"}';;
+  *'"call":"revert"'*) rm "$file" && echo '{"result": true, "changes": {"made": "gone"}, "comment": "taken away"}';;
+esac
+"#;
+
+#[test]
+fn what_a_module_did_is_undone_by_it() {
+    let tree = Tree::new(SAMPLE);
+    let target = tree.dir.path().join("made");
+    let sls = format!("m:\n  marker.present:\n    - file: {}\n", target.display());
+    tree.write(&[("states/web/init.sls", &sls), ("states/_states/marker", MARKER)]);
+    let foretold = tree.on_web(&["run", "--once", "--test"]);
+    assert!(foretold.out.contains("1 would change"), "{}", foretold.all());
+    assert!(!tree.dir.path().join("root").exists(), "a dry run leaves no trace");
+    let done = tree.on_web(&["run", "--once"]);
+    assert!(done.out.contains("1 changed") && target.exists(), "{}", done.all());
+    let foretold = tree.on_web(&["run", "--revert", "--test", "--out", "json"]);
+    assert_eq!((foretold.json()["changed"].clone(), target.exists()), (1.into(), true), "{}", foretold.all());
+    // Without the module nobody can undo it, and that is no success.
+    std::fs::remove_file(tree.dir.path().join("states/_states/marker")).unwrap();
+    let lost = tree.on_web(&["run", "--revert"]);
+    assert_eq!((lost.exit, target.exists()), (Exit::Failed, true), "{}", lost.all());
+    assert!(lost.out.contains("there is no module `marker` in the tree any more"), "{}", lost.all());
+    tree.write(&[("states/_states/marker", MARKER)]);
+    let undone = tree.on_web(&["run", "--revert"]);
+    assert_eq!((undone.exit, target.exists()), (Exit::Fine, false), "{}", undone.all());
+    assert!(undone.out.contains("taken away"), "{}", undone.all());
+    // A revert is a run too.
+    let redone = tree.on_web(&["run", "--revert"]);
+    assert_eq!((redone.exit, target.exists()), (Exit::Fine, true), "{}", redone.all());
+    // A module that fails at it is a failure.
+    std::fs::remove_file(&target).unwrap();
+    let failed = tree.on_web(&["run", "--revert"]);
+    assert_eq!(failed.exit, Exit::Failed, "{}", failed.all());
+    assert!(failed.out.contains("`marker.present` was not undone"), "{}", failed.all());
+    assert!(!failed.out.contains("as it was before"), "{}", failed.all());
 }
 
 #[test]
@@ -268,11 +320,44 @@ fn explain_knows_codes_functions_states_and_pillar() {
         (vec!["explain", "ZA9999"], "lists all codes"),
         (vec!["explain", "file.manged"], "did you mean `file.managed`?"),
         (vec!["explain", "nonsense"], "a code (ZA0107)"),
+        (vec!["explain", "flie"], "did you mean `file`?"),
+        (vec!["explain", "requier"], "did you mean `require`?"),
+        (vec!["explain", "file.managed:soruce"], "did you mean `file.managed:source`?"),
+        (vec!["explain", "file.managed", "colour"], "`zagent explain file.managed` lists them"),
+        (vec!["explain", "file.manged", "source"], "did you mean `file.managed`?"),
+        (vec!["explain", "file.manged:source"], "did you mean `file.managed`?"),
     ] {
         let said = alone(&args);
         assert_eq!(said.exit, Exit::Usage);
         assert!(said.err.contains(hint), "{}", said.err);
     }
+}
+
+#[test]
+fn explain_tells_what_a_function_takes() {
+    insta::assert_snapshot!("explain_function", alone(&["explain", "file.symlink"]).all());
+    insta::assert_snapshot!("explain_module", alone(&["explain", "test"]).all());
+    insta::assert_snapshot!("explain_listed", alone(&["explain", "pkg.held"]).all());
+    let one = alone(&["explain", "file.managed:mode"]);
+    assert_eq!((one.exit, &one.out), (Exit::Fine, &alone(&["explain", "file.managed", "mode"]).out));
+    assert!(one.out.contains("a mode such as '0644' or `keep`"), "{}", one.out);
+    for (args, words) in [
+        (vec!["explain", "require"], "of every state"),
+        (vec!["explain", "file.managed:require"], "Runs after these states"),
+        (vec!["explain", "pkg.installed:version"], "version"),
+        (vec!["explain", "file.pruned"], "zagent does not carry it out"),
+    ] {
+        let said = alone(&args);
+        assert_eq!(said.exit, Exit::Fine, "{}", said.err);
+        assert!(said.out.contains(words), "{}", said.out);
+    }
+    let data = alone(&["explain", "file.symlink", "--out", "json"]).json();
+    assert_eq!(data["parameters"][1]["name"], "target");
+    assert_eq!(data["parameters"][1]["required"], true);
+    assert_eq!(data["undo"], "a revert puts back what it changed");
+    let yaml = alone(&["explain", "file.symlink:force", "--out", "yaml"]).out;
+    assert!(yaml.contains("kinds: bool"), "{yaml}");
+    assert_eq!(alone(&["explain", "file", "--out", "json"]).json()["functions"][0], "absent");
 }
 
 #[test]
@@ -326,5 +411,9 @@ fn help_version_completions_and_manual_are_data() {
         assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{args:?}");
         assert!(!said.out.is_empty());
     }
-    super::command().debug_assert();
+    super::command_table().debug_assert();
+    <super::call::Args as clap::CommandFactory>::command().debug_assert();
 }
+
+mod revert;
+mod verbs;

@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use zagent_compiler::{Compat, Compiled, Compiler, Files, Host, Inputs, Limits, Options, Want};
+use zagent_compiler::{Compat, Compiled, Compiler, Files, Host, Inputs, Limits, Options, Plan, Want};
 use zagent_config::settings::{Environment, Permission, Settings};
 use zagent_config::{Map, Value};
 
-use super::settings;
+use super::{nothing, settings};
 use crate::draw::fault::{Severity, draw};
 use crate::facts::{FactSources, Facts, Grains, Recorded};
 use crate::files::{BASE, DirFiles, Layout, Source};
 use crate::host::{Live, LiveSettings, Machine};
+use crate::keep::{self, Kept, Key, Trace};
 use crate::output::{Mask, Ui};
 use crate::report::Trouble;
 
@@ -80,18 +82,32 @@ pub(super) enum CompatArg {
 }
 
 /// The trees of one compile.
-struct Trees {
+pub(super) struct Trees {
     states: Arc<dyn Files>,
     pillar: Arc<dyn Files>,
+    revision: String,
+}
+
+impl Trees {
+    /// Trees, and where they come from in words.
+    pub(super) fn new(states: Arc<dyn Files>, pillar: Arc<dyn Files>, revision: impl Into<String>) -> Self {
+        Self { states, pillar, revision: revision.into() }
+    }
 }
 
 /// Everything one compile needs.
 pub(super) struct Job {
     pub(super) compiler: Compiler,
+    /// What the compiler is given, and what it was told of it.
+    pub(super) inputs: Inputs,
+    trace: Arc<Trace>,
     pub(super) want: Want,
     pub(super) node: String,
     pub(super) states: Arc<dyn Files>,
     pub(super) compat: Compat,
+    pub(super) settings: Settings,
+    /// Where the states come from, in words.
+    pub(super) revision: String,
 }
 
 fn parse_env(text: &str) -> Result<(String, PathBuf), String> {
@@ -106,9 +122,20 @@ impl TreeArgs {
     pub(super) fn job(&self) -> Result<Job, Trouble> {
         let settings = settings::load(self.config.as_deref())?;
         let trees = self.trees(&settings)?;
-        let options = self.options_of(&settings)?;
-        let host = self.host_of(&settings, &options)?;
-        self.job_of(trees.states, trees.pillar, host, options)
+        self.job_of(trees, settings)
+    }
+
+    /// The same for what needs no states: without any tree, an empty one serves.
+    pub(super) fn job_anywhere(&self) -> Result<Job, Trouble> {
+        let settings = settings::load(self.config.as_deref())?;
+        let trees = match self.trees(&settings) {
+            Err(_) if self.states.is_none() => {
+                let pillar = directories(self.pillar.clone(), self.pillar_env.iter().cloned())?;
+                Trees::new(Arc::new(DirFiles::base("/nonexistent")), Arc::new(pillar), "")
+            }
+            trees => trees?,
+        };
+        self.job_of(trees, settings)
     }
 
     fn trees(&self, settings: &Settings) -> Result<Trees, Trouble> {
@@ -127,26 +154,24 @@ impl TreeArgs {
         };
         let states_of = more(|e| e.states.as_ref()).chain(self.env.iter().cloned());
         let pillar_of = more(|e| e.pillar.as_ref()).chain(self.pillar_env.iter().cloned());
-        Ok(Trees {
-            states: Arc::new(directories(Some(states), states_of)?),
-            pillar: Arc::new(directories(pillar, pillar_of)?),
-        })
+        let revision = states.display().to_string();
+        let states = Arc::new(directories(Some(states), states_of)?);
+        Ok(Trees::new(states, Arc::new(directories(pillar, pillar_of)?), revision))
     }
 
     /// The same for trees from elsewhere.
-    pub(super) fn job_of(
-        &self,
-        states: Arc<dyn Files>,
-        pillar: Arc<dyn Files>,
-        host: Arc<dyn Host>,
-        mut options: Options,
-    ) -> Result<Job, Trouble> {
+    pub(super) fn job_of(&self, trees: Trees, settings: Settings) -> Result<Job, Trouble> {
+        let Trees { states, pillar, revision } = trees;
+        let mut options = self.options_of(&settings)?;
+        let host = self.host_of(&settings, &options)?;
         options.opts =
             settings::opts(&options, &[("file_roots", &*states), ("pillar_roots", &*pillar)], self.test);
         let (node, compat) = (options.id.clone(), options.compat);
         let want = self.want(&*states)?;
         let inputs = Inputs { states: Arc::clone(&states), pillar, host, options: Arc::new(options) };
-        Ok(Job { compiler: Compiler::new(inputs), want, node, states, compat })
+        let (traced, trace) = Trace::of(&inputs);
+        let compiler = Compiler::new(traced);
+        Ok(Job { compiler, inputs, trace, want, node, states, compat, settings, revision })
     }
 
     fn want(&self, states: &dyn Files) -> Result<Want, Trouble> {
@@ -229,7 +254,44 @@ impl TreeArgs {
     }
 }
 
+/// What runs, and the pillar that it was made with.
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    pub(super) pillar: Value,
+}
+
 impl Job {
+    /// The plan, and a word when there is nothing in it. With `keep` it is kept, with `fresh` no kept one is looked for.
+    pub(super) fn plan(&self, keep: bool, fresh: bool, ui: &mut Ui<'_>) -> Result<Planned, Trouble> {
+        let planned = self.plan_again(keep, fresh, ui)?;
+        nothing::explain(self, &planned, ui)?;
+        Ok(planned)
+    }
+
+    /// The plan: the kept one when nothing it was made from has changed, else compiled anew.
+    fn plan_again(&self, keep: bool, fresh: bool, ui: &mut Ui<'_>) -> Result<Planned, Trouble> {
+        let dir = self.settings.paths().plans();
+        let programs = format!(
+            "{:?} {:?} {:?}",
+            self.settings.ext_pillar, self.settings.master_tops, self.settings.cmd_run
+        );
+        let key = Key::new(&self.inputs, &self.want, &programs);
+        let kept = if fresh { None } else { keep::load(&dir, &key, &self.inputs) };
+        if let Some(Kept { plan, pillar }) = kept {
+            return Ok(Planned { plan, pillar });
+        }
+        let compiled = self.compile(ui)?;
+        let pillar = self.compiler.pillar()?;
+        // What is doubtful is told each time, and what is secret is not written.
+        if keep && compiled.warnings.is_empty() && self.compiler.secrets().is_empty() {
+            let kept = keep::save(&dir, &key, &self.trace, (&compiled.plan, &pillar), SystemTime::now());
+            if let Err(error) = kept {
+                tracing::debug!(%error, dir = %dir.display(), "the plan is not kept");
+            }
+        }
+        Ok(Planned { plan: compiled.plan, pillar })
+    }
+
     /// Compiles, and tells what is doubtful.
     pub(super) fn compile(&self, ui: &mut Ui<'_>) -> Result<Compiled, Trouble> {
         let compiled = self.compiler.compile(&self.want)?;

@@ -3,6 +3,8 @@
 //! Law: what was decrypted is hidden wherever it stands, also inside a longer text and in every line of it; in a pillar,
 //! so is what its key calls a secret.
 
+use std::borrow::Cow;
+
 use zagent_config::{Map, Value, secret};
 
 /// What stands for a secret.
@@ -36,9 +38,21 @@ impl Mask {
     /// A text without its secrets.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), STARS) } else { text }
+        self.veil(text).into_owned()
+    }
+
+    /// The same, without a copy where there is nothing to hide.
+    #[must_use]
+    pub fn veil<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.secrets.iter().fold(Cow::Borrowed(text), |text, secret| {
+            if text.contains(secret.as_str()) { text.replace(secret.as_str(), STARS).into() } else { text }
         })
+    }
+
+    /// True when there is nothing to hide.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
     }
 
     /// A value without its secrets.
@@ -65,7 +79,8 @@ impl Mask {
                     let hide = by_key
                         && tells(key)
                         && !matches!(value, Value::Map(_) | Value::Null | Value::Bool(_));
-                    out.insert(key.clone(), if hide { STARS.into() } else { self.walk(value, by_key) });
+                    let key = if by_key { key.clone() } else { self.walk(key, false) };
+                    out.insert(key, if hide { STARS.into() } else { self.walk(value, by_key) });
                 }
                 out.into()
             }

@@ -4,11 +4,16 @@
 
 mod mask;
 mod paint;
+mod progress;
+pub mod report;
 mod ui;
+mod zone;
 
 pub use mask::{Mask, STARS};
 pub use paint::Paint;
+pub use progress::{Progress, Silent, Watcher};
 pub use ui::{Colour, Ui};
+pub use zone::local_zone;
 
 use zagent_compiler::yaml::{DumpStyle, Flow, dump};
 use zagent_config::Value;
@@ -23,6 +28,32 @@ pub enum Format {
     Json,
     /// One YAML document
     Yaml,
+}
+
+/// How the report of a run is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportFormat {
+    /// For people: changes, failures and a summary
+    #[default]
+    Text,
+    /// One JSON document
+    Json,
+    /// One YAML document
+    Yaml,
+    /// One line of JSON a state as soon as it is done, then one with the summary
+    Ndjson,
+    /// As Salt prints it
+    Highstate,
+}
+
+impl From<Format> for ReportFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+            Format::Yaml => Self::Yaml,
+        }
+    }
 }
 
 /// A value as indented JSON, with a final newline.

@@ -1,8 +1,11 @@
 //! The two streams of the program, and what is known about them.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use super::Paint;
+use jiff::tz::TimeZone;
+
+use super::progress::{Bar, Lines};
+use super::{Mask, Paint, ReportFormat, Silent, Watcher};
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -28,9 +31,12 @@ impl Colour {
 
 /// Where a command writes.
 pub struct Ui<'w> {
-    out: &'w mut dyn Write,
-    err: &'w mut dyn Write,
+    out: &'w mut (dyn Write + Send),
+    err: &'w mut (dyn Write + Send),
     terminal: (bool, bool),
+    watched: bool,
+    /// Why data did not reach stdout.
+    lost: Option<io::Error>,
     /// Colours of stdout.
     pub paint: Paint,
     /// Colours of stderr.
@@ -41,9 +47,33 @@ pub struct Ui<'w> {
 
 impl<'w> Ui<'w> {
     /// Makes one from the two streams; `terminal` says for each whether colour may be used by default.
-    pub fn new(out: &'w mut dyn Write, err: &'w mut dyn Write, terminal: (bool, bool)) -> Self {
+    pub fn new(
+        out: &'w mut (dyn Write + Send),
+        err: &'w mut (dyn Write + Send),
+        terminal: (bool, bool),
+    ) -> Self {
         let (paint, talk) = (Paint::new(terminal.0), Paint::new(terminal.1));
-        Self { out, err, terminal, paint, talk, verbose: 0 }
+        Self { out, err, terminal, watched: false, lost: None, paint, talk, verbose: 0 }
+    }
+
+    /// Says whether somebody sees stderr as it is written, so that progress is worth telling.
+    #[must_use]
+    pub fn watched(self, watched: bool) -> Self {
+        Self { watched, ..self }
+    }
+
+    /// Who watches a run of so many states that is printed in this format.
+    pub fn watcher(
+        &mut self,
+        format: ReportFormat,
+        total: usize,
+        mask: &Mask,
+        zone: TimeZone,
+    ) -> Watcher<'_> {
+        if format == ReportFormat::Ndjson {
+            return Watcher::Lines(Lines::new(self.out, mask.clone(), zone));
+        }
+        if self.watched { Watcher::Bar(Bar::new(total, mask.clone())) } else { Watcher::Silent(Silent) }
     }
 
     /// Settles colours and verbosity once the flags are known.
@@ -55,7 +85,15 @@ impl<'w> Ui<'w> {
 
     /// Writes data to stdout. A reader that went away is no fault of ours.
     pub fn data(&mut self, text: &str) {
-        let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => self.lost = Some(e),
+            _ => {}
+        }
+    }
+
+    /// Why data did not reach stdout, once.
+    pub fn lost(&mut self) -> Option<io::Error> {
+        self.lost.take()
     }
 
     /// Writes talk to stderr, one line.

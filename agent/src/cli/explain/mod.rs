@@ -1,9 +1,11 @@
-//! `zagent explain ZA0107 | file.managed | ID | pillar:KEY`.
+//! `zagent explain ZA0107 | file.managed | file.managed:source | ID | pillar:KEY`.
+
+mod function;
 
 use std::fmt::Write;
 
 use serde_json::json as object;
-use zagent_compiler::{Chunk, Plan, name_text, schema};
+use zagent_compiler::{Chunk, Plan, name_text};
 use zagent_config::codes::{self, Code};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Value, suggest};
@@ -15,9 +17,13 @@ use crate::report::{Exit, Trouble};
 /// Explain a fault code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// `ZA0107`, `file.managed`, the id of a state, or `pillar:KEY`; nothing lists all codes
+    /// `ZA0107`, `file`, `file.managed`, `require`, the id of a state, or `pillar:KEY`; nothing lists all codes
     #[arg(value_name = "WHAT")]
     what: Option<String>,
+
+    /// One parameter of the function (or write `file.managed:source`)
+    #[arg(value_name = "PARAMETER")]
+    parameter: Option<String>,
 
     #[command(flatten)]
     tree: TreeArgs,
@@ -41,7 +47,10 @@ impl Args {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
         let told = match self.what.as_deref() {
             None => all_codes(ui.paint),
-            Some(what) => self.explain(what, ui)?,
+            Some(what) => match &self.parameter {
+                None => self.explain(what, ui)?,
+                Some(parameter) => function::parameter(what, parameter, ui.paint)?,
+            },
         };
         ui.data(&match self.out {
             Format::Text => told.text,
@@ -73,9 +82,9 @@ impl Args {
             if let Some(told) = state(&job, &plan, what, ui.paint) {
                 return Ok(told);
             }
-            return function(what, ui.paint).ok_or_else(|| no_state(&plan, what));
+            return function::any(what, ui.paint).unwrap_or_else(|| Err(no_state(&plan, what)));
         }
-        function(what, ui.paint).ok_or_else(|| no_function(what))
+        function::any(what, ui.paint).unwrap_or_else(|| Err(function::none(what)))
     }
 }
 
@@ -91,72 +100,6 @@ fn all_codes(paint: Paint) -> Told {
     }
     let data = codes::all().map(|c| object!({"code": c.id, "title": c.title})).collect();
     Told { text, data }
-}
-
-/// A module, or one of its functions.
-fn function(what: &str, paint: Paint) -> Option<Told> {
-    let Some((module, name)) = what.split_once('.') else {
-        let module = schema::module(what)?;
-        let names: Vec<&str> = module.functions().map(|f| f.name).collect();
-        let mut text = format!("{}: {} state functions\n", paint.bold(what), names.len());
-        for name in &names {
-            let _ = writeln!(text, "  {what}.{name}");
-        }
-        return Some(Told { text, data: object!({"module": what, "functions": names}) });
-    };
-    let found = schema::function(module, name)?;
-    let own: Vec<&str> = found.parameters().collect();
-    let mut text = format!("{}\n\n", paint.bold(what));
-    let _ = writeln!(
-        text,
-        "parameters: {}",
-        if own.is_empty() { "none of its own".to_owned() } else { own.join(", ") }
-    );
-    if found.takes_any() {
-        text.push_str("any other parameter is taken too\n");
-    }
-    let _ = writeln!(text, "every state: {}", schema::GLOBAL.join(", "));
-    let data = object!({
-        "function": what, "parameters": own, "takes_any": found.takes_any(), "every_state": schema::GLOBAL.to_vec(),
-    });
-    Some(Told { text: wrap(&text), data })
-}
-
-/// Breaks long lines at commas, for a terminal.
-fn wrap(text: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        let mut width = 0;
-        for (i, word) in line.split(' ').enumerate() {
-            if i > 0 && width + word.len() + 1 > 96 {
-                out.push_str("\n ");
-                width = 1;
-            }
-            if i > 0 {
-                out.push(' ');
-                width += 1;
-            }
-            out.push_str(word);
-            width += word.len();
-        }
-        out.push('\n');
-    }
-    out
-}
-
-fn no_function(what: &str) -> Trouble {
-    let near = match what.split_once('.') {
-        Some((module, name)) => match schema::module(module) {
-            Some(found) => found.nearest_function(name).map(|n| format!("{module}.{n}")),
-            None => schema::nearest_module(module).map(|m| format!("{m}.{name}")),
-        },
-        None => schema::nearest_module(what).map(str::to_owned),
-    };
-    let hint = near.map_or_else(
-        || "a code (ZA0107), a function (file.managed), or, with --states DIR, the id of a state or pillar:KEY".into(),
-        |near| format!("did you mean `{near}`?"),
-    );
-    Trouble::usage_hint(format!("there is no code and no state function `{what}`"), hint)
 }
 
 fn no_state(plan: &Plan, what: &str) -> Trouble {

@@ -1,0 +1,110 @@
+//! `zagent MOD.FUN …`: a state function is run on a name, an execution function is called.
+
+use clap::Parser;
+use zagent_compiler::{Call, CallError, schema};
+use zagent_config::Value;
+use zagent_config::suggest::nearest;
+
+use super::Globals;
+use super::state::{Common, single};
+use super::tree::Job;
+use super::words::{Words, value};
+use crate::output::{ReportFormat, Ui, json, report, yaml};
+use crate::report::{Exit, Trouble};
+
+/// One function, called by its name.
+///
+/// A state function (file.managed) is run on a name as `state.single` runs it; an execution function (network.interfaces)
+/// is called and its value printed.
+#[derive(Debug, Parser)]
+#[command(name = "MOD.FUN", disable_version_flag = true, max_term_width = 100)]
+#[command(override_usage = "zagent MOD.FUN [NAME] [KEY=VALUE]… [OPTIONS]")]
+pub(super) struct Args {
+    /// The function
+    #[arg(value_name = "MOD.FUN")]
+    function: String,
+
+    /// A name or arguments, and `key=value`
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    pub(super) globals: Globals,
+}
+
+impl Args {
+    pub(super) const fn format(&self) -> ReportFormat {
+        self.common.report.out
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let (words, tree, order) = self.common.settle(&self.words)?;
+        let name = self.function.as_str();
+        let is_state = name.split_once('.').is_some_and(|(m, f)| schema::function(m, f).is_some());
+        if is_state {
+            return single(name, words, &tree, &order, &self.common.report, ui);
+        }
+        let job = tree.job_anywhere()?;
+        if job.compiler.functions().contains(name) {
+            if order.test {
+                let message = format!("`{name}` is no state function: nobody can say what it would do");
+                return Err(Trouble::usage_hint(message, "leave `--test` out to call it"));
+            }
+            if matches!(self.format(), ReportFormat::Ndjson | ReportFormat::Highstate) {
+                return Err(no_states(name));
+            }
+            return self.call(&job, words, ui);
+        }
+        if job.compiler.is_external_state(name.split('.').next().unwrap_or_default()) {
+            return single(name, words, &tree, &order, &self.common.report, ui);
+        }
+        Err(unknown(name, &job))
+    }
+
+    fn call(&self, job: &Job, words: Words, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        words.refuse_slip_of_test(&self.function)?;
+        let args = words.plain.iter().map(|word| value(word)).collect();
+        let call = Call { function: self.function.clone(), args, kwargs: words.named };
+        let answer = job.compiler.functions().call(&call).map_err(|error| match error {
+            CallError::Unknown => unknown(&self.function, job),
+            CallError::Forbidden(why) => Trouble::usage(format!("`{}` is forbidden: {why}", self.function)),
+            CallError::Failed(why) => Trouble::failed(format!("`{}` failed: {why}", self.function)),
+        })?;
+        let answer = job.mask(false).value(&answer);
+        ui.data(&match self.format() {
+            ReportFormat::Json => json(&answer),
+            ReportFormat::Yaml => yaml(&answer),
+            _ => text(&answer, ui),
+        });
+        Ok(Exit::Fine)
+    }
+}
+
+fn no_states(function: &str) -> Trouble {
+    let message = format!("`{function}` gives a value: it is printed as text, json or yaml");
+    Trouble::usage_hint(message, "`--out ndjson` and `--out highstate` are for states")
+}
+
+/// A value for people: a text as it is, the rest in Salt's layout.
+fn text(answer: &Value, ui: &Ui<'_>) -> String {
+    match answer {
+        Value::Str(text) if text.is_empty() => String::new(),
+        Value::Str(text) => format!("{}\n", crate::output::harmless(text.trim_end_matches('\n'))),
+        other => report::nested(other, ui.paint),
+    }
+}
+
+fn unknown(name: &str, job: &Job) -> Trouble {
+    let states =
+        schema::modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
+    let calls = job.compiler.functions().names().into_iter().map(str::to_owned);
+    let all: Vec<String> = states.chain(calls).chain(super::VERBS.map(str::to_owned)).collect();
+    let hint = match nearest(name, all.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`zagent explain MODULE` lists what a state module has".into(),
+    };
+    Trouble::usage_hint(format!("there is no function `{name}`"), hint)
+}

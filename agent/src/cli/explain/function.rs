@@ -1,0 +1,203 @@
+//! The name of a module, a function or a parameter in, what the schema says of it out.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json as object};
+use zagent_compiler::schema::{self, Description, Function, Parameter};
+use zagent_config::suggest;
+
+use super::Told;
+use crate::output::Paint;
+use crate::report::Trouble;
+
+/// Lines are broken here.
+const WIDTH: usize = 96;
+
+/// A module, a function, `FUNCTION:PARAMETER`, or what every state takes; nothing when there is none of that name.
+pub(super) fn any(what: &str, paint: Paint) -> Option<Result<Told, Trouble>> {
+    if let Some((function, name)) = what.split_once(':') {
+        find(function)?;
+        return Some(parameter(function, name, paint));
+    }
+    if what.contains('.') {
+        return find(what).map(|found| Ok(function(what, found, paint)));
+    }
+    if let Some(found) = schema::module(what) {
+        return Some(Ok(module(found, paint)));
+    }
+    let keyword = schema::keyword(what)?;
+    let text = format!("{}, of every state\n{}", paint.bold(what), entry(keyword, paint));
+    Some(Ok(Told { text, data: data(keyword) }))
+}
+
+/// One parameter of a function, or one that every state takes.
+pub(super) fn parameter(what: &str, name: &str, paint: Paint) -> Result<Told, Trouble> {
+    let found = find(what).ok_or_else(|| none(what))?;
+    let told = found.describe();
+    let own = told.as_ref().and_then(|d| d.parameter(name));
+    if let Some(parameter) = own.or_else(|| schema::keyword(name)) {
+        let text = format!("{}\n{}", paint.bold(what), entry(parameter, paint));
+        let mut data = data(parameter);
+        data["function"] = what.into();
+        return Ok(Told { text, data });
+    }
+    if found.parameters().contains(&name) {
+        let text = format!("{}\n  {name}\n", paint.bold(what));
+        return Ok(Told { text, data: object!({"function": what, "name": name}) });
+    }
+    let near = found.nearest_parameter(name).map(|near| format!("did you mean `{what}:{near}`?"));
+    let message = format!("`{what}` has no parameter `{name}`");
+    Err(Trouble::usage_hint(message, near.unwrap_or_else(|| format!("`zagent explain {what}` lists them"))))
+}
+
+/// There is nothing of this name.
+pub(super) fn none(what: &str) -> Trouble {
+    let keywords = || schema::sorted_keywords().iter().map(|p| p.name);
+    let name = what.split(':').next().unwrap_or(what);
+    let near = match name.split_once('.') {
+        Some((module, name)) => match schema::module(module) {
+            Some(found) => found.nearest_function(name).map(|n| format!("{module}.{n}")),
+            None => schema::nearest_module(module).map(|m| format!("{m}.{name}")),
+        },
+        None => {
+            schema::nearest_module(name).or_else(|| suggest::nearest(name, keywords())).map(str::to_owned)
+        }
+    };
+    let hint = near.map_or_else(
+        || "a code (ZA0107), a function (file.managed), or, with --states DIR, the id of a state or pillar:KEY".into(),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Trouble::usage_hint(format!("there is no code and no state function `{what}`"), hint)
+}
+
+fn find(what: &str) -> Option<Function> {
+    let (module, name) = what.split_once('.')?;
+    schema::function(module, name)
+}
+
+/// Its functions, with what they do as far as that is described.
+fn module(found: &schema::Module, paint: Paint) -> Told {
+    let told: Vec<(&str, Option<Description>)> = found.functions().map(|f| (f.name, f.describe())).collect();
+    let count = format!("{} state functions", told.len());
+    let mut text = format!("{}: {}\n", paint.bold(found.name), schema::purpose(found.name).unwrap_or(&count));
+    let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + found.name.len() + 1;
+    for (name, description) in &told {
+        let full = format!("{}.{name}", found.name);
+        let summary = description.as_ref().map_or("", |d| d.summary);
+        let line = format!("  {}  {summary}", paint.cyan(format!("{full:width$}")));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let functions: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
+    let summaries: serde_json::Map<String, Value> =
+        told.iter().filter_map(|(name, d)| Some(((*name).to_owned(), d.as_ref()?.summary.into()))).collect();
+    let data = object!({
+        "module": found.name, "purpose": schema::purpose(found.name), "functions": functions, "summaries": summaries,
+    });
+    Told { text, data }
+}
+
+fn function(what: &str, found: Function, paint: Paint) -> Told {
+    let Some(told) = found.describe() else { return listed(what, found, paint) };
+    let mut text = format!("{}\n{}\n", paint.bold(what), wrap(told.summary, 0));
+    if told.marks.unbuilt {
+        text.push_str("Salt has it; zagent does not carry it out.\n");
+    }
+    let _ = writeln!(text, "\n{}", paint.bold("parameters"));
+    for parameter in &told.parameters {
+        text.push_str(&entry(parameter, paint));
+    }
+    if told.parameters.is_empty() {
+        text.push_str("  none of its own\n");
+    }
+    if found.takes_any() {
+        text.push_str("  any other parameter is taken too\n");
+    }
+    text.push('\n');
+    for (heading, groups) in [("at most one of", &told.exclusive), ("at least one of", &told.needed)] {
+        for names in groups {
+            let _ = writeln!(text, "{}: {}", paint.bold(heading), names.join(", "));
+        }
+    }
+    let _ = writeln!(text, "{}: {}", paint.bold("dry run"), told.dry_run());
+    let _ = writeln!(text, "{}: {}", paint.bold("undo"), told.undo());
+    let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), every_state());
+    let _ = writeln!(text, "{}", paint.bold("example"));
+    for line in told.example.lines() {
+        let _ = writeln!(text, "    {line}");
+    }
+    let data = object!({
+        "function": what, "summary": told.summary,
+        "parameters": told.parameters.iter().map(data).collect::<Vec<_>>(),
+        "takes_any": found.takes_any(), "at_most_one": told.exclusive, "at_least_one": told.needed,
+        "built": !told.marks.unbuilt, "dry_run": told.dry_run(), "undo": told.undo(),
+        "example": told.example, "every_state": keyword_names(),
+    });
+    Told { text, data }
+}
+
+/// A function of which only the names of its parameters are known.
+fn listed(what: &str, found: Function, paint: Paint) -> Told {
+    let own = found.parameters();
+    let names = if own.is_empty() { "none of its own".to_owned() } else { own.join(", ") };
+    let mut text = format!("{}\n\n{}\n", paint.bold(what), wrap(&format!("parameters: {names}"), 2));
+    if found.takes_any() {
+        text.push_str("any other parameter is taken too\n");
+    }
+    let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), every_state().trim_end());
+    let data = object!({
+        "function": what, "parameters": own.iter().map(|name| object!({"name": name})).collect::<Vec<_>>(),
+        "takes_any": found.takes_any(), "every_state": keyword_names(),
+    });
+    Told { text, data }
+}
+
+fn keyword_names() -> Vec<&'static str> {
+    schema::sorted_keywords().iter().map(|p| p.name).collect()
+}
+
+fn every_state() -> String {
+    let mut text = String::new();
+    for group in schema::keywords() {
+        let names: Vec<&str> = group.parameters.iter().map(|p| p.name).collect();
+        let _ = writeln!(text, "  {}", wrap(&format!("{}: {}", group.name, names.join(", ")), 4));
+    }
+    text
+}
+
+/// A parameter: what it takes on one line, what it is below.
+fn entry(parameter: &Parameter, paint: Paint) -> String {
+    let mut takes = parameter.kinds.in_words();
+    if parameter.is_required {
+        takes.push_str("; must be given");
+    }
+    if let Some(default) = parameter.default {
+        let _ = write!(takes, "; by default {default}");
+    }
+    format!("  {}  {takes}\n      {}\n", paint.cyan(parameter.name), wrap(parameter.about, 6))
+}
+
+fn data(parameter: &Parameter) -> Value {
+    object!({
+        "name": parameter.name, "kinds": parameter.kinds.written(), "default": parameter.default,
+        "required": parameter.is_required, "about": parameter.about,
+    })
+}
+
+/// Breaks a line at spaces, for a terminal; later lines are indented.
+fn wrap(line: &str, indent: usize) -> String {
+    let mut out = String::new();
+    let mut width = indent;
+    for (i, word) in line.split(' ').enumerate() {
+        if i > 0 && width + word.len() + 1 > WIDTH {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            width = indent;
+        } else if i > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += word.len();
+    }
+    out
+}

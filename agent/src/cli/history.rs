@@ -1,0 +1,173 @@
+//! `zagent history [RUN]`: the last runs, or one of them.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::json as object;
+use zagent_config::Value;
+
+use super::{settings, warn};
+use crate::history::{Head, History, HistoryError};
+use crate::output::report::{Sheet, seconds, short};
+use crate::output::{Mask, Paint, ReportFormat, Ui, harmless, json, local_zone, yaml};
+use crate::report::{Exit, Trouble, chain};
+
+/// Print the last runs, or the report of one of them
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The run: its name, the beginning of it, or `last`
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+
+    /// How many runs to list
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_limit, conflicts_with = "run")]
+    limit: usize,
+
+    /// Configuration file; default: /etc/zagent/zagent.yaml when it exists
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How to print it; `ndjson` and `highstate` are for one run
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    out: ReportFormat,
+}
+
+fn parse_limit(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "write how many runs, at least 1".into())
+}
+
+impl Args {
+    pub(super) const fn format(&self) -> ReportFormat {
+        self.out
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let settings = settings::load(self.config.as_deref())?;
+        let history = History::new(&settings.paths(), settings.run.keep);
+        match &self.run {
+            Some(run) => self.one(&history, run, ui)?,
+            None => self.list(&history, ui)?,
+        }
+        Ok(Exit::Fine)
+    }
+
+    fn one(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+        let answer = history.get(run, Timestamp::now()).map_err(trouble)?;
+        tell(&answer.warnings, ui);
+        let (record, mask) = (answer.found, Mask::default());
+        let sheet = Sheet { report: &record.report, tally: record.tally, mask: &mask, zone: local_zone() };
+        ui.data(&sheet.print(self.out, ui.verbose > 0, ui.paint));
+        Ok(())
+    }
+
+    fn list(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+        if matches!(self.out, ReportFormat::Ndjson | ReportFormat::Highstate) {
+            let message = "a list of runs is printed as text, json or yaml";
+            return Err(Trouble::usage_hint(message, "name a run to print its report: zagent history last"));
+        }
+        let answer = history.list(self.limit, Timestamp::now()).map_err(trouble)?;
+        tell(&answer.warnings, ui);
+        let zone = local_zone();
+        let text = match self.out {
+            ReportFormat::Json => json(&data(&answer.found)),
+            ReportFormat::Yaml => {
+                yaml(&serde_json::from_value::<Value>(data(&answer.found)).unwrap_or_default())
+            }
+            _ => table(&answer.found, &zone, ui.paint),
+        };
+        ui.data(&text);
+        Ok(())
+    }
+}
+
+fn tell(warnings: &[HistoryError], ui: &mut Ui<'_>) {
+    for warning in warnings {
+        warn(&chain(warning), ui);
+    }
+}
+
+fn trouble(error: HistoryError) -> Trouble {
+    let message = chain(&error);
+    match error {
+        e if e.is_permission() => Trouble::permission(message),
+        HistoryError::Empty => {
+            Trouble::usage_hint(message, "a run is noted once it has ended: zagent run --once")
+        }
+        HistoryError::NoRun(_) => Trouble::usage_hint(message, "`zagent history` lists the runs"),
+        HistoryError::Ambiguous { .. } => {
+            Trouble::usage_hint(message, "write more of its name; `zagent history` lists the runs")
+        }
+        _ => Trouble::failed(message),
+    }
+}
+
+/// Runs as data, newest first.
+fn data(heads: &[Head]) -> serde_json::Value {
+    let run = |head: &Head| {
+        object!({
+            "run": head.run, "node": head.node, "revision": head.revision, "start": head.start().to_string(),
+            "test": head.mode == "test", "mode": head.mode, "reverts": head.reverts, "schedule": head.schedule, "trigger": head.trigger,
+            "success": head.success, "canceled": head.canceled,
+            "duration_ms": head.duration().as_secs_f64() * 1000.0,
+            "changed": head.tally.changed, "failed": head.tally.failed, "skipped": head.tally.skipped,
+            "unchanged": head.tally.unchanged, "unknown": head.tally.unknown, "total": head.tally.total(),
+        })
+    };
+    heads.iter().map(run).collect()
+}
+
+/// Runs for people, newest first.
+fn table(heads: &[Head], zone: &TimeZone, paint: Paint) -> String {
+    if heads.is_empty() {
+        return "no runs yet: `zagent run --once` makes the first\n".into();
+    }
+    let mut rows = vec![["RUN", "WHEN", "MODE", "TRIGGER", "REVISION", "TIME", "RESULT"].map(str::to_owned)];
+    rows.extend(heads.iter().map(|head| {
+        [
+            harmless(&head.run),
+            zone.to_datetime(head.start()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            harmless(
+                &head.reverts.as_ref().map_or_else(|| head.mode.clone(), |run| format!("revert of {run}")),
+            ),
+            harmless(&head.trigger),
+            harmless(short(&head.revision)),
+            seconds(head.duration().as_secs_f64() * 1000.0),
+            result(head),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut out = String::new();
+    for (i, row) in rows.iter().enumerate() {
+        let cells: Vec<String> = widths.iter().zip(row).map(|(w, cell)| format!("{cell:w$}")).collect();
+        let (cells, last) = (cells.join("  "), &row[6]);
+        let _ = match i.checked_sub(1).map(|n| heads[n].success) {
+            None => writeln!(out, "{}", paint.bold(format!("{cells}  {last}"))),
+            Some(true) => writeln!(out, "{cells}  {}", paint.green(last)),
+            Some(false) => writeln!(out, "{cells}  {}", paint.red(last)),
+        };
+    }
+    out
+}
+
+/// `FAILED  2 changed, 1 failed, 7 unchanged`.
+fn result(head: &Head) -> String {
+    let verdict = match (head.canceled, head.success) {
+        (true, _) => "STOPPED",
+        (false, true) => "OK",
+        (false, false) => "FAILED",
+    };
+    let tally = &head.tally;
+    let counts = [
+        (tally.changed, if head.mode == "test" { "would change" } else { "changed" }),
+        (tally.failed, "failed"),
+        (tally.skipped, "skipped"),
+        (tally.unchanged, "unchanged"),
+        (tally.unknown, "unknown"),
+    ];
+    let counts: Vec<String> =
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    format!("{verdict}  {}", if counts.is_empty() { "no states".into() } else { counts.join(", ") })
+}

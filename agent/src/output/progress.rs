@@ -1,0 +1,226 @@
+//! What a run is doing in, a line on the terminal out, gone before the report comes.
+//!
+//! Law: without a terminal it costs nothing, and it never writes where data goes unless the data is what it writes.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::tz::TimeZone;
+
+use super::report::state_line;
+use super::{Mask, harmless};
+use crate::run::{Outcome, Standing};
+
+/// A run that ends sooner shows no line at all.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How often the line is drawn anew.
+const TICK: Duration = Duration::from_millis(120);
+/// How many running states are named.
+const NAMED: usize = 3;
+
+/// Is told what a run does, from any thread.
+pub trait Progress: Send + Sync {
+    /// A state begins; `index` counts from zero.
+    fn started(&self, index: usize, tag: &str);
+
+    /// A state has ended.
+    fn finished(&self, outcome: &Outcome);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn started(&self, _index: usize, _tag: &str) {}
+
+    fn finished(&self, _outcome: &Outcome) {}
+}
+
+/// How a run is watched.
+pub enum Watcher<'u> {
+    /// By nobody.
+    Silent(Silent),
+    /// By a line on the terminal.
+    Bar(Bar),
+    /// By whoever reads one line of JSON a state.
+    Lines(Lines<'u>),
+}
+
+impl Watcher<'_> {
+    /// Whom the runner tells.
+    #[must_use]
+    pub fn progress(&self) -> &dyn Progress {
+        match self {
+            Self::Silent(silent) => silent,
+            Self::Bar(bar) => bar,
+            Self::Lines(lines) => lines,
+        }
+    }
+}
+
+/// Writes a state as one line of JSON as soon as it has ended.
+pub struct Lines<'u> {
+    out: Mutex<&'u mut (dyn Write + Send)>,
+    mask: Mask,
+    zone: TimeZone,
+}
+
+impl<'u> Lines<'u> {
+    /// Writes to `out`.
+    pub fn new(out: &'u mut (dyn Write + Send), mask: Mask, zone: TimeZone) -> Self {
+        Self { out: Mutex::new(out), mask, zone }
+    }
+}
+
+impl Progress for Lines<'_> {
+    fn started(&self, _index: usize, _tag: &str) {}
+
+    fn finished(&self, outcome: &Outcome) {
+        let line = state_line(outcome, &self.mask, &self.zone);
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reader that went away is no fault of ours.
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+/// A line on the terminal: how far, how long, and which states are running. Gone when dropped.
+pub struct Bar {
+    bar: ProgressBar,
+    mask: Mask,
+    running: Mutex<Running>,
+    /// Dropped to tell the thread that shows the line that the run is over.
+    end: Option<Sender<()>>,
+    shower: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Running {
+    tags: VecDeque<String>,
+    failed: usize,
+}
+
+impl Bar {
+    /// A line for so many states, on stderr.
+    #[must_use]
+    pub fn new(total: usize, mask: Mask) -> Self {
+        Self::on(ProgressDrawTarget::stderr(), total, mask)
+    }
+
+    fn on(target: ProgressDrawTarget, total: usize, mask: Mask) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed}  {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        let (end, over) = mpsc::channel();
+        let later = bar.clone();
+        let shower = std::thread::spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                later.set_draw_target(target);
+                later.enable_steady_tick(TICK);
+            }
+        });
+        Self { bar, mask, running: Mutex::default(), end: Some(end), shower: Some(shower) }
+    }
+
+    fn tell(&self, running: &Running) {
+        let names: Vec<String> =
+            running.tags.iter().take(NAMED).map(|t| harmless(&self.mask.veil(&label(t)))).collect();
+        let more = running.tags.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let failed = if running.failed > 0 { format!("{} failed  ", running.failed) } else { String::new() };
+        self.bar.set_message(format!("{failed}{}{more}", names.join(", ")).replace('\n', " "));
+    }
+}
+
+/// `file.managed /etc/motd` of a tag.
+fn label(tag: &str) -> String {
+    let parts: Vec<&str> = tag.split("_|-").collect();
+    match parts.as_slice() {
+        [state, id, .., fun] => format!("{state}.{fun} {id}"),
+        _ => tag.to_owned(),
+    }
+}
+
+impl Progress for Bar {
+    fn started(&self, _index: usize, tag: &str) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.tags.push_back(tag.to_owned());
+        self.tell(&running);
+    }
+
+    fn finished(&self, outcome: &Outcome) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = running.tags.iter().position(|t| *t == outcome.tag) {
+            running.tags.remove(place);
+        }
+        running.failed += usize::from(outcome.standing() == Standing::Failed);
+        self.bar.inc(1);
+        self.tell(&running);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(shower) = self.shower.take() {
+            let _ = shower.join();
+        }
+        self.bar.disable_steady_tick();
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::report::samples;
+
+    #[test]
+    fn lines_are_whole_and_masked() {
+        let report = samples::failed();
+        let mut out = Vec::new();
+        let lines = Lines::new(&mut out, Mask::new(&["hunter2".into()]), TimeZone::UTC);
+        for outcome in &report.states {
+            lines.started(0, &outcome.tag);
+            lines.finished(outcome);
+        }
+        drop(lines);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), report.states.len());
+        assert!(text.contains("********") && !text.contains("hunter2"), "{text}");
+        for (line, outcome) in text.lines().zip(&report.states) {
+            let read: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!((&read["type"], &read["result"]), (&"state".into(), &outcome.result.into()));
+        }
+    }
+
+    #[test]
+    fn a_bar_names_what_runs_and_is_gone_at_the_end() {
+        let report = samples::failed();
+        let bar = Bar::on(ProgressDrawTarget::hidden(), report.states.len(), Mask::new(&["hunter2".into()]));
+        for outcome in &report.states {
+            bar.started(0, &outcome.tag);
+        }
+        let told = bar.bar.message();
+        assert!(told.contains("pkg.installed postgres") && told.contains("and 3 more"), "{told}");
+        for outcome in &report.states {
+            bar.finished(outcome);
+        }
+        assert_eq!(bar.bar.position(), report.states.len() as u64);
+        assert_eq!(bar.bar.message(), "1 failed  ");
+        let seen = bar.bar.clone();
+        drop(bar);
+        assert!(seen.is_finished());
+    }
+
+    #[test]
+    fn an_odd_tag_is_shown_as_it_is() {
+        assert_eq!(label("file_|-a_|-/b_|-managed"), "file.managed a");
+        assert_eq!(label("odd"), "odd");
+    }
+}

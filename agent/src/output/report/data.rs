@@ -1,0 +1,52 @@
+//! Texts and values as JSON prints them, their secrets hidden on the way.
+
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use zagent_config::{Map, Value};
+
+use crate::output::Mask;
+
+/// A text without its secrets.
+pub(super) struct Veiled<'a>(pub(super) &'a Mask, pub(super) &'a str);
+
+impl Serialize for Veiled<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.0.veil(self.1))
+    }
+}
+
+/// A value without its secrets.
+struct Data<'a>(&'a Mask, &'a Value);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.1 {
+            Value::Str(text) => Veiled(self.0, text).serialize(s),
+            Value::List(list) => {
+                let mut seq = s.serialize_seq(Some(list.len()))?;
+                for item in list.iter() {
+                    seq.serialize_element(&Data(self.0, item))?;
+                }
+                seq.end()
+            }
+            Value::Map(map) => Entries(self.0, map).serialize(s),
+            other => other.serialize(s),
+        }
+    }
+}
+
+/// A mapping without its secrets.
+pub(super) struct Entries<'a>(pub(super) &'a Mask, pub(super) &'a Map);
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(Some(self.1.len()))?;
+        for (key, value) in self.1.iter() {
+            match key {
+                Value::Str(key) => map.serialize_entry(&Veiled(self.0, key), &Data(self.0, value))?,
+                other => map.serialize_entry(&other.json_key(), &Data(self.0, value))?,
+            }
+        }
+        map.end()
+    }
+}

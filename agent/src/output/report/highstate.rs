@@ -1,0 +1,161 @@
+//! A sheet in, the layout that `salt-call state.apply` prints out.
+//!
+//! Law: what a script reads there stands here in the same column; only what could steer a terminal is replaced.
+
+use std::fmt::Write;
+
+use zagent_compiler::yaml::python_repr;
+use zagent_config::{Fault, Value};
+
+use super::{Sheet, clock, millis};
+use crate::output::{Paint, harmless};
+use crate::run::Outcome;
+
+/// What Salt calls a host that serves itself.
+const HOST: &str = "local";
+/// Where the changes of a state stand.
+const CHANGES_INDENT: usize = 14;
+/// `Succeeded: ` and its brothers.
+const LABEL_WIDTH: usize = "Succeeded".len() + 2;
+
+/// The whole report.
+pub(super) fn highstate(sheet: &Sheet<'_>, paint: Paint) -> String {
+    let mut out = String::new();
+    let states = &sheet.report.states;
+    let host = format!("{HOST}:");
+    let host = match () {
+        () if states.iter().any(|s| s.result == Some(false)) => paint.red(host),
+        () if states.iter().any(|s| s.result.is_none()) => paint.yellow(host),
+        () => paint.green(host),
+    };
+    let _ = writeln!(out, "{host}");
+    for outcome in states {
+        state(&mut out, outcome, sheet, paint);
+    }
+    summary(&mut out, sheet, paint);
+    out
+}
+
+fn state(out: &mut String, outcome: &Outcome, sheet: &Sheet<'_>, paint: Paint) {
+    let shown = |text: &str| harmless(&sheet.mask.veil(text));
+    let colour = |line: String| match outcome.result {
+        Some(false) => paint.red(line),
+        None => paint.yellow(line),
+        Some(true) if outcome.changes.is_empty() => paint.green(line),
+        Some(true) => paint.cyan(line),
+    };
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{}", colour(text));
+    };
+    line("----------".into());
+    line(format!("          ID: {}", shown(&outcome.id)));
+    line(format!("    Function: {}.{}", outcome.state, outcome.fun));
+    if outcome.id != outcome.name {
+        line(format!("        Name: {}", shown(&outcome.name)));
+    }
+    line(format!("      Result: {}", python_repr(&outcome.result.into())));
+    line(format!("     Comment: {}", shown(outcome.comment.trim()).replace('\n', "\n              ")));
+    line(format!("     Started: {}", clock(outcome.start, &sheet.zone)));
+    line(format!("    Duration: {:?} ms", millis(outcome.duration)));
+    line("     Changes:   ".into());
+    if !outcome.changes.is_empty() {
+        display(out, &sheet.mask.value(&outcome.changes.clone().into()), CHANGES_INDENT, "", paint);
+    }
+}
+
+fn summary(out: &mut String, sheet: &Sheet<'_>, paint: Paint) {
+    let states = &sheet.report.states;
+    let failed = states.iter().filter(|s| s.result == Some(false)).count();
+    let undecided = states.iter().filter(|s| s.result.is_none()).count();
+    // A report from the history lists no unchanged states; they succeeded all the same.
+    let total = sheet.tally.total().max(states.len());
+    let unlisted = total - states.len();
+    let succeeded = states.iter().filter(|s| s.result == Some(true)).count() + undecided + unlisted;
+    let changed = states.iter().filter(|s| !s.changes.is_empty()).count();
+    let counts = [succeeded - undecided, failed, undecided];
+    let digits = counts.iter().filter(|n| **n > 0).map(|n| n.to_string().len()).max().unwrap_or(0);
+    let width = LABEL_WIDTH + digits;
+    let rule = "-".repeat(width);
+    let count = |label: &str, n: usize| format!("{label}: {n:>space$}", space = width - label.len() - 2);
+    let _ = writeln!(out, "{}", paint.cyan(format!("\nSummary for {HOST}\n{rule}")));
+    let mut notes = Vec::new();
+    if undecided > 0 {
+        notes.push(paint.yellow(format!("unchanged={undecided}")));
+    }
+    if changed > 0 {
+        notes.push(paint.green(format!("changed={changed}")));
+    }
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+    let _ = writeln!(out, "{}{notes}", paint.green(count("Succeeded", succeeded)));
+    let line = count("Failed", failed);
+    let _ = writeln!(out, "{}", if failed > 0 { paint.red(line) } else { paint.cyan(line) });
+    let _ = writeln!(
+        out,
+        "{}",
+        paint.cyan(format!("{rule}\nTotal states run: {total:>space$}", space = width - 7))
+    );
+    let time: f64 = states.iter().map(|s| millis(s.duration)).sum();
+    let (time, unit) = if time > 999.0 { (time / 1000.0, "s") } else { (time, "ms") };
+    let time = format!("{time:.3}");
+    let _ =
+        writeln!(out, "{}", paint.cyan(format!("Total run time: {time:>space$} {unit}", space = width - 5)));
+}
+
+/// What Salt says of states that do not compile.
+#[must_use]
+pub fn refusal<'f>(faults: impl IntoIterator<Item = &'f Fault>, paint: Paint) -> String {
+    let mut out =
+        format!("{}\n{}\n", paint.red(format!("{HOST}:")), paint.red("    Data failed to compile:"));
+    for fault in faults {
+        let _ = writeln!(out, "{}", paint.red(format!("----------\n    {}", harmless(&fault.to_string()))));
+    }
+    out
+}
+
+/// A value as Salt's nested outputter prints it.
+#[must_use]
+pub fn nested(value: &Value, paint: Paint) -> String {
+    let mut out = String::new();
+    display(&mut out, value, 0, "", paint);
+    out
+}
+
+fn display(out: &mut String, value: &Value, indent: usize, prefix: &str, paint: Paint) {
+    match value {
+        Value::Str(text) => {
+            for (i, line) in harmless(text).lines().enumerate() {
+                let blank = " ".repeat(prefix.len());
+                let before = if i == 0 { prefix } else { &blank };
+                let _ = writeln!(out, "{:indent$}{}", "", paint.green(format!("{before}{line}")));
+            }
+        }
+        Value::List(list) => {
+            for item in list.iter() {
+                if matches!(item, Value::List(_) | Value::Map(_)) {
+                    let _ = writeln!(out, "{:indent$}{}", "", paint.green("|_"));
+                    let prefix = if item.as_map().is_some() { "" } else { "- " };
+                    display(out, item, indent + 2, prefix, paint);
+                } else {
+                    display(out, item, indent, "- ", paint);
+                }
+            }
+        }
+        Value::Map(map) => {
+            if indent > 0 {
+                let _ = writeln!(out, "{:indent$}{}", "", paint.cyan("----------"));
+            }
+            let mut entries: Vec<(String, &Value)> =
+                map.iter().map(|(k, v)| (zagent_compiler::yaml::python_str(k), v)).collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            for (key, value) in entries {
+                let key = paint.cyan(format!("{prefix}{}", harmless(&key)));
+                let _ = writeln!(out, "{:indent$}{key}:", "");
+                display(out, value, indent + 4, "", paint);
+            }
+        }
+        other => {
+            let text = paint.yellow(format!("{prefix}{}", python_repr(other)));
+            let _ = writeln!(out, "{:indent$}{text}", "");
+        }
+    }
+}
