@@ -21,38 +21,64 @@ pub enum Answer {
     Refused(String),
 }
 
-/// Asks the program in this process.
+/// Asks the program, in this process, what it makes of a case.
 ///
 /// # Errors
 /// Fails when the program panics, refuses its command line, or prints nothing that can be read.
 pub fn answer(ask: Ask, staged: &Staged) -> Result<Answer, Mismatch> {
-    let mut args: Vec<OsString> = vec!["zagent".into(), "show".into(), ask.name().into()];
-    if ask == Ask::Pillar {
-        args.push("--unmask".into());
-    }
+    let unmask: &[&str] = if ask == Ask::Pillar { &["--unmask"] } else { &[] };
+    let said = call(ask.name(), &[&["show", ask.name()], unmask].concat(), staged)?;
+    // A pillar may well have a single key that is the name of a node.
+    Ok(if ask == Ask::Pillar { said } else { said.unwrapped(staged.id()) })
+}
+
+/// Has the program run a case, in this process, and gives its report.
+///
+/// # Errors
+/// Fails as [`answer`] does.
+pub fn report(is_test: bool, staged: &Staged) -> Result<Answer, Mismatch> {
+    let test: &[&str] = if is_test { &["--test"] } else { &[] };
+    call("run", &[&["run", "--once"], test].concat(), staged).map(|said| said.unwrapped(staged.id()))
+}
+
+fn call(name: &str, words: &[&str], staged: &Staged) -> Result<Answer, Mismatch> {
+    let mut args: Vec<OsString> = vec!["zagent".into()];
+    args.extend(words.iter().map(Into::into));
     args.extend(staged.options().iter().cloned());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code =
         catch_unwind(AssertUnwindSafe(|| zagent::cli::run(args, &mut out, &mut err, (false, false)) as u8))
-            .map_err(|_| Mismatch(format!("{}: panicked", ask.name())))?;
-    read(ask, staged.id(), code, &String::from_utf8_lossy(&out), &String::from_utf8_lossy(&err))
+            .map_err(|_| Mismatch(format!("{name}: panicked")))?;
+    read(name, code, &String::from_utf8_lossy(&out), &String::from_utf8_lossy(&err))
 }
 
-fn read(ask: Ask, id: &str, code: u8, out: &str, err: &str) -> Result<Answer, Mismatch> {
+fn read(name: &str, code: u8, out: &str, err: &str) -> Result<Answer, Mismatch> {
     if code == USAGE {
-        return Err(Mismatch(format!("{}: command line refused: {}", ask.name(), err.trim())));
+        return Err(Mismatch(format!("{name}: command line refused: {}", err.trim())));
     }
     let Ok(data) = serde_json::from_str::<Value>(out) else {
         if code == 0 {
-            return Err(Mismatch(format!("{}: exit 0, but no JSON: {out:?}", ask.name())));
+            return Err(Mismatch(format!("{name}: exit 0, but no JSON: {out:?}")));
         }
         return Ok(Answer::Refused(if err.trim().is_empty() { out } else { err }.trim().to_owned()));
     };
-    let data = if ask == Ask::Pillar { data } else { unwrap_minion(data, id) };
-    Ok(match refusal(&data) {
-        Some(words) => Answer::Refused(words),
-        None => Answer::Data(data),
-    })
+    Ok(Answer::of(data))
+}
+
+impl Answer {
+    fn of(data: Value) -> Self {
+        match refusal(&data) {
+            Some(words) => Self::Refused(words),
+            None => Self::Data(data),
+        }
+    }
+
+    fn unwrapped(self, id: &str) -> Self {
+        match self {
+            Self::Data(data) => Self::of(unwrap_minion(data, id)),
+            refused => refused,
+        }
+    }
 }
 
 /// Salt's own tools print `{minion: answer}`.
@@ -79,7 +105,7 @@ mod tests {
     use super::*;
 
     fn of(code: u8, out: &str, err: &str) -> Result<Answer, Mismatch> {
-        read(Ask::Low, "testminion", code, out, err)
+        read("lowstate", code, out, err).map(|said| said.unwrapped("testminion"))
     }
 
     #[test]

@@ -6,7 +6,9 @@ mod call;
 mod compare;
 mod high;
 mod low;
+mod outcome;
 mod stage;
+mod tree;
 
 use std::fmt;
 use std::fs;
@@ -14,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-pub use call::{Answer, answer};
+pub use call::{Answer, answer, report};
 pub use stage::Staged;
+pub use tree::snapshot;
 
 /// Cases with one of these tags are left out: Salt's own defects, and renderers that are Python programs.
 const SKIPPED_TAGS: [&str; 2] = ["salt_bug", "py_renderer"];
@@ -27,6 +30,15 @@ pub enum Rigour {
     Meaning,
     /// Also order numbers, environments, `_in` keys, repeated prereq targets and the order of ids.
     Letter,
+}
+
+/// How closely to compare runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closeness {
+    /// Which states there are, their run numbers, results, whether they changed something; and the files left behind.
+    Verdicts,
+    /// Also what every state says, and what it changed.
+    Words,
 }
 
 /// Why a case fails.
@@ -113,13 +125,12 @@ impl Case {
         if path.exists() { json(&path).map(Some) } else { Ok(None) }
     }
 
-    /// Asks the program everything that Salt's answer is known of, and lists what differs.
+    /// Asks the program to show everything that Salt's answer is known of, and lists what differs.
     ///
     /// # Errors
     /// Fails when the case itself cannot be read or staged.
-    pub fn run(&self, grains: &Path, rigour: Rigour) -> Result<Vec<Mismatch>, Mismatch> {
-        let staged =
-            Staged::new(self, grains).map_err(|error| Mismatch(format!("{}: {error}", self.name)))?;
+    pub fn show(&self, grains: &Path, rigour: Rigour) -> Result<Vec<Mismatch>, Mismatch> {
+        let staged = self.stage(grains)?;
         let errors = self.expected("errors")?.unwrap_or(Value::Null);
         let mut mismatches = Vec::new();
         for ask in Ask::ALL {
@@ -129,19 +140,59 @@ impl Case {
                 continue;
             }
             let verdict = answer(ask, &staged).and_then(|answer| match refused {
-                Some(words) => refuses(ask, words, &answer),
+                Some(words) => refuses(ask.name(), words, &answer),
                 None => judge(ask, expected.as_ref().unwrap_or(&Value::Null), answer, &staged, rigour),
             });
             mismatches.extend(verdict.err());
         }
         Ok(mismatches)
     }
+
+    /// Runs the case as often as Salt did, and lists what differs in the reports and in the files left behind.
+    ///
+    /// # Errors
+    /// Fails when the case itself cannot be read or staged.
+    pub fn run(&self, grains: &Path, closeness: Closeness) -> Result<Vec<Mismatch>, Mismatch> {
+        // Salt ran so, and modes of new files depend on it.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        let staged = self.stage(grains)?;
+        let errors = self.expected("errors")?.unwrap_or(Value::Null);
+        let is_test = self.order.get("test").and_then(Value::as_bool).unwrap_or(false);
+        let runs = self.order.get("runs").and_then(Value::as_u64).unwrap_or(1);
+        let mut mismatches = Vec::new();
+        for number in 1..=runs {
+            let nth = |word: &str| if number == 1 { word.to_owned() } else { format!("{word}{number}") };
+            let expected = self.expected(&nth("result"))?;
+            let verdict =
+                report(is_test, &staged).and_then(|answer| match (errors.get(nth("apply")), answer) {
+                    (Some(words), answer) => refuses("run", words, &answer),
+                    (None, Answer::Refused(words)) => {
+                        differs(format!("{}: zagent refuses: {words}", nth("run")))
+                    }
+                    (None, Answer::Data(got)) => {
+                        let expected = expected.as_ref().unwrap_or(&Value::Null);
+                        outcome::compare(&nth("run"), expected, &staged.neutral(&got), closeness)
+                    }
+                });
+            mismatches.extend(verdict.err());
+        }
+        if let Some(expected) = self.expected("tree")? {
+            let got =
+                snapshot(&staged.scratch()).map_err(|error| Mismatch(format!("{}: {error}", self.name)))?;
+            mismatches.extend(tree::compare(&expected, &got).err());
+        }
+        Ok(mismatches)
+    }
+
+    fn stage(&self, grains: &Path) -> Result<Staged, Mismatch> {
+        Staged::new(self, grains).map_err(|error| Mismatch(format!("{}: {error}", self.name)))
+    }
 }
 
-fn refuses(ask: Ask, words: &Value, answer: &Answer) -> Verdict {
+fn refuses(asked: &str, words: &Value, answer: &Answer) -> Verdict {
     match answer {
         Answer::Refused(_) => Ok(()),
-        Answer::Data(_) => differs(format!("{}: Salt refuses with {words}, zagent does not", ask.name())),
+        Answer::Data(_) => differs(format!("{asked}: Salt refuses with {words}, zagent does not")),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::Case;
 
 /// The word that stands for the scratch directory in recorded files.
-const SCRATCH: &str = "@TMP@";
+pub(crate) const SCRATCH: &str = "@TMP@";
 /// The word that stands for the staged case in recorded files.
 const HERE: &str = "@CASE@";
 
@@ -42,6 +42,8 @@ impl Staged {
         let id = case.order.get("id").and_then(Value::as_str).unwrap_or("testminion").to_owned();
         let facts = facts(case, grains, &id)?;
         write(&root.path().join("grains.json"), &Value::Object(facts))?;
+        let own = format!("root: {}\n", root.path().join("agent").display());
+        fs::write(root.path().join("zagent.yaml"), own)?;
         let mut staged = Self { root, id, options: Vec::new() };
         staged.options = staged.flags(case, &envs)?;
         Ok(staged)
@@ -51,6 +53,7 @@ impl Staged {
         let at = |name: &str| self.root.path().join(name).into_os_string();
         let mut flags: Vec<OsString> = vec!["--compat".into(), "salt".into(), "--out".into(), "json".into()];
         flags.extend(["--states".into(), at("states"), "--pillar".into(), at("pillar")]);
+        flags.extend(["--config".into(), at("zagent.yaml")]);
         flags.extend(["--id".into(), self.id.clone().into(), "--grains".into(), at("grains.json")]);
         let sls: Vec<&str> = case
             .order
@@ -78,6 +81,13 @@ impl Staged {
         Ok(flags)
     }
 
+    /// The same case by our own rules instead of Salt's.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.options.drain(..2);
+        self
+    }
+
     /// The node's id.
     pub fn id(&self) -> &str {
         &self.id
@@ -86,6 +96,11 @@ impl Staged {
     /// The options of every command on this case.
     pub fn options(&self) -> &[OsString] {
         &self.options
+    }
+
+    /// Where the states of the case work.
+    pub fn scratch(&self) -> PathBuf {
+        self.root.path().join("tmp")
     }
 
     /// `value` with the real directories named as in recorded files.

@@ -1,0 +1,5 @@
+/etc/motd:
+  file.managed:
+    - contents: hello
+    - user: root
+    - source: salt://motd

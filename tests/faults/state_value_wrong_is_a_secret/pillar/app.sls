@@ -1,0 +1,2 @@
+app:
+  password: hunter2

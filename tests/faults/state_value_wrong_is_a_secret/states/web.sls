@@ -1,0 +1,4 @@
+/etc/app.conf:
+  file.managed:
+    - contents: hello
+    - mode: {{ pillar['app']['password'] }}

@@ -1,0 +1,139 @@
+//! The schema in, the reference of the book out: `docs/src/reference/states/*.md` hold what `zagent explain` tells.
+//!
+//! `just docs-reference` writes the pages as they come out now; a page that is stale fails here.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use zagent_compiler::schema::{self, Description, Parameter};
+use zagent_compiler::{Compiler, Options, Want};
+use zagent_config::Value;
+use zagent_tests::memory::{Tree, inputs};
+
+fn book() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src")
+}
+
+/// Every page, by its path in the book.
+fn pages() -> Vec<(String, String)> {
+    let mut pages = vec![
+        ("reference/states.md".to_owned(), index()),
+        ("reference/states/every-state.md".to_owned(), every_state()),
+    ];
+    let modules = schema::described_modules();
+    pages.extend(modules.map(|name| (format!("reference/states/{name}.md"), module(name))));
+    pages
+}
+
+fn index() -> String {
+    let mut page = "# States\n\nWhat the functions of each module do and take. `zagent explain file.managed` tells the same \
+                    on the command line. Parameters are checked against it before a run.\n\n"
+        .to_owned();
+    for name in schema::described_modules() {
+        let _ = writeln!(page, "- [{name}](states/{name}.md): {}", schema::purpose(name).unwrap_or_default());
+    }
+    page.push_str(
+        "- [Every state](states/every-state.md): requisites, conditions and the rest that all states take.\n",
+    );
+    page
+}
+
+fn every_state() -> String {
+    let mut page = "# Every state\n\nWhat a state takes, whatever its function.\n".to_owned();
+    for group in schema::keywords() {
+        let _ = write!(page, "\n## {}\n\n{}\n", group.name, group.summary);
+        page.push_str(&table(&group.parameters));
+    }
+    page
+}
+
+fn module(name: &str) -> String {
+    let mut page = format!("# {name}\n\n{}\n", schema::purpose(name).unwrap_or_default());
+    let functions = schema::described().filter(|d| d.module == name);
+    for told in functions {
+        function(&mut page, &told);
+    }
+    page
+}
+
+fn function(page: &mut String, told: &Description) {
+    let _ = write!(page, "\n## {}.{}\n\n{}\n", told.module, told.name, told.summary);
+    if told.marks.unbuilt {
+        page.push_str("\nSalt has it; zagent does not carry it out.\n");
+        return;
+    }
+    page.push_str(&table(&told.parameters));
+    page.push('\n');
+    for (heading, groups) in [("At most one of", &told.exclusive), ("At least one of", &told.needed)] {
+        for names in groups {
+            let _ = writeln!(page, "- {heading} `{}`.", names.join("`, `"));
+        }
+    }
+    let _ = write!(page, "- Dry run: {}.\n- Undo: {}.\n", told.dry_run(), told.undo());
+    let _ = write!(page, "\n```yaml\n{}```\n", told.example);
+}
+
+fn table(parameters: &[Parameter]) -> String {
+    if parameters.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n| parameter | takes | default | |\n|---|---|---|---|\n".to_owned();
+    for p in parameters {
+        let default = match p.default {
+            Some(default) => format!("`{default}`"),
+            None if p.is_required => "must be given".to_owned(),
+            None => String::new(),
+        };
+        let cell = |text: &str| text.replace('|', "\\|");
+        let takes = cell(&p.kinds.in_words());
+        let _ = writeln!(text, "| `{}` | {takes} | {} | {} |", p.name, cell(&default), cell(p.about));
+    }
+    text
+}
+
+#[test]
+fn the_book_tells_what_the_schema_holds() {
+    let accept = std::env::var_os("INSTA_UPDATE").is_some_and(|how| how == "always");
+    let mut stale = Vec::new();
+    for (path, want) in pages() {
+        let file = book().join(&path);
+        if accept {
+            fs::create_dir_all(file.parent().expect("a page stands in a folder"))
+                .expect("the folder is made");
+            fs::write(&file, &want).expect("the page is written");
+        }
+        if fs::read_to_string(&file).unwrap_or_default() != want {
+            stale.push(path);
+        }
+    }
+    assert!(stale.is_empty(), "stale (`just docs-reference` writes them): {stale:?}");
+}
+
+#[test]
+fn every_page_is_in_the_contents_and_no_page_is_left_over() {
+    let contents = fs::read_to_string(book().join("SUMMARY.md")).expect("the contents are there");
+    let pages = pages();
+    for (path, _) in &pages {
+        assert!(contents.contains(&format!("({path})")), "SUMMARY.md lacks {path}");
+    }
+    for entry in fs::read_dir(book().join("reference/states")).expect("the pages are there") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        let path = format!("reference/states/{name}");
+        assert!(pages.iter().any(|(known, _)| *known == path), "{path} is about nothing");
+    }
+}
+
+#[test]
+fn every_example_compiles_and_uses_its_function() {
+    for told in schema::described() {
+        let what = format!("{}.{}", told.module, told.name);
+        let files = vec![("example.sls".to_owned(), told.example.clone().into_bytes())];
+        let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), Options::default());
+        let want = Want::Sls { names: vec!["example".to_owned()], env: "base".to_owned() };
+        let plan =
+            Compiler::new(inputs).compile(&want).unwrap_or_else(|faults| panic!("{what}: {faults:?}")).plan;
+        let uses = plan.chunks.iter().any(|c| *c.state == *told.module && *c.fun == *told.name);
+        assert!(uses, "the example of {what} does not use it");
+    }
+}

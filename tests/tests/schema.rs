@@ -1,0 +1,54 @@
+//! The schema in, the states of the agent out: what is described can be built, and what can be built is described.
+
+use zagent::states;
+use zagent_compiler::schema::{self, Description};
+use zagent_compiler::{Chunk, Compiler, Options, Want};
+use zagent_config::{Map, Value};
+use zagent_tests::memory::{Tree, inputs};
+
+/// The state of the example that uses the function.
+fn example(told: &Description) -> Chunk {
+    let files = vec![("example.sls".to_owned(), told.example.clone().into_bytes())];
+    let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), Options::default());
+    let want = Want::Sls { names: vec!["example".to_owned()], env: "base".to_owned() };
+    let plan = Compiler::new(inputs).compile(&want).unwrap_or_else(|faults| panic!("{faults:?}")).plan;
+    let uses = |c: &Chunk| *c.state == *told.module && *c.fun == *told.name;
+    plan.chunks.into_iter().find(uses).expect("the example uses its function")
+}
+
+#[test]
+fn what_is_described_can_be_built() {
+    let mut wrong = Vec::new();
+    for told in schema::described() {
+        let what = format!("{}.{}", told.module, told.name);
+        match (states::build(&example(&told)), told.marks.unbuilt) {
+            (Ok(_), true) => wrong.push(format!("{what} is built, and marked as unbuilt")),
+            (Err(failure), false) => wrong.push(format!("{what}: {}", failure.done.comment)),
+            (Ok(state), false) if !told.marks.still && state.is_foreseeable() != told.marks.foreseen => {
+                wrong.push(format!("{what}: its mark `foreseen` is wrong"));
+            }
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_can_be_built_is_described() {
+    let any = schema::described().next().expect("something is described");
+    let template = example(&any);
+    let mut wrong = Vec::new();
+    // A module that is not described at all is left to the tree's own modules.
+    let described: Vec<_> = schema::described_modules().collect();
+    for module in schema::modules().iter().filter(|m| described.contains(&m.name)) {
+        for function in module.functions().filter(|f| f.describe().is_none()) {
+            let mut chunk = template.clone();
+            (chunk.state, chunk.fun, chunk.args) = (module.name.into(), function.name.into(), Map::new());
+            let is_unknown = |words: &str| words.contains("is not available");
+            if !states::build(&chunk).is_err_and(|failure| is_unknown(&failure.done.comment)) {
+                wrong.push(format!("{}.{} is built, and not described", module.name, function.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
