@@ -17,6 +17,10 @@ test *args:
 golden:
     INSTA_UPDATE=always cargo test --workspace
 
+# The pages of the book about states, written from the schema.
+docs-reference:
+    INSTA_UPDATE=always cargo test -p zagent-tests --test reference
+
 # The corpus of trees that Salt compiled; a filter names an area.
 corpus area='':
     cargo test -p zagent-tests --test corpus {{ area }}
