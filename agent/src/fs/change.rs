@@ -173,6 +173,10 @@ impl Disk {
             // Two names of one file: the kernel would leave both.
             return self.remove_entry(from_path);
         }
+        // The kernel would refuse it too, but only after the note that it was done.
+        if source.kind == Kind::Dir && to.path()?.starts_with(from.path()?) {
+            return Err(Errno::INVAL.into());
+        }
         if let Some(journal) = &self.journal {
             let (before, body) = capture::entry(journal, to.dir.as_fd(), &to.name, old.as_ref())?;
             let after = capture::trace(from.dir.as_fd(), &from.name, &source)?;
