@@ -5,8 +5,7 @@
 use zagent_config::Value;
 
 use super::accumulated;
-use super::diff::unified;
-use super::edited::{Absent, Backup, Change, Edit, Editor, Said, is_salt};
+use super::edited::{Absent, Backup, Edit, Editor, is_salt};
 use super::pattern::{Flags, Pattern};
 use super::sources::Texts;
 use super::text::{Ends, lines};
@@ -210,20 +209,7 @@ impl Editor for Block {
         let old = old.unwrap_or_default();
         let marks = Marks { exact: is_salt(scene), ..self.marks.clone() };
         let new = marks.transform(old, &self.content(scene)?)?;
-        if new == old {
-            return Ok(Edit::Right("No changes needed to be made".into()));
-        }
-        let diff = if self.show_changes {
-            Value::from(unified(&lines(old, Ends::Universal), &lines(&new, Ends::Universal)).concat())
-        } else {
-            true.into()
-        };
-        Ok(Edit::Change(Change {
-            new,
-            would: Said::diff("Changes would be made", diff.clone()),
-            did: Said::diff("Changes were made", diff),
-            failed: false,
-        }))
+        Ok(Edit::of(old, new, self.show_changes, Ends::Universal, "Changes would be made"))
     }
 
     fn texts(&self) -> Option<&Texts> {

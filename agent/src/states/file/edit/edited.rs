@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use zagent_compiler::Compat;
-use zagent_config::Map;
+use zagent_config::{Map, Value};
 
+use super::diff::unified;
 use super::sources::Texts;
-use super::text::Encoding;
+use super::text::{Encoding, Ends, lines};
 use crate::fs::{Meta, Stat};
 use crate::states::file::content;
 use crate::states::file::parents;
@@ -60,6 +61,23 @@ pub(super) struct Change {
     pub did: Said,
     /// True when what came out is still not what was asked for.
     pub failed: bool,
+}
+
+impl Edit {
+    /// What became of a text: nothing, or another one with its lines when they are to be shown. `ends` says what ends a line
+    /// of the old text.
+    pub(super) fn of(old: &str, new: String, show: bool, ends: Ends, would: &str) -> Self {
+        if new == old {
+            return Self::Right("No changes needed to be made".into());
+        }
+        let diff = if show {
+            Value::from(unified(&lines(old, ends), &lines(&new, Ends::Universal)).concat())
+        } else {
+            true.into()
+        };
+        let (would, did) = (Said::diff(would, diff.clone()), Said::diff("Changes were made", diff));
+        Self::Change(Change { new, would, did, failed: false })
+    }
 }
 
 /// What a file that is not there means.

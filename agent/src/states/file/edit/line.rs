@@ -2,8 +2,7 @@
 //!
 //! Law: Salt's own rules, odd ones included: `delete` takes the lines equal to the first match, `replace` the first match alone.
 
-use super::diff::unified;
-use super::edited::{Absent, Backup, Change, Edit, Editor, Said};
+use super::edited::{Absent, Backup, Edit, Editor};
 use super::pattern::{Flags, Pattern};
 use super::text::{Ends, is_space, lines};
 use crate::states::{Args, Failure, Scene};
@@ -209,21 +208,7 @@ impl Editor for Line {
     fn edit(&self, old: Option<&str>, _: &Scene<'_>) -> Result<Edit, Failure> {
         let old = old.unwrap_or_default();
         let new = self.transform(old)?;
-        if new == old {
-            return Ok(Edit::Right("No changes needed to be made".into()));
-        }
-        let diff = if self.show_changes {
-            let diff = unified(&lines(old, Ends::Unicode), &lines(&new, Ends::Universal)).concat();
-            zagent_config::Value::from(diff)
-        } else {
-            true.into()
-        };
-        Ok(Edit::Change(Change {
-            new,
-            would: Said::diff("Changes would be made", diff.clone()),
-            did: Said::diff("Changes were made", diff),
-            failed: false,
-        }))
+        Ok(Edit::of(old, new, self.show_changes, Ends::Unicode, "Changes would be made"))
     }
 
     fn absent(&self) -> Absent {

@@ -2,10 +2,9 @@
 
 use zagent_config::Value;
 
-use super::diff::unified;
-use super::edited::{Absent, Backup, Change, Edit, Editor, Said};
+use super::edited::{Absent, Backup, Edit, Editor};
 use super::pattern::{Flags, Pattern, Template, escape};
-use super::text::{Encoding, Ends, lines};
+use super::text::{Encoding, Ends};
 use crate::states::{Args, Failure, Scene};
 
 /// Where a text goes that the pattern did not find.
@@ -101,20 +100,7 @@ impl Editor for Replace {
     fn edit(&self, old: Option<&str>, _: &Scene<'_>) -> Result<Edit, Failure> {
         let old = old.unwrap_or_default();
         let new = self.transform(old)?;
-        if new == old {
-            return Ok(Edit::Right("No changes needed to be made".into()));
-        }
-        let diff = if self.show_changes {
-            Value::from(unified(&lines(old, Ends::Universal), &lines(&new, Ends::Universal)).concat())
-        } else {
-            true.into()
-        };
-        Ok(Edit::Change(Change {
-            new,
-            would: Said::diff("Changes would have been made", diff.clone()),
-            did: Said::diff("Changes were made", diff),
-            failed: false,
-        }))
+        Ok(Edit::of(old, new, self.show_changes, Ends::Universal, "Changes would have been made"))
     }
 
     fn absent(&self) -> Absent {
