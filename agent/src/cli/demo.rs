@@ -7,6 +7,7 @@ use super::run::{exit, perform};
 use super::settings;
 use super::tree::{TreeArgs, Trees};
 use crate::files::{starter_pillar, starter_states};
+use crate::host::Cancel;
 use crate::output::{ReportFormat, Ui};
 use crate::report::{Exit, Trouble};
 use crate::run::Order;
@@ -29,7 +30,7 @@ impl Args {
         let job = tree.job_of(trees, settings::load(None)?)?;
         let planned = job.plan(false, true, ui)?;
         let order = Order { test: true, ..Order::default() };
-        let report = perform(&job, &planned, &order, &self.report, ui)?;
+        let report = perform(&job, &planned, (&order, &Arc::new(Cancel::new())), &self.report, ui)?;
         if self.report.out == ReportFormat::Text {
             ui.say("\nThese states are inside the program; nothing was changed. With states of your own:");
             ui.say("  zagent run --once --test --states DIR --pillar DIR");

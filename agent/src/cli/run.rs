@@ -1,6 +1,6 @@
 //! `zagent run`: one turn over the states of this node. Every verb that runs states ends in [`carry_out`].
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,10 +15,11 @@ use super::tree::{Job, Planned, TreeArgs};
 use super::words::Words;
 use crate::files::RememberedFiles;
 use crate::history::{self, History};
+use crate::host::Cancel;
 use crate::output::report::Sheet;
 use crate::output::{Progress, ReportFormat, Ui, local_zone};
 use crate::report::{Exit, Trouble};
-use crate::run::{LockError, Mode, Order, Outcome, Report, Standing, Trigger, Turn, TurnError};
+use crate::run::{LockError, Mode, Order, Outcome, Report, Signals, Standing, Trigger, Turn, TurnError};
 use crate::states::{Render, Template};
 
 /// Apply the states of this node, or see what they would do
@@ -105,7 +106,10 @@ pub(super) fn carry_out(
     args: &ReportArgs,
     ui: &mut Ui<'_>,
 ) -> Result<Exit, Trouble> {
-    let report = perform(job, planned, order, args, ui)?;
+    let cancel = Arc::new(Cancel::new());
+    // Until all is printed and kept: who is told to stop at the very end still says what was done.
+    let _signals = Signals::watch(&cancel);
+    let report = perform(job, planned, (order, &cancel), args, ui)?;
     // A dry run leaves no trace.
     if report.mode != Mode::Test {
         remember(job, &report, ui);
@@ -117,13 +121,13 @@ pub(super) fn carry_out(
 pub(super) fn perform(
     job: &Job,
     planned: &Planned,
-    order: &Order,
+    (order, cancel): (&Order, &Arc<Cancel>),
     args: &ReportArgs,
     ui: &mut Ui<'_>,
 ) -> Result<Report, Trouble> {
     let zone = local_zone();
     let watcher = ui.watcher(args.out, planned.plan.chunks.len(), &job.mask(false), zone.clone());
-    let report = converge(job, planned, order, watcher.progress());
+    let report = converge(job, planned, (order, cancel), watcher.progress());
     // The line on the terminal goes before anything else is printed.
     drop(watcher);
     let report = report?;
@@ -159,7 +163,12 @@ pub(super) fn exit(report: &Report, detailed: bool) -> Exit {
 }
 
 /// Brings the host to what the plan says, or looks how far it is from it.
-fn converge(job: &Job, planned: &Planned, order: &Order, watcher: &dyn Progress) -> Result<Report, Trouble> {
+fn converge(
+    job: &Job,
+    planned: &Planned,
+    (order, cancel): (&Order, &Arc<Cancel>),
+    watcher: &dyn Progress,
+) -> Result<Report, Trouble> {
     let failhard = job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
     let host = Whole::new(&job.inputs, &planned.pillar);
     let paths = job.settings.paths();
@@ -186,6 +195,7 @@ fn converge(job: &Job, planned: &Planned, order: &Order, watcher: &dyn Progress)
         revision: job.revision.clone(),
         trigger: Trigger::Manual,
         watcher,
+        cancel,
     };
     let mut report = turn.take().map_err(|error| trouble(&error))?;
     if job.compat == Compat::Salt && planned.plan.chunks.is_empty() && order.revert.is_none() {

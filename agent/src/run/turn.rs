@@ -1,4 +1,4 @@
-//! A plan and an order in, a report out: the lock, the journal, the signals and the run itself, in that order.
+//! A plan and an order in, a report out: the lock, the journal and the run itself, in that order.
 //!
 //! Law: a dry run writes nothing, takes no lock and leaves no trace. A run that changes nothing leaves no journal.
 
@@ -16,7 +16,7 @@ use zagent_config::{Map, Value};
 
 use super::outcome::{IRREVERSIBLE, LEFT_ALONE};
 use super::runner::{self, Ground, Settings, Stage};
-use super::{LockError, Mode, Order, Outcome, Report, RunLock, Signals, Trigger};
+use super::{LockError, Mode, Order, Outcome, Report, RunLock, Trigger};
 use crate::fs::{Disk, FileSystem, FsError, Overlay};
 use crate::host::Cancel;
 use crate::output::Progress;
@@ -103,6 +103,8 @@ pub struct Turn<'a> {
     pub trigger: Trigger,
     /// Is told how it goes.
     pub watcher: &'a dyn Progress,
+    /// Says when to stop.
+    pub cancel: &'a Arc<Cancel>,
 }
 
 impl Turn<'_> {
@@ -112,22 +114,20 @@ impl Turn<'_> {
     /// Fails when it could not begin: nothing was changed then.
     pub fn take(self) -> Result<Report, TurnError> {
         let (start, clock) = (Timestamp::now(), Instant::now());
-        let cancel = Arc::new(Cancel::new());
-        let signals = Signals::watch(&cancel);
+        let cancel = self.cancel;
         let (states, reverts, canceled) = match &self.order.revert {
             Some(run) => {
-                let (states, run) = self.undo(run.as_deref(), &cancel, start)?;
+                let (states, run) = self.undo(run.as_deref(), cancel, start)?;
                 (states, Some(run), cancel.is_said())
             }
             None => {
-                let ran = self.converge(&cancel)?;
+                let ran = self.converge(cancel)?;
                 if let Some(words) = ran.given_up {
                     return Err(TurnError::GivenUp(words));
                 }
                 (ran.states, None, ran.canceled)
             }
         };
-        drop(signals);
         Ok(Report {
             run: self.run,
             node: self.node,
