@@ -3,34 +3,50 @@
 /// The candidate nearest to `word`, when it is near enough to be a slip.
 #[must_use]
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let limit = (word.chars().count() / 3).clamp(1, 4);
+    let letters: Vec<char> = word.chars().collect();
+    let limit = (letters.len() / 3).clamp(1, 4);
+    let mut table = Table::default();
     candidates
         .into_iter()
-        .filter(|c| *c != word)
-        .map(|c| (distance(word, c), c))
+        .filter(|c| *c != word && c.chars().count().abs_diff(letters.len()) <= limit)
+        .map(|c| (table.distance(&letters, c), c))
         .filter(|(d, _)| *d <= limit)
         .min_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.cmp(b.1)))
         .map(|(_, c)| c)
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let mut best = (rows[i][j] + usize::from(!x.eq_ignore_ascii_case(y)))
-                .min(rows[i][j + 1] + 1)
-                .min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                best = best.min(rows[i - 1][j - 1] + 1);
+/// Room for the comparison of two words: the last three rows are all that one needs.
+#[derive(Default)]
+struct Table {
+    other: Vec<char>,
+    rows: [Vec<usize>; 3],
+}
+
+impl Table {
+    /// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+    fn distance(&mut self, a: &[char], b: &str) -> usize {
+        let Self { other: b_letters, rows: [before, last, row] } = self;
+        b_letters.clear();
+        b_letters.extend(b.chars());
+        let b = b_letters.as_slice();
+        last.clear();
+        last.extend(0..=b.len());
+        for (i, x) in a.iter().enumerate() {
+            row.clear();
+            row.push(i + 1);
+            for (j, y) in b.iter().enumerate() {
+                let replaced = last[j] + usize::from(!x.eq_ignore_ascii_case(y));
+                let mut best = replaced.min(last[j + 1] + 1).min(row[j] + 1);
+                if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                    best = best.min(before[j - 1] + 1);
+                }
+                row.push(best);
             }
-            row.push(best);
+            std::mem::swap(before, last);
+            std::mem::swap(last, row);
         }
-        rows.push(row);
+        last[b.len()]
     }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use fancy_regex::{Captures, Regex};
+use fancy_regex::Regex;
 use indexmap::IndexMap;
 use minijinja::value::Value;
 use minijinja::{Error, State};
@@ -89,12 +89,18 @@ fn replace(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     let with = with.unwrap_or_default();
     let (text, with) = (args.str("the value", &text)?, args.str("val", &with)?);
     let regex = compile(args, args.str("rgx", &pattern)?, is_true(ignore_case), is_true(multi_line))?;
+    let template = template(args, with, &regex)?;
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
     while at <= text.len() {
         let Some(found) = regex.captures_from_pos(text, at).map_err(|_| too_costly(args))? else { break };
         let Some(whole) = found.get(0) else { break };
         out.push_str(&text[copied..whole.start()]);
-        expand(args, with, &found, &mut out)?;
+        for part in &template {
+            out.push_str(match part {
+                Part::Text(text) => text,
+                Part::Group(n) => found.get(*n).map_or("", |m| m.as_str()),
+            });
+        }
         budget::check_bytes(args.what(), out.len())?;
         copied = whole.end();
         at = whole.end();
@@ -106,18 +112,30 @@ fn replace(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
-/// Appends a replacement: `\1`, `\g<1>`, `\g<name>` and the escapes of Python's templates.
-fn expand(args: &Args, template: &str, found: &Captures<'_>, out: &mut String) -> Result<(), Error> {
-    let group = |n: usize, out: &mut String| match n < found.len() {
-        true => {
-            out.push_str(found.get(n).map_or("", |m| m.as_str()));
-            Ok(())
-        }
+/// A piece of a replacement.
+enum Part {
+    Text(String),
+    Group(usize),
+}
+
+/// Appends text to the last piece.
+fn push(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
+        Some(Part::Text(last)) => last.push_str(text),
+        _ => parts.push(Part::Text(text.to_owned())),
+    }
+}
+
+/// Reads a replacement: `\1`, `\g<1>`, `\g<name>` and the escapes of Python's templates.
+fn template(args: &Args, template: &str, regex: &Regex) -> Result<Vec<Part>, Error> {
+    let group = |n: usize| match n < regex.captures_len() {
+        true => Ok(Part::Group(n)),
         false => Err(args.wrong(format_args!("invalid group reference {n}"))),
     };
+    let mut parts = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
+        push(&mut parts, &rest[..at]);
         rest = &rest[at + 1..];
         let Some(c) = rest.chars().next() else {
             return Err(args.wrong("bad escape (end of pattern)"));
@@ -128,41 +146,40 @@ fn expand(args: &Args, template: &str, found: &Captures<'_>, out: &mut String) -
                 let Some((name, after)) = inside else {
                     return Err(args.wrong("missing group name"));
                 };
-                match name.parse::<usize>() {
-                    Ok(n) => group(n, out)?,
-                    Err(_) => match found.name(name) {
-                        Some(m) => out.push_str(m.as_str()),
-                        None => return Err(args.wrong(format_args!("unknown group name '{name}'"))),
-                    },
-                }
+                let named = || regex.capture_names().position(|known| known == Some(name));
+                let n = name.parse::<usize>().ok().or_else(named);
+                let Some(n) = n else {
+                    return Err(args.wrong(format_args!("unknown group name '{name}'")));
+                };
+                parts.push(group(n)?);
                 rest = after;
                 continue;
             }
-            '0' => out.push('\0'),
             '1'..='9' => {
                 let digits = rest.bytes().take(2).take_while(u8::is_ascii_digit).count();
-                group(rest[..digits].parse().unwrap_or(0), out)?;
+                parts.push(group(rest[..digits].parse().unwrap_or(0))?);
                 rest = &rest[digits..];
                 continue;
             }
-            'n' => out.push('\n'),
-            't' => out.push('\t'),
-            'r' => out.push('\r'),
-            'a' => out.push('\u{7}'),
-            'b' => out.push('\u{8}'),
-            'f' => out.push('\u{c}'),
-            'v' => out.push('\u{b}'),
-            '\\' => out.push('\\'),
+            '0' => push(&mut parts, "\0"),
+            'n' => push(&mut parts, "\n"),
+            't' => push(&mut parts, "\t"),
+            'r' => push(&mut parts, "\r"),
+            'a' => push(&mut parts, "\u{7}"),
+            'b' => push(&mut parts, "\u{8}"),
+            'f' => push(&mut parts, "\u{c}"),
+            'v' => push(&mut parts, "\u{b}"),
+            '\\' => push(&mut parts, "\\"),
             c if c.is_ascii_alphabetic() => return Err(args.wrong(format_args!("bad escape \\{c}"))),
             c => {
-                out.push('\\');
-                out.push(c);
+                push(&mut parts, "\\");
+                push(&mut parts, &rest[..c.len_utf8()]);
             }
         }
         rest = &rest[c.len_utf8()..];
     }
-    out.push_str(rest);
-    Ok(())
+    push(&mut parts, rest);
+    Ok(parts)
 }
 
 /// Python's `re.escape`.
