@@ -23,6 +23,58 @@ pub enum NameError {
     Shape(&'static str),
 }
 
+/// The full id of a commit: 40 hex digits, or 64.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Revision(String);
+
+impl Revision {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Enough of it to tell it from others by eye.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        &self.0[..12]
+    }
+}
+
+impl FromStr for Revision {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        match text.chars().find(|c| !matches!(c, '0'..='9' | 'a'..='f')) {
+            Some(c) => Err(NameError::Forbidden(c)),
+            None if matches!(text.len(), 40 | 64) => Ok(Self(text.to_owned())),
+            None if text.is_empty() => Err(NameError::Empty),
+            None => Err(NameError::Shape("be anything but 40 or 64 hex digits")),
+        }
+    }
+}
+
+impl TryFrom<String> for Revision {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Self, NameError> {
+        text.parse()
+    }
+}
+
+impl From<Revision> for String {
+    fn from(revision: Revision) -> Self {
+        revision.0
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 fn check(text: &str) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);

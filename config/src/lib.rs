@@ -2,9 +2,11 @@
 //! and faults that all crates share.
 
 pub mod codes;
+pub mod cron;
 pub mod fault;
 pub mod glob;
 pub mod ids;
+pub mod manifest;
 pub mod paths;
 pub mod pattern;
 pub mod salt_config;

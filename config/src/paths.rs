@@ -95,6 +95,18 @@ below! {
     floor "state/floor";
     /// The second copy of the floor.
     floor_copy "trust/floor";
+    /// What the agent last saw of its remotes and its runs.
+    memory "state/memory";
+    /// The last configuration that was good.
+    last_config "state/config.yaml";
+    /// The generation that has not proved itself yet.
+    trial "state/trial";
+    /// That a state asked for a reboot.
+    reboot "state/reboot";
+    /// What runs changed, one line a change.
+    audit "log/audit.jsonl";
+    /// Held while the cache changes; names its holder.
+    cache_lock "run/cache.lock";
     /// Revisions that failed their health checks.
     quarantine "state/quarantine";
     /// Why and until when the agent is paused.

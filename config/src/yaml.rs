@@ -33,6 +33,11 @@ pub(crate) struct YamlFault {
 
 /// Reads one document; an empty one is null.
 pub(crate) fn load(text: &str, words: Words) -> Result<Value, YamlFault> {
+    load_within(text, words, MAX_NODES)
+}
+
+/// Reads one document of at most so many values, aliases expanded.
+pub(crate) fn load_within(text: &str, words: Words, most: usize) -> Result<Value, YamlFault> {
     // The event parser has a few panics left on texts that are no YAML; the other parser refuses them first. What
     // it refuses without a place (a second document, too many aliases) is refused below with one.
     if let Err(error) = serde_yaml::from_str::<serde::de::IgnoredAny>(text)
@@ -43,7 +48,7 @@ pub(crate) fn load(text: &str, words: Words) -> Result<Value, YamlFault> {
         return Err(YamlFault { message, pos: Pos::new(small(at.line()), small(at.column())) });
     }
     let text = format!("{}\n", text.trim_start_matches('\u{feff}'));
-    catch_unwind(AssertUnwindSafe(|| Reader::read(&text, words)))
+    catch_unwind(AssertUnwindSafe(|| Reader::read(&text, words, most)))
         .unwrap_or_else(|_| Err(YamlFault { message: "not YAML".into(), pos: Pos::NONE }))
 }
 
@@ -61,17 +66,18 @@ struct Reader<'t> {
     words: Words,
     anchors: HashMap<String, (Value, usize)>,
     nodes: usize,
+    most: usize,
     depth: usize,
 }
 
 type Event = (EventData, Pos);
 
 impl<'t> Reader<'t> {
-    fn read(text: &'t str, words: Words) -> Result<Value, YamlFault> {
+    fn read(text: &'t str, words: Words, most: usize) -> Result<Value, YamlFault> {
         let mut bytes = text.as_bytes();
         let mut parser = Parser::new();
         parser.set_input_string(&mut bytes);
-        Reader { parser, words, anchors: HashMap::new(), nodes: 0, depth: 0 }.document()
+        Reader { parser, words, anchors: HashMap::new(), nodes: 0, most, depth: 0 }.document()
     }
 
     fn next(&mut self) -> Result<Event, YamlFault> {
@@ -132,8 +138,8 @@ impl<'t> Reader<'t> {
 
     fn count(&mut self, nodes: usize, at: Pos) -> Result<(), YamlFault> {
         self.nodes = self.nodes.saturating_add(nodes);
-        if self.nodes > MAX_NODES {
-            return Err(YamlFault { message: format!("more than {MAX_NODES} values"), pos: at });
+        if self.nodes > self.most {
+            return Err(YamlFault { message: format!("more than {} values", self.most), pos: at });
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ fn encode_lines(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
 fn keyed(args: &Bound<Data>) -> Result<Hmac<Sha256>, Refusal> {
     let mut mac = Hmac::<Sha256>::new_from_slice(text(args, "shared_secret")?.as_bytes())
         .map_err(|_| Refusal::failed("the secret cannot be a key"))?;
-    mac.update(text(args, "string")?.as_bytes());
+    Mac::update(&mut mac, text(args, "string")?.as_bytes());
     Ok(mac)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One file a range: 00 configuration, 01 templates, 02 YAML and renderers, 03 top file and targets, 04 include, extend
 //! and exclude, 05 declarations, 06 requisites, 07 pillar, 08 functions and parameters, 09 limits, 10 the edge (sources,
-//! repositories). Adding a code is adding a line there and a file in `codes/`.
+//! repositories), 11 manifests. Adding a code is adding a line there and a file in `codes/`.
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub mod declaration;
 pub mod edge;
 pub mod function;
 pub mod limit;
+pub mod manifest;
 pub mod merge;
 pub mod pillar;
 pub mod requisite;
@@ -67,6 +68,7 @@ pub fn all() -> impl Iterator<Item = Code> {
         function::ALL,
         limit::ALL,
         edge::ALL,
+        manifest::ALL,
     ]
     .into_iter()
     .flatten()

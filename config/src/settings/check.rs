@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fragment::{Fragment, Origin};
 use super::schema::{Key, Kind, Preset};
-use super::units;
+use super::{units, words};
 use crate::codes::Code;
 use crate::codes::configuration as code;
 use crate::fault::{Fault, Faults};
@@ -129,6 +129,12 @@ impl Checker<'_> {
                 ),
                 None => self.wrong(at, path, "an address and a port such as `127.0.0.1:9470`", value),
             },
+            Kind::HostPort | Kind::Http | Kind::Unit | Kind::Zone | Kind::Cron => {
+                let Some(Checked::Text(text)) = self.text(path, kind, value, at) else { return None };
+                let Some(fault) = words::fault(kind, path, &text) else { return Some(Checked::Text(text)) };
+                self.fault(at, fault);
+                None
+            }
             Kind::Programs => self.programs(path, value, at),
             Kind::Records(keys) => self.records(path, keys, value, at),
             Kind::Named(keys) => self.record(path, keys, value, at).map(|r| Checked::Records(vec![r])),

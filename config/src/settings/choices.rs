@@ -75,6 +75,15 @@ choices! {
         /// A NATS key-value bucket.
         Nats "nats",
     }
+    /// When the agent may reboot the host.
+    RebootPolicy {
+        /// Never; that a reboot is needed is only told.
+        Never "never",
+        /// When one is needed, inside a maintenance window.
+        Window "window",
+        /// When a state asks for one, inside a maintenance window if there are any.
+        Asked "asked",
+    }
     /// When a webhook is called.
     Occasion {
         /// A run failed.

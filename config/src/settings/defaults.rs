@@ -8,6 +8,16 @@ pub const POLL: Duration = Duration::from_secs(60);
 pub const FETCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// How many generations of states are kept.
 pub const KEEP_GENERATIONS: i64 = 3;
+/// How often every file of the current generation is hashed, whatever its times say.
+pub const VERIFY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Bytes of one answer of a remote.
+pub const MAX_PACK: u64 = 512 << 20;
+/// Bytes of one file of a states repository.
+pub const MAX_FILE: u64 = 64 << 20;
+/// Files of a states repository.
+pub const MAX_FILES: i64 = 100_000;
+/// How long before a reboot everybody on the host is told.
+pub const REBOOT_NOTICE: Duration = Duration::from_secs(60);
 /// The branch that a remote is followed on.
 pub const BRANCH: &str = "main";
 /// How many good signatures a manifest needs.

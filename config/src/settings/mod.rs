@@ -14,15 +14,16 @@ mod schema;
 mod together;
 mod units;
 mod valid;
+mod words;
 
 pub use self::choices::{
-    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, Require, RunSchedule,
+    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, RebootPolicy, Require, RunSchedule,
 };
 pub use self::fragment::{Fragment, Location, Origin};
 pub use self::merge::{Flag, Merged, OTHER_VARIABLES};
 pub use self::units::{format_duration, format_size, parse_duration, parse_size};
 pub use self::valid::{
-    Board, Effective, Environment, Health, HealthCheck, Limits, PillarRules, Remote, Run, Scheduled,
+    Board, Effective, Environment, Health, HealthCheck, Limits, PillarRules, Reboot, Remote, Run, Scheduled,
     Settings, Source, Trust, Webhook, When, Window,
 };
 
@@ -31,7 +32,7 @@ use self::schema::Key;
 use self::together::Whole;
 use crate::codes::configuration as code;
 use crate::fault::{Fault, Faults};
-use crate::value::{Pos, Value};
+use crate::value::{Map, Pos, Value};
 
 /// The name of a key, by its path: the ones a flag may set, the ones `zagent config show` prints.
 pub fn keys() -> impl Iterator<Item = &'static str> {
@@ -49,6 +50,45 @@ pub fn load(
     host_name: Option<&str>,
 ) -> Result<Settings, Faults> {
     Merged::new(location.fragments()?, variables, flags).settings(host_name)
+}
+
+impl Settings {
+    /// Everything that somebody said, as one mapping that says the same.
+    #[must_use]
+    pub fn said(&self) -> Value {
+        let mut top = Map::new();
+        for Effective { key, value, origin } in self.effective() {
+            if matches!(origin, Origin::Default | Origin::HostName) {
+                continue;
+            }
+            let adds_up = schema::KEYS.iter().filter(|known| known.kind.adds_up());
+            let entry = adds_up
+                .map(|known| known.path)
+                .find_map(|path| Some((path, key.strip_prefix(path)?.strip_prefix('.')?)));
+            let path: Vec<&str> = match entry {
+                Some((path, name)) => path.split('.').chain([name]).collect(),
+                None => key.split('.').collect(),
+            };
+            place(&mut top, &path, value);
+        }
+        top.into()
+    }
+}
+
+/// Puts a value where a path of keys leads.
+fn place(map: &mut Map, path: &[&str], value: &Value) {
+    match path {
+        [] => {}
+        [last] => {
+            map.insert(*last, value.clone());
+        }
+        [first, rest @ ..] => {
+            let inner = map.get(first).and_then(Value::as_map).cloned();
+            let mut inner = inner.unwrap_or_default();
+            place(&mut inner, rest, value);
+            map.insert(*first, inner);
+        }
+    }
 }
 
 impl Merged {
@@ -127,5 +167,7 @@ fn shown(checked: &Checked, said: &merge::Said) -> Value {
     }
 }
 
+#[cfg(test)]
+mod sample;
 #[cfg(test)]
 mod tests;

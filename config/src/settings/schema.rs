@@ -32,6 +32,16 @@ pub(super) enum Kind {
     Clock,
     /// `ADDRESS:PORT`.
     Address,
+    /// `HOST:PORT`.
+    HostPort,
+    /// An address that begins with `http://` or `https://`.
+    Http,
+    /// The name of a unit of systemd.
+    Unit,
+    /// The name of a time zone, or `local`.
+    Zone,
+    /// A cron expression.
+    Cron,
     /// A list of programs: each a path, or a list of a path and its arguments.
     Programs,
     /// A list of mappings.
@@ -96,22 +106,28 @@ pub(super) const PERMISSION: &[&str] = &["allow", "forbid"];
 pub(super) const BOARDS: &[&str] = &["none", "sled", "git", "nats"];
 /// `webhooks.on`.
 pub(super) const OCCASIONS: &[&str] = &["failure", "change", "recovery", "rollback", "always"];
+/// `reboot.policy`.
+pub(super) const REBOOT: &[&str] = &["never", "window", "asked"];
 /// `windows.days`.
 pub(super) const DAYS: &[&str] = &["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 const REMOTE: &[Key] = &[
     key("url", Kind::Text, Preset::Needed),
     key("branch", Kind::Text, Preset::Text(d::BRANCH)),
+    key("user", Kind::Text, Preset::Unset),
     key("token_file", Kind::Path, Preset::Unset),
+    key("credential_helper", Kind::Text, Preset::Unset),
     key("key", Kind::Path, Preset::Unset),
+    key("known_hosts", Kind::Path, Preset::Unset),
     key("ca", Kind::Path, Preset::Unset),
+    key("proxy", Kind::Text, Preset::Unset),
 ];
 
 const HEALTH: &[Key] = &[
     key("name", Kind::Text, Preset::Unset),
-    key("http", Kind::Text, Preset::Unset),
-    key("tcp", Kind::Text, Preset::Unset),
-    key("unit", Kind::Text, Preset::Unset),
+    key("http", Kind::Http, Preset::Unset),
+    key("tcp", Kind::HostPort, Preset::Unset),
+    key("unit", Kind::Unit, Preset::Unset),
     key("command", Kind::Text, Preset::Unset),
     key("required", Kind::Bool, Preset::Bool(true)),
     key("timeout", LIMIT, Preset::Time(d::HEALTH_TIMEOUT)),
@@ -122,12 +138,12 @@ const WINDOW: &[Key] = &[
     key("days", Kind::Choices(DAYS), Preset::Empty),
     key("from", Kind::Clock, Preset::Needed),
     key("to", Kind::Clock, Preset::Needed),
-    key("timezone", Kind::Text, Preset::Text("local")),
+    key("timezone", Kind::Zone, Preset::Text("local")),
 ];
 
 const ENTRY: &[Key] = &[
     key("every", EVERY, Preset::Unset),
-    key("cron", Kind::Text, Preset::Unset),
+    key("cron", Kind::Cron, Preset::Unset),
     key("splay", WAIT, Preset::Time(Duration::ZERO)),
     key("maxrunning", Kind::Number { min: 1, max: 100 }, Preset::Number(d::MAX_RUNNING)),
     key("catch_up", Kind::Bool, Preset::Bool(true)),
@@ -136,7 +152,7 @@ const ENTRY: &[Key] = &[
 ];
 
 const WEBHOOK: &[Key] = &[
-    key("url", Kind::Text, Preset::Needed),
+    key("url", Kind::Http, Preset::Needed),
     key("on", Kind::Choices(OCCASIONS), Preset::Text("failure")),
     key("timeout", LIMIT, Preset::Time(d::WEBHOOK_TIMEOUT)),
     key("secret_file", Kind::Path, Preset::Unset),
@@ -153,6 +169,11 @@ pub(super) const KEYS: &[Key] = &[
     key("source.poll", Kind::Time { min: d::MIN_POLL, max: d::MAX_TIME }, Preset::Time(d::POLL)),
     key("source.timeout", LIMIT, Preset::Time(d::FETCH_TIMEOUT)),
     key("source.keep", Kind::Number { min: 2, max: 1000 }, Preset::Number(d::KEEP_GENERATIONS)),
+    key("source.testing", Kind::Bool, Preset::Bool(true)),
+    key("source.verify_every", EVERY, Preset::Time(d::VERIFY_EVERY)),
+    key("source.max_pack", BYTES, Preset::Size(d::MAX_PACK)),
+    key("source.max_file", BYTES, Preset::Size(d::MAX_FILE)),
+    key("source.max_files", COUNT, Preset::Number(d::MAX_FILES)),
     key("baked", Kind::Path, Preset::Text(paths::DEFAULT_BAKED)),
     key("roots.states", Kind::Path, Preset::Text(paths::tree::STATES)),
     key("roots.pillar", Kind::Path, Preset::Text(paths::tree::PILLAR)),
@@ -160,6 +181,8 @@ pub(super) const KEYS: &[Key] = &[
     key("env", Kind::Text, Preset::Unset),
     key("trust.require", Kind::Choice(REQUIRE), Preset::Text("none")),
     key("trust.allowed_signers", Kind::Path, Preset::Text(paths::DEFAULT_ALLOWED_SIGNERS)),
+    key("trust.revoked_keys", Kind::Path, Preset::Unset),
+    key("trust.openpgp_keyring", Kind::Path, Preset::Unset),
     key("trust.threshold", Kind::Number { min: 1, max: 100 }, Preset::Number(d::THRESHOLD)),
     key("trust.manifest", Kind::Choice(MANIFEST), Preset::Text("optional")),
     key("trust.fast_forward", Kind::Bool, Preset::Bool(true)),
@@ -187,6 +210,8 @@ pub(super) const KEYS: &[Key] = &[
     key("limits.program_timeout", LIMIT, Preset::Time(d::PROGRAM_TIMEOUT)),
     key("health", Kind::Records(HEALTH), Preset::Empty),
     key("windows", Kind::Records(WINDOW), Preset::Empty),
+    key("reboot.policy", Kind::Choice(REBOOT), Preset::Text("never")),
+    key("reboot.notice", WAIT, Preset::Time(d::REBOOT_NOTICE)),
     key("schedule", Kind::Named(ENTRY), Preset::Empty),
     key("board.kind", Kind::Choice(BOARDS), Preset::Text("none")),
     key("board.url", Kind::Text, Preset::Unset),
@@ -194,6 +219,8 @@ pub(super) const KEYS: &[Key] = &[
     key("board.every", EVERY, Preset::Time(d::BOARD_EVERY)),
     key("driver", Kind::Bool, Preset::Bool(false)),
     key("listen", Kind::Address, Preset::Unset),
+    key("socket_group", Kind::Text, Preset::Unset),
+    key("audit", Kind::Path, Preset::Unset),
     key("webhooks", Kind::Records(WEBHOOK), Preset::Empty),
     key("resources_key", Kind::Text, Preset::Text(d::RESOURCES_KEY)),
 ];

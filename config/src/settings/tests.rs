@@ -74,6 +74,7 @@ limits: {fuel: 1000, output: 1MiB, program_timeout: 5s}
 health:
   - http: http://localhost/
   - {name: ssh, tcp: 'localhost:22', required: false, timeout: 1s, tries: 1}
+  - unit: nginx.service
 windows:
   - {days: [sat, sun], from: 22:00, to: 04:00, timezone: Europe/Berlin}
 schedule:
@@ -97,11 +98,11 @@ fn every_key_is_read() {
     assert_eq!(s.ext_pillar, [vec!["/usr/bin/one".to_owned()], vec!["/usr/bin/two".into(), "--flag".into()]]);
     assert_eq!(s.nodegroups.len(), 2);
     assert_eq!((s.limits.fuel, s.limits.output, s.limits.files), (1000, 1 << 20, 20_000));
-    assert_eq!(s.health[0].name, "health-1");
+    assert_eq!([0, 1, 2].map(|i| s.health[i].name.as_str()), ["health-1", "ssh", "nginx.service"]);
     assert_eq!(s.health[1].check, HealthCheck::Tcp("localhost:22".into()));
     assert_eq!((s.windows[0].from, s.windows[0].to), (22 * 60, 4 * 60));
     assert_eq!(s.windows[0].days, [Day::Saturday, Day::Sunday]);
-    assert_eq!(s.schedule[0].when, When::Cron("0 3 * * *".into()));
+    assert_eq!(s.schedule[0].when, When::Cron("0 3 * * *".parse().unwrap()));
     assert_eq!(s.webhooks[0].on, [Occasion::Failure, Occasion::Recovery]);
     assert_eq!(s.environments[0].name.as_str(), "dev");
     assert_eq!((s.cmd_run, s.compat), (Permission::Forbid, Compatibility::Salt));
@@ -112,7 +113,7 @@ fn every_key_is_read() {
         .map(|e| format!("{}: {}  # {}", e.key, serde_json::to_string(&e.value).unwrap(), e.origin))
         .collect();
     assert_eq!(said, 40, "{shown:#?}");
-    assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true}  # zagent.yaml:31"#), "{shown:#?}");
+    assert!(shown.iter().any(|l| l == r#"schedule.nightly: {"cron":"0 3 * * *","splay":"5m","maxrunning":1,"catch_up":true,"sls":["backup"],"test":true}  # zagent.yaml:32"#), "{shown:#?}");
     assert!(!shown.join("\n").contains("s3cret"));
 }
 
@@ -175,7 +176,7 @@ run:
 poll: 5s
 source: {remotes: [{branch: x}, {url: a, brnch: y}], poll: 10ms}
 trust: yes
-health: [{http: a, tcp: b}]
+health: [{http: 'http://a', tcp: 'b:1'}]
 windows: [{from: 9:00, to: 25:00}, {from: '08:00', to: '08:00'}]
 schedule: {x: {}}
 limits: {output: 1, source: [x]}
@@ -206,7 +207,7 @@ fn settings_are_checked_beside_each_other() {
         ),
         ("trust: {threshold: 2}", "`trust.threshold` counts signatures of a manifest, and none is required"),
         ("board: {kind: git}", "a board of kind `git` needs `board.url`"),
-        ("schedule: {x: {every: 5m, cron: x}}", "`schedule.x` needs either `every` or `cron`"),
+        ("schedule: {x: {every: 5m, cron: '@daily'}}", "`schedule.x` needs either `every` or `cron`"),
         ("health: [{name: x}]", "`health[0]` needs exactly one of `http`, `tcp`, `unit` and `command`"),
         ("root: here", "`root` is not an absolute path"),
         ("schedule: [x]", "`schedule` takes a mapping of names, not a list"),
@@ -252,4 +253,54 @@ fn passwords_stay_out_of_excerpts() {
     let text = "source:\n  remotes: [{url: 'https://a:s3cret@host/x', brnch: y}]\n";
     let faults = settle(&[("z.yaml", text)], &[], &[]).unwrap_err();
     assert!(faults.0[0].excerpts.is_empty() && !format!("{faults:?}").contains("s3cret"));
+}
+
+#[test]
+fn what_would_fail_at_night_is_told_when_it_is_read() {
+    let text = "\
+windows:
+  - {from: 22:00, to: 04:00, timezone: Mars/Olympus}
+schedule:
+  nightly:
+    cron: 0 25 * * *
+  never: {cron: 0 0 30 feb *}
+health:
+  - http: localhost/health
+  - tcp: localhost
+webhooks: [{url: 'hooks.example.org/s3cret'}]
+";
+    let told = lines(&settle(&[("zagent.yaml", text)], &[], &[]).unwrap_err());
+    let want = [
+        "zagent.yaml:2:",
+        "zagent.yaml:5:",
+        "zagent.yaml:6:",
+        "zagent.yaml:8:",
+        "zagent.yaml:9:",
+        "zagent.yaml:10:",
+    ];
+    assert_eq!(told.len(), want.len(), "{told:#?}");
+    for (line, place) in told.iter().zip(want) {
+        assert!(line.starts_with(place), "{line}");
+    }
+    assert!(told[1].contains("`schedule.nightly.cron`: `25` is no hour (character 3)"), "{told:#?}");
+    assert!(told[1].ends_with("(it takes 0 to 23)"), "{told:#?}");
+    assert!(told[2].contains("never comes"), "{told:#?}");
+    assert!(!told.join("\n").contains("s3cret"), "{told:#?}");
+}
+
+#[test]
+fn what_was_said_can_be_said_again() {
+    let text = "id: web-01\nsource:\n  remotes: [{url: 'https://x/y.git', branch: main}]\n  poll: 90s\n\
+                schedule:\n  a.b: {cron: '5 4 * * *', sls: [web]}\n  nightly: {every: 1h}\n\
+                nodegroups:\n  web: 'web*'\nlimits: {output: 2MiB}\nwindows: [{from: '22:00', to: '04:00'}]\n";
+    let load = |text: &str| {
+        let fragment = Fragment::read("x.yaml", text).unwrap();
+        Merged::new(vec![fragment], [], &[]).settings(Some("host")).unwrap()
+    };
+    let (first, second) = (load(text), load(&serde_json::to_string_pretty(&load(text).said()).unwrap()));
+    let values = |settings: &Settings| -> Vec<(String, Value)> {
+        settings.effective().iter().map(|e| (e.key.clone(), e.value.clone())).collect()
+    };
+    assert_eq!(values(&first), values(&second));
+    assert_eq!(first.schedule, second.schedule);
 }

@@ -51,10 +51,13 @@ impl Whole<'_> {
             limits: Limits::read(all),
             health: self.health(checker),
             windows: all.records("windows").iter().map(Window::read).collect(),
+            reboot: Reboot::read(all),
             schedule: self.schedule(checker),
             board: Board::read(all),
             driver: all.flag("driver"),
             listen: all.address_if("listen"),
+            socket_group: all.text_if("socket_group").map(str::to_owned),
+            audit: all.path_if("audit"),
             webhooks: all.records("webhooks").iter().map(Webhook::read).collect(),
             resources_key: all.text("resources_key"),
             effective,
@@ -145,8 +148,10 @@ impl Whole<'_> {
                 self.fault(checker, "health", None, Fault::new(code::CONFLICT, message));
                 continue;
             };
+            // What cannot hold a secret is its own name.
+            let target = text("unit").or_else(|| text("tcp"));
             out.push(Health {
-                name: text("name").unwrap_or_else(|| format!("health-{}", i + 1)),
+                name: text("name").or(target).unwrap_or_else(|| format!("health-{}", i + 1)),
                 check,
                 required: r.flag("required"),
                 timeout: r.time("timeout"),
@@ -159,9 +164,10 @@ impl Whole<'_> {
     fn schedule(&self, checker: &mut Checker<'_>) -> Vec<Scheduled> {
         let mut out = Vec::new();
         for (name, r) in self.all.named("schedule") {
-            let when = match (r.time_if("every"), r.text_if("cron")) {
+            let cron = r.text_if("cron").and_then(|text| text.parse().ok());
+            let when = match (r.time_if("every"), cron) {
                 (Some(every), None) => When::Every(every),
-                (None, Some(cron)) => When::Cron(cron.to_owned()),
+                (None, Some(cron)) => When::Cron(cron),
                 _ => {
                     let message = format!("`schedule.{name}` needs either `every` or `cron`");
                     self.fault(checker, "schedule", Some(name), Fault::new(code::CONFLICT, message));

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::check::Record;
 use super::choices::{
-    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, Require, RunSchedule,
+    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, RebootPolicy, Require, RunSchedule,
 };
 use super::fragment::Origin;
+use crate::cron::Cron;
 use crate::ids::{EnvName, NodeId};
 use crate::paths::Paths;
 use crate::value::{Map, MergeStrategy, Value};
@@ -56,6 +57,8 @@ pub struct Settings {
     pub health: Vec<Health>,
     /// When changes are allowed; always when empty.
     pub windows: Vec<Window>,
+    /// When the host is rebooted.
+    pub reboot: Reboot,
     /// Runs by the clock, by name.
     pub schedule: Vec<Scheduled>,
     /// Where the node reports.
@@ -64,6 +67,10 @@ pub struct Settings {
     pub driver: bool,
     /// Where health and metrics are served.
     pub listen: Option<SocketAddr>,
+    /// The group that may use the socket, beside root.
+    pub socket_group: Option<String>,
+    /// The file that changes are written to; in the root when none.
+    pub audit: Option<PathBuf>,
     /// Who is told about runs.
     pub webhooks: Vec<Webhook>,
     /// The pillar key that lists resources.
@@ -93,6 +100,25 @@ pub struct Source {
     pub timeout: Duration,
     /// How many generations are kept.
     pub keep: usize,
+    /// True when the branch `testing/<node>` counts, as long as it stands on top of the followed one.
+    pub testing: bool,
+    /// How often all of the current generation is hashed.
+    pub verify_every: Duration,
+    /// Bytes of one answer of a remote.
+    pub max_pack: u64,
+    /// Bytes of one file.
+    pub max_file: u64,
+    /// Files of one tree.
+    pub max_files: usize,
+}
+
+/// When the host is rebooted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reboot {
+    /// When.
+    pub policy: RebootPolicy,
+    /// How long before everybody is told.
+    pub notice: Duration,
 }
 
 /// A repository.
@@ -102,12 +128,20 @@ pub struct Remote {
     pub url: String,
     /// The branch to follow.
     pub branch: String,
+    /// The user's name, for what asks for one.
+    pub user: Option<String>,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
+    /// A Git credential helper, as Git's own configuration names one.
+    pub credential_helper: Option<String>,
     /// An SSH key.
     pub key: Option<PathBuf>,
+    /// The hosts whose SSH keys are known; the user's and the system's when none.
+    pub known_hosts: Option<PathBuf>,
     /// Certificates to trust.
     pub ca: Option<PathBuf>,
+    /// A proxy; the one of the environment when none.
+    pub proxy: Option<String>,
 }
 
 /// More trees beside `base`.
@@ -128,6 +162,10 @@ pub struct Trust {
     pub require: Require,
     /// Whose.
     pub allowed_signers: PathBuf,
+    /// Keys that count no more, one a line.
+    pub revoked_keys: Option<PathBuf>,
+    /// OpenPGP keys whose signatures on commits count.
+    pub openpgp_keyring: Option<PathBuf>,
     /// How many on a manifest.
     pub threshold: usize,
     /// Whether there must be a manifest.
@@ -249,7 +287,7 @@ pub enum When {
     /// At an interval.
     Every(Duration),
     /// By a cron expression.
-    Cron(String),
+    Cron(Cron),
 }
 
 /// Where nodes report.
@@ -294,6 +332,12 @@ impl Settings {
         Paths::new(&self.root)
     }
 
+    /// True when somebody set the key, whoever it was.
+    #[must_use]
+    pub fn is_said(&self, key: &str) -> bool {
+        self.effective.iter().any(|e| e.key == key && e.origin != Origin::Default)
+    }
+
     /// Every key, its value and where it comes from, in the order of the documentation.
     #[must_use]
     pub fn effective(&self) -> &[Effective] {
@@ -318,15 +362,24 @@ impl Source {
         let remote = |r: &Record| Remote {
             url: r.text("url"),
             branch: r.text("branch"),
+            user: r.text_if("user").map(str::to_owned),
             token_file: r.path_if("token_file"),
+            credential_helper: r.text_if("credential_helper").map(str::to_owned),
             key: r.path_if("key"),
+            known_hosts: r.path_if("known_hosts"),
             ca: r.path_if("ca"),
+            proxy: r.text_if("proxy").map(str::to_owned),
         };
         Self {
             remotes: all.records("source.remotes").iter().map(remote).collect(),
             poll: all.time("source.poll"),
             timeout: all.time("source.timeout"),
             keep: all.count("source.keep"),
+            testing: all.flag("source.testing"),
+            verify_every: all.time("source.verify_every"),
+            max_pack: all.size("source.max_pack") as u64,
+            max_file: all.size("source.max_file") as u64,
+            max_files: all.count("source.max_files"),
         }
     }
 }
@@ -336,10 +389,18 @@ impl Trust {
         Self {
             require: choice(all, "trust.require", Require::find),
             allowed_signers: all.path("trust.allowed_signers"),
+            revoked_keys: all.path_if("trust.revoked_keys"),
+            openpgp_keyring: all.path_if("trust.openpgp_keyring"),
             threshold: all.count("trust.threshold"),
             manifest: choice(all, "trust.manifest", ManifestRule::find),
             fast_forward: all.flag("trust.fast_forward"),
         }
+    }
+}
+
+impl Reboot {
+    pub(super) fn read(all: &Record) -> Self {
+        Self { policy: choice(all, "reboot.policy", RebootPolicy::find), notice: all.time("reboot.notice") }
     }
 }
 

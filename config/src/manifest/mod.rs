@@ -1,0 +1,172 @@
+//! `manifest.yaml` in, what its author vouches for out; and back.
+//!
+//! Law: what is read was judged (paths cannot leave the tree, digests are digests), and what is written is the same text
+//! for the same manifest, so that a signature of it stays good.
+
+mod read;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use jiff::Timestamp;
+
+pub use self::read::{expiry, path_fault};
+pub use self::version::{Version, VersionError};
+use crate::paths::tree;
+use crate::settings::{Compatibility, RunSchedule};
+
+/// The schema that this program reads and writes.
+pub const SCHEMA: i64 = 1;
+/// Bytes of a manifest: a hundred thousand files with long names fit.
+pub const MAX_BYTES: usize = 32 << 20;
+
+/// What a states repository says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Rises with every change; a node refuses to go back.
+    pub serial: u64,
+    /// From then on it is refused.
+    pub expires: Option<Timestamp>,
+    /// The oldest agent that understands the tree.
+    pub min_agent: Option<Version>,
+    /// In which order states run.
+    pub schedule: Option<RunSchedule>,
+    /// Whose verdicts count.
+    pub compat: Option<Compatibility>,
+    /// Where the trees stand.
+    pub roots: Roots,
+    /// Every file, by its path; none when the manifest lists no files, and then it vouches for no file.
+    pub files: Option<BTreeMap<String, Entry>>,
+}
+
+/// Where the trees of a repository stand, relative to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roots {
+    /// The state tree.
+    pub states: Option<String>,
+    /// The pillar tree.
+    pub pillar: Option<String>,
+}
+
+/// What a manifest says about one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The BLAKE3 digest of its bytes, 64 hex digits in lower case.
+    pub blake3: String,
+    /// Whether it may be executed.
+    pub mode: Mode,
+}
+
+/// The two modes that Git knows of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// `0644`.
+    #[default]
+    Plain,
+    /// `0755`.
+    Executable,
+}
+
+impl Mode {
+    /// `0644` or `0755`.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Plain => "0644",
+            Self::Executable => "0755",
+        }
+    }
+
+    /// The mode of a file with these permission bits: executable when its owner may execute it, as Git sees it.
+    #[must_use]
+    pub const fn of(bits: u32) -> Self {
+        if bits & 0o100 == 0 { Self::Plain } else { Self::Executable }
+    }
+}
+
+impl Manifest {
+    /// True when it counts no more.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| now >= expires)
+    }
+
+    /// The text of the manifest: sorted, one line a file.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut out = format!("schema: {SCHEMA}\nserial: {}\n", self.serial);
+        let mut line = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                let _ = writeln!(out, "{key}: {value}");
+            }
+        };
+        line("expires", self.expires.map(|time| time.to_string()));
+        line("min_agent", self.min_agent.as_ref().map(|version| quoted(&version.to_string())));
+        line("schedule", self.schedule.map(|schedule| schedule.name().to_owned()));
+        line("compat", self.compat.map(|compat| compat.name().to_owned()));
+        let roots: Vec<String> = [("states", &self.roots.states), ("pillar", &self.roots.pillar)]
+            .into_iter()
+            .filter_map(|(key, root)| root.as_ref().map(|root| format!("{key}: {}", scalar(root))))
+            .collect();
+        line("roots", (!roots.is_empty()).then(|| format!("{{{}}}", roots.join(", "))));
+        match &self.files {
+            None => {}
+            Some(files) if files.is_empty() => out.push_str("files: {}\n"),
+            Some(files) => {
+                out.push_str("files:\n");
+                for (path, Entry { blake3, mode }) in files {
+                    let _ = writeln!(
+                        out,
+                        "  {}: {{blake3: {}, mode: \"{}\"}}",
+                        scalar(path),
+                        digest(blake3),
+                        mode.text()
+                    );
+                }
+            }
+        }
+        out
+    }
+}
+
+/// A digest without quotes, unless it would read as a number.
+fn digest(text: &str) -> String {
+    if text.bytes().all(|b| b.is_ascii_digit()) { quoted(text) } else { text.to_owned() }
+}
+
+/// A text without quotes when nothing in it could mean something to YAML.
+fn scalar(text: &str) -> String {
+    let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'.' | b'-');
+    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(word)
+        && (text.contains('/') || text.contains('.'));
+    if plain { text.to_owned() } else { quoted(text) }
+}
+
+/// A text in double quotes; what is neither ASCII nor a letter or digit is written as its number.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            ' '..='~' => out.push(c),
+            c if c.is_alphanumeric() => out.push(c),
+            c => {
+                let _ = write!(out, "\\U{:08X}", u32::from(c));
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// True when `name` is a signature of the manifest: `manifest.yaml.sig`, `manifest.yaml.sig.alice`, `manifest.yaml.sig-2`.
+#[must_use]
+pub fn is_signature(name: &str) -> bool {
+    let rest = name.strip_prefix(tree::MANIFEST).and_then(|rest| rest.strip_prefix(".sig"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_']) && !rest.contains('/'))
+}
