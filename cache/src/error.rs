@@ -38,6 +38,23 @@ pub enum Error {
         #[source]
         source: Box<gix::Error>,
     },
+    /// The store cannot be written or locked.
+    #[error("cannot use `{dir}` as a store of Git objects")]
+    Store {
+        /// The store.
+        dir: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A commit that cannot be used.
+    #[error("commit {revision} cannot be used: {why}")]
+    Commit {
+        /// Its id.
+        revision: String,
+        /// Why.
+        why: String,
+    },
     /// An object is missing or damaged.
     #[error("cannot read `{path}` at {commit}")]
     Object {
@@ -65,6 +82,36 @@ pub enum Error {
         /// Why.
         why: &'static str,
     },
+    /// The target of a symbolic link that is refused.
+    #[error("the link `{path}` has a target that is refused ({why})")]
+    Target {
+        /// The link.
+        path: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// Two entries of one name.
+    #[error("the tree holds `{path}` twice")]
+    Twice {
+        /// The path in the tree.
+        path: String,
+    },
+    /// What is neither a file nor a directory nor a link.
+    #[error("`{path}` is a {kind}; only files, directories and links can be states")]
+    Special {
+        /// The path in the tree.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A submodule, whose files are not in this repository.
+    #[error(
+        "`{path}` is a submodule, whose files the node cannot see; copy them into the repository (git subtree)"
+    )]
+    Submodule {
+        /// The path in the tree.
+        path: String,
+    },
     /// A symbolic link that leaves the tree.
     #[error("the link `{path}` leaves the tree: it points at `{target}`")]
     Link {
@@ -72,6 +119,12 @@ pub enum Error {
         path: String,
         /// Where it points.
         target: String,
+    },
+    /// Links that lead over each other again and again.
+    #[error("the links of the tree lead over each other too often to be followed; one of them is `{path}`")]
+    Tangled {
+        /// One of them.
+        path: String,
     },
     /// A file that is too large.
     #[error("`{path}` has {size} bytes, more than the {limit} that are allowed")]
@@ -83,8 +136,14 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// All files together are too large.
+    #[error("the files of the tree have more than the {limit} bytes that are allowed together")]
+    TooMuch {
+        /// The limit.
+        limit: u64,
+    },
     /// More files than allowed.
-    #[error("the tree holds more than {limit} files")]
+    #[error("the tree holds more than {limit} files or directories")]
     TooMany {
         /// The limit.
         limit: usize,
@@ -97,4 +156,30 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+}
+
+impl Error {
+    /// The word of the cause when the tree itself is at fault; `None` when it could not be read.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Name { .. } => "name",
+            Self::Link { .. } | Self::Target { .. } | Self::Tangled { .. } => "link",
+            Self::Twice { .. } => "duplicate",
+            Self::Special { .. } => "special",
+            Self::Submodule { .. } => "submodule",
+            Self::TooLarge { .. } => "too-large",
+            Self::TooMuch { .. } => "too-much",
+            Self::TooMany { .. } => "too-many",
+            Self::TooDeep { .. } => "too-deep",
+            Self::NoRepository { .. }
+            | Self::Outside { .. }
+            | Self::Resolve { .. }
+            | Self::Revision { .. }
+            | Self::Store { .. }
+            | Self::Commit { .. }
+            | Self::Object { .. }
+            | Self::Damaged { .. } => return None,
+        })
+    }
 }

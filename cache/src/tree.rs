@@ -1,38 +1,60 @@
 //! A revision in, its files out: names at once, bytes when asked for.
 //!
 //! Law: every name was judged, every link was resolved inside the tree, and bytes that do not hash to the id that the
-//! tree gives them are never handed out.
+//! commit gives them are never handed out: not of the commit, not of a directory, not of a file.
 
 use std::collections::BTreeMap;
 
 use gix::ObjectId;
-use gix::objs::tree::EntryKind;
+use jiff::Timestamp;
 
+use crate::shape::{Node, Shape, join};
 use crate::{Error, name};
+
+/// Bytes of one directory's object: more than a hundred thousand long names.
+const MAX_DIRECTORY: u64 = 64 << 20;
 
 /// What one tree may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Files, links included.
+    /// Files, links included; and as many directories.
     pub files: usize,
     /// Bytes of one file.
     pub bytes: u64,
+    /// Bytes of all files.
+    pub total: u64,
     /// Nested directories.
     pub depth: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { files: 100_000, bytes: 64 << 20, depth: 64 }
+        Self { files: 100_000, bytes: 64 << 20, total: 4 << 30, depth: 64 }
     }
+}
+
+/// A file, as the tree names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blob {
+    pub(crate) id: ObjectId,
+    pub(crate) executable: bool,
 }
 
 /// The files of one commit.
 pub struct Tree {
     repo: gix::ThreadSafeRepository,
-    commit: String,
-    files: BTreeMap<String, ObjectId>,
-    limits: Limits,
+    commit: Signed,
+    shape: Shape<Blob>,
+    submodules: Vec<String>,
+    files: BTreeMap<String, Blob>,
+}
+
+/// A commit, read and hashed.
+struct Signed {
+    id: String,
+    bytes: Vec<u8>,
+    parents: Vec<String>,
+    committed: Option<Timestamp>,
 }
 
 impl Tree {
@@ -45,19 +67,52 @@ impl Tree {
         let local = repo.to_thread_local();
         let unknown = |source| Error::Revision { revision: revision.into(), source: Box::new(source) };
         let id = local.rev_parse_single(revision).map_err(unknown)?;
-        let commit = id.object().map_err(unknown)?.peel_to_commit().map_err(unknown)?;
-        let commit_id = commit.id().to_string();
-        let root = commit.tree_id().map_err(unknown)?.detach();
-        let mut raw = Raw { repo: &local, commit: &commit_id, limits, nodes: BTreeMap::new() };
-        raw.walk(root, "", 0)?;
-        let files = raw.files(prefix)?;
-        Ok(Self { repo: repo.clone(), commit: commit_id, files, limits })
+        let object = id.object().map_err(unknown)?.peel_to_commit().map_err(unknown)?;
+        let commit = Signed {
+            id: object.id().to_string(),
+            bytes: object.data.clone(),
+            parents: object.parent_ids().map(|id| id.to_string()).collect(),
+            committed: object.time().ok().and_then(|time| Timestamp::from_second(time.seconds).ok()),
+        };
+        hashed(object.id().detach(), gix::object::Kind::Commit, &object.data, "", &commit.id)?;
+        let root = object.tree_id().map_err(unknown)?.detach();
+        let mut walk =
+            Walk { repo: &local, commit: &commit.id, shape: Shape::new(limits), submodules: Vec::new() };
+        walk.enter(root, "", 0)?;
+        let Walk { shape, submodules, .. } = walk;
+        shape.settle()?;
+        let files = shape.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
+        Ok(Self { repo: repo.clone(), commit, shape, submodules, files })
     }
 
     /// The full id of the commit.
     #[must_use]
     pub fn commit(&self) -> &str {
-        &self.commit
+        &self.commit.id
+    }
+
+    /// The commit's own bytes, which hash to its id.
+    #[must_use]
+    pub fn commit_bytes(&self) -> &[u8] {
+        &self.commit.bytes
+    }
+
+    /// The ids of the commits that it stands on.
+    #[must_use]
+    pub fn parents(&self) -> &[String] {
+        &self.commit.parents
+    }
+
+    /// When it was made, as its author's machine says.
+    #[must_use]
+    pub fn committed(&self) -> Option<Timestamp> {
+        self.commit.committed
+    }
+
+    /// Submodules: their files are not in this repository.
+    #[must_use]
+    pub fn submodules(&self) -> &[String] {
+        &self.submodules
     }
 
     /// Every file, sorted by path.
@@ -74,7 +129,7 @@ impl Tree {
     /// The id of a file's content: equal ids, equal bytes.
     #[must_use]
     pub fn id(&self, path: &str) -> Option<String> {
-        self.files.get(path).map(ToString::to_string)
+        self.files.get(path).map(|blob| blob.id.to_string())
     }
 
     /// The bytes of a file; `None` when there is none by that path.
@@ -82,10 +137,22 @@ impl Tree {
     /// # Errors
     /// Fails when the object is missing, damaged or too large.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
-        let Some(id) = self.files.get(path) else {
+        let Some(file) = self.files.get(path) else {
             return Ok(None);
         };
-        blob(&self.repo.to_thread_local(), *id, path, &self.commit, self.limits.bytes).map(Some)
+        let limit = self.shape.limits().bytes;
+        blob(&self.repo.to_thread_local(), file.id, path, &self.commit.id, limit).map(Some)
+    }
+
+    /// The whole tree, links as links.
+    pub(crate) fn shape(&self) -> &Shape<Blob> {
+        &self.shape
+    }
+
+    /// Reads files of the shape, one after the other.
+    pub(crate) fn reader(&self) -> impl FnMut(&str, &Blob) -> Result<Vec<u8>, Error> {
+        let (repo, limit) = (self.repo.to_thread_local(), self.shape.limits().bytes);
+        move |path, file| blob(&repo, file.id, path, &self.commit.id, limit)
     }
 }
 
@@ -104,150 +171,86 @@ fn blob(
         return Err(Error::TooLarge { path: path.into(), size, limit });
     }
     let object = repo.find_object(id).map_err(broken)?.detach();
-    let hash = gix::objs::compute_hash(id.kind(), object.kind, &object.data)
-        .map_err(|source| broken(gix::Error::from_error(source)))?;
-    if hash == id { Ok(object.data) } else { Err(Error::Damaged { path: path.into(), id: id.to_string() }) }
+    if object.kind != gix::object::Kind::Blob {
+        return Err(Error::Damaged { path: path.into(), id: id.to_string() });
+    }
+    hashed(id, object.kind, &object.data, path, commit)?;
+    Ok(object.data)
 }
 
-/// An entry as the tree has it.
-enum Node {
-    File(ObjectId),
-    Dir,
-    Link(String),
+/// Fails unless the bytes hash to the id: the Git library does not look.
+fn hashed(
+    id: ObjectId,
+    kind: gix::object::Kind,
+    bytes: &[u8],
+    path: &str,
+    commit: &str,
+) -> Result<(), Error> {
+    let hash = gix::objs::compute_hash(id.kind(), kind, bytes).map_err(|source| Error::Object {
+        path: path.into(),
+        commit: commit.into(),
+        source: Box::new(gix::Error::from_error(source)),
+    })?;
+    if hash == id { Ok(()) } else { Err(Error::Damaged { path: path.into(), id: id.to_string() }) }
 }
 
-/// The whole tree as it stands, links not yet followed.
-struct Raw<'r> {
+/// A walk over the objects of one commit.
+struct Walk<'r> {
     repo: &'r gix::Repository,
     commit: &'r str,
-    limits: Limits,
-    nodes: BTreeMap<String, Node>,
+    shape: Shape<Blob>,
+    submodules: Vec<String>,
 }
 
-impl Raw<'_> {
-    fn walk(&mut self, id: ObjectId, dir: &str, depth: usize) -> Result<(), Error> {
-        if depth > self.limits.depth {
-            return Err(Error::TooDeep { path: dir.into(), limit: self.limits.depth });
+impl Walk<'_> {
+    fn enter(&mut self, id: ObjectId, dir: &str, depth: usize) -> Result<(), Error> {
+        let limit = self.shape.limits().depth;
+        if depth > limit {
+            return Err(Error::TooDeep { path: dir.into(), limit });
         }
+        for (name, mode, id) in self.entries(id, dir)? {
+            let path = join(dir, &name);
+            // The Git library takes some modes for others that it knows.
+            match mode.value() & 0o170_000 {
+                0o040_000 => {
+                    self.shape.add(path.clone(), Node::Dir)?;
+                    self.enter(id, &path, depth + 1)?;
+                }
+                0o100_000 => {
+                    let executable = mode.value() & 0o100 != 0;
+                    self.shape.add(path, Node::File(Blob { id, executable }))?;
+                }
+                0o120_000 => {
+                    let raw = blob(self.repo, id, &path, self.commit, 4096)?;
+                    let target = name::target(&raw, &path)?.to_owned();
+                    self.shape.add(path, Node::Link(target))?;
+                }
+                0o160_000 => self.submodules.push(path),
+                _ => return Err(Error::Special { path, kind: "pipe, socket or device" }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of one directory, names judged.
+    fn entries(
+        &self,
+        id: ObjectId,
+        dir: &str,
+    ) -> Result<Vec<(String, gix::objs::tree::EntryMode, ObjectId)>, Error> {
         let broken =
             |source| Error::Object { path: dir.into(), commit: self.commit.into(), source: Box::new(source) };
+        let size = self.repo.find_header(id).map_err(broken)?.size();
+        if size > MAX_DIRECTORY {
+            return Err(Error::TooLarge { path: dir.into(), size, limit: MAX_DIRECTORY });
+        }
         let tree = self.repo.find_object(id).map_err(broken)?.peel_to_tree().map_err(broken)?;
+        hashed(id, gix::object::Kind::Tree, &tree.data, dir, self.commit)?;
         let mut entries = Vec::new();
         for entry in tree.iter() {
             let entry = entry.map_err(broken)?;
-            entries.push((name::component(entry.filename(), dir)?, entry.mode().kind(), entry.object_id()));
+            entries.push((name::component(entry.filename(), dir)?, entry.mode(), entry.object_id()));
         }
-        for (name, kind, id) in entries {
-            let path = join(dir, &name);
-            match kind {
-                EntryKind::Tree => {
-                    self.nodes.insert(path.clone(), Node::Dir);
-                    self.walk(id, &path, depth + 1)?;
-                }
-                EntryKind::Blob | EntryKind::BlobExecutable => self.note(path, Node::File(id))?,
-                EntryKind::Link => {
-                    let target = self.link(&path, id)?;
-                    self.note(path, Node::Link(target))?;
-                }
-                // A submodule holds no file of this repository.
-                EntryKind::Commit => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, path: String, node: Node) -> Result<(), Error> {
-        if self.nodes.len() >= self.limits.files {
-            return Err(Error::TooMany { limit: self.limits.files });
-        }
-        self.nodes.insert(path, node);
-        Ok(())
-    }
-
-    /// Where a link leads, from the root.
-    fn link(&self, path: &str, id: ObjectId) -> Result<String, Error> {
-        let raw = blob(self.repo, id, path, self.commit, 4096)?;
-        let target = String::from_utf8_lossy(&raw).into_owned();
-        let leaves = || Error::Link { path: path.into(), target: target.clone() };
-        name::follow(path, &target).ok_or_else(leaves)
-    }
-
-    /// All files below `prefix`, links followed; a link that leads nowhere is no file.
-    fn files(&self, prefix: &str) -> Result<BTreeMap<String, ObjectId>, Error> {
-        let mut found = BTreeMap::new();
-        self.visit(prefix, "", &mut Vec::new(), &mut found)?;
-        Ok(found)
-    }
-
-    fn visit(
-        &self,
-        real: &str,
-        shown: &str,
-        open: &mut Vec<String>,
-        found: &mut BTreeMap<String, ObjectId>,
-    ) -> Result<(), Error> {
-        if open.iter().any(|d| d == real) || open.len() > self.limits.depth {
-            return Ok(());
-        }
-        open.push(real.to_owned());
-        for (path, name) in self.children(real) {
-            let shown = join(shown, name);
-            match self.resolve(path) {
-                Some((_, Node::File(id))) => {
-                    if found.len() >= self.limits.files {
-                        return Err(Error::TooMany { limit: self.limits.files });
-                    }
-                    found.insert(shown, *id);
-                }
-                Some((dir, Node::Dir)) => self.visit(&dir, &shown, open, found)?,
-                _ => {}
-            }
-        }
-        open.pop();
-        Ok(())
-    }
-
-    /// The entries of a directory: full path and name.
-    fn children<'t>(&'t self, dir: &'t str) -> impl Iterator<Item = (&'t str, &'t str)> {
-        let start = if dir.is_empty() { String::new() } else { format!("{dir}/") };
-        let cut = start.len();
-        let range = self
-            .nodes
-            .range::<str, _>((std::ops::Bound::Included(start.as_str()), std::ops::Bound::Unbounded));
-        let paths: Vec<&str> =
-            range.map(|(path, _)| path.as_str()).take_while(|path| path.starts_with(&start)).collect();
-        paths.into_iter().filter(move |path| !path[cut..].contains('/')).map(move |path| (path, &path[cut..]))
-    }
-
-    /// The entry that a path leads to, links in any component followed.
-    fn resolve(&self, path: &str) -> Option<(String, &Node)> {
-        let mut path = path.to_owned();
-        for _ in 0..40 {
-            match self.first_link(&path) {
-                Some((link, target)) => {
-                    let rest = path[link.len()..].trim_start_matches('/');
-                    path = join(target, rest);
-                }
-                None if path.is_empty() => return Some((path, &Node::Dir)),
-                None => return self.nodes.get(&path).map(|node| (path.clone(), node)),
-            }
-        }
-        None
-    }
-
-    fn first_link<'p>(&self, path: &'p str) -> Option<(&'p str, &str)> {
-        let ends = path.match_indices('/').map(|(i, _)| i).chain([path.len()]);
-        ends.map(|end| &path[..end]).find_map(|head| match self.nodes.get(head) {
-            Some(Node::Link(target)) => Some((head, target.as_str())),
-            _ => None,
-        })
-    }
-}
-
-fn join(dir: &str, name: &str) -> String {
-    match (dir.is_empty(), name.is_empty()) {
-        (true, _) => name.to_owned(),
-        (_, true) => dir.to_owned(),
-        _ => format!("{dir}/{name}"),
+        Ok(entries)
     }
 }

@@ -1,0 +1,147 @@
+//! The cache of one node: what was published, what is current, and the ways in.
+//!
+//! Law: `current` leads to a complete generation or is not there; it changes in one rename; what changes the cache holds
+//! its lock.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use zagent_config::paths::Paths;
+use zagent_config::settings::Source;
+
+use crate::lock::Lock;
+use crate::{CacheError, Depth, Generation, Limits, disk};
+
+/// How long an act on the cache waits for another one.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The cache below one root.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    paths: Paths,
+    limits: Limits,
+    keep: usize,
+}
+
+impl Cache {
+    /// Opens it, and makes its directories when they are not there.
+    ///
+    /// # Errors
+    /// Fails when a directory cannot be made.
+    pub fn open(paths: &Paths, source: &Source) -> Result<Self, CacheError> {
+        for dir in [paths.staging(), paths.generations()] {
+            disk::make_dirs(&dir)?;
+        }
+        let limits = Limits {
+            files: source.max_files,
+            bytes: source.max_file,
+            // What is sent is compressed; four times as much is written at most.
+            total: source.max_pack.saturating_mul(4).max(source.max_file),
+            ..Limits::default()
+        };
+        Ok(Self { paths: paths.clone(), limits, keep: source.keep.max(1) })
+    }
+
+    /// What a tree may hold.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How many generations are kept.
+    pub(crate) fn keep(&self) -> usize {
+        self.keep
+    }
+
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    pub(crate) fn lock(&self) -> Result<Lock, CacheError> {
+        Lock::take(&self.paths.cache_lock(), PATIENCE)
+    }
+
+    /// The generation that runs read; `None` before the first one was published.
+    ///
+    /// # Errors
+    /// Fails when `current` leads to something that is not a complete generation; [`Cache::heal`] puts that right.
+    pub fn current(&self) -> Result<Option<Generation>, CacheError> {
+        match self.current_name()? {
+            Some(name) => Generation::open(&self.paths, &name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The name that `current` leads to, whatever is there.
+    pub(crate) fn current_name(&self) -> Result<Option<String>, CacheError> {
+        let link = self.paths.current();
+        match fs::read_link(&link) {
+            Ok(target) => Ok(Some(
+                target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(disk::failed("read the link", &link)(error)),
+        }
+    }
+
+    /// Every complete generation, oldest first.
+    ///
+    /// # Errors
+    /// Fails when the directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Generation>, CacheError> {
+        let names = disk::names(&self.paths.generations())?;
+        Ok(names.iter().filter_map(|name| Generation::open(&self.paths, name).ok()).collect())
+    }
+
+    /// One generation by its name, or by a revision that starts with `name`, the newest of them.
+    ///
+    /// # Errors
+    /// Fails when there is none.
+    pub fn find(&self, name: &str) -> Result<Generation, CacheError> {
+        let fits =
+            |g: &Generation| g.name() == name || name.len() >= 4 && g.record().revision.starts_with(name);
+        self.list()?.into_iter().rfind(fits).ok_or_else(|| CacheError::NoGeneration { name: name.into() })
+    }
+
+    /// Makes an earlier generation the current one: the one by that name or revision, or the one that was current
+    /// before. What is accepted from remotes stays as it is.
+    ///
+    /// # Errors
+    /// Fails when there is none, or it is not as it was published.
+    pub fn rollback(&self, name: Option<&str>) -> Result<Generation, CacheError> {
+        let _lock = self.lock()?;
+        let to = match name {
+            Some(name) => self.find(name)?,
+            None => self.previous()?.ok_or(CacheError::NothingBefore)?,
+        };
+        to.check(Depth::Full)?;
+        self.flip(to.name())?;
+        Ok(to)
+    }
+
+    /// The generation that was current before the current one; when it is gone, the newest that is older.
+    pub(crate) fn previous(&self) -> Result<Option<Generation>, CacheError> {
+        let Some(now) = self.current_name()? else {
+            return Ok(None);
+        };
+        let before = Generation::open(&self.paths, &now).ok().and_then(|g| g.record().previous.clone());
+        let all = self.list()?;
+        let named = all.iter().find(|g| Some(g.name()) == before.as_deref() && g.name() != now);
+        Ok(named.or_else(|| all.iter().rfind(|g| *g.name() < *now)).cloned())
+    }
+
+    /// Lets `current` lead to a generation, in one step.
+    pub(crate) fn flip(&self, name: &str) -> Result<(), CacheError> {
+        let link = self.paths.current();
+        let new = link.with_extension("new");
+        let generations = self.paths.generations();
+        let within = generations.file_name().unwrap_or_default().to_string_lossy();
+        disk::remove_file(&new)?;
+        disk::make_link(&format!("{within}/{name}"), &new)?;
+        disk::rename(&new, &link)?;
+        disk::point("publish::flipped").map_err(disk::failed("flip", &link))?;
+        disk::sync_dir(link.parent().unwrap_or(Path::new("/")))
+    }
+}

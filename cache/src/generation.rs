@@ -1,0 +1,148 @@
+//! A published tree: complete, never changed, and known by a name that its record vouches for.
+//!
+//! Law: a generation is opened by its name once, and then read by its own path, never through `current`: a run sees one
+//! tree from its beginning to its end.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+use std::os::unix::fs::MetadataExt;
+use zagent_config::paths::Paths;
+
+use crate::record::{self, Record};
+use crate::{CacheError, Tampered, disk};
+
+/// The tree in a generation's directory.
+pub(crate) const TREE: &str = "tree";
+/// The record beside it.
+pub(crate) const RECORD: &str = "record.json";
+/// Bytes of a record: a hundred thousand files with long names fit.
+const MAX_RECORD: u64 = 256 << 20;
+/// Digits of the record's digest in a name.
+const DIGEST: usize = 16;
+
+/// A published tree.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Generation {
+    name: String,
+    home: PathBuf,
+    dir: PathBuf,
+    record: Arc<Record>,
+}
+
+/// Keeps a generation from being pruned, as long as it lives.
+#[derive(Debug)]
+#[must_use]
+pub struct Pin(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+
+impl Generation {
+    /// The one by that name, its record checked against the name.
+    pub(crate) fn open(paths: &Paths, name: &str) -> Result<Self, CacheError> {
+        let unknown = || CacheError::NoGeneration { name: name.into() };
+        let digest = digest_of(name).ok_or_else(unknown)?;
+        let home = paths.generation(name);
+        let path = home.join(RECORD);
+        let damaged = |what| Tampered { generation: name.into(), path: RECORD.into(), what };
+        let bytes = disk::read(&path, MAX_RECORD)?.ok_or_else(unknown)?;
+        if !blake3::hash(&bytes).to_hex().starts_with(digest) {
+            return Err(damaged("was edited").into());
+        }
+        let record: Record = serde_json::from_slice(&bytes).map_err(|_| damaged("cannot be read"))?;
+        if record.schema != record::SCHEMA {
+            return Err(damaged("was written by another version of the agent").into());
+        }
+        let dir = home.join(TREE);
+        Ok(Self { name: name.into(), home, dir, record: Arc::new(record) })
+    }
+
+    /// Its name: a number that rises, the revision in short, and the digest of its record.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tree.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The directory that holds tree and record.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Keeps it from being pruned until the pin is dropped.
+    ///
+    /// # Errors
+    /// Fails when it was pruned in this moment.
+    pub fn pin(&self) -> Result<Pin, CacheError> {
+        let path = self.home.join(RECORD);
+        let gone = || CacheError::NoGeneration { name: self.name.clone() };
+        let file = File::open(&path).map_err(|_| gone())?;
+        flock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| gone())?;
+        // Pruning takes the lock, then moves the directory away: what is still in its place now stays.
+        let inode = |meta: std::fs::Metadata| meta.ino();
+        match (file.metadata().map(inode), std::fs::metadata(&path).map(inode)) {
+            (Ok(held), Ok(there)) if held == there => Ok(Pin(file)),
+            _ => Err(gone()),
+        }
+    }
+}
+
+/// The name of a generation.
+pub(crate) fn name(number: u64, revision: &str, record: &[u8]) -> String {
+    format!("{number:08}-{}-{}", record::short(revision), &blake3::hash(record).to_hex()[..DIGEST])
+}
+
+/// The number in a name.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    name.split('-').next()?.parse().ok()
+}
+
+/// The digest in a name; `None` when it is no name of a generation.
+fn digest_of(name: &str) -> Option<&str> {
+    let mut parts = name.split('-');
+    let (number, short, digest) = (parts.next()?, parts.next()?, parts.next()?);
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let fits = parts.next().is_none()
+        && number.len() >= 8
+        && number.bytes().all(|b| b.is_ascii_digit())
+        && digits(short)
+        && digits(digest)
+        && digest.len() == DIGEST;
+    fits.then_some(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        let made = name(7, "dir:0123456789abcdef", b"record");
+        assert!(made.starts_with("00000007-0123456789ab-"), "{made}");
+        assert_eq!(number(&made), Some(7));
+        assert_eq!(digest_of(&made).unwrap().len(), DIGEST);
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../../etc",
+            "7-ab-0123456789abcdef",
+            "00000007-ab",
+            "00000007-ab-0123456789abcdeg",
+        ] {
+            assert_eq!(digest_of(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A generation at rest in, a verdict out: is it still what was published?
+//!
+//! Law: nothing is believed without a look. The quick look reads no file that nobody has touched; what looks touched is
+//! digested, and a full look digests everything. One file too many or too few is as bad as a changed one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::generation::{RECORD, TREE};
+use crate::record::{Kept, Stamp};
+use crate::shape::join;
+use crate::{Generation, disk};
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// At what the file system says; at the bytes only where that has changed.
+    Quick,
+    /// At every byte.
+    Full,
+}
+
+/// A generation that is not as it was published.
+#[derive(Debug, thiserror::Error)]
+#[error("generation {generation} was changed behind the agent's back: `{path}` {what}")]
+pub struct Tampered {
+    /// The generation.
+    pub generation: String,
+    /// The file.
+    pub path: String,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+impl Generation {
+    /// Compares the tree with its record.
+    ///
+    /// # Errors
+    /// Fails with the first file that differs, is missing, or is one too many.
+    pub fn check(&self, depth: Depth) -> Result<(), Tampered> {
+        let mut look =
+            Look { generation: self, depth, user: rustix::process::geteuid().as_raw(), files: 0, dirs: 0 };
+        look.home()?;
+        look.dir(self.dir(), "", &self.record().dirs.iter().map(String::as_str).collect())?;
+        look.counts()
+    }
+}
+
+struct Look<'g> {
+    generation: &'g Generation,
+    depth: Depth,
+    user: u32,
+    files: usize,
+    dirs: usize,
+}
+
+impl Look<'_> {
+    fn fault(&self, path: &str, what: &'static str) -> Tampered {
+        Tampered { generation: self.generation.name().into(), path: path.into(), what }
+    }
+
+    /// Beside the tree there is its record, and nothing else.
+    fn home(&self) -> Result<(), Tampered> {
+        let names = disk::names(self.generation.home()).map_err(|_| self.fault(".", "cannot be read"))?;
+        match names.iter().find(|name| *name != TREE && *name != RECORD) {
+            Some(extra) => Err(self.fault(extra, "does not belong there")),
+            None => Ok(()),
+        }
+    }
+
+    fn dir(&mut self, dir: &Path, below: &str, known: &BTreeSet<&str>) -> Result<(), Tampered> {
+        let shown = if below.is_empty() { "." } else { below };
+        let meta = fs::symlink_metadata(dir).map_err(|e| self.fault(shown, unreadable(&e)))?;
+        if !meta.is_dir() {
+            return Err(self.fault(shown, "is no directory any more"));
+        }
+        self.owner(shown, &meta)?;
+        if meta.mode() & 0o777 != 0o700 {
+            return Err(self.fault(shown, "has another mode"));
+        }
+        let entries = fs::read_dir(dir).map_err(|e| self.fault(shown, unreadable(&e)))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| self.fault(shown, unreadable(&e)))?;
+            let name = entry.file_name();
+            let path = join(below, &name.to_string_lossy());
+            if let Some(kept) = self.generation.record().files.get(&path) {
+                self.files += 1;
+                self.file(&entry.path(), &path, kept)?;
+            } else if known.contains(path.as_str()) {
+                self.dirs += 1;
+                self.dir(&entry.path(), &path, known)?;
+            } else {
+                return Err(self.fault(&path, "does not belong there"));
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, place: &Path, path: &str, kept: &Kept) -> Result<(), Tampered> {
+        let meta = fs::symlink_metadata(place).map_err(|e| self.fault(path, unreadable(&e)))?;
+        let untouched =
+            meta.size() == kept.size && meta.mode() == kept.mode && Stamp::of(&meta) == kept.stamp;
+        if untouched && self.depth == Depth::Quick {
+            return Ok(());
+        }
+        self.owner(path, &meta)?;
+        if meta.mode() != kept.mode {
+            return Err(self.fault(path, "has another kind or mode"));
+        }
+        if meta.size() != kept.size {
+            return Err(self.fault(path, "has another size"));
+        }
+        let digest = if kept.is_link() { digest_link(place) } else { digest_file(place) };
+        match digest {
+            Ok(digest) if digest.to_hex().as_str() == kept.blake3 => Ok(()),
+            Ok(_) => Err(self.fault(path, "has other bytes")),
+            Err(error) => Err(self.fault(path, unreadable(&error))),
+        }
+    }
+
+    fn owner(&self, path: &str, meta: &Metadata) -> Result<(), Tampered> {
+        if meta.uid() == self.user { Ok(()) } else { Err(self.fault(path, "belongs to another user")) }
+    }
+
+    /// Nothing was too many; this finds what is too few.
+    fn counts(&self) -> Result<(), Tampered> {
+        let record = self.generation.record();
+        if self.files == record.files.len() && self.dirs == record.dirs.len() {
+            return Ok(());
+        }
+        let mut paths = record.dirs.iter().chain(record.files.keys());
+        let gone = paths.find(|path| fs::symlink_metadata(self.generation.dir().join(path)).is_err());
+        Err(self.fault(gone.map_or(".", String::as_str), "is missing"))
+    }
+}
+
+fn digest_link(place: &Path) -> io::Result<blake3::Hash> {
+    fs::read_link(place).map(|target| blake3::hash(target.as_os_str().as_bytes()))
+}
+
+fn digest_file(place: &Path) -> io::Result<blake3::Hash> {
+    let (file, _) = disk::open_plain(place)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file)?;
+    Ok(hasher.finalize())
+}
+
+fn unreadable(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::NotFound { "is missing" } else { "cannot be read" }
+}

@@ -1,0 +1,72 @@
+//! The right to change the cache: one process at a time, and the others are told who.
+//!
+//! Law: held from the first staged byte to the flip, and let go of by the kernel when the holder dies.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::{CacheError, disk};
+
+/// How often a lock that others hold is tried again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Held; let go of when dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+
+impl Lock {
+    /// Waits at most `patience` for others to finish.
+    pub(crate) fn take(path: &Path, patience: Duration) -> Result<Self, CacheError> {
+        let until = Instant::now() + patience;
+        if let Some(dir) = path.parent() {
+            disk::make_dirs(dir)?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(disk::failed("open the lock", path))?;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(RETRY),
+                Err(Errno::WOULDBLOCK) => {
+                    let holder = std::fs::read_to_string(path).unwrap_or_default();
+                    let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
+                    return Err(CacheError::Busy { path: path.into(), holder: holder.into() });
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(disk::failed("take the lock", path)(error.into())),
+            }
+        }
+        // Only for the eyes of others: that it cannot be written, as on a full disk, must not stop the holder.
+        let _ = file.set_len(0).and_then(|()| file.rewind());
+        let _ = write!(file, "process {}", std::process::id());
+        Ok(Self(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/lock");
+        let held = Lock::take(&path, Duration::ZERO).unwrap();
+        let error = Lock::take(&path, Duration::from_millis(30)).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(held);
+        assert!(Lock::take(&path, Duration::ZERO).is_ok());
+    }
+}

@@ -1,0 +1,217 @@
+//! A directory in, the manifest of its files out; or in which words it differs from the one it has.
+//!
+//! Law: what is listed is what the cache would stage: the same names are refused, links count as what they lead to, and
+//! Git's own directory, the manifest and its signatures are not part of it.
+
+mod index;
+mod place;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use zagent_config::Faults;
+use zagent_config::manifest::{Entry, MAX_BYTES, Manifest, Version, is_signature};
+use zagent_config::paths::tree;
+
+pub use self::index::untracked;
+pub use self::place::{place, remove};
+pub use self::walk::list;
+use crate::{Error, Limits};
+
+/// Why a directory has no manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A file or directory cannot be read.
+    #[error("cannot read `{path}`")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Something in the directory that no cache would take.
+    #[error(transparent)]
+    Refused(#[from] Error),
+    /// A file cannot be written.
+    #[error("cannot write `{path}`")]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Neither a file nor a directory nor a link to one.
+    #[error("`{path}` is neither a file nor a directory")]
+    Special {
+        /// Which.
+        path: String,
+    },
+    /// The manifest that is there has faults.
+    #[error("{0}")]
+    Faults(Faults),
+    /// There is no manifest to check.
+    #[error("there is no `{path}`")]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// Nodes that have seen the old serial would refuse the new one.
+    #[error("the serial {new} is lower than the {old} of the manifest that is there")]
+    Serial {
+        /// The one that is there.
+        old: u64,
+        /// The one that was asked for.
+        new: u64,
+    },
+}
+
+/// What a new manifest says that the old one does not.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Its serial; one more than the old one when anything changed, unless given.
+    pub serial: Option<u64>,
+    /// Until when it counts; as before unless given.
+    pub expires: Option<Timestamp>,
+    /// The oldest agent; as before unless given.
+    pub min_agent: Option<Version>,
+    /// What the tree may cost.
+    pub limits: Limits,
+}
+
+/// A manifest that is not on disk yet.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The one that is there.
+    pub old: Option<Manifest>,
+    /// The new one.
+    pub new: Manifest,
+    /// Its text.
+    pub text: String,
+    /// True when the text on disk is another one, so that signatures of it are stale.
+    pub is_new: bool,
+}
+
+/// Makes the manifest of a directory. What the old one says beside its files is kept.
+///
+/// # Errors
+/// Fails when something in the directory cannot be read or would be refused, or the serial would fall.
+pub fn write(dir: &Path, options: &Options) -> Result<Written, ManifestError> {
+    let (old_text, old) = match read(dir) {
+        Ok((text, manifest)) => (text, Some(manifest)),
+        Err(ManifestError::Missing { .. }) => (Vec::new(), None),
+        Err(error) => return Err(error),
+    };
+    let mut new = old.clone().unwrap_or_default();
+    new.files = Some(list(dir, options.limits)?);
+    new.expires = options.expires.or(new.expires);
+    new.min_agent = options.min_agent.clone().or(new.min_agent);
+    let before = old.as_ref().map_or(0, |old| old.serial);
+    let changed = old.as_ref() != Some(&new);
+    new.serial = options.serial.unwrap_or(if changed { before.saturating_add(1) } else { before });
+    if new.serial < before {
+        return Err(ManifestError::Serial { old: before, new: new.serial });
+    }
+    // A manifest that says the same keeps its text, and with it its signatures.
+    if old.as_ref() == Some(&new) {
+        let text = String::from_utf8_lossy(&old_text).into_owned();
+        return Ok(Written { old, new, text, is_new: false });
+    }
+    let text = new.to_yaml();
+    Ok(Written { old, new, text, is_new: true })
+}
+
+/// In which words the files of a directory differ from its manifest; nothing when they do not.
+///
+/// # Errors
+/// Fails when there is no manifest, it has faults, or something cannot be read.
+pub fn check(dir: &Path, limits: Limits) -> Result<(Manifest, Vec<String>), ManifestError> {
+    let (_, manifest) = read(dir)?;
+    let found = list(dir, limits)?;
+    let differences = match &manifest.files {
+        Some(listed) => differences(listed, &found),
+        None => vec!["the manifest lists no files".to_owned()],
+    };
+    Ok((manifest, differences))
+}
+
+/// In which words the files that are there differ from those that are listed.
+#[must_use]
+pub fn differences(listed: &BTreeMap<String, Entry>, found: &BTreeMap<String, Entry>) -> Vec<String> {
+    let mut words = Vec::new();
+    for (path, entry) in listed {
+        match found.get(path) {
+            None => words.push(format!("`{path}` is missing")),
+            Some(now) if now.blake3 != entry.blake3 => words.push(format!("`{path}` has another content")),
+            Some(now) if now.mode != entry.mode => {
+                let (want, have) = (entry.mode.text(), now.mode.text());
+                words.push(format!("`{path}` has the mode {have}, not {want}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let extra = found.keys().filter(|path| !listed.contains_key(*path));
+    words.extend(extra.map(|path| format!("`{path}` is not listed")));
+    words
+}
+
+/// The text of the manifest of a directory, and what it says.
+///
+/// # Errors
+/// Fails when there is none, or it has faults.
+pub fn read(dir: &Path) -> Result<(Vec<u8>, Manifest), ManifestError> {
+    let path = dir.join(tree::MANIFEST);
+    let text = match bytes(&path, MAX_BYTES as u64) {
+        Ok(text) => text,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => {
+            return Err(ManifestError::Missing { path });
+        }
+        Err(source) => return Err(ManifestError::Io { path, source }),
+    };
+    let manifest = Manifest::read(&path.display().to_string(), &text).map_err(ManifestError::Faults)?;
+    Ok((text, manifest))
+}
+
+/// The signatures of the manifest of a directory, by file name, sorted.
+///
+/// # Errors
+/// Fails when one cannot be read.
+pub fn signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ManifestError::Io { path, source }
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed(dir))? {
+        let entry = entry.map_err(failed(dir))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if is_signature(&name) {
+            let path = entry.path();
+            // One byte more than any signature has: what is longer is refused by who reads it.
+            let bytes = bytes(&path, 64 << 10).map_err(failed(&path))?;
+            found.push((name, bytes));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The bytes of a file, cut one byte behind the limit; a pipe by that name does not hold us up.
+fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(nonblock).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

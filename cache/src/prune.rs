@@ -1,0 +1,46 @@
+//! Many generations in, few out.
+//!
+//! Law: the current generation, the one before it, the newest few and whatever a run reads stay.
+
+use std::fs::File;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::generation::RECORD;
+use crate::{Cache, CacheError, Generation, disk};
+
+impl Cache {
+    /// Removes generations that nobody needs, and trees that were never published; gives the names.
+    ///
+    /// # Errors
+    /// Fails when another process changes the cache, or a file cannot be removed.
+    pub fn gc(&self) -> Result<Vec<String>, CacheError> {
+        let _lock = self.lock()?;
+        self.clear_staging()?;
+        let all = self.list()?;
+        let current = self.current_name()?;
+        let previous = self.previous()?;
+        let newest = all.len().saturating_sub(self.keep());
+        let mut removed = Vec::new();
+        for generation in &all[..newest] {
+            let needed = [current.as_deref(), previous.as_ref().map(Generation::name)];
+            if needed.contains(&Some(generation.name())) {
+                continue;
+            }
+            // Held until it is gone: a run that begins now must not find it half removed.
+            let Some(_held) = unpinned(generation) else {
+                continue;
+            };
+            disk::point("prune::one").map_err(disk::failed("remove", generation.home()))?;
+            self.discard(generation.name())?;
+            removed.push(generation.name().to_owned());
+        }
+        Ok(removed)
+    }
+}
+
+/// The lock on a generation that no run reads.
+fn unpinned(generation: &Generation) -> Option<File> {
+    let file = File::open(generation.home().join(RECORD)).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
+}

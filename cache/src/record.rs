@@ -1,0 +1,147 @@
+//! What is known of a generation: where it came from, who signed it, and every file of it.
+//!
+//! Law: written once, beside the tree, before the generation gets its name; the name carries the record's digest, so a
+//! record that was edited no longer belongs to its generation.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::trust::Signer;
+
+/// The version of the format.
+pub(crate) const SCHEMA: u32 = 1;
+
+const FORMAT: u32 = 0o170_000;
+const LINK: u32 = 0o120_000;
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The version of this format.
+    pub schema: u32,
+    /// The commit, or `dir:` and a digest.
+    pub revision: String,
+    /// The branch that it was the head of, or another name for what it is a version of.
+    pub line: String,
+    /// Where it came from, without a password.
+    pub source: String,
+    /// The manifest's serial.
+    pub serial: Option<u64>,
+    /// When the manifest expires.
+    pub expires: Option<Timestamp>,
+    /// Who signed it.
+    pub signers: Vec<Signer>,
+    /// When the commit was made.
+    pub committed: Option<Timestamp>,
+    /// When it was published here.
+    pub published: Timestamp,
+    /// The generation that was current before it.
+    pub previous: Option<String>,
+    /// The digest of the list of files.
+    pub content: String,
+    /// Every directory.
+    pub dirs: Vec<String>,
+    /// Every file and link, by its path.
+    pub files: BTreeMap<String, Kept>,
+}
+
+/// A file or a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The digest of its bytes, or of its target.
+    pub blake3: String,
+    /// Its mode, the kind of file included.
+    pub mode: u32,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What changes when anybody touches it.
+    pub stamp: Stamp,
+}
+
+/// What the file system says of a file that nobody has touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The number of its inode.
+    pub inode: u64,
+    /// When its bytes changed, in nanoseconds.
+    pub modified: i64,
+    /// When anything of it changed, in nanoseconds.
+    pub changed: i64,
+}
+
+impl Stamp {
+    /// Of a file.
+    #[must_use]
+    pub fn of(meta: &Metadata) -> Self {
+        let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Self {
+            inode: meta.ino(),
+            modified: nanos(meta.mtime(), meta.mtime_nsec()),
+            changed: nanos(meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+impl Kept {
+    pub(crate) fn new(blake3: &blake3::Hash, meta: &Metadata) -> Self {
+        Self {
+            blake3: blake3.to_hex().to_string(),
+            mode: meta.mode(),
+            size: meta.size(),
+            stamp: Stamp::of(meta),
+        }
+    }
+
+    /// True for a link.
+    #[must_use]
+    pub fn is_link(&self) -> bool {
+        self.mode & FORMAT == LINK
+    }
+
+    /// True for a file that may be executed.
+    #[must_use]
+    pub fn is_executable(&self) -> bool {
+        !self.is_link() && self.mode & 0o100 != 0
+    }
+}
+
+impl Record {
+    /// Enough of the revision to tell it from others by eye.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        short(&self.revision)
+    }
+}
+
+/// The first twelve digits of a revision.
+pub(crate) fn short(revision: &str) -> &str {
+    let id = revision.strip_prefix("dir:").unwrap_or(revision);
+    id.get(..12).unwrap_or(id)
+}
+
+/// The digest of a list of files: equal digests, equal trees.
+pub(crate) fn content(dirs: &[String], files: &BTreeMap<String, Kept>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut line = |kind: &str, path: &str, digest: &str| {
+        for part in [kind, path, digest] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+    };
+    for dir in dirs {
+        line("dir", dir, "");
+    }
+    for (path, kept) in files {
+        let kind = match (kept.is_link(), kept.is_executable()) {
+            (true, _) => "link",
+            (_, true) => "program",
+            _ => "file",
+        };
+        line(kind, path, &kept.blake3);
+    }
+    hasher.finalize().to_hex().to_string()
+}

@@ -1,0 +1,283 @@
+//! Why a revision is not taken, and why the cache could not do what it was asked.
+//!
+//! Law: one variant a cause, each names what it is about and, where there is one, a way out. A refusal is a verdict on
+//! what came from outside; a [`CacheError`] is the node's own trouble.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use zagent_config::fault::Faults;
+
+use crate::trust::SignatureError;
+use crate::{Error, Tampered};
+
+/// A revision that is not taken; the last good one stays.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The tree itself: a name, a link, a size.
+    #[error(transparent)]
+    Tree(Error),
+    /// Nothing in it.
+    #[error("{revision} holds no file")]
+    Empty {
+        /// The revision.
+        revision: String,
+    },
+    /// No signature where one is required.
+    #[error("{revision} is not signed: {why}")]
+    Unsigned {
+        /// The revision.
+        revision: String,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// A signature that does not count.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A manifest that cannot be read.
+    #[error("the manifest cannot be used: {0}")]
+    Manifest(Box<Faults>),
+    /// A manifest that vouches for nothing.
+    #[error("the manifest lists no files, so it vouches for none; `zagent manifest write` lists them")]
+    Unlisted,
+    /// No manifest where one is required.
+    #[error("{revision} has no manifest.yaml, which `trust` requires; `zagent manifest write` makes one")]
+    NoManifest {
+        /// The revision.
+        revision: String,
+    },
+    /// More signatures of the manifest than anybody needs, or one that is too large.
+    #[error("`{path}`: more than 32 signatures, or one of more than 64 KiB")]
+    Signatures {
+        /// The file.
+        path: String,
+    },
+    /// The manifest has expired.
+    #[error("the manifest expired at {at}; write and sign a new one, or look why no newer one arrives")]
+    Expired {
+        /// When.
+        at: Timestamp,
+    },
+    /// The states need a newer agent.
+    #[error("the manifest asks for agent {wanted} or newer, this is {own}")]
+    OldAgent {
+        /// The oldest that will do.
+        wanted: String,
+        /// This one.
+        own: &'static str,
+    },
+    /// A serial that was passed already.
+    #[error(
+        "the manifest has serial {serial}, but {floor} was accepted before: an older revision is being offered again \
+         (to take it all the same: `zagent source sync --allow-rewind`)"
+    )]
+    Replayed {
+        /// Its serial.
+        serial: u64,
+        /// The lowest that is accepted.
+        floor: u64,
+    },
+    /// A serial that was accepted with another content.
+    #[error(
+        "the manifest has serial {serial}, which was accepted with another content; a new manifest needs a new serial"
+    )]
+    Reused {
+        /// Its serial.
+        serial: u64,
+    },
+    /// A manifest that was there and is gone.
+    #[error(
+        "{revision} has no manifest, but serial {floor} was accepted before \
+         (to take it all the same: `zagent source sync --allow-rewind`)"
+    )]
+    ManifestGone {
+        /// The revision.
+        revision: String,
+        /// The lowest serial that is accepted.
+        floor: u64,
+    },
+    /// A revision that a newer one took the place of.
+    #[error(
+        "{revision} is older than {newest}, which was accepted before: history went back \
+         (to follow it: `zagent source sync --allow-rewind`)"
+    )]
+    Rewound {
+        /// The revision.
+        revision: String,
+        /// The newest that was accepted.
+        newest: String,
+    },
+    /// A revision that does not stand on the newest one.
+    #[error(
+        "{revision} does not stand on {newest}, which was accepted before: history was rewritten \
+         (to follow it: `zagent source sync --allow-rewind`)"
+    )]
+    Rewritten {
+        /// The revision.
+        revision: String,
+        /// The newest that was accepted.
+        newest: String,
+    },
+    /// A file that is not what the manifest says.
+    #[error("`{path}` is not the file that the manifest lists: its digest differs")]
+    Digest {
+        /// The path in the tree.
+        path: String,
+    },
+    /// A file whose mode is not what the manifest says.
+    #[error("`{path}` is not the file that the manifest lists: its mode is {found}, not {wanted}")]
+    Mode {
+        /// The path in the tree.
+        path: String,
+        /// The mode in the tree.
+        found: &'static str,
+        /// The mode in the manifest.
+        wanted: &'static str,
+    },
+    /// A file that the manifest does not list.
+    #[error("`{path}` is not in the manifest")]
+    Extra {
+        /// The path in the tree.
+        path: String,
+    },
+    /// A file that only the manifest knows.
+    #[error("the manifest lists `{path}`, which is not there")]
+    Missing {
+        /// The path in the tree.
+        path: String,
+    },
+    /// The node's own trouble.
+    #[error(transparent)]
+    Local(Box<CacheError>),
+}
+
+impl Refusal {
+    /// The cause in one word, for metrics and machines.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Tree(error) => error.refusal().unwrap_or("tree"),
+            Self::Empty { .. } => "empty",
+            Self::Unsigned { .. } => "unsigned",
+            Self::Signature(error) => error.code(),
+            Self::Manifest(_) => "manifest",
+            Self::Unlisted => "unlisted",
+            Self::NoManifest { .. } => "no-manifest",
+            Self::Signatures { .. } => "signatures",
+            Self::Expired { .. } => "expired",
+            Self::OldAgent { .. } => "old-agent",
+            Self::Replayed { .. } => "replayed",
+            Self::Reused { .. } => "reused",
+            Self::ManifestGone { .. } => "manifest-gone",
+            Self::Rewound { .. } => "rewound",
+            Self::Rewritten { .. } => "rewritten",
+            Self::Digest { .. } => "digest",
+            Self::Mode { .. } => "mode",
+            Self::Extra { .. } => "extra",
+            Self::Missing { .. } => "missing",
+            Self::Local(_) => "local",
+        }
+    }
+}
+
+impl From<CacheError> for Refusal {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Refused(refusal) => *refusal,
+            error => Self::Local(Box::new(error)),
+        }
+    }
+}
+
+/// Something the cache could not do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The system said no.
+    #[error("cannot {act} `{path}`")]
+    Io {
+        /// What was tried.
+        act: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What came from outside is not taken.
+    #[error(transparent)]
+    Refused(Box<Refusal>),
+    /// The repository could not be read.
+    #[error(transparent)]
+    Repository(Error),
+    /// Somebody else changes the cache.
+    #[error("the cache is being changed by {holder} (`{path}`); try again when it is done")]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+        /// Who holds it.
+        holder: String,
+    },
+    /// A directory changed while it was read.
+    #[error("`{path}` changed while it was read; it is read again when it rests")]
+    Restless {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Both copies of the floor are damaged, or the only one.
+    #[error(
+        "what was accepted before cannot be told: `{floor}` and `{copy}` are damaged or missing \
+         (to start anew with the next revision: `zagent source sync --allow-rewind`)"
+    )]
+    Floor {
+        /// The floor.
+        floor: PathBuf,
+        /// Its copy.
+        copy: PathBuf,
+    },
+    /// No generation by that name.
+    #[error("there is no generation `{name}`; `zagent cache list` shows those that are kept")]
+    NoGeneration {
+        /// The name.
+        name: String,
+    },
+    /// None before the current one.
+    #[error("there is no generation before the current one")]
+    NothingBefore,
+    /// A generation that is not as it was published.
+    #[error(transparent)]
+    Tampered(#[from] Tampered),
+}
+
+impl CacheError {
+    /// True when the system did not let us.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
+    }
+
+    /// True when something was not what it claims to be.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Tampered(_) | Self::Floor { .. })
+    }
+}
+
+impl From<Refusal> for CacheError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Local(error) => *error,
+            refusal => Self::Refused(Box::new(refusal)),
+        }
+    }
+}
+
+impl From<Error> for CacheError {
+    fn from(error: Error) -> Self {
+        match error.refusal() {
+            Some(_) => Self::Refused(Box::new(Refusal::Tree(error))),
+            None => Self::Repository(error),
+        }
+    }
+}

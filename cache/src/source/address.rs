@@ -1,0 +1,247 @@
+//! The URL of a remote in, how it is reached out.
+//!
+//! Law: only https, http, ssh, file and absolute paths; nothing in an address can become an option or a command.
+
+use std::path::PathBuf;
+
+use gix::bstr::ByteSlice;
+use gix::url::Scheme;
+
+use super::error::{Failure, Kind};
+
+/// How a remote is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// Smart HTTP.
+    Http(HttpAddress),
+    /// A program on another host.
+    Ssh(SshAddress),
+    /// A repository on this host.
+    File(PathBuf),
+}
+
+/// The address of smart HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HttpAddress {
+    /// The URL without user, password and last slash.
+    pub(super) base: String,
+    /// The user in the URL.
+    pub(super) user: Option<String>,
+    /// The password in the URL.
+    pub(super) password: Option<String>,
+}
+
+/// The address of a repository behind SSH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SshAddress {
+    pub(super) user: Option<String>,
+    pub(super) host: String,
+    pub(super) port: Option<u16>,
+    pub(super) path: String,
+}
+
+impl Address {
+    /// Reads a URL.
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        let shown = redact(text);
+        let refuse = |why: &str| {
+            Failure::new(
+                Kind::Local,
+                format!("`{shown}` is no address of a repository that can be used: {why}"),
+            )
+        };
+        if text.chars().any(|c| c.is_control() || c == ' ' && !text.starts_with('/')) {
+            return Err(refuse("it holds a space or a control character"));
+        }
+        if text.starts_with('/') {
+            return Ok(Self::File(text.into()));
+        }
+        if text.contains("::") && !text.contains("://") {
+            return Err(refuse("remote helpers such as `ext::` run commands and are never used"));
+        }
+        let lower = lower_scheme(text);
+        let text = lower.as_str();
+        let url =
+            gix::url::parse(text.as_bytes().as_bstr()).map_err(|_| refuse("it cannot be read as a URL"))?;
+        let path = url.path.to_str().map_err(|_| refuse("its path is not UTF-8"))?.to_owned();
+        match url.scheme {
+            Scheme::Https | Scheme::Http => Self::http(&url, text).ok_or_else(|| refuse("it names no host")),
+            Scheme::Ssh => Self::ssh(&url, path).map_err(refuse),
+            Scheme::File if path.starts_with('/') => Ok(Self::File(path.into())),
+            Scheme::File => Err(refuse("a path must be absolute")),
+            Scheme::Git => Err(refuse("git:// is neither encrypted nor authenticated; use https or ssh")),
+            _ => Err(refuse("only https, http, ssh, file and absolute paths are known")),
+        }
+    }
+
+    fn http(url: &gix::Url, text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+        let base = format!("{scheme}://{host}{path}");
+        let user = url.user().filter(|user| !user.is_empty()).map(str::to_owned);
+        let password = url.password().map(str::to_owned);
+        (!host.is_empty() && url.host().is_some()).then_some(Self::Http(HttpAddress { base, user, password }))
+    }
+
+    fn ssh(url: &gix::Url, path: String) -> Result<Self, &'static str> {
+        let host = url.host().filter(|host| !host.is_empty()).ok_or("it names no host")?.to_owned();
+        let user = url.user().filter(|user| !user.is_empty()).map(str::to_owned);
+        let odd = |part: &str| part.starts_with('-') || part.chars().any(char::is_whitespace);
+        if odd(&host) || user.as_deref().is_some_and(odd) {
+            return Err("its host or user would be read as an option");
+        }
+        // `/~user/x` is written `~user/x` on the other side.
+        let path = path.strip_prefix("/~").map_or(path.clone(), |rest| format!("~{rest}"));
+        if path.is_empty() || path.starts_with('-') {
+            return Err("its path is empty or would be read as an option");
+        }
+        Ok(Self::Ssh(SshAddress { user, host, port: url.port, path }))
+    }
+}
+
+/// An address with its scheme in lower case, as everybody else reads it.
+fn lower_scheme(text: &str) -> String {
+    match text.split_once("://") {
+        Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
+        None => text.to_owned(),
+    }
+}
+
+/// An address without what is secret in it, for messages.
+pub(super) fn redact(url: &str) -> String {
+    let clean: String = lower_scheme(url).chars().filter(|c| !c.is_control()).collect();
+    let Some((scheme, rest)) = clean.split_once("://") else {
+        return clean;
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    match authority.rsplit_once('@') {
+        // A lone user may be a token.
+        Some((_, host)) if scheme.starts_with("http") => format!("{scheme}://{host}{path}"),
+        Some((user, host)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{host}{path}")
+        }
+        None => format!("{scheme}://{authority}{path}"),
+    }
+}
+
+/// Scheme, host and port of a URL: who would get to see what is sent.
+pub(super) fn origin(url: &str) -> Option<(String, String, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = scheme.to_ascii_lowercase();
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host_port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let default = if scheme == "https" { 443 } else { 80 };
+    let (host, port) = match host_port.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+        _ => (host_port, default),
+    };
+    Some((scheme, host.to_ascii_lowercase(), port))
+}
+
+/// True when what is sent to that host stays on this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ssh(text: &str) -> SshAddress {
+        match Address::parse(text) {
+            Ok(Address::Ssh(ssh)) => ssh,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_form_of_an_address_is_read() {
+        assert_eq!(Address::parse("/srv/a b.git").unwrap(), Address::File("/srv/a b.git".into()));
+        assert_eq!(Address::parse("file:///srv/x.git").unwrap(), Address::File("/srv/x.git".into()));
+        let scp = ssh("git@example.org:states/x.git");
+        assert_eq!(
+            (scp.user.as_deref(), scp.host.as_str(), scp.path.as_str()),
+            (Some("git"), "example.org", "states/x.git")
+        );
+        let full = ssh("ssh://git@example.org:2222/srv/x.git");
+        assert_eq!((full.port, full.path.as_str()), (Some(2222), "/srv/x.git"));
+        assert_eq!(ssh("ssh://example.org/~me/x.git").path, "~me/x.git");
+        for (text, base, user, password) in [
+            ("https://h/x.git", "https://h/x.git", None, None),
+            ("HTTPS://u:p%40w@h:8443/x/", "https://h:8443/x", Some("u"), Some("p@w")),
+            ("http://[::1]:80/x?y#z", "http://[::1]:80/x", None, None),
+        ] {
+            let want = HttpAddress {
+                base: base.into(),
+                user: user.map(Into::into),
+                password: password.map(Into::into),
+            };
+            assert_eq!(Address::parse(text).unwrap(), Address::Http(want));
+        }
+    }
+
+    #[test]
+    fn what_could_run_a_command_or_is_unknown_is_refused() {
+        for (text, why) in [
+            ("ext::sh -c x", "space"),
+            ("ext::sh", "never used"),
+            ("fd::17/foo", "never used"),
+            ("git://example.org/x", "encrypted"),
+            ("ftp://example.org/x", "only https"),
+            ("ssh://-oProxyCommand=x/y", "option"),
+            ("ssh://-oProxyCommand@h/y", "option"),
+            ("-oProxyCommand=x:y", ""),
+            ("git@host:-x", "option"),
+            ("relative/path", ""),
+            ("../x", ""),
+            ("", ""),
+            ("https://", ""),
+            ("https://h/\nx", "control"),
+        ] {
+            let failure = Address::parse(text).unwrap_err();
+            assert_eq!(failure.kind, Kind::Local, "{text}");
+            assert!(failure.message.contains(why), "{text}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn secrets_never_show() {
+        for (url, want) in [
+            ("https://user:secret@h/x?token=secret#secret", "https://h/x"),
+            ("https://secret@h/x", "https://h/x"),
+            ("ssh://git:secret@h/x", "ssh://git@h/x"),
+            ("git@h:x", "git@h:x"),
+            ("/srv/x", "/srv/x"),
+        ] {
+            assert_eq!(redact(url), want);
+        }
+    }
+
+    #[test]
+    fn origins_tell_hosts_apart() {
+        assert_eq!(origin("https://H/x"), origin("https://u:p@h:443/y"));
+        for (a, b) in
+            [("https://h/x", "http://h/x"), ("https://h/x", "https://h:8443/x"), ("https://h", "https://g")]
+        {
+            assert_ne!(origin(a), origin(b));
+        }
+        assert_eq!(origin("http://[::1]:8080/x").unwrap().2, 8080);
+        assert_eq!(origin("http://[::1]/x").unwrap().2, 80);
+        for (host, want) in [
+            ("localhost", true),
+            ("127.9.9.9", true),
+            ("[::1]", true),
+            ("10.0.0.1", false),
+            ("localhost.evil", false),
+        ] {
+            assert_eq!(is_loopback(host), want, "{host}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The settings of a remote in, an HTTP client out.
+//!
+//! Law: it follows no redirect and judges no status by itself; certificates are always checked.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use zagent_config::settings::Remote;
+
+use super::AGENT;
+use super::address::redact;
+use super::error::{Failure, Kind};
+
+/// How long a kept connection may stand unused: longer than the poll interval.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// The client for a remote.
+pub(super) fn new(remote: &Remote) -> Result<ureq::Agent, Failure> {
+    let mut tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier);
+    if let Some(path) = &remote.ca {
+        tls = tls.root_certs(RootCerts::from(certificates(path)?));
+    }
+    let mut config = ureq::Agent::config_builder()
+        .tls_config(tls.build())
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_age(IDLE)
+        .max_idle_connections(2)
+        .max_idle_connections_per_host(1)
+        .accept_encoding("identity")
+        .user_agent(AGENT);
+    if let Some(proxy) = &remote.proxy {
+        let bad =
+            |_| Failure::new(Kind::Local, format!("`proxy: {}` is no address of a proxy", redact(proxy)));
+        config = config.proxy(Some(ureq::Proxy::new(proxy).map_err(bad)?));
+    }
+    Ok(config.build().new_agent())
+}
+
+fn certificates(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>, Failure> {
+    let shown = path.display();
+    let pem = std::fs::read(path).map_err(|error| {
+        Failure::new(Kind::Local, format!("cannot read the certificates in `{shown}`: {error}"))
+    })?;
+    let certificates: Vec<_> = parse_pem(&pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() {
+        return Err(Failure::new(Kind::Local, format!("`{shown}` holds no certificate in PEM form")));
+    }
+    Ok(certificates)
+}

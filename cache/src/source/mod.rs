@@ -1,0 +1,61 @@
+//! A remote in, the commit of a branch out, and its objects in the store.
+//!
+//! Law: whatever the other side does, every call ends at its deadline, takes no more bytes than it was allowed, writes
+//! nothing outside the store, and fails with an error that names the remote and the cause but never a secret.
+
+mod address;
+mod agent;
+mod alarm;
+mod child;
+mod client;
+mod credentials;
+mod deadline;
+mod dir;
+mod error;
+mod explain;
+mod fetch;
+mod http;
+mod pkt;
+mod poll;
+mod remotes;
+mod wire;
+
+pub use client::Client;
+pub use deadline::Deadline;
+pub use dir::{Dir, Watch};
+pub use error::{Kind, SourceError};
+pub use remotes::{Found, Health, Polled, Remotes, Want};
+
+/// Bytes of an answer that lists refs; such a list is held in memory.
+const MAX_REFS: u64 = 16 << 20;
+
+/// What we call ourselves towards servers.
+const AGENT: &str = concat!("git/zagent-", env!("CARGO_PKG_VERSION"));
+
+/// The full name of a branch, when it is one that may be asked for.
+fn full_ref(branch: &str) -> Option<String> {
+    let name = format!("refs/heads/{branch}");
+    let plain = !branch.starts_with('-') && branch.len() <= 255;
+    let valid = gix::validate::reference::name(name.as_str().into()).is_ok();
+    (plain && valid).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::full_ref;
+
+    #[test]
+    fn branches_that_are_no_safe_refs_are_refused() {
+        for good in ["main", "testing/web-01", "a.b", "ünï"] {
+            assert_eq!(full_ref(good).unwrap(), format!("refs/heads/{good}"));
+        }
+        let long = "x".repeat(300);
+        for bad in
+            ["", "-x", "a b", "a..b", "a~1", "a^", "a:b", "a?", "a*", "[a", "a\\b", "/a", "a/", "a//b", "a\n"]
+                .into_iter()
+                .chain([".a", "a/.b", "a.lock", "@{u}", "a\0b", "a.", long.as_str()])
+        {
+            assert_eq!(full_ref(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! A commit or a directory in, a staged tree out: written by us, digested while it is written, trusted by nobody yet.
+//!
+//! Law: no file of the cache is staged in any other way, and both ways pass the same rules. A directory is made before
+//! what it holds and links are made last, so nothing is ever written through a link. What is dropped leaves nothing
+//! behind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use zagent_config::ids::Revision;
+use zagent_config::manifest;
+use zagent_config::paths::tree::MANIFEST;
+
+use crate::generation::TREE;
+use crate::lock::Lock;
+use crate::record::{self, Kept, Stamp};
+use crate::shape::{Node, Shape, join};
+use crate::{Cache, CacheError, Error, Refusal, Store, Tree, disk, name};
+
+/// Signatures of one manifest.
+const MAX_SIGNATURES: usize = 32;
+/// Bytes of one signature.
+const MAX_SIGNATURE: usize = 64 << 10;
+/// Warnings of one kind about one tree.
+const MAX_WARNINGS: usize = 5;
+
+/// A tree on its way into the cache: complete, but nobody has vouched for it.
+#[derive(Debug)]
+#[must_use = "a staged tree is thrown away unless it is verified and published"]
+pub struct Staged(pub(crate) Holding);
+
+/// A tree in the staging directory and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) cache: Cache,
+    pub(crate) place: Place,
+    pub(crate) revision: String,
+    /// The commit's own bytes; a directory has none.
+    pub(crate) commit: Option<Vec<u8>>,
+    pub(crate) parents: Vec<String>,
+    pub(crate) committed: Option<Timestamp>,
+    pub(crate) written: Written,
+    /// Held until it is published or dropped; the last field, so that the place is cleared before others may come.
+    pub(crate) _lock: Lock,
+}
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) dirs: Vec<String>,
+    pub(crate) files: BTreeMap<String, Kept>,
+    pub(crate) manifest: Option<Vec<u8>>,
+    pub(crate) signatures: Vec<(String, Vec<u8>)>,
+    /// With a manifest: every file as it is seen through links, and where it really is.
+    pub(crate) seen: BTreeMap<String, String>,
+    /// With a manifest: links that lead nowhere.
+    pub(crate) idle: Vec<String>,
+    total: u64,
+}
+
+/// A directory of its own below the staging directory; cleared when dropped.
+#[derive(Debug)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    fn new(staging: &Path) -> Result<Self, CacheError> {
+        disk::make_dirs(staging)?;
+        let taken = |n: &u32| fs::symlink_metadata(staging.join(n.to_string())).is_ok();
+        let n = (0..).find(|n| !taken(n)).unwrap_or(0);
+        let place = Self(staging.join(n.to_string()));
+        disk::make_dir(&place.0)?;
+        disk::make_dir(&place.0.join(TREE))?;
+        Ok(place)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What stays is removed by the next heal.
+        if let Err(error) = disk::remove_all(&self.0) {
+            tracing::warn!(%error, "a staged tree is left behind");
+        }
+    }
+}
+
+/// What the revision of a plain directory begins with.
+pub const DIRECTORY: &str = "dir:";
+
+impl Staged {
+    /// The commit, or `dir:` and a digest.
+    #[must_use]
+    pub fn revision(&self) -> &str {
+        &self.0.revision
+    }
+
+    /// Names a directory by the digest that its source gave it, so that a poll can tell whether it is another one.
+    pub fn known_as(mut self, fingerprint: &Revision) -> Self {
+        if self.0.commit.is_none() {
+            self.0.revision = format!("{DIRECTORY}{fingerprint}");
+        }
+        self
+    }
+
+    /// When the commit was made.
+    #[must_use]
+    pub fn committed(&self) -> Option<Timestamp> {
+        self.0.committed
+    }
+}
+
+impl Cache {
+    /// Writes the tree of a commit of the store into the staging directory.
+    ///
+    /// # Errors
+    /// Fails when the tree is refused or cannot be read or written.
+    pub fn stage_commit(&self, store: &Store, revision: &Revision) -> Result<Staged, CacheError> {
+        self.stage_tree(&store.tree(revision, self.limits())?)
+    }
+
+    /// Writes the tree of a commit into the staging directory.
+    ///
+    /// # Errors
+    /// Fails when the tree is refused or cannot be read or written.
+    pub fn stage_tree(&self, tree: &Tree) -> Result<Staged, CacheError> {
+        if let Some(path) = tree.submodules().first() {
+            return Err(Error::Submodule { path: path.clone() }.into());
+        }
+        let lock = self.lock()?;
+        let place = Place::new(&self.paths().staging())?;
+        let mut read = tree.reader();
+        let written = write(
+            &place.path().join(TREE),
+            tree.shape(),
+            |file| file.executable,
+            |path, file| read(path, file).map_err(CacheError::from),
+        )?;
+        let staged = Holding {
+            cache: self.clone(),
+            place,
+            revision: tree.commit().to_owned(),
+            commit: Some(tree.commit_bytes().to_vec()),
+            parents: tree.parents().to_vec(),
+            committed: tree.committed(),
+            written,
+            _lock: lock,
+        };
+        done(staged)
+    }
+
+    /// Copies a plain directory into the staging directory; `.git` is left out.
+    ///
+    /// # Errors
+    /// Fails when what it holds is refused, cannot be read or written, or changes meanwhile.
+    pub fn stage_dir(&self, dir: &Path) -> Result<Staged, CacheError> {
+        let lock = self.lock()?;
+        let place = Place::new(&self.paths().staging())?;
+        let mut shape = Shape::new(self.limits());
+        scan(dir, "", &mut shape)?;
+        shape.settle()?;
+        let limit = self.limits().bytes;
+        let read = |path: &str, file: &Source| copy(&dir.join(path), path, file, limit);
+        let written = write(&place.path().join(TREE), &shape, |file| file.executable, read)?;
+        still(dir, &shape)?;
+        let revision = format!("{DIRECTORY}{}", record::content(&written.dirs, &written.files));
+        let staged = Holding {
+            cache: self.clone(),
+            place,
+            revision,
+            commit: None,
+            parents: Vec::new(),
+            committed: None,
+            written,
+            _lock: lock,
+        };
+        done(staged)
+    }
+}
+
+fn done(staged: Holding) -> Result<Staged, CacheError> {
+    if staged.written.files.is_empty() {
+        return Err(Refusal::Empty { revision: staged.revision }.into());
+    }
+    disk::point("stage::done").map_err(disk::failed("stage", staged.place.path()))?;
+    Ok(Staged(staged))
+}
+
+/// Writes every entry of a shape below `root`.
+fn write<F>(
+    root: &Path,
+    shape: &Shape<F>,
+    executable: impl Fn(&F) -> bool,
+    mut read: impl FnMut(&str, &F) -> Result<Vec<u8>, CacheError>,
+) -> Result<Written, CacheError> {
+    let mut written = Written::default();
+    for (one, other) in shape.same_but_case().into_iter().take(MAX_WARNINGS) {
+        tracing::warn!(one, other, "two names that only their case tells apart");
+    }
+    for (path, node) in shape.nodes() {
+        match node {
+            Node::Dir => {
+                disk::make_dir(&root.join(path))?;
+                written.dirs.push(path.to_owned());
+            }
+            Node::File(file) => {
+                let bytes = read(path, file)?;
+                written.file(root, path, bytes, executable(file), shape.limits().total)?;
+            }
+            Node::Link(_) => {}
+        }
+    }
+    for (path, node) in shape.nodes() {
+        if let Node::Link(target) = node {
+            if path == MANIFEST || manifest::is_signature(path) {
+                return Err(Error::Target {
+                    path: path.into(),
+                    why: "what vouches for the tree must be a file",
+                }
+                .into());
+            }
+            let place = root.join(path);
+            disk::make_link(target, &place)?;
+            let meta = fs::symlink_metadata(&place).map_err(disk::failed("look at", &place))?;
+            written.files.insert(path.to_owned(), Kept::new(&blake3::hash(target.as_bytes()), &meta));
+        }
+    }
+    if written.manifest.is_some() {
+        written.seen = shape.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).collect();
+        written.idle = shape.idle_links()?;
+    }
+    Ok(written)
+}
+
+impl Written {
+    fn file(
+        &mut self,
+        root: &Path,
+        path: &str,
+        bytes: Vec<u8>,
+        executable: bool,
+        limit: u64,
+    ) -> Result<(), CacheError> {
+        self.total = self.total.saturating_add(bytes.len() as u64);
+        if self.total > limit {
+            return Err(Error::TooMuch { limit }.into());
+        }
+        if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+            tracing::warn!(path, "a pointer of Git LFS, not the file it stands for: LFS is not followed");
+        }
+        let place = root.join(path);
+        disk::point("stage::file").map_err(disk::failed("write", &place))?;
+        let file = disk::write_new(&place, &bytes, if executable { 0o700 } else { 0o600 })?;
+        let meta = file.metadata().map_err(disk::failed("look at", &place))?;
+        self.files.insert(path.to_owned(), Kept::new(&blake3::hash(&bytes), &meta));
+        if path == MANIFEST {
+            self.manifest = Some(bytes);
+        } else if manifest::is_signature(path) {
+            if self.signatures.len() >= MAX_SIGNATURES || bytes.len() > MAX_SIGNATURE {
+                return Err(Refusal::Signatures { path: path.into() }.into());
+            }
+            self.signatures.push((path.to_owned(), bytes));
+        }
+        Ok(())
+    }
+}
+
+/// A file of a plain directory, as it was when it was listed.
+struct Source {
+    executable: bool,
+    stamp: Stamp,
+}
+
+/// Lists a directory; names are judged and kinds are checked before anything is opened.
+fn scan(root: &Path, below: &str, shape: &mut Shape<Source>) -> Result<(), CacheError> {
+    let dir = root.join(below);
+    let failed = |error| disk::failed("read the directory", &dir)(error);
+    let mut entries = fs::read_dir(&dir).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        if entry.file_name() == ".git" {
+            continue;
+        }
+        let name = name::component(entry.file_name().as_bytes(), below)?;
+        let (path, place) = (join(below, &name), entry.path());
+        let meta = fs::symlink_metadata(&place).map_err(disk::failed("look at", &place))?;
+        let kind = meta.file_type();
+        if kind.is_dir() {
+            shape.add(path.clone(), Node::Dir)?;
+            scan(root, &path, shape)?;
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&place).map_err(disk::failed("read the link", &place))?;
+            let target = name::target(target.as_os_str().as_bytes(), &path)?.to_owned();
+            shape.add(path, Node::Link(target))?;
+        } else if kind.is_file() {
+            let limit = shape.limits().bytes;
+            if meta.len() > limit {
+                return Err(Error::TooLarge { path, size: meta.len(), limit }.into());
+            }
+            let executable = meta.mode() & 0o111 != 0;
+            shape.add(path, Node::File(Source { executable, stamp: Stamp::of(&meta) }))?;
+        } else {
+            return Err(Error::Special { path, kind: special(kind) }.into());
+        }
+    }
+    Ok(())
+}
+
+fn special(kind: fs::FileType) -> &'static str {
+    match kind {
+        kind if kind.is_fifo() => "pipe",
+        kind if kind.is_socket() => "socket",
+        _ => "device",
+    }
+}
+
+/// The bytes of one file, which is still the one that was listed.
+fn copy(place: &Path, path: &str, file: &Source, limit: u64) -> Result<Vec<u8>, CacheError> {
+    let failed = |error| disk::failed("read", place)(error);
+    let (open, meta) = disk::open_plain(place).map_err(failed)?;
+    if Stamp::of(&meta) != file.stamp {
+        return Err(CacheError::Restless { path: place.into() });
+    }
+    let mut bytes = Vec::new();
+    open.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+    match bytes.len() as u64 {
+        size if size > limit => Err(Error::TooLarge { path: path.into(), size, limit }.into()),
+        _ => Ok(bytes),
+    }
+}
+
+/// Fails when a file changed after it was listed: half of an edit must not be published.
+fn still(root: &Path, shape: &Shape<Source>) -> Result<(), CacheError> {
+    let mut now = Shape::new(shape.limits());
+    scan(root, "", &mut now)?;
+    let differs = |one: &Node<Source>, other: &Node<Source>| match (one, other) {
+        (Node::File(one), Node::File(other)) => one.stamp != other.stamp,
+        (Node::Link(one), Node::Link(other)) => one != other,
+        (Node::Dir, Node::Dir) => false,
+        _ => true,
+    };
+    let mut pairs = shape.nodes().zip(now.nodes());
+    let moved = pairs.find(|((path, one), (other_path, other))| path != other_path || differs(one, other));
+    let same_count = shape.nodes().count() == now.nodes().count();
+    match moved {
+        Some(((path, _), _)) => Err(CacheError::Restless { path: root.join(path) }),
+        None if !same_count => Err(CacheError::Restless { path: root.into() }),
+        None => Ok(()),
+    }
+}

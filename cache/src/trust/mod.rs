@@ -1,0 +1,199 @@
+//! A commit or a manifest and its signatures in, who signed it out.
+//!
+//! Law: fail closed. A file of signers with a line that cannot be read is refused whole, a key counts only for what its
+//! line allows and only while it is valid, and a signature is believed only over the very bytes it was made for.
+
+mod allowed;
+mod commit;
+mod error;
+mod file;
+mod openpgp;
+mod options;
+mod pattern;
+mod revoked;
+mod sign;
+mod ssh;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use zagent_config::settings;
+
+use self::allowed::Line;
+pub use self::error::SignatureError;
+use self::revoked::Revoked;
+pub use self::sign::{SignError, sign};
+use self::ssh::Armoured;
+
+/// The namespace of Git's signatures of commits.
+pub const COMMIT: &str = "git";
+/// The namespace of signatures of a manifest.
+pub const MANIFEST: &str = "zagent-manifest";
+/// Signature files of one manifest that are looked at.
+const MAX_SIGNATURES: usize = 256;
+
+/// Who signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signer {
+    /// The principals of the line in `allowed_signers`, or the user id of an OpenPGP key.
+    pub principal: String,
+    /// `SHA256:…` of an SSH key, the hex digits of an OpenPGP key.
+    pub fingerprint: String,
+    /// How.
+    pub scheme: Scheme,
+}
+
+/// How something was signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// With an SSH key.
+    Ssh,
+    /// With an OpenPGP key.
+    OpenPgp,
+}
+
+/// Keys whose signatures count.
+#[derive(Debug)]
+pub struct Signers {
+    path: PathBuf,
+    lines: Vec<Line>,
+    revoked: Revoked,
+    keyring: Option<PathBuf>,
+}
+
+impl Signers {
+    /// Reads the files that the settings name; times without a zone are those of this system.
+    ///
+    /// # Errors
+    /// Fails when a file is missing, may be written by others, or has a line that cannot be read.
+    pub fn read(trust: &settings::Trust) -> Result<Self, SignatureError> {
+        Self::read_in(trust, &TimeZone::system())
+    }
+
+    /// The same, with the zone of times that name none.
+    ///
+    /// # Errors
+    /// As [`Signers::read`].
+    pub fn read_in(trust: &settings::Trust, zone: &TimeZone) -> Result<Self, SignatureError> {
+        let path = &trust.allowed_signers;
+        let lines = match file::read(path) {
+            Ok(text) => allowed::read(path, &text, zone)?,
+            // With OpenPGP keys alone there need be no SSH keys.
+            Err(SignatureError::NoSigners { .. }) if trust.openpgp_keyring.is_some() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if lines.is_empty() && trust.openpgp_keyring.is_none() {
+            return Err(SignatureError::NoSigners { path: path.clone() });
+        }
+        let revoked = trust.revoked_keys.as_deref().map_or_else(|| Ok(Revoked::default()), Revoked::read)?;
+        Ok(Self { path: path.clone(), lines, revoked, keyring: trust.openpgp_keyring.clone() })
+    }
+
+    /// Who signed a commit; `bytes` is the raw object, which the caller has hashed against its id.
+    ///
+    /// # Errors
+    /// Fails when nobody did whose signature counts, now and at the time of the commit.
+    pub fn commit(&self, bytes: &[u8], now: Timestamp) -> Result<Signer, SignatureError> {
+        let commit = commit::split(bytes)?;
+        if openpgp::is_armoured(&commit.signature) {
+            return self.openpgp(&commit.signature, &commit.payload);
+        }
+        let armoured = Armoured::read(&commit.signature)?;
+        self.ssh(&armoured, COMMIT, &commit.payload, &[now, commit.committed])
+            .map(|line| line.signer(&armoured))
+    }
+
+    /// Who signed a manifest: one signer a person, at least `threshold` of them. `signatures` are files by name.
+    ///
+    /// # Errors
+    /// Fails when fewer did; it names what is wrong with each of the others.
+    pub fn manifest(
+        &self,
+        manifest: &[u8],
+        signatures: &[(String, Vec<u8>)],
+        threshold: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Signer>, SignatureError> {
+        if signatures.is_empty() {
+            return Err(SignatureError::Unsigned { what: "manifest" });
+        }
+        let mut good: Vec<(&Line, Signer)> = Vec::new();
+        let mut refused: Vec<(String, SignatureError)> = Vec::new();
+        for (name, bytes) in signatures.iter().take(MAX_SIGNATURES) {
+            let read = Armoured::read(bytes).and_then(|armoured| {
+                let line = self.ssh(&armoured, MANIFEST, manifest, &[now])?;
+                Ok((line, line.signer(&armoured)))
+            });
+            match read {
+                Ok(found) => good.push(found),
+                Err(error) => refused.push((name.clone(), error)),
+            }
+        }
+        let people = people(good);
+        let need = threshold.max(1);
+        match (people.len() >= need, people.is_empty() && need == 1, refused.len()) {
+            (true, ..) => Ok(people),
+            // With one signature its own fault says more than a count.
+            (false, true, 1) => Err(refused.swap_remove(0).1),
+            _ => Err(SignatureError::TooFew {
+                have: people.len(),
+                need,
+                whom: people.into_iter().map(|signer| signer.principal).collect(),
+                refused: refused.into_iter().map(|(name, error)| format!("{name}: {error}")).collect(),
+            }),
+        }
+    }
+
+    /// The line that lets this signature count at all these times.
+    fn ssh(
+        &self,
+        armoured: &Armoured,
+        namespace: &'static str,
+        message: &[u8],
+        times: &[Timestamp],
+    ) -> Result<&Line, SignatureError> {
+        let fingerprint = armoured.fingerprint();
+        armoured.judge(namespace)?;
+        if let Some(path) = self.revoked.holds(armoured.key()) {
+            return Err(SignatureError::Revoked { fingerprint, path: path.into() });
+        }
+        let mut why = SignatureError::UnknownKey { fingerprint, path: self.path.clone() };
+        for line in self.lines.iter().filter(|line| line.key == *armoured.key()) {
+            match line.allows(namespace, times, &self.path) {
+                Ok(()) => return armoured.verify(namespace, message).map(|()| line),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    fn openpgp(&self, signature: &[u8], payload: &[u8]) -> Result<Signer, SignatureError> {
+        let keyring = self.keyring.as_deref().ok_or(SignatureError::NoKeyring)?;
+        openpgp::verify(keyring, signature, payload)
+    }
+}
+
+/// One signer a person: keys whose lines name the same one are one.
+fn people(good: Vec<(&Line, Signer)>) -> Vec<Signer> {
+    let mut seen: Vec<(Vec<&Line>, Signer)> = Vec::new();
+    let mut keys = BTreeSet::new();
+    for (line, signer) in good {
+        if !keys.insert(signer.fingerprint.clone()) {
+            continue;
+        }
+        // A line that names two people of before makes one of them.
+        let (same, rest): (Vec<_>, Vec<_>) =
+            seen.into_iter().partition(|(lines, _)| lines.iter().any(|known| known.shares(line)));
+        seen = rest;
+        let first = same.first().map(|(_, first)| first.clone());
+        let lines = same.into_iter().flat_map(|(lines, _)| lines).chain([line]).collect();
+        seen.push((lines, first.unwrap_or(signer)));
+    }
+    seen.into_iter().map(|(_, signer)| signer).collect()
+}

@@ -1,0 +1,144 @@
+//! An armoured SSH signature in, its verdict over a message out.
+
+use base64::Engine;
+use ssh_key::public::KeyData;
+use ssh_key::{Algorithm, HashAlg, PublicKey, SshSig};
+
+use super::SignatureError;
+
+const BEGIN: &str = "-----BEGIN SSH SIGNATURE-----";
+const END: &str = "-----END SSH SIGNATURE-----";
+/// Bytes of an armoured signature; one by the largest RSA key has a tenth of it.
+const MAX_BYTES: usize = 32 << 10;
+/// Bits of an RSA key: what is shorter can be broken, what is longer is not verified by the library.
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
+/// That somebody touched the security key.
+const TOUCHED: u8 = 1;
+/// Bytes behind the signature of a security key: flags and a counter.
+const TRAILER: usize = 5;
+
+/// A signature as it was read, not yet believed.
+pub(super) struct Armoured(SshSig);
+
+fn malformed(why: impl Into<String>) -> SignatureError {
+    SignatureError::Malformed { what: "signature", why: why.into() }
+}
+
+impl Armoured {
+    /// Reads exactly one signature and nothing else.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, SignatureError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(malformed(format!("it has more than {MAX_BYTES} bytes")));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| malformed("it is not text"))?;
+        let text = text.trim_end_matches(['\n', '\r']);
+        if !text.starts_with(BEGIN) {
+            return Err(malformed(format!("it does not begin with `{BEGIN}`")));
+        }
+        if text.matches("-----BEGIN").count() > 1 {
+            return Err(malformed("it is followed by another"));
+        }
+        match text.split_once(END) {
+            None => return Err(malformed("its end is missing")),
+            Some((_, rest)) if !rest.is_empty() => return Err(malformed("something follows its end")),
+            Some(_) => {}
+        }
+        let text = text.replace("\r\n", "\n");
+        let read = SshSig::from_pem(format!("{text}\n"));
+        let sig = read.map_err(|error| certificate(&text).unwrap_or_else(|| malformed(error.to_string())))?;
+        if let Algorithm::Other(name) = sig.public_key().algorithm() {
+            return Err(certificate(&text)
+                .unwrap_or_else(|| weak(format!("`{name}` is not supported", name = name.as_str()))));
+        }
+        if sig.version() != SshSig::VERSION {
+            return Err(malformed(format!("its version is {}", sig.version())));
+        }
+        Ok(Self(sig))
+    }
+
+    pub(super) fn key(&self) -> &KeyData {
+        self.0.public_key()
+    }
+
+    pub(super) fn fingerprint(&self) -> String {
+        self.key().fingerprint(HashAlg::Sha256).to_string()
+    }
+
+    /// Judges what can be judged without the message.
+    pub(super) fn judge(&self, namespace: &'static str) -> Result<(), SignatureError> {
+        judge_key(self.key()).map_err(weak)?;
+        if self.0.namespace() != namespace {
+            let found = self.0.namespace().chars().take(100).flat_map(char::escape_debug).collect();
+            return Err(SignatureError::WrongNamespace { found, want: namespace });
+        }
+        let fits = match (self.key().algorithm(), self.0.algorithm()) {
+            (Algorithm::Rsa { .. }, Algorithm::Rsa { hash }) => hash.is_some(),
+            (key, signature) => key == signature,
+        };
+        if !fits {
+            return Err(weak(format!(
+                "its algorithm `{}` does not go with a key of type `{}`",
+                self.0.algorithm().as_str(),
+                self.key().algorithm().as_str()
+            )));
+        }
+        self.touched()
+    }
+
+    /// A security key says whether somebody touched it. A program on the signer's machine must not do without.
+    fn touched(&self) -> Result<(), SignatureError> {
+        if !matches!(self.key(), KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_)) {
+            return Ok(());
+        }
+        let bytes = self.0.signature_bytes();
+        let flags = bytes.len().checked_sub(TRAILER).and_then(|at| bytes.get(at));
+        match flags {
+            Some(flags) if flags & TOUCHED != 0 => Ok(()),
+            _ => Err(weak("nobody touched the security key when it signed".into())),
+        }
+    }
+
+    /// `Ok` when it is a signature of this message.
+    pub(super) fn verify(&self, namespace: &str, message: &[u8]) -> Result<(), SignatureError> {
+        let bad = |_| SignatureError::BadSignature { fingerprint: self.fingerprint() };
+        PublicKey::from(self.key().clone()).verify(namespace, message, &self.0).map_err(bad)
+    }
+}
+
+fn weak(why: String) -> SignatureError {
+    SignatureError::Weak { why }
+}
+
+/// Why a key cannot count; the words name its type.
+pub(super) fn judge_key(key: &KeyData) -> Result<(), String> {
+    match key {
+        KeyData::Ed25519(_) | KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_) => Ok(()),
+        KeyData::Ecdsa(ecdsa) => match ecdsa.curve() {
+            ssh_key::EcdsaCurve::NistP256 | ssh_key::EcdsaCurve::NistP384 => Ok(()),
+            other => Err(format!("ECDSA keys of the curve `{}` are not supported", other.as_str())),
+        },
+        KeyData::Rsa(rsa) => {
+            let bits = rsa.n.as_positive_bytes().map_or(0, |n| {
+                let zeros = n.first().map_or(0, |b| b.leading_zeros() as usize);
+                (n.len() * 8).saturating_sub(zeros)
+            });
+            if RSA_BITS.contains(&bits) {
+                Ok(())
+            } else {
+                let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
+                Err(format!("RSA keys have {least} to {most} bits here, this one has {bits}"))
+            }
+        }
+        other => Err(format!("keys of the type `{}` are not supported", other.algorithm().as_str())),
+    }
+}
+
+/// The refusal of a certificate, when the signature names one: version and key follow the magic word.
+fn certificate(text: &str) -> Option<SignatureError> {
+    let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(body.trim()).ok()?;
+    let name = bytes.get(18..)?;
+    let end = name.windows(12).position(|w| w == b"@openssh.com")? + 12;
+    let name = std::str::from_utf8(&name[..end]).ok().filter(|name| name.contains("-cert-v01"))?;
+    Some(SignatureError::Certificate { algorithm: name.to_owned() })
+}

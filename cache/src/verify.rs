@@ -1,0 +1,239 @@
+//! A staged tree and a proof in, a verified tree out, or why it is refused.
+//!
+//! Law: the only way to a [`Verified`]. Who signed is settled before anything that was signed is read; then what the
+//! manifest says; then whether history went forward. What was accepted before is remembered in the floor, which the
+//! publication writes before it flips.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use zagent_config::settings::Trust;
+
+use crate::floor::{Accepted, Floor, Line};
+use crate::generation::TREE;
+use crate::record::{self, Record};
+use crate::stage::Holding;
+use crate::{Cache, CacheError, Generation, Refusal, Staged, disk, vouch};
+
+/// What a tree is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof<'a> {
+    /// What it must prove.
+    pub trust: &'a Trust,
+    /// The time.
+    pub now: Timestamp,
+    /// Whose versions these are: the branch. Each line has a floor of its own.
+    pub line: &'a str,
+    /// Where it came from, without a password.
+    pub source: &'a str,
+    /// Whether it stands on the newest revision that was accepted; see [`Staged::doubt`].
+    pub ancestry: Ancestry,
+    /// A line whose serials this one must not fall behind either: the one that it stands on.
+    pub below: Option<&'a str>,
+    /// True when somebody asked to take it although history goes back.
+    pub allow_rewind: bool,
+}
+
+/// Whether a revision stands on another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ancestry {
+    /// The history that was fetched does not tell.
+    #[default]
+    Unknown,
+    /// It does.
+    Descendant,
+    /// It does not.
+    NotDescendant,
+}
+
+/// A tree that may be published.
+#[derive(Debug)]
+#[must_use = "a verified tree is thrown away unless it is published"]
+pub struct Verified {
+    pub(crate) holding: Holding,
+    pub(crate) record: Record,
+    /// What is accepted from then on; `None` when nothing changes.
+    pub(crate) floor: Option<Floor>,
+}
+
+impl Verified {
+    /// The tree, where it lies until it is published.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.holding.place.path().join(TREE)
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub const fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+/// What was accepted last of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// The revision.
+    pub revision: String,
+    /// When that commit was made.
+    pub committed: Option<Timestamp>,
+    /// The lowest serial that is accepted.
+    pub serial: Option<u64>,
+}
+
+impl Cache {
+    /// What was accepted last of a line; `None` when nothing was.
+    ///
+    /// # Errors
+    /// Fails when that cannot be told any more.
+    pub fn newest(&self, line: &str) -> Result<Option<Newest>, CacheError> {
+        let (floor, _) = Floor::read(self.paths(), &self.list()?)?;
+        Ok(floor.line(line).map(|line| Newest {
+            revision: line.revision.clone(),
+            committed: line.committed,
+            serial: line.serial,
+        }))
+    }
+}
+
+impl Staged {
+    /// The revision whose ancestry matters: whoever can tell whether this tree stands on it fills [`Proof::ancestry`].
+    /// `None` when the commit names it as its parent, or it is the same one, or there was none.
+    ///
+    /// # Errors
+    /// Fails when what was accepted before cannot be told any more.
+    pub fn doubt(&self, line: &str) -> Result<Option<String>, CacheError> {
+        let newest = self.0.cache.newest(line)?.map(|newest| newest.revision);
+        Ok(newest.filter(|newest| !self.0.is_directory() && !self.0.stands_on(newest)))
+    }
+
+    /// Judges it.
+    ///
+    /// # Errors
+    /// Fails with the first cause for which it is refused.
+    pub fn verify(self, proof: &Proof<'_>) -> Result<Verified, Refusal> {
+        let holding = self.0;
+        let signers = vouch::signers(&holding, proof)?;
+        let manifest = vouch::manifest(&holding, proof)?;
+        let current = holding.cache.current().ok().flatten();
+        let content = record::content(&holding.written.dirs, &holding.written.files);
+        let mut record = Record {
+            schema: record::SCHEMA,
+            revision: holding.revision.clone(),
+            line: proof.line.to_owned(),
+            source: proof.source.to_owned(),
+            serial: manifest.as_ref().map(|manifest| manifest.serial),
+            expires: manifest.as_ref().and_then(|manifest| manifest.expires),
+            signers,
+            committed: holding.committed,
+            published: proof.now,
+            previous: current.as_ref().map(|current| current.name().to_owned()),
+            content,
+            dirs: holding.written.dirs.clone(),
+            files: holding.written.files.clone(),
+        };
+        let again = current.as_ref().filter(|current| is_again(current, &record));
+        let floor = match again {
+            // What is current is taken again when somebody damaged it, also when it was rolled back to.
+            Some(current) => {
+                record.previous.clone_from(&current.record().previous);
+                None
+            }
+            None => Some(raise(&holding, &record, proof)?),
+        };
+        let place = holding.place.path();
+        disk::point("verify::done").map_err(disk::failed("verify", place))?;
+        Ok(Verified { holding, record, floor })
+    }
+}
+
+/// True when the tree is the current generation once more.
+fn is_again(current: &Generation, new: &Record) -> bool {
+    let old = current.record();
+    old.revision == new.revision && old.content == new.content && old.line == new.line
+}
+
+/// The floor after this tree, unless it lies below the one of now.
+fn raise(holding: &Holding, record: &Record, proof: &Proof<'_>) -> Result<Floor, Refusal> {
+    let paths = holding.cache.paths();
+    let mut floor = match Floor::heal(paths, &holding.cache.list()?) {
+        Err(CacheError::Floor { .. }) if proof.allow_rewind => Floor::default(),
+        floor => floor?,
+    };
+    let digest = holding.written.manifest.as_deref().map(|bytes| blake3::hash(bytes).to_hex().to_string());
+    let manifest = record.serial.zip(digest);
+    if let Some(below) = proof.below.and_then(|line| floor.line(line))
+        && let Some(serial) = below.serial
+    {
+        match &manifest {
+            Some((own, _)) if *own < serial => {
+                return Err(Refusal::Replayed { serial: *own, floor: serial });
+            }
+            Some(_) => {}
+            None => {
+                return Err(Refusal::ManifestGone { revision: record.revision.clone(), floor: serial });
+            }
+        }
+    }
+    let mut rewound = false;
+    if let Some(line) = floor.line(proof.line)
+        && let Err(refusal) = forward(holding, line, manifest.as_ref(), proof)
+    {
+        if !proof.allow_rewind {
+            return Err(refusal);
+        }
+        tracing::warn!(why = %refusal, "taken all the same, as it was asked for");
+        rewound = true;
+    }
+    let new = Accepted { revision: &record.revision, committed: record.committed, manifest, rewound };
+    floor.accept(proof.line, &new);
+    Ok(floor)
+}
+
+/// Fails when the tree goes back behind what was accepted of its line.
+fn forward(
+    holding: &Holding,
+    line: &Line,
+    manifest: Option<&(u64, String)>,
+    proof: &Proof<'_>,
+) -> Result<(), Refusal> {
+    let revision = || holding.revision.clone();
+    let ancestry = if holding.stands_on(&line.revision) { Ancestry::Descendant } else { proof.ancestry };
+    match (manifest, line.serial) {
+        (Some((serial, _)), Some(floor)) if *serial < floor => {
+            return Err(Refusal::Replayed { serial: *serial, floor });
+        }
+        (Some((serial, digest)), Some(floor)) if *serial == floor && line.is_other_manifest(digest) => {
+            return Err(Refusal::Reused { serial: *serial });
+        }
+        // A manifest may be given up in the open, by a commit on top of those that had one.
+        (None, Some(floor)) if ancestry != Ancestry::Descendant => {
+            return Err(Refusal::ManifestGone { revision: revision(), floor });
+        }
+        _ => {}
+    }
+    // The content of a directory may be what it was before: it has no history.
+    if !proof.trust.fast_forward || holding.is_directory() {
+        return Ok(());
+    }
+    let older = matches!((holding.committed, line.committed), (Some(new), Some(old)) if new < old);
+    match ancestry {
+        Ancestry::Descendant => Ok(()),
+        Ancestry::NotDescendant if !line.has_superseded(&holding.revision) => {
+            Err(Refusal::Rewritten { revision: revision(), newest: line.revision.clone() })
+        }
+        Ancestry::Unknown if !older && !line.has_superseded(&holding.revision) => Ok(()),
+        _ => Err(Refusal::Rewound { revision: revision(), newest: line.revision.clone() }),
+    }
+}
+
+impl Holding {
+    fn is_directory(&self) -> bool {
+        self.commit.is_none()
+    }
+
+    /// True when it is that revision, or names it as its parent.
+    fn stands_on(&self, newest: &str) -> bool {
+        self.revision == newest || self.parents.iter().any(|parent| parent == newest)
+    }
+}
