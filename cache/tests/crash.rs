@@ -1,0 +1,173 @@
+//! A process that stages, verifies, publishes and prunes is killed: at every fail point by name, and with kill -9 at
+//! points drawn by lot. Afterwards `current` is the old generation or the new one, complete and verified; never neither.
+//!
+//! `CRASH_POINTS=n` draws another number of points.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
+
+mod site;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use site::{Dice, Site, file, times};
+use zagent_cache::testing::{EntryKind, Scratch};
+
+/// What the child is told: the root, the repository, and the commits in order.
+const CHILD: &str = "CRASH_CHILD";
+/// Every act at which a process can die.
+const POINTS: [&str; 18] = [
+    "disk::dir",
+    "disk::file",
+    "disk::write",
+    "disk::link",
+    "disk::sync",
+    "disk::rename",
+    "stage::file",
+    "stage::done",
+    "verify::done",
+    "publish::synced",
+    "publish::floor_half",
+    "publish::floor",
+    "publish::renamed",
+    "publish::named",
+    "publish::flipped",
+    "prune::one",
+    "prune::moved",
+    "heal::cleared",
+];
+
+/// Commits, each with other files.
+fn history(scratch: &mut Scratch, count: usize) -> Vec<String> {
+    let mut commits = Vec::new();
+    for n in 0..count {
+        let text = format!("version {n}\n").repeat(50);
+        let names: Vec<String> = (0..20).map(|f| format!("states/d{}/f{f}.sls", f % 4)).collect();
+        let mut files: Vec<_> = names.iter().map(|name| file(name, &text)).collect();
+        files.push(("states/alias", EntryKind::Link, "d1"));
+        commits.push(scratch.commit_at(&files, u32::try_from(n).unwrap()));
+    }
+    commits
+}
+
+/// In the child: takes one commit after the other, says which, and prunes. Nothing at all in the parent.
+#[test]
+fn child() {
+    let Ok(told) = std::env::var(CHILD) else {
+        return;
+    };
+    let scenario = fail::FailScenario::setup();
+    let mut told = told.split(' ');
+    let site = Site::at(Path::new(told.next().unwrap()));
+    let repository = Path::new(told.next().unwrap());
+    site.cache.heal().unwrap();
+    for commit in told {
+        println!("begin {commit}");
+        let taken = site.take(repository, commit).unwrap();
+        println!("taken {}", taken.name());
+        site.cache.gc().unwrap();
+    }
+    println!("end");
+    scenario.teardown();
+}
+
+fn start(root: &Path, scratch: &Scratch, commits: &[String], points: &str) -> Child {
+    let told = format!("{} {} {}", root.display(), scratch.path().display(), commits.join(" "));
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, told)
+        .env("FAILPOINTS", points)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The revision that is current after a crash: one of those that may be, and whole.
+fn survivor(root: &Path, old: &str, new: &str, what: &str) -> String {
+    let site = Site::at(root);
+    // Whole before anything is put right: a run may begin at once.
+    let found = site.current().name().to_owned();
+    site.cache.heal().unwrap();
+    assert_eq!(site.current().name(), found, "{what}: a whole current was touched");
+    assert_eq!(site.staged(), 0, "{what}: leftovers");
+    let again = site.cache.heal().unwrap();
+    assert!(again.is_nothing(), "{what}: {again:?}");
+    let revision = site.current().record().revision.clone();
+    assert!([old, new].contains(&revision.as_str()), "{what}: {revision} is neither the old nor the new one");
+    let newest = site.cache.newest("main").unwrap().unwrap().revision;
+    assert!(revision == newest || revision == old && newest == new, "{what}: the floor is behind current");
+    revision
+}
+
+#[test]
+fn dying_at_any_point_leaves_the_old_or_the_new_one() {
+    let mut scratch = Scratch::new();
+    let commits = history(&mut scratch, 6);
+    for point in POINTS {
+        let mut hits = 0;
+        // The first times, and some later ones: in the middle of a tree and of the next turns.
+        let skips: &[usize] = if times("CRASH_POINTS", 60) > 60 { &[0, 1, 2, 5, 11, 29] } else { &[0, 7] };
+        for skip in skips {
+            let dir = site::memory();
+            let root = dir.path().join("root");
+            let first = Site::at(&root).take(scratch.path(), &commits[0]).unwrap().record().revision.clone();
+            let action =
+                if *skip == 0 { "return(abort)".into() } else { format!("{skip}*off->return(abort)") };
+            let child = start(&root, &scratch, &commits[1..], &format!("{point}={action}"));
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let begun = said.lines().rev().find_map(|line| line.split("begin ").nth(1));
+            let old =
+                begun.and_then(|b| commits.iter().position(|c| c == b)).map_or(0, |n| n.saturating_sub(1));
+            if output.status.signal().is_some() {
+                hits += 1;
+            } else {
+                assert!(output.status.success(), "{point}: {said}");
+            }
+            survivor(&root, &commits[old], begun.unwrap_or(&first), &format!("{point} after {skip}"));
+            // And the next turn goes on as if nothing had been.
+            let site = Site::at(&root);
+            let last = site.take(scratch.path(), &commits[5]).unwrap();
+            assert_eq!(site.current().name(), last.name(), "{point}");
+        }
+        assert!(hits > 0, "{point} is never passed");
+    }
+}
+
+#[test]
+fn kill_at_points_drawn_by_lot() {
+    let mut scratch = Scratch::new();
+    let commits = history(&mut scratch, 30);
+    let mut dice = Dice(4);
+    let (mut old, mut new) = (0, 0);
+    for n in 0..times("CRASH_POINTS", 60) {
+        let dir = site::memory();
+        let root = dir.path().join("root");
+        let first = Site::at(&root).take(scratch.path(), &commits[0]).unwrap().record().revision.clone();
+        let mut child = start(&root, &scratch, &commits[1..], "");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let turns = usize::try_from(dice.below(8)).unwrap();
+        let begins = lines.by_ref().filter(|line| line.contains("begin ")).nth(turns).unwrap();
+        std::thread::sleep(Duration::from_micros(dice.below(12_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What was said between the drawn turn and the end.
+        let mut begun = begins.split("begin ").nth(1).unwrap().to_owned();
+        for line in lines {
+            if let Some(next) = line.split("begin ").nth(1).filter(|c| c.len() == 40) {
+                next.clone_into(&mut begun);
+            }
+        }
+        let at = commits.iter().position(|c| *c == begun).unwrap();
+        let before = if at == 0 { first.as_str() } else { commits[at - 1].as_str() };
+        match survivor(&root, before, &begun, &format!("point {n}")) == begun {
+            true => new += 1,
+            false => old += 1,
+        }
+    }
+    assert!(old > 0 && new > 0, "the points fell on one side only: {old} old, {new} new");
+}

@@ -1,0 +1,87 @@
+//! What waiting costs. Alone in its process, for it counts what belongs to the process.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
+
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use zagent_cache::source::{Client, Deadline};
+use zagent_cache::testing::{EntryKind, Scratch, Server, ls_refs, source};
+use zagent_cache::{Limits, Store};
+use zagent_config::ids::Revision;
+
+fn ample() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+/// How many turns are made with each kind of remote.
+fn turns() -> usize {
+    std::env::var("IDLE_TURNS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Time that this thread has spent on a processor.
+fn thread_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Time that this process and its children have spent on processors.
+fn process_time() -> Duration {
+    let spent = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).unwrap());
+    let times = spent.iter().flat_map(|usage| [usage.user_time(), usage.system_time()]);
+    times.map(|time| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000)).sum()
+}
+
+fn time(clock: fn() -> Duration, rounds: u32, mut act: impl FnMut()) -> Duration {
+    act();
+    let begun = clock();
+    for _ in 0..rounds {
+        act();
+    }
+    (clock() - begun) / rounds
+}
+
+#[test]
+fn waiting_leaves_nothing_behind_and_costs_little() {
+    let mut scratch = Scratch::new();
+    let first: Revision = scratch.commit(&[("states/top.sls", EntryKind::Blob, "one")]).parse().unwrap();
+    let server = Server::start(scratch.path().parent().unwrap());
+    let name = scratch.path().file_name().unwrap().to_str().unwrap();
+    let file = scratch.path().to_str().unwrap().to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let client = |url: &str| {
+        let source = source(url);
+        Client::new(&source.remotes[0], &source).unwrap()
+    };
+
+    for url in [server.url(name), file.clone()] {
+        let mut client = client(&url);
+        let store = Store::open(dir.path().join("store")).unwrap();
+        let mut turn = || {
+            assert_eq!(client.poll(&["main"], ample()).unwrap(), [Some(first.clone())]);
+            client.fetch(&store, "main", &first, ample()).unwrap();
+            assert_eq!(store.tree(&first, Limits::default()).unwrap().list().count(), 1);
+            store.discard().unwrap();
+        };
+        turn();
+        let before = descriptors();
+        (0..turns()).for_each(|_| turn());
+        assert!(descriptors() <= before + 1, "{url}: {} after {before}", descriptors());
+    }
+
+    let mut http = client(&server.url(name));
+    let idle = time(thread_time, 200, || assert!(http.poll(&["main"], ample()).unwrap()[0].is_some()));
+    let greeted = time(thread_time, 50, || {
+        assert!(client(&server.url(name)).poll(&["main"], ample()).unwrap()[0].is_some());
+    });
+    let mut local = client(&file);
+    let ours = time(process_time, 100, || assert!(local.poll(&["main"], ample()).unwrap()[0].is_some()));
+    let gix = time(process_time, 100, || assert_eq!(ls_refs(&file), 1));
+    println!("http: idle poll {idle:?}, with greeting {greeted:?}; file: ours {ours:?}, bare gix {gix:?}");
+    assert!(ours < gix * 3, "a poll costs {ours:?}, the Git library alone {gix:?}");
+    assert!(idle < greeted, "an idle poll costs {idle:?}, one with a greeting {greeted:?}");
+}

@@ -1,0 +1,137 @@
+//! A node's cache in a directory of its own, and the proofs that suites hand to it.
+
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use zagent_cache::testing::{EntryKind, File};
+use zagent_cache::{Ancestry, Cache, CacheError, Depth, Generation, Limits, Proof, Repository, Staged};
+use zagent_config::paths::Paths;
+use zagent_config::settings::{ManifestRule, Require, Source, Trust};
+
+/// The time that proofs are made at.
+pub(crate) const NOW: i64 = 1_700_000_000;
+
+/// A cache below a directory.
+pub(crate) struct Site {
+    pub(crate) paths: Paths,
+    pub(crate) cache: Cache,
+    pub(crate) trust: Trust,
+    _dir: Option<tempfile::TempDir>,
+}
+
+impl Site {
+    /// In a directory that goes away with it.
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let site = Self::at(&dir.path().join("root"));
+        Self { _dir: Some(dir), ..site }
+    }
+
+    /// Below a directory that stays.
+    pub(crate) fn at(root: &Path) -> Self {
+        let paths = Paths::new(root);
+        let cache = Cache::open(&paths, &source()).unwrap();
+        Self { paths, cache, trust: trust(), _dir: None }
+    }
+
+    pub(crate) fn proof(&self) -> Proof<'_> {
+        Proof {
+            trust: &self.trust,
+            now: Timestamp::from_second(NOW).unwrap(),
+            line: "main",
+            source: "https://git.example.org/states",
+            ancestry: Ancestry::Unknown,
+            below: None,
+            allow_rewind: false,
+        }
+    }
+
+    /// Stages a commit of a repository.
+    pub(crate) fn stage(&self, repository: &Path, commit: &str) -> Result<Staged, CacheError> {
+        let tree = Repository::discover(repository)?.tree(commit, self.cache.limits())?;
+        self.cache.stage_tree(&tree)
+    }
+
+    /// Takes a commit with the usual proof.
+    pub(crate) fn take(&self, repository: &Path, commit: &str) -> Result<Generation, CacheError> {
+        self.stage(repository, commit)?.verify(&self.proof())?.publish()
+    }
+
+    /// The current generation, every byte of which was looked at.
+    pub(crate) fn current(&self) -> Generation {
+        let current = self.cache.current().unwrap().expect("a current generation");
+        current.check(Depth::Full).unwrap();
+        current
+    }
+
+    /// How many trees lie in the staging directory.
+    pub(crate) fn staged(&self) -> usize {
+        std::fs::read_dir(self.paths.staging()).unwrap().count()
+    }
+
+    pub(crate) fn generations(&self) -> Vec<String> {
+        self.cache.list().unwrap().iter().map(|g| g.name().to_owned()).collect()
+    }
+}
+
+pub(crate) fn source() -> Source {
+    Source {
+        remotes: Vec::new(),
+        poll: Duration::from_secs(60),
+        timeout: Duration::from_secs(60),
+        keep: 3,
+        testing: false,
+        verify_every: Duration::from_secs(3600),
+        max_pack: 1 << 20,
+        max_file: 64 << 10,
+        max_files: 3000,
+    }
+}
+
+pub(crate) fn trust() -> Trust {
+    Trust {
+        require: Require::None,
+        allowed_signers: "/nonexistent/allowed_signers".into(),
+        revoked_keys: None,
+        openpgp_keyring: None,
+        threshold: 1,
+        manifest: ManifestRule::Optional,
+        fast_forward: true,
+    }
+}
+
+pub(crate) fn file<'a>(path: &'a str, text: &'a str) -> File<'a> {
+    (path, EntryKind::Blob, text)
+}
+
+/// The limits of the site's cache.
+pub(crate) fn limits() -> Limits {
+    Limits { files: 3000, bytes: 64 << 10, total: 4 << 20, ..Limits::default() }
+}
+
+/// Numbers from a seed.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// A directory in memory where there is one: a killed process leaves the same behind on any file system, and a sync
+/// costs nothing there.
+pub(crate) fn memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// How often a suite draws: the number in the environment, or its own small one.
+pub(crate) fn times(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().map_or(usual, |n| n.parse().unwrap())
+}

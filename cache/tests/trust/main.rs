@@ -1,0 +1,9 @@
+//! Signatures made by the real `git`, `ssh-keygen` and `gpg` against what counts here.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its keys has failed")]
+
+mod commits;
+mod manifests;
+mod openpgp;
+mod signers;
+mod site;
