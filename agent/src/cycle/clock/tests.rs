@@ -1,0 +1,326 @@
+//! Days of a clock in a moment, with clocks that are set and agents that die.
+
+use proptest::prelude::*;
+use zagent_config::settings::{Fragment, Merged};
+
+use super::*;
+
+const POLL: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_secs(30 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn settings(more: &str) -> Settings {
+    let text = format!("source: {{remotes: [{{url: 'https://git.example.org/states.git'}}]}}\n{more}");
+    let fragment = Fragment::read("zagent.yaml", &text).unwrap();
+    Merged::new(vec![fragment], [], &[]).settings(Some("web-01")).unwrap()
+}
+
+fn start() -> Timestamp {
+    "2026-11-16T12:00:00Z".parse().unwrap()
+}
+
+fn clock(more: &str, seed: u64) -> Clock {
+    Clock::new(&settings(more), seed, TimeZone::UTC, Saved::default(), start())
+}
+
+fn reborn(more: &str, before: &Clock, now: Timestamp) -> Clock {
+    let text = serde_json::to_string(&before.saved()).unwrap();
+    Clock::new(&settings(more), 7, TimeZone::UTC, serde_json::from_str(&text).unwrap(), now)
+}
+
+/// Lets a clock run and does what is due, each at once and well; gives what was done and when.
+fn live(clock: &mut Clock, now: &mut Timestamp, until: Timestamp) -> Vec<(Timestamp, Due)> {
+    let mut done = Vec::new();
+    loop {
+        let (at, due) = clock.next(*now);
+        if at > until {
+            *now = until;
+            return done;
+        }
+        *now = at.max(*now);
+        match &due {
+            Due::Poll => clock.polled(*now, Polled::Nothing),
+            Due::Retry | Due::Converge => clock.ran(*now, true, false),
+            Due::Entry(name) => {
+                clock.entry_started(name, *now);
+                clock.entry_ran(name, *now);
+            }
+        }
+        done.push((*now, due));
+        assert!(done.len() < 100_000, "a storm: {:?}", &done[done.len() - 5..]);
+    }
+}
+
+fn times(done: &[(Timestamp, Due)], wanted: &Due) -> Vec<Timestamp> {
+    done.iter().filter(|(_, due)| due == wanted).map(|(at, _)| *at).collect()
+}
+
+fn gaps(times: &[Timestamp]) -> Vec<Duration> {
+    times.windows(2).map(|pair| pair[1].duration_since(pair[0]).unsigned_abs()).collect()
+}
+
+fn nightly() -> Due {
+    Due::Entry("nightly".into())
+}
+
+const NIGHTLY: &str = "schedule: {nightly: {cron: 0 3 * * *}}";
+
+#[test]
+fn polls_are_a_minute_apart_on_average_and_runs_half_an_hour() {
+    let mut clock = clock("", 7);
+    let mut now = start();
+    let done = live(&mut clock, &mut now, start() + DAY);
+    let polls = gaps(&times(&done, &Due::Poll));
+    assert!((1350..=1530).contains(&polls.len()), "{}", polls.len());
+    assert!(polls.iter().all(|gap| (POLL / 2..=POLL * 3 / 2).contains(gap)));
+    let different: std::collections::BTreeSet<_> = polls.iter().collect();
+    assert!(different.len() > 500, "{}", different.len());
+    let runs = gaps(&times(&done, &Due::Converge));
+    assert!(runs.len() >= 46 && runs[1..].iter().all(|gap| *gap == EVERY), "{runs:?}");
+    assert!(runs[0] >= EVERY / 2 && runs[0] <= EVERY * 3 / 2);
+}
+
+#[test]
+fn a_fleet_that_boots_at_once_spreads() {
+    let mut buckets = [[0_u32; 6]; 2];
+    for seed in 0..600 {
+        let mut clock = clock("", seed * 31);
+        let mut now = start();
+        let done = live(&mut clock, &mut now, start() + EVERY * 4);
+        let first = times(&done, &Due::Poll)[0].duration_since(start()).as_secs();
+        buckets[0][usize::try_from(first / 10).unwrap()] += 1;
+        let later = times(&done, &Due::Converge)[2].as_second().rem_euclid(1800);
+        buckets[1][usize::try_from(later / 300).unwrap()] += 1;
+    }
+    assert!(buckets.iter().flatten().all(|n| (60..=140).contains(n)), "{buckets:?}");
+}
+
+#[test]
+fn failed_polls_back_off_and_a_remote_may_ask_for_time() {
+    let mut clock = clock("", 3);
+    let wait = |clock: &mut Clock, polled| {
+        clock.polled(start(), polled);
+        clock.poll.unwrap().at.duration_since(start()).unsigned_abs()
+    };
+    let failed = Polled::Failed { retry_after: None };
+    let waits: Vec<u64> = (0..12).map(|_| wait(&mut clock, failed).as_secs()).collect();
+    for (i, most) in [120, 240, 480, 900, 900, 900].into_iter().enumerate() {
+        assert!((most / 2..=most).contains(&waits[i]), "{waits:?}");
+    }
+    assert!(waits[6..].iter().all(|w| (450..=900).contains(w)), "{waits:?}");
+    let asked = |seconds| Polled::Failed { retry_after: Some(Duration::from_secs(seconds)) };
+    assert!((3000..=3300).contains(&wait(&mut clock, asked(3000)).as_secs()));
+    assert!((3600..=3960).contains(&wait(&mut clock, asked(1_000_000)).as_secs()), "at most an hour");
+    assert!(wait(&mut clock, asked(0)).as_secs() >= 450, "no less than its own");
+    assert!(wait(&mut clock, Polled::News) <= POLL * 3 / 2, "an answer ends it");
+    assert!(wait(&mut clock, failed).as_secs() <= 120, "and it begins anew");
+}
+
+#[test]
+fn what_failed_is_tried_again_without_news() {
+    let mut clock = clock("", 5);
+    let wait = |clock: &Clock| clock.retry.map(|alarm| alarm.at.duration_since(start()).as_secs());
+    clock.ran(start(), true, true);
+    assert_eq!(wait(&clock), None);
+    clock.ran(start(), false, true);
+    for base in [60_i64, 120, 240, 480, 960, 1800, 1800] {
+        let got = wait(&clock).unwrap();
+        assert!(got >= base * 3 / 4 - 1 && got <= (base * 5 / 4).min(1800), "{base}: {got}");
+        clock.ran(start(), false, false);
+    }
+    let again = reborn("", &clock, start());
+    assert!(again.retry.is_some_and(|alarm| alarm.at > start() + EVERY / 2), "a restart is no excuse");
+    clock.ran(start(), false, true);
+    assert!(wait(&clock).unwrap() <= 75, "a new revision gets a quick second try");
+    clock.ran(start(), true, false);
+    assert_eq!((wait(&clock), clock.failures), (None, 0));
+}
+
+#[test]
+fn a_trigger_is_due_at_once_and_poll_comes_first() {
+    let mut clock = clock("", 5);
+    clock.polled(start(), Polled::Failed { retry_after: Some(DAY) });
+    clock.ran(start(), true, false);
+    clock.triggered(start());
+    assert_eq!(clock.next(start()), (start(), Due::Poll));
+    clock.polled(start(), Polled::Nothing);
+    assert_eq!(clock.next(start()), (start(), Due::Converge));
+    clock.ran(start(), true, false);
+    assert!(clock.next(start()).0 > start());
+}
+
+#[test]
+fn without_remotes_nobody_is_asked() {
+    let fragment = Fragment::read("zagent.yaml", "run: {every: 5m}").unwrap();
+    let settings = Merged::new(vec![fragment], [], &[]).settings(Some("web-01")).unwrap();
+    let mut clock = Clock::new(&settings, 1, TimeZone::UTC, Saved::default(), start());
+    let mut now = start();
+    let done = live(&mut clock, &mut now, start() + DAY);
+    assert!(done.len() > 280 && done.iter().all(|(_, due)| *due == Due::Converge));
+}
+
+#[test]
+fn entries_run_at_their_times_and_splay_is_the_same_when_reckoned_again() {
+    let mut clock = clock("schedule: {nightly: {cron: 0 3 * * *, splay: 1h}, often: {every: 6h}}", 7);
+    let mut now = start();
+    let done = live(&mut clock, &mut now, start() + DAY * 10);
+    let nights = times(&done, &nightly());
+    assert_eq!(nights.len(), 10);
+    let minutes: Vec<i64> =
+        nights.iter().map(|at| (at.as_second().rem_euclid(86_400) - 10_800) / 60).collect();
+    assert!(minutes.iter().all(|m| (0..60).contains(m)), "{minutes:?}");
+    assert!(minutes.iter().any(|m| *m != minutes[0]), "each night has its own: {minutes:?}");
+    let often = times(&done, &Due::Entry("often".into()));
+    assert!(often.len() == 40 && gaps(&often).iter().all(|gap| *gap == DAY / 4));
+    let again = reborn("schedule: {nightly: {cron: 0 3 * * *, splay: 1h}}", &clock, now);
+    assert_eq!(again.saved().entries["nightly"], clock.saved().entries["nightly"]);
+}
+
+#[test]
+fn what_was_missed_is_made_up_for_once_or_not_at_all() {
+    for (catch_up, want) in [(true, 1), (false, 0)] {
+        let more = format!("schedule: {{nightly: {{cron: 0 3 * * *, catch_up: {catch_up}}}}}");
+        let mut first = clock(&more, 7);
+        let mut now = start();
+        live(&mut first, &mut now, start() + DAY);
+        let mut back = start() + DAY * 9;
+        let mut clock = reborn(&more, &first, back);
+        let until = back + DAY / 24;
+        let done = live(&mut clock, &mut back, until);
+        assert_eq!(times(&done, &nightly()).len(), want, "catch_up {catch_up}");
+        let next = clock.saved().entries["nightly"].at;
+        assert_eq!(next.to_string(), "2026-11-26T03:00:00Z");
+    }
+}
+
+#[test]
+fn another_expression_is_reckoned_anew_and_a_gone_entry_is_forgotten() {
+    let first = clock("schedule: {nightly: {cron: 0 3 * * *}, gone: {every: 1h}}", 7);
+    let again = reborn("schedule: {nightly: {cron: 0 5 * * *}}", &first, start());
+    let saved = again.saved();
+    assert_eq!(saved.entries.len(), 1);
+    assert_eq!(saved.entries["nightly"].at.to_string(), "2026-11-17T05:00:00Z");
+}
+
+#[test]
+fn no_more_of_an_entry_runs_than_may() {
+    let mut clock = clock("schedule: {often: {every: 10s, maxrunning: 2}}", 7);
+    let often = || Due::Entry("often".into());
+    let mut now = start();
+    let mut under_way = 0;
+    for _ in 0..500 {
+        let (at, due) = clock.next(now);
+        now = at.max(now);
+        match due {
+            Due::Entry(name) => {
+                clock.entry_started(&name, now);
+                under_way += 1;
+                assert!(under_way <= 2);
+            }
+            Due::Poll => clock.polled(now, Polled::Nothing),
+            _ => clock.ran(now, true, false),
+        }
+    }
+    assert_eq!(under_way, 2);
+    clock.entry_ran("often", now);
+    let (at, due) = clock.next(now);
+    assert_eq!((at.max(now), due), (now, often()), "what fell due meanwhile runs once");
+    clock.entry_started("often", now);
+    assert_ne!(clock.next(now).1, often());
+}
+
+#[test]
+fn what_is_left_out_comes_again() {
+    let mut clock = clock(NIGHTLY, 7);
+    clock.ran(start(), false, false);
+    let mut now = start();
+    let mut seen = std::collections::BTreeMap::new();
+    while now < start() + DAY {
+        let (at, due) = clock.next(now);
+        now = at.max(now);
+        clock.passed(&due, now);
+        *seen.entry(due).or_insert(0) += 1;
+    }
+    assert_eq!(seen[&nightly()], 1);
+    assert!((40..=60).contains(&seen[&Due::Converge]), "{seen:?}");
+    assert!((1000..=2000).contains(&seen[&Due::Retry]), "{seen:?}");
+}
+
+#[test]
+fn only_what_changed_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state/schedule");
+    let mut clock = clock(NIGHTLY, 7);
+    clock.save(&path).unwrap();
+    let stamp = || std::fs::metadata(&path).unwrap().modified().unwrap();
+    let before = stamp();
+    let mut now = start();
+    for _ in 0..100 {
+        now = clock.next(now).0.max(now);
+        clock.polled(now, Polled::Nothing);
+        clock.save(&path).unwrap();
+    }
+    assert_eq!(stamp(), before, "a poll writes nothing");
+    clock.ran(now, true, false);
+    clock.save(&path).unwrap();
+    assert_eq!(Saved::read(&path).unwrap(), clock.saved());
+    assert_eq!(Saved::read(&path).unwrap().last_run, Some(now));
+    std::fs::write(&path, "nonsense").unwrap();
+    assert!(Saved::read(&path).is_err());
+}
+
+#[test]
+fn a_small_step_back_does_not_run_an_entry_twice() {
+    let mut clock = clock(NIGHTLY, 7);
+    let three: Timestamp = "2026-11-17T03:00:00Z".parse().unwrap();
+    clock.entry_started("nightly", three);
+    clock.entry_ran("nightly", three);
+    let before = three - Duration::from_secs(120);
+    clock.next(before);
+    assert_eq!(clock.saved().entries["nightly"].at.to_string(), "2026-11-18T03:00:00Z");
+}
+
+fn jump() -> impl Strategy<Value = i64> {
+    const YEAR: i64 = 366 * 24 * 3600;
+    prop_oneof![-30 * YEAR..30 * YEAR, -7200_i64..7200, Just(0)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever the clock does, polls and runs go on within their intervals and never faster.
+    #[test]
+    fn clocks_that_are_set_neither_stop_nor_storm_it(jumps in prop::collection::vec((jump(), 0_u64..40_000), 1..6), seed: u64) {
+        let mut clock = clock("schedule: {nightly: {cron: 0 3 * * *, splay: 10m}, often: {every: 1h}}", seed);
+        let mut now = start();
+        for (seconds, calm) in jumps {
+            now = now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
+            let begin = now;
+            let until = now + Duration::from_secs(calm);
+            let done = live(&mut clock, &mut now, until);
+            let most = |every: u64| usize::try_from(calm / every + 2).unwrap();
+            prop_assert!(times(&done, &Due::Poll).len() <= most(30));
+            prop_assert!(times(&done, &Due::Converge).len() <= most(900));
+            prop_assert!(times(&done, &Due::Entry("often".into())).len() <= most(3600));
+            prop_assert!(times(&done, &nightly()).len() <= most(80_000));
+            let first = times(&done, &Due::Poll).first().copied();
+            prop_assert!(calm < 90 || first.is_some_and(|at| at <= begin + POLL * 3 / 2));
+            prop_assert!(calm < 2700 || !times(&done, &Due::Converge).is_empty());
+            // After a small step back an entry that has just run waits until the clock has caught up.
+            prop_assert!(calm < 7200 || !times(&done, &Due::Entry("often".into())).is_empty());
+        }
+    }
+
+    /// Something is always due, and not further away than the next poll.
+    #[test]
+    fn there_is_always_a_next(seed: u64, second in -377_705_023_201_i64..=253_402_207_200) {
+        let now = Timestamp::from_second(second).unwrap();
+        let mut clock = Clock::new(&settings(NIGHTLY), seed, TimeZone::UTC, Saved::default(), now);
+        let (at, _) = clock.next(now);
+        prop_assert!(at >= now && at <= later(now, POLL));
+        clock.polled(now, Polled::Nothing);
+        clock.ran(now, false, true);
+        let _ = clock.next(Timestamp::MIN);
+        let _ = clock.next(Timestamp::MAX);
+    }
+}

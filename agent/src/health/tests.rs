@@ -1,0 +1,153 @@
+//! Checks against real servers and commands of this machine.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+
+use zagent_config::settings::HealthCheck;
+
+use super::*;
+
+/// Answers each connection with the next of these, the last one for ever; nothing at all for an empty text.
+fn server(answers: &'static [&'static str]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for (i, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let answer = answers[i.min(answers.len() - 1)];
+            if answer.is_empty() {
+                held.push(stream);
+                continue;
+            }
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    address
+}
+
+fn health(name: &str, check: HealthCheck, tries: usize) -> Health {
+    Health { name: name.into(), check, required: true, timeout: Duration::from_secs(20), tries }
+}
+
+fn http(address: SocketAddr) -> HealthCheck {
+    HealthCheck::Http(format!("http://{address}/healthz"))
+}
+
+fn run(checks: &[Health]) -> Vec<(bool, String, usize)> {
+    let verdicts = check(checks, Duration::ZERO, &Arc::new(Cancel::new()));
+    verdicts.into_iter().map(|v| (v.ok, v.said, v.tries)).collect()
+}
+
+/// An address where nobody listens.
+fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn every_kind_is_looked_at_and_verdicts_stand_in_order() {
+    let checks = [
+        health("up", http(server(&["204 No Content"])), 1),
+        health("down", http(server(&["503 Service Unavailable"])), 2),
+        health("late", http(server(&["500 Oops", "500 Oops", "200 OK"])), 3),
+        health("port", HealthCheck::Tcp(server(&["200 OK"]).to_string()), 1),
+        health("closed", HealthCheck::Tcp(nobody().to_string()), 1),
+        health("true", HealthCheck::Command("test -d / && true".into()), 1),
+        health("false", HealthCheck::Command("echo; echo 'disk full' >&2; exit 3".into()), 1),
+        health("none", HealthCheck::Command("no-such-program-anywhere".into()), 1),
+    ];
+    let got = run(&checks);
+    let fine = |said: &str, tries| (true, said.to_owned(), tries);
+    let bad = |said: &str, tries| (false, said.to_owned(), tries);
+    assert_eq!(got[0], fine("answered 204", 1));
+    assert_eq!(got[1], bad("answered 503", 2));
+    assert_eq!(got[2], fine("answered 200", 3));
+    assert_eq!(got[3], fine("accepts connections", 1));
+    assert!(!got[4].0 && got[4].1.contains("refused"), "{got:?}");
+    assert_eq!(got[5], fine("ended with 0", 1));
+    assert_eq!(got[6], bad("ended with 3: disk full", 1));
+    assert!(!got[7].0 && got[7].1.starts_with("ended with 127"), "{got:?}");
+}
+
+#[test]
+fn a_password_in_an_address_is_not_told() {
+    let url = format!("http://bot:s3cret@{}/", nobody());
+    let got = run(&[health("web", HealthCheck::Http(url), 1)]);
+    assert!(!got[0].0 && !got[0].1.contains("s3cret"), "{got:?}");
+}
+
+#[test]
+fn what_hangs_is_given_up() {
+    let quick = |check| Health { timeout: Duration::from_millis(150), ..health("x", check, 1) };
+    let got = run(&[quick(http(server(&[""]))), quick(HealthCheck::Command("sleep 100".into()))]);
+    assert!(got.iter().all(|(ok, _, tries)| !ok && *tries == 1), "{got:?}");
+    assert!(got[0].1.contains("timeout"), "{got:?}");
+    assert_eq!(got[1].1, "took longer than 150ms");
+}
+
+#[test]
+fn who_stops_the_agent_stops_the_checks() {
+    let cancel = Arc::new(Cancel::new());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let web = http(listener.local_addr().unwrap());
+    let checks = [health("web", web, 5), health("cmd", HealthCheck::Command("sleep 100".into()), 5)];
+    let begin = Instant::now();
+    let verdicts = std::thread::scope(|scope| {
+        let round = scope.spawn(|| check(&checks, Duration::from_secs(60), &cancel));
+        // Asked, and never answered.
+        let _held = listener.accept().unwrap();
+        cancel.say();
+        round.join().unwrap()
+    });
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(verdicts.iter().all(|v| !v.ok));
+    assert_eq!(verdicts[0].said, "it was stopped before it had an answer");
+}
+
+#[test]
+fn only_what_was_fine_before_counts() {
+    let verdict = |name: &str, required, ok| Verdict {
+        name: name.into(),
+        required,
+        ok,
+        said: "answered 503".into(),
+        tries: 1,
+    };
+    let before = [
+        verdict("web", true, true),
+        verdict("old", true, false),
+        verdict("nice", false, true),
+        verdict("ok", true, true),
+    ];
+    let after = [
+        verdict("web", true, false),
+        verdict("old", true, false),
+        verdict("nice", false, false),
+        verdict("ok", true, true),
+        verdict("new", true, false),
+    ];
+    let worse = regressions(&before, &after);
+    assert_eq!(worse.required, [verdict("web", true, false)]);
+    assert_eq!(worse.wanted, [verdict("nice", false, false)]);
+    assert!(worse.is_rollback());
+    assert_eq!(
+        worse.words(),
+        "health check web failed: answered 503; health check nice failed: answered 503"
+    );
+    assert!(!regressions(&before, &before).is_rollback());
+    assert!(!regressions(&[], &after).is_rollback());
+}
+
+/// With systemd it is inactive, without it nobody can tell: fine it is nowhere.
+#[test]
+fn a_unit_that_is_not_there_is_not_fine() {
+    let got = run(&[health("unit", HealthCheck::Unit("no-such-unit-anywhere.service".into()), 1)]);
+    let known = ["is inactive", "systemctl ended with", "cannot start `systemctl`"];
+    assert!(!got[0].0 && known.iter().any(|said| got[0].1.starts_with(said)), "{got:?}");
+}
+
+#[test]
+fn without_checks_there_is_nothing_to_say() {
+    assert!(run(&[]).is_empty());
+}

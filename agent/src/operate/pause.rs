@@ -1,0 +1,108 @@
+//! A pause: while it lasts the node keeps what it has and changes nothing by itself.
+//!
+//! Law: a pause ends. One without an end must be asked for, and is shown as what it is.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use zagent_config::paths::Paths;
+
+use super::kept::{self, KeptError};
+use super::words::{span, wall};
+
+/// A pause, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when; for ever when none.
+    pub until: Option<Timestamp>,
+    /// Why.
+    pub reason: Option<String>,
+    /// Who asked.
+    pub by: String,
+}
+
+impl Pause {
+    /// The pause that holds now; none when it is over.
+    ///
+    /// # Errors
+    /// Fails when the file is damaged or cannot be read: then the node is to stand still as if it were paused.
+    pub fn read(paths: &Paths, now: Timestamp) -> Result<Option<Self>, KeptError> {
+        Ok(kept::read(&paths.pause())?.filter(|pause: &Self| pause.holds(now)))
+    }
+
+    /// True while it lasts.
+    #[must_use]
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+
+    /// Writes it in the place of the one before.
+    ///
+    /// # Errors
+    /// Fails when it cannot be written.
+    pub fn write(&self, paths: &Paths) -> Result<(), KeptError> {
+        kept::write(&paths.pause(), self)
+    }
+
+    /// Ends it; true when there was one, over or not. A damaged file goes as well.
+    ///
+    /// # Errors
+    /// Fails when it cannot be taken away.
+    pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
+        kept::remove(&paths.pause())
+    }
+
+    /// `paused until 14:00 (in 3h 20m) by root: disk swap`.
+    #[must_use]
+    pub fn words(&self, now: Timestamp, zone: &TimeZone) -> String {
+        let end = match self.until {
+            Some(until) => format!("until {} (in {})", wall(until, now, zone), span(now, until)),
+            None => format!("without an end (for {} now)", span(self.since, now)),
+        };
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("paused {end} by {}{reason}", self.by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_pause_holds_until_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let now: Timestamp = "2026-11-16T10:40:00Z".parse().unwrap();
+        assert_eq!(Pause::read(&paths, now).unwrap(), None);
+        let until = now + Duration::from_secs(12_000);
+        let mut pause =
+            Pause { since: now, until: Some(until), reason: Some("disk swap".into()), by: "root".into() };
+        pause.write(&paths).unwrap();
+        assert_eq!(Pause::read(&paths, now).unwrap().as_ref(), Some(&pause));
+        assert_eq!(pause.words(now, &TimeZone::UTC), "paused until 14:00 (in 3h 20m) by root: disk swap");
+        assert!(Pause::read(&paths, until - Duration::from_secs(1)).unwrap().is_some());
+        assert_eq!(Pause::read(&paths, until).unwrap(), None, "it is over by itself");
+        pause.until = None;
+        pause.reason = None;
+        pause.write(&paths).unwrap();
+        assert!(Pause::read(&paths, Timestamp::MAX).unwrap().is_some());
+        assert_eq!(pause.words(until, &TimeZone::UTC), "paused without an end (for 3h 20m now) by root");
+        assert!(Pause::clear(&paths).unwrap() && !Pause::clear(&paths).unwrap());
+    }
+
+    #[test]
+    fn damage_is_no_end_of_a_pause() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        std::fs::create_dir_all(paths.pause().parent().unwrap()).unwrap();
+        std::fs::write(paths.pause(), "{").unwrap();
+        let told = Pause::read(&paths, Timestamp::UNIX_EPOCH).unwrap_err().to_string();
+        assert!(told.contains("state/pause` is damaged"), "{told}");
+        assert!(Pause::clear(&paths).unwrap());
+        assert_eq!(Pause::read(&paths, Timestamp::UNIX_EPOCH).unwrap(), None);
+    }
+}

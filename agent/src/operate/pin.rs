@@ -1,0 +1,178 @@
+//! A pin: the node follows another branch than the configured one, or stays on one commit.
+//!
+//! Law: a pin that cannot be read is still a pin. The node then stays on what it has and says so; it does not go back to the
+//! branch that somebody pinned it away from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use zagent_config::ids::Revision;
+use zagent_config::paths::Paths;
+
+use super::kept::{self, KeptError};
+use super::words::wall;
+
+/// What a node is pinned to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum To {
+    /// The head of a branch.
+    Branch(String),
+    /// One commit.
+    Commit(Revision),
+}
+
+/// Why a text is neither a branch nor a commit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTarget {
+    /// Part of a commit's id.
+    #[error("`{0}` looks like the beginning of a commit")]
+    Short(String),
+    /// No branch can have that name.
+    #[error("`{0}` can be neither a branch nor a commit")]
+    Name(String),
+}
+
+impl FromStr for To {
+    type Err = NoTarget;
+
+    fn from_str(text: &str) -> Result<Self, NoTarget> {
+        let lower = text.to_ascii_lowercase();
+        if let Ok(revision) = lower.parse() {
+            return Ok(Self::Commit(revision));
+        }
+        let full = text.strip_prefix("refs/heads/");
+        let is_hex = text.len() >= 7 && lower.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if full.is_none() && is_hex {
+            return Err(NoTarget::Short(text.into()));
+        }
+        let name = full.unwrap_or(text);
+        if is_branch(name) { Ok(Self::Branch(name.to_owned())) } else { Err(NoTarget::Name(text.into())) }
+    }
+}
+
+/// What Git takes as the name of a branch.
+fn is_branch(name: &str) -> bool {
+    let forbidden = |c: char| c.is_control() || c.is_whitespace() || "~^:?*[\\".contains(c);
+    let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    name.len() <= 200
+        && name != "@"
+        && !name.starts_with('-')
+        && !name.ends_with('.')
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !name.chars().any(forbidden)
+        && name.split('/').all(part)
+}
+
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Branch(name) => write!(f, "branch {name}"),
+            Self::Commit(revision) => write!(f, "commit {}", revision.short()),
+        }
+    }
+}
+
+/// A pin, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// To what.
+    pub to: To,
+    /// Since when.
+    pub since: Timestamp,
+    /// Who asked.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+impl Pin {
+    /// The pin that holds.
+    ///
+    /// # Errors
+    /// Fails when the file is damaged or cannot be read: then the node is to stay on what it has.
+    pub fn read(paths: &Paths) -> Result<Option<Self>, KeptError> {
+        let pin: Option<Self> = kept::read(&paths.pin())?;
+        // A file from elsewhere may name what nobody could have typed.
+        match &pin {
+            Some(Self { to: To::Branch(name), .. }) if !is_branch(name) => {
+                let source = serde::de::Error::custom("it names no branch");
+                Err(KeptError::Damaged { path: paths.pin(), source })
+            }
+            _ => Ok(pin),
+        }
+    }
+
+    /// Writes it in the place of the one before.
+    ///
+    /// # Errors
+    /// Fails when it cannot be written.
+    pub fn write(&self, paths: &Paths) -> Result<(), KeptError> {
+        kept::write(&paths.pin(), self)
+    }
+
+    /// Takes it away; true when there was one. A damaged file goes as well.
+    ///
+    /// # Errors
+    /// Fails when it cannot be taken away.
+    pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
+        kept::remove(&paths.pin())
+    }
+
+    /// `pinned to branch fix/disk since 14:00 by root: try it here first`.
+    #[must_use]
+    pub fn words(&self, now: Timestamp, zone: &TimeZone) -> String {
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("pinned to {} since {} by {}{reason}", self.to, wall(self.since, now, zone), self.by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_and_commits_are_told_apart() {
+        let hex = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(hex.parse(), Ok(To::Commit(hex.parse().unwrap())));
+        assert_eq!(hex.to_uppercase().parse(), Ok(To::Commit(hex.parse().unwrap())));
+        for name in ["main", "testing/web-01", "fix_1", "abc", "deadbe"] {
+            assert_eq!(name.parse(), Ok(To::Branch(name.into())));
+        }
+        assert_eq!("refs/heads/deadbeef".parse(), Ok(To::Branch("deadbeef".into())));
+        assert_eq!("deadbeef".parse::<To>(), Err(NoTarget::Short("deadbeef".into())));
+        for bad in
+            ["", "-x", "a b", "a..b", "a~1", "x.lock", "a//b", "/a", "a/", ".a", "@", "a@{1}", "a\0", "a."]
+        {
+            assert_eq!(bad.parse::<To>(), Err(NoTarget::Name(bad.into())), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_pin_is_kept_and_damage_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        let now: Timestamp = "2026-11-16T14:00:00Z".parse().unwrap();
+        assert_eq!(Pin::read(&paths).unwrap(), None);
+        let pin = Pin {
+            to: "fix/disk".parse().unwrap(),
+            since: now,
+            by: "root".into(),
+            reason: Some("here first".into()),
+        };
+        pin.write(&paths).unwrap();
+        assert_eq!(Pin::read(&paths).unwrap().as_ref(), Some(&pin));
+        assert_eq!(
+            pin.words(now, &TimeZone::UTC),
+            "pinned to branch fix/disk since 14:00 by root: here first"
+        );
+        let text = std::fs::read_to_string(paths.pin()).unwrap();
+        std::fs::write(paths.pin(), text.replace("fix/disk", "--upload-pack=x")).unwrap();
+        assert!(matches!(Pin::read(&paths), Err(KeptError::Damaged { .. })));
+        assert!(Pin::clear(&paths).unwrap() && !Pin::clear(&paths).unwrap());
+    }
+}

@@ -1,0 +1,146 @@
+//! Revisions that failed their health checks: not tried again, until a new one comes or somebody lets them go.
+//!
+//! Law: at most [`MOST`] are kept, the newest; one that is added twice stands once.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use zagent_config::ids::Revision;
+use zagent_config::paths::Paths;
+
+use super::kept::{self, KeptError};
+
+/// How many are kept.
+pub const MOST: usize = 100;
+
+/// A revision that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// The commit.
+    pub revision: Revision,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why, in words.
+    pub reason: String,
+    /// The run that showed it.
+    pub run: String,
+}
+
+/// All of them, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quarantine {
+    all: Vec<Quarantined>,
+}
+
+impl Quarantine {
+    /// Reads it; empty when there is none.
+    ///
+    /// # Errors
+    /// Fails when the file is damaged or cannot be read: then no new revision is to be taken.
+    pub fn read(paths: &Paths) -> Result<Self, KeptError> {
+        Ok(Self { all: kept::read(&paths.quarantine())?.unwrap_or_default() })
+    }
+
+    /// The entry of a revision.
+    #[must_use]
+    pub fn find(&self, revision: &Revision) -> Option<&Quarantined> {
+        self.all.iter().find(|q| q.revision == *revision)
+    }
+
+    /// True when a revision is not to be tried.
+    #[must_use]
+    pub fn contains(&self, revision: &Revision) -> bool {
+        self.find(revision).is_some()
+    }
+
+    /// All of them, the oldest first.
+    #[must_use]
+    pub fn list(&self) -> &[Quarantined] {
+        &self.all
+    }
+
+    /// Adds one, on disk. A damaged file is written anew: what was in it is lost, but this one is not.
+    ///
+    /// # Errors
+    /// Fails when it cannot be written.
+    pub fn add(paths: &Paths, one: Quarantined) -> Result<(), KeptError> {
+        let path = paths.quarantine();
+        let add = |all: &mut Vec<Quarantined>| {
+            all.retain(|q| q.revision != one.revision);
+            all.push(one.clone());
+            all.drain(..all.len().saturating_sub(MOST));
+            Some(())
+        };
+        match kept::change(&path, add) {
+            Err(KeptError::Damaged { .. }) => kept::write(&path, &[&one]),
+            answer => answer.map(|_| ()),
+        }
+    }
+
+    /// Lets those go whose id begins so; gives them back.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be read or written.
+    pub fn remove(paths: &Paths, begins: &str) -> Result<Vec<Revision>, KeptError> {
+        let begins = begins.to_ascii_lowercase();
+        let gone = kept::change(&paths.quarantine(), |all: &mut Vec<Quarantined>| {
+            let (gone, left): (Vec<_>, Vec<_>) =
+                std::mem::take(all).into_iter().partition(|q| q.revision.as_str().starts_with(&begins));
+            *all = left;
+            (!gone.is_empty()).then(|| gone.into_iter().map(|q| q.revision).collect())
+        });
+        Ok(gone?.unwrap_or_default())
+    }
+
+    /// Lets all go; a damaged file goes as well. True when there was one.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be taken away.
+    pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
+        kept::remove(&paths.quarantine())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(n: usize) -> Quarantined {
+        Quarantined {
+            revision: format!("{n:040x}").parse().unwrap(),
+            since: Timestamp::from_second(n as i64).unwrap(),
+            reason: "http failed".into(),
+            run: format!("run-{n}"),
+        }
+    }
+
+    #[test]
+    fn the_newest_hundred_are_kept_each_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        for n in (0..MOST + 5).chain([50]) {
+            Quarantine::add(&paths, one(n)).unwrap();
+        }
+        let all = Quarantine::read(&paths).unwrap();
+        assert_eq!(all.list().len(), MOST);
+        assert_eq!(all.list().last(), Some(&one(50)));
+        assert!(!all.contains(&one(4).revision) && all.contains(&one(5).revision));
+        assert_eq!(all.find(&one(7).revision).unwrap().run, "run-7");
+        let gone = Quarantine::remove(&paths, &one(50).revision.as_str()[..40]).unwrap();
+        assert_eq!(gone, [one(50).revision]);
+        assert!(Quarantine::remove(&paths, "ffff").unwrap().is_empty());
+        assert_eq!(Quarantine::read(&paths).unwrap().list().len(), MOST - 1);
+        assert!(Quarantine::clear(&paths).unwrap());
+        assert!(Quarantine::read(&paths).unwrap().list().is_empty());
+    }
+
+    #[test]
+    fn damage_does_not_keep_a_bad_revision_out_of_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        Quarantine::add(&paths, one(1)).unwrap();
+        std::fs::write(paths.quarantine(), "[{").unwrap();
+        assert!(matches!(Quarantine::read(&paths), Err(KeptError::Damaged { .. })));
+        Quarantine::add(&paths, one(2)).unwrap();
+        assert_eq!(Quarantine::read(&paths).unwrap().list(), [one(2)]);
+    }
+}
