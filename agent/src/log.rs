@@ -1,22 +1,83 @@
 //! What the program has to say about itself while it works: to stderr, never data, never secrets.
+//!
+//! Towards a journal each line begins with its priority, as systemd reads it, and with no colours and no time: the
+//! journal has its own.
+
+use std::fmt;
+use std::io::IsTerminal;
 
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
-/// From now on, warnings go to stderr; with `-v` also what is done, with `-vv` every command.
+/// From now on, warnings go to stderr; with `-v` also what is done, with `-vv` every command. The agent that stays says
+/// what it does without being asked.
 pub fn start() {
-    let level = match verbosity(std::env::args().skip(1)) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let level = match verbosity(args.iter().map(String::as_str)) + usize::from(stays(&args)) {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
     };
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_target(false);
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
     // Somebody else may have started it; then that one counts.
-    let _ = log.with_max_level(level).try_init();
+    let _ = if is_journal() {
+        log.with_ansi(false).event_format(Journal).try_init()
+    } else {
+        let log = log.with_ansi(std::io::stderr().is_terminal()).with_target(false);
+        if stays(&args) { log.try_init() } else { log.without_time().try_init() }
+    };
+}
+
+/// True when stderr is the stream that systemd gave for the journal. The variable alone says little: whatever is started
+/// from a service inherits it, with another stderr too.
+pub(crate) fn is_journal() -> bool {
+    let Some(told) = std::env::var("JOURNAL_STREAM").ok() else { return false };
+    rustix::fs::fstat(std::io::stderr())
+        .is_ok_and(|found| told == format!("{}:{}", found.st_dev, found.st_ino))
+}
+
+/// Lines for a journal.
+struct Journal;
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(out, "<{}>", priority(*event.metadata().level()))?;
+        context.format_fields(out.by_ref(), event)?;
+        writeln!(out)
+    }
+}
+
+/// The priority of syslog.
+pub(crate) const fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+/// True for `run` without `--once`.
+fn stays(args: &[String]) -> bool {
+    let is_run = args.iter().find(|arg| !arg.starts_with('-')).is_some_and(|verb| verb == "run");
+    is_run && !args.iter().any(|arg| matches!(arg.as_str(), "--once" | "--revert" | "--help" | "-h"))
 }
 
 /// How often `-v` is asked for.
-fn verbosity(args: impl Iterator<Item = String>) -> usize {
-    args.take_while(|arg| arg != "--")
+fn verbosity<'a>(args: impl Iterator<Item = &'a str>) -> usize {
+    args.take_while(|arg| *arg != "--")
         .map(|arg| match arg.strip_prefix('-') {
             Some("-verbose") => 1,
             Some(short) if !short.is_empty() && short.bytes().all(|b| b == b'v') => short.len(),
@@ -27,15 +88,28 @@ fn verbosity(args: impl Iterator<Item = String>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::verbosity;
+    use super::*;
 
     #[test]
     fn every_way_to_ask_for_more_counts() {
-        let count = |line: &str| verbosity(line.split_whitespace().map(str::to_owned));
         let table =
             [("run --once", 0), ("-v run", 1), ("run -vv", 2), ("--verbose run -v", 2), ("run -- -v", 0)];
         for (line, expected) in table {
-            assert_eq!(count(line), expected, "{line}");
+            assert_eq!(verbosity(line.split_whitespace()), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_the_loop_talks_by_itself() {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (line, expected) in [
+            ("run", true),
+            ("-v run --config x", true),
+            ("run --once", false),
+            ("status", false),
+            ("", false),
+        ] {
+            assert_eq!(stays(&words(line)), expected, "{line}");
         }
     }
 }

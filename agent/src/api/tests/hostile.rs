@@ -1,0 +1,164 @@
+//! Clients that mean no good: none is served beyond its share, and everybody else still is.
+
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Client, ClientError, Fake, Limits, Scene, Wish, quick, rest};
+
+#[test]
+fn garbage_gets_a_refusal_or_nothing() {
+    let scene = Scene::new(Fake::default());
+    let garbage: [&[u8]; 8] = [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\r\n\r\n\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /v1/status HTTP/9.9\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST /v1/trigger HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}",
+        b"GET /v1/status HTTP/1.1\r\nhost: \x00\r\n\r\n",
+    ];
+    for bytes in garbage {
+        let mut stream = scene.unix();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let answer = rest(&mut stream);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{bytes:?}: {answer}");
+    }
+    scene.client().status().unwrap();
+}
+
+#[test]
+fn a_header_and_a_body_have_a_bound() {
+    let scene = Scene::new(Fake::default());
+    let mut stream = scene.unix();
+    // The daemon may hang up before all of it is written.
+    let _ = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\nx: ");
+    let _ = stream.write_all(&vec![b'a'; 1 << 20]);
+    assert!(!rest(&mut stream).starts_with("HTTP/1.1 2"));
+
+    let mut stream = scene.unix();
+    let many: String = (0..500).map(|n| format!("x{n}: 1\r\n")).collect();
+    let _ = stream.write_all(format!("GET /v1/status HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes());
+    assert!(rest(&mut stream).starts_with("HTTP/1.1 431"));
+
+    let sls = vec!["x".repeat(1 << 10); 65];
+    let error = scene.client().trigger(&Wish { sls, ..Wish::default() }).unwrap_err();
+    assert!(matches!(error, ClientError::Failed { code: 413, .. } | ClientError::Lost { .. }), "{error:?}");
+    assert!(scene.fake.wishes.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_wish_that_nobody_understands_is_refused_in_words() {
+    let scene = Scene::new(Fake::default());
+    for (body, words) in [("{\"tset\": true}", "tset"), ("[", "EOF"), ("{\"sls\": \"web\"}", "sls")] {
+        let mut stream = scene.unix();
+        let head = "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-type: application/json";
+        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let answer = rest(&mut stream);
+        assert!(answer.starts_with("HTTP/1.1 4") && answer.contains(words), "{answer}");
+    }
+    assert!(scene.fake.wishes.lock().unwrap().is_empty());
+}
+
+#[test]
+fn one_byte_and_then_nothing_is_cut_off() {
+    let scene = Scene::new(Fake::default());
+    for start in ["G", "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"] {
+        let began = Instant::now();
+        let mut stream = scene.unix();
+        stream.write_all(start.as_bytes()).unwrap();
+        let answer = rest(&mut stream);
+        assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{start}");
+    }
+}
+
+#[test]
+fn those_who_wait_outside_get_their_turn_when_others_are_cut_off() {
+    let scene = Scene::with(Fake::default(), Limits { connections: 4, ..quick() });
+    let idle: Vec<UnixStream> = (0..40).map(|_| scene.unix()).collect();
+    // Each idle one keeps its seat for as long as a header may take, four at a time.
+    scene.client().status().unwrap();
+    drop(idle);
+}
+
+/// Sockets of the daemon, as the system counts them: those of other tests are not among them.
+fn sockets(scene: &Scene) -> usize {
+    let unix = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let path = scene.socket().display().to_string();
+    let tcp = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!(":{:04X}", scene.serving.as_ref().unwrap().listen().unwrap().port());
+    let is_open = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // The local address, and the inode, which is 0 once the process has let go of it.
+        words.get(1).is_some_and(|local| local.ends_with(&port))
+            && words.get(9).is_some_and(|inode| *inode != "0")
+    };
+    unix.lines().filter(|line| line.ends_with(&path)).count() + tcp.lines().filter(is_open).count()
+}
+
+#[test]
+fn two_hundred_requests_leave_no_socket_behind() {
+    let scene = Scene::new(Fake::default());
+    assert_eq!(sockets(&scene), 2);
+    for n in 0..200 {
+        scene.client().status().unwrap();
+        assert!(scene.get("/metrics").starts_with("HTTP/1.1 200"), "{n}");
+        // Half a request, and gone.
+        scene.unix().write_all(b"GET /v1").unwrap();
+    }
+    // A connection is let go of a moment after its client is.
+    let until = Instant::now() + Duration::from_secs(20);
+    while sockets(&scene) > 2 {
+        assert!(Instant::now() < until, "{} sockets are left", sockets(&scene));
+        std::thread::yield_now();
+    }
+}
+
+/// A daemon that answers these bytes, whatever it is asked.
+fn daemon(path: &Path, answer: Vec<u8>) -> std::thread::JoinHandle<()> {
+    let listener = UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _ = std::io::Read::read(&mut stream, &mut request);
+        // A client that has seen enough hangs up.
+        let _ = stream.write_all(&answer);
+    })
+}
+
+#[test]
+fn a_client_bears_with_whoever_sits_on_the_socket() {
+    let endless = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &vec![b'x'; 5 << 20]].concat();
+    let cases: [(&str, Vec<u8>, &str); 6] = [
+        ("empty", Vec::new(), "it ends in its header"),
+        ("other", b"SSH-2.0-x\r\n\r\n".to_vec(), "it is no HTTP"),
+        ("code", b"HTTP/1.1 x\r\n\r\n{}".to_vec(), "it has no code"),
+        ("cut", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{}".to_vec(), "it was cut off"),
+        ("json", b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec(), "makes no sense"),
+        ("endless", endless, "cannot talk to the daemon"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for (name, answer, words) in cases {
+        let path = dir.path().join(name);
+        let daemon = daemon(&path, answer);
+        let error = Client::new(&path).status().unwrap_err();
+        assert!(error.to_string().contains(words), "{name}: {error}");
+        daemon.join().unwrap();
+    }
+}
+
+#[test]
+fn a_client_does_not_wait_for_a_daemon_that_is_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("silent");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let error = Client::new(&path).patience(Duration::from_millis(50)).status().unwrap_err();
+    assert!(
+        matches!(&error, ClientError::Lost { source, .. } if source.kind() == std::io::ErrorKind::TimedOut)
+    );
+    assert!(matches!(Client::new(dir.path().join("none")).status(), Err(ClientError::NoDaemon(_))));
+}

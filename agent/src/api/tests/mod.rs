@@ -1,0 +1,234 @@
+//! A real socket, a real thread, and clients of every kind.
+
+mod hostile;
+mod lines;
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::fake::Fake;
+use super::{ApiError, Client, ClientError, Config, Limits, RefusedWhy, Serving, Ticket, Wish, serve};
+use crate::status::{Status, samples};
+
+struct Scene {
+    dir: tempfile::TempDir,
+    fake: Arc<Fake>,
+    serving: Option<Serving>,
+}
+
+fn quick() -> Limits {
+    let short = Duration::from_millis(300);
+    Limits {
+        header: short,
+        connection: Duration::from_secs(2),
+        answer: short,
+        news: short,
+        ..Limits::default()
+    }
+}
+
+impl Scene {
+    fn new(fake: Fake) -> Self {
+        Self::with(fake, quick())
+    }
+
+    fn with(fake: Fake, limits: Limits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (fake, group) = (Arc::new(fake), None);
+        let listen = Some("127.0.0.1:0".parse().unwrap());
+        let config = Config { socket: dir.path().join("run/agent.sock"), group, listen, limits };
+        let serving = Some(serve(config, Arc::<Fake>::clone(&fake)).unwrap());
+        Self { dir, fake, serving }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("run/agent.sock")
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.socket())
+    }
+
+    fn unix(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn tcp(&self, request: &str) -> String {
+        let address = self.serving.as_ref().unwrap().listen().unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        rest(&mut stream)
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.tcp(&format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"))
+    }
+}
+
+/// What comes until the other side closes; a reset ends it as well.
+fn rest(stream: &mut impl Read) -> String {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn the_socket_answers_everything() {
+    let scene = Scene::new(Fake { waits: 5, ..Fake::default() });
+    let client = scene.client();
+    assert_eq!(client.status().unwrap(), Status::gather(samples::fine()));
+    assert_eq!(client.last_run().unwrap().unwrap().run, "20261116T115600-3f9a7");
+    client.changed().unwrap();
+    assert_eq!(scene.fake.told.load(Ordering::SeqCst), 1);
+    let wish = Wish { sls: vec!["web.conf".into()], test: true, fetch: false, wait: true };
+    let ticket = client.trigger(&wish).unwrap();
+    assert_eq!(*scene.fake.wishes.lock().unwrap(), [wish]);
+    assert_eq!(client.wait(ticket).unwrap().unwrap().exit, 0);
+    assert!(scene.fake.asked.load(Ordering::SeqCst) > 5);
+    assert_eq!(client.wait(Ticket(8)).unwrap(), None);
+}
+
+#[test]
+fn a_refusal_keeps_its_words() {
+    let scene = Scene::new(Fake { paused: true, ..Fake::default() });
+    let refused = scene.client().trigger(&Wish::default()).unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused(r) if r.why == RefusedWhy::Paused), "{refused:?}");
+    assert_eq!(refused.to_string(), "paused until 15:30 (disk swap): zagent resume");
+}
+
+#[test]
+fn tcp_tells_health_and_numbers_and_nothing_else() {
+    let scene = Scene::new(Fake::default());
+    assert!(
+        scene.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && scene.get("/healthz").ends_with("ok\n")
+    );
+    assert!(scene.get("/readyz").ends_with("ready\n"));
+    let metrics = scene.get("/metrics");
+    assert!(
+        metrics.contains("content-type: text/plain; version=0.0.4") && metrics.contains("zagent_paused 0\n")
+    );
+    for path in ["/", "/v1/status", "/v1/runs/last", "/v1/trigger/7", "/metrics/", "/healthz/../v1/status"] {
+        assert!(scene.get(path).starts_with("HTTP/1.1 404"), "{path}");
+    }
+    for path in ["/v1/trigger", "/v1/changed"] {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
+        assert!(
+            scene.tcp(&format!("{head}content-length: 2\r\n\r\n{{}}")).starts_with("HTTP/1.1 404"),
+            "{path}"
+        );
+    }
+    assert!(scene.fake.wishes.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
+    let scene = Scene::new(Fake { paused: true, stuck: true.into(), ..Fake::default() });
+    assert!(scene.get("/healthz").starts_with("HTTP/1.1 503"));
+    let ready = scene.get("/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("does not compile\n"), "{ready}");
+}
+
+#[test]
+fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
+    let scene = Scene::new(Fake::default());
+    let held = scene.fake.lock.lock().unwrap();
+    for _ in 0..4 {
+        let failed = scene.client().status().unwrap_err();
+        assert!(matches!(failed, ClientError::Failed { code: 503, .. }), "{failed:?}");
+    }
+    drop(held);
+    // The two threads that were held answer to nobody first.
+    let answered = (0..100).any(|_| scene.client().status().is_ok());
+    assert!(answered);
+}
+
+#[test]
+fn ending_does_not_wait_for_a_client_or_a_lock() {
+    let mut scene = Scene::with(Fake::default(), Limits::default());
+    let mut idle = scene.unix();
+    let mut asking = scene.unix();
+    let fake = Arc::clone(&scene.fake);
+    let held = fake.lock.lock().unwrap();
+    asking.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    scene.serving = None;
+    drop(held);
+    assert_eq!((rest(&mut idle), rest(&mut asking)), (String::new(), String::new()));
+    assert!(!scene.socket().exists());
+    assert!(matches!(scene.client().status(), Err(ClientError::NoDaemon(_))));
+}
+
+#[test]
+fn only_its_owner_can_open_it() {
+    let scene = Scene::new(Fake::default());
+    let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(scene.socket()), mode(scene.dir.path().join("run"))), (0o600, 0o700));
+}
+
+#[test]
+fn a_group_can_pass_to_the_socket_and_no_further() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap().unwrap().name;
+    let socket = dir.path().join("root/run/agent.sock");
+    let config = |group: &str| Config {
+        socket: socket.clone(),
+        group: Some(group.into()),
+        listen: None,
+        limits: quick(),
+    };
+    std::fs::create_dir(dir.path().join("root")).unwrap();
+    std::fs::set_permissions(dir.path().join("root"), PermissionsExt::from_mode(0o700)).unwrap();
+    let _serving = serve(config(&own), Arc::new(Fake::default())).unwrap();
+    let mode = |path: &str| std::fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(["root", "root/run", "root/run/agent.sock"].map(mode), [0o710, 0o710, 0o660]);
+    Client::new(&socket).status().unwrap();
+    let unknown = serve(config("no-such-group"), Arc::new(Fake::default())).unwrap_err();
+    assert!(unknown.to_string().starts_with("there is no group `no-such-group`"), "{unknown}");
+}
+
+#[test]
+fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("agent.sock");
+    let start = || {
+        let config = Config { socket: socket.clone(), group: None, listen: None, limits: quick() };
+        serve(config, Arc::new(Fake::default()))
+    };
+    drop(UnixListener::bind(&socket).unwrap());
+    let first = start().unwrap();
+    let second = start().unwrap_err();
+    assert!(matches!(&second, ApiError::Taken(path) if *path == socket), "{second:?}");
+    Client::new(&socket).status().unwrap();
+    drop(first);
+    std::fs::write(&socket, "a file").unwrap();
+    assert!(matches!(start(), Err(ApiError::NoSocket(_))));
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "a file");
+}
+
+#[test]
+fn the_socket_of_a_successor_is_left_alone() {
+    let mut scene = Scene::new(Fake::default());
+    std::fs::remove_file(scene.socket()).unwrap();
+    let _successor = UnixListener::bind(scene.socket()).unwrap();
+    scene.serving = None;
+    assert!(scene.socket().exists());
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let socket = dir.path().join("agent.sock");
+    let config = Config { socket: socket.clone(), group: None, listen: Some(address), limits: quick() };
+    let error = serve(config, Arc::new(Fake::default())).unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(!socket.exists());
+}

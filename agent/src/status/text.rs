@@ -1,0 +1,364 @@
+//! A status and the time in, ten lines for whoever was woken up out.
+//!
+//! Law: the same ten answers in the same order, whatever the node looks like; a line that needs a look is not green.
+
+use std::fmt::Write;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use zagent_config::ids::Revision;
+
+use super::{Quarantined, Status, Window};
+use crate::cycle::{self, LastRun, RemoteSeen, Why};
+use crate::output::report::seconds;
+use crate::output::{Paint, count, harmless};
+
+/// How many failures of the last run are listed.
+const ERRORS: usize = 3;
+/// How much of one message is shown.
+const WIDTH: usize = 300;
+
+/// A status on its way to a terminal.
+#[derive(Clone, Debug)]
+pub struct Page<'s> {
+    /// What there is to know.
+    pub status: &'s Status,
+    /// The time that ages are counted from.
+    pub now: Timestamp,
+    /// The zone of times of day.
+    pub zone: TimeZone,
+    /// The colours.
+    pub paint: Paint,
+}
+
+/// How an answer looks.
+#[derive(Clone, Copy)]
+enum Tone {
+    Fine,
+    Plain,
+    Look,
+    Bad,
+}
+
+impl Page<'_> {
+    /// The ten lines, and what could not be read below them.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let lines: [(&str, (Tone, String)); 10] = [
+            ("node", self.node()),
+            ("revision", self.revision()),
+            ("newest", self.newest()),
+            ("last run", self.last_run()),
+            ("drift", self.drift()),
+            ("next", self.next()),
+            ("held", self.held()),
+            ("reboot", self.reboot()),
+            ("remotes", self.remotes()),
+            ("health", self.health()),
+        ];
+        for (name, (tone, words)) in lines {
+            let words = one_line(&words);
+            let words = match tone {
+                Tone::Fine => self.paint.green(words),
+                Tone::Plain => words,
+                Tone::Look => self.paint.yellow(words),
+                Tone::Bad => self.paint.red(words),
+            };
+            let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{name:9}")));
+            if let ("last run", Some(run)) = (name, &self.status.last_run) {
+                self.errors(&mut out, run);
+            }
+        }
+        for unread in &self.status.unread {
+            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "unread")), one_line(unread));
+        }
+        out
+    }
+
+    fn node(&self) -> (Tone, String) {
+        let Status { node, version, daemon, .. } = self.status;
+        match daemon {
+            Some(daemon) => {
+                let up = words(self.now.duration_since(daemon.since));
+                let words =
+                    format!("{node}, zagent {version}, daemon {} up {up}, {}", daemon.pid, daemon.doing);
+                (Tone::Plain, words)
+            }
+            None => (Tone::Plain, format!("{node}, zagent {version}, daemon: not running")),
+        }
+    }
+
+    fn revision(&self) -> (Tone, String) {
+        let Some(current) = &self.status.current else {
+            return self.absent("none yet: nothing was taken from a remote");
+        };
+        let signed = match current.signed_by.as_slice() {
+            [] => "not signed".into(),
+            signers => format!("signed by {}", signers.join(", ")),
+        };
+        let age = self.ago(current.committed.unwrap_or(current.published));
+        let mut words =
+            format!("{} {signed} ({age}), generation {}", short(&current.revision), current.generation);
+        if let Some(serial) = current.serial {
+            let _ = write!(words, ", serial {serial}");
+        }
+        if self.status.last_run.as_ref().is_some_and(|run| run.revision != current.revision) {
+            words.push_str(", not applied yet");
+        }
+        match current.expires {
+            Some(expires) if expires <= self.now => {
+                let _ = write!(words, ", EXPIRED {}: sign a new manifest", self.ago(expires));
+                (Tone::Bad, words)
+            }
+            Some(expires) => {
+                let _ = write!(words, ", expires {}", self.until(expires));
+                (Tone::Plain, words)
+            }
+            None => (Tone::Plain, words),
+        }
+    }
+
+    fn newest(&self) -> (Tone, String) {
+        let status = self.status;
+        let Some(newest) = &status.newest else {
+            let words = if status.remotes.is_empty() { "no remote was asked yet" } else { "none seen yet" };
+            return self.absent(words);
+        };
+        let place = match newest.branch.as_str() {
+            "" => format!("at {}", newest.remote),
+            branch => format!("head of {branch} at {}", newest.remote),
+        };
+        if status.is_current {
+            return (Tone::Fine, format!("is current, {place}"));
+        }
+        let revision = newest.revision.short();
+        let Some(held) = &status.why_not else {
+            return (
+                Tone::Look,
+                format!("{revision} {place}, seen {}, not taken yet", self.ago(newest.since)),
+            );
+        };
+        // The other messages say themselves what kind of reason they are.
+        let (tone, why) = match held.why {
+            Why::Refused => (Tone::Bad, ": refused"),
+            Why::Unfetched => (Tone::Bad, ": not fetched"),
+            Why::Quarantined | Why::Broken => (Tone::Bad, ""),
+            Why::Paused | Why::Pinned | Why::Window => (Tone::Look, ""),
+        };
+        let since = self.clock(held.since);
+        (tone, format!("{revision} {place}, not taken{why} since {since}: {}", held.message))
+    }
+
+    fn last_run(&self) -> (Tone, String) {
+        let Some(run) = &self.status.last_run else {
+            return self.absent("none yet");
+        };
+        let counts = tally(run);
+        let took = seconds(std::time::Duration::from_millis(run.duration_ms).as_secs_f64() * 1000.0);
+        let head = format!("{} ({}, {took})", self.ago(run.at), run.trigger);
+        if run.success {
+            return (Tone::Fine, format!("OK {head}: {counts}"));
+        }
+        if run.canceled {
+            return (Tone::Look, format!("STOPPED {head}: {counts}"));
+        }
+        let last = self.status.last_success;
+        let last = last.map_or_else(|| "never succeeded".into(), |t| format!("last success {}", self.ago(t)));
+        let row = match self.status.failures {
+            0 | 1 => String::new(),
+            n => format!(", {n} in a row"),
+        };
+        (Tone::Bad, format!("FAILED {head}: {counts}{row}, {last}"))
+    }
+
+    fn errors(&self, out: &mut String, run: &LastRun) {
+        for error in run.errors.iter().take(ERRORS) {
+            let _ = writeln!(out, "{:9} {}", "", self.paint.red(one_line(error)));
+        }
+        if !run.errors.is_empty() {
+            let _ = writeln!(
+                out,
+                "{:9} {}",
+                "",
+                self.paint.dim(format!("all of it: zagent history {}", harmless(&run.run)))
+            );
+        }
+    }
+
+    fn drift(&self) -> (Tone, String) {
+        match self.status.drift {
+            0 => (Tone::Fine, "none".into()),
+            n => (Tone::Look, format!("{} put right that somebody else had changed", count(n, "state"))),
+        }
+    }
+
+    fn next(&self) -> (Tone, String) {
+        let next = &self.status.next;
+        let mut coming = Vec::new();
+        coming.extend(next.poll.map(|time| format!("poll {}", self.until(time))));
+        coming.extend(next.run.map(|time| format!("run {}", self.until(time))));
+        coming.extend(next.entry.as_ref().map(|e| format!("entry {} {}", e.name, self.until(e.at))));
+        let coming = if coming.is_empty() { "nothing planned".into() } else { coming.join(", ") };
+        match self.status.window {
+            Window::Always => (Tone::Plain, coming),
+            Window::Open { until: None } => (Tone::Plain, format!("{coming}; window open")),
+            Window::Open { until: Some(t) } => {
+                (Tone::Plain, format!("{coming}; window open until {}", self.clock(t)))
+            }
+            Window::Closed { until: None } => {
+                (Tone::Look, format!("{coming}; window closed, none will open"))
+            }
+            Window::Closed { until: Some(t) } => {
+                (Tone::Look, format!("{coming}; window closed until {} ({})", self.clock(t), self.until(t)))
+            }
+        }
+    }
+
+    fn held(&self) -> (Tone, String) {
+        let Status { paused, pinned, quarantined, .. } = self.status;
+        let mut holds = Vec::new();
+        let reason = |text: &Option<String>| text.as_ref().map(|t| format!(": {t}")).unwrap_or_default();
+        if let Some(pause) = paused {
+            let until =
+                pause.until.map_or_else(|| "without an end".into(), |t| format!("until {}", self.clock(t)));
+            holds.push(format!("paused {until}{}{}", by(pause.by.as_deref()), reason(&pause.reason)));
+        }
+        if let Some(pin) = pinned {
+            let (since, by) = (self.clock(pin.since), by(pin.by.as_deref()));
+            holds.push(format!("pinned to {} since {since}{by}{}", pin.to, reason(&pin.reason)));
+        }
+        match quarantined.as_slice() {
+            [] => {}
+            [one] => holds.push(format!("quarantined: {}", self.quarantine(one))),
+            [.., last] => {
+                holds.push(format!("{} quarantined, last: {}", quarantined.len(), self.quarantine(last)));
+            }
+        }
+        if holds.is_empty() && !self.status.unread.is_empty() {
+            return self.absent("");
+        }
+        if holds.is_empty() {
+            return (Tone::Fine, "not paused, not pinned, nothing quarantined".into());
+        }
+        (Tone::Look, holds.join("; "))
+    }
+
+    fn quarantine(&self, one: &Quarantined) -> String {
+        format!("{} since {}: {}", short(&one.revision), self.clock(one.since), one.message)
+    }
+
+    fn reboot(&self) -> (Tone, String) {
+        let Some(reboot) = &self.status.reboot else { return (Tone::Fine, "not needed".into()) };
+        let since = reboot.since.map(|t| format!(" since {}", self.clock(t))).unwrap_or_default();
+        let when = reboot.at.map(|t| format!(", planned {}", self.until(t))).unwrap_or_default();
+        (Tone::Look, format!("needed{since}{when}: {}", reboot.reason))
+    }
+
+    fn remotes(&self) -> (Tone, String) {
+        let remotes = &self.status.remotes;
+        let failing: Vec<&RemoteSeen> = remotes.iter().filter(|r| r.failing_since.is_some()).collect();
+        if remotes.is_empty() {
+            return (Tone::Plain, "none".into());
+        }
+        if failing.is_empty() {
+            let words = if remotes.len() == 1 {
+                "it answers".into()
+            } else {
+                format!("all {} answer", remotes.len())
+            };
+            return (Tone::Fine, words);
+        }
+        let tone = if failing.len() == remotes.len() { Tone::Bad } else { Tone::Look };
+        let one = |r: &&RemoteSeen| {
+            let since = r.failing_since.map(|t| self.clock(t)).unwrap_or_default();
+            format!("{} fails since {since}: {}", r.url, r.message.as_deref().unwrap_or("no reason known"))
+        };
+        let all: Vec<String> = failing.iter().map(one).collect();
+        (tone, format!("{} of {} answer; {}", remotes.len() - failing.len(), remotes.len(), all.join("; ")))
+    }
+
+    fn health(&self) -> (Tone, String) {
+        let health = &self.status.health;
+        let Some(last) = health.iter().map(|v| v.at).max() else {
+            return (Tone::Plain, "no checks were made".into());
+        };
+        let sick: Vec<_> = health.iter().filter(|v| !v.healthy).collect();
+        if sick.is_empty() {
+            return (Tone::Fine, format!("{} fine {}", count(health.len(), "check"), self.ago(last)));
+        }
+        let tone = if sick.iter().any(|v| v.required) { Tone::Bad } else { Tone::Look };
+        let kind = |required| if required { "required" } else { "wanted" };
+        let one = |v: &&super::Verdict| format!("{} ({}) failed: {}", v.name, kind(v.required), v.message);
+        let all: Vec<String> = sick.iter().map(one).collect();
+        (tone, format!("{} of {} fine; {}", health.len() - sick.len(), health.len(), all.join("; ")))
+    }
+
+    /// What is not there; when something could not be read, nobody can tell that it is not.
+    fn absent(&self, words: &str) -> (Tone, String) {
+        let words =
+            if self.status.unread.is_empty() { words } else { "unknown: not everything could be read" };
+        (Tone::Look, words.into())
+    }
+
+    fn ago(&self, time: Timestamp) -> String {
+        match self.now.duration_since(time) {
+            age if age < SignedDuration::from_secs(1) => "just now".into(),
+            age => format!("{} ago", words(age)),
+        }
+    }
+
+    fn until(&self, time: Timestamp) -> String {
+        match time.duration_since(self.now) {
+            left if left < SignedDuration::from_secs(1) => "now".into(),
+            left => format!("in {}", words(left)),
+        }
+    }
+
+    /// The time of day; with the date when it is another day's.
+    fn clock(&self, time: Timestamp) -> String {
+        let (then, today) = (self.zone.to_datetime(time), self.zone.to_datetime(self.now).date());
+        let form = if then.date() == today { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+        then.strftime(form).to_string()
+    }
+}
+
+/// `2 changed, 40 unchanged`.
+pub(crate) fn tally(run: &LastRun) -> String {
+    let words = ["changed", "failed", "skipped", "unchanged", "unknown"];
+    let counts = words.iter().filter_map(|word| run.counts.get(*word).map(|n| (*n, word)));
+    let counts: Vec<String> = counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
+    if counts.is_empty() { "no states".into() } else { counts.join(", ") }
+}
+
+fn by(who: Option<&str>) -> String {
+    who.map(|who| format!(" by {who}")).unwrap_or_default()
+}
+
+/// Enough of a revision to tell it from others by eye; a branch or a fingerprint as it is.
+fn short(revision: &str) -> String {
+    let (word, plain) =
+        if cycle::plain(revision) == revision { ("", revision) } else { ("dir:", cycle::plain(revision)) };
+    plain.parse::<Revision>().map_or_else(|_| revision.to_owned(), |plain| format!("{word}{}", plain.short()))
+}
+
+/// `40 s`, `12 min`, `3 h`, `9 d`.
+fn words(age: SignedDuration) -> String {
+    match age.as_secs().max(0) {
+        s @ ..120 => format!("{s} s"),
+        s @ ..7200 => format!("{} min", s / 60),
+        s @ ..172_800 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86400),
+    }
+}
+
+/// A text from a remote or a file, as one harmless line of bounded length.
+fn one_line(text: &str) -> String {
+    let text = harmless(text);
+    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((cut, _)) = line.char_indices().nth(WIDTH) {
+        line.truncate(cut);
+        line.push('…');
+    }
+    line
+}
