@@ -1,17 +1,26 @@
 //! The agent: a command line around the compiler, the facts of this host and what would change on it.
 
+pub mod api;
 pub mod check;
 pub mod cli;
+pub mod cycle;
+pub mod doctor;
 pub mod draw;
 pub mod facts;
 pub mod files;
 pub mod fs;
+pub mod health;
 pub mod history;
 pub mod host;
+pub mod init;
 pub mod keep;
 pub mod log;
+pub mod notify;
+pub mod operate;
 pub mod output;
 pub mod report;
 pub mod run;
 pub mod states;
+pub mod status;
+pub mod tell;
 pub mod undo;

@@ -1,5 +1,6 @@
 //! What went wrong at the edge in, words, a JSON shape and an exit code out.
 
+use zagent_cache::CacheError;
 use zagent_config::{Fault, Faults};
 
 /// How the program ends.
@@ -83,6 +84,34 @@ impl Trouble {
     /// Something was tried and failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Refusal { exit: Exit::Failed, message: message.into(), hint: None }
+    }
+
+    /// The cache cannot be used.
+    #[must_use]
+    pub fn of_cache(error: &CacheError) -> Self {
+        let words = chain(error);
+        if error.is_permission() {
+            return Self::permission(words);
+        }
+        if error.is_refusal() {
+            return Self::Refusal { exit: Exit::Refused, message: words, hint: None };
+        }
+        Self::failed(words)
+    }
+
+    /// What is wrong, in one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::Usage { message, .. } | Self::Refusal { message, .. } => message.clone(),
+            Self::Faults(faults) | Self::Configuration(faults) => {
+                let first = faults.0.first().map(ToString::to_string).unwrap_or_default();
+                match faults.0.len() {
+                    0 | 1 => first,
+                    n => format!("{first} (and {} more)", n - 1),
+                }
+            }
+        }
     }
 
     /// The exit code.

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use zagent_compiler::{Files, Stamp};
+use zagent_config::paths::tree::MODULES;
 
 use super::BASE;
 
@@ -26,6 +27,8 @@ pub struct DirFiles {
 struct Env {
     name: String,
     root: PathBuf,
+    /// Modules that stand beside the tree instead of in it; seen as its `_states`.
+    modules: Option<Box<Self>>,
     real: OnceLock<Result<PathBuf, String>>,
     list: OnceLock<Result<Arc<Listing>, String>>,
 }
@@ -62,7 +65,7 @@ impl DirFiles {
     /// Adds an environment; `base` comes first whenever it is added.
     #[must_use]
     pub fn with(mut self, name: &str, root: impl Into<PathBuf>) -> Self {
-        let env = Env { name: name.into(), root: root.into(), real: OnceLock::new(), list: OnceLock::new() };
+        let env = Env::new(name, root.into());
         if name == BASE {
             self.envs.insert(0, env);
         } else {
@@ -71,22 +74,47 @@ impl DirFiles {
         self
     }
 
+    /// Adds the modules of `base` that stand at the top of its repository. What the tree itself has counts more.
+    #[must_use]
+    pub fn modules(mut self, dir: impl Into<PathBuf>) -> Self {
+        if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE) {
+            base.modules = Some(Box::new(Env::new(MODULES, dir.into())));
+        }
+        self
+    }
+
     fn env(&self, name: &str) -> Option<&Env> {
         self.envs.iter().find(|e| e.name == name)
+    }
+
+    /// The directory that holds a path, and the path in it.
+    fn place<'p>(&self, env: &str, path: &'p str) -> Option<(&Env, &'p Path)> {
+        let env = self.env(env)?;
+        let beside = || {
+            let modules = env.modules.as_deref()?;
+            let path = inside(path.strip_prefix(MODULES)?.strip_prefix('/')?)?;
+            modules.root.join(path).is_file().then_some((modules, path))
+        };
+        let here = inside(path)?;
+        match env.modules {
+            Some(_) if !env.root.join(here).exists() => Some(beside().unwrap_or((env, here))),
+            _ => Some((env, here)),
+        }
     }
 }
 
 impl Env {
+    fn new(name: &str, root: PathBuf) -> Self {
+        Self { name: name.into(), root, modules: None, real: OnceLock::new(), list: OnceLock::new() }
+    }
+
     /// The root without links; looked up once.
     fn real(&self) -> Result<&Path, String> {
         let found = self.real.get_or_init(|| self.root.canonicalize().map_err(|e| told(&self.root, &e)));
         found.as_deref().map_err(Clone::clone)
     }
 
-    fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        let Some(path) = inside(path) else {
-            return Ok(None);
-        };
+    fn read(&self, path: &Path) -> Result<Option<Arc<[u8]>>, String> {
         let full = self.root.join(path);
         // A plain file below plain directories is the common case; only links need a second look.
         let real = match full.canonicalize() {
@@ -118,6 +146,10 @@ impl Env {
         }
         let mut found = Found::default();
         self.visit(self.real()?, "", &mut Vec::new(), &mut found)?;
+        if let Some(modules) = &self.modules {
+            let beside = modules.listing()?;
+            found.files.extend(beside.files.iter().map(|file| format!("{MODULES}/{file}")));
+        }
         let Found { files, dirs, links } = found;
         Ok(Listing {
             files: files.into_iter().collect(),
@@ -194,14 +226,11 @@ impl Files for DirFiles {
     }
 
     fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        self.env(env).map_or(Ok(None), |env| env.read(path))
+        self.place(env, path).map_or(Ok(None), |(env, path)| env.read(path))
     }
 
     fn has(&self, env: &str, path: &str) -> bool {
-        let Some((env, path)) = self.env(env).zip(inside(path)) else {
-            return false;
-        };
-        env.root.join(path).is_file()
+        self.place(env, path).is_some_and(|(env, path)| env.root.join(path).is_file())
     }
 
     fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
@@ -219,12 +248,12 @@ impl Files for DirFiles {
     }
 
     fn mode(&self, env: &str, path: &str) -> Option<u32> {
-        let (env, path) = self.env(env).zip(inside(path))?;
+        let (env, path) = self.place(env, path)?;
         env.root.join(path).metadata().ok().map(|found| found.mode() & 0o7777)
     }
 
     fn stamp(&self, env: &str, path: &str) -> Option<Stamp> {
-        let Some((env, path)) = self.env(env).zip(inside(path)) else { return Some(Stamp::default()) };
+        let Some((env, path)) = self.place(env, path) else { return Some(Stamp::default()) };
         match std::fs::metadata(env.root.join(path)) {
             Ok(meta) => {
                 let nanos = |s: i64, ns: i64| s.wrapping_mul(1_000_000_000).wrapping_add(ns).cast_unsigned();
@@ -237,7 +266,11 @@ impl Files for DirFiles {
     }
 
     fn display(&self, env: &str, path: &str) -> String {
-        self.env(env).map_or_else(|| path.to_owned(), |env| env.root.join(path).display().to_string())
+        match (self.place(env, path), self.env(env)) {
+            (Some((env, path)), _) => env.root.join(path).display().to_string(),
+            (None, Some(env)) => env.root.join(path).display().to_string(),
+            (None, None) => path.to_owned(),
+        }
     }
 }
 
@@ -306,6 +339,25 @@ mod tests {
             assert_eq!(files.read("base", path).unwrap(), None, "{path}");
         }
         assert!(files.read("base", "escape").unwrap_err().contains("leaves its tree"));
+    }
+
+    #[test]
+    fn modules_beside_the_tree_are_its_own() {
+        let dir = tree();
+        let root = dir.path().join("states");
+        std::fs::create_dir_all(dir.path().join("_states")).unwrap();
+        std::fs::create_dir_all(root.join("_states")).unwrap();
+        std::fs::write(dir.path().join("_states/disk"), "beside").unwrap();
+        std::fs::write(dir.path().join("_states/both"), "beside").unwrap();
+        std::fs::write(root.join("_states/both"), "inside").unwrap();
+        let files = DirFiles::base(&root).modules(dir.path().join("_states"));
+        let read = |path: &str| files.read("base", path).unwrap().map(|b| b.to_vec());
+        assert_eq!(read("_states/disk").as_deref(), Some(b"beside".as_slice()));
+        assert_eq!(read("_states/both").as_deref(), Some(b"inside".as_slice()));
+        assert_eq!(read("_states/../outside"), None);
+        assert!(files.has("base", "_states/disk") && !files.has("base", "_states/none"));
+        let listed = files.list("base").unwrap();
+        assert_eq!(listed.iter().filter(|f| f.starts_with("_states/")).count(), 2, "{listed:?}");
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use zagent_cache::Tree;
 use zagent_compiler::Files;
+use zagent_config::Faults;
+use zagent_config::manifest::{Manifest, Roots};
+use zagent_config::paths::tree;
 
 use super::{DirFiles, GitFiles};
-
-/// The name of the manifest.
-const MANIFEST: &str = "manifest.yaml";
 
 /// A repository: on disk, or at a commit.
 #[derive(Clone)]
@@ -43,16 +43,9 @@ pub enum LayoutError {
         /// What is wrong.
         why: String,
     },
-    /// A root that leaves the repository.
-    #[error("`roots: {key}: {value}` in `{path}` leaves the repository")]
-    Leaves {
-        /// The manifest.
-        path: String,
-        /// Which root.
-        key: &'static str,
-        /// What it says.
-        value: String,
-    },
+    /// The manifest is wrong.
+    #[error("{0}")]
+    Faults(Faults),
 }
 
 impl Source {
@@ -63,7 +56,7 @@ impl Source {
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         match self {
             Self::Dir(root) => DirFiles::base(root).read(super::BASE, path).map(|b| b.map(|b| b.to_vec())),
-            Self::Commit(tree) => tree.read(path).map_err(|e| crate::report::chain(&e)),
+            Self::Commit(commit) => commit.read(path).map_err(|e| crate::report::chain(&e)),
         }
     }
 
@@ -117,7 +110,7 @@ impl Layout {
     /// # Errors
     /// Fails when nothing there looks like states, or the manifest is broken.
     pub fn find(source: &Source) -> Result<Self, LayoutError> {
-        if let Some(layout) = Self::from_manifest(source)? {
+        if let Some(layout) = manifest(source)?.and_then(|manifest| Self::from_manifest(source, &manifest)) {
             return Ok(layout);
         }
         let pillar = "pillar".to_owned();
@@ -140,33 +133,30 @@ impl Layout {
         }
     }
 
-    fn from_manifest(source: &Source) -> Result<Option<Self>, LayoutError> {
-        let path = || Path::new(&source.name()).join(MANIFEST).display().to_string();
-        let broken = |why: String| LayoutError::Manifest { path: path(), why };
-        let Some(bytes) = source.read(MANIFEST).map_err(broken)? else {
-            return Ok(None);
+    fn from_manifest(source: &Source, manifest: &Manifest) -> Option<Self> {
+        let Roots { states, pillar } = &manifest.roots;
+        if states.is_none() && pillar.is_none() {
+            return None;
+        }
+        let root = |said: &Option<String>, default: &str| said.clone().unwrap_or_else(|| default.to_owned());
+        // A pillar that moved says nothing about where the states are.
+        let states = match states {
+            None if !source.has("states/top.sls") && source.has("top.sls") => ".".to_owned(),
+            said => root(said, tree::STATES),
         };
-        let broken = |why: String| LayoutError::Manifest { path: path(), why };
-        let manifest: serde_yaml::Value =
-            serde_yaml::from_slice(&bytes).map_err(|e| broken(e.to_string()))?;
-        let Some(roots) = manifest.get("roots") else {
-            return Ok(None);
-        };
-        let root = |key: &'static str| {
-            let value = match roots.get(key) {
-                None => key.to_owned(),
-                Some(value) => {
-                    let text = value.as_str();
-                    text.ok_or_else(|| broken(format!("`roots: {key}` is not a path")))?.to_owned()
-                }
-            };
-            let down = Path::new(&value)
-                .components()
-                .all(|c| matches!(c, std::path::Component::Normal(_) | std::path::Component::CurDir));
-            if down { Ok(value) } else { Err(LayoutError::Leaves { path: path(), key, value }) }
-        };
-        Ok(Some(Self { states: root("states")?, pillar: root("pillar")? }))
+        Some(Self { states, pillar: root(pillar, tree::PILLAR) })
     }
+}
+
+/// The manifest of a repository, when it has one.
+///
+/// # Errors
+/// Fails when it is there and cannot be read or understood.
+pub fn manifest(source: &Source) -> Result<Option<Manifest>, LayoutError> {
+    let path = Path::new(&source.name()).join(tree::MANIFEST).display().to_string();
+    let broken = |why: String| LayoutError::Manifest { path: path.clone(), why };
+    let Some(bytes) = source.read(tree::MANIFEST).map_err(broken)? else { return Ok(None) };
+    Manifest::read(&path, &bytes).map(Some).map_err(LayoutError::Faults)
 }
 
 #[cfg(test)]
@@ -200,10 +190,11 @@ mod tests {
     #[test]
     fn what_is_no_repository_says_so() {
         assert!(matches!(found(&[("readme", "")]), Err(LayoutError::NoStates(_))));
-        assert!(matches!(
-            found(&[("manifest.yaml", "roots: {states: ../x}")]),
-            Err(LayoutError::Leaves { .. })
-        ));
-        assert!(matches!(found(&[("manifest.yaml", "a: [")]), Err(LayoutError::Manifest { .. })));
+        for manifest in ["schema: 1\nroots: {states: ../x}\n", "a: [", "schema: 1\nsurprise: 1\n"] {
+            assert!(
+                matches!(found(&[("manifest.yaml", manifest)]), Err(LayoutError::Faults(_))),
+                "{manifest}"
+            );
+        }
     }
 }

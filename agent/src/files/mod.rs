@@ -9,7 +9,7 @@ mod remembered;
 pub use baked::{BakedFiles, starter_pillar, starter_states};
 pub use dir::DirFiles;
 pub use git::GitFiles;
-pub use layout::{Layout, LayoutError, Source};
+pub use layout::{Layout, LayoutError, Source, manifest};
 pub use remembered::RememberedFiles;
 
 /// The environment that every tree has.

@@ -1,0 +1,300 @@
+//! What the agent last saw of its remotes and its runs: the part of the status that must outlive the process.
+//!
+//! Law: written only when it changed; a poll without news writes nothing. It may be lost: then the next turn fills it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use zagent_cache::source::{Found, Remotes, SourceError};
+use zagent_config::ids::Revision;
+
+use super::orders::Orders;
+use super::want::{Offer, Role, Wanted};
+use crate::operate::{KeptError, kept};
+use crate::output::local_zone;
+use crate::report::chain;
+use crate::run::{Report, Standing};
+use crate::status::Verdict;
+
+/// How many failed states are named.
+const ERRORS: usize = 5;
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// The newest revision that a remote offered.
+    pub newest: Option<Newest>,
+    /// Why the node is not on it.
+    pub held: Option<Held>,
+    /// The remotes, in their order.
+    pub remotes: Vec<RemoteSeen>,
+    /// The last run that changed the host or could have.
+    pub last_run: Option<LastRun>,
+    /// When a run last succeeded.
+    pub last_success: Option<Timestamp>,
+    /// States that a run without news had to put right: somebody else had changed the host.
+    pub drift: usize,
+    /// Runs that failed in a row.
+    pub failures: u32,
+    /// Revisions that were rolled back, ever.
+    pub rollbacks: u64,
+    /// The health checks, as they last went.
+    pub health: Vec<Verdict>,
+    /// When every file of the current generation was last hashed.
+    pub verified: Option<Timestamp>,
+    /// What was found out about the testing branch.
+    pub weighed: Option<Weighed>,
+}
+
+/// Whether a testing branch stands on the followed one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weighed {
+    /// The head of the testing branch.
+    pub testing: Revision,
+    /// The head of the followed one.
+    pub head: Revision,
+    /// True when it does.
+    pub counts: bool,
+}
+
+impl Memory {
+    /// Reads it. Nothing there, and what cannot be understood, is an empty one.
+    #[must_use]
+    pub fn load(path: &Path) -> Self {
+        kept::read(path).ok().flatten().unwrap_or_default()
+    }
+
+    /// Writes it, unless what is there says the same.
+    ///
+    /// # Errors
+    /// Fails when the system does not let it.
+    pub fn save(&self, path: &Path) -> Result<(), KeptError> {
+        match kept::read::<Self>(path) {
+            Ok(Some(same)) if same == *self => Ok(()),
+            _ => kept::write(path, self),
+        }
+    }
+
+    /// Notes which remotes did not answer, and which one did.
+    pub fn note(&mut self, failed: &[SourceError], found: Option<&Found>, now: Timestamp) {
+        for error in failed {
+            let remote = self.remote(&error.remote);
+            remote.failing_since.get_or_insert(now);
+            remote.message = Some(chain(error));
+            *remote.failures.entry(error.kind.word().to_owned()).or_default() += 1;
+        }
+        // One that answers and does not have the branch is no help.
+        if let Some(found) = found.filter(|found| found.head.is_some()) {
+            let remote = self.remote(&found.url);
+            (remote.failing_since, remote.message) = (None, None);
+        }
+    }
+
+    /// Forgets remotes that nobody follows any more.
+    pub fn keep_remotes(&mut self, remotes: &Remotes) {
+        self.remotes.retain(|seen| remotes.health().any(|health| health.url == seen.url));
+    }
+
+    fn remote(&mut self, url: &str) -> &mut RemoteSeen {
+        let at = self.remotes.iter().position(|remote| remote.url == url).unwrap_or_else(|| {
+            self.remotes.push(RemoteSeen { url: url.to_owned(), ..RemoteSeen::default() });
+            self.remotes.len() - 1
+        });
+        &mut self.remotes[at]
+    }
+
+    /// Notes the revision that the node should be on. Since when it is known stays as it is.
+    pub fn newest_is(&mut self, revision: Revision, role: Role, found: &Found, now: Timestamp) {
+        let branch = match role {
+            _ if found.directory => String::new(),
+            Role::Testing => "testing".to_owned(),
+            Role::Followed | Role::Pinned => found.branch.clone(),
+        };
+        let since =
+            self.newest.as_ref().filter(|newest| newest.revision == revision).map_or(now, |n| n.since);
+        self.newest = Some(Newest { revision, branch, remote: found.url.clone(), since });
+    }
+
+    /// Notes why a revision is not taken. A reason that goes on counts from its start; one that was found again by
+    /// looking counts from now, which is when it was looked at.
+    pub fn hold(&mut self, revision: Revision, why: Why, message: String, now: Timestamp) -> Held {
+        let same = self.held.as_ref().filter(|old| old.revision == revision && old.why == why);
+        let goes_on = !matches!(why, Why::Refused | Why::Broken | Why::Unfetched);
+        let since = same.filter(|_| goes_on).map_or(now, |old| old.since);
+        let tries = same.map_or(0, |old| old.tries.saturating_add(1));
+        let held = Held { revision, why, message, since, tries: if goes_on { 0 } else { tries } };
+        self.held = Some(held.clone());
+        held
+    }
+
+    /// Notes what an offer means for this node, as far as nothing has to be done about it.
+    pub fn heed(&mut self, wanted: &Wanted, offer: &Offer, found: &Found, orders: &Orders, now: Timestamp) {
+        match wanted {
+            Wanted::Nothing | Wanted::Weigh(..) | Wanted::Held(_) => {}
+            Wanted::Take(revision, role) => self.newest_is(revision.clone(), *role, found, now),
+            Wanted::Quarantined(revision) => {
+                self.newest_is(revision.clone(), Role::Followed, found, now);
+                self.hold(revision.clone(), Why::Quarantined, orders.quarantine_words(revision), now);
+            }
+            Wanted::Current(revision, Role::Pinned) => match offer.head.clone() {
+                Some(head) if head != *revision => {
+                    let pin = orders.pin.as_ref().map(|pin| pin.words(now, &local_zone()));
+                    let message = format!("{}; `zagent unpin` ends that", pin.unwrap_or_default());
+                    self.newest_is(head.clone(), Role::Followed, found, now);
+                    self.hold(head, Why::Pinned, message, now);
+                }
+                _ => self.is_on(revision.clone(), Role::Pinned, offer, found, now),
+            },
+            Wanted::Current(revision, role) => self.is_on(revision.clone(), *role, offer, found, now),
+        }
+    }
+
+    /// The node is where it should be. What was refused of another branch that is still offered stays noted.
+    fn is_on(&mut self, revision: Revision, role: Role, offer: &Offer, found: &Found, now: Timestamp) {
+        let offered =
+            |held: &Held| Some(&held.revision) == offer.testing.as_ref() && held.revision != revision;
+        self.held = self.held.take().filter(offered);
+        self.newest_is(revision, role, found, now);
+    }
+
+    /// Notes how a run ended. One of a few SLS only says nothing about how the whole host is.
+    pub fn ran(&mut self, report: &Report, news: bool, partial: bool) {
+        let counts = [
+            ("changed", Standing::Changed),
+            ("failed", Standing::Failed),
+            ("skipped", Standing::Skipped),
+            ("unchanged", Standing::Unchanged),
+        ];
+        let counts: BTreeMap<String, usize> =
+            counts.into_iter().map(|(word, standing)| (word.to_owned(), report.count(standing))).collect();
+        let failed = report.states.iter().filter(|state| state.standing() == Standing::Failed);
+        let errors = failed.take(ERRORS).map(|state| format!("{}: {}", state.id, first_line(&state.comment)));
+        let success = report.success();
+        if !partial {
+            self.last_success = if success { Some(report.start) } else { self.last_success };
+            self.failures = if success { 0 } else { self.failures.saturating_add(1) };
+            self.drift = if news { 0 } else { counts["changed"] };
+        }
+        self.last_run = Some(LastRun {
+            run: report.run.clone(),
+            revision: report.revision.clone(),
+            trigger: report.trigger.word().to_owned(),
+            at: report.start,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            success,
+            canceled: report.canceled,
+            errors: errors.collect(),
+            counts,
+        });
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default()
+}
+
+/// A revision and where it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Newest {
+    /// The commit.
+    pub revision: Revision,
+    /// The branch that it was the head of.
+    pub branch: String,
+    /// The remote's address, without a password.
+    pub remote: String,
+    /// When it was first seen.
+    pub since: Timestamp,
+}
+
+/// Why a revision is not the current one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The revision.
+    pub revision: Revision,
+    /// The kind of reason.
+    pub why: Why,
+    /// The reason, in words that name a way out.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// How often it was tried since.
+    #[serde(default)]
+    pub tries: u32,
+}
+
+/// Kinds of reasons not to take a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It was not what it claims to be.
+    Refused,
+    /// It failed its health checks.
+    Quarantined,
+    /// The agent is paused.
+    Paused,
+    /// The node is pinned to another.
+    Pinned,
+    /// No maintenance window is open.
+    Window,
+    /// It could not be fetched.
+    Unfetched,
+    /// It does not compile for this node.
+    Broken,
+}
+
+impl Why {
+    /// The reason in a word, for labels.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Quarantined => "quarantined",
+            Self::Paused => "paused",
+            Self::Pinned => "pinned",
+            Self::Window => "window",
+            Self::Unfetched => "unfetched",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// A remote, as it was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RemoteSeen {
+    /// Its address, without a password.
+    pub url: String,
+    /// When it last failed to answer after it had answered; `None` while it is fine.
+    pub failing_since: Option<Timestamp>,
+    /// What it last failed with.
+    pub message: Option<String>,
+    /// How often it failed, by kind.
+    pub failures: BTreeMap<String, u64>,
+}
+
+/// A run, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    /// Its name in the history.
+    pub run: String,
+    /// The revision, or the directory that it read.
+    pub revision: String,
+    /// What started it.
+    pub trigger: String,
+    /// When it started.
+    pub at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// True when nothing failed.
+    pub success: bool,
+    /// True when somebody stopped it.
+    #[serde(default)]
+    pub canceled: bool,
+    /// How many states ended how: the words of the report's summary.
+    pub counts: BTreeMap<String, usize>,
+    /// What failed, in short: at most a few states, or why there was no run.
+    pub errors: Vec<String>,
+}

@@ -1,0 +1,23 @@
+//! From a push to a converged host: one turn of the agent, and the loop around it.
+
+mod after;
+mod child;
+pub mod clock;
+mod daemon;
+mod ground;
+mod memory;
+mod orders;
+mod seed;
+mod sync;
+mod trial;
+mod turn;
+mod want;
+
+pub use daemon::{Setup, run as stay};
+pub use ground::{FALLS_BACK, Ground, Hold, NOTHING, NOTHING_AT_BOOT};
+pub use memory::{Held, LastRun, Memory, Newest, RemoteSeen, Weighed, Why};
+pub use orders::Orders;
+pub use seed::{machine_seed, seed};
+pub use sync::{Sync, Synced, Wish, directory, plain, remotes, testing_branch};
+pub use turn::{Ended, Ran, Stage, Turn};
+pub use want::{Offer, Role, Standing, Wanted, want};

@@ -1,0 +1,59 @@
+//! A generation that has not proved itself yet: from its publication until a whole run and the checks after it.
+//!
+//! Law: written before the first run begins, removed when the last check has spoken. A run that is cut off, by a crash, a
+//! time limit or a power cut, is tried again as what it is: the trial of something new, with the baseline of before.
+
+use serde::{Deserialize, Serialize};
+use zagent_config::paths::Paths;
+
+use crate::health::Verdict;
+use crate::operate::{KeptError, kept};
+
+/// How many runs may be cut off before the generation counts as bad.
+pub(super) const TRIES: u32 = 4;
+
+/// The trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Trial {
+    /// The generation, by its name.
+    pub(super) generation: String,
+    /// How many runs were begun.
+    #[serde(default)]
+    pub(super) tries: u32,
+    /// How the checks went before the first of them; none when nobody has looked yet.
+    #[serde(default)]
+    pub(super) before: Option<Vec<Verdict>>,
+}
+
+impl Trial {
+    /// A generation was published.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be written.
+    pub(super) fn begin(paths: &Paths, generation: &str) -> Result<(), KeptError> {
+        Self { generation: generation.to_owned(), ..Self::default() }.keep(paths)
+    }
+
+    /// The trial of a generation, when it is on trial. A file that cannot be read is no trial.
+    #[must_use]
+    pub(super) fn of(paths: &Paths, generation: &str) -> Option<Self> {
+        let found: Option<Self> = kept::read(&paths.trial()).ok().flatten();
+        found.filter(|trial| trial.generation == generation)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be written.
+    pub(super) fn keep(&self, paths: &Paths) -> Result<(), KeptError> {
+        kept::write(&paths.trial(), self)
+    }
+
+    /// The generation has proved itself, or is gone.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be removed.
+    pub(super) fn end(paths: &Paths) -> Result<(), KeptError> {
+        kept::remove(&paths.trial()).map(drop)
+    }
+}
