@@ -70,6 +70,12 @@ pub fn names(machine: &Machine) -> Vec<&'static str> {
     for_templates().filter(|e| e.needs.is_none_or(|p| machine.which(p).is_some())).map(|e| e.name).collect()
 }
 
+/// True when some machine has this function, whatever programs this one has.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    for_templates().any(|e| e.name == name)
+}
+
 /// The names of all functions that any machine has, and those of `more` that some machine has.
 pub(super) fn names_with(more: &zagent_config::Map) -> Vec<&'static str> {
     for_templates().filter(|e| e.needs.is_none() || more.contains(e.name)).map(|e| e.name).collect()

@@ -1,0 +1,174 @@
+//! A directory in, a states repository that works at once out; or a Salt tree in, what of it will work out.
+//!
+//! Law: a file that is there is never written to.
+
+mod files;
+mod git;
+pub mod salt;
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use files::{EXAMPLE, FRAME, Starter};
+pub use git::Versioned;
+
+/// What became of a new repository.
+#[derive(Debug)]
+pub struct Made {
+    /// Files that were written, from the root of the repository.
+    pub written: Vec<String>,
+    /// Files that were there already.
+    pub kept: Vec<String>,
+    /// What became of Git.
+    pub git: Versioned,
+}
+
+/// Why there is no repository.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// The directory holds something.
+    #[error("`{}` is not empty: it holds `{found}`", dir.display())]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// One of the things in it.
+        found: String,
+    },
+    /// The path is taken by something else.
+    #[error("`{}` is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The target of a copy stands inside what is copied.
+    #[error("`{}` stands inside the tree `{}`", target.display(), root.display())]
+    Inside {
+        /// The target.
+        target: PathBuf,
+        /// The tree.
+        root: PathBuf,
+    },
+    /// A file cannot be written or read.
+    #[error("cannot {what} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl InitError {
+    fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { what, path, source }
+    }
+}
+
+/// Makes a repository in a directory that is empty or not there; with `force` also beside what is there.
+///
+/// # Errors
+/// Fails when the directory holds something, and when a file cannot be written.
+pub fn make(dir: &Path, force: bool) -> Result<Made, InitError> {
+    vacant(dir, force)?;
+    let mut made = Made { written: Vec::new(), kept: Vec::new(), git: Versioned::Nothing };
+    for file in FRAME.iter().chain(EXAMPLE) {
+        put(dir, file, &mut made)?;
+    }
+    made.git = git::version(dir, &made.written);
+    Ok(made)
+}
+
+/// A repository that was just made with `git init` or cloned empty is as good as an empty directory.
+fn vacant(dir: &Path, force: bool) -> Result<(), InitError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(InitError::NotADirectory(dir.to_owned()));
+        }
+        Err(e) => return Err(InitError::io("read", dir)(e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(InitError::io("read", dir))?.file_name();
+        names.extend((name != ".git").then(|| name.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    match names.into_iter().next() {
+        Some(found) if !force => Err(InitError::NotEmpty { dir: dir.to_owned(), found }),
+        _ => Ok(()),
+    }
+}
+
+fn put(dir: &Path, file: &Starter, made: &mut Made) -> Result<(), InitError> {
+    let path = dir.join(file.path);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(InitError::io("make the directory", parent))?;
+    }
+    let mut options = fs::OpenOptions::new();
+    match options.write(true).create_new(true).mode(file.mode).open(&path) {
+        Ok(mut open) => {
+            open.write_all(file.text.as_bytes()).map_err(InitError::io("write", &path))?;
+            made.written.push(file.path.to_owned());
+        }
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => made.kept.push(file.path.to_owned()),
+        Err(e) => return Err(InitError::io("write", &path)(e)),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_in_the_binary_are_the_files_in_the_source() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/init/repository");
+        let mut disk = Vec::new();
+        let mut open = vec![root.clone()];
+        while let Some(dir) = open.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    disk.push(
+                        path.strip_prefix(&root)
+                            .unwrap()
+                            .to_str()
+                            .unwrap()
+                            .replace("gitignore", ".gitignore"),
+                    );
+                }
+            }
+        }
+        let mut baked: Vec<_> = FRAME.iter().chain(EXAMPLE).map(|f| f.path.to_owned()).collect();
+        disk.sort();
+        baked.sort();
+        assert_eq!(disk, baked);
+    }
+
+    #[test]
+    fn what_is_there_is_never_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("README.md"), "mine").unwrap();
+        let refused = make(dir.path(), false).unwrap_err();
+        assert!(matches!(&refused, InitError::NotEmpty { found, .. } if found == "README.md"), "{refused}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let made = make(dir.path(), true).unwrap();
+        assert_eq!(made.kept, ["README.md"]);
+        assert_eq!(fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
+        assert!(made.written.contains(&"states/top.sls".to_owned()));
+        // A link to elsewhere is there, too.
+        let other = tempfile::tempdir().unwrap();
+        let aim = other.path().join("aim");
+        std::os::unix::fs::symlink(&aim, other.path().join("ci.sh")).unwrap();
+        assert_eq!(make(other.path(), true).unwrap().kept, ["ci.sh"]);
+        assert!(!aim.exists());
+        let file = dir.path().join("README.md");
+        assert!(matches!(make(&file, true), Err(InitError::NotADirectory(_))));
+    }
+}

@@ -1,0 +1,3 @@
+motd:
+  file: /etc/motd
+  contact: ops@example.org

@@ -1,0 +1,157 @@
+//! A Salt tree in, a states repository of its files out: `states/`, `pillar/`, and `environments/NAME/` for the others.
+//!
+//! Law: the tree is only read; links are copied as links when they stay inside, and left out with a word when not.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use super::Tree;
+use crate::files::BASE;
+use crate::init::{InitError, Made, Versioned, files, git, put, vacant};
+
+/// Repositories' own data, which is no part of a tree.
+const HIDDEN: [&str; 3] = [".git", ".svn", ".hg"];
+/// Nested directories before a copy gives up.
+const DEPTH: usize = 64;
+
+/// What a copy did.
+#[derive(Debug)]
+pub struct Copied {
+    /// How many files it wrote.
+    pub files: usize,
+    /// What it left out, and why.
+    pub skipped: Vec<String>,
+    /// Environments beside `base`, for `environments:` in zagent.yaml.
+    pub environments: Vec<String>,
+    /// What became of Git.
+    pub git: Versioned,
+}
+
+/// Writes a states repository from a tree.
+///
+/// # Errors
+/// Fails when the target holds something or stands inside the tree, and when a file cannot be copied.
+pub fn copy(tree: &Tree, target: &Path) -> Result<Copied, InitError> {
+    vacant(target, false)?;
+    apart(tree, target)?;
+    let mut work = Work { files: 0, skipped: Vec::new() };
+    let mut environments = Vec::new();
+    let all = tree.states.iter().chain(&tree.pillar).flat_map(|(_, dirs)| dirs);
+    let others: Vec<PathBuf> = all.filter_map(|dir| dir.canonicalize().ok()).collect();
+    for (roots, name) in [(&tree.states, "states"), (&tree.pillar, "pillar")] {
+        for (env, dirs) in roots {
+            if env != BASE && !environments.contains(env) {
+                environments.push(env.clone());
+            }
+            let into = if env == BASE { target.to_owned() } else { target.join("environments").join(env) };
+            work.roots(dirs, &into.join(name), &others)?;
+        }
+    }
+    let mut made = Made { written: Vec::new(), kept: Vec::new(), git: Versioned::Nothing };
+    for file in files::FRAME {
+        put(target, file, &mut made)?;
+    }
+    let git = git::version(target, &[".".to_owned()]);
+    Ok(Copied { files: work.files, skipped: work.skipped, environments, git })
+}
+
+/// A copy into the tree itself would change it, and never end.
+fn apart(tree: &Tree, target: &Path) -> Result<(), InitError> {
+    let whole = std::path::absolute(target).map_err(InitError::io("find", target))?;
+    let nearest = whole.ancestors().find(|p| p.exists()).unwrap_or(&whole);
+    let real = nearest.canonicalize().map_err(InitError::io("find", nearest))?;
+    for root in tree.states.iter().chain(&tree.pillar).flat_map(|(_, dirs)| dirs) {
+        let root = root.canonicalize().map_err(InitError::io("find", root))?;
+        if real.starts_with(&root) {
+            return Err(InitError::Inside { target: target.to_owned(), root });
+        }
+    }
+    Ok(())
+}
+
+struct Work {
+    files: usize,
+    skipped: Vec<String>,
+}
+
+impl Work {
+    /// The first directory that has a file wins, as in Salt.
+    fn roots(&mut self, dirs: &[PathBuf], into: &Path, others: &[PathBuf]) -> Result<(), InitError> {
+        for dir in dirs {
+            let root = dir.canonicalize().map_err(InitError::io("find", dir))?;
+            self.dir(&Walk { root: &root, others }, &root, into, 0)?;
+        }
+        Ok(())
+    }
+
+    fn dir(&mut self, walk: &Walk<'_>, from: &Path, into: &Path, depth: usize) -> Result<(), InitError> {
+        if depth > DEPTH {
+            self.skipped.push(format!("{}: too deep", from.display()));
+            return Ok(());
+        }
+        fs::create_dir_all(into).map_err(InitError::io("make the directory", into))?;
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(from).map_err(InitError::io("read", from))? {
+            entries.push(entry.map_err(InitError::io("read", from))?);
+        }
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let (path, to) = (entry.path(), into.join(entry.file_name()));
+            let kind = entry.file_type().map_err(InitError::io("read", &path))?;
+            if kind.is_dir() {
+                let hidden = HIDDEN.iter().any(|h| entry.file_name() == *h);
+                if !hidden && !walk.is_other_root(&path) {
+                    self.dir(walk, &path, &to, depth + 1)?;
+                }
+            } else if kind.is_file() {
+                self.file(&path, &to)?;
+            } else if kind.is_symlink() {
+                self.link(walk.root, &path, &to)?;
+            } else {
+                self.skipped.push(format!("{}: neither a file nor a directory", path.display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, from: &Path, to: &Path) -> Result<(), InitError> {
+        if to.symlink_metadata().is_ok() {
+            self.skipped.push(format!("{}: an earlier root has it", from.display()));
+            return Ok(());
+        }
+        fs::copy(from, to).map_err(InitError::io("copy", from))?;
+        let mode =
+            if from.metadata().is_ok_and(|m| m.permissions().mode() & 0o100 != 0) { 0o755 } else { 0o644 };
+        fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(InitError::io("write", to))?;
+        self.files += 1;
+        Ok(())
+    }
+
+    fn link(&mut self, root: &Path, from: &Path, to: &Path) -> Result<(), InitError> {
+        let aim = fs::read_link(from).map_err(InitError::io("read", from))?;
+        let stays = !aim.is_absolute()
+            && from.canonicalize().is_ok_and(|real| real.starts_with(root))
+            && aim.components().all(|c| !matches!(c, Component::Prefix(_) | Component::RootDir));
+        if !stays || to.symlink_metadata().is_ok() {
+            self.skipped
+                .push(format!("{}: a link that leaves its tree, or is there already", from.display()));
+            return Ok(());
+        }
+        symlink(&aim, to).map_err(InitError::io("write", to))?;
+        self.files += 1;
+        Ok(())
+    }
+}
+
+struct Walk<'w> {
+    root: &'w Path,
+    others: &'w [PathBuf],
+}
+
+impl Walk<'_> {
+    /// A root inside another is copied as what it is, not twice.
+    fn is_other_root(&self, dir: &Path) -> bool {
+        self.others.iter().any(|other| other == dir && other != self.root)
+    }
+}

@@ -1,0 +1,146 @@
+//! A Salt tree in, what of it is no state out: parts of Salt that need a master, a bus or Python, and what takes their place.
+
+use std::path::PathBuf;
+
+use zagent_compiler::Files;
+
+use super::find::{line_of, says};
+use super::report::{Feature, Spot};
+use super::{Tree, scan};
+
+/// Directories of Python, and what takes their place.
+const PYTHON: &[(&str, &str)] = &[
+    (
+        "_modules",
+        "template functions of your own: put what they find out into facts (`facts_dir`) or an `ext_pillar` program",
+    ),
+    (
+        "_states",
+        "write them as executables: JSON on stdin, JSON on stdout (`zagent explain` and the book, External modules)",
+    ),
+    ("_grains", "custom facts are YAML files or executables in `facts_dir`"),
+    ("_pillar", "an external pillar is an executable: `ext_pillar` in zagent.yaml"),
+    ("_tops", "an external top is an executable: `master_tops` in zagent.yaml"),
+    ("_renderers", "there are jinja, yaml, json, text, gpg and age"),
+    ("_returners", "reports go to the history, to webhooks and to /metrics"),
+    ("_beacons", "there is no event bus: use a systemd path or timer unit"),
+    ("_engines", "there is no master to run them"),
+    ("_runners", "there is no master to run them"),
+    ("_utils", "only Python modules use them"),
+    ("_proxy", "there are no proxy minions; see Resources in the book"),
+];
+
+/// Options of a configuration, and what takes their place.
+const OPTIONS: &[(&str, &str)] = &[
+    (
+        "reactor",
+        "there is no event bus: every node converges by itself; `zagent trigger` starts a run by hand",
+    ),
+    (
+        "gitfs_remotes",
+        "name the repositories in `source.remotes`; one repository a node, so merge them or vendor formulas",
+    ),
+    ("hgfs_remotes", "move it to Git and name it in `source.remotes`"),
+    ("svnfs_remotes", "move it to Git and name it in `source.remotes`"),
+    ("s3.buckets", "move it to Git and name it in `source.remotes`"),
+    (
+        "ext_pillar",
+        "executables only (`ext_pillar` in zagent.yaml): cmd_yaml and cmd_json carry over, others need a small program",
+    ),
+    ("master_tops", "executables only (`master_tops` in zagent.yaml)"),
+    ("mine_functions", "nodes do not see each other: put what they share into pillar"),
+    ("beacons", "there is no event bus: use a systemd path or timer unit"),
+    ("engines", "there is no master to run them"),
+    ("schedule", "`schedule` in zagent.yaml: every or cron, splay, maxrunning"),
+    ("return", "reports go to the history, to webhooks and to /metrics"),
+    ("event_return", "reports go to the history, to webhooks and to /metrics"),
+    ("syndic_master", "there is no master"),
+    ("peer", "nodes do not talk to each other"),
+    ("peer_run", "nodes do not talk to each other"),
+];
+
+const MINE: &str = "nodes do not see each other: put what they share into pillar";
+const ORCHESTRATE: &str =
+    "there is no master to orchestrate: order within a node by requisites, across nodes by rollouts";
+const REACTOR: &str = "there is no event bus: every node converges by itself";
+const BEACONS: &str = "there is no event bus: use a systemd path or timer unit";
+
+/// Everything beyond states that a tree uses.
+pub(super) fn features(tree: &Tree, states: &dyn Files, pillar: &dyn Files) -> Vec<Feature> {
+    let mut found = Found(Vec::new());
+    if let Some(config) = &tree.config {
+        let shown = config.display().to_string();
+        for (key, advice) in OPTIONS.iter().filter(|(key, _)| says(&tree.opts, key)) {
+            found.add(&format!("option {key}"), advice, &shown, line_of(&tree.opts, key));
+        }
+    }
+    for dir in python_dirs(tree) {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some((_, advice)) = PYTHON.iter().find(|(known, _)| *known == name) else { continue };
+        let mut files: Vec<PathBuf> =
+            std::fs::read_dir(&dir).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        files.retain(|f| f.extension().is_some_and(|e| e == "py"));
+        files.sort();
+        for file in files {
+            found.add(&format!("Python in {name}"), advice, &file.display().to_string(), 1);
+        }
+    }
+    for (files, is_pillar) in [(states, false), (pillar, true)] {
+        each_sls(files, |shown, text| texts(&mut found, shown, text, is_pillar));
+    }
+    found.0
+}
+
+/// What the text of one SLS gives away.
+fn texts(found: &mut Found, file: &str, text: &str, is_pillar: bool) {
+    for (name, line) in scan::functions(text) {
+        if name == "mine.get" {
+            found.add("the mine", MINE, file, line);
+        }
+    }
+    if is_pillar {
+        scan::keys(text, &["mine_functions:"]).for_each(|line| found.add("the mine", MINE, file, line));
+        scan::keys(text, &["beacons:"]).for_each(|line| found.add("beacons", BEACONS, file, line));
+        return;
+    }
+    let orchestrate =
+        ["salt.state:", "salt.function:", "salt.runner:", "salt.wheel:", "salt.parallel_runners:"];
+    scan::keys(text, &orchestrate).for_each(|line| found.add("orchestration", ORCHESTRATE, file, line));
+    let reactor = ["local.", "runner.", "wheel.", "caller.", "cmd.state.", "cmd.cmd."];
+    scan::keys(text, &reactor).for_each(|line| found.add("reactor SLS", REACTOR, file, line));
+}
+
+struct Found(Vec<Feature>);
+
+impl Found {
+    fn add(&mut self, name: &str, advice: &'static str, file: &str, line: u32) {
+        let spot = Spot { file: file.to_owned(), line };
+        match self.0.iter_mut().find(|f| f.name == name) {
+            Some(feature) => feature.places.push(spot),
+            None => self.0.push(Feature { name: name.to_owned(), advice, places: vec![spot] }),
+        }
+    }
+}
+
+fn python_dirs(tree: &Tree) -> Vec<PathBuf> {
+    let roots = tree.states.iter().flat_map(|(_, dirs)| dirs);
+    let mut dirs: Vec<PathBuf> =
+        roots.flat_map(|root| PYTHON.iter().map(|(name, _)| root.join(name))).collect();
+    dirs.extend(PYTHON.iter().map(|(name, _)| tree.dir.join(name)));
+    dirs.retain(|dir| dir.is_dir());
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
+
+/// Every SLS of a tree: its name for people, and its text.
+fn each_sls(files: &dyn Files, mut visit: impl FnMut(&str, &str)) {
+    for env in files.envs() {
+        let list = files.list(&env).unwrap_or_else(|_| std::sync::Arc::new([]));
+        for path in list.iter().filter(|p| p.ends_with(".sls") && !super::is_aside(p)) {
+            if let Ok(Some(bytes)) = files.read(&env, path) {
+                visit(&files.display(&env, path), &String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
+}
