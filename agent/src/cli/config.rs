@@ -1,13 +1,13 @@
 //! `zagent config show`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::json as object;
 use zagent_config::Value;
 use zagent_config::settings::Effective;
 
+use super::common::Common;
 use super::settings;
 use crate::output::{Format, Paint, Ui, harmless, json, yaml};
 use crate::report::{Exit, Trouble};
@@ -31,24 +31,19 @@ struct Show {
     #[arg(value_name = "KEY")]
     key: Option<String>,
 
-    /// Configuration file; default: /etc/zagent/zagent.yaml when it exists
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// How to print it
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    out: Format,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl Args {
     pub(super) const fn format(&self) -> Format {
         let What::Show(show) = &self.what;
-        show.out
+        show.common.out
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
         let What::Show(show) = &self.what;
-        let settings = settings::load(show.config.as_deref())?;
+        let settings = settings::load(show.common.config.as_deref())?;
         let wanted = |e: &&Effective| match &show.key {
             None => true,
             Some(key) => {
@@ -59,7 +54,7 @@ impl Args {
         if let (true, Some(key)) = (found.is_empty(), &show.key) {
             return Err(unknown(key));
         }
-        ui.data(&match show.out {
+        ui.data(&match show.common.out {
             Format::Text => text(&found, ui.paint),
             Format::Json => json(&data(&found)),
             Format::Yaml => yaml(&serde_json::from_value::<Value>(data(&found)).unwrap_or_default()),

@@ -10,7 +10,7 @@ use crate::files::{starter_pillar, starter_states};
 use crate::host::Cancel;
 use crate::output::{ReportFormat, Ui};
 use crate::report::{Exit, Trouble};
-use crate::run::Order;
+use crate::run::{Order, Trigger};
 
 /// Dry-run the starter states inside this program
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,8 @@ impl Args {
         let job = tree.job_of(trees, settings::load(None)?)?;
         let planned = job.plan(false, true, ui)?;
         let order = Order { test: true, ..Order::default() };
-        let report = perform(&job, &planned, (&order, &Arc::new(Cancel::new())), &self.report, ui)?;
+        let report =
+            perform(&job, &planned, (&order, Trigger::Manual, &Arc::new(Cancel::new())), &self.report, ui)?;
         if self.report.out == ReportFormat::Text {
             ui.say("\nThese states are inside the program; nothing was changed. With states of your own:");
             ui.say("  zagent run --once --test --states DIR --pillar DIR");

@@ -3,21 +3,32 @@
 //! Law: a command turns its arguments into one call and its value into one text. Exit codes: 0 fine, 1 found or failed,
 //! 2 usage or configuration, 65 the states do not compile, 75 locked, 77 permission.
 
+mod cache;
 mod call;
 mod check;
+mod common;
 mod completions;
 mod config;
 mod demo;
+mod doctor;
 mod explain;
 mod history;
+mod init;
 mod man;
+mod manifest;
 mod nothing;
 mod order;
+mod pause;
+mod pin;
+mod quarantine;
 mod run;
 mod settings;
 mod show;
+mod source;
 mod state;
+mod status;
 mod tree;
+mod trigger;
 mod words;
 
 use std::ffi::OsString;
@@ -25,6 +36,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tracing::Level;
 use zagent_config::suggest::nearest;
 
 use self::state::Verb;
@@ -82,14 +94,38 @@ enum Command {
     /// Run one low chunk: state.low '{"state": "pkg", "fun": "installed", "name": "vim"}'
     #[command(name = "state.low")]
     Low(state::Args),
+    /// Tell which revision this node is on, why not on the newest, and what comes next
+    Status(status::Args),
     /// Print the last runs, or the report of one of them
     History(history::Args),
+    /// Ask the daemon for a run now
+    Trigger(trigger::Args),
+    /// Stop changing this host for a while
+    Pause(pause::Args),
+    /// Go on after a pause
+    Resume(pause::Resume),
+    /// Keep this node on a branch or a commit
+    Pin(pin::Args),
+    /// Follow the configured branch again
+    Unpin(pin::Unpin),
+    /// Look at revisions that failed their health checks, or let them go
+    Quarantine(quarantine::Args),
     /// Compile every host of a states repository and report what is wrong
     Check(check::Args),
     /// Explain a fault code, a state function, a state or a pillar key
     Explain(explain::Args),
+    /// Write, check or sign the manifest of a states repository
+    Manifest(manifest::Args),
+    /// Take what the remotes offer, or see whether it would be taken; nothing is run
+    Source(source::Args),
+    /// Look at the generations on this node, check them, go back to one
+    Cache(cache::Args),
     /// Look at the configuration
     Config(config::Args),
+    /// Look for what is wrong with this host as a home of the agent
+    Doctor(doctor::Args),
+    /// Make a states repository, or judge a Salt tree
+    Init(init::Args),
     /// Dry-run the starter states inside this program; changes nothing
     Demo(demo::Args),
     /// Print a completion script for a shell
@@ -138,10 +174,22 @@ impl Command {
             | Self::SlsId(args)
             | Self::Single(args)
             | Self::Low(args) => args.format(),
+            Self::Status(args) => args.format().into(),
             Self::History(args) => args.format(),
+            Self::Trigger(args) => args.format().into(),
+            Self::Pause(args) => args.format().into(),
+            Self::Resume(args) => args.format().into(),
+            Self::Pin(args) => args.format().into(),
+            Self::Unpin(args) => args.format().into(),
+            Self::Quarantine(args) => args.format().into(),
             Self::Check(args) => args.format().into(),
             Self::Explain(args) => args.format().into(),
+            Self::Manifest(args) => args.format().into(),
+            Self::Source(args) => args.format().into(),
+            Self::Cache(args) => args.format().into(),
             Self::Config(args) => args.format().into(),
+            Self::Doctor(args) => args.format().into(),
+            Self::Init(args) => args.format().into(),
             Self::Demo(args) => args.format(),
             Self::Completions(_) | Self::Man(_) | Self::Function(_) => ReportFormat::Text,
         }
@@ -157,10 +205,22 @@ impl Command {
             Self::SlsId(args) => args.run(Verb::SlsId, ui),
             Self::Single(args) => args.run(Verb::Single, ui),
             Self::Low(args) => args.run(Verb::Low, ui),
+            Self::Status(args) => args.run(ui),
             Self::History(args) => args.run(ui),
+            Self::Trigger(args) => args.run(ui),
+            Self::Pause(args) => args.run(ui),
+            Self::Resume(args) => args.run(ui),
+            Self::Pin(args) => args.run(ui),
+            Self::Unpin(args) => args.run(ui),
+            Self::Quarantine(args) => args.run(ui),
             Self::Check(args) => args.run(ui),
             Self::Explain(args) => args.run(ui),
+            Self::Manifest(args) => args.run(ui),
+            Self::Source(args) => args.run(ui),
+            Self::Cache(args) => args.run(ui),
             Self::Config(args) => args.run(ui),
+            Self::Doctor(args) => args.run(ui),
+            Self::Init(args) => args.run(ui),
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
@@ -177,7 +237,8 @@ pub fn main() -> ExitCode {
     let terminal = (colour && std::io::stdout().is_terminal(), colour && watched);
     // The streams are not locked for good: progress is written from another thread.
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    let exit = run_on(std::env::args_os(), Ui::new(&mut out, &mut err, terminal).watched(watched), terminal);
+    let ui = Ui::new(&mut out, &mut err, terminal).watched(watched).journal(crate::log::is_journal());
+    let exit = run_on(std::env::args_os(), ui, terminal);
     ExitCode::from(exit as u8)
 }
 
@@ -282,17 +343,17 @@ fn tell(trouble: &Trouble, format: ReportFormat, ui: &mut Ui<'_>) {
     let paint = ui.talk;
     match trouble {
         Trouble::Usage { message, hint } | Trouble::Refusal { message, hint, .. } => {
-            ui.say(&format!("{}: {}", paint.red("error"), crate::output::harmless(message)));
+            ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), crate::output::harmless(message)));
             if let Some(hint) = hint {
-                ui.say(&format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
+                ui.alert(Level::ERROR, &format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
             }
         }
         Trouble::Faults(faults) | Trouble::Configuration(faults) => {
             for one in &faults.0 {
-                ui.say(&fault::draw(one, Severity::Error, paint));
+                ui.alert(Level::ERROR, &fault::draw(one, Severity::Error, paint));
             }
             let all: Vec<_> = faults.0.iter().collect();
-            ui.say(&fault::summary(&all, 0, paint));
+            ui.alert(Level::ERROR, &fault::summary(&all, 0, paint));
         }
     }
 }
@@ -300,7 +361,7 @@ fn tell(trouble: &Trouble, format: ReportFormat, ui: &mut Ui<'_>) {
 /// Tells what stops nothing.
 fn warn(message: &str, ui: &mut Ui<'_>) {
     let paint = ui.talk;
-    ui.say(&format!("{}: {}", paint.yellow("warning"), crate::output::harmless(message)));
+    ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), crate::output::harmless(message)));
 }
 
 /// The whole command, for completions and the manual.

@@ -1,18 +1,21 @@
 //! `zagent run`: one turn over the states of this node. Every verb that runs states ends in [`carry_out`].
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_compiler::functions::Functions;
 use zagent_compiler::{Call, CallError, Cipher, Compat, Compiler, Host, Inputs, Plan, Want};
-use zagent_config::settings::RunSchedule;
+use zagent_config::settings::{RunSchedule, Settings};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
 use super::order::{OrderArgs, ReportArgs};
+use super::settings;
 use super::tree::{Job, Planned, TreeArgs};
 use super::words::Words;
+use crate::cycle::{self, Ground, Ran, Setup, Stage, Wish};
 use crate::files::RememberedFiles;
 use crate::history::{self, History};
 use crate::host::Cancel;
@@ -29,9 +32,21 @@ pub(super) struct Args {
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
 
-    /// One turn, then end
+    /// One turn, then end; without it the agent stays and follows its remotes
     #[arg(long)]
     once: bool,
+
+    /// Do not ask the remotes: run what is there
+    #[arg(long, visible_alias = "offline")]
+    no_fetch: bool,
+
+    /// What started this run
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide = true)]
+    trigger: TriggerArg,
+
+    /// Where the last good configuration lies, for the day when the present one is wrong
+    #[arg(long, value_name = "FILE", hide = true)]
+    last_config: Option<PathBuf>,
 
     /// Undo what a run did: the last one, or the one named
     #[arg(long, value_name = "RUN", num_args = 0..=1, help_heading = "Undo")]
@@ -76,13 +91,130 @@ impl Args {
             let nothing = Planned { plan: Plan::default(), pillar: Value::Null };
             return carry_out(&job, &nothing, &order, &self.report, ui);
         }
-        let job = tree.job()?;
-        // Faults of the states count more than what this version cannot do yet.
-        let planned = job.plan(!order.test, self.order.fresh, ui)?;
         if !self.once {
-            return Err(Trouble::usage_hint("this version has no loop yet", "add --once for one turn"));
+            return self.stay(&tree, &order);
         }
-        carry_out(&job, &planned, &order, &self.report, ui)
+        if tree.states.is_some() {
+            let job = tree.job()?;
+            let planned = job.plan(!order.test, self.order.fresh, ui)?;
+            return carry_out(&job, &planned, &order, &self.report, ui);
+        }
+        self.turn(&tree, &order, ui)
+    }
+
+    /// One turn over what the node follows.
+    fn turn(&self, tree: &TreeArgs, order: &Order, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let settings = if self.trigger == TriggerArg::Manual {
+            settings::load(tree.config.as_deref())?
+        } else {
+            let mut warn = |words: &str| super::warn(words, ui);
+            settings::load_or_last(tree.config.as_deref(), self.last_config.as_deref(), &mut warn)?
+        };
+        if !order.test {
+            settings::keep(&settings);
+        }
+        let cancel = Arc::new(Cancel::new());
+        // Until all is printed and kept: who is told to stop at the very end still says what was done.
+        let _signals = Signals::watch(&cancel);
+        let turn = cycle::Turn {
+            settings: &settings,
+            sync: self
+                .asks(tree, &settings)
+                .then(|| Wish { insists: self.trigger == TriggerArg::Manual, ..Wish::default() }),
+            partial: !tree.sls.is_empty(),
+            test: order.test,
+            trigger: self.trigger.into(),
+            seed: cycle::machine_seed(settings.id.as_str()),
+            cancel: &cancel,
+        };
+        let mut stage = OnStage { args: self, tree, order, settings: &settings, cancel: &cancel, ui };
+        let ended = turn.take(&mut stage)?;
+        let of_run = ended.report.as_ref().map_or(Exit::Fine, |r| exit(r, self.report.detailed_exitcodes));
+        Ok(ended.exit(of_run))
+    }
+
+    /// Whether the remotes are asked first. A run of a few SLS takes no new revision: that has to prove itself whole.
+    fn asks(&self, tree: &TreeArgs, settings: &Settings) -> bool {
+        let is_there = || settings.paths().current().exists();
+        !self.no_fetch && (tree.sls.is_empty() || !is_there())
+    }
+
+    /// The loop.
+    fn stay(&self, tree: &TreeArgs, order: &Order) -> Result<Exit, Trouble> {
+        if order.test || tree.states.is_some() || !tree.sls.is_empty() || tree.grains.is_some() {
+            let hint =
+                "add --once for one turn; a directory that is followed for good is one of `source.remotes`";
+            return Err(Trouble::usage_hint("the agent that stays runs what the configuration says", hint));
+        }
+        let settings = || settings::load(tree.config.as_deref());
+        let program = std::env::current_exe()
+            .map_err(|error| Trouble::failed(format!("cannot find this program: {error}")))?;
+        let mut args = Vec::new();
+        if let Some(config) = &tree.config {
+            args.extend(["--config".into(), config.clone().into_os_string()]);
+        }
+        let now = settings()?;
+        settings::keep(&now);
+        let turn_args = vec![format!("--last-config={}", now.paths().last_config().display()).into()];
+        let seed = cycle::machine_seed(now.id.as_str());
+        cycle::stay(Setup { program, args, turn_args, settings: &settings, seed }).map(|()| Exit::Fine)
+    }
+}
+
+/// What started a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum TriggerArg {
+    Timer,
+    Git,
+    #[default]
+    Manual,
+    Drift,
+    Rollout,
+}
+
+impl From<TriggerArg> for Trigger {
+    fn from(trigger: TriggerArg) -> Self {
+        match trigger {
+            TriggerArg::Timer => Self::Timer,
+            TriggerArg::Git => Self::Git,
+            TriggerArg::Manual => Self::Manual,
+            TriggerArg::Drift => Self::Drift,
+            TriggerArg::Rollout => Self::Rollout,
+        }
+    }
+}
+
+/// What a turn asks of the command line: to compile, to run and to tell.
+struct OnStage<'a, 'u> {
+    args: &'a Args,
+    tree: &'a TreeArgs,
+    order: &'a Order,
+    settings: &'a Settings,
+    cancel: &'a Arc<Cancel>,
+    ui: &'a mut Ui<'u>,
+}
+
+impl Stage for OnStage<'_, '_> {
+    fn compiles(&mut self, top: &Path) -> Result<(), Trouble> {
+        // All that is meant for this node, not only what this run is about.
+        let tree = TreeArgs { sls: Vec::new(), ..self.tree.clone() };
+        let job = tree.job_on(top, "", self.settings.clone())?;
+        Ok(job.compiler.compile(&job.want).map(drop)?)
+    }
+
+    fn run(&mut self, ground: &Ground, trigger: Trigger) -> Result<Ran, Trouble> {
+        let job = self.tree.job_on(&ground.top, &ground.revision, self.settings.clone())?;
+        let planned = job.plan(!self.order.test, self.args.order.fresh, self.ui)?;
+        let by = (self.order, trigger, self.cancel);
+        let report = perform(&job, &planned, by, &self.args.report, self.ui)?;
+        if report.mode != Mode::Test {
+            remember(&job, &report, self.ui);
+        }
+        Ok(Ran { report, mask: job.mask(false) })
+    }
+
+    fn warn(&mut self, words: &str) {
+        super::warn(words, self.ui);
     }
 }
 
@@ -109,7 +241,7 @@ pub(super) fn carry_out(
     let cancel = Arc::new(Cancel::new());
     // Until all is printed and kept: who is told to stop at the very end still says what was done.
     let _signals = Signals::watch(&cancel);
-    let report = perform(job, planned, (order, &cancel), args, ui)?;
+    let report = perform(job, planned, (order, Trigger::Manual, &cancel), args, ui)?;
     // A dry run leaves no trace.
     if report.mode != Mode::Test {
         remember(job, &report, ui);
@@ -121,13 +253,13 @@ pub(super) fn carry_out(
 pub(super) fn perform(
     job: &Job,
     planned: &Planned,
-    (order, cancel): (&Order, &Arc<Cancel>),
+    by: (&Order, Trigger, &Arc<Cancel>),
     args: &ReportArgs,
     ui: &mut Ui<'_>,
 ) -> Result<Report, Trouble> {
     let zone = local_zone();
     let watcher = ui.watcher(args.out, planned.plan.chunks.len(), &job.mask(false), zone.clone());
-    let report = converge(job, planned, (order, cancel), watcher.progress());
+    let report = converge(job, planned, by, watcher.progress());
     // The line on the terminal goes before anything else is printed.
     drop(watcher);
     let report = report?;
@@ -166,7 +298,7 @@ pub(super) fn exit(report: &Report, detailed: bool) -> Exit {
 fn converge(
     job: &Job,
     planned: &Planned,
-    (order, cancel): (&Order, &Arc<Cancel>),
+    (order, trigger, cancel): (&Order, Trigger, &Arc<Cancel>),
     watcher: &dyn Progress,
 ) -> Result<Report, Trouble> {
     let failhard = job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
@@ -193,7 +325,7 @@ fn converge(
         run: history::run_name(Timestamp::now(), history::chance()),
         node: job.node.clone(),
         revision: job.revision.clone(),
-        trigger: Trigger::Manual,
+        trigger,
         watcher,
         cancel,
     };

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use zagent_compiler::{Compat, Files, Limits, Options};
-use zagent_config::paths::CONFIG_DIR;
+use zagent_config::paths::{CONFIG_DIR, DEFAULT_ROOT, Paths};
 use zagent_config::salt_config::SaltConfig;
 use zagent_config::settings::{self, Compatibility, Location, Settings};
 use zagent_config::{Map, Value};
 
-use crate::report::Trouble;
+use crate::operate::kept;
+use crate::report::{Trouble, chain};
 
 /// Reads the settings: `--config FILE`, else `ZAGENT_CONFIG`, else /etc/zagent; then `ZAGENT_*`.
 pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
@@ -24,6 +25,35 @@ pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
         settings.set_default_root(root);
     }
     Ok(settings)
+}
+
+/// The settings of a run that nobody watches: when the configuration is wrong, the last good one holds, so that a run can
+/// mend what a run has broken. `last` is where that lies.
+pub(super) fn load_or_last(
+    config: Option<&Path>,
+    last: Option<&Path>,
+    warn: &mut dyn FnMut(&str),
+) -> Result<Settings, Trouble> {
+    let trouble = match load(config) {
+        Err(trouble @ Trouble::Configuration(_)) => trouble,
+        other => return other,
+    };
+    let last = last.map_or_else(|| Paths::new(DEFAULT_ROOT).last_config(), Path::to_owned);
+    let Ok(settings) = load(Some(&last)) else { return Err(trouble) };
+    warn(&format!("the configuration is wrong, the last good one holds: {}", trouble.words()));
+    Ok(settings)
+}
+
+/// Keeps the settings for the day when the configuration is wrong.
+pub(super) fn keep(settings: &Settings) {
+    let path = settings.paths().last_config();
+    let said = settings.said();
+    if matches!(kept::read::<Value>(&path), Ok(Some(same)) if same == said) {
+        return;
+    }
+    if let Err(error) = kept::write(&path, &said) {
+        tracing::debug!(error = chain(&error), "the configuration is not kept");
+    }
 }
 
 /// Where somebody who may not write to the root of the system keeps it: `$XDG_STATE_HOME/zagent`, else

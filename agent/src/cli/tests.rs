@@ -415,5 +415,9 @@ fn help_version_completions_and_manual_are_data() {
     <super::call::Args as clap::CommandFactory>::command().debug_assert();
 }
 
+mod init;
+mod manifest;
+mod operate;
 mod revert;
+mod status;
 mod verbs;

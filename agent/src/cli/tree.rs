@@ -4,18 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use zagent_cache::Cache;
 use zagent_compiler::{Compat, Compiled, Compiler, Files, Host, Inputs, Limits, Options, Plan, Want};
+use zagent_config::manifest::Manifest;
+use zagent_config::paths::tree::MODULES;
 use zagent_config::settings::{Environment, Permission, Settings};
 use zagent_config::{Map, Value};
 
 use super::{nothing, settings};
+use crate::cycle::{Ground, NOTHING};
 use crate::draw::fault::{Severity, draw};
 use crate::facts::{FactSources, Facts, Grains, Recorded};
-use crate::files::{BASE, DirFiles, Layout, Source};
+use crate::files::{BASE, DirFiles, Layout, Source, manifest};
 use crate::host::{Live, LiveSettings, Machine};
 use crate::keep::{self, Kept, Key, Trace};
 use crate::output::{Mask, Ui};
-use crate::report::Trouble;
+use crate::report::{Trouble, chain};
 
 /// What to compile, and for whom
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -86,12 +90,14 @@ pub(super) struct Trees {
     states: Arc<dyn Files>,
     pillar: Arc<dyn Files>,
     revision: String,
+    /// What the repository says about itself.
+    manifest: Option<Manifest>,
 }
 
 impl Trees {
     /// Trees, and where they come from in words.
     pub(super) fn new(states: Arc<dyn Files>, pillar: Arc<dyn Files>, revision: impl Into<String>) -> Self {
-        Self { states, pillar, revision: revision.into() }
+        Self { states, pillar, revision: revision.into(), manifest: None }
     }
 }
 
@@ -125,6 +131,12 @@ impl TreeArgs {
         self.job_of(trees, settings)
     }
 
+    /// The compiler for the states of a ground.
+    pub(super) fn job_on(&self, top: &Path, revision: &str, settings: Settings) -> Result<Job, Trouble> {
+        let trees = self.trees_of(top, revision, &settings)?;
+        self.job_of(trees, settings)
+    }
+
     /// The same for what needs no states: without any tree, an empty one serves.
     pub(super) fn job_anywhere(&self) -> Result<Job, Trouble> {
         let settings = settings::load(self.config.as_deref())?;
@@ -139,13 +151,29 @@ impl TreeArgs {
     }
 
     fn trees(&self, settings: &Settings) -> Result<Trees, Trouble> {
-        let (states, pillar) = match &self.states {
-            Some(states) => (states.clone(), self.pillar.clone()),
-            None => {
-                let (states, pillar) = installed(settings)?;
-                (states, self.pillar.clone().or(Some(pillar).filter(|dir| dir.is_dir())))
+        match &self.states {
+            Some(states) => {
+                let beside = states.parent().map(|top| top.join(MODULES));
+                let named =
+                    Repository { states: states.clone(), pillar: self.pillar.clone(), modules: beside };
+                self.laid_out(named, &states.display().to_string(), settings)
             }
-        };
+            None => {
+                let ground = installed(settings)?;
+                self.trees_of(&ground.top, &ground.revision, settings)
+            }
+        }
+    }
+
+    /// The trees of a repository, where its manifest, the configuration or custom put them.
+    fn trees_of(&self, top: &Path, revision: &str, settings: &Settings) -> Result<Trees, Trouble> {
+        let mut found = Repository::find(top, settings)?;
+        found.pillar = self.pillar.clone().or(found.pillar);
+        let manifest = manifest(&Source::Dir(top.to_owned())).map_err(|e| Trouble::usage(chain(&e)))?;
+        Ok(Trees { manifest, ..self.laid_out(found, revision, settings)? })
+    }
+
+    fn laid_out(&self, found: Repository, revision: &str, settings: &Settings) -> Result<Trees, Trouble> {
         let more = |side: fn(&Environment) -> Option<&PathBuf>| {
             settings
                 .environments
@@ -154,14 +182,26 @@ impl TreeArgs {
         };
         let states_of = more(|e| e.states.as_ref()).chain(self.env.iter().cloned());
         let pillar_of = more(|e| e.pillar.as_ref()).chain(self.pillar_env.iter().cloned());
-        let revision = states.display().to_string();
-        let states = Arc::new(directories(Some(states), states_of)?);
-        Ok(Trees::new(states, Arc::new(directories(pillar, pillar_of)?), revision))
+        let mut states = directories(Some(found.states), states_of)?;
+        if let Some(modules) = found.modules.filter(|dir| dir.is_dir()) {
+            states = states.modules(modules);
+        }
+        let pillar = directories(found.pillar, pillar_of)?;
+        Ok(Trees::new(Arc::new(states), Arc::new(pillar), revision))
     }
 
     /// The same for trees from elsewhere.
     pub(super) fn job_of(&self, trees: Trees, settings: Settings) -> Result<Job, Trouble> {
-        let Trees { states, pillar, revision } = trees;
+        let Trees { states, pillar, revision, manifest } = trees;
+        let mut settings = settings;
+        if let Some(manifest) = manifest {
+            // Whoever runs the node has the last word.
+            let said = |key: &str| settings.is_said(key);
+            let schedule = manifest.schedule.filter(|_| !said("run.schedule"));
+            let compat = manifest.compat.filter(|_| !said("compat"));
+            settings.run.schedule = schedule.unwrap_or(settings.run.schedule);
+            settings.compat = compat.unwrap_or(settings.compat);
+        }
         let mut options = self.options_of(&settings)?;
         let host = self.host_of(&settings, &options)?;
         options.opts =
@@ -318,25 +358,36 @@ fn no_states() -> Trouble {
     } else {
         "name one with `--states DIR` (and `--pillar DIR`), or try `zagent demo`"
     };
-    Trouble::usage_hint(
-        "states engine unavailable: no states directory exists yet (state files not yet synced from Git and no baked \
-         states dir); retry after state files are published",
-        hint,
-    )
+    Trouble::usage_hint(NOTHING, hint)
 }
 
-/// The trees that a run without `--states` reads: the cache when it holds files, else the baked directory.
-fn installed(settings: &Settings) -> Result<(PathBuf, PathBuf), Trouble> {
-    for root in [settings.paths().current(), settings.baked.clone()] {
-        let states = root.join(&settings.states_root);
-        if states.is_dir() {
-            return Ok((states, root.join(&settings.pillar_root)));
-        }
-        if let Ok(layout) = Layout::find(&Source::Dir(root.clone())) {
-            return Ok((root.join(layout.states), root.join(layout.pillar)));
-        }
+/// Where a command without `--states` reads: the cache when it holds files, else the baked directory.
+fn installed(settings: &Settings) -> Result<Ground, Trouble> {
+    let cache =
+        Cache::open(&settings.paths(), &settings.source).map_err(|error| Trouble::of_cache(&error))?;
+    let found = Ground::find(settings, &cache, |_| ()).map_err(|error| Trouble::of_cache(&error))?;
+    found.ok_or_else(no_states)
+}
+
+/// Where the trees of a repository stand.
+struct Repository {
+    states: PathBuf,
+    pillar: Option<PathBuf>,
+    modules: Option<PathBuf>,
+}
+
+impl Repository {
+    fn find(top: &Path, settings: &Settings) -> Result<Self, Trouble> {
+        let said = (top.join(&settings.states_root), top.join(&settings.pillar_root));
+        let (states, pillar) = match Layout::find(&Source::Dir(top.to_owned())) {
+            _ if settings.is_said("roots.states") => said,
+            Ok(layout) => (top.join(layout.states), top.join(layout.pillar)),
+            Err(_) if said.0.is_dir() => said,
+            Err(error) => return Err(Trouble::usage(chain(&error))),
+        };
+        let modules = Some(top.join(MODULES));
+        Ok(Self { states, pillar: Some(pillar).filter(|dir| dir.is_dir()), modules })
     }
-    Err(no_states())
 }
 
 /// A directory for `base` and one for each further environment; each must exist.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use jiff::tz::TimeZone;
+use tracing::Level;
 
 use super::progress::{Bar, Lines};
 use super::{Mask, Paint, ReportFormat, Silent, Watcher};
@@ -35,6 +36,7 @@ pub struct Ui<'w> {
     err: &'w mut (dyn Write + Send),
     terminal: (bool, bool),
     watched: bool,
+    journal: bool,
     /// Why data did not reach stdout.
     lost: Option<io::Error>,
     /// Colours of stdout.
@@ -53,13 +55,19 @@ impl<'w> Ui<'w> {
         terminal: (bool, bool),
     ) -> Self {
         let (paint, talk) = (Paint::new(terminal.0), Paint::new(terminal.1));
-        Self { out, err, terminal, watched: false, lost: None, paint, talk, verbose: 0 }
+        Self { out, err, terminal, watched: false, journal: false, lost: None, paint, talk, verbose: 0 }
     }
 
     /// Says whether somebody sees stderr as it is written, so that progress is worth telling.
     #[must_use]
     pub fn watched(self, watched: bool) -> Self {
         Self { watched, ..self }
+    }
+
+    /// Says whether stderr is a journal, where a line that matters begins with its priority.
+    #[must_use]
+    pub fn journal(self, journal: bool) -> Self {
+        Self { journal, ..self }
     }
 
     /// Who watches a run of so many states that is printed in this format.
@@ -101,10 +109,38 @@ impl<'w> Ui<'w> {
         let _ = writeln!(self.err, "{text}");
     }
 
+    /// Writes talk that somebody should look at to stderr.
+    pub fn alert(&mut self, level: Level, text: &str) {
+        if !self.journal {
+            return self.say(text);
+        }
+        let priority = crate::log::priority(level);
+        text.lines().for_each(|line| self.say(&format!("<{priority}>{line}")));
+    }
+
     /// Writes talk that only `-v` wants.
     pub fn detail(&mut self, text: &str) {
         if self.verbose > 0 {
             self.say(text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn towards_a_journal_every_line_that_matters_has_its_priority() {
+        let told = |journal: bool| {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let mut ui = Ui::new(&mut out, &mut err, (false, false)).journal(journal);
+            ui.alert(Level::ERROR, "error: no\n = help: yes");
+            ui.alert(Level::WARN, "warning: odd");
+            ui.say("by the way");
+            String::from_utf8(err).unwrap()
+        };
+        assert_eq!(told(true), "<3>error: no\n<3> = help: yes\n<4>warning: odd\nby the way\n");
+        assert_eq!(told(false), "error: no\n = help: yes\nwarning: odd\nby the way\n");
     }
 }

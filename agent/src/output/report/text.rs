@@ -393,8 +393,9 @@ fn cut(line: &str) -> String {
 /// The first digits of a commit, as people know it; anything else as it is.
 #[must_use]
 pub fn short(revision: &str) -> &str {
-    let is_commit = revision.len() >= 40 && revision.bytes().all(|b| b.is_ascii_hexdigit());
-    if is_commit { &revision[..9] } else { revision }
+    let plain = crate::cycle::plain(revision);
+    let is_commit = plain.len() >= 40 && plain.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_commit { &plain[..9] } else { revision }
 }
 
 /// How long something took, for people.

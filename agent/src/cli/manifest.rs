@@ -1,0 +1,349 @@
+//! `zagent manifest write | check | sign`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use jiff::Timestamp;
+use serde_json::json as object;
+use zagent_cache::Limits;
+use zagent_cache::manifest::{self, ManifestError, Options, Written};
+use zagent_cache::trust::{self, Signer, Signers};
+use zagent_config::Value;
+use zagent_config::manifest::{Manifest, Version, expiry};
+use zagent_config::paths::tree;
+use zagent_config::settings::{Require, Trust, parse_duration};
+
+use super::{settings, warn};
+use crate::output::{Format, Ui, harmless, json, yaml};
+use crate::report::{Exit, Trouble, chain};
+
+/// Untracked files that are named; the rest is counted.
+const NAMED: usize = 10;
+
+/// Write, check or sign the manifest of a states repository
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List every file with its digest; the serial rises when anything changed
+    Write(Write),
+    /// Compare the files with the manifest, and check its signatures; exits with 1 when something is wrong
+    Check(Check),
+    /// Sign the manifest as it stands
+    Sign(Sign),
+}
+
+#[derive(Debug, clap::Args)]
+struct Write {
+    /// The repository
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// The serial; one more than before when left out
+    #[arg(long, value_name = "N")]
+    serial: Option<u64>,
+
+    /// Until when nodes take it: a time from now such as 30d, a date, or a time in RFC 3339; as before when left out
+    #[arg(long, value_name = "WHEN")]
+    expires: Option<String>,
+
+    /// The oldest agent that understands the tree; as before when left out
+    #[arg(long, value_name = "VERSION")]
+    min_agent: Option<Version>,
+
+    /// Remove signatures of the old manifest
+    #[arg(long)]
+    drop_signatures: bool,
+
+    /// How to print what was done
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    out: Format,
+}
+
+#[derive(Debug, clap::Args)]
+struct Check {
+    /// The repository
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// Check the signatures against this file; default: the configuration's, when it requires them
+    #[arg(long, value_name = "FILE")]
+    allowed_signers: Option<PathBuf>,
+
+    /// How many people must have signed; default: the configuration's
+    #[arg(long, value_name = "N")]
+    threshold: Option<usize>,
+
+    /// Configuration file; default: /etc/zagent/zagent.yaml when it exists
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    out: Format,
+}
+
+#[derive(Debug, clap::Args)]
+struct Sign {
+    /// The repository
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// The private key, or the public one when an SSH agent or a security key holds the other half
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+
+    /// Whose signature it is: it goes to manifest.yaml.sig.NAME, beside those of others
+    #[arg(long = "as", value_name = "NAME", value_parser = parse_name)]
+    name: Option<String>,
+
+    /// How to print what was done
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    out: Format,
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "._-@+".contains(c);
+    let fine = (1..=100).contains(&text.len()) && text.chars().all(letter) && !text.starts_with('.');
+    fine.then(|| text.to_owned()).ok_or_else(|| "a name has letters, digits and any of ._-@+".into())
+}
+
+impl Args {
+    pub(super) const fn format(&self) -> Format {
+        match &self.what {
+            What::Write(args) => args.out,
+            What::Check(args) => args.out,
+            What::Sign(args) => args.out,
+        }
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        match &self.what {
+            What::Write(args) => args.run(ui),
+            What::Check(args) => args.run(ui),
+            What::Sign(args) => args.run(ui),
+        }
+    }
+}
+
+impl Write {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let now = Timestamp::now();
+        let expires = self.expires.as_deref().map(|text| until(text, now)).transpose()?;
+        let min_agent = self.min_agent.clone();
+        let options = Options { serial: self.serial, expires, min_agent, limits: Limits::default() };
+        let written = manifest::write(&self.dir, &options).map_err(trouble)?;
+        if written.is_new {
+            manifest::place(&self.dir, tree::MANIFEST, &written.text).map_err(trouble)?;
+        }
+        let mut stale: Vec<String> = Vec::new();
+        if written.is_new {
+            stale.extend(manifest::signatures(&self.dir).map_err(trouble)?.into_iter().map(|(name, _)| name));
+        }
+        if self.drop_signatures {
+            stale.iter().try_for_each(|name| manifest::remove(&self.dir, name)).map_err(trouble)?;
+        }
+        let changes = changes(&written);
+        let files = written.new.files.as_ref().map_or(0, std::collections::BTreeMap::len);
+        let shown = harmless(&self.dir.join(tree::MANIFEST).display().to_string());
+        let data = object!({
+            "manifest": self.dir.join(tree::MANIFEST).display().to_string(), "written": written.is_new,
+            "serial": written.new.serial, "files": files, "changes": changes,
+            "stale_signatures": stale, "dropped": self.drop_signatures,
+        });
+        let mut text = match written.is_new {
+            true => format!("{shown}: serial {}, {files} files\n", written.new.serial),
+            false => format!("{shown}: nothing changed, serial {}\n", written.new.serial),
+        };
+        changes.iter().for_each(|line| text.push_str(&format!("  {}\n", harmless(line))));
+        print(self.out, &text, data, ui);
+        self.remind(&written, &stale, now, ui);
+        Ok(Exit::Fine)
+    }
+
+    /// What the author should do or know next.
+    fn remind(&self, written: &Written, stale: &[String], now: Timestamp, ui: &mut Ui<'_>) {
+        if !stale.is_empty() && self.drop_signatures {
+            ui.say(&format!("removed {}, which signed the old manifest", harmless(&stale.join(", "))));
+        } else if !stale.is_empty() {
+            let names = stale.join(", ");
+            let message = format!(
+                "{names} signed the old manifest: sign again (zagent manifest sign --key FILE --as NAME) or remove \
+                 the files (`--drop-signatures` does so while it writes)"
+            );
+            warn(&message, ui);
+        }
+        if let Some(expires) = written.new.expires.filter(|expires| *expires <= now) {
+            warn(&format!("the manifest has expired at {expires}: nodes refuse it; give --expires"), ui);
+        }
+        let files = written.new.files.as_ref();
+        let lost = files.map(|files| manifest::untracked(&self.dir, files)).unwrap_or_default();
+        if !lost.is_empty() {
+            let more = lost.len().saturating_sub(NAMED);
+            let named = lost.iter().take(NAMED).map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            warn(&format!("Git does not hold {named}{more}: `git add` or remove what nodes are to get"), ui);
+        }
+    }
+}
+
+/// `30d` from now, a date, or a time.
+fn until(text: &str, now: Timestamp) -> Result<Timestamp, Trouble> {
+    let from_now = || {
+        let seconds = i64::try_from(parse_duration(text)?.as_secs()).ok()?;
+        Timestamp::from_second(now.as_second().checked_add(seconds)?).ok()
+    };
+    let hint = "write a time from now such as 30d, a date such as 2030-01-31, or 2030-01-31T12:00:00Z";
+    match from_now().or_else(|| expiry(text)) {
+        None => Err(Trouble::usage_hint(format!("`{}` is no time", harmless(text)), hint)),
+        Some(time) if time <= now => {
+            Err(Trouble::usage_hint(format!("{time} is over, so no node would take the manifest"), hint))
+        }
+        Some(time) => Ok(time),
+    }
+}
+
+/// What is other than before, in words.
+fn changes(written: &Written) -> Vec<String> {
+    let Written { old, new, .. } = written;
+    let Some(old) = old else { return vec!["a new manifest".into()] };
+    let mut words = Vec::new();
+    if let (Some(before), Some(after)) = (&old.files, &new.files) {
+        words.extend(after.keys().filter(|p| !before.contains_key(*p)).map(|p| format!("`{p}` is new")));
+        words.extend(before.keys().filter(|p| !after.contains_key(*p)).map(|p| format!("`{p}` is gone")));
+        let other = |p: &&String| before.get(*p).is_some_and(|entry| after.get(*p) != Some(entry));
+        words.extend(after.keys().filter(other).map(|p| format!("`{p}` has changed")));
+    }
+    if let Some(expires) = new.expires.filter(|e| old.expires != Some(*e)) {
+        words.push(format!("it expires at {expires}"));
+    }
+    if let Some(version) = new.min_agent.as_ref().filter(|v| old.min_agent.as_ref() != Some(v)) {
+        words.push(format!("it needs agent {version}"));
+    }
+    words
+}
+
+impl Check {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let (listed, mut wrong) = manifest::check(&self.dir, Limits::default()).map_err(trouble)?;
+        let now = Timestamp::now();
+        if let Some(expires) = listed.expires.filter(|_| listed.is_expired(now)) {
+            wrong.push(format!("the manifest has expired at {expires}"));
+        }
+        let signers = match self.trust()? {
+            Some(trust) => Some(self.signers(&trust, now)?),
+            None => None,
+        };
+        let signed_by = match &signers {
+            Some(Ok(signers)) => {
+                signers.iter().map(|s| object!({"principal": s.principal, "key": s.fingerprint})).collect()
+            }
+            Some(Err(why)) => {
+                wrong.push(why.clone());
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+        let data = object!({
+            "success": wrong.is_empty(), "serial": listed.serial, "checked_signatures": signers.is_some(),
+            "signed_by": signed_by, "differences": wrong,
+        });
+        print(self.out, &self.text(&listed, &wrong, signers), data, ui);
+        Ok(if wrong.is_empty() { Exit::Fine } else { Exit::Failed })
+    }
+
+    fn text(
+        &self,
+        listed: &Manifest,
+        wrong: &[String],
+        signers: Option<Result<Vec<Signer>, String>>,
+    ) -> String {
+        let shown = harmless(&self.dir.join(tree::MANIFEST).display().to_string());
+        let files = listed.files.as_ref().map_or(0, std::collections::BTreeMap::len);
+        let mut text = match wrong.len() {
+            0 => format!("{shown}: serial {}, {files} files, all as listed\n", listed.serial),
+            n => format!("{shown}: serial {}, {n} wrong\n", listed.serial),
+        };
+        wrong.iter().for_each(|line| text.push_str(&format!("  {}\n", harmless(line))));
+        for signer in signers.into_iter().flatten().flatten() {
+            text.push_str(&format!("  signed by {} ({})\n", harmless(&signer.principal), signer.fingerprint));
+        }
+        text
+    }
+
+    /// Whose signatures count, when they are to be checked.
+    fn trust(&self) -> Result<Option<Trust>, Trouble> {
+        let mut trust = settings::load(self.config.as_deref())?.trust;
+        let asked =
+            self.allowed_signers.is_some() || matches!(trust.require, Require::Manifest | Require::Both);
+        trust.threshold = self.threshold.unwrap_or(trust.threshold);
+        if let Some(path) = &self.allowed_signers {
+            trust.allowed_signers.clone_from(path);
+        }
+        Ok(asked.then_some(trust))
+    }
+
+    fn signers(&self, trust: &Trust, now: Timestamp) -> Result<Result<Vec<Signer>, String>, Trouble> {
+        let signers = Signers::read(trust).map_err(|e| Trouble::usage_hint(chain(&e), e.hint()))?;
+        let (text, _) = manifest::read(&self.dir).map_err(trouble)?;
+        let signatures = manifest::signatures(&self.dir).map_err(trouble)?;
+        Ok(signers.manifest(&text, &signatures, trust.threshold, now).map_err(|e| chain(&e)))
+    }
+}
+
+impl Sign {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let (listed, wrong) = manifest::check(&self.dir, Limits::default()).map_err(trouble)?;
+        if let Some(first) = wrong.first() {
+            let more =
+                if wrong.len() > 1 { format!(" (and {} more)", wrong.len() - 1) } else { String::new() };
+            return Err(Trouble::Refusal {
+                exit: Exit::Failed,
+                message: format!("the manifest is not that of the files: {first}{more}"),
+                hint: Some("zagent manifest write".into()),
+            });
+        }
+        let (text, _) = manifest::read(&self.dir).map_err(trouble)?;
+        let signature =
+            trust::sign(&self.key, trust::MANIFEST, &text).map_err(|e| Trouble::failed(chain(&e)))?;
+        let end = self.name.as_ref().map(|name| format!(".{name}")).unwrap_or_default();
+        let name = format!("{}.sig{end}", tree::MANIFEST);
+        let path = manifest::place(&self.dir, &name, &signature).map_err(trouble)?;
+        let shown = path.display().to_string();
+        let data = object!({"signature": shown, "serial": listed.serial});
+        let line = format!("{}: signs serial {}\n", harmless(&shown), listed.serial);
+        print(self.out, &line, data, ui);
+        Ok(Exit::Fine)
+    }
+}
+
+fn print(format: Format, text: &str, data: serde_json::Value, ui: &mut Ui<'_>) {
+    ui.data(&match format {
+        Format::Text => text.to_owned(),
+        Format::Json => json(&data),
+        Format::Yaml => yaml(&serde_json::from_value::<Value>(data).unwrap_or_default()),
+    });
+}
+
+fn trouble(error: ManifestError) -> Trouble {
+    let message = chain(&error);
+    match error {
+        ManifestError::Faults(faults) => Trouble::Configuration(faults),
+        ManifestError::Missing { .. } => Trouble::usage_hint(message, "zagent manifest write"),
+        ManifestError::Serial { old, .. } => {
+            Trouble::usage_hint(message, format!("give a serial above {old}, or none"))
+        }
+        ManifestError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+            Trouble::usage(format!("there is no `{}`", show(&path)))
+        }
+        _ => Trouble::failed(message),
+    }
+}
+
+fn show(path: &Path) -> String {
+    harmless(&path.display().to_string())
+}

@@ -1,0 +1,177 @@
+//! `zagent pause` and `zagent resume`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use serde_json::json as object;
+use zagent_config::settings::parse_duration;
+
+use super::common::Common;
+use super::settings;
+use super::status::look_again;
+use crate::operate::pause::Pause;
+use crate::operate::{KeptError, who};
+use crate::output::{Format, Ui, local_zone};
+use crate::report::{Exit, Trouble, chain};
+
+/// How long a pause lasts when nothing is said: an afternoon's work, and over before the next morning.
+const PAUSE: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// Stop changing this host for a while
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How long, such as `30m` or `4h`; default: 4h
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_for, conflicts_with_all = ["until", "forever"])]
+    time: Option<Duration>,
+
+    /// Until when: `14:00`, `2026-11-30 14:00` or a time with its zone
+    #[arg(long, value_name = "WHEN", conflicts_with = "forever")]
+    until: Option<String>,
+
+    /// Until somebody says `zagent resume`
+    #[arg(long)]
+    forever: bool,
+
+    /// Why, for whoever wonders
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Go on after a pause
+#[derive(Debug, clap::Args)]
+pub(super) struct Resume {
+    #[command(flatten)]
+    common: Common,
+}
+
+fn parse_for(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "write a time such as `30m`, `4h` or `2d`".into())
+}
+
+impl Args {
+    pub(super) const fn format(&self) -> Format {
+        self.common.out
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let settings = settings::load(self.common.config.as_deref())?;
+        let (now, zone) = (Timestamp::now(), local_zone());
+        let until = match (&self.until, self.forever) {
+            (Some(text), _) => Some(moment(text, now, &zone)?),
+            (None, true) => None,
+            (None, false) => {
+                let time = self.time.unwrap_or(PAUSE);
+                let end = now.checked_add(time);
+                Some(end.map_err(|_| Trouble::usage("that is longer than any calendar"))?)
+            }
+        };
+        let pause = Pause { since: now, until, reason: reason(self.reason.as_deref()), by: who() };
+        pause.write(&settings.paths()).map_err(trouble)?;
+        look_again(&settings.paths(), ui);
+        self.common.print(&pause.words(now, &zone), object!({"success": true, "pause": pause}), ui);
+        Ok(Exit::Fine)
+    }
+}
+
+impl Resume {
+    pub(super) const fn format(&self) -> Format {
+        self.common.out
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let settings = settings::load(self.common.config.as_deref())?;
+        let paths = settings.paths();
+        let now = Timestamp::now();
+        // What is in it does not matter any more, damaged or not.
+        let read = Pause::read(&paths, now);
+        let cleared = Pause::clear(&paths).map_err(trouble)?;
+        let words = match (&read, cleared) {
+            (Ok(Some(pause)), _) => format!("resumed; it was {}", pause.words(now, &local_zone())),
+            (Ok(None), true) => "resumed; the pause was over already".into(),
+            (Err(_), true) => "resumed; the pause was damaged".into(),
+            (_, false) => "it was not paused".into(),
+        };
+        look_again(&settings.paths(), ui);
+        self.common.print(&words, object!({"success": true, "was": read.ok().flatten()}), ui);
+        Ok(Exit::Fine)
+    }
+}
+
+/// A reason in one line; none when it says nothing.
+pub(super) fn reason(text: Option<&str>) -> Option<String> {
+    let line = text?.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(line.chars().filter(|c| !c.is_control()).take(500).collect())
+        .filter(|line: &String| !line.is_empty())
+}
+
+/// What went wrong with a small file, and a way out.
+pub(super) fn trouble(error: KeptError) -> Trouble {
+    let message = chain(&error);
+    match error {
+        e if e.is_permission() => Trouble::permission(message),
+        KeptError::Damaged { path, .. } => Trouble::Refusal {
+            exit: Exit::Failed,
+            message,
+            hint: Some(format!("look at it, then take it away: rm {}", path.display())),
+        },
+        _ => Trouble::failed(message),
+    }
+}
+
+/// A time that somebody wrote: today's or tomorrow's hour, a day and an hour, or a full timestamp.
+fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Trouble> {
+    let text = text.trim();
+    let on_wall = |date_time: DateTime| zone.to_ambiguous_timestamp(date_time).compatible().ok();
+    let hour = |text: &str| {
+        let is_hour = text.contains(':') && !text.contains('-');
+        let time = is_hour.then(|| text.parse::<Time>().ok())??;
+        let today = zone.to_datetime(now).date();
+        let at = on_wall(today.to_datetime(time))?;
+        if at > now { Some(at) } else { on_wall(today.tomorrow().ok()?.to_datetime(time)) }
+    };
+    let at = text.parse::<Timestamp>().ok();
+    let at = at.or_else(|| hour(text)).or_else(|| on_wall(text.parse::<DateTime>().ok()?));
+    match at {
+        Some(at) if at > now => Ok(at),
+        Some(_) => Err(Trouble::usage(format!("`{text}` is over already"))),
+        None => {
+            let hint = "write `14:00`, `2026-11-30 14:00` or `2026-11-30T14:00:00+01:00`";
+            Err(Trouble::usage_hint(format!("`{text}` is no time"), hint))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let read = |text: &str| {
+            moment(text, now, &zone).map(|at| at.to_string()).unwrap_or_else(|t| format!("{t:?}"))
+        };
+        for (text, want) in [
+            ("14:00", "2026-11-16T13:00:00Z"),
+            ("13:00", "2026-11-17T12:00:00Z"),
+            ("09:30", "2026-11-17T08:30:00Z"),
+            ("2026-11-30 14:00", "2026-11-30T13:00:00Z"),
+            ("2026-11-30", "2026-11-29T23:00:00Z"),
+            ("2026-11-30T14:00:00Z", "2026-11-30T14:00:00Z"),
+            ("2026-11-30T14:00:00+05:00", "2026-11-30T09:00:00Z"),
+        ] {
+            assert_eq!(read(text), want, "{text}");
+        }
+        assert!(read("2020-01-01 10:00").contains("is over already"));
+        for bad in ["", "soon", "25:00", "4h", "14"] {
+            assert!(read(bad).contains("is no time"), "{bad}: {}", read(bad));
+        }
+    }
+}

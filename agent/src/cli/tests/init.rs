@@ -1,0 +1,140 @@
+//! A new repository from the first file to the second run; Salt trees and what is told of them; the doctor's exit codes.
+
+use super::{Said, Tree, zagent};
+use crate::report::Exit;
+
+#[test]
+fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {
+    let tree = Tree::new(&[]);
+    let at = |name: &str| tree.dir.path().join(name).display().to_string();
+    let (repo, config, motd) = (at("repo"), at("none.yaml"), at("motd"));
+    let made = zagent(&["init", &repo, "--out", "json"], tree.dir.path());
+    assert_eq!(made.exit, Exit::Fine, "{}", made.all());
+    assert_eq!(made.json()["written"].as_array().unwrap().len(), 9, "{}", made.all());
+
+    let checked = zagent(&["check", &repo, "--config", &config, "--deny-warnings"], tree.dir.path());
+    assert_eq!(checked.exit, Exit::Fine, "{}", checked.all());
+
+    let (states, pillar) = (format!("{repo}/states"), format!("{repo}/pillar"));
+    let data = serde_json::json!({"motd": {"file": motd}}).to_string();
+    let run = |more: &[&str]| -> Said {
+        let words = ["run", "--once", "--states", &states, "--pillar", &pillar, "--config", &config];
+        let words = [&words[..], &["--pillar-data", &data, "--out", "json"], more].concat();
+        zagent(&words, tree.dir.path())
+    };
+    let dry = run(&["--test"]);
+    assert_eq!((dry.exit, &dry.json()["changed"]), (Exit::Fine, &1.into()), "{}", dry.all());
+    assert!(!std::path::Path::new(&motd).exists());
+    let first = run(&[]);
+    assert_eq!((first.exit, &first.json()["changed"]), (Exit::Fine, &1.into()), "{}", first.all());
+    assert!(std::fs::read_to_string(&motd).unwrap().contains("ops@example.org"));
+    let second = run(&[]);
+    assert_eq!((second.exit, &second.json()["changed"]), (Exit::Fine, &0.into()), "{}", second.all());
+
+    let again = zagent(&["init", &repo], tree.dir.path());
+    assert_eq!(again.exit, Exit::Usage, "{}", again.all());
+    assert!(again.err.contains("is not empty") && again.err.contains("--force"), "{}", again.all());
+    let forced = zagent(&["init", &repo, "--force"], tree.dir.path());
+    assert!(forced.exit == Exit::Fine && forced.out.contains("(was there)"), "{}", forced.all());
+}
+
+const SALT: &[(&str, &str)] = &[
+    (
+        "etc/salt/master",
+        "file_roots:\n  base:\n    - /srv/salt\n    - /srv/formulas\n  dev: [/srv/dev]\npillar_roots:\n  base: [/srv/pillar]\nreactor:\n  - 'salt/minion/*/start': [/srv/reactor/start.sls]\n",
+    ),
+    ("srv/salt/top.sls", "base:\n  '*':\n    - web\n  'db*':\n    - db\n"),
+    (
+        "srv/salt/web.sls",
+        "conf:\n  file.managed:\n    - name: /etc/x\n    - contents: {{ salt['pillar.get']('port') }}\nnginx:\n  pkg.installed: []\n",
+    ),
+    ("srv/salt/db.sls", "pg:\n  pkg:\n    - installed\n{{ nothing.at.all }}\n"),
+    ("srv/salt/py.sls", "#!py\ndef run():\n    return {}\n"),
+    ("srv/salt/loose.sls", "a:\n  mymod.thing:\n    - x: 1\n"),
+    ("srv/salt/orch.sls", "step:\n  salt.state:\n    - tgt: '*'\n    - sls: web\n"),
+    ("srv/salt/_modules/own.py", "def f():\n    return 1\n"),
+    ("srv/salt/t.jinja", "{{ salt['own.f']() }} {{ salt['mine.get']('*', 'x') }}\n"),
+    ("srv/formulas/ntp/init.sls", "ntp:\n  cmd.run:\n    - name: 'true'\n"),
+    ("srv/dev/dev.sls", "d:\n  test.nop: []\n"),
+    ("srv/pillar/top.sls", "base: {'*': [port]}\n"),
+    ("srv/pillar/port.sls", "port: 80\n"),
+];
+
+#[test]
+fn a_salt_tree_is_judged_and_copied_and_stays_as_it_was() {
+    let tree = Tree::new(SALT);
+    let at = |name: &str| tree.dir.path().join(name).display().to_string();
+    let (from, to, grains) = (tree.dir.path().display().to_string(), at("new"), at("grains.json"));
+    let words = ["init", "--from-salt", &from, "--grains", &grains, "--id", "web-01", "--out", "json"];
+    let said = zagent(&words, tree.dir.path());
+    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    let report = said.json();
+    let outcome = |name: &str| {
+        let all = report["sls"].as_array().unwrap();
+        all.iter().find(|s| s["name"] == name).unwrap_or_else(|| panic!("{name}: {report:#}"))["outcome"]
+            .clone()
+    };
+    assert_eq!(outcome("web"), "compiles");
+    assert_eq!(outcome("ntp"), "compiles", "the second root of base");
+    assert_eq!(outcome("dev"), "compiles", "another environment");
+    assert_eq!(outcome("db"), "fails");
+    assert_eq!(outcome("py"), "fails");
+    assert_eq!(outcome("loose"), "with_compat", "{report:#}");
+    let level = |list: &str, name: &str| {
+        let all = report[list].as_array().unwrap();
+        all.iter().find(|u| u["name"] == name).unwrap_or_else(|| panic!("{name}: {report:#}")).clone()
+    };
+    assert_eq!(level("state_functions", "file.managed")["level"], "runs");
+    let pkg = level("state_functions", "pkg.installed");
+    assert_eq!((&pkg["level"], pkg["places"].as_array().unwrap().len()), (&"known".into(), 2), "{pkg:#}");
+    assert_eq!(level("state_functions", "mymod.thing")["level"], "unknown");
+    assert_eq!(level("template_functions", "pillar.get")["level"], "runs");
+    assert_eq!(level("template_functions", "own.f")["level"], "unknown");
+    assert_eq!(level("renderers", "py")["level"], "unknown");
+    let features: Vec<&str> =
+        report["features"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    for wanted in ["option reactor", "Python in _modules", "orchestration"] {
+        assert!(features.contains(&wanted), "{wanted}: {features:?}");
+    }
+    assert_eq!(report["targets"].as_array().unwrap().len(), 2);
+    // file.managed, cmd.run and test.nop of seven: pkg twice, mymod, salt.state do not run.
+    assert_eq!(
+        (&report["states"]["declared"], &report["states"]["run"]),
+        (&7.into(), &3.into()),
+        "{report:#}"
+    );
+    assert_eq!(report["percent"], 42);
+
+    let text =
+        zagent(&["init", "--from-salt", &from, &to, "--grains", &grains, "--id", "web-01"], tree.dir.path());
+    assert!(text.out.contains("42 %") && text.out.contains("there is no event bus"), "{}", text.all());
+    for path in [
+        "states/web.sls",
+        "states/ntp/init.sls",
+        "pillar/port.sls",
+        "environments/dev/states/dev.sls",
+        "ci.sh",
+    ] {
+        assert!(tree.dir.path().join("new").join(path).is_file(), "{path}: {}", text.all());
+    }
+    assert!(!tree.dir.path().join("srv/salt/ci.sh").exists());
+    let inside = zagent(&["init", "--from-salt", &from, &at("srv/salt/in")], tree.dir.path());
+    assert!(inside.exit == Exit::Usage && inside.err.contains("stands inside the tree"), "{}", inside.all());
+}
+
+#[test]
+fn the_doctor_tells_what_is_wrong_and_exits_with_one() {
+    let tree = Tree::new(&[("bad.yaml", "sorce: 1\n")]);
+    let config = tree.dir.path().join("none.yaml").display().to_string();
+    let fine = zagent(&["doctor", "--offline", "--config", &config, "--out", "json"], tree.dir.path());
+    let checks = fine.json()["checks"].as_array().unwrap().clone();
+    assert_eq!(checks[0]["check"], "config", "{}", fine.all());
+    let bad = tree.dir.path().join("bad.yaml").display().to_string();
+    let broken = zagent(&["doctor", "--offline", "--config", &bad], tree.dir.path());
+    assert_eq!(broken.exit, Exit::Failed, "{}", broken.all());
+    assert!(
+        broken.out.contains("fail  config") && broken.out.contains("did you mean `source`?"),
+        "{}",
+        broken.all()
+    );
+}

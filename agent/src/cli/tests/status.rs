@@ -1,0 +1,142 @@
+//! Asking the daemon and doing without it.
+
+use std::sync::Arc;
+
+use super::{Said, Tree, zagent};
+use crate::api::fake::Fake;
+use crate::api::{Config, Limits, Serving, Wish, serve};
+use crate::cycle::Memory;
+use crate::operate::kept;
+use crate::report::Exit;
+use crate::status::{Status, samples};
+
+struct Site {
+    tree: Tree,
+    fake: Arc<Fake>,
+    serving: Option<Serving>,
+}
+
+impl Site {
+    /// A root without a daemon.
+    fn new() -> Self {
+        Self { tree: Tree::new(&[]), fake: Arc::default(), serving: None }
+    }
+
+    /// A root with a daemon.
+    fn with(fake: Fake) -> Self {
+        let mut site = Self { fake: Arc::new(fake), ..Self::new() };
+        let socket = site.paths().socket();
+        let config = Config { socket, group: None, listen: None, limits: Limits::default() };
+        site.serving = Some(serve(config, Arc::<Fake>::clone(&site.fake)).unwrap());
+        site
+    }
+
+    fn paths(&self) -> zagent_config::paths::Paths {
+        zagent_config::paths::Paths::new(self.tree.dir.path().join("root"))
+    }
+
+    fn zagent(&self, words: &[&str]) -> Said {
+        let config = self.tree.dir.path().join("none.yaml").display().to_string();
+        zagent(&[words, &["--config", &config]].concat(), self.tree.dir.path())
+    }
+}
+
+#[test]
+fn without_a_daemon_the_files_are_asked() {
+    let site = Site::new();
+    let said = site.zagent(&["status", "--check"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(said.out.contains("daemon: not running\nrevision  none yet"), "{}", said.all());
+    assert!(!site.paths().root().exists());
+
+    let mut memory: Memory = samples::fine().memory;
+    memory.last_run.as_mut().unwrap().success = false;
+    kept::write(&site.paths().memory(), &memory).unwrap();
+    let said = site.zagent(&["status"]);
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{}", said.all());
+    assert!(said.out.contains("\nlast run  FAILED "), "{}", said.all());
+    let said = site.zagent(&["status", "--check"]);
+    assert_eq!(
+        (said.exit, said.err.as_str()),
+        (Exit::Failed, "warning: the last run failed\n"),
+        "{}",
+        said.all()
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_counts() {
+    let site = Site::new();
+    kept::write(&site.paths().pause(), &"no pause").unwrap();
+    let said = site.zagent(&["status"]);
+    assert!(said.out.contains("\nunread    `$DIR/root/state/pause` is damaged"), "{}", said.all());
+    assert_eq!((said.exit, site.zagent(&["status", "--check"]).exit), (Exit::Fine, Exit::Failed));
+}
+
+#[test]
+fn the_daemon_answers_as_text_and_as_data() {
+    let site = Site::with(Fake::default());
+    let said = site.zagent(&["status", "--check"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(said.out.contains("web-01, zagent 0.1.0, daemon 712 up "), "{}", said.all());
+    assert_eq!(said.out.lines().count(), 10, "{}", said.all());
+    let status: Status = serde_json::from_str(&site.zagent(&["status", "--out", "json"]).out).unwrap();
+    assert_eq!(status, Status::gather(samples::fine()));
+    assert!(site.zagent(&["status", "--out", "yaml"]).out.contains("\ndaemon:\n  pid: 712\n"));
+}
+
+#[test]
+fn a_run_is_asked_for() {
+    let site = Site::with(Fake::default());
+    let said = site.zagent(&["trigger", "--test", "--sls", "web,db", "--no-fetch"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(said.out.starts_with("asked for a run"), "{}", said.all());
+    let wish = Wish { test: true, sls: vec!["web".into(), "db".into()], fetch: false, wait: false };
+    assert_eq!(*site.fake.wishes.lock().unwrap(), [wish]);
+    assert_eq!(site.zagent(&["trigger", "--out", "json"]).json()["ticket"], 7);
+    assert_eq!(site.fake.wishes.lock().unwrap()[1], Wish::default());
+}
+
+#[test]
+fn who_waits_gets_the_result_and_its_code() {
+    let site = Site::with(Fake { waits: 3, exit: 65, ..Fake::default() });
+    let said = site.zagent(&["trigger", "--wait"]);
+    assert_eq!(said.exit, Exit::NotCompiled, "{}", said.all());
+    let expected = "OK  run 20261116T115600-3f9a7 took 12.3 s: 2 changed, 40 unchanged\n\
+                    all of it: zagent history 20261116T115600-3f9a7\n";
+    assert_eq!(said.out, expected);
+    let said = site.zagent(&["trigger", "--wait", "--test", "--out", "json"]);
+    assert_eq!(
+        (said.json()["exit"].clone(), said.json()["run"]["success"].clone()),
+        (65.into(), true.into())
+    );
+}
+
+#[test]
+fn no_daemon_and_a_refusal_have_codes_and_ways_out() {
+    let said = Site::new().zagent(&["trigger"]);
+    assert_eq!(said.exit, Exit::Unreachable);
+    assert!(said.err.contains("no daemon answers on `$DIR/root/run/agent.sock`"), "{}", said.all());
+    assert!(said.err.contains("zagent run --once"), "{}", said.all());
+    let said = Site::with(Fake { paused: true, ..Fake::default() }).zagent(&["trigger", "--wait"]);
+    assert_eq!((said.exit, said.out.as_str()), (Exit::Locked, ""));
+    assert_eq!(said.err, "error: paused until 15:30 (disk swap): zagent resume\n");
+}
+
+#[test]
+fn pause_pin_and_quarantine_tell_the_daemon() {
+    use std::sync::atomic::Ordering;
+    let site = Site::with(Fake::default());
+    let all: [&[&str]; 5] = [
+        &["pause", "--for", "1h"],
+        &["resume"],
+        &["pin", "main"],
+        &["unpin"],
+        &["quarantine", "clear", "--all"],
+    ];
+    for (n, words) in all.iter().enumerate() {
+        let said = site.zagent(words);
+        assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{}", said.all());
+        assert_eq!(site.fake.told.load(Ordering::SeqCst), n + 1, "{words:?}");
+    }
+}
