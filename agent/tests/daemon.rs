@@ -1,0 +1,12 @@
+//! The daemon as a process, with a Git server to follow: from a push to a converged host, and everything that may come
+//! between.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
+
+#[path = "daemon/follow.rs"]
+mod follow;
+#[path = "daemon/hold.rs"]
+mod hold;
+#[path = "daemon/live.rs"]
+mod live;
+mod node;

@@ -1,0 +1,99 @@
+//! What holds a node where it is, and what lets it go on.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use zagent::api::{ClientError, RefusedWhy, Wish};
+use zagent::cycle::Why;
+use zagent::status::Window;
+
+use crate::node::{Node, Upstream};
+
+#[test]
+fn a_pause_holds_what_is_pushed_until_it_is_over() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    let first = upstream.push_marker(&node, "one");
+    node.start();
+    node.converges(&first);
+    node.fine(&["pause", "--for", "1h", "--reason", "the database moves"]);
+    let status = node.until("the pause is seen", |status| status.paused.is_some());
+    assert_eq!(status.paused.unwrap().reason.as_deref(), Some("the database moves"));
+
+    let refused = node.client().trigger(&Wish::default()).unwrap_err();
+    let ClientError::Refused(refused) = refused else { panic!("{refused}") };
+    assert_eq!(refused.why, RefusedWhy::Paused);
+    let output = node.zagent(&["trigger", "--wait"]);
+    assert_eq!(output.status.code(), Some(75), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the database moves"), "{output:?}");
+    assert_eq!(node.run(&Wish { test: true, ..Wish::default() }).exit, 0, "looking is allowed");
+
+    let second = upstream.push_marker(&node, "two");
+    let status = node.until("the push is seen", |status| status.why_not.is_some());
+    let held = status.why_not.unwrap();
+    assert_eq!((held.revision.as_str(), held.why), (second.as_str(), Why::Paused));
+    assert!(held.message.contains("zagent resume"), "{}", held.message);
+    upstream.polls(2);
+    assert_eq!(node.host("marker"), "one\n");
+    assert!(node.fine(&["status"]).contains("the database moves"));
+
+    node.fine(&["resume"]);
+    let status = node.converges(&second);
+    assert_eq!((status.paused, status.why_not), (None, None));
+    assert_eq!(node.host("marker"), "two\n");
+}
+
+#[test]
+fn a_pin_counts_more_than_the_branch() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    let first = upstream.push_marker(&node, "one");
+    let second = upstream.push_marker(&node, "two");
+    node.start();
+    node.converges(&second);
+    upstream.repo.branch("other", &first);
+    node.fine(&["pin", "other", "--reason", "a test"]);
+    let status = node.converges(&first);
+    assert!(status.pinned.is_some());
+    assert_eq!(node.host("marker"), "one\n");
+    let third = upstream.push_marker(&node, "three");
+    upstream.polls(3);
+    assert_eq!(node.host("marker"), "one\n", "what is pushed elsewhere does not count");
+    node.fine(&["unpin"]);
+    let status = node.converges(&third);
+    assert_eq!((status.pinned, node.host("marker").as_str()), (None, "three\n"));
+
+    node.fine(&["pin", &second]);
+    node.converges(&second);
+    assert_eq!(node.host("marker"), "two\n", "a commit that is no head");
+}
+
+#[test]
+fn a_closed_window_holds_what_nobody_asked_for() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&format!("{}{}", upstream.config(), closed()));
+    let first = upstream.push_marker(&node, "one");
+    node.start();
+    let status = node.until("the push is seen", |status| status.why_not.is_some());
+    assert_eq!(status.why_not.unwrap().why, Why::Window);
+    assert!(matches!(status.window, Window::Closed { until: Some(_) }), "{:?}", status.window);
+    assert_eq!((status.current, node.host("marker").as_str()), (None, ""));
+    assert_eq!(node.run(&Wish::default()).exit, 0);
+    node.converges(&first);
+    assert_eq!(node.host("marker"), "one\n", "who asks by hand is not bound");
+
+    upstream.push_marker(&node, "two");
+    node.until("the next push is seen", |status| status.why_not.is_some());
+    // Once the configuration no longer says so.
+    node.configure(&upstream.config());
+    node.signal(nix::sys::signal::Signal::SIGHUP);
+    node.until("it is taken", |status| status.is_current && node.host("marker") == "two\n");
+}
+
+/// A window that is not open now, nor will be for hours.
+pub(crate) fn closed() -> String {
+    let at = |hours| {
+        let at = Timestamp::now() + SignedDuration::from_hours(hours);
+        at.to_zoned(TimeZone::UTC).strftime("%H:%M").to_string()
+    };
+    format!("windows: [{{from: '{}', to: '{}', timezone: UTC}}]\n", at(5), at(7))
+}

@@ -1,0 +1,129 @@
+//! The daemon among other processes: it reads its configuration again, ends in order, and outlives its turns.
+
+use std::fs;
+
+use jiff::{SignedDuration, Timestamp};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use zagent::api::Wish;
+
+use crate::node::{Node, STUCK, Upstream, eventually, is_idle};
+
+#[test]
+fn a_wrong_configuration_is_told_and_the_old_one_stays() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    let first = upstream.push_marker(&node, "one");
+    node.start();
+    node.converges(&first);
+    let pid = node.status().daemon.unwrap().pid;
+    node.configure("source: {poll: never}\n");
+    node.signal(Signal::SIGHUP);
+    node.says("the configuration is wrong and stays as it was");
+    upstream.polls(2);
+    assert_eq!(node.status().daemon.unwrap().pid, pid);
+    node.configure(&upstream.config());
+    node.signal(Signal::SIGHUP);
+    node.says("the configuration was read again");
+    let second = upstream.push_marker(&node, "two");
+    node.converges(&second);
+}
+
+#[test]
+fn a_new_configuration_counts_for_polls_too() {
+    let mut upstream = Upstream::new();
+    let without = upstream.config().replace("poll: 1s", "poll: 1s, testing: false");
+    let mut node = Node::new(&without);
+    let first = upstream.push_marker(&node, "one");
+    node.start();
+    node.converges(&first);
+    let second = upstream.push_marker(&node, "two");
+    upstream.repo.branch("main", &first);
+    upstream.repo.branch("testing/node", &second);
+    upstream.polls(2);
+    assert_eq!(node.host("marker"), "one\n");
+    node.configure(&upstream.config());
+    node.signal(Signal::SIGHUP);
+    let settled = node.converges(&second).last_run;
+    upstream.polls(3);
+    assert_eq!(node.status().last_run, settled, "polls ask for the branch too");
+    upstream.repo.stand_on(&second);
+    let third = upstream.push_marker(&node, "three");
+    upstream.repo.branch("main", &first);
+    upstream.repo.branch("testing/node", &third);
+    let run = node.converges(&third).last_run.unwrap();
+    assert_eq!(run.trigger, "git");
+}
+
+#[test]
+fn it_ends_in_order_and_takes_its_turn_with_it() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    node.pipe("never");
+    upstream.push(&node, STUCK);
+    node.start();
+    eventually("the run is stuck", || (!node.host("pid").is_empty()).then_some(()));
+    node.signal(Signal::SIGTERM);
+    let status = node.ended();
+    assert_eq!(status.code(), Some(0), "{status}: {}", node.said());
+    assert!(!node.socket().exists());
+    let stuck = node.host("pid");
+    assert!(!fs::exists(format!("/proc/{}", stuck.trim())).unwrap(), "the command of the run is gone");
+    let last: Value = serde_json::from_str(&node.fine(&["history", "last", "--out", "json"])).unwrap();
+    assert_eq!((&last["canceled"], &last["success"]), (&true.into(), &false.into()), "{last:#}");
+    assert_eq!(node.host("ran"), "");
+}
+
+#[test]
+fn one_daemon_serves_a_root() {
+    let upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    node.start();
+    let output = node.zagent(&["run"]);
+    assert!(!output.status.success(), "{output:?}");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(words.contains(node.socket().to_str().unwrap()) && words.contains("another"), "{words}");
+    node.status();
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().code(), Some(0));
+    node.start();
+    node.status();
+}
+
+#[test]
+fn a_turn_that_is_killed_is_a_failure_like_any_other() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    node.pipe("never");
+    let revision = upstream.push(&node, STUCK);
+    node.start();
+    eventually("the run is stuck", || (!node.host("pid").is_empty()).then_some(()));
+    let [turn] = node.children()[..] else { panic!("{:?}", node.children()) };
+    kill(Pid::from_raw(turn), Signal::SIGKILL).unwrap();
+    eventually("it was waited for", || (!node.children().contains(&turn)).then_some(()));
+    // The turn has gone; what it had started has not.
+    let _ = kill(Pid::from_raw(node.host("pid").trim().parse().unwrap()), Signal::SIGKILL);
+    fs::write(node.path("host/go"), "").unwrap();
+    let end = node.run(&Wish::default());
+    assert_eq!(end.exit, 0, "{end:?}\n{}", node.said());
+    assert_eq!(node.converges(&revision).failures, 0);
+}
+
+#[test]
+fn what_failed_is_tried_again_without_a_new_commit() {
+    let mut upstream = Upstream::new();
+    let mut node = Node::new(&upstream.config());
+    upstream.push(&node, "bad: {cmd.run: [{name: 'test -e $D/mended'}]}\n");
+    node.start();
+    let status = node.until("a failed run", |status| status.last_run.is_some() && is_idle(status));
+    assert_eq!(status.failures, 1);
+    // A run without news would come in half an hour.
+    let next = status.next.run.unwrap();
+    assert!(next <= Timestamp::now() + SignedDuration::from_secs(76), "{next}");
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.ended().code(), Some(0));
+    node.start();
+    let next = node.status().next.run.unwrap();
+    assert!(next <= Timestamp::now() + SignedDuration::from_secs(76), "{next}: also after a restart");
+}
