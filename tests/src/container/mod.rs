@@ -1,0 +1,49 @@
+//! A Debian with real systemd in, commands inside it out: made once with debootstrap, booted by systemd-nspawn on an overlay
+//! of its own, ended with the value.
+//!
+//! Law: every wait is for a condition and has a deadline; a container that goes wrong tells its journal.
+
+mod base;
+mod cgroup;
+mod node;
+mod scene;
+mod server;
+
+pub use base::Base;
+pub use node::{Network, Node, Said};
+pub use scene::{Line, Scene, motd, program};
+pub use server::Server;
+
+use std::time::{Duration, Instant};
+
+/// Why the suite does not run here; nothing when it must.
+///
+/// # Panics
+/// When it was asked for and something that it needs is missing.
+#[must_use]
+pub fn is_asked_for() -> bool {
+    if std::env::var_os("NSPAWN").is_none_or(|v| v.is_empty() || v == "0") {
+        return false;
+    }
+    assert!(rustix::process::geteuid().is_root(), "NSPAWN=1 needs root: systemd-nspawn mounts");
+    for program in ["systemd-nspawn", "debootstrap", "nsenter", "setpriv", "git", "ssh-keygen", "tar", "ip"] {
+        assert!(base::has(program), "NSPAWN=1 needs `{program}`: .ci/nspawn installs it");
+    }
+    true
+}
+
+/// Waits until something is there; what never is fails with what was seen last.
+///
+/// # Panics
+/// When the time is up.
+pub fn eventually<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(last) => assert!(begun.elapsed() < limit, "not within {limit:?}: {what}; last seen: {last}"),
+        }
+        // Between two looks, not instead of one: a look starts a process.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,320 @@
+//! One booted container: commands inside it, files into it, its network, its reboots.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::base::must;
+use super::cgroup::Cgroup;
+use super::{Base, eventually};
+
+/// What a boot may take on a busy machine.
+const BOOT: Duration = Duration::from_secs(90);
+
+/// What every container calls itself.
+const NAME: &str = "node-01";
+
+/// A pair of addresses: the host's end, the container's end.
+#[derive(Debug)]
+pub struct Network {
+    host: String,
+    inside: String,
+    number: u32,
+}
+
+impl Network {
+    /// A network of its own between this host and one container; addresses by process and count, so that suites side by
+    /// side do not meet.
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = (std::process::id().wrapping_mul(16) + NEXT.fetch_add(1, Ordering::Relaxed)) % 0x4000;
+        // 198.18.0.0/15 is set aside for tests of networks.
+        let net = format!("198.18.{}", number >> 6);
+        let last = (number & 0x3f) * 4;
+        Self { host: format!("{net}.{}", last + 1), inside: format!("{net}.{}", last + 2), number }
+    }
+
+    /// The address of this host, as the container sees it.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The host's end of the wire.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("zt{}", self.number)
+    }
+}
+
+/// What a command inside said.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// How it ended.
+    pub code: i32,
+    /// What it printed.
+    pub out: String,
+    /// What it complained about.
+    pub err: String,
+}
+
+/// A container; it ends with this value.
+#[derive(Debug)]
+pub struct Node {
+    scratch: TempDir,
+    network: Network,
+    machine: Option<Machine>,
+    cgroup: Cgroup,
+}
+
+#[derive(Debug)]
+struct Machine {
+    nspawn: Child,
+    /// Its first process, as this host counts; nothing until it is there.
+    leader: String,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !self.leader.is_empty() {
+            let _ = Command::new("kill").args(["-KILL", &self.leader]).output();
+        }
+        // Its first process is what nspawn waits for, to put away after it. One that does not come back is not waited for.
+        let until = Instant::now() + Duration::from_secs(10);
+        while matches!(self.nspawn.try_wait(), Ok(None)) && Instant::now() < until && !self.leader.is_empty()
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.nspawn.kill();
+        let _ = self.nspawn.wait();
+    }
+}
+
+impl Node {
+    /// Boots a Debian of its own, with one wire to this host.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn boot() -> Self {
+        let scratch = tempfile::Builder::new().prefix("zagent-node-").tempdir().expect("a scratch directory");
+        for name in ["upper", "work", "root"] {
+            fs::create_dir(scratch.path().join(name)).expect("a directory");
+        }
+        let at = |name: &str| scratch.path().join(name).display().to_string();
+        let layers = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            Base::get().dir().canonicalize().expect("the Debian").display(),
+            at("upper"),
+            at("work")
+        );
+        must(Command::new("mount").args(["-t", "overlay", "overlay", "-o", &layers, &at("root")]));
+        let network = Network::new();
+        let cgroup = Cgroup::new(&format!("{}-{}", network.name(), std::process::id()));
+        let mut node = Self { scratch, network, machine: None, cgroup };
+        // The Debian was made with the name of whoever made it.
+        node.write("/etc/hostname", format!("{NAME}\n"));
+        node.start();
+        node.connect();
+        node
+    }
+
+    fn start(&mut self) {
+        let log = fs::File::create(self.scratch.path().join("console")).expect("the console's file");
+        // A test that is ended from outside takes its container along.
+        let join = "while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
+        let nspawn = Command::new("sh")
+            .args(["-c", join, "sh"])
+            .args(self.cgroup.doors())
+            .args(["--", "setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "-D"])
+            .arg(self.root())
+            .args(["-b", "--register=no", "--keep-unit", "--private-network", "--console=pipe"])
+            .arg(format!("--hostname={NAME}"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("systemd-nspawn starts");
+        let parent = nspawn.id();
+        // Kept before anything can fail, so that it ends with this value.
+        let machine = self.machine.insert(Machine { nspawn, leader: String::new() });
+        machine.leader = eventually("the container has a first process", BOOT, || leader_of(parent));
+        eventually("the container has booted", BOOT, || {
+            match self.run(&["systemctl", "is-system-running"]).out.trim() {
+                "running" | "degraded" => Ok(()),
+                other => Err(other.to_owned()),
+            }
+        });
+    }
+
+    /// Where its files are, from outside.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.scratch.path().join("root")
+    }
+
+    /// Its wire.
+    #[must_use]
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn leader(&self) -> &str {
+        &self.machine.as_ref().expect("the container runs").leader
+    }
+
+    /// Runs a program inside.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn run(&self, words: &[&str]) -> Said {
+        let out = Command::new("nsenter")
+            .args(["-t", self.leader(), "-m", "-u", "-i", "-p", "-n", "--", "env", "-i"])
+            .args(["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"])
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .expect("nsenter starts");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: out.status.code().unwrap_or(-1), out: text(out.stdout), err: text(out.stderr) }
+    }
+
+    /// Runs a program inside that must end well.
+    ///
+    /// # Panics
+    /// When it does not; with what the journal says.
+    pub fn must(&self, words: &[&str]) -> String {
+        let said = self.run(words);
+        assert_eq!(said.code, 0, "{words:?}: {}{}\n{}", said.out, said.err, self.journal());
+        said.out
+    }
+
+    /// The last of what the units of the agent said.
+    #[must_use]
+    pub fn journal(&self) -> String {
+        let said = self.run(&["journalctl", "--no-pager", "-n", "60", "-u", "zagent*", "-o", "cat"]);
+        format!("--- journal\n{}{}", said.out, said.err)
+    }
+
+    /// Writes a file inside, with its directories.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let full = self.root().join(path.trim_start_matches('/'));
+        fs::create_dir_all(full.parent().expect("a file has a directory")).expect("a directory");
+        fs::write(full, text).expect("a file");
+    }
+
+    /// What a file inside says; nothing when there is none.
+    #[must_use]
+    pub fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.root().join(path.trim_start_matches('/'))).unwrap_or_default()
+    }
+
+    /// Installs the program and the units as the book says.
+    ///
+    /// # Panics
+    /// When a file is not there.
+    pub fn install(&self, program: &Path) {
+        let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist");
+        let put = |from: &Path, to: &str, mode: &str| {
+            must(Command::new("install").args(["-D", "-m", mode]).arg(from).arg(self.root().join(to)));
+        };
+        put(program, "usr/bin/zagent", "0755");
+        for unit in ["zagent.service", "zagent-run.service", "zagent-run.timer"] {
+            put(&dist.join("systemd").join(unit), &format!("usr/lib/systemd/system/{unit}"), "0644");
+        }
+        put(&dist.join("zagent.yaml"), "etc/zagent/zagent.yaml", "0644");
+        self.must(&["systemctl", "daemon-reload"]);
+    }
+
+    /// Puts the wire in.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn connect(&self) {
+        let (name, inside) = (self.network.name(), format!("{}p", self.network.name()));
+        let _ = Command::new("ip").args(["link", "del", &name]).output();
+        must(Command::new("ip").args(["link", "add", &name, "type", "veth", "peer", "name", &inside]));
+        must(Command::new("ip").args(["link", "set", &inside, "netns", self.leader()]));
+        must(Command::new("ip").args(["addr", "add", &format!("{}/30", self.network.host), "dev", &name]));
+        must(Command::new("ip").args(["link", "set", &name, "up"]));
+        let enter = ["-t", self.leader(), "-n", "--", "ip"];
+        let there = |words: &[&str]| must(Command::new("nsenter").args(enter).args(words));
+        there(&["link", "set", "lo", "up"]);
+        there(&["addr", "add", &format!("{}/30", self.network.inside), "dev", &inside]);
+        there(&["link", "set", &inside, "up"]);
+    }
+
+    /// Pulls the wire.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn disconnect(&self) {
+        must(Command::new("ip").args(["link", "del", &self.network.name()]));
+    }
+
+    /// Shuts the container down in order and boots it again, with the same disk.
+    ///
+    /// # Panics
+    /// When it does not go down or come up.
+    pub fn reboot(&mut self) {
+        self.reboot_alone();
+        self.connect();
+    }
+
+    /// The same, and nobody puts the wire in again.
+    ///
+    /// # Panics
+    /// When it does not go down or come up.
+    pub fn reboot_alone(&mut self) {
+        self.run(&["systemctl", "poweroff"]);
+        let machine = self.machine.as_mut().expect("the container runs");
+        eventually("the container is down", BOOT, || match machine.nspawn.try_wait() {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+        // Its number may be somebody else's by now.
+        machine.leader.clear();
+        self.start();
+    }
+
+    /// What its console showed.
+    #[must_use]
+    pub fn console(&self) -> String {
+        let mut text = String::new();
+        let file = fs::File::open(self.scratch.path().join("console"));
+        // What cannot be read is not there to show.
+        let _ = file.and_then(|mut f| f.read_to_string(&mut text));
+        text
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.machine.as_ref().is_some_and(|m| !m.leader.is_empty()) {
+            // A failed test tells what the agent said; nobody is left to tell when this fails, too.
+            let _ = writeln!(std::io::stderr(), "{}", self.journal());
+        }
+        drop(self.machine.take());
+        let _ = Command::new("ip").args(["link", "del", &self.network.name()]).output();
+        let _ = Command::new("umount").arg("-l").arg(self.root()).output();
+    }
+}
+
+/// The process that nspawn started as the container's first. One that is not in a world of its own yet is on the way there,
+/// and what is run beside it would run on this host.
+fn leader_of(nspawn: u32) -> Result<String, String> {
+    let path = format!("/proc/{nspawn}/task/{nspawn}/children");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    let world = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let own = world("self");
+    let inside = |pid: &&str| world(pid).is_some_and(|world| Some(world) != own);
+    text.split_whitespace().find(inside).map(str::to_owned).ok_or_else(|| format!("no child inside: {text}"))
+}

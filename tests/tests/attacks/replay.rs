@@ -1,0 +1,131 @@
+//! Old revisions, offered again: by commit, by serial and by history; also to a node that forgot almost everything.
+
+use std::fs;
+
+use zagent_tests::node::Repo;
+
+use crate::{MANIFEST, SIGNERS, Victim};
+
+/// An older commit with a good signature, offered as the newest; then the same to a node that forgot almost everything.
+#[test]
+fn a_replayed_commit_is_refused_also_after_the_state_was_wiped() {
+    let mut victim = Victim::new(SIGNERS);
+    let old = victim.good.clone();
+    // The good one changes nothing but the history.
+    victim.good = victim.commit("one");
+    victim.node.turn().changed(0);
+    let new = victim.good.clone();
+    let offer = |id: &str| victim.repo.git(&["push", "-q", "-f", "origin", &format!("{id}:refs/heads/main")]);
+    offer(&old);
+    victim.refuses(&["history went back"]);
+    let root = victim.node.root();
+    for gone in ["state/floor", "trust/floor"] {
+        fs::remove_file(root.join(gone)).unwrap();
+        victim.refuses(&["history went back"]);
+    }
+    for gone in ["cache", "state"] {
+        fs::remove_dir_all(root.join(gone)).unwrap();
+    }
+    victim.node.turn().expect(76, &["history went back"]);
+    victim.node.call(&["source", "sync"]).expect(76, &["history went back"]);
+    assert!(victim.node.generations().is_empty());
+    offer(&new);
+    victim.node.turn().expect(0, &[]);
+    victim.node.stands_on(&new);
+}
+
+/// The branch of one node is no way round what was accepted of the followed one.
+#[test]
+fn a_testing_branch_brings_nothing_old_back() {
+    let mut victim = Victim::new(SIGNERS);
+    let oldest = victim.good.clone();
+    let old = victim.commit("one");
+    victim.node.turn().changed(0);
+    victim.good = victim.commit("one");
+    victim.node.turn().changed(0);
+    let push = |to: &str| victim.repo.git(&["push", "-q", "-f", "origin", to]);
+    push(&format!("{old}:refs/heads/testing/node"));
+    push(&format!("{oldest}:refs/heads/main"));
+    victim.refuses(&["history went back"]);
+    let bare = victim.repo.bare();
+    victim.repo.git(&["--git-dir", &bare.to_string_lossy(), "update-ref", "-d", "refs/heads/main"]);
+    victim.node.turn().expect(0, &["does not exist"]);
+    victim.node.stands_on(&victim.good);
+}
+
+/// Whoever pins a node takes one commit; the floor of the branch stays where it was.
+#[test]
+fn a_pin_opens_no_way_back() {
+    let mut victim = Victim::new(SIGNERS);
+    let oldest = victim.good.clone();
+    let old = victim.commit("one");
+    victim.node.turn().changed(0);
+    victim.good = victim.commit("one");
+    victim.node.turn().changed(0);
+    victim.node.call(&["pin", &oldest]).expect(0, &[]);
+    victim.node.turn().expect(0, &[]);
+    victim.node.stands_on(&oldest);
+    victim.repo.git(&["push", "-q", "-f", "origin", &format!("{old}:refs/heads/main")]);
+    victim.node.call(&["unpin"]).expect(0, &[]);
+    victim.node.turn().expect(76, &["history went back"]);
+    victim.node.stands_on(&oldest);
+    victim.repo.git(&["push", "-q", "-f", "origin", &format!("{}:refs/heads/main", victim.good)]);
+    victim.node.turn().expect(0, &[]);
+    victim.node.stands_on(&victim.good);
+}
+
+/// A floor that somebody damaged in both places is not believed, and not forgotten either.
+#[test]
+fn a_damaged_floor_lets_nothing_in() {
+    let victim = Victim::new(SIGNERS);
+    for place in ["state/floor", "trust/floor"] {
+        fs::write(victim.node.root().join(place), "zagent floor 1 0\n{}\n").unwrap();
+    }
+    victim.commit("two");
+    victim.refuses(&["what was accepted before cannot be told", "--allow-rewind"]);
+}
+
+/// A commit of another repository, signed by the same person. Git's signatures do not say for which repository they
+/// are made: what keeps it out is that it does not stand on what was accepted. A node that has accepted nothing yet
+/// has only the manifest to tell them apart.
+#[test]
+fn a_signed_commit_of_another_repository_is_refused() {
+    let victim = Victim::new(SIGNERS);
+    let other = Repo::new(&victim.node);
+    other.sign_with(Some(&victim.alice));
+    other.motd("evil");
+    other.commit();
+    other.git(&["push", "-q", "-f", &victim.repo.bare().to_string_lossy(), "HEAD:refs/heads/main"]);
+    victim.refuses(&["history was rewritten"]);
+}
+
+/// Old serials and serials that were used come on top of the good history, signed by everybody.
+#[test]
+fn a_serial_that_was_passed_is_refused() {
+    let mut victim = Victim::new(MANIFEST);
+    let first = victim.good.clone();
+    victim.repo.write("extra", "text\n");
+    victim.list(&[]);
+    victim.sign_manifest();
+    victim.push();
+    victim.node.turn().changed(0);
+    victim.good = victim.repo.head();
+
+    victim.repo.git(&["rm", "-rq", "."]);
+    victim.repo.git(&["checkout", &first, "--", "."]);
+    victim.push();
+    victim.refuses(&["has serial 1, but 2 was accepted before"]);
+
+    victim.repo.write("extra", "another text\n");
+    fs::remove_file(victim.manifest()).unwrap();
+    victim.list(&["--serial", "2"]);
+    victim.sign_manifest();
+    victim.push();
+    victim.refuses(&["serial 2, which was accepted with another content"]);
+
+    for gone in ["cache", "state"] {
+        fs::remove_dir_all(victim.node.root().join(gone)).unwrap();
+    }
+    victim.node.turn().expect(76, &["serial 2, which was accepted with another content"]);
+    assert!(victim.node.generations().is_empty());
+}

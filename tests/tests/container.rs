@@ -1,0 +1,341 @@
+//! The agent on a Debian with real systemd, installed as the book says: daemon and timer, pushes good and bad, a network that
+//! goes away, reboots, kills. Runs with NSPAWN=1 only (`.ci/nspawn`): it needs root, debootstrap and systemd-nspawn.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use zagent_tests::container::{Node, Scene, eventually, is_asked_for, motd};
+
+const DAEMON: &str = "zagent.service";
+
+/// A state that leaves a mark and then goes on for longer than anybody waits; where the mark is, it is done.
+fn endless() -> Vec<(&'static str, String)> {
+    let sls =
+        "endless:\n  cmd.run:\n    - name: touch /run/mark && exec sleep 86400\n    - creates: /run/mark\n";
+    vec![("states/top.sls", "base: {'*': [motd]}\n".into()), ("states/motd.sls", sls.into())]
+}
+
+/// Processes inside whose command line is this.
+fn processes(node: &Node, line: &str) -> usize {
+    let said = node.run(&["sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"]);
+    said.out.matches(line).count()
+}
+
+fn start(scene: &Scene) -> String {
+    scene.node.must(&["systemctl", "enable", "--now", DAEMON]);
+    scene.show(DAEMON, "MainPID")
+}
+
+#[test]
+fn a_host_is_converged_by_hand_and_the_units_and_the_doctor_are_sound() {
+    if !is_asked_for() {
+        return;
+    }
+    let scene = Scene::new("");
+    let node = &scene.node;
+    for (path, text) in motd("by hand") {
+        node.write(&format!("/srv/{path}"), text);
+    }
+    node.must(&["zagent", "run", "--once", "--states", "/srv/states"]);
+    assert_eq!(node.text("/etc/motd").trim(), "by hand");
+    let again = node.must(&["zagent", "run", "--once", "--states", "/srv/states", "--out", "json"]);
+    let report: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((&report["success"], &report["changed"]), (&Value::from(true), &Value::from(0)), "{report:#}");
+    let units = [DAEMON, "zagent-run.service", "zagent-run.timer"];
+    let said = node.run(&[&["systemd-analyze", "verify", "--man=no"][..], &units].concat());
+    let known = |line: &&str| !line.contains("RestartSteps") && !line.contains("RestartMaxDelaySec");
+    let odd: Vec<&str> = said.err.lines().filter(|line| line.contains("zagent")).filter(known).collect();
+    assert!(odd.is_empty(), "{odd:#?}");
+
+    // The doctor sees the remote come, go and come again.
+    let head = scene.push("one");
+    let source = || {
+        let said = node.run(&["zagent", "doctor"]);
+        let mut lines = said.out.lines().filter(|l| l.contains("source") && !l.contains("encrypted"));
+        (said.code, lines.next().unwrap_or_default().to_owned())
+    };
+    let (code, line) = source();
+    assert!(code == 0 && line.starts_with("ok") && line.contains(&head[..8]), "{code}: {line}");
+    node.disconnect();
+    let (code, line) = source();
+    assert!(code == 1 && line.starts_with("fail"), "{code}: {line}");
+    node.connect();
+    let (code, line) = source();
+    assert!(code == 0 && line.starts_with("ok"), "{code}: {line}");
+}
+
+#[test]
+fn the_daemon_is_a_good_service() {
+    if !is_asked_for() {
+        return;
+    }
+    let scene = Scene::new("");
+    scene.drop_in(DAEMON, "[Service]\nWatchdogSec=4s\n");
+    let first = scene.push("one");
+    let pid = start(&scene);
+    // A start that waits for READY is over when the daemon answers.
+    assert_eq!(scene.show(DAEMON, "SubState"), "running");
+    assert_eq!(scene.node.run(&["zagent", "status"]).err, "");
+    scene.converges("one");
+    scene.is_on(&first);
+    let words = scene.shows(DAEMON, "StatusText", |text| text.contains(&first[..12]));
+    assert_eq!(words, format!("on {}", &first[..12]));
+    let page = scene.node.run(&["systemctl", "status", DAEMON]).out;
+    assert!(page.contains(&format!("Status: \"on {}\"", &first[..12])), "{page}");
+    scene.node.must(&["zagent", "doctor"]);
+    assert_eq!(scene.hears(DAEMON, "the daemon is up").priority, 6);
+
+    // A reload reads the configuration again; one that is wrong changes nothing.
+    scene.configure("id: renamed\n");
+    scene.node.must(&["systemctl", "reload", DAEMON]);
+    scene.says("the new name", |s| s["node"] == "renamed");
+    scene.configure("idd: mistaken\n");
+    scene.node.must(&["systemctl", "reload", DAEMON]);
+    assert_eq!(scene.hears(DAEMON, "the configuration is wrong and stays as it was").priority, 3);
+    assert_eq!(
+        (scene.show(DAEMON, "MainPID"), scene.show(DAEMON, "SubState")),
+        (pid.clone(), "running".into())
+    );
+    scene.configure("");
+    scene.node.must(&["systemctl", "reload", DAEMON]);
+    scene.says("the first name", |s| s["node"] == "node-01");
+    scene.push("two");
+    scene.converges("two");
+
+    // It kept the watchdog quiet for longer than that waits, and it is the process that it was.
+    let since = |property: &str| scene.show(DAEMON, property).parse::<u64>().unwrap();
+    let begun = since("ActiveEnterTimestampMonotonic");
+    eventually("three times the watchdog's patience", Duration::from_secs(60), || {
+        let last = since("WatchdogTimestampMonotonic");
+        if last > begun + 12_000_000 { Ok(()) } else { Err(format!("{begun} {last}")) }
+    });
+    assert_eq!((scene.show(DAEMON, "MainPID"), scene.show(DAEMON, "NRestarts")), (pid.clone(), "0".into()));
+    // One that is stuck is ended by it, and started again.
+    scene.node.must(&["sh", "-c", &format!("kill -STOP {pid}")]);
+    scene.shows(DAEMON, "NRestarts", |n| n == "1");
+    scene.shows(DAEMON, "SubState", |state| state == "running");
+    assert_ne!(scene.show(DAEMON, "MainPID"), pid);
+    scene.push("three");
+    scene.converges("three");
+    scene.journal_is_clean(DAEMON);
+}
+
+#[test]
+fn a_run_under_way_is_ended_in_order_and_a_killed_daemon_goes_on() {
+    if !is_asked_for() {
+        return;
+    }
+    let scene = Scene::new("");
+    scene.push("one");
+    start(&scene);
+    scene.converges("one");
+
+    // Stopped in the middle of a run: what runs is ended, and the history tells of it.
+    let second = scene.server.push(&endless());
+    let are_there = |n: usize| {
+        eventually(&format!("{n} of the command"), Duration::from_secs(60), || {
+            let found = processes(&scene.node, "sleep 86400");
+            if found == n { Ok(()) } else { Err(format!("{found}\n{}", scene.node.journal())) }
+        });
+    };
+    are_there(1);
+    scene.node.must(&["systemctl", "stop", DAEMON]);
+    assert_eq!(scene.show(DAEMON, "Result"), "success", "{}", scene.node.journal());
+    assert_eq!(processes(&scene.node, "sleep 86400"), 0);
+    let history = scene.node.must(&["zagent", "history", "--out", "json"]);
+    assert!(history.contains("\"canceled\": true"), "{history}");
+    // The status works without a daemon, too.
+    let status = scene.says("what was", |s| s["current"]["revision"] == second.as_str());
+    assert!(status["daemon"].is_null() && status["last_run"]["success"] == false, "{status:#}");
+
+    // Killed in the middle of a run: nothing is left behind, and it goes on by itself.
+    scene.node.must(&["rm", "/run/mark"]);
+    scene.node.must(&["systemctl", "start", DAEMON]);
+    are_there(1);
+    let before = scene.show(DAEMON, "MainPID");
+    scene.node.must(&["sh", "-c", &format!("kill -KILL {before}")]);
+    are_there(0);
+    scene.shows(DAEMON, "NRestarts", |n| n == "1");
+    scene.says("the next daemon has run", |s| s["last_run"]["success"] == true && s["daemon"].is_object());
+    assert_ne!(scene.show(DAEMON, "MainPID"), before);
+    scene.node.must(&["zagent", "cache", "verify"]);
+    let last = scene.push("two");
+    scene.converges("two");
+    scene.is_on(&last);
+}
+
+#[test]
+fn the_daemon_outlives_bad_pushes_a_lost_network_and_a_reboot() {
+    if !is_asked_for() {
+        return;
+    }
+    let mut scene = Scene::new("");
+    let first = scene.push("one");
+    start(&scene);
+    scene.converges("one");
+    scene.is_on(&first);
+
+    // A push that does not compile: the last good one stays, and the status says why.
+    let broken = "/etc/motd:\n  file.mangled:\n    - contents: two\n".to_owned();
+    let bad = scene.server.push(&[("states/motd.sls", broken)]);
+    let status = scene.holds_back(&bad, "broken");
+    assert_eq!(status["current"]["revision"], first.as_str(), "{status:#}");
+    let page = scene.page();
+    assert!(page.contains("mangled") && page.contains(&bad[..8]), "{page}");
+    assert!(scene.hears(DAEMON, "is not taken").priority <= 4);
+    scene.node.write("/etc/motd", "somebody was here\n");
+    scene.converges("one");
+    let second = scene.push("two");
+    scene.converges("two");
+    scene.is_on(&second);
+
+    // The network is gone: what somebody changes is put right all the same.
+    scene.node.disconnect();
+    let status = scene.says("the remote fails", |s| !s["remotes"][0]["failing_since"].is_null());
+    let why = status["remotes"][0]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("198.18."), "{status:#}");
+    scene.node.write("/etc/motd", "somebody was here\n");
+    scene.converges("two");
+    let third = scene.push("three");
+    scene.node.connect();
+    scene.converges("three");
+    scene.is_on(&third);
+    scene.says("the remote answers", |s| s["remotes"][0]["failing_since"].is_null());
+
+    // A reboot without a network: the unit comes up by itself, from what is on the disk.
+    scene.node.write("/etc/motd", "changed before the reboot\n");
+    scene.node.reboot_alone();
+    scene.converges("three");
+    scene.shows(DAEMON, "ActiveState", |state| state == "active");
+    scene.node.must(&["zagent", "cache", "verify"]);
+    scene.says("the same revision", |s| s["current"]["revision"] == third.as_str());
+    scene.node.connect();
+    let fourth = scene.push("four");
+    scene.converges("four");
+    scene.is_on(&fourth);
+    let (verdict, message) = scene.doctor("states");
+    assert_eq!(verdict, "ok", "{message}");
+    scene.node.must(&["systemctl", "stop", DAEMON]);
+    assert_eq!(scene.show(DAEMON, "Result"), "success", "{}", scene.node.journal());
+    scene.journal_is_clean(DAEMON);
+}
+
+#[test]
+fn what_is_not_signed_never_reaches_the_host() {
+    if !is_asked_for() {
+        return;
+    }
+    let scene = Scene::new("trust: {require: commit}\n");
+    let (key, public) = scene.server.key("ops");
+    let (stranger, _) = scene.server.key("stranger");
+    scene.node.write("/etc/zagent/allowed_signers", format!("ops@example.org {public}"));
+    let push = |words: &str, key: &Path| scene.server.push_signed(&motd(words), key);
+    let good = push("signed", &key);
+    start(&scene);
+    scene.converges("signed");
+    let status = scene.is_on(&good);
+    assert!(status["current"]["signed_by"].to_string().contains("ops@example.org"), "{status:#}");
+    let unsigned: &dyn Fn() -> String = &|| scene.push("unsigned");
+    let strange: &dyn Fn() -> String = &|| push("by a stranger", &stranger);
+    for (bad, word) in [(unsigned, "sign"), (strange, "key")] {
+        let status = scene.holds_back(&bad(), "refused");
+        let why = status["why_not"]["message"].as_str().unwrap_or_default();
+        assert!(why.contains(word), "{status:#}");
+        assert_eq!(status["current"]["revision"], good.as_str(), "{status:#}");
+        assert_eq!(scene.node.text("/etc/motd").trim(), "signed");
+    }
+    let again = push("signed again", &key);
+    scene.converges("signed again");
+    scene.is_on(&again);
+}
+
+#[test]
+fn a_unit_that_a_push_breaks_takes_the_push_back() {
+    if !is_asked_for() {
+        return;
+    }
+    let scene = Scene::new("health: [{unit: app.service, required: true, tries: 1}]\n");
+    // Up when its file says so, and failed when not; at once, so that nobody looks too early.
+    let unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/grep -q fine /etc/app.conf\n";
+    scene.node.write("/etc/systemd/system/app.service", unit);
+    scene.node.must(&["systemctl", "daemon-reload"]);
+    let app = |words: &str| {
+        let sls = format!(
+            "/etc/app.conf:\n  file.managed:\n    - contents: {words}\nrestart:\n  cmd.run:\n    \
+             - name: systemctl restart app.service || true\n    - onchanges: [{{file: /etc/app.conf}}]\n"
+        );
+        scene.server.push(&[("states/top.sls", "base: {'*': [app]}\n".into()), ("states/app.sls", sls)])
+    };
+    let good = app("fine");
+    start(&scene);
+    scene.is_on(&good);
+    scene.shows("app.service", "ActiveState", |state| state == "active");
+    let bad = app("broken");
+    let status = scene.holds_back(&bad, "quarantined");
+    assert_eq!(status["current"]["revision"], good.as_str(), "{status:#}");
+    assert!(status["why_not"]["message"].to_string().contains("app.service"), "{status:#}");
+    scene.says("the host is well again", |s| s["health"][0]["healthy"] == true);
+    scene.says("one rollback", |s| s["rollbacks"] == 1 && s["quarantined"][0]["revision"] == bad.as_str());
+    scene.reads("/etc/app.conf", "fine");
+    scene.shows("app.service", "ActiveState", |state| state == "active");
+    assert_eq!(scene.hears(DAEMON, "rolling back").priority, 4);
+    let mended = app("fine again");
+    scene.reads("/etc/app.conf", "fine again");
+    scene.is_on(&mended);
+    scene.says("still one rollback", |s| s["rollbacks"] == 1);
+}
+
+#[test]
+fn the_timer_does_the_same_without_a_daemon() {
+    if !is_asked_for() {
+        return;
+    }
+    let mut scene = Scene::new("");
+    let often = "[Timer]\nOnBootSec=\nOnUnitActiveSec=\nOnBootSec=1s\nOnUnitActiveSec=3s\nRandomizedDelaySec=0\nAccuracySec=100ms\n";
+    scene.drop_in("zagent-run.timer", often);
+    scene.push("one");
+    scene.node.must(&["systemctl", "enable", "--now", "zagent-run.timer"]);
+    scene.converges("one");
+    let broken = "/etc/motd:\n  file.mangled:\n    - contents: two\n".to_owned();
+    let bad = scene.server.push(&[("states/motd.sls", broken)]);
+    scene.holds_back(&bad, "broken");
+    assert!(scene.hears("zagent-run.service", "is not taken").priority <= 4);
+    let second = scene.push("two");
+    scene.converges("two");
+    let status = scene.is_on(&second);
+    assert_eq!(status["last_run"]["trigger"], "timer", "{status:#}");
+    scene.node.disconnect();
+    scene.node.write("/etc/motd", "somebody was here\n");
+    scene.converges("two");
+    scene.node.connect();
+    scene.node.reboot();
+    scene.node.write("/etc/motd", "somebody was here again\n");
+    scene.converges("two");
+    let third = scene.push("three");
+    scene.converges("three");
+    scene.is_on(&third);
+    scene.journal_is_clean("zagent-run.service");
+    // One of the two: starting the daemon stops the timer, and the doctor tells of both being enabled.
+    start(&scene);
+    assert_eq!(scene.show("zagent-run.timer", "ActiveState"), "inactive");
+    assert_eq!(scene.doctor("systemd").0, "fail");
+}
+
+#[test]
+fn a_container_ends_with_its_value_whatever_happened() {
+    if !is_asked_for() {
+        return;
+    }
+    let node = Node::boot();
+    let (root, wire) = (node.root(), node.network().name());
+    let mounted = || std::fs::read_to_string("/proc/self/mounts").unwrap().contains(root.to_str().unwrap());
+    let wired = || Path::new("/sys/class/net").join(&wire).exists();
+    assert!(mounted() && wired());
+    let ended = std::thread::spawn(move || {
+        let _node = node;
+        std::panic::resume_unwind(Box::new("a test that fails"));
+    });
+    assert!(ended.join().is_err());
+    assert!(!mounted() && !wired() && !root.exists(), "{}", root.display());
+}
