@@ -46,6 +46,17 @@ bench:
 book:
     mdbook build docs
 
+# The program, its units and a sample configuration on this host; a configuration that is there stays.
+install destdir='':
+    cargo build --release --locked
+    install -D -m 0755 target/release/zagent {{ destdir }}/usr/bin/zagent
+    install -D -m 0644 -t {{ destdir }}/usr/lib/systemd/system dist/systemd/*
+    test -e {{ destdir }}/etc/zagent/zagent.yaml || install -D -m 0644 dist/zagent.yaml {{ destdir }}/etc/zagent/zagent.yaml
+
+# The agent on a Debian with real systemd; needs root.
+nspawn *args:
+    .ci/nspawn {{ args }}
+
 # What CI runs.
 ci:
     .ci/run
