@@ -89,3 +89,21 @@ fn the_audit_file_holds_changes_only() {
     assert_eq!((&last["revision"], &last["id"]), (&repo.head().into(), &"motd".into()), "{text}");
     assert_eq!(lines(), 2);
 }
+
+/// A state that changed something may ask for a reboot; by default that is only told.
+#[test]
+fn a_state_asks_for_a_reboot() {
+    let (node, repo) = Node::with_repo();
+    node.turn().changed(1);
+    assert!(node.status()["reboot"].is_null());
+    let sls =
+        "new-kernel: {file.managed: [{name: $D/kernel}, {contents: v2}, {fire_event: zagent/reboot}]}\n";
+    repo.write("states/motd.sls", sls);
+    repo.commit();
+    repo.push();
+    node.turn().changed(1);
+    let reason = node.status()["reboot"]["reason"].to_string();
+    assert!(reason.contains("the state `new-kernel` asked for it"), "{reason}");
+    node.turn().changed(0);
+    assert!(!node.status()["reboot"].is_null(), "it is needed until it was done");
+}
