@@ -116,8 +116,7 @@ impl Args {
             Synced::Offline(errors) => {
                 let words: Vec<String> = errors.iter().map(|error| chain(error)).collect();
                 let message = words.join("; ");
-                let hint =
-                    Some("`zagent doctor` looks at each remote; the last good generation stays".into());
+                let hint = Some(with_stay("`zagent doctor` looks at each remote", cache));
                 return Err(Trouble::Refusal { exit: Exit::Unreachable, message, hint });
             }
         }
@@ -152,6 +151,13 @@ fn refused(held: &Held, cache: &Cache) -> Trouble {
         Why::Unfetched => Exit::Unreachable,
         _ => Exit::Refused,
     };
-    let stays = cache.current().ok().flatten().map(|g| format!("generation {} stays current", g.name()));
-    Trouble::Refusal { exit, message, hint: stays }
+    Trouble::Refusal { exit, message, hint: Some(with_stay("`zagent status` shows it too", cache)) }
+}
+
+/// A way out, and what the node stays on meanwhile.
+fn with_stay(words: &str, cache: &Cache) -> String {
+    match cache.current() {
+        Ok(Some(generation)) => format!("{words}; generation {} stays current", generation.name()),
+        _ => words.to_owned(),
+    }
 }

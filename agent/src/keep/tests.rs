@@ -1,3 +1,5 @@
+//! What a kept plan is used for again, and what makes it compile anew.
+
 use std::sync::Arc;
 use std::time::Duration;
 

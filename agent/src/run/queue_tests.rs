@@ -1,3 +1,5 @@
+//! The laws of the queue, over graphs by chance: every node once, no edge violated, each schedule in its own order.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Requisites and how others ended in, whether a state runs out: as tables.
+
 use super::*;
 
 use Requisite as R;

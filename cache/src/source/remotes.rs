@@ -113,13 +113,6 @@ impl Remotes {
         self.all.get(remote)?.dir.as_ref().map(Dir::path)
     }
 
-    /// Lets every remote be asked at once, whatever it did.
-    pub fn forgive(&mut self) {
-        for one in &mut self.all {
-            one.health.not_before = None;
-        }
-    }
-
     /// Asks the remotes in order until one has its branch.
     pub fn poll(&mut self, testing: Option<&str>, now: Instant, deadline: Deadline) -> Polled {
         let mut polled = Polled::default();

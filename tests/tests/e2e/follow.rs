@@ -202,5 +202,5 @@ fn offline_the_last_good_revision_converges() {
     node.turn().expect(0, &["warning", "127.0.0.1"]);
     assert_eq!(node.text("motd"), "one");
     node.stands_on(&good);
-    node.call(&["source", "sync"]).expect(69, &["the last good generation stays"]);
+    node.call(&["source", "sync"]).expect(69, &["stays current"]);
 }

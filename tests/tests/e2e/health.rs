@@ -87,3 +87,38 @@ fn an_operator_goes_back_and_the_revision_is_left_alone() {
     assert_eq!(node.text("motd"), "two");
     node.stands_on(&second);
 }
+
+/// A revision that was published and not run, by a crash or by `source sync`, is still on trial.
+#[test]
+fn a_trial_that_was_not_held_is_made_up_for() {
+    let (node, repo) = checked("");
+    let good = repo.head();
+    node.turn().changed(1);
+    let bad = repo.publish("bad");
+    node.call(&["source", "sync"]).expect(0, &[]);
+    node.stands_on(&bad);
+    node.turn_with(&["--no-fetch"]).expect(1, &["rolling back", &bad[..12]]);
+    node.stands_on(&good);
+    assert_eq!(node.text("motd"), "one");
+}
+
+/// Runs that never come to an end say nothing good about a revision either.
+#[test]
+fn a_revision_whose_runs_are_cut_off_is_taken_back() {
+    let (node, repo) = checked("");
+    let good = repo.head();
+    node.turn().changed(1);
+    let stuck = repo.publish("fine");
+    node.call(&["source", "sync"]).expect(0, &[]);
+    let file = node.root().join("state/trial");
+    let trial: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let cut_off = |tries: u32| {
+        let trial = serde_json::json!({"generation": trial["generation"], "tries": tries, "before": []});
+        fs::write(&file, trial.to_string()).unwrap();
+    };
+    cut_off(4);
+    node.turn_with(&["--no-fetch"]).expect(1, &["were cut off", "rolling back"]);
+    node.stands_on(&good);
+    assert_eq!(node.status()["quarantined"][0]["revision"], stuck);
+    assert!(!file.exists(), "the trial is over");
+}
