@@ -307,13 +307,13 @@ impl Compiler {
         let mut faults = Faults::default();
         turn(session, &mut high, &mut faults);
         extend(session, &mut high, Find::ByIdAndModule, &mut faults);
-        let warnings = exclude(session, &mut high);
+        let mut warnings = exclude(session, &mut high);
         faults.into_result()?;
         let mut faults = Faults::default();
         let lowered = lower::lower(session, high, &mut faults);
         faults.into_result()?;
         if self.options().compat == Compat::Strict {
-            strict::check(session, &lowered)?;
+            warnings.extend(strict::check(session, &lowered)?);
         }
         let plan = link::link(session, lowered)?;
         Ok(Compiled { plan, warnings })

@@ -116,6 +116,14 @@ pub trait Host: Send + Sync {
     /// Fails when there is no such function, it is forbidden, or it failed.
     fn call(&self, call: &Call) -> Result<Value, CallError>;
 
+    /// Calls an execution function, also one that changes the host: for states and the command line.
+    ///
+    /// # Errors
+    /// Fails when there is no such function, it is forbidden, or it failed.
+    fn act(&self, call: &Call) -> Result<Value, CallError> {
+        self.call(call)
+    }
+
     /// The names of all functions that `call` knows, for suggestions.
     fn functions(&self) -> Vec<&'static str>;
 

@@ -26,7 +26,7 @@ impl Compiler {
         let lower = |chunk| Lowered { chunk: Chunk { file, ..chunk }, name_order: 0, order: None, spot };
         let lowered: Vec<Lowered> = chunks.into_iter().map(lower).collect();
         let checked = match self.compat() {
-            Compat::Strict => strict::check(session, &lowered),
+            Compat::Strict => strict::check(session, &lowered).map(drop),
             Compat::Salt => Ok(()),
         };
         checked.and_then(|()| link::link(session, lowered)).map_err(|mut faults| {

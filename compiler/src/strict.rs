@@ -16,8 +16,9 @@ use crate::sources::Spot;
 /// Longer texts are not shown in a fault.
 const SHOWN: usize = 40;
 
-/// Notes every chunk that names an unknown module or function, or whose arguments do not fit it.
-pub(crate) fn check(session: &Session, lowered: &[Lowered]) -> Result<(), Faults> {
+/// Notes every chunk that names an unknown module or function, or whose arguments do not fit it. Gives a warning for each
+/// function that Salt has and this agent cannot carry out.
+pub(crate) fn check(session: &Session, lowered: &[Lowered]) -> Result<Vec<Fault>, Faults> {
     let mut tables = Tables::default();
     let mut check = Check { session, faults: Faults::default(), told: HashSet::new() };
     for one in lowered {
@@ -26,7 +27,26 @@ pub(crate) fn check(session: &Session, lowered: &[Lowered]) -> Result<(), Faults
             None => check.unknown(one),
         }
     }
-    check.faults.into_result()
+    check.faults.into_result()?;
+    Ok(unbuilt(session, lowered))
+}
+
+/// One warning for each function that nobody here can carry out.
+fn unbuilt(session: &Session, lowered: &[Lowered]) -> Vec<Fault> {
+    let mut warnings = Vec::new();
+    let mut asked = HashSet::new();
+    for one in lowered {
+        let (state, fun) = (&*one.chunk.state, &*one.chunk.fun);
+        if !asked.insert((state, fun)) || session.is_external_state(state) {
+            continue;
+        }
+        if schema::function(state, fun).is_some_and(|f| !f.is_built()) {
+            let text = format!("Salt has `{state}.{fun}`, this agent does not carry it out: it would fail");
+            let hint = format!("an external module `_states/{state}` can, or `cmd.run` with a guard");
+            warnings.push(session.fault(codes::UNBUILT, one.spot, text).hint(hint));
+        }
+    }
+    warnings
 }
 
 /// The tables of the functions that were met.

@@ -35,6 +35,17 @@ impl Refusal {
         Self::Failed(message.into())
     }
 
+    /// In words, for whoever does not know which call it was.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::Unknown => "there is no such function here".to_owned(),
+            Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
+                words.clone()
+            }
+        }
+    }
+
     /// The fault to report for a call of `name`.
     #[must_use]
     pub fn fault(&self, name: &str, functions: &Functions) -> Fault {

@@ -136,6 +136,15 @@ impl Function {
         }
     }
 
+    /// True when this agent carries it out, and does not only know that Salt has it.
+    #[must_use]
+    pub fn is_built(&self) -> bool {
+        match self.body {
+            Body::Listed(_) => false,
+            Body::Described(block) => !block.marks().unbuilt,
+        }
+    }
+
     /// The parameters of its own, `name` apart.
     #[must_use]
     pub fn parameters(&self) -> Vec<&'static str> {

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(table("file", "managed").kinds("check_cmd").unwrap().written(), "text");
         assert_eq!(table("test", "nop").kinds("check_cmd").unwrap().written(), "text|list|map|bool");
         assert_eq!(table("file", "managed").name().written(), "path");
-        assert_eq!(table("pkg", "installed").name(), Kinds::ANY);
+        assert_eq!(table("stateconf", "set").name(), Kinds::ANY);
     }
 
     #[test]

@@ -12,4 +12,5 @@ codes! {
     WRONG_KIND ZA0815 "value of the wrong kind";
     UNKNOWN_CHOICE ZA0816 "value that is no choice";
     CONFLICT ZA0817 "parameters that exclude each other";
+    UNBUILT ZA0818 "state that only Salt carries out";
 }
