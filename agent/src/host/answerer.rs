@@ -36,6 +36,13 @@ impl Host for Answerer {
         self.functions.call(call)
     }
 
+    fn act(&self, call: &Call) -> Result<Value, CallError> {
+        if super::functions::acts(&call.function) {
+            return self.host.act(call);
+        }
+        self.call(call)
+    }
+
     fn functions(&self) -> Vec<&'static str> {
         self.functions.names()
     }

@@ -22,9 +22,9 @@ const READ_LIMIT: u64 = 64 << 20;
 pub struct Machine {
     root: PathBuf,
     /// Whether templates may run commands of their own.
-    pub(super) may_run: bool,
+    pub(crate) may_run: bool,
     /// How long a program may take when the caller does not say.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Machine {
@@ -54,17 +54,17 @@ impl Machine {
     }
 
     /// True when this is the machine that the agent itself runs on.
-    pub(super) fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.root == Path::new("/")
     }
 
     /// A path of the machine as this process opens it.
-    pub(super) fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         if self.is_own() { PathBuf::from(path) } else { self.root.join(path.trim_start_matches('/')) }
     }
 
     /// A whole text file; `None` when there is none.
-    pub(super) fn read(&self, path: &str) -> Result<Option<String>, Refusal> {
+    pub(crate) fn read(&self, path: &str) -> Result<Option<String>, Refusal> {
         let file = self.path(path);
         match fs::metadata(&file) {
             Ok(meta) if meta.len() > READ_LIMIT => {
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// The names in a directory, sorted; none when it is not there.
-    pub(super) fn names(&self, path: &str) -> Vec<String> {
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(path))
             .into_iter()
             .flatten()
@@ -94,12 +94,12 @@ impl Machine {
     }
 
     /// Where a link points to.
-    pub(super) fn link(&self, path: &str) -> Option<String> {
+    pub(crate) fn link(&self, path: &str) -> Option<String> {
         fs::read_link(self.path(path)).ok().map(|p| p.to_string_lossy().into_owned())
     }
 
     /// Where a program is found.
-    pub(super) fn which(&self, program: &str) -> Option<String> {
+    pub(crate) fn which(&self, program: &str) -> Option<String> {
         let runs = |path: &str| {
             let meta = fs::metadata(self.path(path));
             meta.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
@@ -117,7 +117,7 @@ impl Machine {
     }
 
     /// Runs a program of ours that only looks; its words come in English.
-    pub(super) fn look(&self, program: &str, args: &[&str]) -> Result<Outcome, Refusal> {
+    pub(crate) fn look(&self, program: &str, args: &[&str]) -> Result<Outcome, Refusal> {
         let mut command = Command::new(program).args(args.iter().copied());
         command.timeout = Some(self.timeout);
         command.env = vec![("LC_ALL".into(), "C".into())];
@@ -132,7 +132,7 @@ impl Default for Machine {
 }
 
 /// An error and its causes in one line.
-pub(super) fn words(error: &dyn std::error::Error) -> String {
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -143,6 +143,6 @@ pub(super) fn words(error: &dyn std::error::Error) -> String {
 }
 
 /// The refusal of something that could not be done to a path.
-pub(super) fn cannot(act: &str, path: &str, error: &io::Error) -> Refusal {
+pub(crate) fn cannot(act: &str, path: &str, error: &io::Error) -> Refusal {
     Refusal::failed(format!("cannot {act} `{path}`: {error}"))
 }

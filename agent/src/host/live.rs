@@ -70,6 +70,13 @@ impl Host for Live {
         functions::call(&self.settings.machine, call)
     }
 
+    fn act(&self, call: &Call) -> Result<Value, CallError> {
+        if functions::acts(&call.function) {
+            return functions::act(&self.settings.machine, call);
+        }
+        self.call(call)
+    }
+
     fn functions(&self) -> Vec<&'static str> {
         let mut names = functions::names(&self.settings.machine);
         names.push("network.get_fqdn");

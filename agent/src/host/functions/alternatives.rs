@@ -1,12 +1,14 @@
-//! `alternatives.*` that look: the links and dpkg's notes about them.
+//! `alternatives.*`: the links and dpkg's notes about them, and the program that changes them.
 
 use std::fmt::Write;
 
 use zagent_compiler::functions::{Bound, Refusal};
 use zagent_config::Value;
 
-use super::{Entry, entry, text};
-use crate::host::Machine;
+use super::{Entry, acting, entry, text};
+use crate::host::command::shown;
+use crate::host::{Machine, Tools};
+use crate::states::packages::alternatives::{Notes, current, tell};
 
 pub(super) const TABLE: &[Entry] = &[
     entry("alternatives.show_current", "name", |m, a| {
@@ -20,65 +22,25 @@ pub(super) const TABLE: &[Entry] = &[
     }),
     entry("alternatives.check_exists", "name path", check_exists),
     entry("alternatives.display", "name", display),
+    acting("alternatives.install", "name link path priority", |m, a| {
+        let priority = a.get("priority").map(shown).unwrap_or_default();
+        told(m, &["--install", text(a, "link")?, text(a, "name")?, text(a, "path")?, &priority])
+    }),
+    acting("alternatives.remove", "name path", |m, a| {
+        told(m, &["--remove", text(a, "name")?, text(a, "path")?])
+    }),
+    acting("alternatives.auto", "name", |m, a| told(m, &["--auto", text(a, "name")?])),
+    acting("alternatives.set", "name path", |m, a| told(m, &["--set", text(a, "name")?, text(a, "path")?])),
 ];
 
-/// Where the link of a name points now.
-fn current(machine: &Machine, name: &str) -> Option<String> {
-    if name.contains('/') {
-        return None;
-    }
-    machine.link(&format!("/etc/alternatives/{name}"))
-}
-
-/// What `update-alternatives` noted about a name.
-struct Notes {
-    mode: String,
-    link: String,
-    followers: Vec<(String, String)>,
-    choices: Vec<Choice>,
-}
-
-struct Choice {
-    path: String,
-    priority: i64,
-    followers: Vec<String>,
-}
-
-impl Notes {
-    fn read(machine: &Machine, name: &str) -> Result<Option<Self>, Refusal> {
-        if name.contains('/') {
-            return Ok(None);
-        }
-        for dir in ["/var/lib/dpkg/alternatives", "/var/lib/alternatives"] {
-            if let Some(text) = machine.read(&format!("{dir}/{name}"))? {
-                return Ok(Self::parse(&text));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Mode, link, followers in pairs, an empty line; then each choice: path, priority, one line a follower.
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let (mode, link) = (lines.next()?.to_owned(), lines.next()?.to_owned());
-        let mut followers = Vec::new();
-        while let Some(name) = lines.next().filter(|l| !l.is_empty()) {
-            followers.push((name.to_owned(), lines.next()?.to_owned()));
-        }
-        let mut choices = Vec::new();
-        while let Some(path) = lines.next().filter(|l| !l.is_empty()) {
-            let priority = lines.next()?.trim().parse().ok()?;
-            let of = followers.iter().map(|_| lines.next().unwrap_or_default().to_owned()).collect();
-            choices.push(Choice { path: path.to_owned(), priority, followers: of });
-        }
-        Some(Self { mode, link, followers, choices })
-    }
+fn told(machine: &Machine, words: &[&str]) -> Result<Value, Refusal> {
+    Ok(tell(&Tools::new(machine), words)?.into())
 }
 
 fn check_exists(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
     let path = text(args, "path")?;
     let notes = Notes::read(machine, text(args, "name")?)?;
-    Ok(notes.is_some_and(|n| n.choices.iter().any(|c| c.path == path)).into())
+    Ok(notes.is_some_and(|n| n.has(path)).into())
 }
 
 /// The text that `update-alternatives --display` prints.

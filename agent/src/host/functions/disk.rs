@@ -4,7 +4,7 @@ use zagent_compiler::functions::{Bound, Refusal};
 use zagent_config::{Map, Value};
 
 use super::{Entry, entry, strings, text};
-use crate::host::Machine;
+use crate::host::{Machine, services};
 
 pub(super) const TABLE: &[Entry] = &[
     entry("mount.active", "extended?", |m, _| {
@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Entry] = &[
         Ok(mounts(m)?.iter().any(|x| x.point == name).into())
     }),
     entry("mount.fstab", "config?", fstab),
-    entry("mount.swaps", "", swaps),
+    entry("mount.swaps", "", |m, _| Ok(services::mounts::swaps(m)?.into())),
     entry("disk.usage", "", usage),
 ];
 
@@ -62,31 +62,8 @@ fn shown(mount: &Mount) -> Value {
 fn fstab(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
     let path = args.get("config").and_then(Value::as_str).unwrap_or("/etc/fstab");
     let file = machine.read(path)?.unwrap_or_default();
-    let mut all = Map::new();
-    for line in file.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
-        let f: Vec<&str> = line.split_whitespace().collect();
-        let [device, point, fstype, rest @ ..] = &f[..] else { continue };
-        let mut one = Map::new();
-        one.insert("device", *device);
-        one.insert("fstype", *fstype);
-        one.insert("opts", strings(rest.first().unwrap_or(&"defaults").split(',')));
-        one.insert("dump", *rest.get(1).unwrap_or(&"0"));
-        one.insert("pass", *rest.get(2).unwrap_or(&"0"));
-        all.insert(plain(point), one);
-    }
-    Ok(all.into())
-}
-
-fn swaps(machine: &Machine, _: &Bound<Value>) -> Result<Value, Refusal> {
-    let file = machine.read("/proc/swaps")?.unwrap_or_default();
-    let mut all = Map::new();
-    for line in file.lines().skip(1) {
-        let f: Vec<&str> = line.split_whitespace().collect();
-        let [name, kind, size, used, priority] = f[..] else { continue };
-        let pairs = [("type", kind), ("size", size), ("used", used), ("priority", priority)];
-        all.insert(plain(name), pairs.into_iter().collect::<Map>());
-    }
-    Ok(all.into())
+    let entries = services::mounts::entries(&file);
+    Ok(entries.map(|e| (e.name.clone(), Value::from(e.shown()))).collect::<Map>().into())
 }
 
 /// What `df -P` prints, for every file system that has room at all.

@@ -1,19 +1,28 @@
-//! Functions that look at the host without changing it, by name: `user.info`, `pkg.version`, `cmd.run`, ….
+//! Execution functions by name: `user.info`, `pkg.version`, `cmd.run`, `service.restart`, ….
 //!
-//! Law: what a function cannot find out is an error or Salt's own "nothing", never a guess.
+//! Law: what a function cannot find out is an error or Salt's own "nothing", never a guess. Templates call only those that
+//! look; those that act are for states and the command line.
 
+mod accounts;
 mod alternatives;
 mod cmd;
 mod disk;
+mod fetch;
 mod file;
 mod file_find;
 mod filters;
+mod firewall;
 mod network;
+mod packages;
 mod pkg;
 mod programs;
 mod service;
+mod services;
+pub(crate) mod stores;
 mod system;
 mod users;
+
+use std::cell::Cell;
 
 use zagent_compiler::functions::{Bound, Refusal};
 use zagent_compiler::{Call, CallError};
@@ -30,18 +39,25 @@ pub(crate) struct Entry {
     signature: &'static str,
     /// The program without which there is no such function.
     needs: Option<&'static str>,
+    /// It changes the host.
+    acts: bool,
     body: Body,
 }
 
 const fn entry(name: &'static str, signature: &'static str, body: Body) -> Entry {
-    Entry { name, signature, needs: None, body }
+    Entry { name, signature, needs: None, acts: false, body }
 }
 
 const fn needing(program: &'static str, name: &'static str, signature: &'static str, body: Body) -> Entry {
-    Entry { name, signature, needs: Some(program), body }
+    Entry { name, signature, needs: Some(program), acts: false, body }
 }
 
-const TABLES: [&[Entry]; 12] = [
+/// A function that changes the host.
+const fn acting(name: &'static str, signature: &'static str, body: Body) -> Entry {
+    Entry { name, signature, needs: None, acts: true, body }
+}
+
+const TABLES: [&[Entry]; 17] = [
     cmd::TABLE,
     file::TABLE,
     file_find::TABLE,
@@ -54,10 +70,15 @@ const TABLES: [&[Entry]; 12] = [
     system::TABLE,
     programs::TABLE,
     filters::TABLE,
+    accounts::TABLE,
+    fetch::TABLE,
+    firewall::TABLE,
+    packages::TABLE,
+    services::TABLE,
 ];
 
 fn all() -> impl Iterator<Item = &'static Entry> {
-    TABLES.into_iter().flatten()
+    TABLES.into_iter().chain(stores::TABLES).flatten()
 }
 
 fn for_templates() -> impl Iterator<Item = &'static Entry> {
@@ -86,6 +107,35 @@ pub(super) fn names_with(more: &zagent_config::Map) -> Vec<&'static str> {
 /// # Errors
 /// Fails when there is no such function here, it is forbidden, or it failed.
 pub fn call(machine: &Machine, call: &Call) -> Result<Value, CallError> {
+    if acts(&call.function) && !fetch::only_looks(call) {
+        let words =
+            "it changes the host, and templates only look; call it by `module.run` or on the command line";
+        return Err(CallError::Forbidden(words.into()));
+    }
+    act(machine, call)
+}
+
+thread_local! {
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread has asked the host so far: whoever renders a template tells by it whether the host was looked at.
+pub(crate) fn asked() -> u64 {
+    ASKED.get()
+}
+
+/// True when a function changes the host.
+#[must_use]
+pub fn acts(name: &str) -> bool {
+    all().any(|e| e.name == name && e.acts)
+}
+
+/// Calls a function, also one that changes the host.
+///
+/// # Errors
+/// Fails when there is no such function here, or it failed.
+pub fn act(machine: &Machine, call: &Call) -> Result<Value, CallError> {
+    ASKED.set(ASKED.get().wrapping_add(1));
     let entry = all().find(|e| e.name == call.function).ok_or(CallError::Unknown)?;
     if entry.needs.is_some_and(|p| machine.which(p).is_none()) {
         return Err(CallError::Unknown);

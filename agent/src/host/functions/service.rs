@@ -1,139 +1,127 @@
-//! `service.*` that look: unit files and init scripts; only the state of a running service is asked of its manager.
-
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+//! `service.*`: what the service manager says, and what it is told.
 
 use zagent_compiler::functions::{Bound, Refusal};
 use zagent_config::glob::Glob;
 use zagent_config::{Map, Value};
 
-use super::{Entry, entry, strings, text};
-use crate::host::Machine;
+use super::{Entry, acting, entry, flag, strings, text, word};
+use crate::host::services::{self, Act, Boot, Provider, files};
+use crate::host::{Machine, Tools};
 
 pub(super) const TABLE: &[Entry] = &[
-    entry("service.available", "name", |m, a| Ok(available(m, text(a, "name")?).into())),
-    entry("service.missing", "name", |m, a| Ok((!available(m, text(a, "name")?)).into())),
-    entry("service.enabled", "name **", |m, a| Ok(enabled(m, text(a, "name")?).into())),
+    entry("service.available", "name", |m, a| Ok(is_available(m, text(a, "name")?)?.into())),
+    entry("service.missing", "name", |m, a| Ok((!is_available(m, text(a, "name")?)?).into())),
+    entry("service.enabled", "name **", |m, a| Ok(of(m)?.boot(text(a, "name")?)?.is_enabled().into())),
     entry("service.disabled", "name **", |m, a| {
         let name = text(a, "name")?;
-        Ok((available(m, name) && !enabled(m, name)).into())
+        Ok((is_available(m, name)? && of(m)?.boot(name)? == Boot::No).into())
     }),
-    entry("service.get_all", "", |m, _| Ok(strings(all(m)))),
-    entry("service.get_enabled", "", |m, _| Ok(strings(all(m).into_iter().filter(|n| enabled(m, n))))),
-    entry("service.get_disabled", "", |m, _| Ok(strings(all(m).into_iter().filter(|n| !enabled(m, n))))),
+    entry("service.masked", "name runtime? root?", |m, a| {
+        Ok(of(m)?.is_masked(text(a, "name")?, flag(a, "runtime", false)).unwrap_or(false).into())
+    }),
+    entry("service.get_all", "root?", |m, _| Ok(strings(of(m)?.all()?))),
+    entry("service.get_enabled", "root?", |m, _| Ok(strings(of(m)?.with_boot("enabled")?))),
+    entry("service.get_disabled", "root?", |m, _| Ok(strings(of(m)?.with_boot("disabled")?))),
+    entry("service.get_static", "root?", |m, _| Ok(strings(of(m)?.with_boot("static")?))),
+    entry("service.get_running", "", |m, _| Ok(strings(of(m)?.running()?))),
+    entry("service.offline", "", |m, _| Ok(of(m)?.is_offline().is_some().into())),
     entry("service.status", "name sig? **", status),
+    entry("service.show", "name root?", |m, a| Ok(shown(&of(m)?.show(text(a, "name")?)?).into())),
+    entry("service.execs", "root?", execs),
+    acting("service.start", TOLD, |m, a| tell(m, a, Act::Start)),
+    acting("service.stop", TOLD, |m, a| tell(m, a, Act::Stop)),
+    acting("service.restart", TOLD, |m, a| tell(m, a, Act::Restart)),
+    acting("service.reload", TOLD, |m, a| tell(m, a, Act::Reload)),
+    acting("service.force_reload", TOLD, |m, a| tell(m, a, Act::ForceReload)),
+    acting("service.full_restart", TOLD, |m, a| tell(m, a, Act::FullRestart)),
+    acting("service.enable", TOLD, |m, a| tell(m, a, Act::Enable)),
+    acting("service.disable", TOLD, |m, a| tell(m, a, Act::Disable)),
+    acting("service.mask", "name runtime? root?", |m, a| tell(m, a, Act::Mask(flag(a, "runtime", false)))),
+    acting("service.unmask", "name runtime? root?", |m, a| {
+        tell(m, a, Act::Unmask(flag(a, "runtime", false)))
+    }),
+    acting("service.systemctl_reload", "", refresh),
+    acting("service.daemon_reload", "", refresh),
 ];
 
-/// Where unit files lie; the first wins.
-const UNITS: [&str; 4] =
-    ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+/// What functions that act take.
+const TOLD: &str = "name no_block? unmask? unmask_runtime? **";
 
-fn unit(name: &str) -> String {
-    const KINDS: [&str; 8] =
-        [".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".automount"];
-    if KINDS.iter().any(|k| name.ends_with(k)) { name.to_owned() } else { format!("{name}.service") }
+fn of(machine: &Machine) -> Result<Box<dyn Provider + '_>, Refusal> {
+    services::of(Tools::new(machine), None)
 }
 
-/// The template behind an instance: `getty@.service` for `getty@tty1.service`.
-fn template(unit: &str) -> Option<String> {
-    let (base, rest) = unit.split_once('@')?;
-    let kind = rest.rsplit_once('.')?.1;
-    Some(format!("{base}@.{kind}"))
+fn is_available(machine: &Machine, name: &str) -> Result<bool, Refusal> {
+    // What has a file is there, and asking nobody is faster.
+    Ok(files::has_unit(machine, name) || of(machine)?.find(name)?.is_some())
 }
 
-fn exists(machine: &Machine, path: &str) -> bool {
-    fs::metadata(machine.path(path)).is_ok()
+fn refresh(machine: &Machine, _: &Bound<Value>) -> Result<Value, Refusal> {
+    of(machine)?.refresh()?;
+    Ok(true.into())
 }
 
-/// Unit files count where systemd runs, and in other roots, where nothing runs yet.
-fn units(machine: &Machine) -> &'static [&'static str] {
-    if !machine.is_own() || exists(machine, "/run/systemd/system") { &UNITS } else { &[] }
-}
-
-fn is_script(machine: &Machine, name: &str) -> bool {
-    let path = machine.path(&format!("/etc/init.d/{name}"));
-    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-}
-
-fn available(machine: &Machine, name: &str) -> bool {
-    if name.contains('/') {
-        return false;
+fn tell(machine: &Machine, args: &Bound<Value>, act: Act) -> Result<Value, Refusal> {
+    let (name, manager) = (text(args, "name")?, of(machine)?);
+    for (key, runtime) in [("unmask", false), ("unmask_runtime", true)] {
+        if flag(args, key, false) {
+            manager.must(Act::Unmask(runtime), name, false)?;
+        }
     }
-    let unit = unit(name);
-    let names: Vec<String> = [Some(unit.clone()), template(&unit)].into_iter().flatten().collect();
-    units(machine).iter().any(|dir| names.iter().any(|n| exists(machine, &format!("{dir}/{n}"))))
-        || is_script(machine, name)
-}
-
-fn enabled(machine: &Machine, name: &str) -> bool {
-    let unit = unit(name);
-    let wanted = units(machine).iter().take(2).any(|dir| {
-        machine.names(dir).iter().any(|sub| {
-            let wants = sub.ends_with(".wants") || sub.ends_with(".requires");
-            (wants && fs::symlink_metadata(machine.path(&format!("{dir}/{sub}/{unit}"))).is_ok())
-                || (*sub != unit && is_alias(machine, &format!("{dir}/{sub}"), &unit))
-        })
-    });
-    wanted || started_by_script(machine, name)
-}
-
-/// A link in the units' directory under another name is an alias, and only an enabled unit has one.
-fn is_alias(machine: &Machine, path: &str, unit: &str) -> bool {
-    machine.link(path).is_some_and(|to| to.rsplit('/').next() == Some(unit))
-}
-
-/// `/etc/rc3.d/S01name` for a service that has only an init script.
-fn started_by_script(machine: &Machine, name: &str) -> bool {
-    let has_unit = units(machine).iter().any(|dir| exists(machine, &format!("{dir}/{}", unit(name))));
-    !has_unit
-        && ["2", "3", "4", "5", "S"].iter().any(|level| {
-            let links = machine.names(&format!("/etc/rc{level}.d"));
-            links.iter().any(|l| {
-                let digits = l.strip_prefix('S').and_then(|r| r.get(2..));
-                digits == Some(name)
-            })
-        })
-}
-
-/// All services by name, units without their suffix.
-fn all(machine: &Machine) -> Vec<String> {
-    let units = units(machine).iter().flat_map(|dir| machine.names(dir));
-    let mut names: Vec<String> =
-        units.filter_map(|n| n.strip_suffix(".service").map(str::to_owned)).collect();
-    let scripts = machine.names("/etc/init.d").into_iter().filter(|n| n != "README" && is_script(machine, n));
-    names.extend(scripts);
-    names.sort_unstable();
-    names.dedup();
-    names
+    manager.must(act, name, flag(args, "no_block", false))?;
+    Ok(true.into())
 }
 
 /// True when it runs; with a pattern, a mapping of all that fit.
 fn status(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let name = text(args, "name")?;
-    if name.contains(['*', '?', '[']) {
-        let glob = Glob::new(name);
-        let mut out = Map::new();
-        for name in all(machine).into_iter().filter(|n| glob.matches(n)) {
-            let runs = is_running(machine, &name)?;
-            out.insert(name, runs);
-        }
-        return Ok(out.into());
-    }
-    is_running(machine, name).map(Value::from)
-}
-
-fn is_running(machine: &Machine, name: &str) -> Result<bool, Refusal> {
     if !machine.is_own() {
         return Err(Refusal::failed("the services of another root do not run"));
     }
-    if exists(machine, "/run/systemd/system") && machine.which("systemctl").is_some() {
-        return Ok(machine.look("systemctl", &["is-active", "--quiet", "--", &unit(name)])?.success());
+    let (name, manager) = (text(args, "name")?, of(machine)?);
+    if let Some(sig) = word(args, "sig").filter(|s| manager.takes_signature() && !s.is_empty()) {
+        return Ok(services::is_process(machine, sig).into());
     }
-    if machine.which("rc-service").is_some() {
-        return Ok(machine.look("rc-service", &["--quiet", "--", name, "status"])?.success());
+    let runs = |name: &str| Ok(manager.find(name)?.is_some_and(|s| s.is_running));
+    if !name.contains(['*', '?', '[']) {
+        return runs(name).map(Value::from);
     }
-    if !name.contains('/') && is_script(machine, name) {
-        return Ok(machine.look(&format!("/etc/init.d/{name}"), &["status"])?.success());
+    let glob = Glob::new(name);
+    let mut out = Map::new();
+    for name in manager.all()?.into_iter().filter(|n| glob.matches(n)) {
+        let is_running = runs(&name)?;
+        out.insert(name, is_running);
     }
-    Ok(false)
+    Ok(out.into())
+}
+
+/// Properties as Salt cuts them: a command line is a mapping, some are lists.
+fn shown(text: &str) -> Map {
+    let mut out = Map::new();
+    for line in text.lines() {
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let value: Value = if value.starts_with('{') {
+            let inner = value.replace(['{', '}'], "");
+            let pairs = inner.split(" ; ").map(|p| p.split_once('=').unwrap_or((p, "")));
+            pairs.map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned())).collect::<Map>().into()
+        } else if matches!(key, "Before" | "After" | "Wants") {
+            strings(value.split_whitespace())
+        } else {
+            value.into()
+        };
+        out.insert(key, value);
+    }
+    out
+}
+
+/// The programs that services start, by service.
+fn execs(machine: &Machine, _: &Bound<Value>) -> Result<Value, Refusal> {
+    let manager = of(machine)?;
+    let mut out = Map::new();
+    for name in manager.all()?.into_iter().filter(|n| !n.ends_with('@')) {
+        let shown = shown(&manager.show(&name)?);
+        if let Some(path) = shown.get("ExecStart").and_then(Value::as_map).and_then(|m| m.get("path")) {
+            out.insert(name, path.clone());
+        }
+    }
+    Ok(out.into())
 }

@@ -10,6 +10,7 @@ use super::{Entry, entry, flag, strings, text, word};
 use crate::facts::{Live, System};
 use crate::host::Machine;
 use crate::host::ask::cannot;
+use crate::host::services::sysctl as kernel;
 
 pub(super) const TABLE: &[Entry] = &[
     entry("timezone.get_zone", "", |m, _| Ok(zone(m)?.into())),
@@ -105,14 +106,12 @@ fn locale(machine: &Machine) -> Result<String, Refusal> {
 /// A setting of the kernel; `.` and `/` both part its name.
 fn sysctl(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
     let name = text(args, "name")?;
-    let slashed = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
-    if slashed.split('/').any(|part| part == "..") {
-        return Err(Refusal::failed(format!("`{name}` is not the name of a setting")));
-    }
-    let path = format!("/proc/sys/{slashed}");
-    match machine.read(&path)? {
-        Some(value) => Ok(value.trim_end_matches('\n').into()),
-        None => Ok(format!("sysctl: cannot stat {path}: No such file or directory").into()),
+    match kernel::live(machine, name)? {
+        Some(value) => Ok(value.into()),
+        None => {
+            let path = kernel::path(name)?;
+            Ok(format!("sysctl: cannot stat {path}: No such file or directory").into())
+        }
     }
 }
 

@@ -317,7 +317,11 @@ fn the_system() {
             ("random.get_str", r#"[8, "a"]"#, r#""aaaaaaaa""#),
             ("log.debug", r#"["x"]"#, "true"),
             ("status.time", r#"["%%"]"#, r#""%""#),
-            ("user.add", r#"["x"]"#, "unknown"),
+            (
+                "user.add",
+                r#"["x"]"#,
+                "forbidden: it changes the host, and templates only look; call it by `module.run` or on the command line",
+            ),
             ("cmd.which", "[]", "failed: `cmd.which` needs the argument `cmd`"),
         ],
     );

@@ -1,20 +1,30 @@
-//! `user.*`, `group.*` and the ids of `file.*`: the user database.
+//! `user.*`, `group.*`, `shadow.*` and the ids of `file.*`: the user database.
 
 use zagent_compiler::functions::{Bound, Refusal};
-use zagent_config::{Map, Value};
+use zagent_config::Value;
 
-use super::{Entry, entry, strings, text};
-use crate::host::Machine;
+use super::{Entry, acting, entry, flag, strings, text};
+use crate::host::accounts::acts::{Accounts, NewUser, day, day_named};
+use crate::host::accounts::{
+    self, GECOS, find_group, group_info, groups, groups_of, shadow, shadow_info, user_info, users,
+};
+pub(super) use crate::host::accounts::{find, group_name, user_name};
+use crate::host::command::{shown, words_of};
+use crate::host::{Machine, Tools};
 
 pub(super) const TABLE: &[Entry] = &[
     entry("user.info", "name", |m, a| {
         Ok(match find(m, text(a, "name")?)? {
-            Some(user) => user_info(m, &user)?,
+            Some(user) => user_info(m, &user)?.into(),
             None => Value::empty_map(),
         })
     }),
     entry("user.getent", "refresh?", |m, _| {
-        users(m)?.iter().map(|u| user_info(m, u)).collect::<Result<Vec<_>, _>>().map(Value::from)
+        users(m)?
+            .iter()
+            .map(|u| Ok(user_info(m, u)?.into()))
+            .collect::<Result<Vec<Value>, _>>()
+            .map(Value::from)
     }),
     entry("user.list_users", "", |m, _| {
         let mut names: Vec<String> = users(m)?.into_iter().map(|u| u.name).collect();
@@ -27,20 +37,85 @@ pub(super) const TABLE: &[Entry] = &[
             None => Value::empty_list(),
         })
     }),
-    entry("user.primary_group", "name", |m, a| {
-        let name = text(a, "name")?;
-        let user = find(m, name)?.ok_or_else(|| Refusal::failed(format!("there is no user `{name}`")))?;
-        Ok(group_name(m, user.gid)?.into())
+    entry("user.primary_group", "name", |m, a| Ok(group_name(m, known(m, a)?.gid)?.into())),
+    acting(
+        "user.add",
+        "name uid? gid? groups? home? shell? unique? system? fullname? roomnumber? workphone? homephone? other? \
+         createhome? loginclass? nologinit? root? usergroup? local?",
+        add,
+    ),
+    acting("user.delete", "name remove? force? root? local?", |m, a| {
+        done(acts(m).delete_user(text(a, "name")?, flag(a, "remove", false), flag(a, "force", false)))
     }),
+    acting("user.chuid", "name uid root?", |m, a| set(m, a, "uid", &word(a, "uid"), &[])),
+    acting("user.chgid", "name gid root?", |m, a| set(m, a, "gid", &word(a, "gid"), &[])),
+    acting("user.chshell", "name shell root?", |m, a| set(m, a, "shell", &word(a, "shell"), &[])),
+    acting("user.chhome", "name home persist? root?", |m, a| {
+        let more: &[&str] = if flag(a, "persist", false) { &["-m"] } else { &[] };
+        set(m, a, "home", &word(a, "home"), more)
+    }),
+    acting("user.chgroups", "name groups append? root?", |m, a| {
+        let groups = listed(a, "groups");
+        done(acts(m).set_groups(&known(m, a)?.name, &groups, flag(a, "append", false)))
+    }),
+    acting("user.chfullname", "name fullname root?", |m, a| set_gecos(m, a, 0)),
+    acting("user.chroomnumber", "name roomnumber root?", |m, a| set_gecos(m, a, 1)),
+    acting("user.chworkphone", "name workphone root?", |m, a| set_gecos(m, a, 2)),
+    acting("user.chhomephone", "name homephone root?", |m, a| set_gecos(m, a, 3)),
+    acting("user.chother", "name other root?", |m, a| set_gecos(m, a, 4)),
     entry("group.info", "name", |m, a| {
+        Ok(find_group(m, text(a, "name")?)?.map_or_else(Value::empty_map, |g| group_info(&g).into()))
+    }),
+    entry("group.getent", "refresh?", |m, _| {
+        Ok(groups(m)?.iter().map(|g| Value::from(group_info(g))).collect())
+    }),
+    acting("group.add", "name gid? system? root? non_unique? local?", |m, a| {
+        let (system, non_unique) = (flag(a, "system", false), flag(a, "non_unique", false));
+        done(acts(m).add_group(text(a, "name")?, int(a, "gid"), system, non_unique))
+    }),
+    acting("group.delete", "name root? local?", |m, a| done(acts(m).delete_group(text(a, "name")?))),
+    acting("group.chgid", "name gid root? non_unique?", |m, a| {
+        let gid = int(a, "gid").ok_or_else(|| Refusal::arguments("`gid` must be a number"))?;
+        done(acts(m).set_gid(text(a, "name")?, gid, flag(a, "non_unique", false)))
+    }),
+    acting("group.adduser", "name username root?", |m, a| {
+        done(acts(m).join(text(a, "name")?, text(a, "username")?))
+    }),
+    acting("group.deluser", "name username root?", |m, a| {
+        let (group, user) = (text(a, "name")?, text(a, "username")?);
+        let is_in = find_group(m, group)?.is_some_and(|g| g.members.iter().any(|n| n == user));
+        if is_in { done(acts(m).leave(group, user)) } else { Ok(true.into()) }
+    }),
+    acting("group.members", "name members_list root?", |m, a| {
+        done(acts(m).set_members(text(a, "name")?, &listed(a, "members_list")))
+    }),
+    entry("shadow.info", "name root?", |m, a| {
         let name = text(a, "name")?;
-        Ok(groups(m)?.iter().find(|g| g.name == name).map_or_else(Value::empty_map, group_info))
+        Ok(shadow_info(name, shadow(m, name)?.as_ref()).into())
     }),
-    entry("group.getent", "refresh?", |m, _| Ok(groups(m)?.iter().map(group_info).collect())),
+    entry("shadow.default_hash", "", |_, _| Ok("!".into())),
+    entry("shadow.gen_password", "password crypt_salt? algorithm?", |_, a| {
+        if a.get("algorithm").is_some_and(|v| v.is_truthy() && v.as_str() != Some("sha512")) {
+            return Err(Refusal::arguments("only sha512 is made here"));
+        }
+        let older = a.get("crypt_salt").filter(|v| v.is_truthy()).map(|salt| format!("$6${}$", shown(salt)));
+        let hash = accounts::crypt::hashed(text(a, "password")?, older.as_deref());
+        hash.map(Value::from).map_err(|e| Refusal::failed(format!("cannot make a salt: {e}")))
+    }),
+    acting("shadow.set_password", "name password use_usermod? root?", |m, a| {
+        done(acts(m).set_hash(&known(m, a)?.name, text(a, "password")?))
+    }),
+    acting("shadow.del_password", "name root?", |m, a| done(acts(m).set_hash(&known(m, a)?.name, ""))),
+    acting("shadow.lock_password", "name root?", |m, a| done(acts(m).lock(&known(m, a)?.name, true))),
+    acting("shadow.unlock_password", "name root?", |m, a| done(acts(m).lock(&known(m, a)?.name, false))),
+    acting("shadow.set_date", "name date root?", |m, a| set_day(m, a, "lstchg", "date")),
+    acting("shadow.set_mindays", "name mindays root?", |m, a| set_day(m, a, "min", "mindays")),
+    acting("shadow.set_maxdays", "name maxdays root?", |m, a| set_day(m, a, "max", "maxdays")),
+    acting("shadow.set_warndays", "name warndays root?", |m, a| set_day(m, a, "warn", "warndays")),
+    acting("shadow.set_inactdays", "name inactdays root?", |m, a| set_day(m, a, "inact", "inactdays")),
+    acting("shadow.set_expire", "name expire root?", |m, a| set_day(m, a, "expire", "expire")),
     entry("file.user_to_uid", "user", |m, a| id(a, "user", |n| Ok(find(m, n)?.map(|u| u.uid)))),
-    entry("file.group_to_gid", "group", |m, a| {
-        id(a, "group", |n| Ok(groups(m)?.into_iter().find(|g| g.name == n).map(|g| g.gid)))
-    }),
+    entry("file.group_to_gid", "group", |m, a| id(a, "group", |n| Ok(find_group(m, n)?.map(|g| g.gid)))),
     entry("file.uid_to_user", "uid", |m, a| {
         let uid = a.get("uid").and_then(Value::as_int).unwrap_or(-1);
         Ok(user_name(m, uid)?.map_or(Value::Int(uid), Value::from))
@@ -51,122 +126,66 @@ pub(super) const TABLE: &[Entry] = &[
     }),
 ];
 
-/// One line of the user database.
-pub(super) struct User {
-    pub(super) name: String,
-    password: String,
-    pub(super) uid: i64,
-    pub(super) gid: i64,
-    gecos: String,
-    home: String,
-    shell: String,
+fn acts(machine: &Machine) -> Accounts<'_> {
+    Accounts(Tools::new(machine))
 }
 
-struct Group {
-    name: String,
-    password: String,
-    gid: i64,
-    members: Vec<String>,
+fn done(act: Result<(), Refusal>) -> Result<Value, Refusal> {
+    act.map(|()| true.into())
 }
 
-fn users(machine: &Machine) -> Result<Vec<User>, Refusal> {
-    let text = machine.read("/etc/passwd")?.unwrap_or_default();
-    Ok(text
-        .lines()
-        .filter_map(|line| {
-            let f: Vec<&str> = line.split(':').collect();
-            let [name, password, uid, gid, gecos, home, shell] = f[..] else { return None };
-            Some(User {
-                name: name.into(),
-                password: password.into(),
-                uid: uid.parse().ok()?,
-                gid: gid.parse().ok()?,
-                gecos: gecos.into(),
-                home: home.into(),
-                shell: shell.into(),
-            })
-        })
-        .collect())
+/// The user that an act is about.
+fn known(machine: &Machine, args: &Bound<Value>) -> Result<accounts::User, Refusal> {
+    let name = text(args, "name")?;
+    find(machine, name)?.ok_or_else(|| Refusal::failed(format!("User '{name}' does not exist")))
 }
 
-fn groups(machine: &Machine) -> Result<Vec<Group>, Refusal> {
-    let text = machine.read("/etc/group")?.unwrap_or_default();
-    Ok(text
-        .lines()
-        .filter_map(|line| {
-            let f: Vec<&str> = line.split(':').collect();
-            let [name, password, gid, members] = f[..] else { return None };
-            let members = members.split(',').filter(|m| !m.is_empty()).map(str::to_owned).collect();
-            Some(Group { name: name.into(), password: password.into(), gid: gid.parse().ok()?, members })
-        })
-        .collect())
+fn word(args: &Bound<Value>, name: &str) -> String {
+    args.get(name).filter(|v| !matches!(v, Value::Null)).map(shown).unwrap_or_default()
 }
 
-/// A user by name: from the file, else from whatever else the system asks.
-pub(super) fn find(machine: &Machine, name: &str) -> Result<Option<User>, Refusal> {
-    if let Some(user) = users(machine)?.into_iter().find(|u| u.name == name) {
-        return Ok(Some(user));
-    }
-    if !machine.is_own() {
-        return Ok(None);
-    }
-    let found = nix::unistd::User::from_name(name)
-        .map_err(|e| Refusal::failed(format!("cannot look the user `{name}` up: {e}")))?;
-    Ok(found.map(|u| User {
-        name: u.name,
-        password: u.passwd.to_string_lossy().into_owned(),
-        uid: u.uid.as_raw().into(),
-        gid: u.gid.as_raw().into(),
-        gecos: u.gecos.to_string_lossy().into_owned(),
-        home: u.dir.to_string_lossy().into_owned(),
-        shell: u.shell.to_string_lossy().into_owned(),
-    }))
+fn int(args: &Bound<Value>, name: &str) -> Option<i64> {
+    args.get(name).and_then(|v| shown(v).parse().ok())
 }
 
-/// The name of a user id.
-pub(super) fn user_name(machine: &Machine, uid: i64) -> Result<Option<String>, Refusal> {
-    Ok(users(machine)?.into_iter().find(|u| u.uid == uid).map(|u| u.name))
+/// Names in a list, or in a text with commas between them.
+fn listed(args: &Bound<Value>, name: &str) -> Vec<String> {
+    let all = words_of(args.get(name));
+    all.iter().flat_map(|w| w.split(',')).filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// The name of a group id, or its number.
-pub(super) fn group_name(machine: &Machine, gid: i64) -> Result<String, Refusal> {
-    let found = groups(machine)?.into_iter().find(|g| g.gid == gid).map(|g| g.name);
-    Ok(found.unwrap_or_else(|| gid.to_string()))
+fn add(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let given = |name: &str| Some(word(args, name)).filter(|w| !w.is_empty());
+    let new = NewUser {
+        uid: int(args, "uid"),
+        gid: given("gid"),
+        groups: listed(args, "groups"),
+        usergroup: args.get("usergroup").filter(|v| !matches!(v, Value::Null)).map(Value::is_truthy),
+        home: given("home"),
+        createhome: flag(args, "createhome", true),
+        shell: given("shell"),
+        gecos: GECOS.map(|key| word(args, key)).join(",").trim_end_matches(',').to_owned(),
+        unique: flag(args, "unique", true),
+        system: flag(args, "system", false),
+        nologinit: flag(args, "nologinit", false),
+    };
+    done(acts(machine).add_user(text(args, "name")?, &new))
 }
 
-fn groups_of(machine: &Machine, user: &User) -> Result<Vec<String>, Refusal> {
-    let all = groups(machine)?;
-    let mine = all.into_iter().filter(|g| g.gid == user.gid || g.members.contains(&user.name));
-    let mut names: Vec<String> = mine.map(|g| g.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
+fn set(m: &Machine, a: &Bound<Value>, key: &str, value: &str, more: &[&str]) -> Result<Value, Refusal> {
+    done(acts(m).set(&known(m, a)?.name, key, value, more))
 }
 
-fn user_info(machine: &Machine, user: &User) -> Result<Value, Refusal> {
-    let mut gecos = user.gecos.splitn(5, ',').map(str::to_owned);
-    let mut part = || Value::from(gecos.next().unwrap_or_default());
-    let mut out = Map::new();
-    out.insert("gid", user.gid);
-    out.insert("groups", strings(groups_of(machine, user)?));
-    out.insert("home", user.home.as_str());
-    out.insert("name", user.name.as_str());
-    out.insert("passwd", user.password.as_str());
-    out.insert("shell", user.shell.as_str());
-    out.insert("uid", user.uid);
-    for name in ["fullname", "roomnumber", "workphone", "homephone", "other"] {
-        out.insert(name, part());
-    }
-    Ok(out.into())
+fn set_gecos(machine: &Machine, args: &Bound<Value>, at: usize) -> Result<Value, Refusal> {
+    let mut parts = known(machine, args)?.gecos();
+    parts[at] = word(args, GECOS[at]);
+    set(machine, args, "gecos", parts.join(",").trim_end_matches(','), &[])
 }
 
-fn group_info(group: &Group) -> Value {
-    let mut out = Map::new();
-    out.insert("name", group.name.as_str());
-    out.insert("passwd", group.password.as_str());
-    out.insert("gid", group.gid);
-    out.insert("members", strings(group.members.iter().map(String::as_str)));
-    out.into()
+fn set_day(machine: &Machine, args: &Bound<Value>, key: &str, name: &str) -> Result<Value, Refusal> {
+    let given = word(args, name);
+    let days = day(&given).ok_or_else(|| Refusal::arguments(format!("`{given}` is no day")))?;
+    done(acts(machine).set_days(&known(machine, args)?.name, &[(day_named(key), days)]))
 }
 
 /// The number of a name; numbers stay, unknown names are an empty text.

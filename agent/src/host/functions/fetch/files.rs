@@ -1,0 +1,325 @@
+//! `file.*` that act: lines, directories, links, owners, modes.
+//!
+//! Law: as for states, a file is whole or not there at all.
+
+use std::path::PathBuf;
+
+use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::yaml::python_str;
+use zagent_config::{Map, Value};
+
+use super::super::{flag, text, users, word};
+use crate::fs::{Disk, FileSystem, FsError, Kind, Meta};
+use crate::host::Machine;
+use crate::report::chain;
+
+fn failed(error: FsError) -> Refusal {
+    Refusal::failed(chain(&error))
+}
+
+fn path(machine: &Machine, args: &Bound<Value>, name: &str) -> Result<PathBuf, Refusal> {
+    let given = text(args, name)?;
+    if given.starts_with('/') {
+        return Ok(machine.path(given));
+    }
+    Err(Refusal::failed(format!("File path must be absolute: {given}")))
+}
+
+/// Permission bits as Salt writes them.
+fn mode(args: &Bound<Value>) -> Result<Option<u32>, Refusal> {
+    let Some(given) = args.get("mode").filter(|v| !v.is_null()) else { return Ok(None) };
+    let text = python_str(given);
+    u32::from_str_radix(&text, 8)
+        .ok()
+        .filter(|m| *m <= 0o7777)
+        .map(Some)
+        .ok_or_else(|| Refusal::failed(format!("`{text}` is no mode")))
+}
+
+/// Owner, group and mode of the arguments.
+fn meta(machine: &Machine, args: &Bound<Value>) -> Result<Meta, Refusal> {
+    let missing = |what: &str, name: &str| Refusal::failed(format!("{what} '{name}' is not available"));
+    let id = |value: &Value| match value {
+        Value::Int(id) => u32::try_from(*id).ok(),
+        other => other.as_str()?.parse().ok(),
+    };
+    let (mut uid, mut gid) = (None, None);
+    if let Some(user) = args.get("user").filter(|v| v.is_truthy() || v.as_int() == Some(0)) {
+        let name = python_str(user);
+        let known = users::find(machine, &name)?.and_then(|u| u32::try_from(u.uid).ok());
+        uid = Some(known.or_else(|| id(user)).ok_or_else(|| missing("User", &name))?);
+    }
+    if let Some(group) = args.get("group").filter(|v| v.is_truthy() || v.as_int() == Some(0)) {
+        let name = python_str(group);
+        let known = nix::unistd::Group::from_name(&name).ok().flatten().map(|g| g.gid.as_raw());
+        gid = Some(known.or_else(|| id(group)).ok_or_else(|| missing("Group", &name))?);
+    }
+    Ok(Meta { mode: mode(args)?, uid, gid })
+}
+
+/// `file.write` and `file.append`: each argument is a line.
+pub(super) fn lines(machine: &Machine, args: &Bound<Value>, keeps: bool) -> Result<Value, Refusal> {
+    let (disk, path) = (Disk::default(), path(machine, args, "path")?);
+    let given = args.named().iter().find(|(k, _)| k == "args").map(|(_, v)| v);
+    let mut new: Vec<String> = Vec::new();
+    for value in args.rest().iter().chain(given) {
+        match value {
+            Value::List(list) => new.extend(list.iter().map(python_str)),
+            other => new.push(python_str(other)),
+        }
+    }
+    let path = disk.end_for_change(&path).map_err(failed)?;
+    let mut content = match disk.stat(&path).map_err(failed)? {
+        Some(_) if keeps => disk.read(&path).map_err(failed)?,
+        _ => Vec::new(),
+    };
+    if content.last().is_some_and(|b| *b != b'\n') {
+        content.push(b'\n');
+    }
+    for line in &new {
+        content.extend_from_slice(line.trim_end_matches('\n').as_bytes());
+        content.push(b'\n');
+    }
+    disk.write(&path, &content, Meta::default()).map_err(failed)?;
+    let verb = if keeps { "Appended" } else { "Wrote" };
+    let to = if keeps { "to" } else { "in" };
+    Ok(format!("{verb} {} lines {to} \"{}\"", new.len(), text(args, "path")?).into())
+}
+
+pub(super) fn touch(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (disk, path) = (Disk::default(), path(machine, args, "name")?);
+    if disk.stat(&path).map_err(failed)?.is_none() {
+        disk.write(&path, b"", Meta::default()).map_err(failed)?;
+        return Ok(true.into());
+    }
+    let file = std::fs::File::options().append(true).open(&path);
+    let file =
+        file.map_err(|e| crate::host::ask::cannot("open", text(args, "name").unwrap_or_default(), &e))?;
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+    let done = rustix::fs::futimens(&file, &times);
+    done.map_err(|e| Refusal::failed(format!("cannot touch `{}`: {e}", path.display())))?;
+    Ok(true.into())
+}
+
+pub(super) fn directory(machine: &Machine, args: &Bound<Value>, name: &str) -> Result<Value, Refusal> {
+    let (disk, path, meta) = (Disk::default(), path(machine, args, name)?, meta(machine, args)?);
+    make(&disk, &path, meta)?;
+    Ok(true.into())
+}
+
+/// Salt's `makedirs` makes the directories that a path stands in.
+pub(super) fn makedirs(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (path, meta) = (path(machine, args, "path")?, meta(machine, args)?);
+    // A path that ends with a slash names a directory.
+    let dir = if text(args, "path")?.ends_with('/') { Some(path.as_path()) } else { path.parent() };
+    if let Some(dir) = dir {
+        make(&Disk::default(), dir, meta)?;
+    }
+    Ok(Value::Null)
+}
+
+fn make(disk: &Disk, path: &std::path::Path, meta: Meta) -> Result<(), Refusal> {
+    let mut missing: Vec<&std::path::Path> = Vec::new();
+    for dir in path.ancestors() {
+        if disk.stat(dir).map_err(failed)?.is_some() {
+            break;
+        }
+        missing.push(dir);
+    }
+    while let Some(dir) = missing.pop() {
+        disk.make_dir(dir, meta).map_err(failed)?;
+    }
+    Ok(())
+}
+
+pub(super) fn remove(machine: &Machine, args: &Bound<Value>, name: &str) -> Result<Value, Refusal> {
+    let (disk, path) = (Disk::default(), path(machine, args, name)?);
+    if path.parent().is_none() {
+        return Err(Refusal::failed("the root directory is not removed"));
+    }
+    if disk.lstat(&path).map_err(failed)?.is_none() {
+        return Ok(false.into());
+    }
+    disk.remove(&path).map_err(failed)?;
+    Ok(true.into())
+}
+
+pub(super) fn rename(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (from, to) = (path(machine, args, "src")?, path(machine, args, "dst")?);
+    Disk::default().rename(&from, &to).map_err(failed)?;
+    Ok(true.into())
+}
+
+pub(super) fn copy(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (disk, from, mut to) = (Disk::default(), path(machine, args, "src")?, path(machine, args, "dst")?);
+    let stat = disk.stat(&from).map_err(failed)?;
+    let stat =
+        stat.ok_or_else(|| Refusal::failed(format!("No such file or directory '{}'", from.display())))?;
+    let is_dir = |p: &std::path::Path| {
+        Ok::<_, Refusal>(disk.stat(p).map_err(failed)?.is_some_and(|s| s.kind == Kind::Dir))
+    };
+    if stat.kind == Kind::Dir {
+        if !flag(args, "recurse", false) {
+            return Err(Refusal::failed("Cannot copy a directory without recurse=True"));
+        }
+        tree(&disk, &from, &to)?;
+        return Ok(true.into());
+    }
+    if is_dir(&to)? {
+        to = to.join(from.file_name().unwrap_or_default());
+    }
+    let content = disk.read(&from).map_err(failed)?;
+    let meta = Meta { mode: Some(stat.mode), uid: Some(stat.uid), gid: Some(stat.gid) };
+    disk.write(&to, &content, meta).map_err(failed)?;
+    Ok(true.into())
+}
+
+fn tree(disk: &Disk, from: &std::path::Path, to: &std::path::Path) -> Result<(), Refusal> {
+    make(disk, to, Meta::default())?;
+    for (name, kind) in disk.read_dir(from).map_err(failed)? {
+        let (source, target) = (from.join(&name), to.join(&name));
+        match kind {
+            Kind::Dir => tree(disk, &source, &target)?,
+            Kind::Link => {
+                let end = disk.read_link(&source).map_err(failed)?;
+                disk.symlink(&target, &end, Meta::default()).map_err(failed)?;
+            }
+            Kind::File => {
+                let stat = disk.lstat(&source).map_err(failed)?;
+                let meta = stat.map(|s| Meta { mode: Some(s.mode), uid: Some(s.uid), gid: Some(s.gid) });
+                let content = disk.read(&source).map_err(failed)?;
+                disk.write(&target, &content, meta.unwrap_or_default()).map_err(failed)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn symlink(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (disk, path) = (Disk::default(), path(machine, args, "path")?);
+    let target = PathBuf::from(text(args, "src")?);
+    let stat = disk.lstat(&path).map_err(failed)?;
+    if stat.is_some_and(|s| s.kind == Kind::Link) && disk.read_link(&path).map_err(failed)? == target {
+        return Ok(true.into());
+    }
+    if stat.is_some() && !flag(args, "force", false) {
+        return Err(Refusal::failed(format!("Found existing file or symlink: {}", path.display())));
+    }
+    disk.symlink(&path, &target, Meta::default()).map_err(failed)?;
+    Ok(true.into())
+}
+
+pub(super) fn set_mode(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let path = path(machine, args, "path")?;
+    let meta = Meta { mode: mode(args)?, ..Meta::default() };
+    Disk::default().set_meta(&path, meta, true).map_err(failed)?;
+    Ok(python_str(args.get("mode").unwrap_or(&Value::Null)).into())
+}
+
+pub(super) fn chown(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let meta = meta(machine, args)?;
+    Disk::default().set_meta(&path(machine, args, "path")?, meta, true).map_err(failed)?;
+    Ok(Value::Null)
+}
+
+pub(super) fn truncate(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (disk, path) = (Disk::default(), path(machine, args, "path")?);
+    let length = args.get("length").and_then(Value::as_int).and_then(|n| usize::try_from(n).ok());
+    let length = length.ok_or_else(|| Refusal::arguments("`length` must be a number of bytes"))?;
+    let mut content = disk.read(&path).map_err(failed)?;
+    content.resize(length, 0);
+    disk.write(&path, &content, Meta::default()).map_err(failed)?;
+    Ok(Value::Null)
+}
+
+/// `file.replace`: by the state of that name, without its undo.
+pub(super) fn replace(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+    let (disk, path) = (Disk::default(), path(machine, args, "path")?);
+    let pattern = format!("(?m){}", text(args, "pattern")?);
+    let pattern = fancy_regex::Regex::new(&pattern)
+        .map_err(|e| Refusal::failed(format!("`pattern` is no regular expression: {e}")))?;
+    let old = String::from_utf8(disk.read(&path).map_err(failed)?);
+    let old = old.map_err(|_| Refusal::failed(format!("`{}` is no text", path.display())))?;
+    // `\1` is Python's way to write a group.
+    let repl = python_str(args.get("repl").unwrap_or(&Value::Null));
+    let count = args.get("count").and_then(Value::as_int).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let filled =
+        |found: &fancy_regex::Captures<'_>| expand(&repl, |n| found.get(n).map_or("", |m| m.as_str()));
+    let mut new = pattern.replacen(&old, count, filled).into_owned();
+    if !pattern.is_match(&old).unwrap_or(false) {
+        let line = word(args, "not_found_content").unwrap_or(&repl);
+        if flag(args, "append_if_not_found", false) {
+            new += &format!("{}{line}\n", if new.is_empty() || new.ends_with('\n') { "" } else { "\n" });
+        } else if flag(args, "prepend_if_not_found", false) {
+            new = format!("{line}\n{new}");
+        }
+    }
+    if new == old {
+        return Ok("".into());
+    }
+    disk.write(&path, new.as_bytes(), Meta::default()).map_err(failed)?;
+    Ok(Map::from_iter([("changed", text(args, "path")?)]).into())
+}
+
+/// A replacement with its groups filled in.
+fn expand<'t>(repl: &str, group: impl Fn(usize) -> &'t str) -> String {
+    let mut out = String::new();
+    let mut chars = repl.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek().copied()) {
+            ('\\', Some(d)) if d.is_ascii_digit() => {
+                chars.next();
+                out += group(d.to_digit(10).unwrap_or(0) as usize);
+            }
+            ('\\', Some('n')) => {
+                chars.next();
+                out.push('\n');
+            }
+            ('\\', Some('\\')) => {
+                chars.next();
+                out.push('\\');
+            }
+            (c, _) => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::{Sample, parse, show};
+
+    #[test]
+    fn files_are_made_changed_and_removed() {
+        let sample = Sample::new().file("/d/a", "one\ntwo\n");
+        for (function, args, want) in [
+            ("file.append", r#"["/d/a", "three"]"#, r#""Appended 1 lines to \"/d/a\"""#),
+            ("file.replace", r#"["/d/a", "^t(.*)$", "T\\1"]"#, r#"{"changed":"/d/a"}"#),
+            ("file.read", r#"["/d/a"]"#, r#""one\nTwo\nThree\n""#),
+            ("file.replace", r#"["/d/a", "nope", "x"]"#, r#""""#),
+            ("file.write", r#"["/d/b", "x", "y"]"#, r#""Wrote 2 lines in \"/d/b\"""#),
+            ("file.copy", r#"["/d/b", "/d/c"]"#, "true"),
+            ("file.rename", r#"["/d/c", "/d/e"]"#, "true"),
+            ("file.set_mode", r#"["/d/e", "0600"]"#, r#""0600""#),
+            ("file.get_mode", r#"["/d/e"]"#, r#""0600""#),
+            ("file.symlink", r#"["/d/e", "/d/l"]"#, "true"),
+            ("file.symlink", r#"["/d/x", "/d/b"]"#, "failed"),
+            ("file.makedirs", r#"["/d/n/m/f"]"#, "null"),
+            ("file.directory_exists", r#"["/d/n/m"]"#, "true"),
+            ("file.mkdir", r#"["/d/n/o"]"#, "true"),
+            ("file.touch", r#"["/d/n/t"]"#, "true"),
+            ("file.touch", r#"["/d/n/t"]"#, "true"),
+            ("file.copy", r#"["/d", "/k", true]"#, "true"),
+            ("file.read", r#"["/k/b"]"#, r#""x\ny\n""#),
+            ("file.remove", r#"["/d/n"]"#, "true"),
+            ("file.remove", r#"["/d/n"]"#, "false"),
+            ("file.write", r#"["x", "y"]"#, "failed: File path must be absolute: x"),
+        ] {
+            let got = show(super::super::super::act(&sample.machine, &parse(function, args)));
+            assert!(got.starts_with(want), "{function} {args}: {got}");
+        }
+        assert!(sample.call("file.remove", r#"["/d"]"#).starts_with("forbidden"));
+    }
+}

@@ -1,0 +1,293 @@
+//! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
+//!
+//! Law: a password stands in the environment of the program alone, never among its words nor in what it said. Nothing ever
+//! waits for somebody to type.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use zagent_compiler::functions::Refusal;
+
+use super::command::Account;
+use super::{Said, Tools};
+
+/// How long a clone or fetch may take.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// What gives the password to git when it asks for one.
+const ASKED: &str =
+    r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$GIT_LOGIN" "$GIT_PASSWORD"; }; f"#;
+
+/// The program with all that it needs to reach a repository.
+#[derive(Clone, Debug)]
+pub(crate) struct Git<'a> {
+    tools: Tools<'a>,
+    user: Option<Account>,
+    env: Vec<(OsString, OsString)>,
+    secret: Option<String>,
+}
+
+impl<'a> Git<'a> {
+    /// The program as this user, or as who runs the agent.
+    pub(crate) fn new(tools: Tools<'a>, user: Option<&str>) -> Result<Self, Refusal> {
+        let own = || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|u| u.dir);
+        let user = user.map(Account::find).transpose().map_err(Refusal::failed)?;
+        let home = match &user {
+            Some(account) => Some(account.home.clone()),
+            None => std::env::var_os("HOME").map(Into::into).or_else(own),
+        };
+        let mut env = vec![("GIT_TERMINAL_PROMPT".into(), "0".into())];
+        env.extend(home.map(|home| ("HOME".into(), home.into_os_string())));
+        Ok(Self { tools, user, env, secret: None })
+    }
+
+    /// The same with private keys for ssh. A host that is new is trusted, one whose key changed is not.
+    pub(crate) fn with_keys(mut self, keys: &[String]) -> Self {
+        if !keys.is_empty() {
+            let quoted = keys.iter().map(|k| format!(" -i '{}'", k.replace('\'', r"'\''")));
+            let ssh = "ssh -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new";
+            let line = ssh.to_owned() + &quoted.collect::<String>();
+            self.env.push(("GIT_SSH_COMMAND".into(), line.into()));
+        }
+        self
+    }
+
+    /// The same with a name and password for the host of this address, and for no other.
+    pub(crate) fn with_login(
+        mut self,
+        url: &str,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Self, Refusal> {
+        let Some(user) = user else {
+            return if password.is_some() {
+                Err(Refusal::failed("An https_user is required with https_pass"))
+            } else {
+                Ok(self)
+            };
+        };
+        if !url.starts_with("https://") {
+            return Err(Refusal::failed("Basic Auth only supported for HTTPS"));
+        }
+        self.log_in(url, user, password.unwrap_or_default());
+        Ok(self)
+    }
+
+    /// The same with the name and password that stood in this address.
+    pub(crate) fn with_cut(mut self, url: &str, login: Option<&(String, String)>) -> Self {
+        if let Some((user, password)) = login {
+            self.log_in(url, user, password);
+        }
+        self
+    }
+
+    fn log_in(&mut self, url: &str, user: &str, password: &str) {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+        let host = rest.split('/').next().unwrap_or(rest).rsplit('@').next().unwrap_or(rest);
+        let given: [(&str, String); 5] = [
+            ("GIT_CONFIG_COUNT", "1".into()),
+            ("GIT_CONFIG_KEY_0", format!("credential.{scheme}://{host}.helper")),
+            ("GIT_CONFIG_VALUE_0", ASKED.into()),
+            ("GIT_LOGIN", user.into()),
+            ("GIT_PASSWORD", password.into()),
+        ];
+        self.env.extend(given.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self.secret = Some(password.to_owned()).filter(|p| !p.is_empty());
+    }
+
+    /// Runs it in a directory, or nowhere in particular; when it fails that is an answer.
+    pub(crate) fn ask<A: AsRef<str>>(&self, dir: Option<&Path>, args: &[A]) -> Result<Said, Refusal> {
+        let mut words: Vec<String> = Vec::new();
+        if let Some(dir) = dir {
+            words.extend(["-C".into(), dir.display().to_string()]);
+        }
+        words.extend(args.iter().map(|a| a.as_ref().to_owned()));
+        let mut command = Tools::command("git", &words, PATIENCE);
+        command.env.extend(self.env.iter().cloned());
+        command.user = self.user.as_ref().map(|account| account.user.clone());
+        let mut said = self.tools.run(command)?;
+        if let Some(secret) = &self.secret {
+            (said.out, said.err) = (said.out.replace(secret, "***"), said.err.replace(secret, "***"));
+        }
+        Ok(said)
+    }
+
+    /// The same; what it printed when it went well, or nothing.
+    pub(crate) fn line<A: AsRef<str>>(&self, dir: &Path, args: &[A]) -> Result<Option<String>, Refusal> {
+        let said = self.ask(Some(dir), args)?;
+        Ok(said.is_fine().then(|| said.out.trim().to_owned()))
+    }
+
+    /// The same; what it printed, or a refusal with what it complained about.
+    pub(crate) fn must<A: AsRef<str>>(&self, dir: Option<&Path>, args: &[A]) -> Result<String, Refusal> {
+        let said = self.ask(dir, args)?;
+        if said.is_fine() { Ok(said.out) } else { Err(Refusal::failed(redact(said.words()))) }
+    }
+
+    /// What a remote repository has: refs and their commits.
+    pub(crate) fn remote_refs(
+        &self,
+        dir: Option<&Path>,
+        url: &str,
+        flags: &[&str],
+    ) -> Result<BTreeMap<String, String>, Refusal> {
+        let args: Vec<&str> =
+            ["ls-remote"].into_iter().chain(flags.iter().copied()).chain(["--", url]).collect();
+        Ok(refs(&self.must(dir, &args)?))
+    }
+
+    /// Lines that a command prints.
+    pub(crate) fn lines<A: AsRef<str>>(&self, dir: &Path, args: &[A]) -> Result<Vec<String>, Refusal> {
+        Ok(self.must(Some(dir), args)?.lines().map(str::to_owned).filter(|l| !l.is_empty()).collect())
+    }
+
+    /// The commit at the head; nothing when there is none yet.
+    pub(crate) fn revision(&self, dir: &Path) -> Result<Option<String>, Refusal> {
+        self.line(dir, &["rev-parse", "--verify", "--quiet", "HEAD"])
+    }
+
+    /// The branch at the head; nothing when it stands apart from any.
+    pub(crate) fn branch(&self, dir: &Path) -> Result<Option<String>, Refusal> {
+        self.line(dir, &["symbolic-ref", "--quiet", "--short", "HEAD"])
+    }
+
+    /// The names of branches or tags.
+    pub(crate) fn names(&self, dir: &Path, below: &str) -> Result<Vec<String>, Refusal> {
+        let names = self.lines(dir, &["for-each-ref", "--format=%(refname)", below])?;
+        Ok(names.iter().filter_map(|n| n.strip_prefix(below)).map(str::to_owned).collect())
+    }
+
+    /// Where a remote is fetched from.
+    pub(crate) fn remote_url(&self, dir: &Path, remote: &str) -> Result<Option<String>, Refusal> {
+        self.line(dir, &["config", "--get", &format!("remote.{remote}.url")])
+    }
+
+    /// The values of a key of the configuration; `scope` is `--local` in a directory, or `--global`.
+    pub(crate) fn config(&self, dir: Option<&Path>, key: &str) -> Result<Vec<String>, Refusal> {
+        let said = self.ask(dir, &["config", scope(dir), "--null", "--get-all", key])?;
+        match said.code {
+            0 => Ok(said.out.split_terminator('\0').map(str::to_owned).collect()),
+            1 => Ok(Vec::new()),
+            _ => Err(Refusal::failed(said.words().to_owned())),
+        }
+    }
+
+    /// Gives a key of the configuration these values and no others.
+    pub(crate) fn set_config(&self, dir: Option<&Path>, key: &str, values: &[String]) -> Result<(), Refusal> {
+        let scope = scope(dir);
+        if let [only] = values {
+            self.must(dir, &["config", scope, "--replace-all", key, only])?;
+            return Ok(());
+        }
+        if !self.config(dir, key)?.is_empty() {
+            self.must(dir, &["config", scope, "--unset-all", key])?;
+        }
+        for value in values {
+            self.must(dir, &["config", scope, "--add", key, value])?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a key of the configuration stands: in the repository, or with the user.
+const fn scope(dir: Option<&Path>) -> &'static str {
+    if dir.is_some() { "--local" } else { "--global" }
+}
+
+/// What `git ls-remote` prints, by name.
+pub(crate) fn refs(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .filter_map(|l| l.split_once('\t'))
+        .map(|(sha, name)| (name.to_owned(), sha.to_owned()))
+        .collect()
+}
+
+/// An address of the web without the name and password in it, and these.
+pub(crate) fn cut_login(url: &str) -> (String, Option<(String, String)>) {
+    let whole = || (url.to_owned(), None);
+    let Some((scheme, rest)) = url.split_once("://").filter(|(s, _)| matches!(*s, "http" | "https")) else {
+        return whole();
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let Some(at) = rest[..end].rfind('@') else { return whole() };
+    let Some((user, password)) = rest[..at].split_once(':') else { return whole() };
+    (format!("{scheme}://{}", &rest[at + 1..]), Some((decoded(user), decoded(password))))
+}
+
+/// A text without `%40` and the like.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, more @ ..] = rest {
+        let digit = |at: usize| more.get(at).and_then(|b| char::from(*b).to_digit(16));
+        let code = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &more[2..] } else { more };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A text whose addresses hold no passwords.
+pub(crate) fn redact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        shown += head;
+        let end = tail.find(['/', ' ', '\'', '"', '\n']).unwrap_or(tail.len());
+        rest = match tail[..end].rfind('@') {
+            Some(at) => {
+                shown += if tail[..at].contains(':') { "<redacted>" } else { &tail[..at] };
+                &tail[at..]
+            }
+            None => tail,
+        };
+    }
+    shown + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (text, want) in [
+            ("https://u:p@h/x", "https://<redacted>@h/x"),
+            (
+                "fatal: 'https://u:p@h/x' and ssh://git@h/y",
+                "fatal: 'https://<redacted>@h/x' and ssh://git@h/y",
+            ),
+            ("git@h:x", "git@h:x"),
+            ("https://h/a@b", "https://h/a@b"),
+        ] {
+            assert_eq!(redact(text), want);
+        }
+    }
+
+    #[test]
+    fn a_login_is_cut_off_an_address() {
+        let login = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        for (url, want, cut) in [
+            ("https://u:p%40%3a@h:8/x", "https://h:8/x", login("u", "p@:")),
+            ("http://u:p@h", "http://h", login("u", "p")),
+            ("https://u@h/x", "https://u@h/x", None),
+            ("https://h/x:y@z", "https://h/x:y@z", None),
+            ("ssh://git:p@h/x", "ssh://git:p@h/x", None),
+            ("git@h:x", "git@h:x", None),
+            ("https://u:100%@h/x", "https://h/x", login("u", "100%")),
+        ] {
+            assert_eq!(cut_login(url), (want.to_owned(), cut), "{url}");
+        }
+    }
+
+    #[test]
+    fn refs_by_name() {
+        let found = refs("aa\tHEAD\naa\trefs/heads/main\nbb\trefs/tags/v1^{}\nwarning: x\n");
+        assert_eq!(found.len(), 3);
+        assert_eq!(found["refs/tags/v1^{}"], "bb");
+    }
+}

@@ -1,0 +1,440 @@
+//! Rules of a firewall as Salt writes them in, words of `iptables` and `nft` out; and what those programs say about a rule.
+//!
+//! Law: words, not a shell. What stands in a rule is compared by the program itself (`iptables -C`), or with all that it may
+//! write in another way made even (`nft`).
+
+use zagent_compiler::functions::Refusal;
+use zagent_compiler::yaml::python_str;
+use zagent_config::{Map, Value};
+
+use super::Tools;
+
+/// What a rule says after its target, in this order.
+const AFTER_JUMP: &str = "j jump add-set and-mark and-tos checksum-fill clamp-mss-to-pmtu clustermac ctevents ctmask del-set \
+    ecn-tcp-remove exist expevents gateway hash-init hashmode helper label local-node log-ip-options log-level log-prefix \
+    log-tcp-options log-tcp-sequence log-uid map-set mask mss new nfmask nflog-group nflog-prefix nflog-range nflog-threshold \
+    nodst notrack on-ip on-port or-mark or-tos persistent queue-balance queue-bypass queue-num random random-fully \
+    rateest-ewmalog rateest-interval rateest-name reject-with restore restore-mark sack-perm save-mark selctx set-class \
+    set-dscp set-dscp-class set-mark set-mss set-tos set-xmark strip-options timeout timestamp to to-destination to-ports \
+    to-source total-nodes tproxy-mark ttl-dec ttl-inc ttl-set type ulog-cprange ulog-nlgroup ulog-prefix ulog-qthreshold \
+    wscale xor-mark xor-tos zone zone-orig zone-reply dst-pfx hl-dec hl-inc hl-set hmark-dport-mask hmark-dst-prefix \
+    hmark-mod hmark-offset hmark-proto-mask hmark-rnd hmark-spi-mask hmark-sport-mask hmark-src-prefix hmark-tuple \
+    led-always-blink led-delay led-trigger-id queue-cpu-fanout src-pfx to-port addr and-mask delude honeypot or-mask prefix \
+    reset reuse set-mac shift static tarpit tname ttl";
+/// What stands beside a rule and is no part of it.
+const BESIDE: [&str; 10] =
+    ["name", "state", "chain", "save", "table", "family", "position", "rules", "command", "full"];
+
+/// A value as text; an empty one stands for an option without a value.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::List(items) => items.iter().map(python_str).collect::<Vec<_>>().join(","),
+        other => python_str(other),
+    }
+}
+
+/// The same without `!` or `not` before it, and whether one was there.
+fn negated(text: &str) -> (bool, &str) {
+    match text.strip_prefix('!').or_else(|| text.strip_prefix("not")) {
+        Some(rest) => (true, rest.trim_start()),
+        None => (false, text),
+    }
+}
+
+/// The words of an `iptables` rule.
+pub(crate) fn iptables_rule(given: &Map) -> Result<Vec<String>, String> {
+    let mut rule = Rule::new(given);
+    let matches = rule.take("match");
+    for (name, flag) in [("if", "-i"), ("of", "-o")] {
+        rule.moved(name, flag);
+    }
+    let policy = matches.as_deref() == Some("policy");
+    let protocol =
+        if policy { rule.take("protocol") } else { rule.take("proto").or_else(|| rule.take("protocol")) };
+    if let Some(protocol) = &protocol {
+        rule.option("-p", protocol);
+    }
+    for one in matches.iter().flat_map(|m| m.split(',')).map(str::trim) {
+        rule.words.extend(["-m".into(), one.to_owned()]);
+        if ["pknock", "quota2", "recent"].contains(&one) {
+            rule.moved("name_", "--name");
+        }
+    }
+    if policy {
+        rule.moved("proto", "--proto");
+    }
+    for set in rule.take("match-set").iter().flat_map(|m| m.split(", ")) {
+        rule.words.extend(["-m".into(), "set".into()]);
+        rule.option("--match-set", set);
+    }
+    if let Some(state) = rule.take("connstate") {
+        rule.load("state");
+        rule.option("--state", &state);
+    }
+    rule.moved("dport", "--dport");
+    rule.moved("sport", "--sport");
+    rule.ports(protocol.is_some())?;
+    if let Some(comment) = rule.take("comment") {
+        rule.load("comment");
+        rule.words.extend(["--comment".into(), comment]);
+    }
+    if let Some(set) = rule.take("set").filter(|s| !s.is_empty()) {
+        rule.option("--match-set", &set);
+    }
+    let jump = rule.jump();
+    for (name, value) in std::mem::take(&mut rule.left) {
+        rule.option(&dashed(&name), &value);
+    }
+    rule.words.extend(jump);
+    Ok(rule.words)
+}
+
+/// A rule of `iptables` on its way: what is said of it, and what is not yet.
+struct Rule {
+    left: Vec<(String, String)>,
+    words: Vec<String>,
+}
+
+impl Rule {
+    fn new(given: &Map) -> Self {
+        let is_part = |k: &String| {
+            !BESIDE.contains(&k.as_str()) && (k == "timeout" || zagent_compiler::schema::keyword(k).is_none())
+        };
+        let left = given
+            .iter()
+            .map(|(k, v)| (k.json_key(), text(v)))
+            .filter(|(k, _)| is_part(k))
+            .map(|(k, v)| (if k == "target" { "jump".to_owned() } else { k }, v))
+            .collect();
+        Self { left, words: Vec::new() }
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        self.left.iter().position(|(k, _)| k == name).map(|i| self.left.remove(i).1)
+    }
+
+    fn option(&mut self, flag: &str, value: &str) {
+        let (not, value) = negated(value);
+        self.words.extend(not.then(|| "!".to_owned()));
+        self.words.push(flag.to_owned());
+        self.words.extend(value.split_whitespace().map(|w| w.trim_matches('"').to_owned()));
+    }
+
+    /// An argument as an option, when it is given.
+    fn moved(&mut self, name: &str, flag: &str) {
+        if let Some(value) = self.take(name) {
+            self.option(flag, &value);
+        }
+    }
+
+    /// Names a match unless it was named; true when it was not.
+    fn load(&mut self, name: &str) -> bool {
+        let is_new = !self.words.windows(2).any(|w| w[0] == "-m" && w[1] == name);
+        if is_new {
+            self.words.extend(["-m".into(), name.to_owned()]);
+        }
+        is_new
+    }
+
+    fn ports(&mut self, has_protocol: bool) -> Result<(), String> {
+        for name in ["dports", "sports"] {
+            let Some(ports) = self.take(name) else { continue };
+            if self.load("multiport") && !has_protocol {
+                return Err("Error: protocol must be specified".into());
+            }
+            let not = if ports.split(',').any(|p| negated(p).0) { "!" } else { "" };
+            let ports: Vec<&str> = ports.split(',').map(|p| negated(p.trim()).1).collect();
+            self.option(&format!("--{name}"), &format!("{not}{}", ports.join(",")));
+        }
+        Ok(())
+    }
+
+    /// The target and all that it is told.
+    fn jump(&mut self) -> Vec<String> {
+        let mut jump = Vec::new();
+        for name in AFTER_JUMP.split_whitespace() {
+            if let Some(value) = self.take(name) {
+                jump.push(dashed(name));
+                jump.extend(Some(value).filter(|v| !v.is_empty()));
+            }
+        }
+        jump
+    }
+}
+
+/// `-j`, `--jump`.
+fn dashed(name: &str) -> String {
+    format!("{}{name}", if name.len() == 1 { "-" } else { "--" })
+}
+
+/// Words as a person would write them.
+pub(crate) fn shown(words: &[String]) -> String {
+    let quoted = words.iter().map(|w| {
+        if w.is_empty() || w.contains(char::is_whitespace) { format!("\"{w}\"") } else { w.clone() }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// The text of an `nft` rule.
+pub(crate) fn nft_rule(given: &Map, family: &str) -> String {
+    let get = |names: &[&str]| names.iter().find_map(|n| given.get(n)).map(text);
+    let proto = get(&["proto"]).unwrap_or_default();
+    let port = |value: &str| value.replace(':', "-");
+    let mut rule: Vec<String> = Vec::new();
+    let mut say = |value: Option<String>, before: &str, after: &str| {
+        if let Some(value) = value {
+            rule.push(format!("{before}{value}{after}"));
+        }
+    };
+    say(get(&["if"]), "meta iifname ", "");
+    say(get(&["of"]), "meta oifname ", "");
+    say(get(&["connstate"]), "ct state { ", " }");
+    say(get(&["icmp-type"]), "icmp type { ", " }");
+    say(get(&["icmpv6-type"]), "icmpv6 type { ", " }");
+    say(get(&["pkttype"]), "meta pkttype { ", " }");
+    say(given.get("counter").map(|_| "counter".into()), "", "");
+    say(get(&["saddr", "source"]), &format!("{family} saddr "), "");
+    say(get(&["daddr", "destination"]), &format!("{family} daddr "), "");
+    for (names, word) in [(["dport", "dports"], "dport"), (["sport", "sports"], "sport")] {
+        for name in names {
+            let ports =
+                get(&[name]).map(|p| port(&p).split(',').map(str::trim).collect::<Vec<_>>().join(", "));
+            say(ports, &format!("{proto} {word} {{ "), " }");
+        }
+    }
+    say(get(&["jump"]), "", "");
+    say(get(&["j"]), "", "");
+    say(get(&["redirect-to", "to-port"]), "redirect to ", "");
+    say(get(&["to-ports"]), "--to-ports ", "");
+    say(get(&["to-source"]), "", "");
+    say(get(&["to-destination"]), "", "");
+    say(get(&["reject-with"]), "reject with ", "");
+    rule.join(" ").trim().to_owned()
+}
+
+/// A rule with all that `nft` writes in another way made even: sets sorted, one element without braces, names without quotes.
+pub(crate) fn even(rule: &str) -> Vec<String> {
+    let spaced =
+        rule.replace('{', " { ").replace('}', " } ").replace(", ", ",").replace(" ,", ",").replace('"', "");
+    let mut words = Vec::new();
+    let mut set: Option<Vec<String>> = None;
+    let sorted = |mut items: Vec<String>| {
+        items.sort_unstable_by_key(|i| (i.parse::<u64>().unwrap_or(0), i.clone()));
+        items.join(",")
+    };
+    for word in spaced.split_whitespace() {
+        let items = || word.split(',').filter(|i| !i.is_empty()).map(str::to_owned);
+        match (word, &mut set) {
+            ("{", _) => set = Some(Vec::new()),
+            ("}", found) => words.extend(found.take().map(sorted)),
+            (_, Some(set)) => set.extend(items()),
+            // `nft` names the interface without saying that it is one.
+            ("meta", None) => {}
+            (_, None) => words.push(sorted(items().collect())),
+        }
+    }
+    // A counter counts: its numbers are no part of the rule.
+    if let Some(at) = words.iter().position(|w| w == "packets") {
+        words.drain(at..(at + 4).min(words.len()));
+    }
+    words
+}
+
+/// The family of a table as `nft` calls it.
+pub(crate) fn nft_family(family: &str) -> Option<&'static str> {
+    Some(match family {
+        "ipv4" | "ip4" | "ip" => "ip",
+        "ipv6" | "ip6" => "ip6",
+        "inet" => "inet",
+        "arp" => "arp",
+        "bridge" => "bridge",
+        "netdev" => "netdev",
+        _ => return None,
+    })
+}
+
+/// A chain of `iptables`, or a whole table when it has no name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) family: String,
+    pub(crate) table: String,
+    pub(crate) name: String,
+}
+
+impl Chain {
+    /// The program for the family.
+    pub(crate) fn program(&self) -> &'static str {
+        if self.family == "ipv6" { "ip6tables" } else { "iptables" }
+    }
+
+    /// Runs it on the table; when it fails that is an answer.
+    pub(crate) fn ask(&self, tools: &Tools<'_>, words: &[String]) -> Result<super::Said, Refusal> {
+        let mut all: Vec<String> = vec!["--wait".into(), "-t".into(), self.table.clone()];
+        all.extend(words.iter().cloned());
+        tools.tell(self.program(), &all)
+    }
+
+    /// The same; a failure is a refusal with what it said.
+    pub(crate) fn must(&self, tools: &Tools<'_>, words: &[String]) -> Result<(), Refusal> {
+        let said = self.ask(tools, words)?;
+        if said.is_fine() { Ok(()) } else { Err(Refusal::failed(said.words().to_owned())) }
+    }
+
+    /// Its policy and rules; nothing when there is no such chain.
+    pub(crate) fn lines(&self, tools: &Tools<'_>) -> Result<Option<Vec<String>>, Refusal> {
+        let mut words = vec!["-S".to_owned()];
+        words.extend(Some(self.name.clone()).filter(|n| !n.is_empty()));
+        let said = self.ask(tools, &words)?;
+        if said.is_fine() {
+            return Ok(Some(said.out.lines().map(str::to_owned).collect()));
+        }
+        match absence(&said) {
+            Absence::Chain => Ok(None),
+            // What it says of a chain that is not there and of one that only `nft` can read: the list of all tells.
+            Absence::Unclear if !self.name.is_empty() => {
+                let all = self.ask(tools, &["-S".to_owned()])?;
+                let is_it = |l: &str| l.split(' ').nth(1) == Some(&self.name);
+                if all.is_fine() && !all.out.lines().any(is_it) {
+                    return Ok(None);
+                }
+                Err(Refusal::failed(said.words().to_owned()))
+            }
+            _ => Err(Refusal::failed(said.words().to_owned())),
+        }
+    }
+
+    /// True when the rule is there.
+    pub(crate) fn has(&self, tools: &Tools<'_>, rule: &[String]) -> Result<bool, Refusal> {
+        let words: Vec<String> =
+            ["-C".to_owned(), self.name.clone()].into_iter().chain(rule.iter().cloned()).collect();
+        let said = self.ask(tools, &words)?;
+        if said.is_fine() {
+            return Ok(true);
+        }
+        match absence(&said) {
+            Absence::Chain | Absence::Rule => Ok(false),
+            _ => Err(Refusal::failed(said.words().to_owned())),
+        }
+    }
+
+    /// What happens to what no rule decides.
+    pub(crate) fn policy(&self, tools: &Tools<'_>) -> Result<Option<String>, Refusal> {
+        let lines = self.lines(tools)?.unwrap_or_default();
+        let prefix = format!("-P {} ", self.name);
+        Ok(lines.iter().find_map(|l| l.strip_prefix(&prefix)).map(str::to_owned))
+    }
+}
+
+/// What `iptables` did not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    Chain,
+    /// The rule, or a chain or set that it names.
+    Rule,
+    /// A chain, or it cannot be read.
+    Unclear,
+    /// Nothing was looked at: no table, no right to read it, a rule that is none.
+    None,
+}
+
+/// What is told apart by words: a code stands for too much.
+fn absence(said: &super::Said) -> Absence {
+    let words = said.words();
+    let has = |part: &str| words.contains(part);
+    match said.code {
+        1 if has("Bad rule (does a matching rule exist") => Absence::Rule,
+        1 if has("No chain/target/match by that name") => Absence::Chain,
+        1 if has("chain `") && has("is incompatible") => Absence::Unclear,
+        2 if has("Couldn't load target") => Absence::Rule,
+        2 if (has("Chain '") && has("does not exist")) || (has("Set ") && has("doesn't exist")) => {
+            Absence::Rule
+        }
+        _ => Absence::None,
+    }
+}
+
+/// All rules of a family, as they are saved.
+pub(crate) fn iptables_saved(tools: &Tools<'_>, family: &str) -> Result<String, Refusal> {
+    let program = if family == "ipv6" { "ip6tables-save" } else { "iptables-save" };
+    Ok(tools.must::<&str>(program, &[])?.out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_iptables() {
+        for (given, want) in [
+            (
+                r#"{"chain": "INPUT", "jump": "ACCEPT", "match": "state", "connstate": "NEW", "dport": 80, "protocol": "tcp", "sport": "1025:65535", "save": true}"#,
+                "-p tcp -m state --state NEW --dport 80 --sport 1025:65535 --jump ACCEPT",
+            ),
+            (
+                r#"{"if": "not eth0", "source": "!10.0.0.0/8", "j": "DROP"}"#,
+                "! -i eth0 ! --source 10.0.0.0/8 -j DROP",
+            ),
+            (
+                r#"{"proto": "tcp", "dports": [80, 443], "comment": "a web", "target": "LOG", "log-prefix": "in: "}"#,
+                "-p tcp -m multiport --dports 80,443 -m comment --comment \"a web\" --jump LOG --log-prefix \"in: \"",
+            ),
+            (
+                r#"{"match-set": "!blocked src", "jump": "TCPMSS", "clamp-mss-to-pmtu": ""}"#,
+                "-m set ! --match-set blocked src --jump TCPMSS --clamp-mss-to-pmtu",
+            ),
+            (r#"{"jump": "X", "require": [{"pkg": "x"}], "order": 1}"#, "--jump X"),
+        ] {
+            let given = Value::from_json_str(given).unwrap();
+            assert_eq!(shown(&iptables_rule(given.as_map().unwrap()).unwrap()), want);
+        }
+        let given = Value::from_json_str(r#"{"dports": "1,2"}"#).unwrap();
+        assert!(iptables_rule(given.as_map().unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_is_absent_and_what_is_trouble() {
+        for (code, words, want) in [
+            (1, "iptables: Bad rule (does a matching rule exist in that chain?).", Absence::Rule),
+            (1, "iptables: No chain/target/match by that name.", Absence::Chain),
+            (
+                1,
+                "iptables v1.8.9 (nf_tables): chain `A' in table `filter' is incompatible, use 'nft' tool.",
+                Absence::Unclear,
+            ),
+            (2, "iptables v1.8.9 (nf_tables): Chain 'A' does not exist", Absence::Rule),
+            (
+                2,
+                "iptables v1.8.9 (legacy): Couldn't load target `A':No such file or directory",
+                Absence::Rule,
+            ),
+            (2, "iptables v1.8.9 (legacy): Set x doesn't exist.", Absence::Rule),
+            (2, "iptables v1.8.9 (nf_tables): invalid port/service `x' specified", Absence::None),
+            (3, "iptables v1.8.9 (nf_tables): table 'nosuch' does not exist", Absence::None),
+            (1, "iptables: Memory allocation problem.", Absence::None),
+            (4, "Fatal: can't open lock file /run/xtables.lock: Permission denied", Absence::None),
+        ] {
+            let said = super::super::Said { code, out: String::new(), err: words.into() };
+            assert_eq!(absence(&said), want, "{words}");
+        }
+    }
+
+    #[test]
+    fn rules_of_nft() {
+        let given = Value::from_json_str(
+            r#"{"proto": "tcp", "dports": "443,80", "source": "10.0.0.1", "connstate": "new,established", "jump": "accept"}"#,
+        );
+        let rule = nft_rule(given.unwrap().as_map().unwrap(), "ip");
+        assert_eq!(rule, "ct state { new,established } ip saddr 10.0.0.1 tcp dport { 443, 80 } accept");
+        assert_eq!(
+            even(&rule),
+            even("ct state established,new ip saddr 10.0.0.1 tcp dport { 80, 443 } accept")
+        );
+        assert_eq!(
+            even("meta iifname eth0 counter accept"),
+            even("iifname \"eth0\" counter packets 3 bytes 4 accept")
+        );
+        assert_ne!(even("tcp dport { 80 } accept"), even("tcp dport 81 accept"));
+        assert_eq!(even("tcp dport { 80 } accept"), even("tcp dport 80 accept"));
+    }
+}

@@ -1,0 +1,205 @@
+//! The databases of installed packages, read without the package manager where they are text.
+//!
+//! Law: only what is whole counts as installed. What was left half-way is told apart, never taken for absent.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+
+use crate::host::Machine;
+
+/// What the database says about a package.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pack {
+    /// The versions that are installed whole; mostly one.
+    pub(crate) versions: Vec<String>,
+    /// Removed, and its configuration was left: the version it had.
+    pub(crate) removed: Option<String>,
+    /// To be purged as soon as nobody needs it (dpkg).
+    pub(crate) is_purge_desired: bool,
+    /// Kept at its version.
+    pub(crate) is_held: bool,
+    /// How it was left when somebody was stopped half-way: `half-installed`, `unpacked`, ….
+    pub(crate) broken: Option<String>,
+    /// Its architecture.
+    pub(crate) arch: String,
+}
+
+impl Pack {
+    /// True when it is installed whole.
+    pub(crate) const fn is_installed(&self) -> bool {
+        !self.versions.is_empty()
+    }
+
+    /// Its versions in one text.
+    pub(crate) fn version(&self) -> String {
+        self.versions.join(",")
+    }
+}
+
+/// All packages that a database knows, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Db {
+    pub(crate) packs: BTreeMap<String, Pack>,
+}
+
+impl Db {
+    /// A package that is installed whole.
+    pub(crate) fn get(&self, name: &str) -> Option<&Pack> {
+        self.packs.get(name).filter(|p| p.is_installed())
+    }
+
+    /// The version of a package; empty when it is not installed.
+    pub(crate) fn version(&self, name: &str) -> String {
+        self.get(name).map(Pack::version).unwrap_or_default()
+    }
+
+    /// A name without the machine's own architecture, as the database has it.
+    pub(crate) fn own_name(&self, name: &str) -> String {
+        match name.rsplit_once(':') {
+            Some((bare, arch)) if !self.packs.contains_key(name) => {
+                let own = self.packs.get("dpkg").map_or("", |p| p.arch.as_str());
+                if arch == own || arch == "all" { bare.to_owned() } else { name.to_owned() }
+            }
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The packages that are installed whole.
+    pub(crate) fn installed(&self) -> impl Iterator<Item = (&str, &Pack)> {
+        self.packs.iter().filter(|(_, p)| p.is_installed()).map(|(n, p)| (n.as_str(), p))
+    }
+
+    pub(super) fn add(&mut self, name: &str, version: &str) -> &mut Pack {
+        let pack = self.packs.entry(name.to_owned()).or_default();
+        if !pack.versions.iter().any(|v| v == version) {
+            pack.versions.push(version.to_owned());
+            pack.versions.sort();
+        }
+        pack
+    }
+
+    /// What is different after: name, version before, version after.
+    pub(crate) fn differences(&self, after: &Self) -> Vec<super::Step> {
+        let names: std::collections::BTreeSet<&String> =
+            self.packs.keys().chain(after.packs.keys()).collect();
+        names
+            .into_iter()
+            .map(|name| super::Step { name: name.clone(), old: self.version(name), new: after.version(name) })
+            .filter(|step| step.old != step.new)
+            .collect()
+    }
+}
+
+/// When a database was last written: two equal stamps, the same packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp(Vec<Option<(u64, i64, i64, u64)>>);
+
+impl Stamp {
+    /// The stamp of the files of a database.
+    pub(crate) fn of(machine: &Machine, files: &[&str]) -> Self {
+        let of = |file: &&str| {
+            let meta = std::fs::metadata(machine.path(file)).ok()?;
+            Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
+        };
+        Self(files.iter().map(of).collect())
+    }
+}
+
+/// dpkg's status file. Packages of a foreign architecture are named with it, as Salt does.
+pub(super) fn dpkg(status: &str, native: Option<&str>) -> Db {
+    struct Paragraph<'t> {
+        name: &'t str,
+        status: &'t str,
+        version: &'t str,
+        arch: &'t str,
+    }
+    let mut all = Vec::new();
+    for text in status.split("\n\n") {
+        let mut p = Paragraph { name: "", status: "", version: "", arch: "all" };
+        for line in text.lines() {
+            // Only these begin with a letter that matters; descriptions and lists are most of the file.
+            let field = match line.as_bytes().first() {
+                Some(b'P') => line.strip_prefix("Package:").map(|v| (&mut p.name, v)),
+                Some(b'S') => line.strip_prefix("Status:").map(|v| (&mut p.status, v)),
+                Some(b'V') => line.strip_prefix("Version:").map(|v| (&mut p.version, v)),
+                Some(b'A') => line.strip_prefix("Architecture:").map(|v| (&mut p.arch, v)),
+                _ => None,
+            };
+            if let Some((slot, value)) = field {
+                *slot = value.trim();
+            }
+        }
+        if !p.name.is_empty() {
+            all.push(p);
+        }
+    }
+    // A status file does not say which architecture is the machine's own: dpkg's package has it.
+    let own = native.or_else(|| all.iter().find(|p| p.name == "dpkg").map(|p| p.arch));
+    let mut db = Db::default();
+    for p in &all {
+        let mut words = p.status.split(' ');
+        let (want, flag, state) = (words.next(), words.next(), words.next().unwrap_or_default());
+        let is_own = p.arch == "all" || own.is_none_or(|own| own == p.arch);
+        let name = if is_own { p.name.to_owned() } else { format!("{}:{}", p.name, p.arch) };
+        let pack = db.packs.entry(name).or_default();
+        p.arch.clone_into(&mut pack.arch);
+        pack.is_held = want == Some("hold");
+        match state {
+            "installed" | "triggers-awaited" | "triggers-pending" => pack.versions.push(p.version.to_owned()),
+            "config-files" => pack.removed = Some(p.version.to_owned()),
+            "not-installed" | "" => {}
+            other => pack.broken = Some(other.to_owned()),
+        }
+        if flag == Some("reinstreq") {
+            pack.broken = Some(state.to_owned());
+        }
+        pack.is_purge_desired = want == Some("purge") && pack.is_installed();
+    }
+    db
+}
+
+/// apk's database.
+pub(super) fn apk(text: &str) -> Db {
+    let mut db = Db::default();
+    for paragraph in text.split("\n\n") {
+        let field = |key: &str| paragraph.lines().find_map(|l| l.strip_prefix(key));
+        if let (Some(name), Some(version)) = (field("P:"), field("V:")) {
+            db.add(name, version).arch = field("A:").unwrap_or_default().to_owned();
+        }
+    }
+    db
+}
+
+/// pacman's directories, named `name-version-release`.
+pub(super) fn pacman(names: &[String]) -> Db {
+    let mut db = Db::default();
+    for name in names {
+        if let Some((rest, release)) = name.rsplit_once('-')
+            && let Some((name, version)) = rest.rsplit_once('-')
+        {
+            db.add(name, &format!("{version}-{release}"));
+        }
+    }
+    db
+}
+
+/// What `rpm -qa` is asked for.
+pub(super) const RPM_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE} %{ARCH}\\n";
+
+/// Lines of `name version arch`; keys and packages of a foreign architecture as Salt names them.
+pub(super) fn rpm(text: &str, own: &str) -> Db {
+    let mut db = Db::default();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let (Some(name), Some(version)) = (words.next(), words.next()) else { continue };
+        let version = version.strip_prefix("0:").unwrap_or(version);
+        let arch = words.next().unwrap_or("noarch");
+        if matches!(name, "gpg-pubkey" | "") {
+            continue;
+        }
+        let is_foreign = matches!(arch, "i386" | "i586" | "i686") && own == "x86_64";
+        let name = if is_foreign { format!("{name}.{arch}") } else { name.to_owned() };
+        db.add(&name, version).arch = arch.to_owned();
+    }
+    db
+}

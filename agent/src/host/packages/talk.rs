@@ -1,0 +1,300 @@
+//! A package manager told to act: waits for its lock, mends what was left half-way, keeps what it says short.
+//!
+//! Law: nobody is asked anything, and a failure is told in the manager's own few words, not in its whole output.
+
+use std::time::{Duration, Instant};
+
+use zagent_compiler::functions::Refusal;
+
+use super::{Act, Chosen, Db, Step, lock};
+use crate::host::{Said, Tools};
+
+/// How long to wait for whoever holds the database.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a manager may take.
+const MOST: Duration = Duration::from_secs(3600);
+/// How often a lock is looked at.
+const TICK: Duration = Duration::from_millis(500);
+/// How many lines of a failure are worth showing.
+const LINES: usize = 12;
+
+/// Variables that keep managers and the scripts of packages from asking.
+const QUIET: [(&str, &str); 7] = [
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("APT_LISTCHANGES_FRONTEND", "none"),
+    ("APT_LISTBUGS_FRONTEND", "none"),
+    ("UCF_FORCE_CONFFOLD", "1"),
+    // It may restart services, but neither asks nor restarts what runs this.
+    ("NEEDRESTART_MODE", "l"),
+    ("NEEDRESTART_SUSPEND", "1"),
+    ("ZYPP_LOCK_TIMEOUT", "120"),
+];
+
+/// Locks of apt and dpkg; other managers say themselves who is at it.
+const LOCKS: [&str; 4] = [
+    "/var/lib/dpkg/lock-frontend",
+    "/var/lib/dpkg/lock",
+    "/var/cache/apt/archives/lock",
+    "/var/lib/apt/lists/lock",
+];
+
+/// Says so when the database is in somebody else's hands.
+const BUSY: [&str; 5] = [
+    "Could not get lock",
+    "Unable to lock",
+    "unable to lock database",
+    "System management is locked",
+    "Unable to acquire the dpkg frontend lock",
+];
+
+/// Tells a package manager what to do.
+pub(crate) struct Teller<'a> {
+    tools: Tools<'a>,
+    chosen: Chosen,
+}
+
+impl<'a> Teller<'a> {
+    /// Speaks with the manager that was chosen.
+    pub(crate) const fn new(tools: Tools<'a>, chosen: Chosen) -> Self {
+        Self { tools, chosen }
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Fails when the manager cannot, or does, or when somebody else keeps it busy for too long.
+    pub(crate) fn tell(&self, act: &Act<'_>) -> Result<(), Refusal> {
+        act.verify()?;
+        let lines = self.chosen.provider.lines(self.chosen.program, act);
+        let lines = lines.ok_or_else(|| self.cannot())?;
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    fn cannot(&self) -> Refusal {
+        Refusal::failed(format!("{} cannot do this", self.chosen.provider.name()))
+    }
+
+    /// What an act would do; nothing when the manager cannot tell.
+    ///
+    /// # Errors
+    /// Fails with the manager's words when it would fail.
+    pub(crate) fn rehearse(&self, act: &Act<'_>) -> Result<Option<Vec<Step>>, Refusal> {
+        act.verify()?;
+        let Some(line) = self.chosen.provider.rehearsal(self.chosen.program, act) else { return Ok(None) };
+        let said = self.run(&line, self.tools.machine.timeout.max(PATIENCE))?;
+        let steps = self.chosen.provider.steps(&said.out);
+        // Some managers end with 1 when they are told to go no further.
+        if said.is_fine() || !steps.is_empty() {
+            return Ok(Some(steps));
+        }
+        Err(Refusal::failed(essence(&line[0], &said)))
+    }
+
+    /// The same, and refused when it would touch what somebody holds and the act does not name.
+    ///
+    /// # Errors
+    /// Fails as [`Self::rehearse`] does, and when it would touch more than it may.
+    pub(crate) fn rehearse_within(&self, act: &Act<'_>, db: &Db) -> Result<Option<Vec<Step>>, Refusal> {
+        let steps = self.rehearse(act)?;
+        let held = act.held_beside(steps.as_deref().unwrap_or_default(), db);
+        if held.is_empty() {
+            return Ok(steps);
+        }
+        Err(Refusal::failed(format!("these packages are held and would change too: {}", held.join(", "))))
+    }
+
+    /// What mending would do.
+    ///
+    /// # Errors
+    /// Fails when nobody can tell.
+    pub(crate) fn rehearse_mending(&self, db: &Db) -> Result<Vec<Step>, Refusal> {
+        let lines = self.chosen.provider.mending();
+        match lines.last() {
+            Some(last) if !self.chosen.provider.broken(self.tools.machine, db).is_empty() => {
+                self.foreseen(last)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn foreseen(&self, line: &[String]) -> Result<Vec<Step>, Refusal> {
+        let mut line = line.to_vec();
+        line.insert(1, "-s".into());
+        let said = self.run(&line, self.tools.machine.timeout.max(PATIENCE))?;
+        Ok(self.chosen.provider.steps(&said.out))
+    }
+
+    /// Mends what somebody left half-way; says what it was.
+    ///
+    /// # Errors
+    /// Fails when it cannot be mended, or only by removing packages.
+    pub(crate) fn mend(&self, db: &Db) -> Result<Option<String>, Refusal> {
+        let broken = self.chosen.provider.broken(self.tools.machine, db);
+        if broken.is_empty() {
+            return Ok(None);
+        }
+        let lines = self.chosen.provider.mending();
+        // The first may fail for what the last one brings.
+        let (last, first) = lines.split_last().ok_or_else(|| self.cannot())?;
+        let tried: Result<(), Refusal> = first.iter().try_for_each(|line| self.line(line));
+        if let Some(words) = losses(&broken, &self.foreseen(last)?) {
+            return Err(Refusal::failed(words));
+        }
+        let words =
+            format!("packages left half-way by an interrupted run were repaired: {}", broken.join(", "));
+        match (tried, self.line(last)) {
+            (_, Ok(())) => Ok(Some(words)),
+            (Err(e), Err(_)) | (Ok(()), Err(e)) => Err(e),
+        }
+    }
+
+    fn run(&self, line: &[String], most: Duration) -> Result<Said, Refusal> {
+        let (program, args) = line.split_first().ok_or_else(|| self.cannot())?;
+        let mut command = Tools::command(program, args, most);
+        command.env.extend(QUIET.iter().map(|(k, v)| ((*k).into(), (*v).into())));
+        self.tools.run(command)
+    }
+
+    fn line(&self, line: &[String]) -> Result<(), Refusal> {
+        let left = self.tools.left().map(|left| left.saturating_sub(Duration::from_secs(1)));
+        let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+        // Fetching the catalogue is nothing to dpkg, and the others do not look at the lists.
+        let (dpkg, lists) = LOCKS.split_at(LOCKS.len() - 1);
+        let locks = match line[0].as_str() {
+            "apt-get" if line.iter().any(|w| w == "update") => lists,
+            "apt-get" | "apt-mark" | "dpkg" => dpkg,
+            _ => &[],
+        };
+        let begun = Instant::now();
+        loop {
+            let waited = begun.elapsed();
+            let holder = lock::holder(self.tools.machine, locks);
+            if let Some((file, who)) = &holder {
+                if waited >= patience {
+                    return Err(busy(file, who, patience));
+                }
+                self.tools.pause(TICK)?;
+                continue;
+            }
+            let mut line = line.to_vec();
+            if line[0] == "apt-get" {
+                let rest = patience.saturating_sub(waited).as_secs();
+                line.splice(1..1, ["-o".to_owned(), format!("DPkg::Lock::Timeout={rest}")]);
+            }
+            let said = self.run(&line, MOST)?;
+            if said.is_fine() {
+                return Ok(());
+            }
+            let is_busy = BUSY.iter().any(|b| said.err.contains(b) || said.out.contains(b));
+            if !is_busy || begun.elapsed() >= patience {
+                let who = lock::holder(self.tools.machine, locks).filter(|_| is_busy);
+                return Err(who.map_or_else(
+                    || Refusal::failed(essence(&line[0], &said)),
+                    |(file, who)| busy(file, &who, patience),
+                ));
+            }
+            self.tools.pause(TICK)?;
+        }
+    }
+}
+
+/// Why packages are not mended: others would go.
+fn losses(broken: &[String], steps: &[Step]) -> Option<String> {
+    let gone: Vec<&str> = steps.iter().filter(|s| s.new.is_empty()).map(|s| s.name.as_str()).collect();
+    let (broken, names) = (broken.join(", "), gone.join(", "));
+    let words = format!("packages were left half-way ({broken}), and to repair them would remove {names}");
+    (!gone.is_empty()).then_some(words)
+}
+
+fn busy(file: &str, who: &str, patience: Duration) -> Refusal {
+    Refusal::failed(format!(
+        "could not get the lock `{file}` within {} s: it is held by {who}",
+        patience.as_secs()
+    ))
+}
+
+/// Lines of a manager that say nothing about what went wrong.
+const NOISE: [&str; 5] = [
+    "debconf: delaying package configuration",
+    "debconf: unable to initialize frontend",
+    "debconf: falling back to frontend",
+    "debconf: (",
+    "dpkg-preconfigure: unable to re-open stdin",
+];
+
+/// The lines that say what went wrong; how the program ended stands first when it did not choose to, or does not say why.
+pub(super) fn essence(program: &str, said: &Said) -> String {
+    const MARKS: [&str; 8] =
+        ["E: ", "Err:", "dpkg: error", "dpkg-deb: error", "error:", "Error:", "ERROR:", "Problem"];
+    let mut lines: Vec<&str> = Vec::new();
+    for text in [&said.err, &said.out] {
+        let mut follows = false;
+        for line in text.lines().map(str::trim_end) {
+            let is_marked = MARKS.iter().any(|m| line.starts_with(m)) || line.contains("No space left");
+            if (is_marked || follows && line.starts_with(' ')) && !lines.contains(&line) {
+                lines.push(line);
+            }
+            follows = line.starts_with("dpkg: error");
+        }
+    }
+    if lines.len() > 1 {
+        lines.retain(|l| !l.contains("Sub-process /usr/bin/dpkg returned an error code"));
+    }
+    let end = match said.code {
+        129..=192 => Some(format!("`{program}` was ended by signal {}", said.code - 128)),
+        code => lines.is_empty().then(|| format!("`{program}` ended with code {code}")),
+    };
+    if lines.is_empty() {
+        let is_noise = |line: &&str| NOISE.iter().any(|noise| line.starts_with(noise));
+        let told = |text: &str| text.lines().any(|l| !l.trim().is_empty() && !is_noise(&l));
+        let text = if told(&said.err) { &said.err } else { &said.out };
+        let all: Vec<&str> = text.trim().lines().filter(|l| !is_noise(l)).collect();
+        lines = all[all.len().saturating_sub(LINES / 2)..].to_vec();
+    }
+    lines.truncate(LINES);
+    let lines = lines.join("\n");
+    match end {
+        Some(end) if lines.is_empty() => end,
+        Some(end) => format!("{end}:\n{lines}"),
+        None => lines,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_mended_by_a_removal() {
+        let step = |name: &str, new: &str| Step { name: name.into(), old: "1".into(), new: new.into() };
+        let broken = ["x (unpacked)".to_owned()];
+        assert_eq!(losses(&broken, &[step("x", "2")]), None);
+        let words = losses(&broken, &[step("x", "2"), step("y", "")]).expect("a refusal");
+        assert!(words.contains("x (unpacked)") && words.ends_with("would remove y"), "{words}");
+    }
+
+    #[test]
+    fn a_failure_is_told_in_few_words() {
+        let said = |err: &str, out: &str| Said { code: 100, out: out.into(), err: err.into() };
+        let full = "dpkg: error processing archive /x/big.deb (--unpack):\n cannot copy extracted data for './usr/big': \
+                    failed to write (No space left on device)\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n";
+        let essence = |said: Said| essence("apt-get", &said);
+        let words = essence(said(full, "Reading package lists...\nUnpacking big\n"));
+        assert!(
+            words.starts_with("dpkg: error processing archive")
+                && words.ends_with("(No space left on device)")
+        );
+        assert_eq!(
+            essence(said("E: Unable to locate package x\n", "a\nb\n")),
+            "E: Unable to locate package x"
+        );
+        let tail = "`apt-get` ended with code 100:\n2\n3\n4\n5\n6\n7";
+        assert_eq!(essence(said("", "1\n2\n3\n4\n5\n6\n7\n")), tail);
+        assert_eq!(essence(said("", "")), "`apt-get` ended with code 100");
+        let noise = "debconf: delaying package configuration, since apt-utils is not installed\n";
+        let killed = |err: &str, out: &str| essence(Said { code: 137, ..said(err, out) });
+        assert_eq!(killed(noise, ""), "`apt-get` was ended by signal 9");
+        assert_eq!(killed(noise, "Unpacking x\n"), "`apt-get` was ended by signal 9:\nUnpacking x");
+        assert_eq!(killed("E: x\n", ""), "`apt-get` was ended by signal 9:\nE: x");
+    }
+}

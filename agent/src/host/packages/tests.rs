@@ -1,0 +1,223 @@
+//! What managers say, as they were heard to say it, and what they are told.
+
+use zagent_compiler::functions::version::Scheme;
+
+use super::*;
+
+fn provider(name: &str) -> &'static dyn Provider {
+    ALL.into_iter().find(|p| p.name() == name || p.aliases().contains(&name)).unwrap()
+}
+
+fn told(name: &str, act: &Act<'_>) -> String {
+    let provider = provider(name);
+    let lines = provider.lines(provider.programs()[0], act).unwrap_or_default();
+    lines.iter().map(|line| line.join(" ")).collect::<Vec<_>>().join("; ")
+}
+
+fn seen(name: &str, said: &str) -> Vec<String> {
+    let steps = provider(name).steps(said);
+    steps.iter().map(|s| format!("{} [{}] [{}]", s.name, s.old, s.new)).collect()
+}
+
+const STATUS: &str = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21\nDescription: x\n Status: no\n\n\
+    Package: vim\nStatus: hold ok installed\nArchitecture: amd64\nVersion: 2:9.0\n\n\
+    Package: libc6\nStatus: install ok installed\nArchitecture: i386\nVersion: 2.36\n\n\
+    Package: old\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1.0\n\n\
+    Package: half\nStatus: install reinstreq half-installed\nArchitecture: amd64\nVersion: 3\n\n\
+    Package: laid\nStatus: install ok unpacked\nArchitecture: amd64\nVersion: 4\n\n\
+    Package: kept\nStatus: purge ok installed\nArchitecture: amd64\nVersion: 5\n\n\
+    Package: gone\nStatus: purge ok not-installed\nArchitecture: amd64\n";
+
+#[test]
+fn dpkg_tells_what_is_whole_held_left_and_broken() {
+    let db = db::dpkg(STATUS, None);
+    let names: Vec<&str> = db.installed().map(|(n, _)| n).collect();
+    assert_eq!(names, ["dpkg", "kept", "libc6:i386", "vim"]);
+    assert!(db.packs["vim"].is_held && !db.packs["dpkg"].is_held);
+    assert_eq!(db.packs["old"].removed.as_deref(), Some("1.0"));
+    assert!(db.packs["kept"].is_purge_desired && !db.packs["gone"].is_purge_desired);
+    let root = tempfile::tempdir().unwrap();
+    let machine = Machine::at(root.path());
+    assert_eq!(provider("apt").broken(&machine, &db), ["half (half-installed)", "laid (unpacked)"]);
+    assert_eq!(db.own_name("vim:amd64"), "vim");
+    assert_eq!(db.own_name("libc6:i386"), "libc6:i386");
+}
+
+#[test]
+fn a_journal_that_dpkg_left_means_it_was_interrupted() {
+    let root = tempfile::tempdir().unwrap();
+    let updates = root.path().join("var/lib/dpkg/updates");
+    std::fs::create_dir_all(&updates).unwrap();
+    let machine = Machine::at(root.path());
+    assert!(provider("apt").broken(&machine, &Db::default()).is_empty());
+    std::fs::write(updates.join("tmp.i"), "").unwrap();
+    assert!(provider("apt").broken(&machine, &Db::default()).is_empty());
+    std::fs::write(updates.join("0004"), "").unwrap();
+    assert_eq!(provider("apt").broken(&machine, &Db::default()), ["dpkg (interrupted)"]);
+}
+
+#[test]
+fn other_databases_are_read() {
+    let db = db::apk("P:musl\nV:1.2.4-r2\nA:x86_64\n\nP:busybox\nV:1.36-r0\n");
+    assert_eq!((db.version("musl"), db.version("busybox")), ("1.2.4-r2".into(), "1.36-r0".into()));
+    let db = db::pacman(&["vim-9.0.1-1".into(), "gcc-libs-13.2-3".into(), "ALPM_DB_VERSION".into()]);
+    assert_eq!((db.version("vim"), db.version("gcc-libs")), ("9.0.1-1".into(), "13.2-3".into()));
+    let rpm = "vim 2:9.0-1.fc38 x86_64\nkernel 6.1-1 x86_64\nkernel 6.2-1 x86_64\nglibc 2.37-1 i686\ngpg-pubkey 1-2 (none)\n";
+    let db = db::rpm(rpm, "x86_64");
+    assert_eq!((db.version("vim"), db.version("kernel")), ("2:9.0-1.fc38".into(), "6.1-1,6.2-1".into()));
+    assert!(db.get("glibc.i686").is_some() && db.get("gpg-pubkey").is_none());
+}
+
+#[test]
+fn rehearsals_are_understood() {
+    let apt = "Inst vim [2:9.0-1] (2:9.1-1 Debian:12/stable [amd64])\nInst xxd (2:9.1-1 Debian:12/stable [amd64]) []\n\
+               Remv nano [7.2-1]\nConf vim (2:9.1-1 Debian:12/stable [amd64])\n";
+    assert_eq!(seen("apt", apt), ["vim [2:9.0-1] [2:9.1-1]", "xxd [] [2:9.1-1]", "nano [7.2-1] []"]);
+    let dnf = "Dependencies resolved.\n====\n Package  Arch  Version  Repository  Size\n====\nInstalling:\n vim-enhanced  x86_64  \
+               2:9.0-1.fc38  updates  2.0 M\nInstalling dependencies:\n gpm-libs  x86_64  1.20-42.fc38  fedora  20 k\n\nRemoving:\n \
+               nano  x86_64  7.2-1.fc38  @fedora  2 M\n\nTransaction Summary\n====\nInstall  2 Packages\n";
+    let want = ["vim-enhanced [] [2:9.0-1.fc38]", "gpm-libs [] [1.20-42.fc38]", "nano [7.2-1.fc38] []"];
+    assert_eq!(seen("dnf", dnf), want);
+    let apk = "(1/3) Installing ncurses (6.4-r2)\n(2/3) Upgrading zlib (1.2-r0 -> 1.3-r0)\n(3/3) Purging vim (9.0-r0)\nOK: 9 MiB\n";
+    assert_eq!(seen("apk", apk), ["ncurses [] [6.4-r2]", "zlib [1.2-r0] [1.3-r0]", "vim [9.0-r0] []"]);
+    assert_eq!(seen("pacman", "vim 9.0.1-1\nerror: target not found\n"), ["vim [] [9.0.1-1]"]);
+    let zypper = "Loading repository data...\n\nThe following 2 NEW packages are going to be installed:\n  vim       9.0-1.1  x86_64  \
+                  Main  openSUSE\n  vim-data  9.0-1.1  noarch  Main  openSUSE\n\nThe following package is going to be upgraded:\n  \
+                  zlib  1.2-1 -> 1.3-1  x86_64  Main\n\n2 new packages to install.\n";
+    let want = ["vim [] [9.0-1.1]", "vim-data [] [9.0-1.1]", "zlib [1.2-1] [1.3-1]"];
+    assert_eq!(seen("zypper", zypper), want);
+}
+
+#[test]
+fn catalogues_are_understood() {
+    let policy = "vim:\n  Installed: 2:9.0-1\n  Candidate: 2:9.1-1\n  Version table:\n     2:9.1-1 500\n        500 http://deb x/main amd64 \
+                  Packages\n *** 2:9.0-1 100\n        100 /var/lib/dpkg/status\nmail-transport-agent:\n  Installed: (none)\n  Candidate: \
+                  (none)\n  Version table:\n";
+    let offers = apt::policy(policy);
+    assert_eq!(offers["vim"].candidate, "2:9.1-1");
+    assert_eq!(offers["vim"].versions, ["2:9.1-1", "2:9.0-1"]);
+    assert_eq!(offers["mail-transport-agent"], Offer::default());
+    let listed = dnf::listed(
+        "Available Packages\nvim.x86_64  2:9.0-1.fc38  fedora\nvim.x86_64  2:9.1-1.fc38  updates\n",
+        &dnf::Dnf,
+    );
+    assert_eq!(listed["vim"].versions, ["2:9.1-1.fc38", "2:9.0-1.fc38"]);
+    let apk =
+        apk::policy("vim policy:\n  9.0-r0:\n    lib/apk/db/installed\n  9.1-r0:\n    http://alpine/main\n");
+    assert_eq!(
+        (apk["vim"].candidate.as_str(), &apk["vim"].versions[..]),
+        ("9.1-r0", &["9.1-r0".to_owned()][..])
+    );
+    let found = "S | Name | Type    | Version | Arch   | Repository\n--+------+---------+---------+--------+-----------\ni | vim  | \
+                 package | 9.0-1.1 | x86_64 | Main\nv | vim  | package | 9.1-1.1 | x86_64 | Update\ni | vim | package | 8-1 | x86_64 | \
+                 (System Packages)\n";
+    assert_eq!(zypper::found(found, &zypper::Zypper)["vim"].versions, ["9.1-1.1", "9.0-1.1"]);
+    let told = pacman::told(
+        "Repository      : extra\nName            : vim\nVersion         : 9.0.1-1\n\nName            : gcc\nVersion         : 13-1\n",
+    );
+    assert_eq!((told["vim"].candidate.as_str(), told.len()), ("9.0.1-1", 2));
+}
+
+#[test]
+fn groups_of_dnf_are_understood() {
+    let list = "Available Environment Groups:\n   Server\nInstalled Groups:\n   Headless Management\nAvailable Groups:\n   \
+                Development Tools\n   System Tools\n";
+    let groups = dnf::sections(list, &dnf::GROUPS);
+    assert_eq!(groups["installed"], ["Headless Management"]);
+    assert_eq!(groups["available"], ["Development Tools", "System Tools"]);
+    let info = "\nGroup: Development Tools\n Description: Tools to build software with.\n Mandatory Packages:\n   autoconf\n   \
+                +make\n Default Packages:\n   =git\n Optional Packages:\n   -cmake\n";
+    let group = dnf::sections(info, &dnf::MEMBERS);
+    assert_eq!(group["mandatory"], ["autoconf", "make"]);
+    assert_eq!((&group["default"][..], &group["optional"][..]), (&["git".into()][..], &["cmake".into()][..]));
+    assert_eq!(group.len(), 3);
+}
+
+#[test]
+fn managers_are_told_in_their_words() {
+    let targets = [Target { version: Some("1.2-3".into()), ..Target::named("vim") }, Target::named("git")];
+    let plain = Options::default();
+    let act = Act::Install(&targets, &plain);
+    let apt = "apt-get -q -y -o DPkg::Options::=--force-confold -o DPkg::Options::=--force-confdef --allow-change-held-packages \
+               install vim=1.2-3 git";
+    assert_eq!(told("aptpkg", &act), apt);
+    assert_eq!(told("yumpkg", &act), "dnf -y install vim-1.2-3 git");
+    assert_eq!(told("apkpkg", &act), "apk --no-interactive add vim=1.2-3 git");
+    assert_eq!(told("pacmanpkg", &act), "pacman -S --noconfirm --needed vim git");
+    let zypper = "zypper -n install --auto-agree-with-licenses --name vim=1.2-3 git";
+    assert_eq!(told("zypperpkg", &act), zypper);
+    let tuned = Options {
+        fromrepo: Some("bookworm-backports".into()),
+        recommends: Some(false),
+        skip_verify: true,
+        new_config: true,
+        keep_held: true,
+        ..Options::default()
+    };
+    let apt = "apt-get -q -y -o DPkg::Options::=--force-confnew --no-install-recommends --allow-unauthenticated -t bookworm-backports \
+               install vim=1.2-3 git";
+    assert_eq!(told("apt", &Act::Install(&targets, &tuned)), apt);
+    let names = ["vim".to_owned()];
+    assert_eq!(
+        told("apt", &Act::Remove(&names, true)),
+        "apt-get -q -y --allow-change-held-packages purge vim"
+    );
+    assert_eq!(told("apt", &Act::Hold(&names)), "apt-mark hold vim");
+    assert_eq!(told("apk", &Act::Hold(&names)), "");
+    assert_eq!(told("dnf", &Act::Unhold(&names)), "dnf -y versionlock delete vim");
+    assert_eq!(told("pacman", &Act::Remove(&names, true)), "pacman -Rn --noconfirm vim");
+}
+
+#[test]
+fn only_names_are_told_and_only_what_is_named_may_lose_its_hold() {
+    for (name, is_right) in [("g++", true), ("-o=x", false), ("nginx-", false), ("libc6:i386", true)] {
+        assert_eq!(verify_name(name).is_ok(), is_right, "{name}");
+    }
+    let mut db = Db::default();
+    for name in ["lib", "app"] {
+        db.add(name, "1").is_held = true;
+    }
+    db.add("other", "1");
+    let step = |name: &str| Step { name: name.into(), old: "1".into(), new: String::new() };
+    let steps = [step("lib"), step("app"), step("other")];
+    let beside = |names: &[&str]| Act::Remove(&words(names), false).held_beside(&steps, &db);
+    assert_eq!(beside(&["lib"]), ["app"]);
+    assert!(beside(&["lib", "app"]).is_empty());
+    assert!(Act::Install(&[Target::named("-x")], &Options::default()).verify().is_err());
+    assert!(Act::Upgrade(&[], &Options::default()).held_beside(&steps, &db).is_empty());
+}
+
+#[test]
+fn a_provider_is_found_by_its_database_and_by_name() {
+    let root = tempfile::tempdir().unwrap();
+    let machine = Machine::at(root.path());
+    let name = |asked| choose(&machine, asked).map(|c| c.provider.name()).map_err(|e| e.words());
+    assert!(name(None).is_err());
+    std::fs::create_dir_all(root.path().join("var/lib/pacman/local")).unwrap();
+    assert_eq!(name(None), Ok("pacman"));
+    assert!(name(Some("aptpkg")).unwrap_err().contains("not on this host"));
+    assert!(name(Some("brew")).unwrap_err().contains("there is no provider `brew`"));
+}
+
+#[test]
+fn versions_are_judged_as_salt_judges_them() {
+    let fits = |have: &str, wanted: &str| fulfils(have, wanted, Scheme::Debian, None, false);
+    for (have, wanted, yes) in [
+        ("2:9.0-1", "9.0-1", true),
+        ("2:9.0-1", "2:9.0-1", true),
+        ("2:9.0-1", "1:9.0-1", false),
+        ("2:9.0-1", "2:9.*", true),
+        ("2:9.0-1", "9.*", false),
+        ("1.2", ">=1.2, <2", true),
+        ("2.0", ">=1.2, <2", false),
+        ("1.3", ">=1.2,!=1.3", false),
+        ("1:1.0", ">2.0", true),
+        ("1.2", "= 1.2", true),
+    ] {
+        assert_eq!(fits(have, wanted), yes, "{have} {wanted}");
+    }
+    assert!(fulfils("1:1.0", "<2.0", Scheme::Debian, Some(true), false));
+    assert!(fulfils("1.3", "1.2", Scheme::Debian, None, true));
+    assert_eq!(shown_spec("vim", Some(">=1")), "vim>=1");
+    assert_eq!((shown_spec("vim", Some("1")), shown_spec("vim", None)), ("vim=1".into(), "vim".into()));
+}

@@ -1,0 +1,119 @@
+//! Unit files, init scripts and the links between them: a name in, whether there is such a service and starts at boot out.
+//!
+//! Law: only files are read, so that it works in a root where nothing runs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::host::Machine;
+
+/// Where unit files lie; the first wins.
+const UNITS: [&str; 7] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/run/systemd/transient",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// What the name of a unit ends with.
+pub(crate) const KINDS: [&str; 10] = [
+    ".service",
+    ".socket",
+    ".timer",
+    ".target",
+    ".mount",
+    ".path",
+    ".slice",
+    ".automount",
+    ".swap",
+    ".scope",
+];
+
+/// The name of a unit: a service unless it says otherwise.
+pub(crate) fn unit(name: &str) -> String {
+    if KINDS.iter().any(|k| name.ends_with(k)) { name.to_owned() } else { format!("{name}.service") }
+}
+
+/// The template behind an instance: `getty@.service` for `getty@tty1.service`.
+pub(crate) fn template(unit: &str) -> Option<String> {
+    let (base, rest) = unit.split_once('@')?;
+    let kind = rest.rsplit_once('.')?.1;
+    Some(format!("{base}@.{kind}"))
+}
+
+/// True when systemd is process 1.
+pub(crate) fn is_booted(machine: &Machine) -> bool {
+    machine.is_own() && exists(machine, "/run/systemd/system")
+}
+
+/// Paths where the file of a service may lie: its own, and that of its template.
+pub(crate) fn places(name: &str) -> impl Iterator<Item = String> {
+    let unit = unit(name);
+    let names: Vec<String> = [template(&unit), Some(unit)].into_iter().flatten().collect();
+    UNITS.iter().flat_map(move |dir| names.clone().into_iter().map(move |n| format!("{dir}/{n}")))
+}
+
+/// True when there is a unit file.
+pub(crate) fn has_unit(machine: &Machine, name: &str) -> bool {
+    !name.contains('/') && places(name).any(|path| exists(machine, &path))
+}
+
+/// True when there is an init script.
+pub(crate) fn is_script(machine: &Machine, name: &str) -> bool {
+    if name.contains('/') {
+        return false;
+    }
+    let path = machine.path(&format!("/etc/init.d/{name}"));
+    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// True when a unit is wanted by another or has another name, as only enabled ones are.
+pub(crate) fn is_wanted(machine: &Machine, name: &str) -> bool {
+    let unit = unit(name);
+    UNITS.iter().take(2).any(|dir| {
+        machine.names(dir).iter().any(|sub| {
+            let wants = sub.ends_with(".wants") || sub.ends_with(".requires");
+            (wants && fs::symlink_metadata(machine.path(&format!("{dir}/{sub}/{unit}"))).is_ok())
+                || (*sub != unit && is_alias(machine, &format!("{dir}/{sub}"), &unit))
+        })
+    })
+}
+
+/// True when an init script is linked into a runlevel: `/etc/rc3.d/S01name`.
+pub(crate) fn is_linked(machine: &Machine, name: &str) -> bool {
+    ["2", "3", "4", "5", "S"].iter().any(|level| {
+        let links = [format!("/etc/rc{level}.d"), format!("/etc/rc.d/rc{level}.d")];
+        links.iter().flat_map(|dir| machine.names(dir)).any(|l| {
+            let rest = l.strip_prefix('S').and_then(|r| r.get(2..));
+            rest == Some(name)
+        })
+    })
+}
+
+/// The names of all units of services (without their suffix) and of other kinds, as far as files tell.
+pub(crate) fn units(machine: &Machine) -> Vec<String> {
+    let names = UNITS.iter().flat_map(|dir| machine.names(dir));
+    names
+        .filter_map(|n| match n.strip_suffix(".service") {
+            Some(service) => Some(service.to_owned()),
+            None => KINDS.iter().any(|k| n.ends_with(k)).then_some(n),
+        })
+        .collect()
+}
+
+/// The names of all init scripts.
+pub(crate) fn scripts(machine: &Machine) -> Vec<String> {
+    let names = machine.names("/etc/init.d").into_iter();
+    names.filter(|n| n != "README" && n != "functions" && is_script(machine, n)).collect()
+}
+
+fn exists(machine: &Machine, path: &str) -> bool {
+    fs::metadata(machine.path(path)).is_ok()
+}
+
+fn is_alias(machine: &Machine, path: &str, unit: &str) -> bool {
+    machine.link(path).is_some_and(|to| to.rsplit('/').next() == Some(unit))
+}

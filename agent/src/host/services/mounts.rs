@@ -1,0 +1,250 @@
+//! File systems: what the kernel has mounted, what `/etc/fstab` says, and the swap space.
+
+use std::path::{Path, PathBuf};
+
+use zagent_compiler::functions::Refusal;
+use zagent_config::{Map, Value};
+
+use super::lines;
+use crate::host::Machine;
+
+/// A file system that is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) point: String,
+    pub(crate) device: String,
+    pub(crate) fstype: String,
+    /// Options of the place.
+    pub(crate) opts: Vec<String>,
+    /// Options of the file system itself.
+    pub(crate) superopts: Vec<String>,
+}
+
+/// What is mounted, as `/proc/self/mountinfo` tells; the last of several at one place counts.
+pub(crate) fn active(machine: &Machine) -> Result<Vec<Mount>, Refusal> {
+    let text = machine.read("/proc/self/mountinfo")?.unwrap_or_default();
+    Ok(text.lines().filter_map(mount).collect())
+}
+
+pub(super) fn mount(line: &str) -> Option<Mount> {
+    let (place, system) = line.split_once(" - ")?;
+    let place: Vec<&str> = place.split(' ').collect();
+    let mut system = system.split(' ');
+    let list = |text: &str| text.split(',').map(str::to_owned).collect();
+    Some(Mount {
+        point: plain(place.get(4)?),
+        opts: list(place.get(5)?),
+        fstype: system.next()?.to_owned(),
+        device: plain(system.next()?),
+        superopts: list(system.next().unwrap_or_default()),
+    })
+}
+
+/// What is mounted at a place.
+pub(crate) fn at(machine: &Machine, point: &str) -> Result<Option<Mount>, Refusal> {
+    let real = std::fs::canonicalize(point).unwrap_or_else(|_| PathBuf::from(point));
+    Ok(active(machine)?.into_iter().rev().find(|m| Path::new(&m.point) == real))
+}
+
+/// A text without the escapes that the kernel and `/etc/fstab` write for blanks.
+fn plain(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace(' ', "\\040").replace('\t', "\\011")
+}
+
+/// A line of `/etc/fstab`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) device: String,
+    pub(crate) name: String,
+    pub(crate) fstype: String,
+    pub(crate) opts: String,
+    pub(crate) dump: String,
+    pub(crate) pass_num: String,
+}
+
+/// What became of the file, in Salt's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Present,
+    New,
+    Change,
+}
+
+impl Kept {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::New => "new",
+            Self::Change => "change",
+        }
+    }
+}
+
+/// File systems that are known by their place, not by their device.
+const SPECIAL: [&str; 14] = [
+    "none",
+    "tmpfs",
+    "sysfs",
+    "proc",
+    "fusectl",
+    "debugfs",
+    "securityfs",
+    "devtmpfs",
+    "cgroup",
+    "nfs",
+    "nfs4",
+    "glusterfs",
+    "btrfs",
+    "ceph",
+];
+
+impl Entry {
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        if line.starts_with('#') {
+            return None;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (4..=6, [device, name, fstype, opts, ..]) = (words.len(), words.as_slice()) else { return None };
+        let number = |at: usize| words.get(at).copied().unwrap_or("0").to_owned();
+        Some(Self {
+            device: plain(device),
+            name: plain(name),
+            fstype: (*fstype).to_owned(),
+            opts: (*opts).to_owned(),
+            dump: number(4),
+            pass_num: number(5),
+        })
+    }
+
+    fn line(&self) -> String {
+        let Self { fstype, opts, dump, pass_num, .. } = self;
+        format!("{}\t\t{}\t{fstype}\t{opts}\t{dump} {pass_num}", escaped(&self.device), escaped(&self.name))
+    }
+
+    fn key(&self, key: &str) -> Result<&str, Refusal> {
+        Ok(match key {
+            "device" => &self.device,
+            "name" => &self.name,
+            "fstype" => &self.fstype,
+            "opts" => &self.opts,
+            "dump" => &self.dump,
+            "pass_num" => &self.pass_num,
+            _ => return Err(Refusal::failed(format!("Unrecognized keys in match_on: \"{key}\""))),
+        })
+    }
+
+    fn has(&self, key: &str, wanted: &Self) -> Result<bool, Refusal> {
+        let (now, wanted) = (self.key(key)?, wanted.key(key)?);
+        if key != "opts" {
+            return Ok(now == wanted);
+        }
+        let sorted = |text: &str| {
+            let mut all: Vec<String> = text.split(',').map(str::to_owned).collect();
+            all.sort_unstable();
+            all
+        };
+        Ok(sorted(now) == sorted(wanted))
+    }
+
+    /// The mapping that Salt shows, with the options as a list.
+    pub(crate) fn shown(&self) -> Map {
+        let mut out = Map::new();
+        out.insert("device", self.device.as_str());
+        out.insert("fstype", self.fstype.as_str());
+        out.insert("opts", self.opts.split(',').map(Value::from).collect::<Value>());
+        out.insert("dump", self.dump.as_str());
+        out.insert("pass", self.pass_num.as_str());
+        out
+    }
+}
+
+/// All entries of a file.
+pub(crate) fn entries(text: &str) -> impl Iterator<Item = Entry> {
+    text.lines().filter_map(Entry::read)
+}
+
+/// The file with an entry in it, and what became of it. `match_on` are the words by which its line is known.
+pub(crate) fn set(
+    text: &str,
+    entry: &Entry,
+    match_on: &[String],
+    keep: bool,
+) -> Result<(String, Kept), Refusal> {
+    let auto =
+        || vec![if SPECIAL.contains(&&*entry.fstype) { "name".to_owned() } else { "device".to_owned() }];
+    let keys = if match_on.is_empty() || match_on == ["auto"] { auto() } else { match_on.to_vec() };
+    for key in &keys {
+        entry.key(key)?;
+    }
+    let mut kept = None;
+    let fits = |old: &Entry, keys: &[&str]| keys.iter().all(|k| old.has(k, entry).unwrap_or(false));
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let (edited, _) = lines::edit(text, |line| {
+        let old = Entry::read(line).filter(|old| fits(old, &keys))?;
+        if keep || fits(&old, &["device", "name", "fstype", "opts", "dump", "pass_num"]) {
+            kept = kept.or(Some(Kept::Present));
+            return None;
+        }
+        kept = Some(Kept::Change);
+        Some(entry.line())
+    });
+    Ok(match kept {
+        Some(kept) => (edited, kept),
+        None => (lines::append(text, &entry.line()), Kept::New),
+    })
+}
+
+/// The file without the entries of a place (and of a device, when one is named).
+pub(crate) fn removed(text: &str, name: &str, device: Option<&str>) -> (String, bool) {
+    let fits = |e: &Entry| e.name == name && device.is_none_or(|d| e.device == d);
+    lines::edit(text, |line| Entry::read(line).filter(fits).map(|_| String::new()))
+}
+
+/// Swap space that is in use: its name and type, size, used and priority.
+pub(crate) fn swaps(machine: &Machine) -> Result<Map, Refusal> {
+    let text = machine.read("/proc/swaps")?.unwrap_or_default();
+    let mut out = Map::new();
+    for line in text.lines().skip(1) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [name, kind, size, used, priority] = words.as_slice() {
+            let about = [("type", *kind), ("size", size), ("used", used), ("priority", priority)].into_iter();
+            out.insert(plain(name), about.collect::<Map>());
+        }
+    }
+    Ok(out)
+}
+
+/// The device behind a name: links followed, `UUID=…`, `LABEL=…` and their likes looked up. What is no device stays.
+pub(crate) fn device(name: &str) -> String {
+    const TAGS: [(&str, &str); 4] = [
+        ("UUID", "by-uuid"),
+        ("LABEL", "by-label"),
+        ("PARTUUID", "by-partuuid"),
+        ("PARTLABEL", "by-partlabel"),
+    ];
+    let tagged = name.split_once('=').and_then(|(tag, value)| {
+        let dir = TAGS.iter().find(|(t, _)| t.eq_ignore_ascii_case(tag))?.1;
+        Some(format!("/dev/disk/{dir}/{}", value.trim_matches('"')))
+    });
+    let path = tagged.unwrap_or_else(|| name.to_owned());
+    // `sshfs#user@host:` is `user@host:` once it is mounted.
+    let path = match path.split_once('#') {
+        Some((kind, rest)) if !kind.is_empty() && kind.chars().all(char::is_alphanumeric) => rest.to_owned(),
+        _ => path,
+    };
+    if !path.starts_with('/') {
+        return path.trim_end_matches('/').to_owned();
+    }
+    std::fs::canonicalize(&path).map_or(path, |real| real.display().to_string())
+}
+
+/// The file behind a loop device.
+pub(crate) fn backing(machine: &Machine, device: &str) -> Option<String> {
+    let name = device.strip_prefix("/dev/")?;
+    let file = machine.read(&format!("/sys/block/{name}/loop/backing_file")).ok()??;
+    Some(file.trim_end_matches('\n').to_owned())
+}

@@ -1,0 +1,161 @@
+//! Programs of the host as states and execution functions use them: asked and told with a time, a stop and plain words.
+//!
+//! Law: words, not a shell; a program that fails is told with what it said, and what it said is known to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zagent_compiler::functions::Refusal;
+
+use super::exec::{self, Command, End};
+use super::{Cancel, Machine};
+
+/// How long a program that changes something may take, when the state does not say.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The most that a program may say: lists of archives and rules are long. What is cut is not taken for all.
+const OUTPUT: usize = 64 << 20;
+
+/// What a program said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The code a shell would report.
+    pub code: i32,
+    /// What it printed.
+    pub out: String,
+    /// What it complained about.
+    pub err: String,
+}
+
+impl Said {
+    /// True when it ended with code 0.
+    #[must_use]
+    pub const fn is_fine(&self) -> bool {
+        self.code == 0
+    }
+
+    /// What it complained about, or else printed; without line ends around it.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        let err = self.err.trim();
+        if err.is_empty() { self.out.trim() } else { err }
+    }
+}
+
+/// The programs of a machine.
+#[derive(Clone, Debug)]
+pub struct Tools<'a> {
+    /// The machine that they look at.
+    pub machine: &'a Machine,
+    cancel: Option<&'a Arc<Cancel>>,
+    deadline: Option<Instant>,
+}
+
+impl<'a> Tools<'a> {
+    /// The programs of a machine.
+    #[must_use]
+    pub const fn new(machine: &'a Machine) -> Self {
+        Self { machine, cancel: None, deadline: None }
+    }
+
+    /// The same, ended when somebody says so or when the time is up.
+    #[must_use]
+    pub const fn within(mut self, cancel: &'a Arc<Cancel>, deadline: Option<Instant>) -> Self {
+        (self.cancel, self.deadline) = (Some(cancel), deadline);
+        self
+    }
+
+    /// How much time there is; nothing when nobody set a limit.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Waits for somebody else.
+    ///
+    /// # Errors
+    /// Fails when the run was stopped meanwhile.
+    pub fn pause(&self, time: Duration) -> Result<(), Refusal> {
+        let own = Arc::new(Cancel::new());
+        let cancel = self.cancel.unwrap_or(&own);
+        cancel.wait(time);
+        if cancel.is_said() { Err(Refusal::failed("the run was stopped")) } else { Ok(()) }
+    }
+
+    /// Where a program is.
+    #[must_use]
+    pub fn which(&self, program: &str) -> Option<String> {
+        self.machine.which(program)
+    }
+
+    /// Runs a program that only looks.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started or was ended; a program that fails is an answer.
+    pub fn ask<A: AsRef<str>>(&self, program: &str, args: &[A]) -> Result<Said, Refusal> {
+        self.run(Self::command(program, args, self.machine.timeout))
+    }
+
+    /// Runs a program that changes something.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started or was ended; a program that fails is an answer.
+    pub fn tell<A: AsRef<str>>(&self, program: &str, args: &[A]) -> Result<Said, Refusal> {
+        self.run(Self::command(program, args, PATIENCE))
+    }
+
+    /// The same, and a program that fails is a refusal with what it said.
+    ///
+    /// # Errors
+    /// Fails when the program does.
+    pub fn must<A: AsRef<str>>(&self, program: &str, args: &[A]) -> Result<Said, Refusal> {
+        let said = self.tell(program, args)?;
+        if said.is_fine() {
+            return Ok(said);
+        }
+        Err(Refusal::failed(format!("`{program}` ended with code {}: {}", said.code, said.words())))
+    }
+
+    /// A command that speaks plainly, for whoever has more to say about it (`env`, `cwd`, `stdin`, `user`).
+    #[must_use]
+    pub fn command<A: AsRef<str>>(program: &str, args: &[A], timeout: Duration) -> Command {
+        let mut command = Command::new(program).args(args.iter().map(AsRef::as_ref));
+        command.timeout = Some(timeout);
+        command.env = vec![("LC_ALL".into(), "C.UTF-8".into()), ("LANGUAGE".into(), "C".into())];
+        command.cwd = Some(PathBuf::from("/"));
+        command.quiet = true;
+        command.output_cap = OUTPUT;
+        command
+    }
+
+    /// Runs a command within the time that there is.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started or was ended; a program that fails is an answer.
+    pub fn run(&self, mut command: Command) -> Result<Said, Refusal> {
+        command.cancel = self.cancel.map(Arc::clone);
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            command.timeout = Some(command.timeout.map_or(left, |own| own.min(left)));
+        }
+        let program = command.program.to_string_lossy().into_owned();
+        let outcome = exec::run(&command).map_err(|e| Refusal::failed(super::ask::words(&e)))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = Said { code: outcome.code(), out: text(&outcome.stdout), err: text(&outcome.stderr) };
+        match outcome.end {
+            End::TimedOut => {
+                let limit = command.timeout.unwrap_or_default();
+                Err(Refusal::failed(format!("`{program}` was ended after {limit:?}: {}", said.words())))
+            }
+            End::Cancelled => Err(Refusal::failed(format!("`{program}` was ended: the run was stopped"))),
+            End::Exited(_) | End::Signaled(_) if outcome.truncated => {
+                let cap = command.output_cap >> 20;
+                Err(Refusal::failed(format!(
+                    "`{program}` said more than {cap} MiB, of which the rest is not known"
+                )))
+            }
+            End::Exited(_) | End::Signaled(_) => Ok(said),
+        }
+    }
+}
