@@ -11,7 +11,8 @@ use zagent_config::{Map, Value};
 
 use super::guard::{self, Guard};
 use super::retry::{self, Retry};
-use crate::states::{Done, Failure, Look, Scene, Standing, State, build};
+use crate::states::imagined::Known;
+use crate::states::{Done, Failure, Look, Scene, Standing, State, Veil, build};
 
 /// What is wanted of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub(super) struct Ended {
     pub(super) done: Done,
     /// Guards kept it from running, so it does not react either.
     pub(super) guarded: bool,
-    /// It would change something that nobody can foresee.
-    pub(super) opaque: bool,
+    /// What it would change that nobody can foresee.
+    pub(super) veil: Veil,
     /// How many run numbers it used.
     pub(super) calls: u64,
     pub(super) start: Timestamp,
@@ -49,7 +50,7 @@ impl Ended {
             unknown: false,
             done,
             guarded: false,
-            opaque: false,
+            veil: Veil::NONE,
             calls: 1,
             start: Timestamp::now(),
             duration: Duration::ZERO,
@@ -63,7 +64,7 @@ impl Ended {
 
     pub(super) fn unknown(why: impl std::fmt::Display) -> Self {
         let done = Done::new(format!("unknown: {why}"), Map::new());
-        Self { unknown: true, ..Self::new(None, done) }
+        Self { unknown: true, veil: Veil::ALL, ..Self::new(None, done) }
     }
 }
 
@@ -89,8 +90,10 @@ pub(super) struct Task<'p> {
 /// What would have happened to the host before a state looks at it in a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shadow {
-    /// Something that nobody can foresee.
-    pub(super) opaque: bool,
+    /// What nobody can foresee.
+    pub(super) veil: Veil,
+    /// What nobody can foresee of that which it comes after and does not wait for by a requisite.
+    pub(super) below: Veil,
     /// Something at all.
     pub(super) any: bool,
 }
@@ -98,6 +101,7 @@ pub(super) struct Shadow {
 impl Task<'_> {
     /// Runs it to its end.
     pub(super) fn run(&mut self, scene: &Scene<'_>) -> Ended {
+        let _names = (self.how == How::Foresee).then(|| Known::here(&scene.shared.names));
         let mut ended = match catch_unwind(AssertUnwindSafe(|| self.tries(scene))) {
             Ok(ended) => ended,
             Err(panic) => Ended::failed(Failure::new(panic_words(&*panic))),
@@ -145,11 +149,17 @@ impl Task<'_> {
         }
         // Strict: what would change by itself needs no reaction, and what nobody can tell stays so.
         if scene.compat == Compat::Strict && own.result != Some(true) {
-            return own;
+            return if own.unknown { self.certain(own, scene) } else { own };
         }
         let mut reaction = self.reaction(scene);
         reaction.calls += own.calls;
         reaction
+    }
+
+    /// Whatever it finds by then: what it watches changes, so it either changes too or reacts to that.
+    fn certain(&mut self, own: Ended, scene: &Scene<'_>) -> Ended {
+        let reaction = self.reaction(scene);
+        if reaction.result.is_none() && !reaction.unknown { reaction } else { own }
     }
 
     /// Guards, the state itself, and `check_cmd`.
@@ -177,7 +187,7 @@ impl Task<'_> {
 
     /// True when a command decides whether it runs, and would be asked on a host that is no longer this one.
     fn is_guess(&self) -> bool {
-        let asked = self.shadow.opaque || (self.shadow.any && guard::is_command(&self.chunk));
+        let asked = !self.shadow.veil.is_none() || (self.shadow.any && guard::is_command(&self.chunk));
         asked && guard::has(&self.chunk)
     }
 
@@ -192,21 +202,21 @@ impl Task<'_> {
         let look = || if how == How::Apply { state.check(scene) } else { state.preview(scene) };
         let look = match looked.map_or_else(look, Ok) {
             Ok(look) => look,
-            Err(failure) if shadow.opaque => {
-                return Ended::unknown(format!(
-                    "it comes after what nobody can foresee; now: {}",
-                    failure.done.comment
-                ));
+            Err(failure) if (shadow.veil | shadow.below).meets(state.sees()) => {
+                return uncertain(&**state, &failure.done.comment);
             }
             Err(failure) => return Ended::failed(failure),
         };
-        if how == How::Foresee && shadow.opaque && state.depends_on_host() {
-            return Ended::unknown(format!("it comes after what nobody can foresee; now: {}", look.comment));
+        let hidden = shadow.veil & state.sees();
+        let below = shadow.below & state.sees();
+        let comes = !below.is_none() && state.may_come(&look);
+        if how == How::Foresee && (comes || !hidden.is_none() && !state.holds(&look, hidden)) {
+            return uncertain(&**state, &look.comment);
         }
         match how {
             _ if look.standing == Standing::Right => Ended::new(Some(true), quiet(look)),
             How::Apply => apply(&mut **state, scene),
-            How::Foresee => foresee(&mut **state, look, scene),
+            How::Foresee => foresee(&mut **state, look, hidden | below, scene),
             How::Look => seen(look),
         }
     }
@@ -232,7 +242,10 @@ impl Task<'_> {
             };
         }
         match state.foresee(scene) {
-            Ok(look) => Ended { opaque: look.standing != Standing::Right, ..seen(look) },
+            Ok(look) => {
+                let veil = if look.standing == Standing::Right { Veil::NONE } else { state.veils() };
+                Ended { veil, ..seen(look) }
+            }
             Err(failure) => Ended::failed(failure),
         }
     }
@@ -259,6 +272,12 @@ fn check_umask(chunk: &Chunk) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// A state behind a veil: what it may do itself is hidden too, and nothing more.
+fn uncertain(state: &dyn State, now: &str) -> Ended {
+    let own = if state.is_foreseeable() { Veil::FILES } else { state.veils() };
+    Ended { veil: own, ..Ended::unknown(format!("it comes after what nobody can foresee; now: {now}")) }
 }
 
 /// Changes, and looks whether that was enough.
@@ -301,14 +320,28 @@ fn seen(look: Look) -> Ended {
 }
 
 /// What a look says; the overlay gets what would be done.
-fn foresee(state: &mut dyn State, look: Look, scene: &Scene<'_>) -> Ended {
+fn foresee(state: &mut dyn State, look: Look, hidden: Veil, scene: &Scene<'_>) -> Ended {
     let mut ended = seen(look);
     // Salt's dry runs know nothing of the states before.
-    if scene.compat == Compat::Salt || ended.unknown || !state.is_foreseeable() {
-        ended.opaque = true;
+    if scene.compat == Compat::Salt {
+        ended.veil = Veil::ALL;
+        return ended;
+    }
+    ended.veil = state.veils();
+    if ended.unknown {
+        return ended;
+    }
+    if !state.is_foreseeable() {
+        if ended.result.is_none() {
+            state.imagine(scene);
+        }
         return ended;
     }
     if let Err(failure) = state.apply(scene) {
+        // What it lacks (a user, a directory) may be there by then; what it makes is not imagined.
+        if !hidden.is_none() {
+            return uncertain(state, &failure.done.comment);
+        }
         let comment = format!("It would fail: {}", failure.done.comment);
         return Ended::new(Some(false), Done { comment, ..ended.done });
     }

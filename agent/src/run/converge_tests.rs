@@ -41,14 +41,32 @@ impl State for Act {
     fn is_lasting(&self) -> bool {
         self.what != "is an act"
     }
+
+    fn sees(&self) -> Veil {
+        Veil::SERVICES | Veil::USERS
+    }
+
+    fn veils(&self) -> Veil {
+        Veil::SERVICES
+    }
+
+    fn holds(&self, _: &Look, hidden: Veil) -> bool {
+        hidden == Veil::USERS
+    }
+
+    fn foresee(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
+        Ok(Look::drift("it would react", Map::from_iter([("x", "y")])))
+    }
 }
 
-/// Runs a made-up state; its result, its words, whether it changed something, and how often it looked and acted.
-fn run(what: &'static str, args: &str, how: How, stage: &Stage) -> (Option<bool>, String, bool, [usize; 2]) {
+/// How often a made-up state looked and acted.
+type Calls = [Arc<AtomicUsize>; 2];
+
+fn task(what: &'static str, args: &str, how: How) -> (Task<'static>, Calls) {
     let (looks, acts) = (Arc::default(), Arc::default());
     let state = Act { what, looks: Arc::clone(&looks), acts: Arc::clone(&acts) };
     let chunk = chunk("test.nop", "made up", args);
-    let mut task = Task {
+    let task = Task {
         index: 0,
         tag: chunk.tag(),
         chunk: std::borrow::Cow::Owned(chunk),
@@ -61,9 +79,42 @@ fn run(what: &'static str, args: &str, how: How, stage: &Stage) -> (Option<bool>
         start: Timestamp::now(),
         begun: Instant::now(),
     };
+    (task, [looks, acts])
+}
+
+/// Runs a made-up state; its result, its words, whether it changed something, and how often it looked and acted.
+fn run(what: &'static str, args: &str, how: How, stage: &Stage) -> (Option<bool>, String, bool, [usize; 2]) {
+    let (mut task, calls) = task(what, args, how);
     let ended = task.run(&stage.scene());
-    let calls = [looks, acts].map(|count: Arc<AtomicUsize>| count.load(Ordering::Relaxed));
+    let calls = calls.map(|count| count.load(Ordering::Relaxed));
     (ended.result, ended.done.comment, !ended.done.changes.is_empty(), calls)
+}
+
+#[test]
+fn behind_a_veil_only_what_is_seen_counts() {
+    let stage = Stage::strict();
+    let rows = [
+        ("is right", Veil::NONE, false, Some(true), false, Veil::NONE),
+        ("changes", Veil::NONE, false, None, false, Veil::SERVICES),
+        // What it does not look at, and what holds all the same.
+        ("changes", Veil::KERNEL, false, None, false, Veil::SERVICES),
+        ("is right", Veil::USERS, false, Some(true), false, Veil::NONE),
+        // What it looks at may be otherwise by then.
+        ("is right", Veil::SERVICES, false, None, true, Veil::SERVICES),
+        ("changes", Veil::PACKAGE, false, None, true, Veil::SERVICES),
+        ("cannot look", Veil::SERVICES, false, None, true, Veil::SERVICES),
+        ("cannot look", Veil::KERNEL, false, Some(false), false, Veil::NONE),
+        // Either it changes or it reacts.
+        ("is right", Veil::SERVICES, true, None, false, Veil::SERVICES),
+    ];
+    for (what, veil, react, result, unknown, left) in rows {
+        let shadow = Shadow { veil, any: !veil.is_none(), ..Shadow::default() };
+        let (mut task, _) = task(what, "{}", How::Foresee);
+        (task.shadow, task.react) = (shadow, react);
+        let ended = task.run(&stage.scene());
+        let found = (ended.result, ended.unknown, ended.veil);
+        assert_eq!(found, (result, unknown, left), "{what} behind {veil:?}: {}", ended.done.comment);
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A plan in, the graph that its run follows out: the plan's own edges, and a path waits for its parents.
+//! A plan in, the graph that its run follows out: the plan's own edges, a path waits for its parents, and what others stand
+//! on (packages, users) comes first where it was written first.
 //!
 //! Law: an edge that nobody wrote never contradicts one that somebody did.
 
@@ -24,8 +25,10 @@ pub struct Graph {
     pub edges: Vec<(usize, usize)>,
     /// For each chunk, whom it waits for by a requisite, and by which.
     pub requisites: Requisites,
-    /// For each chunk, all it waits for.
+    /// For each chunk, all it waits for, but what is only a foundation.
     before: Vec<Vec<usize>>,
+    /// For each chunk, the foundations that were written before it.
+    under: Vec<Vec<usize>>,
 }
 
 /// For each chunk, whom it waits for and why.
@@ -71,14 +74,23 @@ impl Graph {
         let nodes = plan.chunks.iter().map(node).collect();
         let mut edges: Vec<(usize, usize)> =
             plan.graph.edges.iter().filter(|e| e.kind != Requisite::Listen).map(|e| (e.from, e.to)).collect();
+        let mut under = vec![Vec::new(); plan.chunks.len()];
         if implied {
-            imply(plan, &mut edges);
+            found(plan, &mut under);
+            keep_rules(plan, &mut edges);
+            imply(plan, &under, &mut edges);
         }
         let mut before = vec![Vec::new(); plan.chunks.len()];
         for &(from, to) in &edges {
             before[to].push(from);
         }
-        Self { nodes, edges, requisites: Requisites::new(plan), before }
+        edges.extend(stands(&under));
+        Self { nodes, edges, requisites: Requisites::new(plan), before, under }
+    }
+
+    /// The foundations of a chunk: it comes after them, and has nothing else to do with them as far as anybody said.
+    pub fn under(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        self.under[chunk].iter().copied()
     }
 
     /// All that a chunk waits for.
@@ -123,7 +135,7 @@ fn parent(path: &str) -> Option<&str> {
 }
 
 /// Adds what paths imply: a path waits for its parents, and otherwise states that could see each other's work keep their order.
-fn imply(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
+fn imply(plan: &Plan, under: &[Vec<usize>], edges: &mut Vec<(usize, usize)>) {
     let paths: Vec<Option<Cow<'_, str>>> = plan.chunks.iter().map(path_of).collect();
     let mut seen: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
     let mut dirs: HashMap<&str, Siblings> = HashMap::new();
@@ -159,12 +171,74 @@ fn imply(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
     let mut reach: Option<Reach> = None;
     for (i, path) in orphans {
         let Some(parents) = above(path).find_map(|dir| on.get(dir)) else { continue };
-        let reach = reach.get_or_insert_with(|| Reach::new(plan.chunks.len(), edges));
+        let reach = reach.get_or_insert_with(|| {
+            let all: Vec<(usize, usize)> = edges.iter().copied().chain(stands(under)).collect();
+            Reach::new(plan.chunks.len(), &all)
+        });
         // They wait for each other, so the last one that may come first is enough.
         let before = parents.iter().filter(|&&p| p > i).take_while(|&&p| !reach.leads(i, p)).last();
         if let Some(&parent) = before {
             reach.add(parent, i);
             edges.push((parent, i));
+        }
+    }
+}
+
+/// So many foundations at most are waited for one by one: beyond, only the first count.
+const MOST_FOUNDATIONS: usize = 256;
+
+/// What servers keep.
+const KEPT: [&str; 4] = ["postgres_", "mysql_", "docker_", "http"];
+
+/// How far down a module is: what is lower comes first where it was written first. Nothing for what nobody stands on.
+fn depth(chunk: &Chunk) -> Option<u8> {
+    match &*chunk.state {
+        "pkgrepo" => Some(0),
+        "pkg" => Some(1),
+        "group" => Some(2),
+        "user" => Some(3),
+        _ => None,
+    }
+}
+
+/// Who was written after packages, groups and users waits for them: trees lean on that, because what they need of it (a
+/// group, a directory, a unit) shows in no requisite. A service waits for files likewise, and what a server keeps for the
+/// services, which may be restarting.
+fn found(plan: &Plan, under: &mut [Vec<usize>]) {
+    let mut foundations: Vec<(u8, usize)> = Vec::new();
+    let (mut files, mut services): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (i, chunk) in plan.chunks.iter().enumerate() {
+        let own = depth(chunk);
+        let lower = |&&(depth, _): &&(u8, usize)| own.is_none_or(|own| depth < own);
+        under[i].extend(foundations.iter().filter(lower).map(|(_, from)| from));
+        match (own, &*chunk.state) {
+            (Some(own), _) if foundations.len() < MOST_FOUNDATIONS => foundations.push((own, i)),
+            (None, "file") if files.len() < MOST_FOUNDATIONS => files.push(i),
+            (None, "service") => {
+                under[i].extend(&files);
+                services.push(i);
+            }
+            (None, state) if KEPT.iter().any(|prefix| state.starts_with(prefix)) => {
+                under[i].extend(&services)
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Who stands on whom, as edges.
+fn stands(under: &[Vec<usize>]) -> impl Iterator<Item = (usize, usize)> {
+    under.iter().enumerate().flat_map(|(to, all)| all.iter().map(move |&from| (from, to)))
+}
+
+/// Rules of a firewall keep the order that they were written in: what comes first decides.
+fn keep_rules(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
+    let mut last: HashMap<&str, usize> = HashMap::new();
+    for (i, chunk) in plan.chunks.iter().enumerate() {
+        if matches!(&*chunk.state, "iptables" | "nftables" | "firewalld" | "ufw")
+            && let Some(before) = last.insert(&chunk.state, i)
+        {
+            edges.push((before, i));
         }
     }
 }
@@ -261,6 +335,58 @@ mod tests {
             assert_eq!(edges, *expected, "{names:?}");
             assert!(Graph::new(&plan(names), false).edges.is_empty());
         }
+    }
+
+    #[test]
+    fn what_others_stand_on_comes_first_where_it_was_written_first() {
+        let one = |text: &&str| {
+            let (state, fun) = text.split_once('.').unwrap();
+            Chunk::single(state, fun, "/x", Map::new())
+        };
+        type Row = (&'static [&'static str], &'static [(usize, usize)]);
+        let table: &[Row] = &[
+            (&["pkg.installed", "file.managed"], &[(0, 1)]),
+            (&["file.managed", "pkg.installed"], &[]),
+            (&["pkg.installed", "pkg.installed"], &[]),
+            (&["pkgrepo.managed", "pkg.installed", "cmd.run"], &[(0, 1), (0, 2), (1, 2)]),
+            (&["user.present", "group.present"], &[]),
+            (&["group.present", "user.present"], &[(0, 1)]),
+            (&["file.managed", "service.running"], &[(0, 1)]),
+            (&["cmd.run", "service.running", "file.managed"], &[]),
+            (&["service.running", "postgres_user.present"], &[(0, 1)]),
+            (&["mysql_user.present", "service.running"], &[]),
+        ];
+        for (functions, expected) in table {
+            let chunks = functions.iter().map(one).collect();
+            let plan = Plan { chunks, graph: zagent_compiler::Graph::default() };
+            let graph = Graph::new(&plan, true);
+            let mut edges = graph.edges.clone();
+            edges.sort_unstable();
+            assert_eq!(edges, *expected, "{functions:?}");
+            assert!((0..functions.len()).all(|i| graph.before(i).next().is_none()), "{functions:?}");
+            assert!(Graph::new(&plan, false).edges.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_parent_behind_its_child_closes_no_circle() {
+        // The directory is written last, stands on the package, and the package waits for the file in it.
+        let chunks = vec![
+            Chunk::single("file", "managed", "/etc/x/x.conf", Map::new()),
+            Chunk::single("pkg", "installed", "x", Map::new()),
+            Chunk::single("file", "directory", "/etc/x", Map::new()),
+        ];
+        let mut plan = Plan { chunks, graph: zagent_compiler::Graph::default() };
+        plan.graph.edges.push(zagent_compiler::Edge { from: 0, to: 1, kind: Requisite::Require });
+        assert_eq!(Graph::new(&plan, true).edges, [(0, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn rules_of_a_firewall_keep_their_order() {
+        let chunks = ["iptables", "nftables", "iptables", "iptables"]
+            .map(|state| Chunk::single(state, "append", "x", Map::new()));
+        let plan = Plan { chunks: chunks.to_vec(), graph: zagent_compiler::Graph::default() };
+        assert_eq!(Graph::new(&plan, true).edges, [(0, 2), (2, 3)]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Node {
 }
 
 /// A graph of nodes, with the place of each.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Lanes {
     /// `before[i]`: how many nodes `i` waits for.
     before: Vec<u32>,
@@ -50,10 +50,10 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Places nodes; an edge is (first, then). Edges that would close a circle are the caller's mistake: such nodes are
-    /// placed last and never become free.
+    /// Places nodes; an edge is (first, then). Edges that would close a circle are the caller's mistake, and there are no
+    /// lanes then.
     #[must_use]
-    pub fn new(nodes: &[Node], edges: &[(usize, usize)]) -> Self {
+    pub fn new(nodes: &[Node], edges: &[(usize, usize)]) -> Option<Self> {
         let mut after = vec![Vec::new(); nodes.len()];
         let mut before = vec![0; nodes.len()];
         let mut edges = edges.to_vec();
@@ -64,6 +64,9 @@ impl Lanes {
             before[to] += 1;
         }
         let sorted = topological(&before, &after);
+        if sorted.len() < nodes.len() {
+            return None;
+        }
         let band = bands(nodes, &sorted, &after);
         let level = levels(&sorted, &after, &band);
         let mut ranked: Vec<u32> = (0..index(nodes.len())).collect();
@@ -72,7 +75,8 @@ impl Lanes {
             let by_level = level[a as usize].cmp(&level[b as usize]);
             by_level.then(x.order.total_cmp(&y.order)).then_with(|| x.name.cmp(&y.name)).then(a.cmp(&b))
         });
-        Self { before, after, level, band, ranked, parallel: nodes.iter().map(|n| n.parallel).collect() }
+        let parallel = nodes.iter().map(|n| n.parallel).collect();
+        Some(Self { before, after, level, band, ranked, parallel })
     }
 
     /// The level of a node, from zero.

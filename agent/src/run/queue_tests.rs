@@ -4,6 +4,18 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn lanes(nodes: &[Node], edges: &[(usize, usize)]) -> Lanes {
+    Lanes::new(nodes, edges).expect("no circle")
+}
+
+#[test]
+fn a_circle_has_no_lanes() {
+    let node = |name: &str| Node { order: 1.0, name: name.into(), band: Band::Middle, parallel: false };
+    let nodes = [node("a"), node("b"), node("c")];
+    assert!(Lanes::new(&nodes, &[(0, 1), (1, 2), (2, 1)]).is_none());
+    assert!(Lanes::new(&nodes, &[(0, 1), (1, 2)]).is_some());
+}
+
 /// A graph whose edges go forward, as Salt's order is a sound one.
 fn graphs() -> impl Strategy<Value = (Vec<Node>, Vec<(usize, usize)>)> {
     (1_usize..60).prop_flat_map(|n| {
@@ -68,7 +80,7 @@ proptest! {
     #[test]
     fn every_node_once_and_no_edge_violated((nodes, edges) in graphs(), picks in proptest::collection::vec(0_usize..60, 8)) {
         for schedule in [RunSchedule::Levels, RunSchedule::Eager, RunSchedule::Ordered] {
-            let mut queue = Queue::new(Lanes::new(&nodes, &edges), schedule);
+            let mut queue = Queue::new(lanes(&nodes, &edges), schedule);
             let mut violated = None;
             let taken = drive(&mut queue, &picks, |_, done, node| {
                 let Some(node) = node else { return };
@@ -84,7 +96,7 @@ proptest! {
 
     #[test]
     fn a_level_never_starts_before_the_last_one_ended((nodes, edges) in graphs(), picks in proptest::collection::vec(0_usize..60, 8)) {
-        let lanes = Lanes::new(&nodes, &edges);
+        let lanes = lanes(&nodes, &edges);
         let level: Vec<usize> = (0..nodes.len()).map(|n| lanes.level(n)).collect();
         let mut queue = Queue::new(lanes, RunSchedule::Levels);
         let mut mixed = false;
@@ -104,7 +116,7 @@ proptest! {
         for node in &mut nodes {
             node.band = Band::Middle;
         }
-        let mut queue = Queue::new(Lanes::new(&nodes, &edges), RunSchedule::Eager);
+        let mut queue = Queue::new(lanes(&nodes, &edges), RunSchedule::Eager);
         let mut late = None;
         drive(&mut queue, &picks, |running, done, node| {
             if node.is_some() {
@@ -124,7 +136,7 @@ proptest! {
         for node in &mut nodes {
             node.parallel = false;
         }
-        let mut queue = Queue::new(Lanes::new(&nodes, &edges), RunSchedule::Ordered);
+        let mut queue = Queue::new(lanes(&nodes, &edges), RunSchedule::Ordered);
         let mut together = false;
         let taken = drive(&mut queue, &[0], |running, _, node| together |= node.is_some() && !running.is_empty());
         prop_assert!(!together);
@@ -138,7 +150,7 @@ proptest! {
         let band = |n: usize| nodes[n].band;
         let near = |n: usize, wanted: Band| (0..nodes.len()).any(|m| m != n && band(m) == wanted && (reach[n][m] || reach[m][n]));
         for schedule in [RunSchedule::Levels, RunSchedule::Eager] {
-            let mut queue = Queue::new(Lanes::new(&nodes, &edges), schedule);
+            let mut queue = Queue::new(lanes(&nodes, &edges), schedule);
             let mut wrong = None;
             drive(&mut queue, &picks, |_, done, node| {
                 let Some(node) = node else { return };
@@ -160,7 +172,7 @@ fn a_parallel_state_holds_up_only_those_that_need_it() {
     let node = |parallel| Node { parallel, ..Node::default() };
     let nodes = [node(true), node(false), node(true), node(false)];
     // The third waits for the first; the last for nobody.
-    let mut queue = Queue::new(Lanes::new(&nodes, &[(0, 2)]), RunSchedule::Ordered);
+    let mut queue = Queue::new(lanes(&nodes, &[(0, 2)]), RunSchedule::Ordered);
     assert_eq!(queue.take(), Some(0));
     assert_eq!(queue.take(), Some(1));
     assert_eq!(queue.take(), None, "the second runs alone");

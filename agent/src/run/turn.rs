@@ -2,6 +2,7 @@
 //!
 //! Law: a dry run writes nothing, takes no lock and leaves no trace. A run that changes nothing leaves no journal.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::fs::{Disk, FileSystem, FsError, Overlay};
 use crate::host::Cancel;
 use crate::output::Progress;
 use crate::report::chain;
-use crate::states::{self, ExternalMemo, Render, Scene, Shared};
+use crate::states::{self, ExternalMemo, PutBack, Render, Returns, Scene, Shared, ThingNote};
 use crate::undo::{self, Choice, Journal, Notes, Reverted, Verdict};
 
 /// At least so many states run at once.
@@ -238,15 +239,32 @@ impl Turn<'_> {
             None => None,
         };
         let choice = Choice { is_forced: self.order.force, tags };
+        let returns = RefCell::new(Returns::default());
+        let other = |tag: &str, data: &serde_json::Value, ground: &dyn Ground| {
+            let cache = self.paths.downloads();
+            let (fs, shared) = (ground.fs(tag), Shared::default());
+            let scene = self.scene(tag, ground, &*fs, &shared, &cache);
+            undo_other(data, &scene, &mut returns.borrow_mut(), self.order.force)
+        };
         let reverted = if test {
             let overlay: Arc<dyn FileSystem> = Arc::new(Overlay::new(Arc::new(Disk::new(None))));
-            undo::revert_with(&notes, &|_| Arc::clone(&overlay), &|_, data| would_undo(data), &choice)
+            let ground = Imagined(Arc::clone(&overlay));
+            undo::revert_with(
+                &notes,
+                &|_| Arc::clone(&overlay),
+                &|tag, data| other(tag, data, &ground),
+                &choice,
+            )
         } else {
             let journal = Arc::new(Journal::create(&root, &self.run)?);
             let disk = Disk::new(Some(Arc::clone(&journal)));
-            let other =
-                |tag: &str, data: &serde_json::Value| self.undo_other(tag, data, &disk, &journal, cancel);
-            let reverted = undo::revert_with(&notes, &|tag| Arc::new(disk.for_state(tag)), &other, &choice);
+            let ground = Real { disk: &disk, journal: &journal };
+            let reverted = undo::revert_with(
+                &notes,
+                &|tag| Arc::new(disk.for_state(tag)),
+                &|tag, data| other(tag, data, &ground),
+                &choice,
+            );
             self.close(&disk, &journal);
             reverted
         };
@@ -254,48 +272,62 @@ impl Turn<'_> {
         Ok((states, found.run.clone()))
     }
 
-    /// Asks the module that left a note to undo what it did.
-    fn undo_other(
-        &self,
-        tag: &str,
-        data: &serde_json::Value,
-        disk: &Disk,
-        journal: &Journal,
-        cancel: &Arc<Cancel>,
-    ) -> Verdict {
-        let Some(memo) = ExternalMemo::read(data) else { return nobody() };
-        let (fs, cache, shared) = (disk.for_state(tag), self.paths.downloads(), Shared::default());
-        let scene = Scene {
+    /// What a revert may use.
+    fn scene<'s>(
+        &'s self,
+        tag: &'s str,
+        ground: &'s dyn Ground,
+        fs: &'s dyn FileSystem,
+        shared: &'s Shared,
+        cache: &'s Path,
+    ) -> Scene<'s> {
+        Scene {
             tag,
-            journal: Some(journal),
-            fs: &fs,
+            journal: ground.journal(),
+            fs,
             files: self.files,
             host: self.host,
             templates: self.templates,
             pillar: self.pillar,
             plan: self.plan,
             compat: self.compat,
-            cancel,
+            cancel: self.cancel,
             deadline: None,
-            shared: &shared,
-            cache: &cache,
-            spare: &cache,
-        };
-        match states::revert_external(&memo, &scene) {
-            Ok(done) => Verdict::Undone { comment: done.comment, changes: done.changes },
-            Err(failure) => {
-                Verdict::Failed(format!("`{}` was not undone: {}", memo.what(), failure.done.comment))
-            }
+            shared,
+            cache,
+            spare: cache,
         }
     }
 }
 
-/// What became of a note that only a module of the tree can have left, were it asked.
-fn would_undo(data: &serde_json::Value) -> Verdict {
+/// Undoes what is no file: puts a thing back, or asks the module of the tree that left the note.
+fn undo_other(
+    data: &serde_json::Value,
+    scene: &Scene<'_>,
+    returns: &mut Returns,
+    is_forced: bool,
+) -> Verdict {
+    let test = scene.is_dry();
+    if let Some(note) = ThingNote::read(data) {
+        return match returns.take(&note, is_forced, test, scene) {
+            Ok(None | Some(PutBack::Already)) => Verdict::Already,
+            Ok(Some(PutBack::Kept(why))) => Verdict::Kept(why),
+            Ok(Some(PutBack::Done(done))) => Verdict::Undone { comment: done.comment, changes: done.changes },
+            Err(failure) => {
+                Verdict::Failed(format!("{} was not put back: {}", note.what(), failure.done.comment))
+            }
+        };
+    }
     let Some(memo) = ExternalMemo::read(data) else { return nobody() };
     let what = memo.what();
-    let changes = Map::from_iter([(what.as_str(), Value::from("undone"))]);
-    Verdict::Undone { comment: format!("`{what}` would be asked to undo it"), changes }
+    if test {
+        let changes = Map::from_iter([(what.as_str(), Value::from("undone"))]);
+        return Verdict::Undone { comment: format!("`{what}` would be asked to undo it"), changes };
+    }
+    match states::revert_external(&memo, scene) {
+        Ok(done) => Verdict::Undone { comment: done.comment, changes: done.changes },
+        Err(failure) => Verdict::Failed(format!("`{what}` was not undone: {}", failure.done.comment)),
+    }
 }
 
 fn nobody() -> Verdict {

@@ -8,7 +8,7 @@ mod stateful;
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Template};
+use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Template, Veil};
 use crate::host::command::{Keys, Options, Refused, retcode, shown, success_retcodes, words_of};
 use crate::host::exec::{End, Outcome};
 use crate::report::chain;
@@ -284,6 +284,11 @@ impl State for Cmd {
 
     fn is_lasting(&self) -> bool {
         false
+    }
+
+    fn sees(&self) -> Veil {
+        // It runs whatever it finds; only a stateful one tells by itself what it would do.
+        if self.test_name().is_some() { Veil::ALL } else { Veil::NONE }
     }
 
     fn cost(&self) -> Cost {

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State};
+use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Veil};
 use crate::host::command::shown;
 
 /// The state that a function of this module makes; nothing when there is no such function.
@@ -87,8 +87,8 @@ impl State for SetEnv {
         Ok(Done::new("Environ values were set", changes))
     }
 
-    fn depends_on_host(&self) -> bool {
-        false
+    fn sees(&self) -> Veil {
+        Veil::NONE
     }
 
     fn cost(&self) -> Cost {

@@ -3,31 +3,45 @@
 //! Law: a state holds no dry-run code. `check` looks, `apply` changes, `react` answers a watch; [`crate::run`] composes them,
 //! once for all. Files are touched through `Scene::fs` only, which notes every change for undo before it is made.
 
+mod accounts;
 mod args;
 mod cmd;
 mod command;
 mod environ;
 mod exec;
 mod external;
+mod fetch;
 mod file;
+mod firewall;
+pub(crate) mod imagined;
 mod module;
+pub(crate) mod packages;
+mod pkg;
+mod services;
 #[cfg(test)]
 pub(crate) mod stage;
+mod stores;
 mod test;
+mod thing;
+mod veil;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
+use zagent_compiler::functions::Refusal;
 use zagent_compiler::{Chunk, Compat, Files, Host, Plan};
 use zagent_config::{Map, Value};
 
 pub use args::Args;
 pub use external::{Memo as ExternalMemo, revert as revert_external};
+pub use thing::{PutBack, Returns, Thing, ThingNote};
+pub use veil::Veil;
 
 use crate::fs::{FileSystem, FsError};
-use crate::host::Cancel;
+use crate::host::{Cancel, Machine, Tools};
 use crate::report::chain;
 use crate::undo::Journal;
 
@@ -135,6 +149,12 @@ impl From<Done> for Failure {
     }
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.words())
+    }
+}
+
 impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
         Self::new(chain(&error))
@@ -154,6 +174,10 @@ pub enum Resource {
     Crontab,
     /// The service manager.
     Services,
+    /// What databases and the like keep.
+    Stores,
+    /// The rules of the firewall.
+    Firewall,
 }
 
 /// How long a look may take.
@@ -216,9 +240,46 @@ pub trait State: Send {
         false
     }
 
-    /// False when neither a look nor a change depends on how the host stands.
-    fn depends_on_host(&self) -> bool {
-        true
+    /// What a look depends on; nothing when neither a look nor a change depends on how the host stands. By default
+    /// everything, or files and who owns them when it works on files alone.
+    fn sees(&self) -> Veil {
+        if self.is_foreseeable() { Veil::FILES | Veil::BROUGHT | Veil::USERS } else { Veil::ALL }
+    }
+
+    /// What may be different after it changed something, that a dry run cannot imagine. By default everything, or nothing when
+    /// what it does is foreseen.
+    fn veils(&self) -> Veil {
+        if self.is_foreseeable() { Veil::NONE } else { Veil::ALL }
+    }
+
+    /// True when what a look found holds although some of what it sees may be different by then; `hidden` says what.
+    /// By default nothing does, but that a file belongs to users who are there already.
+    fn holds(&self, look: &Look, hidden: Veil) -> bool {
+        let _ = look;
+        self.is_foreseeable() && hidden == Veil::USERS
+    }
+
+    /// True when what it lacks may come along with a package: a directory, a unit, a user. Then it cannot be told what it
+    /// would do while a package would come before it, whether it waits for that package by a requisite or not.
+    fn may_come(&self, look: &Look) -> bool {
+        let _ = look;
+        false
+    }
+
+    /// Tells the states after it in a dry run what they may count on, where that cannot be put into files.
+    fn imagine(&self, scene: &Scene<'_>) {
+        let _ = scene;
+    }
+
+    /// True when one act may serve several states of this function.
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// Other states of the same function that are ready to run, with nothing between them and this one. Whoever can do all of
+    /// them in one act (packages in one transaction) takes note of them here; they still run, each for itself, after it.
+    fn join(&mut self, others: &[&Chunk]) {
+        let _ = others;
     }
 
     /// What it is about, when that is not its name.
@@ -272,8 +333,14 @@ pub struct Shared {
     /// What a state watches and has changed (or would), as `module: id`, by the tag of the state that watches. Noted before
     /// that state is looked at.
     pub fired: Mutex<BTreeMap<String, Vec<String>>>,
+    /// Users and groups that would be there by now; only a dry run has any.
+    pub names: Arc<imagined::Names>,
     /// Variables that `environ.setenv` gave to all commands after it; nothing stands for a variable that is taken away.
     pub environment: Mutex<BTreeMap<String, Option<String>>>,
+    /// The repositories are others than when the list of packages was last fetched.
+    pub packages_stale: AtomicBool,
+    /// Which packages there are, and what was brought for whom.
+    pub packages: pkg::Memo,
 }
 
 impl Shared {
@@ -318,6 +385,22 @@ pub struct Scene<'a> {
     pub spare: &'a std::path::Path,
 }
 
+impl Scene<'_> {
+    /// The programs of the host.
+    #[must_use]
+    pub fn tools(&self) -> Tools<'_> {
+        static HOST: LazyLock<Machine> = LazyLock::new(Machine::new);
+        Tools::new(&HOST).within(self.cancel, self.deadline)
+    }
+
+    /// True in a dry run: what would be done is only imagined. For what is worth foreseeing in [`Shared`]; a state holds no
+    /// other code for dry runs.
+    #[must_use]
+    pub const fn is_dry(&self) -> bool {
+        self.journal.is_none()
+    }
+}
+
 /// A state, or why there is none.
 pub type Built = Result<Box<dyn State>, Failure>;
 
@@ -334,18 +417,52 @@ pub fn build(chunk: &Chunk) -> Built {
             python_kind(&chunk.name)
         )));
     }
+    own(chunk).unwrap_or_else(|| Ok(external::build(chunk)))
+}
+
+/// Makes the state of a module of our own; nothing when there is no such function, which may then be one of the tree's.
+pub fn own(chunk: &Chunk) -> Option<Built> {
     let args = Args::new(chunk);
     let fun = &*chunk.fun;
-    let found = match &*chunk.state {
+    match &*chunk.state {
         "cmd" => cmd::build(fun, &args),
         "environ" => environ::build(fun, &args),
         "exec" => exec::build(fun, &args),
         "file" => file::build(fun, &args),
         "module" => module::build(fun, &args),
         "test" => test::build(fun, &args),
-        _ => Some(Ok(external::build(chunk))),
-    };
-    found.unwrap_or_else(|| Err(unavailable(chunk)))
+        state => GROUPS.iter().find_map(|build| build(state, fun, &args)),
+    }
+}
+
+/// Makes the state of a module and a function; nothing when they are somebody else's.
+type Build = fn(&str, &str, &Args<'_>) -> Option<Built>;
+
+/// The modules by what they are about; each knows its own.
+const GROUPS: [Build; 7] = [
+    pkg::build,
+    services::build,
+    packages::build,
+    accounts::build,
+    fetch::build,
+    firewall::build,
+    stores::build,
+];
+
+/// All kinds of things that a revert can put back.
+fn things() -> impl Iterator<Item = &'static dyn Thing> {
+    [
+        pkg::THINGS,
+        services::THINGS,
+        packages::THINGS,
+        accounts::THINGS,
+        fetch::THINGS,
+        firewall::THINGS,
+        stores::THINGS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
 }
 
 fn unavailable(chunk: &Chunk) -> Failure {

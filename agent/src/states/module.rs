@@ -5,7 +5,7 @@
 use zagent_compiler::{Call, CallError, Compat, schema};
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Done, Failure, Look, Scene, State};
+use super::{Args, Built, Done, Failure, Look, Scene, State, Veil};
 use crate::host::command::shown;
 
 /// The state that a function of this module makes; nothing when there is no such function.
@@ -86,7 +86,7 @@ impl Module {
                 }
             }
         }
-        let value = scene.host.call(&call).map_err(|e| {
+        let value = scene.host.act(&call).map_err(|e| {
             Failure::new(match lacking(&e) {
                 Some(argument) => format!("The following arguments are missing: {argument}"),
                 None => {
@@ -103,7 +103,7 @@ impl Module {
         let (mut failures, mut successes) = (Vec::new(), Vec::new());
         let mut changes = Map::new();
         for (key, function, given) in self.calls() {
-            let value = match scene.host.call(&new_call(function, given)) {
+            let value = match scene.host.act(&new_call(function, given)) {
                 Ok(value) => value,
                 Err(e) => {
                     let why = lacking(&e).map(|a| format!("Missing arguments: {a}"));
@@ -205,6 +205,15 @@ impl State for Module {
 
     fn foresee(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
         self.would(scene)
+    }
+
+    fn sees(&self) -> Veil {
+        // Which functions there are depends on programs.
+        Veil::FILES | Veil::BROUGHT
+    }
+
+    fn holds(&self, _: &Look, _: Veil) -> bool {
+        true
     }
 
     fn irreversible(&self) -> Option<&'static str> {

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State};
+use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Veil};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
@@ -261,8 +261,8 @@ impl State for Test {
         self.watched(scene).done()
     }
 
-    fn depends_on_host(&self) -> bool {
-        false
+    fn sees(&self) -> Veil {
+        Veil::NONE
     }
 
     fn is_lasting(&self) -> bool {

@@ -123,6 +123,7 @@ impl Reverted {
                 Verdict::Other(_) => "a change that is of no file was not undone".to_owned(),
                 Verdict::Restored => format!("{path} restored"),
                 Verdict::Removed => format!("{path} removed"),
+                Verdict::Kept(why) if !is_file => format!("left alone: {why}"),
                 Verdict::Kept(why) => format!("{path} left alone: {why}"),
                 Verdict::Irreversible(why) => why.clone(),
                 Verdict::Failed(why) => format!("{path} not restored: {why}"),

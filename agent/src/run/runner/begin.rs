@@ -158,8 +158,13 @@ impl<'p> Runner<'_, 'p> {
         let mut all = Shadow::default();
         for from in self.graph.before(index) {
             if let Some(mark) = self.marks[from] {
-                all.opaque |= mark.shadow.opaque;
+                all.veil |= mark.shadow.veil;
                 all.any |= mark.shadow.any;
+            }
+        }
+        for from in self.graph.under(index) {
+            if let Some(mark) = self.marks[from] {
+                all.below |= mark.veil;
             }
         }
         all

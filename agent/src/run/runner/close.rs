@@ -86,13 +86,14 @@ impl Runner<'_, '_> {
         let changed = !ended.unknown && (changes || strict_test && ended.result.is_none());
         let mut shadow = self.shadow(index);
         shadow.any |= ended.result.is_none();
-        shadow.opaque |= ended.opaque || ended.unknown;
+        shadow.veil |= ended.veil;
         let mark = Mark {
             result: ended.result,
             changed,
             ran: skip.is_none(),
             unknown: ended.unknown,
-            may_fail: strict_test && ended.opaque,
+            may_fail: strict_test && !ended.veil.is_none(),
+            veil: ended.veil,
             shadow,
         };
         self.marks[index] = Some(mark);

@@ -2,12 +2,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use zagent_compiler::Chunk;
+use zagent_config::Value;
 use zagent_config::settings::RunSchedule;
 
 use super::{Runner, scene};
 use crate::fs::Masked;
 use crate::run::converge::{self, Ended, How, Task, panic_words, umask};
 use crate::run::guard;
+use crate::run::requisite::{self, Decision};
 use crate::states::{Cost, Failure, Resource, Standing};
 
 impl<'p> Runner<'_, 'p> {
@@ -30,12 +33,48 @@ impl<'p> Runner<'_, 'p> {
         if cost == Cost::Light && (task.how != How::Apply || self.is_right(&mut task)) {
             return self.finish_here(task);
         }
+        self.join(&mut task);
         let ordered = self.settings.schedule == RunSchedule::Ordered;
         let aside = ordered && !task.listener && self.graph.nodes[task.index].parallel;
         let number = aside.then(|| self.take_number(1));
         self.stage.watcher.started(task.index, &task.tag);
         self.holds.take(task.index, resources);
         self.pool.give(task, number);
+    }
+
+    /// Tells a state which others of its kind are ready too, so that one act may serve them all.
+    fn join(&self, task: &mut Task<'p>) {
+        let (plan, index) = (self.stage.plan, task.index);
+        let chunk = &plan.chunks[index];
+        let Some(state) = task.state.as_mut().filter(|state| task.how == How::Apply && state.joins()) else {
+            return;
+        };
+        let may_join = |chunk: &Chunk| {
+            let is_bound = guard::has(chunk) || chunk.prereq.check || converge::takes_time(chunk);
+            // In Salt's own order states keep to themselves, unless they ask for it.
+            let usual = self.settings.schedule != RunSchedule::Ordered;
+            !is_bound && chunk.args.get("aggregate").map_or(usual, Value::is_truthy)
+        };
+        if !may_join(chunk) {
+            return;
+        }
+        let is_ready = |&other: &usize| {
+            let them = &plan.chunks[other];
+            other != index
+                && them.state == chunk.state
+                && them.fun == chunk.fun
+                && self.marks[other].is_none()
+                && self.queue.level(other) == self.queue.level(index)
+                && may_join(them)
+                && self
+                    .graph
+                    .before(other)
+                    .chain(self.graph.under(other))
+                    .all(|from| self.marks[from].is_some())
+                && requisite::decide(&self.seen(other), self.settings.compat) == Decision::Run
+        };
+        let others: Vec<&Chunk> = (0..plan.chunks.len()).filter(is_ready).map(|i| &plan.chunks[i]).collect();
+        state.join(&others);
     }
 
     /// How long a state may take, and what it touches.

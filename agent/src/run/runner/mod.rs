@@ -29,7 +29,7 @@ use super::{Mode, Outcome};
 use crate::fs::FileSystem;
 use crate::host::Cancel;
 use crate::output::Progress;
-use crate::states::{Render, Scene, Shared};
+use crate::states::{Render, Scene, Shared, Veil};
 use crate::undo::Journal;
 
 /// So many states at most wait for others on the same thing; then no more are begun.
@@ -138,6 +138,22 @@ fn scene<'s>(
     }
 }
 
+/// The graph of a plan and its lanes; should what is implied close a circle, then only what was written counts.
+fn lanes(plan: &Plan, implied: bool) -> (Graph, Lanes) {
+    let graph = Graph::new(plan, implied);
+    if let Some(lanes) = Lanes::new(&graph.nodes, &graph.edges) {
+        return (graph, lanes);
+    }
+    tracing::error!(
+        implied,
+        "what states imply for each other closes a circle; only what was written counts"
+    );
+    let graph = Graph::new(plan, false);
+    // A plan has no circles: the compiler refuses them.
+    let lanes = Lanes::new(&graph.nodes, &graph.edges).or_else(|| Lanes::new(&graph.nodes, &[]));
+    (graph, lanes.unwrap_or_default())
+}
+
 /// What others need to know of a state that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -147,6 +163,8 @@ struct Mark {
     unknown: bool,
     /// A dry run cannot tell whether it would succeed.
     may_fail: bool,
+    /// What it would change itself that nobody can foresee.
+    veil: Veil,
     shadow: Shadow,
 }
 
@@ -190,8 +208,7 @@ impl<'s, 'p> Runner<'s, 'p> {
         shared: &'s Shared,
         pool: Pool<'s, 'p>,
     ) -> Self {
-        let graph = Graph::new(stage.plan, settings.schedule != RunSchedule::Ordered);
-        let lanes = Lanes::new(&graph.nodes, &graph.edges);
+        let (graph, lanes) = lanes(stage.plan, settings.schedule != RunSchedule::Ordered);
         let count = stage.plan.chunks.len();
         Self {
             stage,

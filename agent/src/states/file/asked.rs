@@ -12,7 +12,7 @@ use crate::states::{Args, Done, Failure, Scene, Standing, State};
 ///
 /// # Errors
 /// Fails in Salt's words when it is empty or not absolute.
-pub(super) fn named(args: &Args<'_>, empty: &str) -> Result<PathBuf, Failure> {
+pub(in crate::states) fn named(args: &Args<'_>, empty: &str) -> Result<PathBuf, Failure> {
     match args.get("name") {
         Some(Value::Str(name)) if name.is_empty() => Err(Failure::new(empty)),
         _ => args.path("name")?.ok_or_else(|| Failure::new(empty)),
@@ -23,12 +23,12 @@ pub(super) fn named(args: &Args<'_>, empty: &str) -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// Fails when it is missing or no text.
-pub(super) fn required(args: &Args<'_>, key: &str) -> Result<String, Failure> {
+pub(in crate::states) fn required(args: &Args<'_>, key: &str) -> Result<String, Failure> {
     args.text(key)?.ok_or_else(|| missing(args, key))
 }
 
 /// The failure for an argument that must be given.
-pub(super) fn missing(args: &Args<'_>, key: &str) -> Failure {
+pub(in crate::states) fn missing(args: &Args<'_>, key: &str) -> Failure {
     Failure::new(format!("Missing parameter {key} for state file.{}\n", args.chunk.fun))
 }
 
@@ -36,7 +36,7 @@ pub(super) fn missing(args: &Args<'_>, key: &str) -> Failure {
 ///
 /// # Errors
 /// Fails when `saltenv` is no text.
-pub(super) fn env(args: &Args<'_>) -> Result<Arc<str>, Failure> {
+pub(in crate::states) fn env(args: &Args<'_>) -> Result<Arc<str>, Failure> {
     Ok(args.text("saltenv")?.map_or_else(|| Arc::clone(&args.chunk.env), Into::into))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn env(args: &Args<'_>) -> Result<Arc<str>, Failure> {
 ///
 /// # Errors
 /// Fails when one of the arguments is given.
-pub(super) fn refuse(args: &Args<'_>, keys: &[&str]) -> Result<(), Failure> {
+pub(in crate::states) fn refuse(args: &Args<'_>, keys: &[&str]) -> Result<(), Failure> {
     match keys.iter().find(|key| args.get(key).is_some_and(Value::is_truthy)) {
         Some(key) => Err(Failure::new(format!("`{key}` is not supported by file.{} here", args.chunk.fun))),
         None => Ok(()),
@@ -55,7 +55,7 @@ pub(super) fn refuse(args: &Args<'_>, keys: &[&str]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Fails when one is asked for.
-pub(super) fn refuse_signatures(args: &Args<'_>) -> Result<(), Failure> {
+pub(in crate::states) fn refuse_signatures(args: &Args<'_>) -> Result<(), Failure> {
     refuse(args, &["signature", "source_hash_sig", "signed_by_any", "signed_by_all"])
 }
 
@@ -63,7 +63,7 @@ pub(super) fn refuse_signatures(args: &Args<'_>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Fails as the state does.
-pub(super) fn once_more(state: &mut dyn State, scene: &Scene<'_>) -> Result<Done, Failure> {
+pub(in crate::states) fn once_more(state: &mut dyn State, scene: &Scene<'_>) -> Result<Done, Failure> {
     let look = state.check(scene)?;
     match look.standing {
         Standing::Right => Ok(Done::new(look.comment, look.changes)),
@@ -75,7 +75,7 @@ pub(super) fn once_more(state: &mut dyn State, scene: &Scene<'_>) -> Result<Done
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(super) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+pub(in crate::states) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
     Ok(scene.fs.lstat(path)?.is_some())
 }
 
@@ -83,7 +83,7 @@ pub(super) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> 
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(super) fn stat(scene: &Scene<'_>, path: &Path, follow: bool) -> Result<Option<Stat>, Failure> {
+pub(in crate::states) fn stat(scene: &Scene<'_>, path: &Path, follow: bool) -> Result<Option<Stat>, Failure> {
     Ok(if follow { scene.fs.stat(path)? } else { scene.fs.lstat(path)? })
 }
 
@@ -91,12 +91,12 @@ pub(super) fn stat(scene: &Scene<'_>, path: &Path, follow: bool) -> Result<Optio
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(super) fn is_dir(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+pub(in crate::states) fn is_dir(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
     Ok(scene.fs.stat(path)?.is_some_and(|found| found.kind == Kind::Dir))
 }
 
 /// A path with `~` as the home directory of who runs this.
-pub(super) fn expanded(text: &str) -> PathBuf {
+pub(in crate::states) fn expanded(text: &str) -> PathBuf {
     match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => text.into(),

@@ -1,6 +1,7 @@
 //! What a managed file should hold: given in the plan, from the pillar or the grains, or from a source; rendered when it is a
 //! template.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
@@ -8,6 +9,7 @@ use zagent_config::{Map, Value};
 
 use super::source::{Bytes, Place, Source, Sources, place};
 use super::text;
+use crate::host::functions;
 use crate::states::{Args, Failure, Scene, Template};
 
 /// What a file should hold, as the state says it.
@@ -20,6 +22,8 @@ pub(super) struct Desired {
     newline: bool,
     allow_empty: bool,
     delimiter: Option<String>,
+    /// Its template looked at the host when it was last rendered.
+    asked: Cell<bool>,
 }
 
 /// Where it comes from.
@@ -96,6 +100,7 @@ impl Desired {
             newline: args.flag("contents_newline", true),
             allow_empty: args.flag("allow_empty", true),
             delimiter: args.text("contents_delimiter")?,
+            asked: Cell::default(),
         })
     }
 
@@ -114,6 +119,7 @@ impl Desired {
             newline: true,
             allow_empty: true,
             delimiter: None,
+            asked: Cell::default(),
         })
     }
 
@@ -174,11 +180,18 @@ impl Desired {
         }
         let bytes = text::joined(&given, self.newline);
         let bytes = match &self.template {
-            Some(kind) => self.rendered(scene, (env, "contents"), file, kind, &bytes)?,
+            Some(kind) => {
+                self.rendered(scene, At { env, path: "contents", source: None }, file, kind, &bytes)?
+            }
             None => bytes,
         };
         let bytes = self.encoded(bytes).map_err(unable)?;
         Ok(Some(Made { bytes, mode: None }))
+    }
+
+    /// True when its template looked at the host: what it holds depends on more than the plan.
+    pub(super) const fn asked(&self) -> bool {
+        self.asked.get()
     }
 
     fn delimiter(&self) -> &str {
@@ -189,7 +202,8 @@ impl Desired {
         let found = sources.find(scene, env, file).map_err(unable)?;
         let bytes = match &self.template {
             Some(kind) => {
-                let at = template_path(env, &found.source);
+                let (env, path) = template_path(env, &found.source);
+                let at = At { env, path, source: Some(&found.source.text) };
                 self.rendered(scene, at, file, kind, &found.bytes)
                     .map_err(|failure| unable(failure.done.comment))?
             }
@@ -209,7 +223,7 @@ impl Desired {
     fn rendered(
         &self,
         scene: &Scene<'_>,
-        (env, path): (&str, &str),
+        at: At<'_>,
         file: &str,
         kind: &str,
         bytes: &[u8],
@@ -217,21 +231,37 @@ impl Desired {
         if kind != "jinja" {
             return Err(Failure::new(format!("Specified template format {kind} is not supported")));
         }
+        let At { env, path, source: chosen } = at;
         let source = std::str::from_utf8(bytes)
             .map_err(|_| Failure::new(format!("the template `{path}` is not UTF-8")))?
             .to_owned();
         let mut variables = self.variables.merged();
+        // Of several sources a template sees the one that it is.
+        if let (Some(Value::List(_)), Some(chosen)) = (variables.get("source"), chosen) {
+            variables.insert("source", chosen);
+        }
         if let Some(texts) = accumulated(scene, file) {
             variables.insert("accumulator", texts);
         }
         let template = Template { env: env.into(), path: path.into(), source, variables };
+        let before = functions::asked();
         let text = scene.templates.render(&template).map_err(Failure::new)?;
+        self.asked.set(functions::asked() != before);
         Ok(Bytes::Owned(text.into_bytes()))
     }
 }
 
 fn unable(error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("Unable to manage file: {error}"))
+}
+
+/// Where a template comes from.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    env: &'a str,
+    path: &'a str,
+    /// The source that was chosen, when it comes from one.
+    source: Option<&'a str>,
 }
 
 /// The environment and path by which a template finds its neighbours.

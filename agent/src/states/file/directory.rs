@@ -15,7 +15,7 @@ use super::parents;
 use super::perms::Perms;
 use super::walk::{self, Level};
 use crate::fs::{Kind, Stat};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
 
 /// A directory that should be so.
 #[derive(Debug)]
@@ -408,6 +408,18 @@ impl State for Directory {
 
     fn is_foreseeable(&self) -> bool {
         true
+    }
+
+    fn holds(&self, look: &Look, hidden: Veil) -> bool {
+        // A package may bring a directory, and leaves one alone that is there.
+        let is_there = look.standing == Standing::Right && !self.clean && self.recurse.is_none();
+        hidden == Veil::USERS || is_there && !hidden.meets(Veil::FILES)
+    }
+
+    fn may_come(&self, look: &Look) -> bool {
+        // Below these, packages bring nothing that they do not take for theirs.
+        let is_peoples = ["/home", "/root", "/srv"].iter().any(|dir| self.path.starts_with(dir));
+        look.standing != Standing::Right && !is_peoples
     }
 
     fn cost(&self) -> Cost {

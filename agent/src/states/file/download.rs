@@ -26,11 +26,11 @@ const NAME: usize = 200;
 
 /// How addresses are fetched.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fetch {
+pub(in crate::states) struct Fetch {
     /// Ask for the newest content, whatever is kept.
-    pub(super) use_etag: bool,
+    pub(in crate::states) use_etag: bool,
     /// Certificates must be right.
-    pub(super) verify_ssl: bool,
+    pub(in crate::states) verify_ssl: bool,
 }
 
 impl Default for Fetch {
@@ -40,8 +40,13 @@ impl Default for Fetch {
 }
 
 impl Fetch {
+    /// Without a word about how.
+    pub(super) const fn plain() -> Self {
+        Self { use_etag: false, verify_ssl: true }
+    }
+
     /// Reads `use_etag` and `verify_ssl`.
-    pub(super) fn read(args: &Args<'_>) -> Self {
+    pub(in crate::states) fn read(args: &Args<'_>) -> Self {
         Self { use_etag: args.flag("use_etag", false), verify_ssl: args.flag("verify_ssl", true) }
     }
 
@@ -49,7 +54,7 @@ impl Fetch {
     ///
     /// # Errors
     /// Fails in words when it cannot be had, or does not have the digest.
-    pub(super) fn bytes(
+    pub(in crate::states) fn bytes(
         &self,
         scene: &Scene<'_>,
         env: &str,
@@ -76,7 +81,12 @@ impl Fetch {
     ///
     /// # Errors
     /// Fails in words when it cannot be had.
-    pub(super) fn fresh(&self, scene: &Scene<'_>, env: &str, url: &str) -> Result<Vec<u8>, String> {
+    pub(in crate::states) fn fresh(
+        &self,
+        scene: &Scene<'_>,
+        env: &str,
+        url: &str,
+    ) -> Result<Vec<u8>, String> {
         let told = |error: String| format!("Failed to cache {}: {error}", redact(url));
         let target = spare(scene, env, url).ok_or_else(|| told("no such address".into()))?;
         let dir = target.parent().unwrap_or(scene.spare);
@@ -144,7 +154,7 @@ fn mismatch(sum: &Sum, url: &str, got: &[u8]) -> String {
 }
 
 /// Where the copy of an address is kept.
-pub(super) fn path(scene: &Scene<'_>, env: &str, url: &str) -> Option<PathBuf> {
+pub(in crate::states) fn path(scene: &Scene<'_>, env: &str, url: &str) -> Option<PathBuf> {
     place(scene.cache, env, url)
 }
 
@@ -163,7 +173,7 @@ fn place(cache: &Path, env: &str, url: &str) -> Option<PathBuf> {
 }
 
 /// A path below a directory that never leaves it.
-pub(super) fn below(root: &Path, path: &str) -> Option<PathBuf> {
+pub(in crate::states) fn below(root: &Path, path: &str) -> Option<PathBuf> {
     let mut full = root.to_owned();
     for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
         full.push(part(name));
@@ -172,7 +182,7 @@ pub(super) fn below(root: &Path, path: &str) -> Option<PathBuf> {
 }
 
 /// A text as one name of a path.
-pub(super) fn part(text: &str) -> String {
+pub(in crate::states) fn part(text: &str) -> String {
     let plain = match text {
         "" | "." | ".." => format!("_{text}"),
         _ => text.replace(['/', '\0'], "_"),

@@ -10,7 +10,7 @@ use super::content::hex;
 
 /// A kind of digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub(in crate::states) enum Algorithm {
     /// 32 digits.
     Md5,
     /// 40 digits.
@@ -30,7 +30,7 @@ impl Algorithm {
     const ALL: [Self; 6] = [Self::Sha512, Self::Sha384, Self::Sha256, Self::Sha224, Self::Sha1, Self::Md5];
 
     /// Its name.
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::states) const fn name(self) -> &'static str {
         match self {
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
@@ -58,7 +58,7 @@ impl Algorithm {
     }
 
     /// The digest of a content, as hexadecimal digits.
-    pub(super) fn digest(self, content: &[u8]) -> String {
+    pub(in crate::states) fn digest(self, content: &[u8]) -> String {
         match self {
             Self::Md5 => hex(&Md5::digest(content)),
             Self::Sha1 => hex(&Sha1::digest(content)),
@@ -72,16 +72,16 @@ impl Algorithm {
 
 /// A digest that a content must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(in crate::states) struct Sum {
     /// Of which kind.
-    pub(super) algorithm: Algorithm,
+    pub(in crate::states) algorithm: Algorithm,
     /// Hexadecimal digits, in lower case.
-    pub(super) digits: String,
+    pub(in crate::states) digits: String,
 }
 
 impl Sum {
     /// True when a content has this digest.
-    pub(super) fn fits(&self, content: &[u8]) -> bool {
+    pub(in crate::states) fn fits(&self, content: &[u8]) -> bool {
         self.algorithm.digest(content) == self.digits
     }
 
@@ -89,7 +89,7 @@ impl Sum {
     ///
     /// # Errors
     /// Fails with Salt's words when it is none.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(in crate::states) fn read(text: &str) -> Result<Self, String> {
         let Some((name, digits)) = text.split_once('=') else {
             let algorithm = is_hex(text).then(|| Algorithm::by_digits(text.len())).flatten();
             let algorithm = algorithm.ok_or_else(|| invalid(text))?;
@@ -109,7 +109,12 @@ impl Sum {
 
     /// Finds the digest of a file in a list of them: by `source_hash_name`, else by the name of the file or of its source,
     /// else the first one there is.
-    pub(super) fn find(list: &str, hash_name: Option<&str>, file: &str, source: &str) -> Option<Self> {
+    pub(in crate::states) fn find(
+        list: &str,
+        hash_name: Option<&str>,
+        file: &str,
+        source: &str,
+    ) -> Option<Self> {
         let mut best: Option<(u8, Self)> = None;
         let sums = list.lines().filter_map(|line| Some((line.trim(), Self::in_line(line.trim())?)));
         for (line, sum) in sums {
@@ -162,7 +167,7 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Salt's words for what is no digest.
-pub(super) fn invalid(text: &str) -> String {
+pub(in crate::states) fn invalid(text: &str) -> String {
     let text = super::source::redact(text);
     let lengths: Vec<String> =
         Algorithm::ALL.iter().rev().map(|a| format!("{} ({})", a.name(), a.digits())).collect();

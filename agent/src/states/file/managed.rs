@@ -20,7 +20,7 @@ use super::perms::Perms;
 use super::source::Sources;
 use super::validate::CheckCmd;
 use crate::fs::{Kind, Stat};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State};
+use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
 
 /// A file that should be so.
 #[derive(Debug)]
@@ -220,6 +220,9 @@ fn as_dry_run(mut failure: Failure) -> Failure {
     failure
 }
 
+/// Where packages leave alone what they did not bring.
+const PEOPLES: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
+
 /// The mode of a file of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeMode {
@@ -288,6 +291,23 @@ impl State for Managed {
 
     fn is_foreseeable(&self) -> bool {
         self.check_cmd.is_none() && !self.desired.sources().is_some_and(Sources::is_remote)
+    }
+
+    fn sees(&self) -> Veil {
+        let files = Veil::FILES | Veil::BROUGHT | Veil::USERS;
+        if self.is_foreseeable() && !self.desired.asked() { files } else { Veil::ALL }
+    }
+
+    fn holds(&self, look: &Look, hidden: Veil) -> bool {
+        // A package does not bring just what the state says, and where a person's file is it puts its own beside it.
+        let is_own = || PEOPLES.iter().any(|dir| self.path.starts_with(dir));
+        !hidden.meets(Veil::FILES)
+            && !hidden.is_all()
+            && self.replace
+            && match look.standing {
+                Standing::Right => is_own(),
+                _ => true,
+            }
     }
 
     fn cost(&self) -> Cost {

@@ -10,18 +10,19 @@ use nix::unistd::{Gid, Group, Uid, User};
 use zagent_config::Value;
 
 use crate::fs::Stat;
+use crate::states::imagined::{self, Whose};
 use crate::states::{Args, Failure};
 
 /// Who should own something, as a state says it; what it does not say stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Owner {
+pub(in crate::states) struct Owner {
     user: Option<Who>,
     group: Option<Who>,
 }
 
 /// A user or group, as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Who {
+pub(in crate::states) enum Who {
     /// By number.
     Number(u32),
     /// By name.
@@ -30,11 +31,11 @@ pub(super) enum Who {
 
 /// Who should own something, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ids {
+pub(in crate::states) struct Ids {
     /// The owner.
-    pub(super) uid: Option<u32>,
+    pub(in crate::states) uid: Option<u32>,
     /// The group.
-    pub(super) gid: Option<u32>,
+    pub(in crate::states) gid: Option<u32>,
 }
 
 impl Owner {
@@ -42,7 +43,7 @@ impl Owner {
     ///
     /// # Errors
     /// Fails when one is neither a name nor a number.
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+    pub(in crate::states) fn read(args: &Args<'_>) -> Result<Self, Failure> {
         // Salt takes `owner` for `user` when that is missing.
         let user = match Who::read(args, "user")? {
             None => Who::read(args, "owner")?,
@@ -52,12 +53,12 @@ impl Owner {
     }
 
     /// Who is asked for, with the user or the group left out.
-    pub(super) fn only(&self, user: bool, group: bool) -> Self {
+    pub(in crate::states) fn only(&self, user: bool, group: bool) -> Self {
         Self { user: self.user.clone().filter(|_| user), group: self.group.clone().filter(|_| group) }
     }
 
     /// The same, with these where nobody is asked for.
-    pub(super) fn or_ids(&self, uid: u32, gid: u32) -> Self {
+    pub(in crate::states) fn or_ids(&self, uid: u32, gid: u32) -> Self {
         Self {
             user: Some(self.user.clone().unwrap_or(Who::Number(uid))),
             group: Some(self.group.clone().unwrap_or(Who::Number(gid))),
@@ -65,7 +66,7 @@ impl Owner {
     }
 
     /// The same, with who runs this where nobody is asked for: the user, and then the main group of the user.
-    pub(super) fn or_own(&self) -> Self {
+    pub(in crate::states) fn or_own(&self) -> Self {
         let user = self.user.clone().unwrap_or_else(|| Who::Number(Uid::effective().as_raw()));
         let group = self.group.clone().or_else(|| {
             let account = user.uid().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
@@ -75,7 +76,7 @@ impl Owner {
     }
 
     /// `user:group` in words, what is not asked for as it is found.
-    pub(super) fn shown(&self, found: &Stat) -> String {
+    pub(in crate::states) fn shown(&self, found: &Stat) -> String {
         let text = |value: Value| zagent_compiler::name_text(&value);
         let uid = self.user.as_ref().map_or(Some(found.uid), Who::uid);
         let gid = self.group.as_ref().map_or(Some(found.gid), Who::gid);
@@ -85,17 +86,17 @@ impl Owner {
     }
 
     /// The user that was asked for.
-    pub(super) const fn user(&self) -> Option<&Who> {
+    pub(in crate::states) const fn user(&self) -> Option<&Who> {
         self.user.as_ref()
     }
 
     /// The group that was asked for.
-    pub(super) const fn group(&self) -> Option<&Who> {
+    pub(in crate::states) const fn group(&self) -> Option<&Who> {
         self.group.as_ref()
     }
 
     /// True when an entry is owned as asked for; who does not exist owns nothing.
-    pub(super) fn is_right(&self, found: &Stat) -> bool {
+    pub(in crate::states) fn is_right(&self, found: &Stat) -> bool {
         self.user.as_ref().is_none_or(|who| who.uid() == Some(found.uid))
             && self.group.as_ref().is_none_or(|who| who.gid() == Some(found.gid))
     }
@@ -104,7 +105,7 @@ impl Owner {
     ///
     /// # Errors
     /// Fails with Salt's words when there is no such user or group.
-    pub(super) fn ids(&self) -> Result<Ids, Failure> {
+    pub(in crate::states) fn ids(&self) -> Result<Ids, Failure> {
         let uid = self.user.as_ref().map(Who::uid);
         let gid = self.group.as_ref().map(Who::gid);
         let mut missing = String::new();
@@ -140,25 +141,26 @@ impl Who {
     }
 
     /// The user's number; nothing when there is no such user.
-    pub(super) fn uid(&self) -> Option<u32> {
+    pub(in crate::states) fn uid(&self) -> Option<u32> {
         let by_name = |name: &str| User::from_name(name).ok().flatten().map(|u| u.uid.as_raw());
-        self.id(&USERS, by_name)
+        self.id(&USERS, Whose::User, by_name)
     }
 
     /// The group's number; nothing when there is no such group.
-    pub(super) fn gid(&self) -> Option<u32> {
+    pub(in crate::states) fn gid(&self) -> Option<u32> {
         let by_name = |name: &str| Group::from_name(name).ok().flatten().map(|g| g.gid.as_raw());
-        self.id(&GROUPS, by_name)
+        self.id(&GROUPS, Whose::Group, by_name)
     }
 
-    fn id(&self, table: &Table, by_name: impl Fn(&str) -> Option<u32>) -> Option<u32> {
+    fn id(&self, table: &Table, kind: Whose, by_name: impl Fn(&str) -> Option<u32>) -> Option<u32> {
         match self {
             Self::Number(n) => Some(*n),
             // Nobody else is 0, and most files are theirs.
             Self::Name(name) if &**name == "root" => Some(0),
             Self::Name(name) => {
                 let number = || name.parse().ok().filter(|n| *n != u32::MAX);
-                table.get(name).or_else(|| by_name(name)).or_else(number)
+                let real = table.get(name).or_else(|| by_name(name));
+                real.or_else(|| imagined::id(kind, name)).or_else(number)
             }
         }
     }
@@ -183,7 +185,7 @@ impl From<&Who> for Value {
 }
 
 /// The name of a user, or the number when it has none.
-pub(super) fn user_name(uid: u32) -> Value {
+pub(in crate::states) fn user_name(uid: u32) -> Value {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name.into(),
         _ => Value::Int(i64::from(uid)),
@@ -191,7 +193,7 @@ pub(super) fn user_name(uid: u32) -> Value {
 }
 
 /// The name of a group, or the number when it has none.
-pub(super) fn group_name(gid: u32) -> Value {
+pub(in crate::states) fn group_name(gid: u32) -> Value {
     match Group::from_gid(Gid::from_raw(gid)) {
         Ok(Some(group)) => group.name.into(),
         _ => Value::Int(i64::from(gid)),
@@ -277,6 +279,19 @@ mod tests {
         assert_eq!(table.get("root"), Some(&0));
         assert_eq!(table.get("web"), Some(&33));
         assert_eq!((table.get("bad"), table.get("#c"), table.get("+nis")), (None, None, None));
+    }
+
+    #[test]
+    fn a_table_sees_who_came_since() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("passwd");
+        std::fs::write(&path, "root:x:0:0\n").expect("written");
+        let table = Table::new(Box::leak(path.display().to_string().into_boxed_str()));
+        assert_eq!((table.get("root"), table.get("new")), (Some(0), None));
+        let next = dir.path().join("passwd+");
+        std::fs::write(&next, "root:x:0:0\nnew:x:7:7\n").expect("written");
+        std::fs::rename(&next, &path).expect("renamed");
+        assert_eq!(table.get("new"), Some(7));
     }
 
     #[test]

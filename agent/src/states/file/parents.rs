@@ -9,7 +9,7 @@ use crate::states::{Failure, Scene};
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(super) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+pub(in crate::states) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
     let Some(parent) = path.parent() else { return Ok(true) };
     Ok(scene.fs.stat(parent)?.is_some_and(|found| found.kind == Kind::Dir))
 }
@@ -18,7 +18,7 @@ pub(super) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> 
 ///
 /// # Errors
 /// Fails when one cannot be made.
-pub(super) fn make(scene: &Scene<'_>, path: &Path, meta: Meta) -> Result<(), Failure> {
+pub(in crate::states) fn make(scene: &Scene<'_>, path: &Path, meta: Meta) -> Result<(), Failure> {
     match path.parent() {
         Some(parent) => make_all(scene, parent, meta),
         None => Ok(()),
@@ -29,7 +29,7 @@ pub(super) fn make(scene: &Scene<'_>, path: &Path, meta: Meta) -> Result<(), Fai
 ///
 /// # Errors
 /// Fails when one cannot be made.
-pub(super) fn make_all(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
+pub(in crate::states) fn make_all(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
     let mut missing: Vec<PathBuf> = Vec::new();
     for dir in dir.ancestors() {
         match scene.fs.stat(dir)? {
@@ -58,7 +58,7 @@ fn make_one(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
 }
 
 /// The mode that directories get when only the mode of a file is given: who may read it may also go in.
-pub(super) fn mode_for_dirs(mode: u32) -> u32 {
+pub(in crate::states) fn mode_for_dirs(mode: u32) -> u32 {
     let mut dirs = mode & 0o777;
     for shift in [0, 3, 6] {
         if (mode >> shift) & 0o7 != 0 {

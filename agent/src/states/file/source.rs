@@ -15,7 +15,7 @@ use crate::states::{Args, Failure, Scene};
 
 /// Bytes that somebody already holds, or that were made for this.
 #[derive(Clone, Debug)]
-pub(super) enum Bytes {
+pub(in crate::states) enum Bytes {
     /// A text of the plan.
     Text(Arc<str>),
     /// A file of the tree.
@@ -38,16 +38,16 @@ impl std::ops::Deref for Bytes {
 
 /// One source, as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Source {
+pub(in crate::states) struct Source {
     /// Its text.
-    pub(super) text: Arc<str>,
+    pub(in crate::states) text: Arc<str>,
     /// A digest of its own, in a list of sources.
     hash: Option<Arc<str>>,
 }
 
 /// What the text of a source means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place<'s> {
+pub(in crate::states) enum Place<'s> {
     /// A path in an environment of the tree; none is that of the state.
     Tree(Option<&'s str>, &'s str),
     /// A path of this host.
@@ -59,7 +59,7 @@ pub(super) enum Place<'s> {
 }
 
 /// What a text means as a source.
-pub(super) fn place(text: &str) -> Place<'_> {
+pub(in crate::states) fn place(text: &str) -> Place<'_> {
     if let Some(path) = text.strip_prefix("salt://") {
         let path = path.strip_prefix('|').unwrap_or(path);
         return match path.split_once('?') {
@@ -82,7 +82,7 @@ fn saltenv(query: &str) -> Option<&str> {
 }
 
 /// An address without the password in it.
-pub(super) fn redact(text: &str) -> String {
+pub(in crate::states) fn redact(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let host = rest.split('/').next().unwrap_or(rest);
     match host.rsplit_once('@') {
@@ -93,7 +93,7 @@ pub(super) fn redact(text: &str) -> String {
 
 /// All that is said about where a content comes from.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
+pub(in crate::states) struct Sources {
     list: Vec<Source>,
     /// More than one was allowed for: the first that is there counts.
     is_list: bool,
@@ -105,13 +105,13 @@ pub(super) struct Sources {
 
 /// A source that was found, with what it holds.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(in crate::states) struct Found {
     /// Which one.
-    pub(super) source: Source,
+    pub(in crate::states) source: Source,
     /// What it holds.
-    pub(super) bytes: Bytes,
+    pub(in crate::states) bytes: Bytes,
     /// Its permission bits, where it has some.
-    pub(super) mode: Option<u32>,
+    pub(in crate::states) mode: Option<u32>,
 }
 
 impl Sources {
@@ -119,7 +119,7 @@ impl Sources {
     ///
     /// # Errors
     /// Fails when one of them cannot be understood.
-    pub(super) fn read(args: &Args<'_>) -> Result<Option<Self>, Failure> {
+    pub(in crate::states) fn read(args: &Args<'_>) -> Result<Option<Self>, Failure> {
         let (list, is_list) = match args.get("source") {
             None => return Ok(None),
             Some(Value::Str(text)) if text.is_empty() => return Ok(None),
@@ -146,17 +146,22 @@ impl Sources {
     }
 
     /// One source and nothing more.
-    pub(super) fn tree(text: Arc<str>) -> Self {
+    pub(in crate::states) fn tree(text: Arc<str>) -> Self {
         Self { list: vec![Source { text, hash: None }], ..Self::default() }
     }
 
+    /// One source that nobody has to vouch for.
+    pub(in crate::states) fn unverified(text: Arc<str>) -> Self {
+        Self { skip_verify: true, ..Self::tree(text) }
+    }
+
     /// The first source as it is written.
-    pub(super) fn first(&self) -> Option<&Source> {
+    pub(in crate::states) fn first(&self) -> Option<&Source> {
         self.list.first()
     }
 
     /// True when finding it may take the network.
-    pub(super) fn is_remote(&self) -> bool {
+    pub(in crate::states) fn is_remote(&self) -> bool {
         let is_web = |text: &str| matches!(place(text), Place::Web(_));
         self.list.iter().any(|s| is_web(&s.text)) || self.hash.as_deref().is_some_and(is_web)
     }
@@ -165,7 +170,12 @@ impl Sources {
     ///
     /// # Errors
     /// Fails when the list of digests cannot be had.
-    pub(super) fn known_sum(&self, scene: &Scene<'_>, env: &str, file: &str) -> Result<Option<Sum>, String> {
+    pub(in crate::states) fn known_sum(
+        &self,
+        scene: &Scene<'_>,
+        env: &str,
+        file: &str,
+    ) -> Result<Option<Sum>, String> {
         let [only] = self.list.as_slice() else { return Ok(None) };
         match (place(&only.text), &self.hash) {
             (Place::Web(url), Some(hash)) if !self.skip_verify => {
@@ -179,7 +189,7 @@ impl Sources {
     ///
     /// # Errors
     /// Fails in Salt's words when there is none, or when it cannot be had.
-    pub(super) fn find(&self, scene: &Scene<'_>, env: &str, file: &str) -> Result<Found, String> {
+    pub(in crate::states) fn find(&self, scene: &Scene<'_>, env: &str, file: &str) -> Result<Found, String> {
         if !self.is_list {
             let source = self.first().ok_or_else(none_found)?;
             return self.get(scene, env, file, source)?.ok_or_else(|| missing(source, env));
@@ -237,20 +247,20 @@ impl Sources {
 
 /// By which names a digest is looked up in a list of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Names<'n> {
+pub(in crate::states) struct Names<'n> {
     /// `source_hash_name`.
-    pub(super) hash_name: Option<&'n str>,
+    pub(in crate::states) hash_name: Option<&'n str>,
     /// The file that is managed.
-    pub(super) file: &'n str,
+    pub(in crate::states) file: &'n str,
     /// Where it comes from.
-    pub(super) source: &'n str,
+    pub(in crate::states) source: &'n str,
 }
 
 /// The digest that `source_hash` gives: written out, or in a list of digests.
 ///
 /// # Errors
 /// Fails in Salt's words when there is none.
-pub(super) fn sum(
+pub(in crate::states) fn sum(
     scene: &Scene<'_>,
     env: &str,
     fetch: &Fetch,
@@ -317,7 +327,7 @@ fn unverified(url: &str) -> String {
 }
 
 /// Where the copy of an address, or of a file of the tree, is kept.
-pub(super) fn cached_path(scene: &Scene<'_>, env: &str, text: &str) -> Option<PathBuf> {
+pub(in crate::states) fn cached_path(scene: &Scene<'_>, env: &str, text: &str) -> Option<PathBuf> {
     match place(text) {
         Place::Tree(own, path) => {
             download::below(&scene.cache.join("files").join(download::part(own.unwrap_or(env))), path)
