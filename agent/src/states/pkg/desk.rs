@@ -1,0 +1,280 @@
+//! Where package states do their work: the database of the run, the catalogue, and transactions that can be undone.
+//!
+//! Law: a transaction is rehearsed before it is done, so that what cannot be is refused whole, and all that it touches is noted.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use zagent_compiler::functions::Refusal;
+use zagent_config::Map;
+
+use super::asked::{Asked, Wanted};
+use super::thing::PACKAGES;
+use crate::host::packages::{self, Act, Chosen, Db, Offers, Options, Stamp, Step, Target, Teller};
+use crate::states::{Failure, Scene};
+
+/// What a package state works with.
+pub(super) struct Desk<'s> {
+    pub(super) scene: &'s Scene<'s>,
+    pub(super) chosen: Chosen,
+}
+
+impl<'s> Desk<'s> {
+    /// A desk with the package manager that is asked for, or the host's own.
+    pub(super) fn new(scene: &'s Scene<'s>, provider: Option<&str>) -> Result<Self, Failure> {
+        let chosen = packages::choose(scene.tools().machine, provider)?;
+        Ok(Self { scene, chosen })
+    }
+
+    pub(super) fn teller(&self) -> Teller<'s> {
+        Teller::new(self.scene.tools(), self.chosen)
+    }
+
+    /// What is installed; in a dry run with what earlier states would have changed.
+    pub(super) fn db(&self) -> Result<Arc<Db>, Failure> {
+        let (provider, tools) = (self.chosen.provider, self.scene.tools());
+        let stamp = Stamp::of(tools.machine, provider.witnesses());
+        let mut kept = self.scene.shared.packages.lock();
+        let known = kept.db.as_ref().filter(|(name, of, _)| *name == provider.name() && *of == stamp);
+        let db = match known {
+            Some((_, _, db)) => Arc::clone(db),
+            None => {
+                let db = Arc::new(provider.read(tools.machine)?);
+                kept.db = Some((provider.name(), stamp, Arc::clone(&db)));
+                db
+            }
+        };
+        if kept.foreseen.is_empty() {
+            return Ok(db);
+        }
+        let mut imagined = (*db).clone();
+        for step in &kept.foreseen {
+            let pack = imagined.packs.entry(step.name.clone()).or_default();
+            pack.versions = Some(step.new.clone()).filter(|v| !v.is_empty()).into_iter().collect();
+        }
+        Ok(Arc::new(imagined))
+    }
+
+    /// Remembers what would be done, for the states after it in a dry run.
+    pub(super) fn imagine(&self, steps: &[Step]) {
+        if self.scene.is_dry() {
+            self.scene.shared.packages.lock().foreseen.extend_from_slice(steps);
+        }
+    }
+
+    /// The first of these that an earlier state of a dry run would have brought along.
+    pub(super) fn coming(&self, wanted: &[Wanted]) -> Option<String> {
+        let kept = self.scene.shared.packages.lock();
+        let comes =
+            |w: &&Wanted| kept.foreseen.iter().any(|step| step.name == w.name && !step.new.is_empty());
+        wanted.iter().find(comes).map(|w| w.name.clone())
+    }
+
+    /// Fetches the catalogue, once a run and once more when the repositories are others; true when it did.
+    pub(super) fn refresh(&self, asked: &Asked) -> Result<bool, Failure> {
+        if self.freshen()? {
+            return Ok(true);
+        }
+        let may = !self.scene.is_dry() && !self.is_refreshed() && !self.is_young(asked.cache_valid_time);
+        if may {
+            self.fetch()?;
+        }
+        Ok(may)
+    }
+
+    /// Fetches the catalogue when the repositories are others than those that it came from; true when it did. The state of
+    /// the repository asked for it, so neither `refresh: false` nor the catalogue's age matters.
+    pub(super) fn freshen(&self) -> Result<bool, Failure> {
+        let is_stale = !self.scene.is_dry() && self.scene.shared.packages_stale.load(Ordering::Relaxed);
+        if is_stale {
+            self.fetch()?;
+        }
+        Ok(is_stale)
+    }
+
+    fn fetch(&self) -> Result<(), Failure> {
+        let stale = &self.scene.shared.packages_stale;
+        let was = stale.swap(false, Ordering::Relaxed);
+        let told = self.teller().tell(&Act::Refresh);
+        stale.fetch_or(was && told.is_err(), Ordering::Relaxed);
+        told?;
+        self.scene.shared.packages.lock().is_refreshed = true;
+        Ok(())
+    }
+
+    /// True when nothing is known of what can be had, and a dry run does not ask.
+    pub(super) fn is_blind(&self) -> bool {
+        self.scene.is_dry() && self.chosen.provider.is_blank(self.scene.tools().machine)
+    }
+
+    fn is_refreshed(&self) -> bool {
+        self.scene.shared.packages.lock().is_refreshed
+    }
+
+    /// True when the catalogue was fetched not so many seconds ago.
+    fn is_young(&self, seconds: i64) -> bool {
+        if seconds <= 0 {
+            return false;
+        }
+        let lists = self.scene.tools().machine.path("/var/lib/apt/lists/partial");
+        let written = std::fs::metadata(lists).and_then(|m| m.modified());
+        let age = written.ok().and_then(|w| w.elapsed().ok());
+        age.is_some_and(|age| i64::try_from(age.as_secs()).is_ok_and(|age| age < seconds))
+    }
+
+    /// What can be had. The catalogue is fetched when that is asked for, when there is none, and when it does not know a name.
+    pub(super) fn offers(&self, names: &[String], asked: &Asked) -> Result<Offers, Failure> {
+        if names.is_empty() {
+            return Ok(Offers::new());
+        }
+        self.freshen()?;
+        let (provider, tools) = (self.chosen.provider, self.scene.tools());
+        let may = asked.refresh != Some(false);
+        if asked.refresh == Some(true) || may && provider.is_blank(tools.machine) {
+            self.refresh(asked)?;
+        }
+        let offers = provider.offers(&tools, names, &asked.options)?;
+        if may && names.iter().any(|n| !offers.contains_key(n)) && self.refresh(asked)? {
+            return Ok(provider.offers(&tools, names, &asked.options)?);
+        }
+        Ok(offers)
+    }
+
+    /// Mends what was left half-way; says what it was.
+    pub(super) fn mend(&self) -> Result<Option<String>, Failure> {
+        let (teller, db) = (self.teller(), self.db()?);
+        // What is half-way is none that a revert could put back; what comes along with it is.
+        let whole = |step: &Step| db.packs.get(&step.name).is_none_or(|p| p.broken.is_none());
+        let more = teller.rehearse_mending(&db)?.into_iter().filter(whole).map(|s| s.name);
+        let key = more.collect::<Vec<_>>().join(" ");
+        if key.is_empty() {
+            return Ok(teller.mend(&db)?);
+        }
+        self.scene.change(&PACKAGES, key, || Ok(teller.mend(&db)?))
+    }
+
+    /// Does acts in one change that can be undone; says what is different after. What was done before one failed is told
+    /// with the failure.
+    pub(super) fn transact(&self, acts: &[Act<'_>]) -> Result<Vec<Step>, (Failure, Vec<Step>)> {
+        let bare = |failure: Failure| (failure, Vec::new());
+        let before = self.db().map_err(bare)?;
+        let mut touched = std::collections::BTreeSet::new();
+        for act in acts {
+            let steps = self.teller().rehearse_within(act, &before).map_err(|e| bare(e.into()))?;
+            match (steps, act) {
+                (Some(steps), _) => touched.extend(steps.into_iter().map(|s| s.name)),
+                (None, Act::Install(targets, _)) => touched.extend(targets.iter().map(|t| t.name.clone())),
+                (None, Act::Remove(names, _) | Act::Upgrade(names, _)) => {
+                    touched.extend(names.iter().cloned());
+                }
+                (None, _) => {}
+            }
+        }
+        let key = touched.into_iter().collect::<Vec<_>>().join(" ");
+        let told = self.scene.change(&PACKAGES, key, || {
+            acts.iter().try_for_each(|act| Ok(self.teller().tell(act)?)).and(self.hold_again(&before))
+        });
+        let after = self.db().map_err(bare)?;
+        let steps = before.differences(&after);
+        match told {
+            Ok(()) => Ok(steps),
+            Err(failure) => Err((failure, steps)),
+        }
+    }
+
+    /// The same for an installation: fetches the catalogue anew when it is out of date, and mends what is half-way.
+    pub(super) fn install(
+        &self,
+        targets: &[Target],
+        asked: &Asked,
+    ) -> Result<Vec<Step>, (Failure, Vec<Step>)> {
+        let acts = self.freshen().and_then(|_| self.groups(targets, &asked.options));
+        let acts = acts.map_err(|f| (f, Vec::new()))?;
+        let acts: Vec<Act<'_>> =
+            acts.iter().map(|(targets, options)| Act::Install(targets, options)).collect();
+        match self.transact(&acts) {
+            Err((failure, steps)) => {
+                let words = &failure.done.comment;
+                let stale = ["404", "Failed to fetch", "Unable to fetch"].iter().any(|w| words.contains(w));
+                let again = stale && asked.refresh != Some(false) && self.refresh(asked).unwrap_or(false);
+                if again { self.transact(&acts) } else { Err((failure, steps)) }
+            }
+            done => done,
+        }
+    }
+
+    /// Holds again what a transaction no longer holds.
+    fn hold_again(&self, before: &Db) -> Result<(), Failure> {
+        let after = self.db()?;
+        let is_lost = |name: &str| after.get(name).is_some_and(|p| !p.is_held);
+        let held = before.installed().filter(|(name, pack)| pack.is_held && is_lost(name));
+        let names: Vec<String> = held.map(|(name, _)| name.to_owned()).collect();
+        if names.is_empty() { Ok(()) } else { Ok(self.teller().tell(&Act::Hold(&names))?) }
+    }
+
+    /// What an installation would do; nothing when the manager cannot tell.
+    pub(super) fn foresee_install(
+        &self,
+        targets: &[Target],
+        asked: &Asked,
+    ) -> Result<Option<Vec<Step>>, Failure> {
+        let mut all = Vec::new();
+        for (targets, options) in self.groups(targets, &asked.options)? {
+            match self.teller().rehearse(&Act::Install(&targets, &options)) {
+                Ok(Some(steps)) => all.extend(steps),
+                Ok(None) => return Ok(None),
+                Err(e) => return Err(refusal("It would fail", e)),
+            }
+        }
+        let db = self.db()?;
+        // A manager that does not tell what there was: the database does.
+        for step in all.iter_mut().filter(|s| s.old.is_empty()) {
+            step.old = db.version(&step.name);
+        }
+        Ok(Some(all))
+    }
+
+    /// Targets by what has to be done with them: brought, brought once more, or brought back to an older version.
+    fn groups(&self, targets: &[Target], options: &Options) -> Result<Vec<(Vec<Target>, Options)>, Failure> {
+        let db = self.db()?;
+        let scheme = self.chosen.provider.scheme();
+        let mut groups: [Vec<Target>; 3] = Default::default();
+        for target in targets {
+            let have = db.version(&target.name);
+            let order = target.version.as_ref().map(|v| scheme.compare(v, &have));
+            let group = match order {
+                _ if have.is_empty() => 0,
+                Some(std::cmp::Ordering::Less) => 2,
+                Some(std::cmp::Ordering::Greater) => 0,
+                _ => usize::from(options.reinstall),
+            };
+            groups[group].push(target.clone());
+        }
+        let [brought, again, back] = groups;
+        let with = |reinstall, downgrade| Options { reinstall, downgrade, ..options.clone() };
+        let all = [(brought, with(false, false)), (again, with(true, false)), (back, with(false, true))];
+        Ok(all.into_iter().filter(|(targets, _)| !targets.is_empty()).collect())
+    }
+}
+
+/// Steps in Salt's shape.
+pub(super) fn changes(steps: &[Step]) -> Map {
+    let mut all = Map::new();
+    for s in steps {
+        all.insert(s.name.as_str(), Map::from_iter([("old", s.old.as_str()), ("new", s.new.as_str())]));
+    }
+    all
+}
+
+/// What a manager refused, with what it had done by then.
+pub(super) fn refused(what: &str, failure: Failure, steps: &[Step]) -> Failure {
+    let mut done = failure.done;
+    done.comment = format!("{what}: {}", done.comment);
+    done.changes = changes(steps);
+    done.into()
+}
+
+/// The same for a refusal.
+pub(super) fn refusal(what: &str, refusal: Refusal) -> Failure {
+    refused(what, refusal.into(), &[])
+}

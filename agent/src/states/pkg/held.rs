@@ -1,0 +1,189 @@
+//! `pkg.held` and `pkg.unheld`: packages kept at their version, or no longer.
+
+use zagent_config::{Map, Value};
+
+use super::asked::Asked;
+use super::desk::{Desk, refusal};
+use super::thing::PACKAGES;
+use crate::host::packages::Act;
+use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
+
+/// Makes `pkg.held`, or `pkg.unheld`.
+pub(super) fn build(args: &Args<'_>, hold: bool) -> Built {
+    let all = args.flag(if hold { "replace" } else { "all" }, false);
+    Ok(Box::new(Held { asked: Asked::read(args)?, hold, all }))
+}
+
+struct Held {
+    asked: Asked,
+    hold: bool,
+    /// Frees all others (`replace`), or simply all (`all`).
+    all: bool,
+}
+
+/// Holds packages, or frees them; those that changed.
+pub(super) fn set(desk: &Desk<'_>, names: &[String], hold: bool) -> Result<Vec<String>, Failure> {
+    let act = if hold { Act::Hold(names) } else { Act::Unhold(names) };
+    let before = desk.db()?;
+    let told = desk.scene.change(&PACKAGES, names.join(" "), || Ok(desk.teller().tell(&act)?));
+    told.map_err(|f| {
+        Failure::new(format!(
+            "An error was encountered while holding/unholding package(s): {}",
+            f.done.comment
+        ))
+    })?;
+    let after = desk.db()?;
+    let is = |db: &crate::host::packages::Db, n: &str| db.packs.get(n).is_some_and(|p| p.is_held);
+    // Managers whose database says nothing of holds did what they were told.
+    let knows = desk.chosen.provider.name() == "apt";
+    Ok(names.iter().filter(|n| !knows || is(&before, n) != is(&after, n)).cloned().collect())
+}
+
+impl Held {
+    /// What has to be held, and what has to be freed.
+    fn lacking(&self, desk: &Desk<'_>) -> Result<(Vec<String>, Vec<String>), Failure> {
+        let db = desk.db()?;
+        let held: Vec<String> = match desk.chosen.provider.name() {
+            "apt" => db.packs.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect(),
+            name => locks(desk, name)?,
+        };
+        let named = |name: &String| self.asked.wanted.iter().any(|w| w.name == *name);
+        if self.hold {
+            let wanted = self.asked.wanted.iter().map(|w| &w.name);
+            let to_hold: Vec<String> = wanted.filter(|n| !held.contains(n)).cloned().collect();
+            let absent: Vec<&str> =
+                to_hold.iter().filter(|n| db.get(n).is_none()).map(String::as_str).collect();
+            if !absent.is_empty() {
+                let words = absent.iter().map(|n| format!("Package {n} was not held: it is not installed"));
+                return Err(Failure::new(words.collect::<Vec<_>>().join("\n")));
+            }
+            let to_free = held.into_iter().filter(|n| self.all && !named(n)).collect();
+            return Ok((to_hold, to_free));
+        }
+        Ok((Vec::new(), held.into_iter().filter(|n| self.all || named(n)).collect()))
+    }
+}
+
+/// Locks as dnf and zypper list them.
+fn locks(desk: &Desk<'_>, provider: &str) -> Result<Vec<String>, Failure> {
+    let tools = desk.scene.tools();
+    let said = match provider {
+        "dnf" => tools.ask(desk.chosen.program, &["-q", "versionlock", "list"])?.out,
+        "zypper" => tools.ask("zypper", &["-n", "-q", "locks"])?.out,
+        _ => {
+            return Err(Failure::new(
+                "No any function to get the list of held packages available.\nCheck if the package manager supports \
+                 package locking.",
+            ));
+        }
+    };
+    Ok(read_locks(&said))
+}
+
+/// `vim-2:9.0-1.fc38.*` of dnf, and the table `1 | vim | package | (any)` of zypper.
+fn read_locks(said: &str) -> Vec<String> {
+    let one = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [number, name, _, ..] = cells[..] {
+            return number.bytes().all(|b| b.is_ascii_digit()).then(|| name.to_owned());
+        }
+        let (head, _) = line.trim().strip_suffix(".*")?.rsplit_once('-')?;
+        head.rsplit_once('-').map(|(name, _)| name.to_owned())
+    };
+    said.lines().filter_map(one).collect()
+}
+
+impl State for Held {
+    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        if self.asked.is_nothing && !self.all {
+            let how = if self.hold { "held" } else { "unheld" };
+            return Ok(Look::right(format!("No packages to be {how} provided")));
+        }
+        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
+        let (to_hold, to_free) = self.lacking(&desk)?;
+        if to_hold.is_empty() && to_free.is_empty() {
+            return Ok(Look::right("No changes made"));
+        }
+        let mut lines: Vec<String> =
+            to_hold.iter().map(|n| format!("The following package would be held: {n}")).collect();
+        lines.extend(to_free.iter().map(|n| format!("The following package would be unheld: {n}")));
+        let mut changes = Map::new();
+        for (names, hold) in [(&to_hold, true), (&to_free, false)] {
+            for name in names {
+                changes.insert(name.as_str(), change(name, hold));
+            }
+        }
+        Ok(Look { standing: Standing::Drift, ..Look::drift(lines.join("\n"), changes) })
+    }
+
+    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
+        let (to_hold, to_free) = self.lacking(&desk)?;
+        let (mut lines, mut changes) = (Vec::new(), Map::new());
+        for (names, hold) in [(to_hold, true), (to_free, false)] {
+            if names.is_empty() {
+                continue;
+            }
+            for name in set(&desk, &names, hold)? {
+                let how = if hold { "now being held" } else { "no longer being held." };
+                lines.push(format!("Package {name} is {how}"));
+                changes.insert(name.as_str(), change(&name, hold));
+            }
+        }
+        if lines.is_empty() {
+            return Err(refusal(
+                "An error was encountered while holding/unholding package(s)",
+                zagent_compiler::functions::Refusal::failed("nothing changed"),
+            ));
+        }
+        Ok(Done::new(lines.join("\n"), changes))
+    }
+
+    fn react(&mut self, _: &Scene<'_>) -> Result<Done, Failure> {
+        Err(super::deaf(if self.hold { "held" } else { "unheld" }))
+    }
+
+    fn sees(&self) -> Veil {
+        super::SEES
+    }
+
+    fn veils(&self) -> Veil {
+        Veil::PACKAGES
+    }
+
+    fn holds(&self, _: &Look, hidden: Veil) -> bool {
+        hidden != super::SEES
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::Packages]
+    }
+}
+
+/// Salt's shape: what its function says of one package.
+fn change(name: &str, hold: bool) -> Map {
+    let (old, new) = if hold { ("install", "hold") } else { ("hold", "install") };
+    let how = if hold { "now being held" } else { "no longer being held" };
+    Map::from_iter([
+        ("name", Value::from(name)),
+        ("changes", Map::from_iter([("old", old), ("new", new)]).into()),
+        ("result", true.into()),
+        ("comment", format!("Package {name} is {how}.").into()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_locks;
+
+    #[test]
+    fn locks_of_dnf_and_zypper_are_read() {
+        assert_eq!(
+            read_locks("vim-enhanced-2:9.0.1-1.fc38.*\n# Added by\nbash-0:5.2-1.*\n"),
+            ["vim-enhanced", "bash"]
+        );
+        let table =
+            "# | Name | Type    | Repository\n--+------+---------+-----------\n1 | vim  | package | (any)\n";
+        assert_eq!(read_locks(table), ["vim"]);
+    }
+}

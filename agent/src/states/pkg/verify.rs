@@ -1,0 +1,77 @@
+//! `pkg_verify`: files that are no longer as their package brought them.
+
+use super::desk::Desk;
+use crate::host::command::shown;
+use crate::states::{Args, Failure};
+use zagent_config::Value;
+
+/// What is left out.
+#[derive(Debug, Default)]
+pub(super) struct Verify {
+    /// Letters of kinds of files, such as `c` for configuration.
+    ignore_types: Vec<String>,
+    /// Further words for `rpm -V`, such as `nofiles`.
+    options: Vec<String>,
+}
+
+impl Verify {
+    /// Reads it; nothing when it is not asked for.
+    pub(super) fn read(args: &Args<'_>) -> Result<Option<Self>, Failure> {
+        let mut verify = Self::default();
+        match args.get("pkg_verify") {
+            Some(Value::List(list)) => {
+                for (key, value) in list.iter().filter_map(Value::as_map).flat_map(|m| m.iter()) {
+                    let Value::List(items) = value else { continue };
+                    let items = items.iter().map(shown).collect();
+                    match key.as_str() {
+                        Some("ignore_types") => verify.ignore_types = items,
+                        Some("verify_options") => verify.options = items,
+                        _ => {}
+                    }
+                }
+                Ok(Some(verify))
+            }
+            Some(value) if value.is_truthy() => Ok(Some(verify)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The files of a package that are not as they came.
+    pub(super) fn altered(&self, desk: &Desk<'_>, name: &str) -> Result<Vec<String>, Failure> {
+        let tools = desk.scene.tools();
+        let said = match desk.chosen.provider.name() {
+            "apt" => tools.ask("dpkg", &["--verify", name])?,
+            "dnf" | "zypper" => {
+                let mut line = vec!["-V".to_owned()];
+                line.extend(self.options.iter().map(|o| format!("--{}", o.trim_start_matches('-'))));
+                line.push(name.to_owned());
+                tools.ask("rpm", &line)?
+            }
+            _ => return Err(Failure::new("pkg.verify not implemented")),
+        };
+        Ok(altered(&said.out, &self.ignore_types))
+    }
+}
+
+/// Lines of `S.5....T.  c /etc/x`: what differs, the kind of the file, the file.
+fn altered(said: &str, ignore_types: &[String]) -> Vec<String> {
+    let is_left_out = |line: &str| {
+        let kind = line.split_whitespace().nth(1).filter(|w| w.len() == 1);
+        kind.is_some_and(|kind| ignore_types.iter().any(|t| t == kind))
+    };
+    let differs = |line: &&str| line.contains('/') && !is_left_out(line);
+    said.lines().filter(differs).filter_map(|l| l.find('/').map(|at| l[at..].to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::altered;
+
+    #[test]
+    fn kinds_that_are_left_out_do_not_count() {
+        let said =
+            "??5?????? c /etc/nginx/nginx.conf\n??5??????   /usr/sbin/nginx\nmissing     /usr/share/x y\n";
+        assert_eq!(altered(said, &["c".into()]), ["/usr/sbin/nginx", "/usr/share/x y"]);
+        assert_eq!(altered(said, &[]).len(), 3);
+    }
+}
