@@ -1,0 +1,374 @@
+//! States of the module `alternatives`: which of several programs a name stands for.
+
+use zagent_compiler::functions::Refusal;
+use zagent_config::{Map, Value};
+
+use super::{Args, Built, Thing};
+use crate::host::{Machine, Tools};
+use crate::states::{Done, Failure, Look, Resource, Scene, State, Veil};
+
+/// What `update-alternatives` noted about a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notes {
+    pub(crate) mode: String,
+    pub(crate) link: String,
+    /// Names and links of what goes along.
+    pub(crate) followers: Vec<(String, String)>,
+    pub(crate) choices: Vec<Choice>,
+}
+
+/// One of several programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) path: String,
+    pub(crate) priority: i64,
+    /// What goes along, in the order of the names; empty where nothing does.
+    pub(crate) followers: Vec<String>,
+}
+
+impl Notes {
+    /// Reads the notes about a name; nothing when there are none.
+    ///
+    /// # Errors
+    /// Fails when they cannot be read.
+    pub(crate) fn read(machine: &Machine, name: &str) -> Result<Option<Self>, Refusal> {
+        if name.contains('/') {
+            return Ok(None);
+        }
+        for dir in ["/var/lib/dpkg/alternatives", "/var/lib/alternatives"] {
+            if let Some(text) = machine.read(&format!("{dir}/{name}"))? {
+                return Ok(Self::parse(&text));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Mode, link, followers in pairs, an empty line; then each choice: path, priority, one line a follower.
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let (mode, link) = (lines.next()?.to_owned(), lines.next()?.to_owned());
+        let mut followers = Vec::new();
+        while let Some(name) = lines.next().filter(|l| !l.is_empty()) {
+            followers.push((name.to_owned(), lines.next()?.to_owned()));
+        }
+        let mut choices = Vec::new();
+        while let Some(path) = lines.next().filter(|l| !l.is_empty()) {
+            let priority = lines.next()?.trim().parse().ok()?;
+            let of = followers.iter().map(|_| lines.next().unwrap_or_default().to_owned()).collect();
+            choices.push(Choice { path: path.to_owned(), priority, followers: of });
+        }
+        Some(Self { mode, link, followers, choices })
+    }
+
+    /// True when a program is one of the choices.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.choices.iter().any(|c| c.path == path)
+    }
+}
+
+/// Where the link of a name points now.
+pub(crate) fn current(machine: &Machine, name: &str) -> Option<String> {
+    if name.contains('/') {
+        return None;
+    }
+    machine.link(&format!("/etc/alternatives/{name}"))
+}
+
+/// Tells the program that keeps alternatives something.
+///
+/// # Errors
+/// Fails when there is none, or as it does.
+pub(crate) fn tell(tools: &Tools<'_>, words: &[&str]) -> Result<String, Refusal> {
+    let program = ["update-alternatives", "alternatives"].into_iter().find(|p| tools.which(p).is_some());
+    let program = program.ok_or_else(|| Refusal::failed("there is no `update-alternatives` on this host"))?;
+    Ok(tools.must(program, words)?.words().to_owned())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Install,
+    Remove,
+    Auto,
+    Set,
+}
+
+struct Alternative {
+    act: Act,
+    name: String,
+    link: String,
+    path: String,
+    priority: i64,
+}
+
+/// The state that a function of this module makes; nothing when there is no such function.
+pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+    let (act, needs): (Act, &[&str]) = match fun {
+        "install" => (Act::Install, &["link", "path", "priority"]),
+        "remove" => (Act::Remove, &["path"]),
+        "auto" => (Act::Auto, &[]),
+        "set" => (Act::Set, &["path"]),
+        _ => return None,
+    };
+    Some(read(act, needs, args))
+}
+
+fn read(act: Act, needs: &[&str], args: &Args<'_>) -> Built {
+    if let Some(key) = needs.iter().find(|key| args.get(key).is_none()) {
+        let words = format!("Missing parameter {key} for state alternatives.{}", args.chunk.fun);
+        return Err(Failure::new(words));
+    }
+    Ok(Box::new(Alternative {
+        act,
+        name: args.name(),
+        link: args.text("link")?.unwrap_or_default(),
+        path: args.text("path")?.unwrap_or_default(),
+        priority: args.int("priority")?.unwrap_or(0),
+    }))
+}
+
+impl Alternative {
+    fn looked(&self, notes: Option<&Notes>, current: Option<&str>) -> Result<Look, Failure> {
+        let Self { name, path, priority, .. } = self;
+        let is_choice = notes.is_some_and(|n| n.has(path));
+        let path_change = || Map::from_iter([("path", path.as_str())]);
+        match self.act {
+            Act::Install if is_choice => {
+                Ok(Look::right(format!("Alternative {path} for {name} is already registered")))
+            }
+            Act::Install => {
+                let words = format!("Alternative will be set for {name} to {path} with priority {priority}");
+                Ok(Look::drift(words, self.installed()))
+            }
+            Act::Remove if is_choice => {
+                Ok(Look::drift(format!("Alternative for {name} will be removed"), path_change()))
+            }
+            Act::Remove => match current {
+                Some(now) => {
+                    Ok(Look::right(format!("Alternative for {name} is set to it's default path {now}")))
+                }
+                None => Err(Failure::new(format!("Alternative for {name} doesn't exist"))),
+            },
+            Act::Auto if notes.is_some_and(|n| n.mode == "auto") => {
+                Ok(Look::right(format!("{name} already in auto mode")))
+            }
+            Act::Auto if notes.is_none() => {
+                Err(Failure::new(format!("Alternative for {name} doesn't exist")))
+            }
+            Act::Auto => {
+                let words = format!("{name} will be put in auto mode");
+                Ok(Look::drift(words.clone(), Map::from_iter([("result", words)])))
+            }
+            Act::Set if current == Some(path) => {
+                Ok(Look::right(format!("Alternative for {name} already set to {path}")))
+            }
+            Act::Set if is_choice => {
+                Ok(Look::drift(format!("Alternative for {name} will be set to path {path}"), path_change()))
+            }
+            Act::Set => Err(Failure::new(format!("Alternative {path} for {name} doesn't exist"))),
+        }
+    }
+
+    fn installed(&self) -> Map {
+        Map::from_iter([
+            ("name", Value::from(self.name.as_str())),
+            ("link", self.link.as_str().into()),
+            ("path", self.path.as_str().into()),
+            ("priority", self.priority.into()),
+        ])
+    }
+}
+
+impl State for Alternative {
+    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let machine = scene.tools().machine;
+        self.looked(Notes::read(machine, &self.name)?.as_ref(), current(machine, &self.name).as_deref())
+    }
+
+    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let tools = scene.tools();
+        let Self { name, link, path, .. } = &*self;
+        let priority = self.priority.to_string();
+        let words: &[&str] = match self.act {
+            Act::Install => &["--install", link, name, path, &priority],
+            Act::Remove => &["--remove", name, path],
+            Act::Auto => &["--auto", name],
+            Act::Set => &["--set", name, path],
+        };
+        let said = scene.change(&ALTERNATIVE, name.as_str(), || Ok(tell(&tools, words)?))?;
+        let now = current(tools.machine, name);
+        Ok(match (self.act, now) {
+            (Act::Install, _) => {
+                let words = format!("Alternative for {name} set to path {path} with priority {priority}");
+                Done::new(words, self.installed())
+            }
+            (Act::Remove, Some(now)) => {
+                let words = format!("Alternative for {name} removed. Falling back to path {now}");
+                Done::new(words, Map::from_iter([("path", now)]))
+            }
+            (Act::Remove, None) => {
+                Done::new(format!("Alternative for {name} removed"), Map::from_iter([("path", "")]))
+            }
+            (Act::Auto, _) => {
+                Done::new(format!("{name} put in auto mode"), Map::from_iter([("result", said)]))
+            }
+            (Act::Set, now) => {
+                let now = now.unwrap_or_default();
+                Done::new(
+                    format!("Alternative for {name} set to path {now}"),
+                    Map::from_iter([("path", now)]),
+                )
+            }
+        })
+    }
+
+    /// Salt calls it a failure when what is removed was never there; afterwards it is right.
+    fn is_lasting(&self) -> bool {
+        self.act != Act::Remove
+    }
+
+    fn sees(&self) -> Veil {
+        Veil::BROUGHT
+    }
+
+    fn veils(&self) -> Veil {
+        Veil::BROUGHT
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::Path("/etc/alternatives".into())]
+    }
+}
+
+/// All choices of a name.
+struct Choices;
+
+const ALTERNATIVE: Choices = Choices;
+/// The same, for those who put things back.
+pub(super) const THING: &dyn Thing = &ALTERNATIVE;
+
+impl Thing for Choices {
+    fn kind(&self) -> &'static str {
+        "alternative"
+    }
+
+    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+        let machine = scene.tools().machine;
+        let name = key.as_str().unwrap_or_default();
+        let Some(notes) = Notes::read(machine, name)? else { return Ok(Value::Null) };
+        let text = |t: &str| Value::from(t);
+        let list = |all: Vec<Value>| all.into_iter().collect::<Value>();
+        let choices = notes.choices.iter().map(|c| {
+            let followers = list(c.followers.iter().map(|f| text(f)).collect());
+            list(vec![text(&c.path), c.priority.into(), followers])
+        });
+        let followers = notes.followers.iter().map(|(name, link)| list(vec![text(name), text(link)]));
+        Ok(Map::from_iter([
+            ("mode", text(&notes.mode)),
+            ("link", text(&notes.link)),
+            ("current", text(&current(machine, name).unwrap_or_default())),
+            ("followers", list(followers.collect())),
+            ("choices", list(choices.collect())),
+        ])
+        .into())
+    }
+
+    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        let tools = scene.tools();
+        let name = key.as_str().unwrap_or_default();
+        let now = Notes::read(tools.machine, name)?;
+        let field = |key: &str| to.get(key).and_then(Value::as_str).unwrap_or_default();
+        let items = |value: Option<&Value>| -> Vec<Value> {
+            value.and_then(Value::as_list).map(|l| l.iter().cloned().collect()).unwrap_or_default()
+        };
+        let texts = |value: &Value| -> Vec<String> {
+            items(Some(value)).iter().map(crate::host::command::shown).collect()
+        };
+        let choices = items(to.get("choices"));
+        let wanted: Vec<Vec<String>> = choices.iter().map(texts).collect();
+        for old in
+            now.iter().flat_map(|n| &n.choices).filter(|c| !wanted.iter().any(|w| w.first() == Some(&c.path)))
+        {
+            tell(&tools, &["--remove", name, &old.path])?;
+        }
+        let followers: Vec<Vec<String>> = items(to.get("followers")).iter().map(texts).collect();
+        for (choice, said) in wanted.iter().zip(&choices) {
+            let [path, priority, ..] = choice.as_slice() else { continue };
+            let own = items(Some(said)).last().map(texts).unwrap_or_default();
+            let mut words = vec!["--install", field("link"), name, path, priority];
+            for (follower, target) in followers.iter().zip(&own).filter(|(_, target)| !target.is_empty()) {
+                let [name, link, ..] = follower.as_slice() else { continue };
+                words.extend(["--slave", link, name, target]);
+            }
+            tell(&tools, &words)?;
+        }
+        match field("mode") {
+            "" => {}
+            "auto" => drop(tell(&tools, &["--auto", name])?),
+            _ => drop(tell(&tools, &["--set", name, field("current")])?),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::states::stage::chunk;
+
+    const NOTES: &str = "auto\n/usr/bin/editor\neditor.1.gz\n/usr/share/man/man1/editor.1.gz\n\n\
+                         /bin/ed\n-100\n/usr/share/man/man1/ed.1.gz\n/usr/bin/vim\n30\n\n\n";
+
+    fn said(fun: &str, path: &str, current: Option<&str>) -> String {
+        let args = format!(r#"{{"path": "{path}", "link": "/usr/bin/editor", "priority": "40"}}"#);
+        let chunk = chunk(&format!("alternatives.{fun}"), "editor", &args);
+        let args = Args::new(&chunk);
+        let state = Alternative {
+            act: match fun {
+                "install" => Act::Install,
+                "remove" => Act::Remove,
+                "auto" => Act::Auto,
+                _ => Act::Set,
+            },
+            name: args.name(),
+            link: "/usr/bin/editor".into(),
+            path: path.into(),
+            priority: args.int("priority").unwrap_or_default().unwrap_or_default(),
+        };
+        let notes = Notes::parse(NOTES);
+        crate::states::stage::seen(state.looked(notes.as_ref(), current))
+    }
+
+    #[test]
+    fn notes_are_read() {
+        let notes = Notes::parse(NOTES).expect("notes");
+        assert_eq!((notes.mode.as_str(), notes.choices.len()), ("auto", 2));
+        assert_eq!(notes.choices[1].followers, [""]);
+        assert!(notes.has("/bin/ed") && !notes.has("/bin/nano"));
+    }
+
+    #[test]
+    fn words_are_those_of_salt() {
+        let vim = Some("/usr/bin/vim");
+        let table = [
+            (
+                "install",
+                "/usr/bin/vim",
+                "true \"Alternative /usr/bin/vim for editor is already registered\" {}",
+            ),
+            ("set", "/usr/bin/vim", "true \"Alternative for editor already set to /usr/bin/vim\" {}"),
+            (
+                "set",
+                "/bin/ed",
+                "null \"Alternative for editor will be set to path /bin/ed\" {\"path\":\"/bin/ed\"}",
+            ),
+            ("set", "/bin/nano", "false \"Alternative /bin/nano for editor doesn't exist\" {}"),
+            ("auto", "", "true \"editor already in auto mode\" {}"),
+            ("remove", "/x", "true \"Alternative for editor is set to it's default path /usr/bin/vim\" {}"),
+        ];
+        for (fun, path, expected) in table {
+            assert_eq!(said(fun, path, vim), expected, "{fun} {path}");
+        }
+        assert!(said("install", "/bin/nano", vim).contains("with priority 40"));
+        assert!(said("remove", "/x", None).contains("doesn't exist"));
+    }
+}

@@ -1,0 +1,198 @@
+//! States of the module `gem`: libraries of Ruby.
+
+use zagent_config::Map;
+
+use super::version::fulfils;
+use super::{Shelf, Shelved};
+use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
+
+/// What `gem list` printed: `name (2.0, default: 1.0)`.
+pub(super) fn listed(out: &str) -> Shelved {
+    let one = |line: &str| {
+        let (name, rest) = line.split_once(" (")?;
+        let versions = rest.trim_end().strip_suffix(')')?.split(',').map(|v| {
+            let version = v.trim().trim_start_matches("default: ");
+            version.split(' ').next().unwrap_or(version).to_owned()
+        });
+        Some((name.to_owned(), versions.collect()))
+    };
+    out.lines().filter_map(one).collect()
+}
+
+/// The state that a function of this module makes; nothing when there is no such function.
+pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+    let act = match fun {
+        "installed" => Act::Install,
+        "removed" => Act::Remove,
+        "sources_add" => Act::AddSource,
+        "sources_remove" => Act::RemoveSource,
+        _ => return None,
+    };
+    Some(read(act, args))
+}
+
+fn read(act: Act, args: &Args<'_>) -> Built {
+    let shelf = Shelf::read("gem", args, &["gem_bin"], "env")?;
+    let mut words = Vec::new();
+    if act == Act::Install {
+        let docs = [("rdoc", args.flag("rdoc", false)), ("ri", args.flag("ri", false))];
+        let docs: Vec<&str> = docs.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+        words.push(if docs.is_empty() {
+            "--no-document".into()
+        } else {
+            format!("--document={}", docs.join(","))
+        });
+        words.extend(args.flag("pre_releases", false).then(|| "--pre".to_owned()));
+        for (key, option) in [("proxy", "--http-proxy"), ("source", "--source"), ("version", "--version")] {
+            words.extend(args.text(key)?.into_iter().flat_map(|value| [option.to_owned(), value]));
+        }
+    }
+    Ok(Box::new(Gem { act, shelf, name: args.name(), version: args.text("version")?, words }))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Install,
+    Remove,
+    AddSource,
+    RemoveSource,
+}
+
+struct Gem {
+    act: Act,
+    shelf: Shelf,
+    name: String,
+    version: Option<String>,
+    /// Options of an installation.
+    words: Vec<String>,
+}
+
+impl Gem {
+    fn is_right(&self, scene: &Scene<'_>) -> Result<bool, Failure> {
+        let tools = scene.tools();
+        if matches!(self.act, Act::AddSource | Act::RemoveSource) {
+            let out = self.shelf.must(&tools, &["sources".into(), "--list".into()])?;
+            let is_there = out.lines().any(|l| l.trim() == self.name);
+            return Ok(is_there == (self.act == Act::AddSource));
+        }
+        let shelf = self.shelf.list(&tools)?;
+        let versions = shelf.get(&self.name);
+        Ok(match (self.act, versions) {
+            (Act::Install, Some(versions)) => self.version.as_deref().is_none_or(|v| is_met(versions, v)),
+            (_, found) => (self.act == Act::Install) == found.is_some(),
+        })
+    }
+
+    fn told(&self) -> Map {
+        let is_new = matches!(self.act, Act::Install | Act::AddSource);
+        Map::from_iter([(self.name.as_str(), if is_new { "Installed" } else { "Removed" })])
+    }
+}
+
+/// True when one of the versions is as asked for.
+fn is_met(versions: &[String], asked: &str) -> bool {
+    let operator: String = asked.chars().take_while(|c| "<>=!~".contains(*c)).collect();
+    if operator.is_empty() {
+        return versions.iter().any(|v| v == asked);
+    }
+    let wanted = asked[operator.len()..].trim();
+    let operator = if operator == "~>" { "~=" } else { operator.as_str() };
+    versions.iter().any(|v| fulfils(v, operator, wanted))
+}
+
+impl State for Gem {
+    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let name = &self.name;
+        let is_right = self.is_right(scene)?;
+        let (right, would) = match self.act {
+            Act::Install => {
+                ("Gem is already installed.", format!("The gem {name} would have been installed"))
+            }
+            Act::Remove => ("Gem is not installed.", format!("The gem {name} would have been removed")),
+            Act::AddSource => {
+                ("Gem is already added.", format!("The gem source {name} would have been added."))
+            }
+            Act::RemoveSource => {
+                ("Gem source is already removed.", "The gem source would have been removed".to_owned())
+            }
+        };
+        Ok(if is_right { Look::right(right) } else { Look::drift(would, self.told()) })
+    }
+
+    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let tools = scene.tools();
+        let mut words: Vec<String> = match self.act {
+            Act::Install => vec!["install".into(), self.name.clone()],
+            Act::Remove => vec![
+                "uninstall".into(),
+                self.name.clone(),
+                "--all".into(),
+                "--executables".into(),
+                "--force".into(),
+            ],
+            Act::AddSource => vec!["sources".into(), "--add".into(), self.name.clone()],
+            Act::RemoveSource => vec!["sources".into(), "--remove".into(), self.name.clone()],
+        };
+        words.extend(self.words.iter().cloned());
+        let failed = |f: Failure| {
+            let what = match self.act {
+                Act::Install => "Could not install gem.",
+                Act::Remove => "Could not remove gem.",
+                Act::AddSource => "Could not add gem source.",
+                Act::RemoveSource => "Could not remove gem source.",
+            };
+            Failure::new(format!("{what} {}", f.done.comment))
+        };
+        let names = match self.act {
+            Act::Install | Act::Remove => vec![self.name.clone()],
+            Act::AddSource | Act::RemoveSource => Vec::new(),
+        };
+        self.shelf.change(scene, &names, &mut || Ok(self.shelf.must(&tools, &words)?)).map_err(failed)?;
+        let comment = match self.act {
+            Act::Install => "Gem was successfully installed",
+            Act::Remove => "Gem was successfully removed.",
+            Act::AddSource => "Gem source was successfully added.",
+            Act::RemoveSource => "Gem source was successfully removed.",
+        };
+        Ok(Done::new(comment, self.told()))
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::Stores]
+    }
+
+    fn sees(&self) -> Veil {
+        Veil::STORES
+    }
+
+    fn veils(&self) -> Veil {
+        Veil::STORES | Veil::BROUGHT
+    }
+
+    fn irreversible(&self) -> Option<&'static str> {
+        matches!(self.act, Act::AddSource | Act::RemoveSource).then_some("the sources of gems are not noted")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gem_lists_is_understood() {
+        let shelf =
+            listed("\n*** LOCAL GEMS ***\n\nbigdecimal (default: 3.1.1)\nrake (13.0.6, 12.3.3 ruby)\n");
+        assert_eq!(shelf["rake"], ["13.0.6", "12.3.3"]);
+        assert_eq!(shelf["bigdecimal"], ["3.1.1"]);
+    }
+
+    #[test]
+    fn versions_are_as_asked_for() {
+        let have = ["13.0.6".to_owned()];
+        for (asked, expected) in
+            [("13.0.6", true), ("13.0", false), (">= 12", true), ("~> 13.0", true), ("< 13", false)]
+        {
+            assert_eq!(is_met(&have, asked), expected, "{asked}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Libraries of languages: which there are, and how the programs that keep them (pip, gem, npm) are told to change that.
+//!
+//! Law: a library that was changed is a thing like a package: how it was is noted, and it can be put back.
+
+pub(crate) mod version;
+
+mod gem;
+mod npm;
+mod pip;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use zagent_compiler::functions::Refusal;
+use zagent_config::Value;
+
+use super::{Args, Built, Thing};
+use crate::host::command::{Account, shown};
+use crate::host::{Said, Tools};
+use crate::states::{Failure, Scene};
+
+/// How long a library may take.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The state that a function of one of these modules makes; nothing when there is no such function.
+pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
+    match state {
+        "pip" => pip::build(fun, args),
+        "gem" => gem::build(fun, args),
+        _ => npm::build(fun, args),
+    }
+}
+
+/// Where libraries are kept: by which program, in which place, as whom.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shelf {
+    /// `pip`, `gem` or `npm`.
+    pub(crate) kind: &'static str,
+    /// A virtual environment or a program (pip, gem), a directory (npm).
+    pub(crate) place: Option<String>,
+    /// Who runs the program.
+    pub(crate) user: Option<String>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// Versions by name.
+pub(crate) type Shelved = BTreeMap<String, Vec<String>>;
+
+impl Shelf {
+    /// What a state says about it.
+    fn read(kind: &'static str, args: &Args<'_>, place: &[&str], env: &str) -> Result<Self, Failure> {
+        let mut found = None;
+        for key in place {
+            found = found.or(args.text(key)?);
+        }
+        let pairs = args.map(env)?.unwrap_or_default();
+        Ok(Self {
+            kind,
+            place: found.filter(|p| !p.is_empty()),
+            user: args.text("user")?.filter(|u| !u.is_empty()),
+            cwd: args.text("cwd")?,
+            env: pairs.iter().map(|(k, v)| (shown(k), shown(v))).collect(),
+        })
+    }
+
+    /// The program, and what it is always told.
+    fn program(&self, tools: &Tools<'_>) -> Result<Vec<String>, Refusal> {
+        let missing = |name: &str| Refusal::failed(format!("there is no `{name}` on this host"));
+        match (self.kind, &self.place) {
+            ("pip", Some(place)) if Path::new(place).is_dir() => {
+                let found = ["bin/python", "bin/python3", "python"].iter().map(|p| Path::new(place).join(p));
+                let python = found.into_iter().find(|p| p.is_file());
+                let python = python
+                    .ok_or_else(|| Refusal::failed(format!("Could not find a `pip` binary in {place}")))?;
+                Ok(vec![python.display().to_string(), "-m".into(), "pip".into()])
+            }
+            ("pip", Some(place))
+                if Path::new(place)
+                    .file_name()
+                    .is_some_and(|n| n.to_string_lossy().starts_with("python")) =>
+            {
+                Ok(vec![place.clone(), "-m".into(), "pip".into()])
+            }
+            ("pip" | "gem", Some(place)) => Ok(vec![place.clone()]),
+            ("pip", None) => {
+                let found = ["pip3", "pip"].into_iter().find(|p| tools.which(p).is_some());
+                found.map(|p| vec![p.to_owned()]).ok_or_else(|| missing("pip3"))
+            }
+            (kind, _) => tools.which(kind).map(|p| vec![p]).ok_or_else(|| missing(kind)),
+        }
+    }
+
+    /// Who it is run by; nothing for the agent itself.
+    ///
+    /// # Errors
+    /// Fails when there is no such user.
+    fn account(&self) -> Result<Option<Account>, Refusal> {
+        let find = |user: &String| {
+            Account::find(user).map_err(|_| Refusal::failed(format!("User {user} does not exist")))
+        };
+        self.user.as_ref().map(find).transpose()
+    }
+
+    /// Runs the program with these words.
+    ///
+    /// # Errors
+    /// Fails when it cannot be started; a program that fails is an answer.
+    pub(crate) fn run(&self, tools: &Tools<'_>, words: &[String]) -> Result<Said, Refusal> {
+        let mut all = self.program(tools)?;
+        let program = all.remove(0);
+        all.extend(words.iter().cloned());
+        let mut command = Tools::command(&program, &all, PATIENCE);
+        let cwd = self
+            .cwd
+            .clone()
+            .or_else(|| self.place.clone().filter(|p| self.kind == "npm" && Path::new(p).is_dir()));
+        if let Some(cwd) = cwd {
+            command.cwd = Some(cwd.into());
+        }
+        if let Some(venv) = self.place.as_ref().filter(|p| self.kind == "pip" && Path::new(p).is_dir()) {
+            command.env.push(("VIRTUAL_ENV".into(), venv.into()));
+        }
+        command.env.push(("PIP_DISABLE_PIP_VERSION_CHECK".into(), "1".into()));
+        if let Some(found) = self.account()? {
+            command.user = Some(found.user);
+            command.env.push(("HOME".into(), found.home.into()));
+        }
+        command.env.extend(self.env.iter().map(|(k, v)| (k.into(), v.into())));
+        tools.run(command)
+    }
+
+    /// The same, and a program that fails is a refusal.
+    ///
+    /// # Errors
+    /// Fails when it does.
+    pub(crate) fn must(&self, tools: &Tools<'_>, words: &[String]) -> Result<String, Refusal> {
+        let said = self.run(tools, words)?;
+        if said.is_fine() {
+            return Ok(said.out);
+        }
+        Err(Refusal::failed(format!("{} {}", said.out.trim(), said.err.trim()).trim().to_owned()))
+    }
+
+    /// What is on the shelf.
+    ///
+    /// # Errors
+    /// Fails when the program does.
+    pub(crate) fn list(&self, tools: &Tools<'_>) -> Result<Shelved, Refusal> {
+        let words: &[&str] = match self.kind {
+            "pip" => &["list", "--format=json"],
+            "gem" => &["list", "--local"],
+            _ if self.place.is_some() => &["list", "--json", "--depth=0"],
+            _ => &["list", "--json", "--depth=0", "--global"],
+        };
+        let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+        match self.kind {
+            "pip" => pip::listed(&self.must(tools, &words)?),
+            "gem" => Ok(gem::listed(&self.must(tools, &words)?)),
+            // What npm misses is no reason not to tell what there is.
+            _ => npm::listed(&self.run(tools, &words)?.out),
+        }
+    }
+
+    fn key(&self, name: &str) -> Value {
+        let text = |t: &Option<String>| t.as_deref().map_or(Value::Null, Value::from);
+        [Value::from(self.kind), text(&self.place), text(&self.user), Value::from(name)].into_iter().collect()
+    }
+
+    fn of_key(key: &Value) -> Option<(Self, String)> {
+        let list = key.as_list()?;
+        let text = |n: usize| list.get(n).and_then(Value::as_str).map(str::to_owned);
+        let kind = ["pip", "gem", "npm"].into_iter().find(|k| text(0).as_deref() == Some(k))?;
+        Some((Self { kind, place: text(1), user: text(2), ..Self::default() }, text(3)?))
+    }
+
+    /// Changes libraries; how each was is noted.
+    ///
+    /// # Errors
+    /// Fails as the act does.
+    fn change<T>(
+        &self,
+        scene: &Scene<'_>,
+        names: &[String],
+        act: &mut dyn FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match names.split_first() {
+            Some((first, rest)) => scene.change(&LIBRARY, self.key(first), || self.change(scene, rest, act)),
+            None => act(),
+        }
+    }
+}
+
+/// A library.
+struct Library;
+
+const LIBRARY: Library = Library;
+/// The same, for those who put things back.
+pub(super) const THING: &dyn Thing = &LIBRARY;
+
+impl Thing for Library {
+    fn kind(&self) -> &'static str {
+        "library"
+    }
+
+    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+        let Some((shelf, name)) = Shelf::of_key(key) else { return Ok(Value::Null) };
+        let found = shelf.list(&scene.tools())?.remove(&name);
+        Ok(found.map_or(Value::Null, |all| all.into_iter().map(Value::from).collect()))
+    }
+
+    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        let Some((mut shelf, name)) = Shelf::of_key(key) else { return Ok(()) };
+        // Whoever let pip change what the system manages wants it undone, too.
+        shelf.env.push(("PIP_BREAK_SYSTEM_PACKAGES".into(), "1".into()));
+        let tools = scene.tools();
+        let words = |all: &[&str]| all.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
+        let place: &[&str] = if shelf.place.is_none() { &["--global"] } else { &[] };
+        let versions: Vec<String> = to.as_list().map(|l| l.iter().map(shown).collect()).unwrap_or_default();
+        if shelf.kind == "gem" || versions.is_empty() {
+            let now = shelf.list(&tools)?.remove(&name).unwrap_or_default();
+            for version in now.iter().filter(|v| !versions.contains(v)) {
+                let told = match shelf.kind {
+                    "pip" => words(&["uninstall", "-y", &name]),
+                    "gem" => words(&["uninstall", &name, "--version", version, "-x", "--force"]),
+                    _ => words(&[&["uninstall", &name], place].concat()),
+                };
+                shelf.must(&tools, &told)?;
+            }
+        }
+        for version in &versions {
+            let told = match shelf.kind {
+                "pip" => words(&["install", &format!("{name}=={version}")]),
+                "gem" => words(&["install", &name, "--version", version, "--no-document"]),
+                _ => words(&[&["install", &format!("{name}@{version}")], place].concat()),
+            };
+            shelf.must(&tools, &told)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Keys that sign packages: an address, a text or the number of a key in, a keyring that apt reads out.
+//!
+//! Law: a key that is asked for by its number is taken only when it has that number.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::fs::{Kind, Meta};
+use crate::states::file::{hash, parents, source};
+use crate::states::{Args, Failure, Scene};
+
+const BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
+const END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
+
+/// Where a key comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum From {
+    /// `key_url`.
+    Url(String),
+    /// `key_text`.
+    Text(String),
+    /// `keyid` and `keyserver`.
+    Server(Vec<String>, String),
+}
+
+/// A key and where it belongs.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    from: From,
+    to: PathBuf,
+}
+
+impl Key {
+    /// Reads what a state says about keys; `ring` is the keyring that the entry itself names.
+    ///
+    /// # Errors
+    /// Fails when it is contradictory or incomplete.
+    pub(super) fn read(args: &Args<'_>, ring: Option<&str>) -> Result<Option<Self>, Failure> {
+        let (url, text) = (args.text("key_url")?, args.text("key_text")?);
+        let ids = args.texts("keyid")?;
+        for (one, other, both) in [
+            (ids.is_some(), url.is_some(), "\"keyid\"/\"keyserver\" and \"key_url\""),
+            (ids.is_some(), text.is_some(), "\"keyid\"/\"keyserver\" and \"key_text\""),
+            (url.is_some(), text.is_some(), "\"key_url\" and \"key_text\""),
+        ] {
+            if one && other {
+                return Err(Failure::new(format!("You may not use both {both} argument.")));
+            }
+        }
+        let from = match (url, text, ids) {
+            (Some(url), ..) => {
+                let insecure = url.trim_start().starts_with("http:");
+                if insecure && !args.flag("allow_insecure_key", true) {
+                    let words = "Cannot have 'key_url' using http with 'allow_insecure_key' set to True";
+                    return Err(Failure::new(words));
+                }
+                From::Url(url)
+            }
+            (_, Some(text), _) => From::Text(text),
+            (_, _, Some(ids)) => {
+                let server = args.text("keyserver")?.filter(|s| !s.is_empty());
+                let server =
+                    server.ok_or_else(|| Failure::new("both keyserver and keyid options required."))?;
+                From::Server(ids.iter().map(|id| number(id)).collect(), server)
+            }
+            _ => return Ok(None),
+        };
+        let to = match ring.filter(|r| r.starts_with('/')) {
+            Some(ring) => PathBuf::from(ring),
+            None => Path::new("/etc/apt/trusted.gpg.d").join(format!("{}.gpg", from.slug(args))),
+        };
+        Ok(Some(Self { from, to }))
+    }
+
+    /// Where it belongs.
+    pub(super) fn path(&self) -> &Path {
+        &self.to
+    }
+
+    /// True when only the network knows it.
+    pub(super) fn is_remote(&self) -> bool {
+        match &self.from {
+            From::Url(url) => matches!(source::place(url), source::Place::Web(_)),
+            From::Text(_) => false,
+            From::Server(..) => true,
+        }
+    }
+
+    /// True when it has to be written. What only the network knows is not asked for when there is some key already.
+    ///
+    /// # Errors
+    /// Fails when it cannot be looked at.
+    pub(super) fn is_missing(&self, scene: &Scene<'_>, env: &str) -> Result<bool, Failure> {
+        let is_there = scene.fs.stat(&self.to)?.is_some_and(|s| s.kind == Kind::File && s.size > 0);
+        if !is_there || self.is_remote() {
+            return Ok(!is_there);
+        }
+        let wanted = self.bytes(scene, env)?;
+        Ok(!scene.fs.compare(&self.to, &wanted)?.is_some_and(|(_, is_same)| is_same))
+    }
+
+    /// Puts the key where it belongs; says whether that changed anything.
+    ///
+    /// # Errors
+    /// Fails when it cannot be had or written.
+    pub(super) fn put(&self, scene: &Scene<'_>, env: &str) -> Result<bool, Failure> {
+        let bytes = self.bytes(scene, env)?;
+        if scene.fs.compare(&self.to, &bytes)?.is_some_and(|(_, is_same)| is_same) {
+            return Ok(false);
+        }
+        parents::make(scene, &self.to, Meta { mode: Some(0o755), ..Meta::default() })?;
+        let to = scene.fs.end_for_change(&self.to)?;
+        scene.fs.write(&to, &bytes, Meta { mode: Some(0o644), ..Meta::default() })?;
+        Ok(true)
+    }
+
+    fn bytes(&self, scene: &Scene<'_>, env: &str) -> Result<Vec<u8>, Failure> {
+        let fetch = |from: &str| {
+            let found = source::Sources::unverified(from.into()).find(scene, env, from);
+            found.map(|f| f.bytes.to_vec()).map_err(Failure::new)
+        };
+        let raw = match &self.from {
+            From::Url(url) => fetch(url)?,
+            From::Text(text) => text.as_bytes().to_vec(),
+            From::Server(ids, server) => {
+                let mut all = Vec::new();
+                for id in ids {
+                    let key = dearmoured(&fetch(&lookup(server, id))?).map_err(Failure::new)?;
+                    if !fingerprints(&key).iter().any(|f| f.ends_with(id.as_str())) {
+                        return Err(Failure::new(format!("Error: Could not add key: {id}")));
+                    }
+                    all.extend(key);
+                }
+                all
+            }
+        };
+        let plain = dearmoured(&raw).map_err(Failure::new)?;
+        if fingerprints(&plain).is_empty() {
+            return Err(Failure::new(format!("`{}` holds no public key", self.from.told())));
+        }
+        let stays_armoured = self.to.extension().is_some_and(|e| e == "asc");
+        Ok(if stays_armoured && is_armoured(&raw) { raw } else { plain })
+    }
+}
+
+impl From {
+    fn told(&self) -> String {
+        match self {
+            Self::Url(url) => source::redact(url),
+            Self::Text(_) => "key_text".into(),
+            Self::Server(ids, _) => ids.join(" "),
+        }
+    }
+
+    /// A name for the file, of letters that apt allows.
+    fn slug(&self, args: &Args<'_>) -> String {
+        let text = match self {
+            Self::Url(url) => {
+                let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+                rest.trim_end_matches(".gpg").trim_end_matches(".asc").to_owned()
+            }
+            Self::Text(_) => {
+                args.name().split_whitespace().find(|w| w.contains("://")).unwrap_or("key").to_owned()
+            }
+            Self::Server(ids, _) => ids.join("-"),
+        };
+        let plain = text.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '_', "-");
+        plain.trim_matches(['-', '.']).to_owned()
+    }
+}
+
+/// The number of a key without what stands before it.
+fn number(text: &str) -> String {
+    let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_uppercase();
+    plain.strip_prefix("0X").unwrap_or(&plain).to_owned()
+}
+
+/// Where a server of keys is asked for one.
+fn lookup(server: &str, id: &str) -> String {
+    let host = match server.split_once("://") {
+        Some(("hkp", host)) if host.contains(':') => format!("http://{host}"),
+        Some(("hkp", host)) => format!("http://{}:11371", host.trim_end_matches('/')),
+        Some(("hkps", host)) => format!("https://{host}"),
+        Some(_) => server.to_owned(),
+        None => format!("https://{server}"),
+    };
+    format!("{}/pks/lookup?op=get&options=mr&search=0x{id}", host.trim_end_matches('/'))
+}
+
+fn is_armoured(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| text.contains(BEGIN))
+}
+
+/// A key as bytes; what is no text already is.
+fn dearmoured(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let Some(text) = std::str::from_utf8(bytes).ok().filter(|t| t.contains(BEGIN)) else {
+        return Ok(bytes.to_vec());
+    };
+    let mut all = Vec::new();
+    for block in text.split(BEGIN).skip(1) {
+        let (block, _) = block.split_once(END).ok_or("a block of the key does not end")?;
+        let (mut digits, mut sum) = (String::new(), None);
+        for line in block.lines().map(str::trim).filter(|l| !l.is_empty() && !l.contains(": ")) {
+            match line.strip_prefix('=') {
+                Some(check) => sum = Some(check),
+                None => digits.push_str(line),
+            }
+        }
+        let bytes = STANDARD.decode(&digits).map_err(|e| format!("the key is damaged: {e}"))?;
+        let check = crc24(&bytes).to_be_bytes();
+        if sum.is_some_and(|s| STANDARD.decode(s).is_ok_and(|s| s != check[1..])) {
+            return Err("the key is damaged: its checksum does not fit".into());
+        }
+        all.extend(bytes);
+    }
+    Ok(all)
+}
+
+fn crc24(bytes: &[u8]) -> u32 {
+    let mut crc: u32 = 0x00b7_04ce;
+    for byte in bytes {
+        crc ^= u32::from(*byte) << 16;
+        for _ in 0..8 {
+            crc <<= 1;
+            if crc & 0x0100_0000 != 0 {
+                crc ^= 0x0186_4cfb;
+            }
+        }
+    }
+    crc & 0x00ff_ffff
+}
+
+/// The fingerprints of the keys in a keyring, of main keys and others, in capital letters.
+fn fingerprints(mut bytes: &[u8]) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some((tag, body, rest)) = packet(bytes) {
+        // Public keys and their subkeys, of the version that there is.
+        if matches!(tag, 6 | 14) && body.first() == Some(&4) {
+            let Ok(length) = u16::try_from(body.len()) else { return all };
+            let whole = [&[0x99][..], &length.to_be_bytes(), body].concat();
+            all.push(hash::Algorithm::Sha1.digest(&whole).to_ascii_uppercase());
+        }
+        bytes = rest;
+    }
+    all
+}
+
+/// The first packet: its kind, what it holds, and what comes after it.
+fn packet(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (head, rest) = bytes.split_first()?;
+    let number = |n: usize| -> Option<(usize, &[u8])> {
+        let digits = rest.get(..n)?.iter().fold(0, |sum, b| sum << 8 | usize::from(*b));
+        Some((digits, rest.get(n..)?))
+    };
+    let (tag, (length, rest)) = match head {
+        head if head & 0xc0 == 0xc0 => {
+            let (first, after) = rest.split_first()?;
+            let of = match first {
+                0..=191 => (usize::from(*first), after),
+                192..=223 => {
+                    let second = usize::from(*after.first()?);
+                    ((usize::from(*first) - 192) * 256 + second + 192, after.get(1..)?)
+                }
+                255 => {
+                    let (length, after) = (after.get(..4)?, after.get(4..)?);
+                    (length.iter().fold(0, |sum, b| sum << 8 | usize::from(*b)), after)
+                }
+                _ => return None,
+            };
+            (head & 0x3f, of)
+        }
+        head if head & 0x80 != 0 => match head & 3 {
+            kind @ 0..=2 => ((head >> 2) & 0xf, number(1 << kind)?),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((tag, rest.get(..length)?, rest.get(length..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that was made for this: ed25519, without a name of anybody.
+    const ARMOURED: &str = include_str!("key.asc");
+
+    #[test]
+    fn armour_comes_off_and_is_checked() {
+        let plain = dearmoured(ARMOURED.as_bytes()).expect("a key");
+        assert_eq!(fingerprints(&plain), ["56CC3112074F985DB32F7D9AA6DBE9F89B0156DA"]);
+        assert_eq!(dearmoured(&plain).expect("bytes"), plain);
+        let twice = dearmoured(format!("{ARMOURED}\n{ARMOURED}").as_bytes()).expect("two keys");
+        assert_eq!(twice.len(), 2 * plain.len());
+        let line = ARMOURED.lines().find(|l| l.len() == 64).expect("a line");
+        let damaged = ARMOURED.replace(line, &line.replace('A', "B"));
+        assert!(dearmoured(damaged.as_bytes()).is_err_and(|e| e.contains("checksum")));
+        assert!(fingerprints(b"<html>no key</html>").is_empty());
+    }
+
+    #[test]
+    fn servers_of_keys_are_asked_by_their_address() {
+        assert_eq!(number("0x0123 abcd"), "0123ABCD");
+        let table = [
+            ("keyserver.ubuntu.com", "https://keyserver.ubuntu.com"),
+            ("hkp://h", "http://h:11371"),
+            ("hkp://h:80", "http://h:80"),
+            ("hkps://h/", "https://h"),
+        ];
+        for (server, expected) in table {
+            assert_eq!(lookup(server, "AB"), format!("{expected}/pks/lookup?op=get&options=mr&search=0xAB"));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use super::*;
+use crate::states::stage::{Stage, built, chunk, preview};
+
+fn settings_of(args: &str) -> String {
+    let chunk = chunk("pkgrepo.managed", "base", args);
+    serde_json::to_string(&Value::from(settings(&Args::new(&chunk)))).unwrap()
+}
+
+fn asked_line(name: &str, args: &str) -> String {
+    let chunk = chunk("pkgrepo.managed", name, args);
+    let asked = asked(&Args::new(&chunk), Entry::parse(name).unwrap())
+        .unwrap_or_else(|f| panic!("{}", f.done.comment));
+    asked.wanted.line()
+}
+
+#[test]
+fn arguments_go_before_what_the_name_says() {
+    let table = [
+        (r#"{"dist": "y", "comps": "main, contrib"}"#, "deb http://h/ y main contrib"),
+        (
+            r#"{"architectures": "amd64,arm64", "trusted": true}"#,
+            "deb [arch=amd64,arm64 trusted=yes] http://h/ x main",
+        ),
+        (r#"{"signedby": "/k.gpg", "disabled": true}"#, "# deb [signed-by=/k.gpg] http://h/ x main"),
+        (r#"{"enabled": 0}"#, "# deb http://h/ x main"),
+        (r#"{"enabled": "yes", "comments": ["a", "b"]}"#, "deb http://h/ x main"),
+    ];
+    for (args, expected) in table {
+        assert_eq!(asked_line("deb http://h/ x main", args), expected, "{args}");
+    }
+}
+
+#[test]
+fn a_section_gets_what_is_said_and_no_more() {
+    assert_eq!(
+        settings_of(
+            r#"{"humanname": "Base", "baseurl": "http://h/", "key_url": "http://k", "gpgcheck": 1, "proxy": ""}"#
+        ),
+        r#"{"name":"Base","enabled":true,"baseurl":"http://h/","gpgcheck":1,"proxy":null}"#
+    );
+}
+
+#[test]
+fn what_cannot_be_is_told_at_once() {
+    let stage = Stage::new();
+    let told = |args: &str| preview(&chunk("pkgrepo.managed", "plain-name", args), &stage.scene());
+    assert!(told(r#"{"enabled": 1, "disabled": 0}"#).contains("Only one of enabled/disabled is allowed"));
+    assert!(told(r#"{"repo": "x"}"#).contains("'repo' is not a supported argument"));
+    assert!(told(r#"{"key_url": "x", "key_text": "y"}"#).contains("both"));
+    assert!(told(r#"{"keyid": "AB"}"#).contains("both keyserver and keyid options required."));
+    assert!(told("{}").contains("must be the complete repo entry"));
+}
+
+#[test]
+fn a_personal_archive_is_one_of_ubuntu() {
+    let chunk = chunk("pkgrepo.managed", "x", r#"{"ppa": "wolfnet/logstash"}"#);
+    let args = Args::new(&chunk);
+    let line = |os: &str| named(&args, &Family::Debian(os.into(), "jammy".into())).unwrap().map(|e| e.line());
+    assert_eq!(
+        line("Ubuntu").as_deref(),
+        Some("deb https://ppa.launchpadcontent.net/wolfnet/logstash/ubuntu jammy main")
+    );
+    assert_eq!(line("Debian"), None);
+}
+
+#[test]
+fn the_key_goes_to_the_keyring_that_the_entry_names() {
+    let path = |name: &str, args: &str| {
+        let chunk = chunk("pkgrepo.managed", name, args);
+        let args = Args::new(&chunk);
+        let ring = ring(&args, &Family::Debian("Debian".into(), "bookworm".into())).unwrap();
+        Key::read(&args, ring.as_deref()).unwrap().map(|key| key.path().display().to_string())
+    };
+    let url = r#"{"key_url": "salt://k", "signedby": "/etc/apt/keyrings/x.gpg"}"#;
+    assert_eq!(path("deb http://h/ x main", url).as_deref(), Some("/etc/apt/keyrings/x.gpg"));
+    let named = "deb [signed-by=/y.gpg] http://h/ x main";
+    assert_eq!(path(named, r#"{"key_url": "salt://k"}"#).as_deref(), Some("/y.gpg"));
+    let common = path("deb http://h/ x main", r#"{"key_url": "salt://k"}"#);
+    assert!(common.is_some_and(|p| p.starts_with("/etc/apt/trusted.gpg.d/")));
+}
+
+#[test]
+fn only_a_key_of_the_network_cannot_be_foreseen() {
+    let is_foreseen =
+        |args: &str| built(&chunk("pkgrepo.managed", "deb http://h/ x main", args)).is_foreseeable();
+    assert!(is_foreseen("{}") && is_foreseen(r#"{"key_url": "salt://key"}"#));
+    assert!(
+        !is_foreseen(r#"{"key_url": "https://h/key"}"#)
+            && !is_foreseen(r#"{"keyid": "AB", "keyserver": "h"}"#)
+    );
+}
