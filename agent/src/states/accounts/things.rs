@@ -1,0 +1,238 @@
+//! Users and groups as a revert puts them back: with the same number, groups, shell and hash.
+
+use std::path::Path;
+
+use zagent_config::{Map, Value};
+
+use crate::fs::{Kind, Stat};
+use crate::host::accounts::acts::{Accounts, NewUser};
+use crate::host::accounts::{self, DAYS, Group, REDACTED, Shadow, User};
+use crate::states::{Failure, Scene, Thing};
+
+/// Users.
+pub(super) const USER: Users = Users;
+/// Groups.
+pub(super) const GROUP: Groups = Groups;
+
+pub(super) struct Users;
+pub(super) struct Groups;
+
+fn text(map: &Map, key: &str) -> String {
+    map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn int(map: &Map, key: &str) -> i64 {
+    map.get(key).and_then(Value::as_int).unwrap_or(-1)
+}
+
+fn texts(map: &Map, key: &str) -> Vec<String> {
+    let list = map.get(key).and_then(Value::as_list).into_iter().flat_map(|l| l.iter());
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Thing for Users {
+    fn kind(&self) -> &'static str {
+        "user"
+    }
+
+    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+        let tools = scene.tools();
+        let name = zagent_compiler::name_text(key);
+        let Some(user) = accounts::find_local(tools.machine, &name)? else { return Ok(Value::Null) };
+        let all = accounts::groups(tools.machine)?;
+        let extra = all.iter().filter(|g| g.members.contains(&name)).map(|g| Value::from(g.name.as_str()));
+        let mut out = Map::new();
+        out.insert("uid", user.uid);
+        out.insert("gid", user.gid);
+        out.insert("group", accounts::group_name(tools.machine, user.gid)?);
+        out.insert("groups", extra.collect::<Value>());
+        out.insert("gecos", user.gecos);
+        out.insert("home", user.home);
+        out.insert("shell", user.shell);
+        if let Some(shadow) = accounts::shadow(tools.machine, &name)? {
+            out.insert("hash", shadow.hash);
+            for (key, value) in DAYS.into_iter().zip(shadow.days) {
+                out.insert(key, value);
+            }
+        }
+        Ok(out.into())
+    }
+
+    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        let name = zagent_compiler::name_text(key);
+        let acts = Accounts(scene.tools());
+        let now = accounts::find_local(acts.0.machine, &name)?;
+        let Value::Map(to) = to else {
+            let Some(user) = now else { return Ok(()) };
+            acts.delete_user(&name, false, false)?;
+            return forget_home(scene, &user, Path::new("/etc/skel"));
+        };
+        let user = match now {
+            Some(user) => user,
+            None => restore(&acts, &name, to)?,
+        };
+        for (key, is) in [
+            ("uid", user.uid.to_string()),
+            ("gid", user.gid.to_string()),
+            ("gecos", user.gecos.clone()),
+            ("home", user.home.clone()),
+            ("shell", user.shell.clone()),
+        ] {
+            let was = to.get(key).map(zagent_compiler::name_text).unwrap_or_default();
+            if was != is {
+                acts.set(&name, key, &was, if key == "uid" { &["-o"] } else { &[] })?;
+            }
+        }
+        acts.set_groups(&name, &texts(to, "groups"), false)?;
+        if to.contains("hash") {
+            let was = Shadow { hash: text(to, "hash"), days: DAYS.map(|key| int(to, key)) };
+            put_shadow(&acts, &name, &was)?;
+        }
+        Ok(())
+    }
+
+    fn shown(&self, how: &Value) -> Value {
+        let Value::Map(map) = how else { return how.clone() };
+        let mut map = (**map).clone();
+        if !text(&map, "hash").is_empty() {
+            map.insert("hash", REDACTED);
+        }
+        map.into()
+    }
+}
+
+/// Makes a user that is gone, with the group that went with it.
+fn restore(acts: &Accounts<'_>, name: &str, to: &Map) -> Result<User, Failure> {
+    let machine = acts.0.machine;
+    let gid = int(to, "gid");
+    if !accounts::groups(machine)?.iter().any(|g| g.gid == gid) {
+        acts.add_group(&text(to, "group"), Some(gid), false, false)?;
+    }
+    let new = NewUser {
+        uid: Some(int(to, "uid")),
+        gid: Some(gid.to_string()),
+        usergroup: Some(false),
+        home: Some(text(to, "home")),
+        shell: Some(text(to, "shell")),
+        gecos: text(to, "gecos"),
+        ..NewUser::default()
+    };
+    acts.add_user(name, &new)?;
+    let made = accounts::find_local(machine, name)?;
+    made.ok_or_else(|| Failure::new(format!("the user {name} was made and is not there")))
+}
+
+fn put_shadow(acts: &Accounts<'_>, name: &str, was: &Shadow) -> Result<(), Failure> {
+    let is = accounts::shadow(acts.0.machine, name)?;
+    if is.as_ref().is_none_or(|is| is.hash != was.hash) {
+        acts.set_hash(name, &was.hash)?;
+    }
+    let is = accounts::shadow(acts.0.machine, name)?.map_or(was.days, |s| s.days);
+    let days: Vec<(usize, i64)> =
+        was.days.into_iter().enumerate().filter(|(at, day)| is[*at] != *day).collect();
+    Ok(acts.set_days(name, &days)?)
+}
+
+/// Removes the home of a user that was made and is no more, when nothing was put there since: only files that every new
+/// home gets, as they were.
+fn forget_home(scene: &Scene<'_>, user: &User, skel: &Path) -> Result<(), Failure> {
+    let (fs, home) = (scene.fs, Path::new(&user.home));
+    let is_own = |s: &Stat| s.kind == Kind::Dir && i64::from(s.uid) == user.uid && user.uid != 0;
+    if !fs.lstat(home)?.as_ref().is_some_and(is_own) {
+        return Ok(());
+    }
+    for (name, _) in fs.read_dir(home)? {
+        let (own, plain) = (home.join(&name), skel.join(&name));
+        let (is, was) = (fs.lstat(&own)?, fs.lstat(&plain)?);
+        // What is no file of that size is not even opened: reading it may never end.
+        let is_alike = is
+            .zip(was)
+            .is_some_and(|(is, was)| is.kind == Kind::File && was.kind == Kind::File && is.size == was.size);
+        if !is_alike || fs.read_for_change(&own)? != fs.read(&plain)? {
+            return Ok(());
+        }
+    }
+    Ok(fs.remove(home)?)
+}
+
+impl Thing for Groups {
+    fn kind(&self) -> &'static str {
+        "group"
+    }
+
+    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+        let name = zagent_compiler::name_text(key);
+        let found = accounts::find_local_group(scene.tools().machine, &name)?;
+        Ok(found.map_or(Value::Null, |Group { gid, members, .. }| {
+            let members: Value = members.into_iter().map(Value::from).collect();
+            Map::from_iter([("gid", Value::Int(gid)), ("members", members)]).into()
+        }))
+    }
+
+    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        let name = zagent_compiler::name_text(key);
+        let acts = Accounts(scene.tools());
+        let now = accounts::find_local_group(acts.0.machine, &name)?;
+        let Value::Map(to) = to else {
+            if now.is_some() {
+                acts.delete_group(&name)?;
+            }
+            return Ok(());
+        };
+        let gid = int(to, "gid");
+        match &now {
+            None => acts.add_group(&name, Some(gid), false, true)?,
+            Some(group) if group.gid != gid => acts.set_gid(&name, gid, true)?,
+            Some(_) => {}
+        }
+        let members = texts(to, "members");
+        if now.is_none_or(|group| group.members != members) {
+            acts.set_members(&name, &members)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::states::stage::Stage;
+
+    #[test]
+    fn a_home_goes_only_as_it_came() {
+        let stage = Stage::new();
+        for dir in ["skel", "home"] {
+            std::fs::create_dir(stage.path(dir)).expect("made");
+            std::fs::write(stage.path(&format!("{dir}/.profile")), "x\n").expect("written");
+        }
+        let number = match nix::unistd::Uid::effective().as_raw() {
+            0 => 54321,
+            own => own,
+        };
+        std::os::unix::fs::chown(stage.path("home"), Some(number), None).expect("given");
+        let user = |uid: i64| User {
+            name: "x".into(),
+            password: "x".into(),
+            uid,
+            gid: uid,
+            gecos: String::new(),
+            home: stage.path("home"),
+            shell: String::new(),
+        };
+        let (own, skel) = (user(number.into()), stage.path("skel"));
+        let forget = |user: &User| forget_home(&stage.scene(), user, Path::new(&skel)).expect("looked at");
+        forget(&user(0));
+        assert!(stage.exists("home"), "somebody else's stays");
+        let pipe = stage.path("home/pipe");
+        assert!(
+            Command::new("mkfifo").args([&pipe, &stage.path("skel/pipe")]).status().expect("run").success()
+        );
+        forget(&own);
+        assert!(stage.exists("home"), "a pipe is not read");
+        std::fs::remove_file(&pipe).expect("removed");
+        forget(&own);
+        assert!(!stage.exists("home"));
+    }
+}

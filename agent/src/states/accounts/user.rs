@@ -1,0 +1,522 @@
+//! `user.present`: a user as it should be.
+//!
+//! Law: only what is given is compared. A hash is compared and set, and never shown.
+
+use std::path::Path;
+
+use zagent_compiler::yaml::python_str;
+use zagent_config::{Map, Value};
+
+use super::{holds, is_new, seen, things};
+use crate::fs::{Kind, Meta};
+use crate::host::Machine;
+use crate::host::accounts::acts::{Accounts, NewUser, day};
+use crate::host::accounts::{self, GECOS, REDACTED, Shadow, User, shadow_info, user_info};
+use crate::states::imagined::Whose;
+use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
+
+/// The days of a password: how a state calls each, and its place in the file.
+const ASKED: [(&str, usize); 6] =
+    [("date", 0), ("mindays", 1), ("maxdays", 2), ("inactdays", 4), ("warndays", 3), ("expire", 5)];
+
+pub(super) struct Present {
+    name: String,
+    uid: Option<i64>,
+    /// Name or number.
+    gid: Option<String>,
+    usergroup: Option<bool>,
+    groups: Option<Vec<String>>,
+    optional: Vec<String>,
+    remove_groups: bool,
+    home: Option<String>,
+    createhome: bool,
+    persist_home: bool,
+    password: Option<String>,
+    hash_password: bool,
+    enforce: bool,
+    empty: bool,
+    shell: Option<String>,
+    unique: bool,
+    system: bool,
+    nologinit: bool,
+    gecos: [Option<String>; 5],
+    /// Place in the file and value.
+    days: Vec<(&'static str, usize, i64)>,
+    may_change_uid: bool,
+    may_change_gid: bool,
+    lock: Option<bool>,
+    local: bool,
+}
+
+impl Present {
+    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+        let given = |key: &str| Ok::<_, Failure>(args.text(key)?.filter(|t| !t.is_empty()));
+        let mut gecos: [Option<String>; 5] = Default::default();
+        for (part, key) in gecos.iter_mut().zip(GECOS) {
+            *part = args.text(key)?;
+        }
+        if let Some(text) = gecos[..3].iter().flatten().find(|text| text.contains(',')) {
+            return Err(Failure::new(format!("Unsupported char ',' in {text}")));
+        }
+        let mut days = Vec::new();
+        for (key, at) in ASKED {
+            if let Some(text) = args.text(key)? {
+                let value = day(&text)
+                    .ok_or_else(|| Failure::new(format!("`{key}` must be a number of days, not {text}")))?;
+                days.push((key, at, value));
+            }
+        }
+        let is_given = |key: &str| args.get(key).map(Value::is_truthy);
+        let own = args.flag("gid_from_name", false).then(|| args.name());
+        Ok(Self {
+            name: args.name(),
+            uid: args.int("uid")?,
+            gid: given("gid")?.or(own),
+            usergroup: is_given("usergroup"),
+            groups: args.texts("groups")?,
+            optional: args.texts("optional_groups")?.unwrap_or_default(),
+            remove_groups: args.flag("remove_groups", true),
+            home: given("home")?,
+            createhome: args.flag("createhome", true),
+            persist_home: args.flag("persist_home", false),
+            password: given("password")?,
+            hash_password: args.flag("hash_password", false),
+            enforce: args.flag("enforce_password", true),
+            empty: args.flag("empty_password", false),
+            shell: given("shell")?,
+            unique: args.flag("unique", true),
+            system: args.flag("system", false),
+            nologinit: args.flag("nologinit", false),
+            gecos,
+            days,
+            may_change_uid: args.flag("allow_uid_change", false),
+            may_change_gid: args.flag("allow_gid_change", false),
+            lock: is_given("password_lock"),
+            local: args.flag("local", false),
+        })
+    }
+
+    fn find(&self, machine: &Machine) -> Result<Option<User>, Failure> {
+        let find = if self.local { accounts::find_local } else { accounts::find };
+        Ok(find(machine, &self.name)?)
+    }
+
+    /// The groups that are asked for and are not there.
+    fn missing(&self, machine: &Machine) -> Result<Vec<String>, Failure> {
+        let mut missing = Vec::new();
+        for group in self.groups.iter().flatten() {
+            if accounts::find_group(machine, group)?.is_none() {
+                missing.push(group.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The groups that are asked for and are there; nothing when none are asked for.
+    fn wanted(&self, machine: &Machine) -> Result<Option<Vec<String>>, Failure> {
+        if self.groups.is_none() && self.optional.is_empty() {
+            return Ok(None);
+        }
+        let mut wanted = Vec::new();
+        for group in self.groups.iter().flatten().chain(&self.optional) {
+            if accounts::find_group(machine, group)?.is_some() {
+                wanted.push(group.clone());
+            }
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        Ok(Some(wanted))
+    }
+
+    /// The number of a group given by name or number.
+    fn gid_of(machine: &Machine, group: &str) -> Result<Option<i64>, Failure> {
+        Ok(accounts::find_group(machine, group)?.map(|g| g.gid).or_else(|| group.parse().ok()))
+    }
+
+    /// The main group that is asked for: also one of its own that is there already.
+    fn main_group(&self, machine: &Machine) -> Result<Option<String>, Failure> {
+        let own = self.usergroup == Some(true) && accounts::find_group(machine, &self.name)?.is_some();
+        Ok(if own { Some(self.name.clone()) } else { self.gid.clone() })
+    }
+
+    /// The hash that is asked for.
+    fn hash(&self, now: Option<&Shadow>) -> Result<Option<String>, Failure> {
+        let Some(password) = self.password.as_ref().filter(|_| !self.empty) else { return Ok(None) };
+        if !self.hash_password {
+            return Ok(Some(password.clone()));
+        }
+        accounts::crypt::hashed(password, now.map(|s| &*s.hash))
+            .map(Some)
+            .map_err(|e| Failure::new(format!("cannot make a salt: {e}")))
+    }
+
+    /// What has to change in a user that is there, by Salt's names.
+    fn changes(&self, user: &User, scene: &Scene<'_>) -> Result<Map, Failure> {
+        let tools = scene.tools();
+        let machine = tools.machine;
+        let mut change = Map::new();
+        if let Some(uid) = self.uid.filter(|uid| *uid != user.uid) {
+            change.insert("uid", uid);
+        }
+        if let Some(gid) = self.main_group(machine)?
+            && Self::gid_of(machine, &gid)? != Some(user.gid)
+        {
+            change.insert("gid", gid);
+        }
+        if let Some(groups) = self.group_changes(user, machine)? {
+            change.insert("groups", groups.into_iter().map(Value::from).collect::<Value>());
+        }
+        if let Some(home) = self.home.as_ref().filter(|home| **home != user.home) {
+            change.insert("home", home.as_str());
+        }
+        let home = self.home.as_ref().unwrap_or(&user.home);
+        if self.createhome
+            && home.starts_with('/')
+            && scene.fs.stat(Path::new(home))?.is_none_or(|s| s.kind != Kind::Dir)
+        {
+            change.insert("homeDoesNotExist", home.as_str());
+        }
+        if let Some(shell) = self.shell.as_ref().filter(|shell| **shell != user.shell) {
+            change.insert("shell", shell.as_str());
+        }
+        self.password_changes(machine, &mut change)?;
+        for ((part, is), key) in self.gecos.iter().zip(user.gecos()).zip(GECOS) {
+            if let Some(part) = part.as_ref().filter(|part| **part != is) {
+                change.insert(key, part.as_str());
+            }
+        }
+        self.permit(user, &change)?;
+        Ok(change)
+    }
+
+    /// Numbers own files, so a change of one has to be allowed.
+    fn permit(&self, user: &User, change: &Map) -> Result<(), Failure> {
+        let mut faults = String::new();
+        for (key, is, may) in [("uid", user.uid, self.may_change_uid), ("gid", user.gid, self.may_change_gid)]
+        {
+            if let Some(new) = change.get(key).filter(|_| !may) {
+                faults.push_str(&format!(
+                    "\nChanging {key} ({is} -> {}) not permitted, set allow_{key}_change to True to force this \
+                     change. Note that this will not change file ownership.",
+                    zagent_compiler::name_text(new)
+                ));
+            }
+        }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::new(format!("Encountered error checking for needed changes:{faults}")))
+    }
+
+    /// The groups that the user should be in besides its main one, when that is not so.
+    fn group_changes(&self, user: &User, machine: &Machine) -> Result<Option<Vec<String>>, Failure> {
+        let asked = self.wanted(machine)?;
+        let mut is = accounts::groups_of(machine, user)?;
+        let mut wanted = asked.clone().unwrap_or_default();
+        if !self.remove_groups || asked.is_none() {
+            wanted.extend(is.iter().cloned());
+            wanted.sort_unstable();
+            wanted.dedup();
+        }
+        let main = match self.main_group(machine)? {
+            Some(gid) => Self::gid_of(machine, &gid)?.unwrap_or(user.gid),
+            None => user.gid,
+        };
+        let all = accounts::groups(machine)?;
+        let gid = |name: &str| all.iter().find(|g| g.name == name).map(|g| g.gid);
+        wanted.retain(|name| gid(name) != Some(main));
+        is.retain(|name| {
+            let own = name == &self.name && !wanted.contains(name);
+            gid(name) != Some(main) && gid(name) != Some(user.gid) && !own
+        });
+        // Groups of the same number are the same group.
+        let has = |names: &[String], name: &String| {
+            names.contains(name) || names.iter().any(|other| gid(other).is_some() && gid(other) == gid(name))
+        };
+        let lacks = wanted.iter().any(|name| !has(&is, name));
+        let has_more = self.remove_groups && is.iter().any(|name| !has(&wanted, name));
+        Ok((lacks || has_more).then_some(wanted))
+    }
+
+    fn password_changes(&self, machine: &Machine, change: &mut Map) -> Result<(), Failure> {
+        if self.password.is_none() && !self.empty && self.lock.is_none() && self.days.is_empty() {
+            return Ok(());
+        }
+        let now = accounts::shadow(machine, &self.name)?;
+        let is = now.as_ref().map_or("", |s| &s.hash);
+        let is_unset = matches!(is, "!" | "!!");
+        // A locked password is one with a mark before it.
+        let bare = if self.lock == Some(true) { is.trim_start_matches('!') } else { is };
+        if let Some(hash) = self.hash(now.as_ref())?
+            && (is_unset || self.enforce)
+            && is != hash
+            && bare != hash
+        {
+            change.insert("passwd", hash);
+        }
+        if self.empty && !is.is_empty() {
+            change.insert("empty_password", true);
+        }
+        for (key, at, value) in &self.days {
+            let is = now.as_ref().map_or(-1, |s| s.days[*at]);
+            if is != *value && !(*key == "expire" && *value == 0) {
+                change.insert(*key, *value);
+            }
+        }
+        if let Some(lock) = self.lock.filter(|lock| *lock != is.starts_with('!')) {
+            change.insert("password_lock", lock);
+        }
+        Ok(())
+    }
+
+    /// What people see of changes.
+    fn shown(changes: &Map) -> Map {
+        let mut shown = changes.clone();
+        if shown.contains("passwd") {
+            shown.insert("passwd", REDACTED);
+        }
+        shown
+    }
+
+    fn look(&self, scene: &Scene<'_>, missing: &[String]) -> Result<Look, Failure> {
+        let Some(user) = self.find(scene.tools().machine)? else {
+            let pending = if missing.is_empty() {
+                String::new()
+            } else {
+                format!(" (pending groups: {})", missing.join(","))
+            };
+            let changes = Map::from_iter([("name", Value::from(self.name.as_str()))]);
+            return Ok(Look::drift(format!("User {} set to be added{pending}", self.name), changes));
+        };
+        let mut changes = Self::shown(&self.changes(&user, scene)?);
+        if !missing.is_empty() {
+            changes.insert("groups (pending creation)", missing.join(","));
+        }
+        if changes.is_empty() {
+            return Ok(Look::right(format!("User {} is present and up to date", self.name)));
+        }
+        let lines: String =
+            changes.iter().map(|(k, v)| format!("{}: {}\n", k.json_key(), python_str(v))).collect();
+        Ok(Look::drift(format!("The following user attributes are set to be changed:\n{lines}"), changes))
+    }
+
+    fn make(&self, acts: &Accounts<'_>) -> Result<Done, Failure> {
+        let machine = acts.0.machine;
+        let groups = self.wanted(machine)?.unwrap_or_default();
+        let gid = match self.main_group(machine)? {
+            // A group of this name is in the way of one of its own.
+            None if self.usergroup.is_none() && groups.contains(&self.name) => Some(self.name.clone()),
+            gid => gid,
+        };
+        let new = NewUser {
+            uid: self.uid,
+            gid,
+            groups,
+            usergroup: self.usergroup,
+            home: self.home.clone(),
+            createhome: self.createhome,
+            shell: self.shell.clone(),
+            gecos: gecos(self.gecos.each_ref().map(|part| part.clone().unwrap_or_default())),
+            unique: self.unique,
+            system: self.system,
+            nologinit: self.nologinit,
+        };
+        acts.add_user(&self.name, &new)
+            .map_err(|e| Failure::new(format!("Failed to create new user {}: {}", self.name, e.words())))?;
+        let made = self.find(machine)?;
+        let mut changes = made.map(|user| user_info(machine, &user)).transpose()?.unwrap_or_default();
+        if !self.createhome {
+            changes.insert("home", "");
+        }
+        match self.secure(acts, &mut changes) {
+            Ok(()) => Ok(Done::new(format!("New user {} created", self.name), changes)),
+            Err(e) => {
+                let words = format!(
+                    "User {} created but its password is not as asked: {}",
+                    self.name, e.done.comment
+                );
+                Err(Done::new(words, changes).into())
+            }
+        }
+    }
+
+    /// The password of a new user.
+    fn secure(&self, acts: &Accounts<'_>, changes: &mut Map) -> Result<(), Failure> {
+        let now = accounts::shadow(acts.0.machine, &self.name);
+        if let Some(hash) = self.hash(now.ok().flatten().as_ref())? {
+            changes.insert("password", REDACTED);
+            acts.set_hash(&self.name, &hash)?;
+        } else if self.empty {
+            acts.set_hash(&self.name, "")?;
+            changes.insert("password", "");
+        }
+        acts.set_days(&self.name, &self.days.iter().map(|(_, at, value)| (*at, *value)).collect::<Vec<_>>())?;
+        for (key, _, value) in &self.days {
+            changes.insert(*key, *value);
+        }
+        if let Some(lock) = self.lock
+            && accounts::shadow(acts.0.machine, &self.name)?.is_some_and(|s| s.hash.starts_with('!') != lock)
+        {
+            acts.lock(&self.name, lock)?;
+        }
+        Ok(())
+    }
+
+    fn change(&self, user: &User, acts: &Accounts<'_>, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let machine = acts.0.machine;
+        let before = (
+            user_info(machine, user)?,
+            shadow_info(&self.name, accounts::shadow(machine, &self.name).ok().flatten().as_ref()),
+        );
+        let change = self.changes(user, scene)?;
+        let told = self.tell(user, &change, acts, scene);
+        let after =
+            self.find(machine)?.map(|user| user_info(machine, &user)).transpose()?.unwrap_or_default();
+        let secret = shadow_info(&self.name, accounts::shadow(machine, &self.name).ok().flatten().as_ref());
+        let mut changes = differing(&before.0, &after);
+        for (key, value) in differing(&before.1, &secret).iter() {
+            changes.insert(key.clone(), value.clone());
+        }
+        if let Some(home) = change.get("homeDoesNotExist").filter(|_| told.is_ok()) {
+            changes.insert("home", home.clone());
+        }
+        let mut changes = Self::shown(&changes);
+        changes.remove("name");
+        match told {
+            Ok(()) => Ok(Done::new(format!("Updated user {}", self.name), changes)),
+            Err(failure) => Err(Done::new(failure.done.comment, changes).into()),
+        }
+    }
+
+    fn tell(&self, user: &User, change: &Map, acts: &Accounts<'_>, scene: &Scene<'_>) -> Result<(), Failure> {
+        let name = &*self.name;
+        if let Some(hash) = change.get("passwd").and_then(Value::as_str) {
+            acts.set_hash(name, hash)?;
+        }
+        if change.contains("empty_password") {
+            acts.set_hash(name, "")?;
+        }
+        // A new hash is an open one, whatever was there.
+        let is_locked =
+            accounts::shadow(acts.0.machine, name).ok().flatten().is_some_and(|s| s.hash.starts_with('!'));
+        if let Some(lock) = self.lock.filter(|lock| *lock != is_locked) {
+            acts.lock(name, lock)?;
+        }
+        let days = self.days.iter().filter(|(key, ..)| change.contains(key));
+        acts.set_days(name, &days.map(|(_, at, value)| (*at, *value)).collect::<Vec<_>>())?;
+        let text = |key: &str| change.get(key).map(zagent_compiler::name_text);
+        if let Some(uid) = text("uid") {
+            acts.set(name, "uid", &uid, if self.unique { &[] } else { &["-o"] })?;
+        }
+        if let Some(gid) = text("gid") {
+            acts.set(name, "gid", &gid, &[])?;
+        }
+        if let Some(home) = text("home") {
+            acts.set(name, "home", &home, if self.persist_home { &["-m"] } else { &[] })?;
+        }
+        if let Some(shell) = text("shell") {
+            acts.set(name, "shell", &shell, &[])?;
+        }
+        if GECOS.iter().any(|key| change.contains(key)) {
+            let mut parts = user.gecos();
+            for (part, new) in parts.iter_mut().zip(&self.gecos) {
+                if let Some(new) = new {
+                    part.clone_from(new);
+                }
+            }
+            acts.set(name, "gecos", &gecos(parts), &[])?;
+        }
+        if let Some(groups) = change.get("groups").and_then(Value::as_list) {
+            let groups: Vec<String> = groups.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            acts.set_groups(name, &groups, !self.remove_groups)?;
+        }
+        match text("homeDoesNotExist") {
+            Some(home) => self.make_home(Path::new(&home), acts.0.machine, scene),
+            None => Ok(()),
+        }
+    }
+
+    fn make_home(&self, home: &Path, machine: &Machine, scene: &Scene<'_>) -> Result<(), Failure> {
+        let Some(user) = self.find(machine)? else { return Ok(()) };
+        if scene.fs.stat(home)?.is_some_and(|s| s.kind == Kind::Dir) {
+            return Ok(());
+        }
+        if let Some(parent) = home.parent() {
+            super::make_dirs(scene, parent, Meta { mode: Some(0o755), ..Meta::default() })?;
+        }
+        let (uid, gid) = (u32::try_from(user.uid).ok(), u32::try_from(user.gid).ok());
+        Ok(scene.fs.make_dir(home, Meta { mode: Some(0o755), uid, gid })?)
+    }
+}
+
+/// The comment of a user from its parts.
+fn gecos(parts: [String; 5]) -> String {
+    parts.join(",").trim_end_matches(',').to_owned()
+}
+
+/// What is in `after` and was not so before.
+fn differing(before: &Map, after: &Map) -> Map {
+    let mut out = Map::new();
+    for (key, value) in after.iter() {
+        if before.get_value(key) != Some(value) {
+            out.insert(key.clone(), value.clone());
+        }
+    }
+    out
+}
+
+impl State for Present {
+    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let missing = self.missing(scene.tools().machine)?;
+        if !missing.is_empty() {
+            let words = format!("The following group(s) are not present: {}", missing.join(","));
+            return Err(Failure::new(words));
+        }
+        self.look(scene, &[])
+    }
+
+    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        // An earlier state may make the groups.
+        let missing = self.missing(scene.tools().machine)?;
+        self.look(scene, &missing)
+    }
+
+    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+        let acts = Accounts(scene.tools());
+        let found = self.find(acts.0.machine)?;
+        scene.change(&things::USER, self.name.as_str(), || match &found {
+            None => self.make(&acts),
+            Some(user) => self.change(user, &acts, scene),
+        })
+    }
+
+    fn sees(&self) -> Veil {
+        seen()
+    }
+
+    fn veils(&self) -> Veil {
+        // A new home comes with what a skeleton has.
+        if self.createhome { Veil::USERS | Veil::BROUGHT } else { Veil::USERS }
+    }
+
+    fn imagine(&self, scene: &Scene<'_>) {
+        let names = &scene.shared.names;
+        names.add(Whose::User, &self.name, self.uid.and_then(|uid| u32::try_from(uid).ok()));
+        // Most systems give a new user a group of that name.
+        if self.gid.is_none() {
+            names.add(Whose::Group, &self.name, None);
+        }
+    }
+
+    fn holds(&self, _: &Look, hidden: Veil) -> bool {
+        holds(hidden)
+    }
+
+    fn may_come(&self, look: &Look) -> bool {
+        is_new(look)
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::Users]
+    }
+}
