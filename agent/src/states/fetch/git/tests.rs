@@ -1,0 +1,190 @@
+//! Repositories against a local one.
+
+use zagent_config::{Map, Value};
+
+use super::super::super::stage::{Stage, apply, chunk, preview};
+use super::REPOSITORY;
+use crate::host::{Machine, Tools};
+use crate::states::Thing as _;
+
+fn git(dir: &str, line: &str) -> String {
+    let machine = Machine::new();
+    let words: Vec<&str> = ["-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+        .into_iter()
+        .chain(line.split(' '))
+        .collect();
+    let said = Tools::new(&machine).must("git", &words).unwrap();
+    said.out.trim().to_owned()
+}
+
+/// A repository with one commit, and where it is.
+fn origin(stage: &Stage) -> String {
+    let dir = stage.path("origin");
+    std::fs::create_dir(&dir).unwrap();
+    git(&dir, "init -q -b main .");
+    commit(&dir);
+    dir
+}
+
+fn commit(dir: &str) -> String {
+    git(dir, "commit -q --allow-empty -m x");
+    git(dir, "rev-parse HEAD")
+}
+
+#[test]
+fn a_clone_follows_and_keeps_what_is_not_committed() {
+    let stage = Stage::new();
+    let (from, to) = (origin(&stage), stage.path("clone"));
+    let first = git(&from, "rev-parse HEAD");
+    let latest = chunk("git.latest", &from, &format!(r#"{{"target": "{to}"}}"#));
+    let would = format!("null \"Repository {from} would be cloned to {to}\"");
+    assert!(preview(&latest, &stage.scene()).starts_with(&would));
+    let said = apply(&latest, &stage.scene());
+    let want = format!(
+        "true \"{from} cloned to {to}\" {{\"new\":\"{from} => {to}\",\"revision\":{{\"old\":null,\"new\":\"{first}\"}}}}"
+    );
+    assert_eq!(said, want);
+    assert_eq!(apply(&latest, &stage.scene()), format!("true \"Repository {to} is up-to-date\" {{}}"));
+    let second = commit(&from);
+    git(&from, "tag v1");
+    let said = apply(&latest, &stage.scene());
+    assert!(said.contains("was fast-forwarded to remote HEAD"), "{said}");
+    assert!(said.contains(&format!(r#""revision":{{"old":"{first}","new":"{second}"}}"#)), "{said}");
+    assert!(said.contains(r#""new_tags":["v1"]"#), "{said}");
+    git(&to, "commit -q --allow-empty -m mine");
+    commit(&from);
+    assert!(
+        apply(&latest, &stage.scene()).contains("but this is not a fast-forward merge. Set 'force_reset'")
+    );
+    let forced = chunk("git.latest", &from, &format!(r#"{{"target": "{to}", "force_reset": true}}"#));
+    assert!(apply(&forced, &stage.scene()).contains("Repository was hard-reset to remote HEAD"));
+    assert_eq!(git(&to, "rev-parse HEAD"), git(&from, "rev-parse HEAD"));
+}
+
+#[test]
+fn a_tag_behind_the_head_and_a_branch() {
+    let stage = Stage::new();
+    let (from, to) = (origin(&stage), stage.path("clone"));
+    git(&from, "tag v1");
+    commit(&from);
+    let args = format!(r#"{{"target": "{to}", "rev": "v1"}}"#);
+    let tag = chunk("git.latest", &from, &args);
+    assert!(apply(&tag, &stage.scene()).contains("Repository was reset to v1"));
+    assert!(apply(&tag, &stage.scene()).contains("is up-to-date"));
+    git(&from, "branch next");
+    let args = format!(r#"{{"target": "{to}", "rev": "next", "branch": "mine"}}"#);
+    let branch = chunk("git.latest", &from, &args);
+    assert!(apply(&branch, &stage.scene()).contains("New branch 'mine' was checked out, with origin/next"));
+    assert!(apply(&branch, &stage.scene()).contains("is up-to-date"));
+    assert_eq!(git(&to, "rev-parse --abbrev-ref mine@{upstream}"), "origin/next");
+    let none = chunk("git.latest", &from, &format!(r#"{{"target": "{to}", "rev": "nope"}}"#));
+    assert!(apply(&none, &stage.scene()).contains("No revision matching 'nope' exists"));
+}
+
+#[test]
+fn a_directory_with_something_else_stays() {
+    let stage = Stage::new();
+    let (from, to) = (origin(&stage), stage.path("full"));
+    std::fs::create_dir(&to).unwrap();
+    std::fs::write(stage.path("full/x"), "mine").unwrap();
+    for function in ["git.latest", "git.detached", "git.cloned"] {
+        let state = chunk(function, &from, &format!(r#"{{"target": "{to}", "rev": "main"}}"#));
+        assert!(
+            apply(&state, &stage.scene()).contains("exists, is non-empty and is not a git repository"),
+            "{function}"
+        );
+    }
+    let forced = chunk("git.latest", &from, &format!(r#"{{"target": "{to}", "force_clone": true}}"#));
+    assert!(apply(&forced, &stage.scene()).contains(r#""forced clone":true"#));
+    assert!(!stage.exists("full/x"));
+}
+
+#[test]
+fn a_detached_head_and_a_mirror() {
+    let stage = Stage::new();
+    let from = origin(&stage);
+    let first = git(&from, "rev-parse HEAD");
+    let second = commit(&from);
+    let to = stage.path("at");
+    let at = |rev: &str| chunk("git.detached", &from, &format!(r#"{{"target": "{to}", "rev": "{rev}"}}"#));
+    assert!(
+        apply(&at(&first), &stage.scene()).contains(&format!("Commit ID {first} was checked out at {to}"))
+    );
+    assert!(apply(&at(&first), &stage.scene()).contains("Already checked out at correct revision"));
+    let moved = format!(r#"{{"HEAD":{{"old":"{first}","new":"{second}"}}}}"#);
+    assert!(apply(&at("main"), &stage.scene()).ends_with(&moved));
+    let to = stage.path("mirror");
+    let mirror = chunk("git.latest", &from, &format!(r#"{{"target": "{to}", "mirror": true}}"#));
+    assert!(apply(&mirror, &stage.scene()).contains("as mirror"));
+    let third = commit(&from);
+    assert!(apply(&mirror, &stage.scene()).contains("was fetched"));
+    assert_eq!(git(&to, "rev-parse main"), third);
+    assert!(apply(&mirror, &stage.scene()).contains("is up-to-date"));
+}
+
+#[test]
+fn values_of_a_configuration() {
+    let stage = Stage::new();
+    let repo = stage.path("r");
+    let made = chunk("git.present", &repo, r#"{"bare": false}"#);
+    assert!(apply(&made, &stage.scene()).contains("Initialized repository in"));
+    let set = |args: &str| chunk("git.config_set", "a.b", &format!(r#"{{"repo": "{repo}", {args}}}"#));
+    let said = apply(&set(r#""value": 1"#), &stage.scene());
+    assert_eq!(said, r#"true "'a.b' was added as '1'" {"a.b":{"old":null,"new":["1"]}}"#);
+    assert!(apply(&set(r#""value": 1"#), &stage.scene()).contains("'a.b' is already set to '1'"));
+    assert!(apply(&set(r#""multivar": ["1", "2"]"#), &stage.scene()).contains("was set to ['1', '2']"));
+    let unset = |args: &str| chunk("git.config_unset", "a.*", &format!(r#"{{"repo": "{repo}" {args}}}"#));
+    assert!(apply(&unset(""), &stage.scene()).contains("set 'all' to True to force removal): a.b (1, 2)"));
+    let said = apply(&unset(r#", "value_regex": "^1""#), &stage.scene());
+    assert_eq!(said, r#"true "Value(s) successfully unset" {"a.b":["1"]}"#);
+    assert_eq!(git(&repo, "config --get-all a.b"), "2");
+}
+
+#[test]
+fn a_file_that_git_does_not_know_is_not_written_over() {
+    let stage = Stage::new();
+    let (from, to) = (origin(&stage), stage.path("clone"));
+    let latest = chunk("git.latest", &from, &format!(r#"{{"target": "{to}"}}"#));
+    apply(&latest, &stage.scene());
+    let (own, new) = (format!("{to}/config.php"), format!("{from}/config.php"));
+    std::fs::write(&own, "mine").unwrap();
+    std::fs::write(new, "theirs").unwrap();
+    git(&from, "add config.php");
+    git(&from, "commit -q -m config");
+    let said = apply(&latest, &stage.scene());
+    assert!(said.starts_with("false") && said.contains("config.php"), "{said}");
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "mine");
+    std::fs::remove_file(&own).unwrap();
+    let said = apply(&latest, &stage.scene());
+    assert!(said.starts_with("true"), "{said}");
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "theirs");
+}
+
+#[test]
+fn a_repository_in_which_somebody_worked_is_kept() {
+    let stage = Stage::new();
+    let (from, to) = (origin(&stage), stage.path("clone"));
+    apply(&chunk("git.latest", &from, &format!(r#"{{"target": "{to}"}}"#)), &stage.scene());
+    let key = Value::from(Map::from_iter([("path", to.as_str())]));
+    let look = || REPOSITORY.look(&key, &stage.scene()).unwrap();
+    let left = look();
+    assert_eq!(REPOSITORY.full(&key, &stage.scene()).unwrap(), None);
+    std::fs::write(format!("{to}/upload"), "").unwrap();
+    assert!(!REPOSITORY.is_same(&look(), &left));
+    let why = REPOSITORY.full(&key, &stage.scene()).unwrap();
+    assert_eq!(why.as_deref(), Some("`upload` there is not committed"));
+    // What git ignores would be lost as well, but hinders nothing else.
+    std::fs::write(format!("{to}/.git/info/exclude"), "upload\n").unwrap();
+    assert!(REPOSITORY.is_same(&look(), &left));
+    assert!(REPOSITORY.full(&key, &stage.scene()).unwrap().is_some());
+}
+
+#[test]
+fn a_password_in_an_address_is_neither_noted_nor_shown() {
+    let stage = Stage::new();
+    let dir = origin(&stage);
+    git(&dir, "remote add origin https://u:hush@h.example.org/x");
+    let key = Value::from(Map::from_iter([("path", dir.as_str())]));
+    let noted = serde_json::to_string(&REPOSITORY.look(&key, &stage.scene()).unwrap()).unwrap();
+    assert!(noted.contains("h.example.org/x") && !noted.contains("hush"), "{noted}");
+}
