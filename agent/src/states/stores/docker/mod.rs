@@ -1,0 +1,362 @@
+//! States of the modules `docker_*`, by `docker` or `podman`.
+
+mod others;
+
+use zagent_config::{Map, Value};
+
+use super::{Act, Deed, Kept, Plan, Planner, Row, changed};
+use crate::host::command::shown;
+use crate::host::functions::stores::Given;
+use crate::host::functions::stores::docker::{Engine, create, differences, networks, variables};
+use crate::states::{Failure, Scene, Thing};
+
+const GONE: Option<&str> = Some("what was in a container, image or volume that is removed cannot come back");
+
+pub(super) const TABLE: &[Row] = &[
+    (
+        "docker_container",
+        "running",
+        running as Planner,
+        Some("what was in a container that is replaced cannot come back"),
+    ),
+    ("docker_container", "stopped", stopped, None),
+    ("docker_container", "absent", absent, GONE),
+    ("docker_container", "run", run, Some("nobody knows what a container does")),
+    ("docker_image", "present", others::image_present, None),
+    ("docker_image", "absent", others::image_absent, GONE),
+    ("docker_network", "present", others::network_present, None),
+    (
+        "docker_network",
+        "absent",
+        |g, s| others::gone(g, s, "network"),
+        Some("a network that is removed cannot come back by itself"),
+    ),
+    ("docker_volume", "present", others::volume_present, None),
+    ("docker_volume", "absent", |g, s| others::gone(g, s, "volume"), GONE),
+];
+
+/// A container: which one it is, and whether it runs. One that was new is removed, one that was stopped starts again.
+pub(super) static CONTAINER: Kept = Kept {
+    kind: "docker_container",
+    look: |given, scene| {
+        let engine = Engine::new(given, &scene.tools());
+        let found = engine.inspect(&scene.tools(), "container", &given.must("name")?)?;
+        let told = |v: Value| {
+            Map::from_iter([("id", part(&v, "Id")), ("running", (status(&v) == "running").into())])
+        };
+        Ok(found.map_or(Value::Null, |v| told(v).into()))
+    },
+    put: |given, to, scene| {
+        let (tools, name) = (scene.tools(), given.must("name")?);
+        let engine = Engine::new(given, &tools);
+        let now = engine.inspect(&tools, "container", &name)?;
+        let verb: &[&str] = match (to.as_map(), &now) {
+            (None, _) => &["rm", "--force", "--"],
+            (Some(was), Some(now)) if was.get("id") == Some(&part(now, "Id")) => {
+                if was.get("running").is_some_and(Value::is_truthy) {
+                    &["start", "--"]
+                } else {
+                    &["stop", "--"]
+                }
+            }
+            _ => return Err(Failure::new("a container that was removed cannot come back")),
+        };
+        tell(&engine, scene, verb, &[name])
+    },
+    full: None,
+};
+
+/// An image, a network or a volume: one that was new is removed.
+pub(super) static OTHER: Kept = Kept {
+    kind: "docker",
+    look: |given, scene| {
+        let engine = Engine::new(given, &scene.tools());
+        let found = engine.inspect(&scene.tools(), &given.must("type")?, &given.must("name")?)?;
+        // `podman` writes some of them small.
+        let told = |v: Value| {
+            let all = ["Id", "id", "Name", "name"].iter().map(|key| part(&v, key));
+            all.into_iter().find(|v| !v.is_null()).unwrap_or(Value::Bool(true))
+        };
+        Ok(found.map_or(Value::Null, told))
+    },
+    put: |given, to, scene| {
+        let (kind, name) = (given.must("type")?, given.must("name")?);
+        if !to.is_null() {
+            return Err(Failure::new(format!("the {kind} {name} that was there cannot come back")));
+        }
+        tell(&Engine::new(given, &scene.tools()), scene, &[&kind, "rm", "--"], &[name])
+    },
+    full: Some(|given, scene| match &*given.must("type")? {
+        "volume" => others::volume_full(given, scene),
+        // The program refuses to remove others that are in use, and nothing is in them that could not be had again.
+        _ => Ok(None),
+    }),
+};
+
+fn part(value: &Value, place: &str) -> Value {
+    zagent_config::value::traverse(value, place, ".").cloned().unwrap_or(Value::Null)
+}
+
+fn status(value: &Value) -> String {
+    shown(&part(value, "State.Status"))
+}
+
+fn tell(engine: &Engine, scene: &Scene<'_>, verb: &[&str], rest: &[String]) -> Result<(), Failure> {
+    let words: Vec<String> = verb.iter().map(|w| (*w).to_owned()).chain(rest.iter().cloned()).collect();
+    Ok(engine.tell(&scene.tools(), &words).map(|_| ())?)
+}
+
+fn key(given: &Given<'_>, kind: &str, name: &str) -> Value {
+    let mut key = Map::from_iter([("name", Value::from(name)), ("type", Value::from(kind))]);
+    if let Some(provider) = given.text("provider") {
+        key.insert("provider", provider);
+    }
+    key.into()
+}
+
+fn container_key(given: &Given<'_>, name: &str) -> Option<(&'static dyn Thing, Value)> {
+    Some((&CONTAINER, key(given, "container", name)))
+}
+
+/// An act of several commands.
+fn commands(engine: Engine, all: Vec<Vec<String>>) -> Deed {
+    commands_with(engine, all, Vec::new())
+}
+
+/// The same; the container that one of them makes has these variables.
+fn commands_with(engine: Engine, all: Vec<Vec<String>>, variables: Vec<String>) -> Deed {
+    Box::new(move |scene| each(&engine, scene, &all, &variables))
+}
+
+fn each(
+    engine: &Engine,
+    scene: &Scene<'_>,
+    all: &[Vec<String>],
+    variables: &[String],
+) -> Result<(), Failure> {
+    for words in all {
+        match words.first().map(String::as_str) {
+            Some("create" | "run") => engine.tell_with(&scene.tools(), words, variables)?,
+            _ => engine.tell(&scene.tools(), words)?,
+        };
+    }
+    Ok(())
+}
+
+/// An act that puts one container in the place of another: the old one goes once the new one is made.
+struct Swap {
+    engine: Engine,
+    name: String,
+    timeout: String,
+    /// How the new one is called meanwhile.
+    meanwhile: String,
+    /// Makes the new one.
+    makes: Vec<Vec<String>>,
+    variables: Vec<String>,
+    /// What comes after.
+    ends: Vec<Vec<String>>,
+}
+
+impl Swap {
+    fn run(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+        let (tools, engine) = (scene.tools(), &self.engine);
+        let drop_new =
+            || tell(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&self.meanwhile));
+        if engine.inspect(&tools, "container", &self.meanwhile)?.is_some() {
+            drop_new()?;
+        }
+        if let Err(failure) = each(engine, scene, &self.makes, &self.variables) {
+            // Half of a new one is of no use; the old one stays, and why is said.
+            let _ = drop_new();
+            return Err(failure);
+        }
+        engine.tell(&tools, &words(&["stop", "--time", &self.timeout, "--", &self.name]))?;
+        // One that removes itself is gone when it has stopped.
+        if engine.inspect(&tools, "container", &self.name)?.is_some() {
+            engine.tell(&tools, &words(&["rm", "--force", "--", &self.name]))?;
+        }
+        engine.tell(&tools, &words(&["rename", &self.meanwhile, &self.name]))?;
+        each(engine, scene, &self.ends, &[])
+    }
+}
+
+fn words(all: &[&str]) -> Vec<String> {
+    all.iter().map(|w| (*w).to_owned()).collect()
+}
+
+fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
+    let (tools, name) = (scene.tools(), given.must("name")?);
+    let engine = Engine::new(given, &tools);
+    let now = engine.inspect(&tools, "container", &name)?;
+    let starts = given.flag("start").unwrap_or(true);
+    let image = match (given.text("image"), &now) {
+        (Some(image), _) => image,
+        (None, Some(now)) => shown(&part(now, "Config.Image")),
+        (None, None) => return Err(Failure::new("The 'image' argument is required")),
+    };
+    let mut differing = Map::new();
+    if let Some(now) = &now {
+        differing = differences(given, now)?;
+        let found = engine.inspect(&tools, "image", &image)?;
+        if given.get("image").is_some() && found.as_ref().is_none_or(|i| part(i, "Id") != part(now, "Image"))
+        {
+            let new = found.map_or(Value::from(image.as_str()), |i| part(&i, "Id"));
+            differing.insert("Image", Map::from_iter([("old", part(now, "Image")), ("new", new)]));
+        }
+    }
+    let is_up = now.as_ref().is_some_and(|n| status(n) == "running");
+    let replaces = now.is_some() && (!differing.is_empty() || given.is("force"));
+    let mut changes = Map::new();
+    let (mut makes, mut ends) = (Vec::new(), Vec::new());
+    // A new one is made beside the old one: nothing is lost when it cannot be had.
+    let called = if replaces { format!("{name}-zagent-new") } else { name.clone() };
+    if now.is_none() || replaces {
+        let id = now.as_ref().map_or(("added", name.as_str().into()), |now| ("removed", part(now, "Id")));
+        changes.insert("container_id", Map::from_iter([id]));
+        makes.push(words(&["create"]).into_iter().chain(create(given, &called, &image)?).collect());
+        for network in networks(given).iter().skip(usize::from(given.get("network_mode").is_none())) {
+            makes.push(words(&["network", "connect", "--", network, &called]));
+        }
+    }
+    if starts && (!is_up || replaces) {
+        ends.push(words(&["start", "--", &name]));
+        let old = now.as_ref().map_or(Value::Null, |n| status(n).into());
+        changes.insert("state", Map::from_iter([("old", old), ("new", "running".into())]));
+    }
+    if !differing.is_empty() {
+        changes.insert("container", differing);
+    }
+    let (verb, past) = match (&now, replaces) {
+        (None, _) => ("created", "Created"),
+        (Some(_), true) => ("replaced", "Replaced"),
+        (Some(_), false) if ends.is_empty() => {
+            return Ok(Plan::Right(format!("Container '{name}' is already configured as specified")));
+        }
+        (Some(_), false) => ("started", "Started"),
+    };
+    Ok(Plan::Act(Act {
+        would: format!("Container '{name}' will be {verb}"),
+        did: format!("{past} container '{name}'"),
+        fails: format!("Failed to run container '{name}'"),
+        changes,
+        thing: container_key(given, &name),
+        act: if replaces {
+            let timeout = given.text("shutdown_timeout").unwrap_or_else(|| "10".into());
+            let variables = variables(given);
+            let swap = Swap { engine, name, timeout, meanwhile: called, makes, variables, ends };
+            Box::new(move |scene| swap.run(scene))
+        } else {
+            makes.extend(ends);
+            commands_with(engine, makes, variables(given))
+        },
+    }))
+}
+
+fn stopped(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
+    let (tools, name) = (scene.tools(), given.must("name")?);
+    let engine = Engine::new(given, &tools);
+    let names = given.texts("containers").unwrap_or_else(|| vec![name.clone()]);
+    let (mut up, mut missing) = (Vec::new(), Vec::new());
+    let (mut all, mut changes) = (Vec::new(), Map::new());
+    for one in &names {
+        let Some(now) = engine.inspect(&tools, "container", one)? else {
+            missing.push(one.clone());
+            continue;
+        };
+        match &*status(&now) {
+            "paused" if !given.is("unpause") => {
+                return Err(Failure::new(format!(
+                    "Container '{one}' is paused; `unpause: true` lets it be stopped"
+                )));
+            }
+            "paused" => all.push(words(&["unpause", "--", one])),
+            "running" | "restarting" => {}
+            _ => continue,
+        }
+        all.push(words(&[
+            "stop",
+            "--time",
+            &given.text("shutdown_timeout").unwrap_or_else(|| "10".into()),
+            "--",
+            one,
+        ]));
+        changes.insert(
+            one.as_str(),
+            Map::from_iter([(
+                "state",
+                Map::from_iter([("old", status(&now)), ("new", "stopped".to_owned())]),
+            )]),
+        );
+        up.push(one.clone());
+    }
+    if !missing.is_empty() && given.is("error_on_absent") {
+        return Err(Failure::new(format!("The following container(s) are absent: {}", missing.join(", "))));
+    }
+    if up.is_empty() {
+        let who = if names.len() == 1 {
+            format!("Container '{}' is", names[0])
+        } else {
+            "All specified containers are".to_owned()
+        };
+        let how = match (missing.is_empty(), missing.len() == names.len()) {
+            (true, _) => "stopped",
+            (false, true) => "absent",
+            (false, false) => "absent or stopped",
+        };
+        return Ok(Plan::Right(format!("{who} {how}")));
+    }
+    Ok(Plan::Act(Act {
+        would: format!("The following container(s) will be stopped: {}", up.join(", ")),
+        did: format!("The following container(s) were stopped: {}", up.join(", ")),
+        fails: "Failed to stop".to_owned(),
+        changes,
+        thing: if up.len() == 1 { container_key(given, &up[0]) } else { None },
+        act: commands(engine, all),
+    }))
+}
+
+fn absent(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
+    let (tools, name) = (scene.tools(), given.must("name")?);
+    let engine = Engine::new(given, &tools);
+    let Some(now) = engine.inspect(&tools, "container", &name)? else {
+        return Ok(Plan::Right(format!("Container '{name}' does not exist")));
+    };
+    if status(&now) == "running" && !given.is("force") {
+        return Err(Failure::new("Container is running, set force to True to forcibly remove it"));
+    }
+    Ok(Plan::Act(Act {
+        would: format!("Container '{name}' will be removed"),
+        did: format!("Removed container '{name}'"),
+        fails: format!("Failed to remove container '{name}'"),
+        changes: changed("removed", vec![part(&now, "Id")]),
+        thing: None,
+        act: commands(engine, vec![words(&["rm", "--force", "--", &name])]),
+    }))
+}
+
+fn run(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
+    let (tools, name, image) = (scene.tools(), given.must("name")?, given.must("image")?);
+    let engine = Engine::new(given, &tools);
+    let mut all = Vec::new();
+    if engine.inspect(&tools, "container", &name)?.is_some() {
+        if !given.is("replace") {
+            let words = "Run with replace=True to remove the existing container";
+            return Err(Failure::new(format!(
+                "Encountered error running container: Container '{name}' exists. {words}"
+            )));
+        }
+        all.push(words(&["rm", "--force", "--", &name]));
+    }
+    let mut run = words(&["run"]);
+    run.extend(given.is("bg").then(|| "--detach".to_owned()));
+    run.extend(create(given, &name, &image)?);
+    all.push(run);
+    Ok(Plan::Act(Act {
+        would: format!("Container '{name}' will be run"),
+        did: format!("Container '{name}' was run"),
+        fails: "Encountered error running container".to_owned(),
+        changes: changed(&name, "Run"),
+        thing: None,
+        act: commands_with(engine, all, variables(given)),
+    }))
+}
