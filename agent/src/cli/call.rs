@@ -9,6 +9,7 @@ use super::Globals;
 use super::state::{Common, single};
 use super::tree::Job;
 use super::words::{Words, value};
+use crate::host::functions;
 use crate::output::{ReportFormat, Ui, json, report, yaml};
 use crate::report::{Exit, Trouble};
 
@@ -68,7 +69,11 @@ impl Args {
         words.refuse_slip_of_test(&self.function)?;
         let args = words.plain.iter().map(|word| value(word)).collect();
         let call = Call { function: self.function.clone(), args, kwargs: words.named };
-        let answer = job.compiler.functions().call(&call).map_err(|error| match error {
+        let asked = match functions::acts(&self.function) {
+            true => job.inputs.host.act(&call),
+            false => job.compiler.functions().call(&call),
+        };
+        let answer = asked.map_err(|error| match error {
             CallError::Unknown => unknown(&self.function, job),
             CallError::Forbidden(why) => Trouble::usage(format!("`{}` is forbidden: {why}", self.function)),
             CallError::Failed(why) => Trouble::failed(format!("`{}` failed: {why}", self.function)),

@@ -18,7 +18,7 @@ use super::words::Words;
 use crate::cycle::{self, Ground, Ran, Setup, Stage, Wish};
 use crate::files::RememberedFiles;
 use crate::history::{self, History};
-use crate::host::Cancel;
+use crate::host::{Cancel, functions};
 use crate::output::report::Sheet;
 use crate::output::{Progress, ReportFormat, Ui, local_zone};
 use crate::report::{Exit, Trouble};
@@ -426,9 +426,12 @@ impl Host for Whole<'_> {
     }
 
     fn call(&self, call: &Call) -> Result<Value, CallError> {
-        let functions =
-            self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone()));
-        functions.call(call)
+        let all = self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone()));
+        all.call(call)
+    }
+
+    fn act(&self, call: &Call) -> Result<Value, CallError> {
+        if functions::acts(&call.function) { self.inputs.host.act(call) } else { self.call(call) }
     }
 
     fn functions(&self) -> Vec<&'static str> {

@@ -337,7 +337,7 @@ fn explain_knows_codes_functions_states_and_pillar() {
 fn explain_tells_what_a_function_takes() {
     insta::assert_snapshot!("explain_function", alone(&["explain", "file.symlink"]).all());
     insta::assert_snapshot!("explain_module", alone(&["explain", "test"]).all());
-    insta::assert_snapshot!("explain_listed", alone(&["explain", "pkg.held"]).all());
+    insta::assert_snapshot!("explain_listed", alone(&["explain", "quota.mode"]).all());
     let one = alone(&["explain", "file.managed:mode"]);
     assert_eq!((one.exit, &one.out), (Exit::Fine, &alone(&["explain", "file.managed", "mode"]).out));
     assert!(one.out.contains("a mode such as '0644' or `keep`"), "{}", one.out);
