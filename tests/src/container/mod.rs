@@ -5,11 +5,13 @@
 
 mod base;
 mod cgroup;
+mod mirror;
 mod node;
 mod scene;
 mod server;
 
 pub use base::Base;
+pub use mirror::Mirror;
 pub use node::{Network, Node, Said};
 pub use scene::{Line, Scene, motd, program};
 pub use server::Server;

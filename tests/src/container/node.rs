@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::base::must;
 use super::cgroup::Cgroup;
-use super::{Base, eventually};
+use super::{Base, Mirror, eventually};
 
 /// What a boot may take on a busy machine.
 const BOOT: Duration = Duration::from_secs(90);
@@ -70,6 +70,7 @@ pub struct Node {
     network: Network,
     machine: Option<Machine>,
     cgroup: Cgroup,
+    binds: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -102,21 +103,35 @@ impl Node {
     /// When it does not come up.
     #[must_use]
     pub fn boot() -> Self {
+        Self::on(Base::get(), &[])
+    }
+
+    /// Boots a usual Debian of its own, which installs packages through the mirror of this process.
+    /// What is bound (`HERE`, or `HERE:INSIDE`) is seen inside, and read only.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn usual(binds: &[String]) -> Self {
+        let node = Self::on(Base::usual(), binds);
+        let proxy =
+            format!("Acquire::http::Proxy \"http://{}:{}\";\n", node.network.host, Mirror::get().port());
+        node.write("/etc/apt/apt.conf.d/91proxy", proxy);
+        node
+    }
+
+    fn on(base: &Base, binds: &[String]) -> Self {
         let scratch = tempfile::Builder::new().prefix("zagent-node-").tempdir().expect("a scratch directory");
         for name in ["upper", "work", "root"] {
             fs::create_dir(scratch.path().join(name)).expect("a directory");
         }
         let at = |name: &str| scratch.path().join(name).display().to_string();
-        let layers = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            Base::get().dir().canonicalize().expect("the Debian").display(),
-            at("upper"),
-            at("work")
-        );
+        let layers = format!("lowerdir={},upperdir={},workdir={}", base.lower(), at("upper"), at("work"));
         must(Command::new("mount").args(["-t", "overlay", "overlay", "-o", &layers, &at("root")]));
         let network = Network::new();
         let cgroup = Cgroup::new(&format!("{}-{}", network.name(), std::process::id()));
-        let mut node = Self { scratch, network, machine: None, cgroup };
+        let binds = binds.iter().map(|bind| format!("--bind-ro={bind}")).collect();
+        let mut node = Self { scratch, network, machine: None, cgroup, binds };
         // The Debian was made with the name of whoever made it.
         node.write("/etc/hostname", format!("{NAME}\n"));
         node.start();
@@ -135,6 +150,7 @@ impl Node {
             .arg(self.root())
             .args(["-b", "--register=no", "--keep-unit", "--private-network", "--console=pipe"])
             .arg(format!("--hostname={NAME}"))
+            .args(&self.binds)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
@@ -158,6 +174,17 @@ impl Node {
         self.scratch.path().join("root")
     }
 
+    /// What was written since the Debian was made, from outside: the upper directory of its overlay.
+    #[must_use]
+    pub fn written(&self) -> PathBuf {
+        self.scratch.path().join("upper")
+    }
+
+    /// Where something of this host is seen inside.
+    pub fn bound(&self) -> impl Iterator<Item = &str> {
+        self.binds.iter().filter_map(|bind| bind.rsplit([':', '=']).next())
+    }
+
     /// Its wire.
     #[must_use]
     pub fn network(&self) -> &Network {
@@ -175,7 +202,11 @@ impl Node {
     pub fn run(&self, words: &[&str]) -> Said {
         let out = Command::new("nsenter")
             .args(["-t", self.leader(), "-m", "-u", "-i", "-p", "-n", "--", "env", "-i"])
-            .args(["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"])
+            .args([
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME=/root",
+                "LANG=C.UTF-8",
+            ])
             .args(words)
             .stdin(Stdio::null())
             .output()
@@ -192,6 +223,11 @@ impl Node {
         let said = self.run(words);
         assert_eq!(said.code, 0, "{words:?}: {}{}\n{}", said.out, said.err, self.journal());
         said.out
+    }
+
+    /// Runs a script of the shell inside, for at most so long; one that is not done by then ends with 124.
+    pub fn shell(&self, script: &str, limit: Duration) -> Said {
+        self.run(&["timeout", "--kill-after=5", &limit.as_secs().to_string(), "sh", "-c", script])
     }
 
     /// The last of what the units of the agent said.

@@ -1,0 +1,5 @@
+shop:
+  lxd_container.present:
+    - running: true
+motd:
+  test.nop: []

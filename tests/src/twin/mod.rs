@@ -1,0 +1,15 @@
+//! A formula in, two Debians out, one left by Salt and one by zagent, and in what they differ.
+//!
+//! What Salt leaves is recorded once and kept: it changes when the formula or its line in tests/formulas.yaml does.
+
+mod compare;
+mod imprint;
+mod page;
+mod plan;
+mod side;
+
+pub use compare::{Foresight, compare, foresight, results};
+pub use imprint::imprint;
+pub use page::{Outcome, page};
+pub use plan::{Plan, plans};
+pub use side::{Side, record, zagent};
