@@ -29,6 +29,11 @@ corpus area='':
 fuzz seconds='60':
     FUZZ_SECONDS={{ seconds }} cargo test -p zagent-tests --test fuzz
 
+# Kills, flips, idle turns and damaged packs, as many as we claim.
+faults:
+    CRASH_POINTS=1000 FLIPS=100000 IDLE_TURNS=100 cargo test -p zagent-cache --test crash --test flip --test idle
+    PACK_CASES=1000 cargo test -p zagent-cache --test source packs
+
 # Licences, sources and which crate may name which.
 deps:
     cargo deny check bans licenses sources
@@ -55,7 +60,30 @@ install destdir='':
 
 # The agent on a Debian with real systemd; needs root.
 nspawn *args:
-    .ci/nspawn {{ args }}
+    SUITES=container .ci/nspawn {{ args }}
+
+# Everything that runs in containers: the daemon, every state function, hosts in trouble, and formulas when FORMULAS names them.
+containers:
+    .ci/nspawn
+    test -z "${FORMULAS:-}" || just formulas
+
+# Every state function in a container; `just matrix pkg,cron` takes some files of tests/matrix.
+matrix files='':
+    MATRIX={{ files }} SUITES=matrix .ci/nspawn
+
+# The same, and its table in the book.
+docs-matrix:
+    MATRIX_PAGE=$PWD/docs/src/states-matrix.md SUITES=matrix .ci/nspawn
+
+# Hosts in trouble: locks, full disks, killed programs.
+hardship *args:
+    SUITES=hardship .ci/nspawn {{ args }}
+
+# Formulas below FORMULAS=DIR, by zagent and by the Salt of the virtualenv SALT=DIR, and their table in the book; what Salt
+# leaves is kept in TWINS=DIR. `just formulas nginx,vim` takes some, and leaves the book alone.
+formulas names='':
+    FORMULA={{ names }} TWINS="${TWINS:-$PWD/target/nspawn/twins}" \
+        FORMULAS_PAGE={{ if names == '' { "$PWD/docs/src/formulas.md" } else { '' } }} SUITES=formulas .ci/nspawn
 
 # What CI runs.
 ci:
