@@ -219,7 +219,7 @@ fn found(plan: &Plan, under: &mut [Vec<usize>]) {
                 services.push(i);
             }
             (None, state) if KEPT.iter().any(|prefix| state.starts_with(prefix)) => {
-                under[i].extend(&services)
+                under[i].extend(&services);
             }
             _ => {}
         }
