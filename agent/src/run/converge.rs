@@ -211,6 +211,10 @@ impl Task<'_> {
         let below = shadow.below & state.sees();
         let comes = !below.is_none() && state.may_come(&look);
         if how == How::Foresee && (comes || !hidden.is_none() && !state.holds(&look, hidden)) {
+            // Whoever brings it: by then it is there.
+            if comes && look.standing == Standing::Drift {
+                state.imagine(scene);
+            }
             return uncertain(&**state, &look.comment);
         }
         match how {

@@ -65,6 +65,10 @@ impl<'a> Teller<'a> {
     /// Fails when the manager cannot, or does, or when somebody else keeps it busy for too long.
     pub(crate) fn tell(&self, act: &Act<'_>) -> Result<(), Refusal> {
         act.verify()?;
+        // A manager takes a lock that it may not open for one that somebody holds, and waits for it.
+        if !rustix::process::geteuid().is_root() {
+            return Err(Refusal::failed("only root may change packages: run it with sudo"));
+        }
         let lines = self.chosen.provider.lines(self.chosen.program, act);
         let lines = lines.ok_or_else(|| self.cannot())?;
         lines.iter().try_for_each(|line| self.line(line))

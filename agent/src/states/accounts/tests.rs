@@ -110,8 +110,9 @@ fn a_package_may_bring_who_is_missing() {
         ("user.present", "root", false),
         ("group.present", "root", false),
     ] {
-        let mut state = built(&chunk(function, name, "{}"));
+        let mut state = built(&chunk(function, name, r#"{"system": true}"#));
         let look = state.check(&stage.scene()).expect("a look");
         assert_eq!(state.may_come(&look), comes, "{function} {name}");
+        assert!(!built(&chunk(function, name, "{}")).may_come(&look), "a person's {function} {name}");
     }
 }

@@ -513,7 +513,8 @@ impl State for Present {
     }
 
     fn may_come(&self, look: &Look) -> bool {
-        is_new(look)
+        // Packages bring accounts of the system, never a person's.
+        self.system && is_new(look)
     }
 
     fn resources(&self) -> Vec<Resource> {
