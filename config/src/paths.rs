@@ -91,6 +91,8 @@ below! {
     facts "cache/facts";
     /// Files fetched for `source:` of states, by digest.
     downloads "cache/downloads";
+    /// What is fetched from a board, while it is read; may be deleted at any time.
+    board_fetch "cache/board";
     /// The lowest serial that is accepted.
     floor "state/floor";
     /// The second copy of the floor.
@@ -101,6 +103,8 @@ below! {
     last_config "state/config.yaml";
     /// The generation that has not proved itself yet.
     trial "state/trial";
+    /// Where this node stands in rollouts of states.
+    rollout_states "state/rollout-states";
     /// That a state asked for a reboot.
     reboot "state/reboot";
     /// What runs changed, one line a change.
@@ -127,12 +131,16 @@ below! {
     history_spool "state/history/spool";
     /// The node's own key, which signs its reports.
     key "trust/node.key";
+    /// The keys of other nodes as they were first seen, as in `allowed_signers`.
+    nodes "trust/nodes";
     /// Binaries of the agent, one directory a version.
     slots "slots";
     /// The link to the slot that runs.
     slot_current "slots/current";
     /// The watchdog's phase.
     phase "state/phase";
+    /// What the watchdog must find again after it was replaced or died: its child, and which watchdog is tried.
+    watchdog "state/watchdog";
     /// Heartbeats of the watchdog and its child.
     heartbeats "state/heartbeats";
     /// The board of a single machine.
@@ -141,6 +149,8 @@ below! {
     lock "run/lock";
     /// The socket that the command line talks to.
     socket "run/agent.sock";
+    /// Held by the one watchdog at a time; names its holder.
+    watchdog_lock "run/watchdog.lock";
     /// The watchdog's own socket.
     watchdog_socket "run/watchdog.sock";
 }

@@ -75,6 +75,13 @@ choices! {
         /// A NATS key-value bucket.
         Nats "nats",
     }
+    /// What moves a node to other states.
+    Follow {
+        /// The head of the followed branch, unless a rollout of states says otherwise.
+        Head "head",
+        /// Rollouts alone; a node without any states takes the head.
+        Rollouts "rollouts",
+    }
     /// When the agent may reboot the host.
     RebootPolicy {
         /// Never; that a reboot is needed is only told.

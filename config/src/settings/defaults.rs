@@ -36,8 +36,16 @@ pub const HEALTH_TRIES: i64 = 3;
 pub const MAX_RUNNING: i64 = 1;
 /// How long one call of a webhook may take.
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a node reports to the board without a change.
-pub const BOARD_EVERY: Duration = Duration::from_secs(5 * 60);
+/// How often a node reports to a Git board without a change: every report is a push.
+pub const BOARD_EVERY_GIT: Duration = Duration::from_secs(15 * 60);
+/// How often a node reports to another board without a change.
+pub const BOARD_EVERY: Duration = Duration::from_secs(30);
+/// The bucket of a NATS board.
+pub const BOARD_BUCKET: &str = "zagent";
+/// How often the record of a rollout is asked for while this node is part of it.
+pub const ROLLOUT_POLL: Duration = Duration::from_secs(10);
+/// The fact that names a node's role, for canaries.
+pub const ROLE_FACT: &str = "role";
 /// The pillar key that lists resources.
 pub const RESOURCES_KEY: &str = "resources";
 /// How long an external pillar, an external top or an executable fact may take.

@@ -150,6 +150,6 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, Faults> {
             files.push(path);
         }
     }
-    files.sort();
+    files.sort_unstable();
     Ok(files)
 }

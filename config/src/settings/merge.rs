@@ -104,7 +104,7 @@ impl Merged {
             .filter(|(name, _)| name.starts_with(schema::VARIABLE_PREFIX))
             .filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str()))
             .collect();
-        ours.sort();
+        ours.sort_unstable();
         let names: Vec<String> = schema::KEYS.iter().map(|key| schema::variable(key.path)).collect();
         for (name, value) in ours {
             match names.iter().position(|n| *n == name) {

@@ -17,14 +17,15 @@ mod valid;
 mod words;
 
 pub use self::choices::{
-    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, RebootPolicy, Require, RunSchedule,
+    BoardKind, Compatibility, Day, Follow, ManifestRule, Occasion, Permission, RebootPolicy, Require,
+    RunSchedule,
 };
 pub use self::fragment::{Fragment, Location, Origin};
 pub use self::merge::{Flag, Merged, OTHER_VARIABLES};
 pub use self::units::{format_duration, format_size, parse_duration, parse_size};
 pub use self::valid::{
-    Board, Effective, Environment, Health, HealthCheck, Limits, PillarRules, Reboot, Remote, Run, Scheduled,
-    Settings, Source, Trust, Webhook, When, Window,
+    Board, Effective, Environment, Health, HealthCheck, Limits, PillarRules, Reboot, Remote, Rollout, Run,
+    Scheduled, Settings, Source, Trust, Webhook, When, Window,
 };
 
 use self::check::{At, Checked, Checker, Record, preset};

@@ -18,6 +18,7 @@ const EXAMPLES: &[&str] = &[
     "ext_pillar",
     "master_tops",
     "nodegroups",
+    "rollout.facts",
 ];
 
 /// The sample with its settings switched on: `#key` is a setting, `# word` is an explanation.

@@ -88,6 +88,7 @@ const fn key(path: &'static str, kind: Kind, preset: Preset) -> Key {
 
 const COUNT: Kind = Kind::Number { min: 1, max: d::MAX_COUNT };
 const EVERY: Kind = Kind::Time { min: d::MIN_EVERY, max: d::MAX_TIME };
+const POLL: Kind = Kind::Time { min: d::MIN_POLL, max: d::MAX_TIME };
 const LIMIT: Kind = Kind::Time { min: d::MIN_TIMEOUT, max: d::MAX_TIME };
 const WAIT: Kind = Kind::Time { min: Duration::ZERO, max: d::MAX_TIME };
 const BYTES: Kind = Kind::Size { min: 1024, max: d::MAX_BYTES };
@@ -104,6 +105,8 @@ pub(super) const COMPAT: &[&str] = &["none", "salt"];
 pub(super) const PERMISSION: &[&str] = &["allow", "forbid"];
 /// `board.kind`.
 pub(super) const BOARDS: &[&str] = &["none", "sled", "git", "nats"];
+/// `rollout.follow`.
+pub(super) const FOLLOW: &[&str] = &["head", "rollouts"];
 /// `webhooks.on`.
 pub(super) const OCCASIONS: &[&str] = &["failure", "change", "recovery", "rollback", "always"];
 /// `reboot.policy`.
@@ -166,7 +169,7 @@ pub(super) const KEYS: &[Key] = &[
     key("id", Kind::Text, Preset::Unset),
     key("root", Kind::Path, Preset::Text(paths::DEFAULT_ROOT)),
     key("source.remotes", Kind::Records(REMOTE), Preset::Empty),
-    key("source.poll", Kind::Time { min: d::MIN_POLL, max: d::MAX_TIME }, Preset::Time(d::POLL)),
+    key("source.poll", POLL, Preset::Time(d::POLL)),
     key("source.timeout", LIMIT, Preset::Time(d::FETCH_TIMEOUT)),
     key("source.keep", Kind::Number { min: 2, max: 1000 }, Preset::Number(d::KEEP_GENERATIONS)),
     key("source.testing", Kind::Bool, Preset::Bool(true)),
@@ -216,7 +219,20 @@ pub(super) const KEYS: &[Key] = &[
     key("board.kind", Kind::Choice(BOARDS), Preset::Text("none")),
     key("board.url", Kind::Text, Preset::Unset),
     key("board.credentials", Kind::Path, Preset::Unset),
-    key("board.every", EVERY, Preset::Time(d::BOARD_EVERY)),
+    key("board.user", Kind::Text, Preset::Unset),
+    key("board.known_hosts", Kind::Path, Preset::Unset),
+    key("board.ca", Kind::Path, Preset::Unset),
+    key("board.bucket", Kind::Text, Preset::Text(d::BOARD_BUCKET)),
+    key("board.every", EVERY, Preset::Unset),
+    key("board.allowed_nodes", Kind::Path, Preset::Unset),
+    key("rollout.url", Kind::Text, Preset::Unset),
+    key("rollout.user", Kind::Text, Preset::Unset),
+    key("rollout.credentials", Kind::Path, Preset::Unset),
+    key("rollout.key", Kind::Path, Preset::Unset),
+    key("rollout.follow", Kind::Choice(FOLLOW), Preset::Text("head")),
+    key("rollout.poll", POLL, Preset::Time(d::ROLLOUT_POLL)),
+    key("rollout.role", Kind::Text, Preset::Text(d::ROLE_FACT)),
+    key("rollout.facts", Kind::Texts, Preset::Empty),
     key("driver", Kind::Bool, Preset::Bool(false)),
     key("listen", Kind::Address, Preset::Unset),
     key("socket_group", Kind::Text, Preset::Unset),

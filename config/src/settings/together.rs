@@ -54,6 +54,7 @@ impl Whole<'_> {
             reboot: Reboot::read(all),
             schedule: self.schedule(checker),
             board: Board::read(all),
+            rollout: Rollout::read(all),
             driver: all.flag("driver"),
             listen: all.address_if("listen"),
             socket_group: all.text_if("socket_group").map(str::to_owned),

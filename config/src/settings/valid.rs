@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::check::Record;
 use super::choices::{
-    BoardKind, Compatibility, Day, ManifestRule, Occasion, Permission, RebootPolicy, Require, RunSchedule,
+    BoardKind, Compatibility, Day, Follow, ManifestRule, Occasion, Permission, RebootPolicy, Require,
+    RunSchedule,
 };
+use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
 use super::fragment::Origin;
 use crate::cron::Cron;
 use crate::ids::{EnvName, NodeId};
@@ -63,6 +65,8 @@ pub struct Settings {
     pub schedule: Vec<Scheduled>,
     /// Where the node reports.
     pub board: Board,
+    /// How it takes part in rollouts.
+    pub rollout: Rollout,
     /// True when this node may drive rollouts.
     pub driver: bool,
     /// Where health and metrics are served.
@@ -297,10 +301,41 @@ pub struct Board {
     pub kind: BoardKind,
     /// Its address.
     pub url: Option<String>,
-    /// Credentials for it.
+    /// Credentials for it: a token (https), a key (ssh) or a creds file (nats).
     pub credentials: Option<PathBuf>,
+    /// The user's name, for https.
+    pub user: Option<String>,
+    /// The hosts whose SSH keys are known.
+    pub known_hosts: Option<PathBuf>,
+    /// Certificates to trust.
+    pub ca: Option<PathBuf>,
+    /// The bucket, for nats.
+    pub bucket: String,
     /// How often without a change.
     pub every: Duration,
+    /// The keys that may sign the reports of nodes, as in `allowed_signers` with the node's id in the place of a person.
+    pub allowed_nodes: Option<PathBuf>,
+}
+
+/// How this node takes part in rollouts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    /// Where records are: a repository, or `board`; the first Git remote when none.
+    pub url: Option<String>,
+    /// The user's name, for https.
+    pub user: Option<String>,
+    /// Credentials for it: a token (https) or a key (ssh).
+    pub credentials: Option<PathBuf>,
+    /// The key that signs what a driver writes.
+    pub key: Option<PathBuf>,
+    /// What moves this node to other states.
+    pub follow: Follow,
+    /// How often a record is asked for while this node is part of its rollout.
+    pub poll: Duration,
+    /// The fact that names a node's role.
+    pub role: String,
+    /// Facts that are reported beside the usual ones, for targets and canaries.
+    pub facts: Vec<String>,
 }
 
 /// Who is told about runs.
@@ -425,7 +460,30 @@ impl Board {
             kind: choice(all, "board.kind", BoardKind::find),
             url: all.text_if("board.url").map(str::to_owned),
             credentials: all.path_if("board.credentials"),
-            every: all.time("board.every"),
+            user: all.text_if("board.user").map(str::to_owned),
+            known_hosts: all.path_if("board.known_hosts"),
+            ca: all.path_if("board.ca"),
+            bucket: all.text("board.bucket"),
+            every: all.time_if("board.every").unwrap_or(match choice(all, "board.kind", BoardKind::find) {
+                BoardKind::Git => BOARD_EVERY_GIT,
+                _ => BOARD_EVERY,
+            }),
+            allowed_nodes: all.path_if("board.allowed_nodes"),
+        }
+    }
+}
+
+impl Rollout {
+    pub(super) fn read(all: &Record) -> Self {
+        Self {
+            url: all.text_if("rollout.url").map(str::to_owned),
+            user: all.text_if("rollout.user").map(str::to_owned),
+            credentials: all.path_if("rollout.credentials"),
+            key: all.path_if("rollout.key"),
+            follow: choice(all, "rollout.follow", Follow::find),
+            poll: all.time("rollout.poll"),
+            role: all.text("rollout.role"),
+            facts: all.texts("rollout.facts"),
         }
     }
 }
