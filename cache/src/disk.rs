@@ -137,7 +137,7 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>, CacheError> {
         let entry = entry.map_err(failed("read the directory", dir))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
-    names.sort();
+    names.sort_unstable();
     Ok(names)
 }
 

@@ -344,7 +344,12 @@ fn parse(revision: &Revision) -> Result<ObjectId, Error> {
 }
 
 /// The bytes of an object that hashes to its id and is of its kind.
-fn object(repo: &gix::Repository, id: ObjectId, kind: Kind, revision: &Revision) -> Result<Vec<u8>, Error> {
+pub(crate) fn object(
+    repo: &gix::Repository,
+    id: ObjectId,
+    kind: Kind,
+    revision: &Revision,
+) -> Result<Vec<u8>, Error> {
     let missing = |source| Error::Revision { revision: revision.to_string(), source: Box::new(source) };
     let found = repo.find_object(id).map_err(missing)?.detach();
     let hash = gix::objs::compute_hash(id.kind(), found.kind, &found.data);
@@ -367,7 +372,7 @@ fn parents(data: &[u8]) -> Option<Vec<ObjectId>> {
     Some(commit.parents().collect())
 }
 
-fn commit(repo: &gix::Repository, id: ObjectId, revision: &Revision) -> Result<Commit, Error> {
+pub(crate) fn commit(repo: &gix::Repository, id: ObjectId, revision: &Revision) -> Result<Commit, Error> {
     let bytes = object(repo, id, Kind::Commit, revision)?;
     let broken = |why: &str| Error::Commit { revision: revision.to_string(), why: why.into() };
     let read =

@@ -200,7 +200,7 @@ pub fn signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestError> {
             found.push((name, bytes));
         }
     }
-    found.sort();
+    found.sort_unstable();
     Ok(found)
 }
 

@@ -49,7 +49,7 @@ impl Walk {
         for entry in fs::read_dir(dir).map_err(failed)? {
             names.push(entry.map_err(failed)?.file_name());
         }
-        names.sort();
+        names.sort_unstable();
         for raw in names {
             let top = shown.is_empty();
             if top && (raw == ".git" || raw == tree::MANIFEST || raw.to_str().is_some_and(is_signature)) {

@@ -26,6 +26,25 @@ const MAX_ANSWER: u64 = 64 << 10;
 /// How long a child whose answer has ended may take to say why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// Which program of Git is talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// The one that others fetch from.
+    Upload,
+    /// The one that others push to.
+    Receive,
+}
+
+impl Service {
+    /// The name of the program.
+    pub(super) const fn program(self) -> &'static str {
+        match self {
+            Self::Upload => "git-upload-pack",
+            Self::Receive => "git-receive-pack",
+        }
+    }
+}
+
 /// A child under a deadline.
 pub(super) struct Child {
     process: std::process::Child,
@@ -148,7 +167,7 @@ fn listen(mut errors: impl Read + Send + 'static) -> Receiver<String> {
     hear
 }
 
-/// What `ssh` or `git-upload-pack` meant.
+/// What `ssh` or the program of Git meant.
 fn explain(remote: &str, said: &str) -> Failure {
     let has = |needles: &[&str]| needles.iter().any(|needle| said.contains(needle));
     let last = tame(said);
@@ -204,7 +223,7 @@ fn explain(remote: &str, said: &str) -> Failure {
 }
 
 /// The command that reaches a repository through SSH.
-pub(super) fn ssh(remote: &Remote, address: &SshAddress, deadline: Deadline) -> Command {
+pub(super) fn ssh(remote: &Remote, address: &SshAddress, service: Service, deadline: Deadline) -> Command {
     let mut command = Command::new("ssh");
     let mut option = |text: String| {
         command.arg("-o").arg(text);
@@ -240,13 +259,13 @@ pub(super) fn ssh(remote: &Remote, address: &SshAddress, deadline: Deadline) -> 
         command.arg("-l").arg(user);
     }
     let path = address.path.replace('\'', "'\\''").replace('!', "'\\!'");
-    command.arg("-T").arg("--").arg(&address.host).arg(format!("git-upload-pack '{path}'"));
+    command.arg("-T").arg("--").arg(&address.host).arg(format!("{} '{path}'", service.program()));
     command
 }
 
 /// The command that reaches a repository on this host.
-pub(super) fn local(path: &std::path::Path) -> Command {
-    let mut command = Command::new("git-upload-pack");
+pub(super) fn local(path: &std::path::Path, service: Service) -> Command {
+    let mut command = Command::new(service.program());
     command.arg("--").arg(path);
     command
 }

@@ -1,6 +1,7 @@
 //! One remote: its settings in, conversations with it out.
 
 use std::path::Path;
+use std::process::ChildStdin;
 
 use gix_transport::Protocol;
 use gix_transport::client::blocking_io::Transport;
@@ -9,9 +10,10 @@ use gix_transport::client::git::{ConnectMode, blocking_io::Connection};
 use zagent_config::settings;
 
 use super::address::{Address, redact};
-use super::child::{self, Child};
+use super::child::{self, Child, Service};
 use super::error::{Failure, Kind};
 use super::http::Backend;
+use super::push::Offer;
 use super::wire::Wire;
 use super::{Deadline, MAX_REFS, SourceError};
 
@@ -23,6 +25,7 @@ pub struct Client {
     pub(super) wire: Option<Wire>,
     pub(super) max_pack: u64,
     pub(super) max_file: u64,
+    pub(super) offer: Option<Offer>,
 }
 
 /// One conversation.
@@ -54,7 +57,7 @@ impl Client {
             return Err(at(Failure::new(Kind::Local, format!("the user for {shown} is no name of a user"))));
         }
         let (max_pack, max_file) = (source.max_pack, source.max_file);
-        Ok(Self { remote: remote.clone(), shown, address, wire, max_pack, max_file })
+        Ok(Self { remote: remote.clone(), shown, address, wire, max_pack, max_file, offer: None })
     }
 
     /// The address, without a password.
@@ -86,22 +89,35 @@ impl Client {
         if deadline.remaining().is_none() {
             return Err(self.fail(Kind::Timeout, format!("no time is left to ask {}", self.shown)));
         }
-        let (command, path) = match &self.address {
+        let path = match &self.address {
             Address::Http(_) => return self.open_http(deadline),
-            Address::Ssh(ssh) => (child::ssh(&self.remote, ssh, deadline), ssh.path.clone()),
-            Address::File(path) => {
-                if !path.exists() {
-                    return Err(self.fail(Kind::NoRepository, format!("there is no `{}`", path.display())));
-                }
-                (child::local(path), path.to_string_lossy().into_owned())
-            }
+            Address::Ssh(ssh) => ssh.path.clone(),
+            Address::File(path) => path.to_string_lossy().into_owned(),
         };
-        let (child, input, output) =
-            Child::spawn(command, MAX_REFS, deadline).map_err(|failure| failure.at(&self.shown))?;
+        let (child, input, output) = self.spawn(Service::Upload, deadline)?;
         let host = None::<(String, Option<u16>)>;
         let transport = Connection::new(output, input, Protocol::V2, path, host, ConnectMode::Process, false);
         let (wire, shown) = (None, self.shown.clone());
         Ok(Session { transport: Box::new(transport), child: Some(child), wire, shown })
+    }
+
+    /// Starts the program that talks to a repository behind pipes.
+    pub(super) fn spawn(
+        &self,
+        service: Service,
+        deadline: Deadline,
+    ) -> Result<(Child, ChildStdin, child::Output), SourceError> {
+        let command = match &self.address {
+            Address::Http(_) => {
+                return Err(self.fail(Kind::Local, format!("{} is not behind a program", self.shown)));
+            }
+            Address::Ssh(ssh) => child::ssh(&self.remote, ssh, service, deadline),
+            Address::File(path) if !path.exists() => {
+                return Err(self.fail(Kind::NoRepository, format!("there is no `{}`", path.display())));
+            }
+            Address::File(path) => child::local(path, service),
+        };
+        Child::spawn(command, MAX_REFS, deadline).map_err(|failure| failure.at(&self.shown))
     }
 
     fn open_http(&self, deadline: Deadline) -> Result<Session, SourceError> {

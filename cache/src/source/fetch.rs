@@ -27,12 +27,19 @@ const THREADS: usize = 2;
 const MIN_OBJECT: u64 = 16 << 20;
 
 /// What a fetch asks for.
-struct Ask {
-    want: ObjectId,
+pub(super) struct Ask {
+    want: Vec<ObjectId>,
     have: Vec<ObjectId>,
     shallow: Shallow,
     /// Commits only, when the server can leave out the rest.
     commits: bool,
+}
+
+impl Ask {
+    /// These commits, each with its tree and without what it stands on.
+    pub(super) fn tips(want: Vec<ObjectId>) -> Self {
+        Self { want, have: Vec::new(), shallow: Shallow::DepthAtRemote(NonZeroU32::MIN), commits: false }
+    }
 }
 
 impl Client {
@@ -54,9 +61,8 @@ impl Client {
         if store.check(revision, deadline).is_ok() && store.remember(branch, revision).is_ok() {
             return Ok(());
         }
-        let shallow = Shallow::DepthAtRemote(NonZeroU32::MIN);
         if store.exists() && store.packs() < MAX_PACKS {
-            let ask = Ask { want: id, have: store.tips(), shallow: shallow.clone(), commits: false };
+            let ask = Ask { have: store.tips(), ..Ask::tips(vec![id]) };
             match self
                 .receive(store.dir(), &ask, deadline)
                 .and_then(|()| self.keep(store, branch, revision, deadline))
@@ -70,7 +76,7 @@ impl Client {
             }
         }
         let fresh = store.fresh().map_err(|error| self.local(error))?;
-        let ask = Ask { want: id, have: Vec::new(), shallow, commits: false };
+        let ask = Ask::tips(vec![id]);
         self.receive(fresh.dir(), &ask, deadline)
             .and_then(|()| self.keep(&fresh, branch, revision, deadline))?;
         store.replace(fresh).map_err(|error| self.local(error))
@@ -93,7 +99,7 @@ impl Client {
         let Some(tip) = store.tip(branch) else {
             return Err(self.fail(Kind::Local, format!("the store has nothing of the branch `{branch}` yet")));
         };
-        let ask = Ask { want: tip, have: vec![tip], shallow: Shallow::Deepen(by), commits: true };
+        let ask = Ask { want: vec![tip], have: vec![tip], shallow: Shallow::Deepen(by), commits: true };
         self.receive(store.dir(), &ask, deadline)
     }
 
@@ -116,7 +122,7 @@ impl Client {
         store.remember(branch, revision).map_err(|error| self.local(error))
     }
 
-    fn id(&self, revision: &Revision) -> Result<ObjectId, SourceError> {
+    pub(super) fn id(&self, revision: &Revision) -> Result<ObjectId, SourceError> {
         ObjectId::from_hex(revision.as_str().as_bytes()).map_err(|_| {
             let what =
                 format!("{revision} is a SHA-256 commit: repositories with SHA-256 cannot be read yet");
@@ -124,15 +130,20 @@ impl Client {
         })
     }
 
-    fn local(&self, error: crate::Error) -> SourceError {
+    pub(super) fn local(&self, error: crate::Error) -> SourceError {
         let message = format!("cannot keep what {} sends", self.shown);
         let source = Some(Box::new(error) as Box<_>);
         SourceError { remote: self.shown.clone(), kind: Kind::Local, retry_after: None, message, source }
     }
 
+    /// Bytes that an object may have.
+    pub(super) fn most(&self) -> u64 {
+        self.max_file.max(MIN_OBJECT)
+    }
+
     /// Receives a pack into the repository in `dir`.
-    fn receive(&self, dir: &Path, ask: &Ask, deadline: Deadline) -> Result<(), SourceError> {
-        let most = self.max_file.max(MIN_OBJECT);
+    pub(super) fn receive(&self, dir: &Path, ask: &Ask, deadline: Deadline) -> Result<(), SourceError> {
+        let most = self.most();
         let repo = crate::store::open_or_init(dir, most).map_err(|error| self.local(error))?;
         let mut session = self.open(deadline)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -141,6 +152,7 @@ impl Client {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let received = guarded(|| {
             let mut handshake = greet(&mut session)?;
+            let second = handshake.refs.is_none();
             session.allow(self.max_pack);
             let context = Context {
                 handshake: &mut handshake,
@@ -148,11 +160,16 @@ impl Client {
                 user_agent: ("agent", Some(AGENT.into())),
                 trace_packetlines: false,
             };
-            transfer(&repo, ask, context, &stop, most)
+            transfer(&repo, ask, context, &stop, most)?;
+            Ok(second)
         });
         match received {
-            Ok(()) => {
+            Ok(second) => {
                 session.end();
+                if let Some(wire) = self.wire.as_ref().filter(|_| second) {
+                    // What follows need not begin with a greeting.
+                    wire.prove();
+                }
                 Ok(())
             }
             Err(error) => {
@@ -230,7 +247,9 @@ impl Negotiate for Question<'_> {
         if self.ask.commits && arguments.can_use_filter() {
             arguments.filter("tree:0");
         }
-        arguments.want(self.ask.want);
+        for id in &self.ask.want {
+            arguments.want(id);
+        }
         true
     }
 

@@ -17,14 +17,21 @@ mod fetch;
 mod http;
 mod pkt;
 mod poll;
+mod push;
 mod remotes;
+mod report;
+mod sheet;
+mod shelf;
 mod wire;
 
 pub use client::Client;
 pub use deadline::Deadline;
 pub use dir::{Dir, Watch};
 pub use error::{Kind, SourceError};
+pub use push::Pushed;
 pub use remotes::{Found, Health, Polled, Remotes, Want};
+pub use sheet::{Draft, Sheet, SheetError};
+pub use shelf::{Shelf, Taken};
 
 /// Bytes of an answer that lists refs; such a list is held in memory.
 const MAX_REFS: u64 = 16 << 20;

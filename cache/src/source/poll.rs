@@ -2,6 +2,7 @@
 //!
 //! Law: nothing is written; names are compared whole; on a connection that is kept and proven, one round trip.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use gix::progress::Discard;
@@ -18,7 +19,10 @@ use super::{AGENT, Client, Deadline, MAX_REFS, SourceError, full_ref, pkt};
 const LISTED: usize = 12;
 
 /// Refs as they were told: name and id.
-type Refs = Vec<(String, String)>;
+pub(super) type Refs = Vec<(String, String)>;
+
+/// Branches, and the commits that they point at.
+type Branches = BTreeMap<String, Revision>;
 
 impl Client {
     /// The commits that branches point at, in the order of the question; `None` for a branch that is not there.
@@ -30,10 +34,33 @@ impl Client {
         branches: &[&str],
         deadline: Deadline,
     ) -> Result<Vec<Option<Revision>>, SourceError> {
+        Ok(self.poll_below(branches, None, deadline)?.0)
+    }
+
+    /// The same, and by the same question all branches whose names begin so, with their commits.
+    ///
+    /// # Errors
+    /// As [`Client::poll`].
+    pub fn poll_below(
+        &mut self,
+        branches: &[&str],
+        below: Option<&str>,
+        deadline: Deadline,
+    ) -> Result<(Vec<Option<Revision>>, Branches), SourceError> {
         let names = branches.iter().map(|branch| self.name(branch)).collect::<Result<Vec<_>, _>>()?;
-        let refs = self.refs(&names, deadline)?;
+        let prefix = below.map(|below| format!("refs/heads/{below}"));
+        let asked: Vec<String> = names.iter().cloned().chain(prefix.clone()).collect();
+        let refs = self.refs(&asked, deadline)?;
         let id = |name: &String| refs.iter().find(|(found, _)| found == name).map(|(_, id)| id);
-        names.iter().map(|name| id(name).map(|id| self.revision(id)).transpose()).collect()
+        let heads = names.iter().map(|name| id(name).map(|id| self.revision(id)).transpose());
+        let heads = heads.collect::<Result<_, _>>()?;
+        let mut found = BTreeMap::new();
+        let is_below = |name: &String| prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix));
+        for (name, id) in refs.iter().filter(|(name, _)| is_below(name)) {
+            let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
+            found.insert(branch.to_owned(), self.revision(id)?);
+        }
+        Ok((heads, found))
     }
 
     /// The error for a branch that is not there, with the branches that are.
@@ -58,12 +85,12 @@ impl Client {
         full_ref(branch).ok_or_else(bad)
     }
 
-    fn revision(&self, id: &str) -> Result<Revision, SourceError> {
+    pub(super) fn revision(&self, id: &str) -> Result<Revision, SourceError> {
         id.parse()
             .map_err(|_| self.fail(Kind::Protocol, format!("{} names a commit `{}`", self.shown, tame(id))))
     }
 
-    fn refs(&mut self, names: &[String], deadline: Deadline) -> Result<Refs, SourceError> {
+    pub(super) fn refs(&mut self, names: &[String], deadline: Deadline) -> Result<Refs, SourceError> {
         if let Some(wire) = self.wire.as_ref().filter(|wire| wire.proven()) {
             match quick(wire, names, deadline) {
                 Ok(Some(refs)) => return Ok(refs),

@@ -3,6 +3,7 @@
 //! Law: the order is that of the settings; a remote that failed is left alone for a while, longer each time, and the
 //! time and the seed of that are arguments.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ pub struct Remotes {
     all: Vec<One>,
     source: Source,
     seed: u64,
+    below: Option<String>,
 }
 
 struct One {
@@ -68,6 +70,8 @@ pub struct Found {
     pub head: Option<Revision>,
     /// The commit of the testing branch, when that was asked for and is there.
     pub testing: Option<Revision>,
+    /// All branches whose names begin as [`Remotes::below`] says, with their commits.
+    pub below: BTreeMap<String, Revision>,
     /// True when the remote is a plain directory, which is staged as it is.
     pub directory: bool,
 }
@@ -92,7 +96,13 @@ impl Remotes {
             dir: None,
             health: Health { url: super::address::redact(&remote.url), ..Health::default() },
         };
-        Self { all: source.remotes.iter().map(one).collect(), source: source.clone(), seed }
+        Self { all: source.remotes.iter().map(one).collect(), source: source.clone(), seed, below: None }
+    }
+
+    /// From now on every poll also tells, by the same question, all branches whose names begin so.
+    #[must_use]
+    pub fn below(self, prefix: &str) -> Self {
+        Self { below: Some(prefix.to_owned()), ..self }
     }
 
     /// How each remote does, in order.
@@ -194,13 +204,16 @@ impl Remotes {
         if let Some(path) = path {
             let dir = one.dir.get_or_insert_with(|| Dir::new(path, &source));
             let head = Some(dir.fingerprint(deadline)?);
-            return Ok(Found { remote, url, branch, head, testing: None, directory: true });
+            let below = BTreeMap::new();
+            return Ok(Found { remote, url, branch, head, testing: None, below, directory: true });
         }
         one.dir = None;
         let branches: Vec<&str> = [branch.as_str()].into_iter().chain(testing).collect();
-        let mut ids = self.client(remote)?.poll(&branches, deadline)?.into_iter();
+        let asked = self.below.clone();
+        let (ids, below) = self.client(remote)?.poll_below(&branches, asked.as_deref(), deadline)?;
+        let mut ids = ids.into_iter();
         let (head, testing) = (ids.next().flatten(), ids.next().flatten());
-        Ok(Found { remote, url, branch, head, testing, directory: false })
+        Ok(Found { remote, url, branch, head, testing, below, directory: false })
     }
 
     fn no_branch(&mut self, remote: usize, deadline: Deadline) -> SourceError {

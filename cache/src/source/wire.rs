@@ -260,7 +260,8 @@ impl Wire {
             return Err(self.status(&response));
         }
         let kind = if request.body.is_some() { "result" } else { "advertisement" };
-        let want = format!("application/x-git-upload-pack-{kind}");
+        let service = if request.url.ends_with("git-receive-pack") { "receive" } else { "upload" };
+        let want = format!("application/x-git-{service}-pack-{kind}");
         let got =
             response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
         if got != want {

@@ -34,6 +34,7 @@ struct Shared {
     root: PathBuf,
     wrap: Wrap,
     over: AtomicBool,
+    down: AtomicBool,
     connections: AtomicUsize,
     log: Mutex<Vec<String>>,
     change: Mutex<Option<Change>>,
@@ -72,6 +73,7 @@ impl Server {
             root: root.into(),
             wrap,
             over: AtomicBool::new(false),
+            down: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             log: Mutex::default(),
             change: Mutex::default(),
@@ -86,6 +88,9 @@ impl Server {
                 let (Ok(stream), serving) = (stream, serving.clone()) else {
                     continue;
                 };
+                if serving.down.load(Ordering::SeqCst) {
+                    continue;
+                }
                 serving.connections.fetch_add(1, Ordering::SeqCst);
                 serving.open.lock().unwrap().push(stream.try_clone().unwrap());
                 std::thread::spawn(move || {
@@ -126,6 +131,18 @@ impl Server {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
+    /// From now on nobody is answered, or everybody is again; connections that are open end.
+    pub fn set_down(&self, down: bool) {
+        self.shared.down.store(down, Ordering::SeqCst);
+        self.hang_up();
+    }
+
+    fn hang_up(&self) {
+        for stream in self.shared.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
     /// Changes every pack that is asked for below `/changed/`.
     pub fn change(&self, change: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) {
         *self.shared.change.lock().unwrap() = Some(Box::new(change));
@@ -137,9 +154,7 @@ impl Drop for Server {
         self.shared.over.store(true, Ordering::SeqCst);
         // Wakes the thread that waits for a connection.
         drop(TcpStream::connect(self.address));
-        for stream in self.shared.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
+        self.hang_up();
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -177,6 +192,7 @@ impl Shared {
         let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
         match mode {
             "honest" => self.honest(request, &path, out),
+            "file" => self.file(rest, out),
             "auth" if login == "Basic dXNlcjp0b2s=" => self.honest(request, &path, out),
             "bearer" if login == "Bearer tok" => self.honest(request, &path, out),
             "auth" | "denied" => refuse(out, "Basic realm=\"git\""),
@@ -204,27 +220,39 @@ impl Shared {
             "plain" => redirect(out, &format!("http://{}{path}{query}", request.header("host"))),
             "moved" => redirect(out, &format!("{path}{query}")),
             "login" => redirect(out, "/session/new"),
-            "s500" => head(out, 500, "text/plain", "Content-Length: 0\r\n").map(|()| true),
-            "busy" => {
-                head(out, 503, "text/plain", "Retry-After: 120\r\nContent-Length: 0\r\n").map(|()| true)
-            }
-            "html" => {
-                head(out, 200, "text/html; charset=utf-8", "Content-Length: 6\r\n")?;
-                out.write_all(b"<html>").map(|()| true)
-            }
-            "type" => {
-                head(out, 200, "application/octet-stream", "Content-Length: 4\r\n")?;
-                out.write_all(b"0000").map(|()| true)
-            }
-            "garbage" => {
-                head(out, 200, &kind(request), "Content-Length: 12\r\n")?;
-                out.write_all(b"\xff\xfe\0\0garbage!").map(|()| true)
-            }
+            "s500" | "busy" | "html" | "type" | "garbage" => odd(mode, request, out),
             "endless" => endless(request, out),
             "v0" => self.honest(&request.without_version(), &path, out),
+            "cut" | "lost" => self.pushed(mode, request, &path, out),
             "truncated" | "changed" => self.altered(mode, request, &path, out),
             _ => Ok(false),
         }
+    }
+
+    /// A file as it is, as a web server gives it.
+    fn file(&self, name: &str, out: &mut Box<dyn Stream>) -> std::io::Result<bool> {
+        let found = std::fs::read(self.root.join(name));
+        let (status, body) = found.map_or((404, Vec::new()), |body| (200, body));
+        head(out, status, "application/octet-stream", &format!("Content-Length: {}\r\n", body.len()))?;
+        out.write_all(&body)?;
+        out.flush().map(|()| true)
+    }
+
+    /// Loses the answer to a push: after it is done, or before anything is.
+    fn pushed(
+        &self,
+        mode: &str,
+        request: &Request,
+        path: &str,
+        out: &mut Box<dyn Stream>,
+    ) -> std::io::Result<bool> {
+        if !path.ends_with("/git-receive-pack") {
+            return self.honest(request, path, out);
+        }
+        if mode == "lost" {
+            drop(self.backend(request, path));
+        }
+        Ok(false)
     }
 
     fn honest(&self, request: &Request, path: &str, out: &mut Box<dyn Stream>) -> std::io::Result<bool> {
@@ -295,6 +323,7 @@ impl Shared {
 
 const MODES: &[&str] = &[
     "honest",
+    "file",
     "plain",
     "auth",
     "bearer",
@@ -320,6 +349,8 @@ const MODES: &[&str] = &[
     "truncated",
     "changed",
     "close",
+    "lost",
+    "cut",
 ];
 
 impl Request {
@@ -404,6 +435,27 @@ fn wait(out: &mut Box<dyn Stream>) -> std::io::Result<bool> {
     let mut buf = [0; 64];
     while out.read(&mut buf)? > 0 {}
     Ok(false)
+}
+
+/// An answer that no Git server gives.
+fn odd(mode: &str, request: &Request, out: &mut Box<dyn Stream>) -> std::io::Result<bool> {
+    match mode {
+        "s500" => head(out, 500, "text/plain", "Content-Length: 0\r\n").map(|()| true),
+        "busy" => head(out, 503, "text/plain", "Retry-After: 120\r\nContent-Length: 0\r\n").map(|()| true),
+        "html" => {
+            head(out, 200, "text/html; charset=utf-8", "Content-Length: 6\r\n")?;
+            out.write_all(b"<html>").map(|()| true)
+        }
+        "type" => {
+            head(out, 200, "application/octet-stream", "Content-Length: 4\r\n")?;
+            out.write_all(b"0000").map(|()| true)
+        }
+        "garbage" => {
+            head(out, 200, &kind(request), "Content-Length: 12\r\n")?;
+            out.write_all(b"\xff\xfe\0\0garbage!").map(|()| true)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// One byte a second.

@@ -110,6 +110,11 @@ impl Line {
         Ok(())
     }
 
+    /// True when the line is one for this name.
+    pub(super) fn names(&self, name: &str) -> bool {
+        pattern::list_matches(&self.principals, name)
+    }
+
     /// True when both lines may name the same person.
     pub(super) fn shares(&self, other: &Self) -> bool {
         let names = |line: &Self, other: &Self| {

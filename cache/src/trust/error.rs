@@ -49,7 +49,7 @@ pub enum SignatureError {
     /// There is no signature.
     #[error("the {what} is not signed")]
     Unsigned {
-        /// The commit or the manifest.
+        /// The commit, the manifest or the release.
         what: &'static str,
     },
     /// More than one signature where one is meant.
@@ -232,6 +232,9 @@ impl SignatureError {
             }
             Self::Unsigned { what: "commit" } => {
                 "sign it and push again: git commit --amend --no-edit -S".into()
+            }
+            Self::Unsigned { what: "release" } => {
+                "publish it with a signature: zagent release publish --key FILE".into()
             }
             Self::Unsigned { .. } | Self::TooFew { .. } => {
                 "let more people sign the manifest: zagent manifest sign --key FILE --as NAME".into()

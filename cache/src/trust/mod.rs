@@ -17,7 +17,7 @@ mod ssh;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -34,7 +34,11 @@ use self::ssh::Armoured;
 pub const COMMIT: &str = "git";
 /// The namespace of signatures of a manifest.
 pub const MANIFEST: &str = "zagent-manifest";
-/// Signature files of one manifest that are looked at.
+/// The namespace of signatures of what a node says about itself.
+pub const REPORT: &str = "zagent-report";
+/// The namespace of signatures of a release.
+pub const RELEASE: &str = "zagent-release";
+/// Signatures of one thing that are looked at.
 const MAX_SIGNATURES: usize = 256;
 
 /// Who signed.
@@ -95,6 +99,42 @@ impl Signers {
         Ok(Self { path: path.clone(), lines, revoked, keyring: trust.openpgp_keyring.clone() })
     }
 
+    /// Reads one file in the form of `allowed_signers`; times without a zone are those of this system.
+    ///
+    /// # Errors
+    /// As [`Signers::read`].
+    pub fn of(path: &Path) -> Result<Self, SignatureError> {
+        let lines = allowed::read(path, &file::read(path)?, &TimeZone::system())?;
+        if lines.is_empty() {
+            return Err(SignatureError::NoSigners { path: path.into() });
+        }
+        Ok(Self { path: path.into(), lines, revoked: Revoked::default(), keyring: None })
+    }
+
+    /// Who signed a report, when that is a key of this node.
+    ///
+    /// # Errors
+    /// Fails when it is not signed by a key whose line names the node.
+    pub fn report(
+        &self,
+        node: &str,
+        message: &[u8],
+        signature: &[u8],
+        now: Timestamp,
+    ) -> Result<Signer, SignatureError> {
+        let armoured = Armoured::read(signature)?;
+        armoured.judge(REPORT)?;
+        let mut why =
+            SignatureError::UnknownKey { fingerprint: armoured.fingerprint(), path: self.path.clone() };
+        for line in self.lines.iter().filter(|line| line.key == *armoured.key() && line.names(node)) {
+            match line.allows(REPORT, &[now], &self.path) {
+                Ok(()) => return armoured.verify(REPORT, message).map(|()| line.signer(&armoured)),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
     /// Who signed a commit; `bytes` is the raw object, which the caller has hashed against its id.
     ///
     /// # Errors
@@ -123,11 +163,44 @@ impl Signers {
         if signatures.is_empty() {
             return Err(SignatureError::Unsigned { what: "manifest" });
         }
+        self.people(MANIFEST, manifest, signatures, threshold, now)
+    }
+
+    /// Who signed the text that describes a release. `armoured` holds one signature or several, one after the other.
+    ///
+    /// # Errors
+    /// As [`Signers::manifest`].
+    pub fn release(
+        &self,
+        text: &[u8],
+        armoured: &str,
+        threshold: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Signer>, SignatureError> {
+        let blocks = armoured.split_inclusive(ssh::END).map(str::trim).filter(|block| !block.is_empty());
+        let numbered = blocks.take(MAX_SIGNATURES).enumerate();
+        let signatures: Vec<_> =
+            numbered.map(|(i, block)| (format!("signature {}", i + 1), block.as_bytes().to_vec())).collect();
+        if signatures.is_empty() {
+            return Err(SignatureError::Unsigned { what: "release" });
+        }
+        self.people(RELEASE, text, &signatures, threshold, now)
+    }
+
+    /// Who signed a message: one signer a person, at least `threshold` of them.
+    fn people(
+        &self,
+        namespace: &'static str,
+        message: &[u8],
+        signatures: &[(String, Vec<u8>)],
+        threshold: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Signer>, SignatureError> {
         let mut good: Vec<(&Line, Signer)> = Vec::new();
         let mut refused: Vec<(String, SignatureError)> = Vec::new();
         for (name, bytes) in signatures.iter().take(MAX_SIGNATURES) {
             let read = Armoured::read(bytes).and_then(|armoured| {
-                let line = self.ssh(&armoured, MANIFEST, manifest, &[now])?;
+                let line = self.ssh(&armoured, namespace, message, &[now])?;
                 Ok((line, line.signer(&armoured)))
             });
             match read {
@@ -177,6 +250,19 @@ impl Signers {
         let keyring = self.keyring.as_deref().ok_or(SignatureError::NoKeyring)?;
         openpgp::verify(keyring, signature, payload)
     }
+}
+
+/// The key that a signature of a report was made with, as a line of OpenSSH; nobody says whose it is.
+///
+/// # Errors
+/// Fails when it is no signature of this message for [`REPORT`].
+pub fn report_key(message: &[u8], signature: &[u8]) -> Result<String, SignatureError> {
+    let armoured = Armoured::read(signature)?;
+    armoured.judge(REPORT)?;
+    armoured.verify(REPORT, message)?;
+    let unreadable =
+        |error: ssh_key::Error| SignatureError::Malformed { what: "signature", why: error.to_string() };
+    ssh_key::PublicKey::from(armoured.key().clone()).to_openssh().map_err(unreadable)
 }
 
 /// One signer a person: keys whose lines name the same one are one.

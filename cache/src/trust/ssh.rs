@@ -7,7 +7,7 @@ use ssh_key::{Algorithm, HashAlg, PublicKey, SshSig};
 use super::SignatureError;
 
 const BEGIN: &str = "-----BEGIN SSH SIGNATURE-----";
-const END: &str = "-----END SSH SIGNATURE-----";
+pub(super) const END: &str = "-----END SSH SIGNATURE-----";
 /// Bytes of an armoured signature; one by the largest RSA key has a tenth of it.
 const MAX_BYTES: usize = 32 << 10;
 /// Bits of an RSA key: what is shorter can be broken, what is longer is not verified by the library.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use zagent_cache::source::Kind;
+use zagent_cache::source::{Draft, Kind, Pushed, Sheet, Shelf};
 use zagent_cache::testing::{Server, source};
 
 use crate::fixture::{Fixture, ample, client, head, top};
@@ -85,4 +85,52 @@ fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
         assert_eq!(error.kind, Kind::Local);
         assert!(error.to_string().contains(word), "{error}");
     }
+}
+
+#[test]
+fn a_push_goes_over_https_too() {
+    zagent_cache::needs!("openssl", "git");
+    let dir = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let done = Command::new("git").arg("-C").arg(dir.path()).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    git(&["init", "-q", "--bare", "board.git"]);
+    git(&["--git-dir=board.git", "config", "http.receivepack", "true"]);
+    let server = encrypted(dir.path(), dir.path());
+    let mut settings = source(&server.url("board.git").replace("http://", "https://"));
+    let scratch = || dir.path().join("scratch");
+    let draft = Draft {
+        files: &[("b", b"two"), ("a", b"one")],
+        parents: &[],
+        message: "two files",
+        author: "somebody",
+        at: jiff::Timestamp::UNIX_EPOCH,
+        key: None,
+    };
+    let sheet = Sheet::make(&draft).unwrap();
+    let untrusted = Shelf::new(&settings.remotes[0], &settings, scratch()).unwrap().put(
+        "refs/x/y",
+        None,
+        &sheet,
+        ample(),
+    );
+    assert_eq!(untrusted.unwrap_err().kind, Kind::Tls);
+    settings.remotes[0].ca = Some(dir.path().join("ca.pem"));
+    let mut shelf = Shelf::new(&settings.remotes[0], &settings, scratch()).unwrap();
+    assert!(matches!(shelf.put("refs/x/y", None, &sheet, ample()).unwrap(), Pushed::Done));
+    assert!(matches!(shelf.put("refs/x/y", None, &sheet, ample()).unwrap(), Pushed::Stale));
+    assert!(shelf.put("no ref", None, &sheet, ample()).is_err());
+    let listed = shelf.list(&["refs/x/".into()], ample()).unwrap();
+    assert_eq!(listed.get("refs/x/y"), Some(sheet.revision()));
+    let taken = shelf.take(&[sheet.revision().clone()], ample()).unwrap();
+    assert_eq!(taken.names(sheet.revision()).unwrap(), ["a", "b"]);
+    assert_eq!(taken.file(sheet.revision(), "a").unwrap().as_deref(), Some(&b"one"[..]));
+    assert_eq!(taken.file(sheet.revision(), "c").unwrap(), None);
+    assert!(matches!(shelf.remove("refs/x/y", sheet.revision(), ample()).unwrap(), Pushed::Done));
+    assert!(shelf.list(&["refs/x/".into()], ample()).unwrap().is_empty());
+    assert_eq!(git(&["--git-dir=board.git", "fsck", "--no-dangling"]).trim(), "");
+    let bad = Draft { files: &[("../a", b"")], ..draft };
+    assert!(Sheet::make(&bad).is_err());
 }

@@ -1,0 +1,200 @@
+//! A repository as a place for small things: refs by prefix, the files of their commits, and new commits for them.
+//!
+//! Law: what is fetched lies in a directory that goes away with the value that reads it; every object is hashed when it
+//! is read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gix::objs::Kind as Object;
+use tempfile::TempDir;
+use zagent_config::ids::Revision;
+use zagent_config::settings;
+
+use super::error::{Kind, tame};
+use super::fetch::Ask;
+use super::{Client, Deadline, Pushed, Sheet, SourceError};
+use crate::{Commit, Error, store};
+
+/// What the directories of fetches begin with.
+const SCRATCH: &str = "fetch-";
+/// A fetch that is older was left by a process that was killed.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
+
+/// A repository whose refs are read and written one by one.
+pub struct Shelf {
+    client: Client,
+    dir: PathBuf,
+}
+
+/// Commits that were fetched.
+pub struct Taken {
+    repo: gix::Repository,
+    remote: String,
+    _dir: TempDir,
+}
+
+impl Shelf {
+    /// The shelf at a remote; what is fetched lies below `dir` for a while. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn new(
+        remote: &settings::Remote,
+        source: &settings::Source,
+        dir: PathBuf,
+    ) -> Result<Self, SourceError> {
+        let client = Client::new(remote, source)?;
+        sweep(&dir);
+        Ok(Self { client, dir })
+    }
+
+    /// The address, without a password.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.client.url()
+    }
+
+    /// All refs whose full names begin with one of these, and the commits that they point at.
+    ///
+    /// # Errors
+    /// Fails when the remote cannot be asked.
+    pub fn list(
+        &mut self,
+        prefixes: &[String],
+        deadline: Deadline,
+    ) -> Result<BTreeMap<String, Revision>, SourceError> {
+        let refs = self.client.refs(prefixes, deadline)?;
+        let ours =
+            refs.into_iter().filter(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+        ours.map(|(name, id)| Ok((name, self.client.revision(&id)?))).collect()
+    }
+
+    /// Fetches commits with their files.
+    ///
+    /// # Errors
+    /// Fails when the remote cannot be asked, or does not have one of them.
+    pub fn take(&mut self, revisions: &[Revision], deadline: Deadline) -> Result<Taken, SourceError> {
+        let want = revisions.iter().map(|revision| self.client.id(revision)).collect::<Result<_, _>>()?;
+        let failed = |source| {
+            let error = Error::Store { dir: self.dir.clone(), source };
+            self.client.local(error)
+        };
+        std::fs::create_dir_all(&self.dir).map_err(failed)?;
+        let dir = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(&self.dir).map_err(failed)?;
+        let at = dir.path().join("repository.git");
+        self.client.receive(&at, &Ask::tips(want), deadline)?;
+        let repo = store::open_or_init(&at, self.client.most()).map_err(|error| self.client.local(error))?;
+        Ok(Taken { repo, remote: self.url().to_owned(), _dir: dir })
+    }
+
+    /// Moves a ref from the commit that is known, or from nothing, to a new commit.
+    ///
+    /// # Errors
+    /// Fails when the remote cannot be asked; then nothing was changed.
+    pub fn put(
+        &mut self,
+        name: &str,
+        old: Option<&Revision>,
+        sheet: &Sheet,
+        deadline: Deadline,
+    ) -> Result<Pushed, SourceError> {
+        self.push(name, old, Some(sheet), deadline)
+    }
+
+    /// Takes a ref away that points at the commit that is known.
+    ///
+    /// # Errors
+    /// As [`Shelf::put`].
+    pub fn remove(&mut self, name: &str, old: &Revision, deadline: Deadline) -> Result<Pushed, SourceError> {
+        self.push(name, Some(old), None, deadline)
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        old: Option<&Revision>,
+        sheet: Option<&Sheet>,
+        deadline: Deadline,
+    ) -> Result<Pushed, SourceError> {
+        let valid = name.starts_with("refs/") && gix::validate::reference::name(name.into()).is_ok();
+        if !valid {
+            let message = format!("{:?} is no name of a ref", tame(name));
+            return Err(self.client.fail(Kind::Local, message));
+        }
+        let old = old.map(|revision| self.client.id(revision)).transpose()?;
+        self.client.push(name, old, sheet, deadline)
+    }
+}
+
+impl Taken {
+    /// A commit.
+    ///
+    /// # Errors
+    /// Fails when it is not there or damaged.
+    pub fn commit(&self, revision: &Revision) -> Result<Commit, SourceError> {
+        let id = gix::ObjectId::from_hex(revision.as_str().as_bytes());
+        let id = id.map_err(|_| self.odd(format!("{revision} is no SHA-1"), None))?;
+        store::commit(&self.repo, id, revision).map_err(|error| self.damaged(revision, error))
+    }
+
+    /// The names of the files in a commit, in order; directories are left out.
+    ///
+    /// # Errors
+    /// As [`Taken::commit`].
+    pub fn names(&self, revision: &Revision) -> Result<Vec<String>, SourceError> {
+        Ok(self.entries(revision)?.into_keys().collect())
+    }
+
+    /// The bytes of a file; none when the commit has no such file.
+    ///
+    /// # Errors
+    /// As [`Taken::commit`].
+    pub fn file(&self, revision: &Revision, name: &str) -> Result<Option<Vec<u8>>, SourceError> {
+        let Some(id) = self.entries(revision)?.remove(name) else { return Ok(None) };
+        let bytes = store::object(&self.repo, id, Object::Blob, revision);
+        bytes.map(Some).map_err(|error| self.damaged(revision, error))
+    }
+
+    fn entries(&self, revision: &Revision) -> Result<BTreeMap<String, gix::ObjectId>, SourceError> {
+        let commit = self.commit(revision)?;
+        let broken =
+            |what: &str| self.odd(format!("{} sends {what} with {}", self.remote, revision.short()), None);
+        let sha1 = gix::hash::Kind::Sha1;
+        let tree = gix::objs::CommitRefIter::from_bytes(&commit.bytes, sha1).tree_id();
+        let tree = tree.map_err(|_| broken("no tree"))?;
+        let bytes = store::object(&self.repo, tree, Object::Tree, revision);
+        let bytes = bytes.map_err(|error| self.damaged(revision, error))?;
+        let mut files = BTreeMap::new();
+        for entry in gix::objs::TreeRefIter::from_bytes(&bytes, sha1) {
+            let entry = entry.map_err(|_| broken("a broken tree"))?;
+            if entry.mode.is_blob() {
+                files.insert(entry.filename.to_string(), entry.oid.to_owned());
+            }
+        }
+        Ok(files)
+    }
+
+    fn damaged(&self, revision: &Revision, error: Error) -> SourceError {
+        self.odd(format!("{} does not send all of commit {}", self.remote, revision.short()), Some(error))
+    }
+
+    fn odd(&self, message: String, error: Option<Error>) -> SourceError {
+        let source = error.map(|error| Box::new(error) as Box<_>);
+        SourceError { remote: self.remote.clone(), kind: Kind::Protocol, retry_after: None, message, source }
+    }
+}
+
+/// Removes what killed processes left behind.
+fn sweep(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let old = entry.metadata().and_then(|meta| meta.modified()).ok();
+        let age = old.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let ours = entry.file_name().to_string_lossy().starts_with(SCRATCH);
+        if ours && age.is_some_and(|age| age > ABANDONED) {
+            // Somebody else may be at it too.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
