@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// How many nodes a batch holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub enum BatchSize {
     /// That many nodes.
     Nodes(usize),
@@ -28,16 +31,46 @@ impl BatchSize {
 }
 
 /// What is wrong with a written batch size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no batch size: write a number of nodes (`5`) or a share (`10%`)")]
 pub struct BadSize(String);
 
-impl std::fmt::Display for BadSize {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "`{}` is no batch size: write a number of nodes (`5`) or a share (`10%`)", self.0)
+/// A batch size in a record: `5` or `10%`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Nodes(usize),
+    Share(String),
+}
+
+impl TryFrom<Written> for BatchSize {
+    type Error = BadSize;
+
+    fn try_from(written: Written) -> Result<Self, BadSize> {
+        match written {
+            Written::Nodes(nodes) => nodes.to_string().parse(),
+            Written::Share(text) => text.parse(),
+        }
     }
 }
 
-impl std::error::Error for BadSize {}
+impl From<BatchSize> for Written {
+    fn from(size: BatchSize) -> Self {
+        match size {
+            BatchSize::Nodes(nodes) => Self::Nodes(nodes),
+            BatchSize::Percent(_) => Self::Share(size.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for BatchSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nodes(nodes) => write!(f, "{nodes}"),
+            Self::Percent(share) => write!(f, "{share}%"),
+        }
+    }
+}
 
 impl FromStr for BatchSize {
     type Err = BadSize;

@@ -1,5 +1,48 @@
-//! Who goes first: nodes in, batches out.
+//! A fleet that updates itself: what a rollout is, how it goes on, and what a node does about it.
+//!
+//! Law: the middle is pure. [`record`], [`plan`], [`phase`] and [`node`] are functions of what they are told, the time
+//! too; boards, slots and processes are at the edges.
 
+pub mod artifact;
 mod batches;
+pub mod board;
+pub mod drive;
+pub mod driver;
+pub mod envelope;
+pub mod kept;
+pub mod meant;
+pub mod node;
+pub mod phase;
+pub mod plan;
+pub mod record;
+pub mod records;
+pub mod report;
+pub mod slots;
+mod span;
+pub mod stores;
+pub mod supervise;
+pub mod version;
+pub mod watchdog;
+pub mod waves;
 
-pub use batches::{BatchSize, batches};
+pub use batches::{BadSize, BatchSize, batches};
+pub use span::Span;
+
+/// The protocol that this version speaks with drivers and boards: what is written is only ever added to.
+pub const PROTOCOL: u32 = 1;
+
+/// A place at which a test lets an act fail or the process die.
+#[cfg(feature = "failpoints")]
+pub(crate) fn point(name: &str) -> std::io::Result<()> {
+    match fail::eval(name, Option::unwrap_or_default) {
+        None => Ok(()),
+        Some(what) if what == "abort" => std::process::abort(),
+        Some(_) => Err(std::io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())),
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it fails")]
+pub(crate) const fn point(_: &str) -> std::io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Why an artifact was not taken.
+
+use std::path::{Path, PathBuf};
+
+use zagent_cache::source::SourceError;
+use zagent_cache::trust::{SignError, SignatureError};
+
+/// Why an artifact was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// None is for this machine.
+    #[error("there is no artifact for {machine}; there {}", named(there))]
+    NotForUs {
+        /// Kernel and machine.
+        machine: String,
+        /// What there is.
+        there: Vec<String>,
+    },
+    /// The record does not say where it is.
+    #[error("the artifact has neither `url` nor `ref`")]
+    Nowhere,
+    /// It is in a ref, and there is no repository.
+    #[error("the artifact is in `{reference}`, and no repository of rollouts is known: set `rollout.url`")]
+    NoRepository {
+        /// The ref.
+        reference: String,
+    },
+    /// The record, or the file, is not what it should be.
+    #[error("this is no artifact: {why}")]
+    Odd {
+        /// What is.
+        why: String,
+    },
+    /// The server did not give it.
+    #[error("cannot fetch `{url}`: {why}")]
+    Http {
+        /// From where, without a secret.
+        url: String,
+        /// What was seen.
+        why: String,
+    },
+    /// The repository did not give it.
+    #[error("cannot fetch `{reference}`")]
+    Git {
+        /// The ref.
+        reference: String,
+        /// What was seen.
+        #[source]
+        source: Box<SourceError>,
+    },
+    /// The ref does not hold a release.
+    #[error("`{reference}` holds no release: {why}")]
+    NoRelease {
+        /// The ref.
+        reference: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// More came than was announced.
+    #[error("the artifact has more than the {want} bytes that the record says")]
+    TooLong {
+        /// As the record says.
+        want: u64,
+    },
+    /// Less came than was announced.
+    #[error("the artifact has {got} bytes, and the record says {want}")]
+    Short {
+        /// As the record says.
+        want: u64,
+        /// As it came.
+        got: u64,
+    },
+    /// Something else came than was announced.
+    #[error(
+        "the artifact has the BLAKE3 digest {got}, and the record says {want}: it was changed or replaced"
+    )]
+    Digest {
+        /// As the record says.
+        want: String,
+        /// As it came.
+        got: String,
+    },
+    /// Nobody signed it whose signature counts.
+    #[error("the release is not trusted")]
+    Signature(#[from] SignatureError),
+    /// A key did not sign it.
+    #[error("the release is not signed")]
+    Sign(#[from] SignError),
+    /// The version is taken.
+    #[error(
+        "version {version} was published with other bytes in `{reference}`: what was published stays as it is; give the \
+         new bytes a new version"
+    )]
+    Other {
+        /// Which.
+        version: String,
+        /// Where.
+        reference: String,
+    },
+    /// The repository does not take it.
+    #[error("`{reference}` was not published: {why}")]
+    NotTaken {
+        /// Where.
+        reference: String,
+        /// What it said.
+        why: String,
+    },
+    /// The binary cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Unread {
+        /// The binary.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// This machine does not let us.
+    #[error("cannot write `{}`", path.display())]
+    Local {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody asked for an end.
+    #[error("the fetch was stopped")]
+    Stopped,
+}
+
+fn named(there: &[String]) -> String {
+    if there.is_empty() { "is none at all".into() } else { format!("are: {}", there.join(", ")) }
+}
+
+impl ArtifactError {
+    /// What the system says about a file.
+    pub(super) fn local(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Local { path: path.into(), source }
+    }
+}

@@ -1,0 +1,131 @@
+//! A URL in, its bytes into a sink.
+//!
+//! Law: https, also after a redirect. Only this machine may be asked without encryption, and only at first hand.
+
+use std::io::Read;
+use std::time::Duration;
+
+use ureq::http::Uri;
+use ureq::tls::{RootCerts, TlsConfig};
+use zagent_cache::source::Deadline;
+
+use super::{ArtifactError, Sink};
+
+/// How many redirects are followed.
+const MAX_REDIRECTS: usize = 5;
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(20);
+/// How long a server may say nothing.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Fetches a file.
+pub(super) fn get(url: &str, sink: &mut Sink<'_>, deadline: Deadline) -> Result<(), ArtifactError> {
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let config = ureq::Agent::config_builder()
+        .timeout_connect(Some(CONNECT))
+        .timeout_per_read(Some(SILENCE))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .tls_config(tls)
+        .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
+        .build();
+    let agent = ureq::Agent::new_with_config(config);
+    let mut at = first(url)?;
+    for _ in 0..=MAX_REDIRECTS {
+        let left = deadline.remaining().ok_or_else(|| failed(&at, "it took too long"))?;
+        // An error may hold the address.
+        let told = |error: ureq::Error| failed(&at, error.to_string().replace(&at.to_string(), "it"));
+        let asked = agent.get(&at).config().timeout_global(Some(left)).build();
+        let mut answer = asked.call().map_err(told)?;
+        let status = answer.status();
+        if status.is_redirection() {
+            let to = answer.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or_default();
+            at = next(&at, to)?;
+            continue;
+        }
+        if status != ureq::http::StatusCode::OK {
+            return Err(failed(&at, format!("the server answers {}", status.as_u16())));
+        }
+        let mut body = answer.body_mut().with_config().limit(u64::MAX).reader();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match body.read(&mut chunk).map_err(|error| failed(&at, error.to_string()))? {
+                0 => return Ok(()),
+                n => sink.take(&chunk[..n])?,
+            }
+        }
+    }
+    Err(failed(&at, format!("the server redirects more than {MAX_REDIRECTS} times")))
+}
+
+fn failed(at: &Uri, why: impl Into<String>) -> ArtifactError {
+    // What follows the path may be a key to it.
+    let url =
+        format!("{}://{}{}", at.scheme_str().unwrap_or_default(), at.host().unwrap_or_default(), at.path());
+    ArtifactError::Http { url, why: why.into() }
+}
+
+/// The URL of the record: https, or http on this machine.
+fn first(url: &str) -> Result<Uri, ArtifactError> {
+    let odd = |why: &str| ArtifactError::Odd { why: why.into() };
+    let at: Uri = url.parse().map_err(|_| odd("`url` is no URL"))?;
+    if at.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+        return Err(odd("`url` needs a host, and no user or password"));
+    }
+    match at.scheme_str() {
+        Some("https") => Ok(at),
+        Some("http") if is_here(&at) => Ok(at),
+        _ => Err(odd("`url` is not https")),
+    }
+}
+
+fn is_here(at: &Uri) -> bool {
+    let host = at.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Where a redirect leads to.
+fn next(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
+    let refused = || failed(from, "the server redirects to where nobody goes without https");
+    let target = match (to.starts_with('/') && !to.starts_with("//"), from.authority()) {
+        (true, Some(authority)) => format!("{}://{authority}{to}", from.scheme_str().unwrap_or("https")),
+        _ => to.to_owned(),
+    };
+    let target: Uri = target.parse().map_err(|_| refused())?;
+    let same = target.scheme() == from.scheme() && target.authority() == from.authority();
+    let fine = target.scheme_str() == Some("https") || same;
+    let bare = target.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    if fine && bare { Ok(target) } else { Err(refused()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_https_or_this_machine_is_asked() {
+        for fine in ["https://e.org/z", "http://127.0.0.1:8/z", "http://[::1]/z", "http://localhost/z"] {
+            assert!(first(fine).is_ok(), "{fine}");
+        }
+        for bad in ["http://e.org/z", "ftp://e.org/z", "file:///etc/passwd", "https://u:p@e.org/z", "z", ""] {
+            assert!(matches!(first(bad), Err(ArtifactError::Odd { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_never_leaves_https() {
+        let from: Uri = "https://e.org/a?key=secret".parse().unwrap();
+        assert_eq!(next(&from, "https://cdn.e.org/b").unwrap(), "https://cdn.e.org/b");
+        assert_eq!(next(&from, "/c").unwrap(), "https://e.org/c");
+        for bad in ["http://e.org/a", "http://127.0.0.1/a", "//e.org/a", "file:///a", "", "https://u@e.org/"]
+        {
+            let error = next(&from, bad).unwrap_err().to_string();
+            assert!(error.contains("https://e.org/a") && !error.contains("secret"), "{error}");
+        }
+        let here: Uri = "http://127.0.0.1:1/a".parse().unwrap();
+        assert!(next(&here, "/b").is_ok() && next(&here, "http://127.0.0.1:2/b").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! A release in a Git ref: the binary in parts, and what it is, in one commit.
+//!
+//! Law: whoever reads it holds one part at a time.
+
+use serde::{Deserialize, Serialize};
+use zagent_cache::source::{Deadline, Shelf, SourceError};
+
+use super::{ArtifactError, Sink};
+use crate::record::{Artifact, Component};
+
+/// Bytes of a part; the last one may have less.
+pub(super) const PART: usize = 1 << 20;
+/// The file that says what the parts are.
+pub(super) const RELEASE: &str = "release.yaml";
+
+/// `release.yaml`: what was published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The version of the format.
+    pub schema: u32,
+    /// What it is a binary of.
+    pub component: Component,
+    /// Its version.
+    pub version: String,
+    /// The binary.
+    pub artifact: Artifact,
+}
+
+/// The ref of a binary.
+#[must_use]
+pub fn reference(version: &str, os: &str, arch: &str) -> String {
+    format!("refs/zagent/release/{version}/{os}-{arch}")
+}
+
+/// The name of a part.
+pub(super) fn part(number: usize) -> String {
+    format!("part-{number:04}")
+}
+
+/// Reads a binary out of a ref.
+pub(super) fn read(
+    shelf: &mut Shelf,
+    reference: &str,
+    sink: &mut Sink<'_>,
+    deadline: Deadline,
+) -> Result<(), ArtifactError> {
+    let failed = |source: SourceError| {
+        let source = Box::new(source);
+        ArtifactError::Git { reference: reference.to_owned(), source }
+    };
+    let nothing = |why: &str| ArtifactError::NoRelease { reference: reference.to_owned(), why: why.into() };
+    let mut refs = shelf.list(&[reference.to_owned()], deadline).map_err(failed)?;
+    let revision = refs.remove(reference).ok_or_else(|| nothing("the repository does not have it"))?;
+    sink.take(&[])?;
+    let taken = shelf.take(std::slice::from_ref(&revision), deadline).map_err(failed)?;
+    let mut number = 0;
+    while let Some(bytes) = taken.file(&revision, &part(number)).map_err(failed)? {
+        sink.take(&bytes)?;
+        number += 1;
+    }
+    if number == 0 { Err(nothing("it has no parts")) } else { Ok(()) }
+}

@@ -1,0 +1,348 @@
+//! A Git repository as a board: one ref a key, and its commit as the token.
+//!
+//! Law: the server compares and swaps. A rollout is a branch whose commits are its log; everything else is one commit
+//! that stands on nothing. What is known by its id is not fetched again.
+//!
+//! A write that need not last is marked so in its commit, and the next write takes its place instead of standing on it:
+//! a heartbeat every ten seconds is no history. Where the server does not let history be rewritten, it stands on it.
+
+mod names;
+mod place;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use zagent_cache::source::{Deadline, Draft, Kind, Pushed, Sheet, Shelf, SourceError, Taken};
+use zagent_cache::trust::Signers;
+use zagent_config::ids::Revision;
+
+pub use self::place::Place;
+use super::{Board, BoardError, Entry, Token, Write, check_key};
+
+/// The line that marks a write that need not last.
+const FLEETING: &str = "Lasting: no";
+/// Characters of a subject.
+const SUBJECT: usize = 200;
+/// How often refs are read anew when they move while they are read.
+const READS: usize = 3;
+
+/// A board in a repository.
+pub struct GitBoard {
+    shelf: Shelf,
+    place: Place,
+    seen: BTreeMap<String, Seen>,
+    /// True when the server does not let history be rewritten.
+    appends: bool,
+    /// The keys that were left out of the last list.
+    left_out: Vec<String>,
+}
+
+/// A commit as it was read or written.
+struct Seen {
+    revision: Revision,
+    /// None when the commit does not have the file.
+    value: Option<Vec<u8>>,
+    parents: Vec<Revision>,
+    /// The commit itself, of a rollout whose signature must count.
+    signed: Option<Vec<u8>>,
+    lasting: bool,
+}
+
+impl GitBoard {
+    /// The board at a place; nothing is connected yet.
+    ///
+    /// # Errors
+    /// Fails when the address, or what it needs on this machine, cannot be used.
+    pub fn new(place: Place) -> Result<Self, BoardError> {
+        let shelf = Shelf::new(&place.remote, &place.source, place.scratch.clone());
+        let shelf = shelf.map_err(|error| failed(error.remote.clone(), error))?;
+        Ok(Self { shelf, place, seen: BTreeMap::new(), appends: false, left_out: Vec::new() })
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::after(self.place.timeout())
+    }
+
+    fn shown(&self) -> String {
+        self.shelf.url().to_owned()
+    }
+
+    fn refused(&self, message: String) -> BoardError {
+        BoardError::Refused { board: self.shown(), message }
+    }
+
+    /// The refs that begin so, and what they hold, are known afterwards; those that are gone are forgotten.
+    fn read(
+        &mut self,
+        prefixes: &[String],
+        is_meant: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, BoardError> {
+        let deadline = self.deadline();
+        for attempt in 1.. {
+            let listed = self.shelf.list(prefixes, deadline);
+            let mut listed = listed.map_err(|error| failed(self.shown(), error))?;
+            listed.retain(|name, _| is_meant(name));
+            self.seen.retain(|name, _| !is_meant(name) || listed.contains_key(name));
+            let is_new = |(name, id): &(&String, &Revision)| {
+                self.seen.get(*name).is_none_or(|seen| seen.revision != **id)
+            };
+            let new: Vec<_> =
+                listed.iter().filter(is_new).map(|(name, id)| (name.clone(), id.clone())).collect();
+            if new.is_empty() {
+                return Ok(listed.into_keys().collect());
+            }
+            let ids: Vec<_> = new.iter().map(|(_, id)| id.clone()).collect();
+            match self.shelf.take(&ids, deadline) {
+                Ok(taken) => {
+                    for (name, id) in new {
+                        let seen = self.look(&taken, &name, id)?;
+                        self.seen.insert(name, seen);
+                    }
+                    return Ok(listed.into_keys().collect());
+                }
+                // A ref has moved since, and the server does not give out what it pointed at.
+                Err(error) if error.kind == Kind::NoBranch && attempt < READS => {}
+                Err(error) => return Err(failed(self.shown(), error)),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn look(&self, taken: &Taken, name: &str, revision: Revision) -> Result<Seen, BoardError> {
+        let odd = |error| failed(self.shown(), error);
+        let commit = taken.commit(&revision).map_err(odd)?;
+        let key = names::key(name).unwrap_or_default();
+        let value = taken.file(&revision, names::file(key)).map_err(odd)?;
+        let lasting = !commit.bytes.ends_with(format!("\n\n{FLEETING}\n").as_bytes());
+        let signed = self.signers_for(key).then_some(commit.bytes);
+        Ok(Seen { revision, value, parents: commit.parents, signed, lasting })
+    }
+
+    /// One ref, as it is now.
+    fn read_one(&mut self, name: &str) -> Result<Option<&Seen>, BoardError> {
+        self.read(&[name.to_owned()], |found| found == name)?;
+        Ok(self.seen.get(name))
+    }
+
+    fn signers_for(&self, key: &str) -> bool {
+        names::is_rollout(key) && self.place.trust.is_some()
+    }
+
+    /// What was seen, when it may be believed.
+    fn entry(&self, key: &str, seen: &Seen) -> Result<Entry, BoardError> {
+        let Some(value) = &seen.value else {
+            let message = format!("its commit {} has no file `{}`", seen.revision.short(), names::file(key));
+            return Err(BoardError::Damaged { key: key.to_owned(), message });
+        };
+        if let (Some(trust), Some(bytes)) = (&self.place.trust, &seen.signed) {
+            let signers = Signers::read(trust);
+            let judged = signers.and_then(|signers| signers.commit(bytes, Timestamp::now()));
+            judged.map_err(|error| {
+                let id = seen.revision.short();
+                self.refused(format!("the commit {id} of `{key}` does not count: {error}"))
+            })?;
+        }
+        Ok(Entry { value: value.clone(), token: Token(seen.revision.to_string()) })
+    }
+
+    /// What the next commit of a key stands on: what the writer knows, or what that one stood on when it need not last.
+    fn parents(
+        &mut self,
+        key: &str,
+        name: &str,
+        old: Option<&Revision>,
+    ) -> Result<Vec<Revision>, BoardError> {
+        let Some(old) = old.filter(|_| names::is_rollout(key)) else { return Ok(Vec::new()) };
+        if self.appends {
+            return Ok(vec![old.clone()]);
+        }
+        if self.seen.get(name).is_none_or(|seen| seen.revision != *old) {
+            self.read_one(name)?;
+        }
+        match self.seen.get(name).filter(|seen| seen.revision == *old) {
+            None => Err(BoardError::Conflict { key: key.to_owned() }),
+            Some(seen) if seen.lasting => Ok(vec![old.clone()]),
+            Some(seen) => Ok(seen.parents.clone()),
+        }
+    }
+
+    fn sheet(
+        &self,
+        key: &str,
+        write: &Write<'_>,
+        old: Option<&Revision>,
+        parents: &[Revision],
+    ) -> Result<Sheet, BoardError> {
+        let rollout = names::is_rollout(key);
+        if rollout && self.place.trust.is_some() && self.place.key.is_none() {
+            let way =
+                "`trust.require` lets only signed commits count: set `rollout.key` to the key that signs";
+            return Err(self.refused(way.into()));
+        }
+        let message = message(write, rollout, old);
+        let draft = Draft {
+            files: &[(names::file(key), write.value)],
+            parents,
+            message: &message,
+            author: &self.place.author,
+            at: Timestamp::now(),
+            key: self.place.key.as_deref().filter(|_| rollout),
+        };
+        Sheet::make(&draft).map_err(|error| {
+            let why =
+                std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
+            self.refused(format!("{error}{why}"))
+        })
+    }
+
+    /// What a lost answer would have said, when the ref tells.
+    fn after_all(
+        &mut self,
+        key: &str,
+        name: &str,
+        new: &Revision,
+        lost: SourceError,
+    ) -> Result<(), BoardError> {
+        let unknown = || BoardError::Unknown { key: key.to_owned(), source: Box::new(lost) };
+        let deadline = self.deadline();
+        match self.shelf.list(&[name.to_owned()], deadline) {
+            Ok(found) if found.get(name) == Some(new) => Ok(()),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// The message of a commit: the note, and what tells it from another of the same bytes.
+fn message(write: &Write<'_>, rollout: bool, old: Option<&Revision>) -> String {
+    let clean = |line: &str| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let mut lines = write.note.trim().lines().map(clean);
+    let subject: String = lines.next().unwrap_or_default().trim().chars().take(SUBJECT).collect();
+    let mut text = if subject.is_empty() { "update".to_owned() } else { subject };
+    let body: Vec<_> = lines.filter(|line| !line.starts_with("Lasting:")).collect();
+    let body = body.join("\n");
+    if !body.trim().is_empty() {
+        text.push_str(&format!("\n\n{}", body.trim()));
+    }
+    match (rollout, write.lasting, old) {
+        (true, false, _) => text.push_str(&format!("\n\n{FLEETING}")),
+        (false, _, Some(old)) => text.push_str(&format!("\n\nPrevious: {old}")),
+        _ => {}
+    }
+    text
+}
+
+fn failed(board: String, error: SourceError) -> BoardError {
+    match error.kind {
+        Kind::Denied => BoardError::Refused { board, message: error.message },
+        _ => BoardError::Unreachable { board, source: Box::new(error) },
+    }
+}
+
+impl Board for GitBoard {
+    fn get(&mut self, key: &str) -> Result<Option<Entry>, BoardError> {
+        check_key(&self.shown(), key)?;
+        let name = names::reference(key);
+        self.read_one(&name)?;
+        self.seen.get(&name).map(|seen| self.entry(key, seen)).transpose()
+    }
+
+    fn put(&mut self, key: &str, write: Write<'_>) -> Result<Token, BoardError> {
+        check_key(&self.shown(), key)?;
+        let name = names::reference(key);
+        let conflict = || BoardError::Conflict { key: key.to_owned() };
+        let old =
+            write.expected.map(|token| token.0.parse::<Revision>()).transpose().map_err(|_| conflict())?;
+        let mut parents = self.parents(key, &name, old.as_ref())?;
+        loop {
+            let sheet = self.sheet(key, &write, old.as_ref(), &parents)?;
+            let deadline = self.deadline();
+            let pushed = self.shelf.put(&name, old.as_ref(), &sheet, deadline);
+            self.seen.remove(&name);
+            let rewrites = names::is_rollout(key) && old.is_some() && parents.first() != old.as_ref();
+            match pushed.map_err(|error| failed(self.shown(), error))? {
+                Pushed::Done => {}
+                Pushed::Stale => return Err(conflict()),
+                Pushed::NotForward { message } | Pushed::Denied { message } if rewrites => {
+                    tracing::debug!(
+                        board = self.shelf.url(),
+                        message,
+                        "history is not rewritten there: appending"
+                    );
+                    self.appends = true;
+                    parents = old.iter().cloned().collect();
+                    continue;
+                }
+                Pushed::NotForward { message } | Pushed::Denied { message } => {
+                    return Err(self.refused(message));
+                }
+                Pushed::Unknown(lost) => self.after_all(key, &name, sheet.revision(), lost)?,
+            }
+            let revision = sheet.revision().clone();
+            // What was signed is read again before it is believed.
+            if !self.signers_for(key) {
+                let value = Some(write.value.to_vec());
+                let seen =
+                    Seen { revision: revision.clone(), value, parents, signed: None, lasting: write.lasting };
+                self.seen.insert(name, seen);
+            }
+            return Ok(Token(revision.to_string()));
+        }
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Entry)>, BoardError> {
+        if prefix.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Ok(Vec::new());
+        }
+        let is_meant = |name: &str| {
+            names::key(name).is_some_and(|key| key.starts_with(prefix) && check_key("", key).is_ok())
+        };
+        let listed = self.read(&names::prefixes(prefix), is_meant)?;
+        let (mut all, mut left_out) = (Vec::new(), Vec::new());
+        for name in listed {
+            let (Some(key), Some(seen)) = (names::key(&name), self.seen.get(&name)) else { continue };
+            match self.entry(key, seen) {
+                Ok(entry) => all.push((key.to_owned(), entry)),
+                // One that somebody else made must not hide the others.
+                Err(error) => {
+                    tracing::warn!(key, %error, "left out");
+                    left_out.push(key.to_owned());
+                }
+            }
+        }
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.left_out = left_out;
+        Ok(all)
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        self.left_out.clone()
+    }
+
+    fn delete(&mut self, key: &str, expected: &Token) -> Result<(), BoardError> {
+        check_key(&self.shown(), key)?;
+        let name = names::reference(key);
+        let deadline = self.deadline();
+        let pushed = match expected.0.parse::<Revision>() {
+            Ok(old) => {
+                self.shelf.remove(&name, &old, deadline).map_err(|error| failed(self.shown(), error))?
+            }
+            Err(_) => Pushed::Stale,
+        };
+        self.seen.remove(&name);
+        match pushed {
+            Pushed::Done => Ok(()),
+            Pushed::NotForward { message } | Pushed::Denied { message } => Err(self.refused(message)),
+            Pushed::Stale | Pushed::Unknown(_) => {
+                let listed = self.shelf.list(std::slice::from_ref(&name), deadline);
+                let listed = listed.map_err(|error| failed(self.shown(), error))?;
+                match (listed.get(&name), pushed) {
+                    (None, _) => Ok(()),
+                    (Some(now), Pushed::Unknown(lost)) if now.to_string() == expected.0 => {
+                        Err(BoardError::Unknown { key: key.to_owned(), source: Box::new(lost) })
+                    }
+                    _ => Err(BoardError::Conflict { key: key.to_owned() }),
+                }
+            }
+        }
+    }
+}

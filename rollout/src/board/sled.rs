@@ -1,0 +1,225 @@
+//! The board of one machine: a sled store that several processes use in turn.
+//!
+//! Law: whoever uses the store holds the lock file beside it, and opens the store for one act; so a compare and its swap
+//! are one. A store that does not open is moved aside and made anew: what is on it may be lost, what is wrong may not stay.
+//!
+//! Why not keep it open: sled locks its directory for one process, and the watchdog, the agent and the command line all
+//! report and read here.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Board, BoardError, Entry, Token, Write, check_key};
+
+/// How long others are waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is tried again.
+const TICK: Duration = Duration::from_millis(2);
+/// Bytes that the store may hold in memory: it is open for one act.
+const CACHE: u64 = 1 << 20;
+/// Bytes of the version before a value.
+const VERSION: usize = 8;
+/// The tree that names the store.
+const META: &str = "meta";
+/// The key of that name.
+const NAME: &str = "name";
+
+/// A board in a directory.
+#[derive(Debug)]
+pub struct SledBoard {
+    dir: PathBuf,
+}
+
+/// The store, open, and the lock that goes with it.
+struct Opened {
+    db: sled::Db,
+    name: String,
+    _lock: File,
+}
+
+impl SledBoard {
+    /// The board in a directory, which need not be there yet.
+    #[must_use]
+    pub const fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    fn open(&self) -> Result<Opened, BoardError> {
+        let lock = self.lock().map_err(|error| self.unreachable(error))?;
+        let until = Instant::now() + PATIENCE;
+        let db = loop {
+            match standing(|| sled::Config::new().path(self.dir.join("store")).cache_capacity(CACHE).open()) {
+                Ok(db) => break db,
+                // Threads of the process before may still be about to let go of it.
+                Err(sled::Error::Io(e)) if is_held(&e) => {
+                    if Instant::now() >= until {
+                        return Err(self.unreachable(e));
+                    }
+                    std::thread::sleep(TICK);
+                }
+                Err(sled::Error::Io(e)) if is_ours(&e) => return Err(self.unreachable(e)),
+                Err(error) => self.put_aside(&error).map_err(|error| self.unreachable(error))?,
+            }
+        };
+        let name = self.name(&db).map_err(|error| self.failed(error))?;
+        Ok(Opened { db, name, _lock: lock })
+    }
+
+    /// Moves a store that does not open out of the way; one such store is kept for whoever wants to look.
+    fn put_aside(&self, error: &sled::Error) -> io::Result<()> {
+        let (store, aside) = (self.dir.join("store"), self.dir.join("store.damaged"));
+        tracing::warn!(store = %store.display(), %error, "the board does not open: it is moved aside and made anew");
+        match std::fs::remove_dir_all(&aside) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => std::fs::rename(&store, &aside),
+        }
+    }
+
+    /// What tells this store from the one before it, whose versions began at the same number.
+    fn name(&self, db: &sled::Db) -> Result<String, sled::Error> {
+        let meta = db.open_tree(META)?;
+        if let Some(name) = meta.get(NAME)? {
+            return Ok(String::from_utf8_lossy(&name).into_owned());
+        }
+        let seed = format!("{} {}", jiff::Timestamp::now().as_nanosecond(), std::process::id());
+        let name = blake3::hash(seed.as_bytes()).to_hex()[..12].to_owned();
+        meta.insert(NAME, name.as_bytes())?;
+        Ok(name)
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let path = self.dir.join("lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < until => {
+                    std::thread::sleep(TICK);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn unreachable(&self, source: io::Error) -> BoardError {
+        BoardError::Unreachable { board: self.shown(), source: Box::new(source) }
+    }
+
+    fn failed(&self, source: sled::Error) -> BoardError {
+        BoardError::Unreachable { board: self.shown(), source: Box::new(source) }
+    }
+
+    fn shown(&self) -> String {
+        shown(&self.dir)
+    }
+}
+
+/// Opens a store; a damaged one can make sled panic as well as fail.
+fn standing<T>(act: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
+    let fell = || sled::Error::ReportableBug("it fell over the store".into());
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(fell()))
+}
+
+fn shown(dir: &Path) -> String {
+    format!("`{}`", dir.display())
+}
+
+/// True when somebody else has the store open.
+fn is_held(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("could not acquire lock")
+}
+
+/// True when the fault is not in the store: a new one would fare no better.
+fn is_ours(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | StorageFull | QuotaExceeded)
+}
+
+impl Opened {
+    fn entry(&self, key: &str, bytes: &[u8]) -> Result<Entry, BoardError> {
+        let Some((version, value)) = bytes.split_first_chunk::<VERSION>() else {
+            let message = "it has no version".to_owned();
+            return Err(BoardError::Damaged { key: key.to_owned(), message });
+        };
+        Ok(Entry { value: value.to_vec(), token: self.token(u64::from_be_bytes(*version)) })
+    }
+
+    fn token(&self, version: u64) -> Token {
+        Token(format!("{}-{version}", self.name))
+    }
+
+    fn get(&self, key: &str) -> Result<Option<sled::IVec>, sled::Error> {
+        self.db.get(key)
+    }
+
+    /// The value as it is now, when it is what the writer knows.
+    fn expect(&self, key: &str, expected: Option<&Token>) -> Result<Result<(), BoardError>, sled::Error> {
+        let now = self.get(key)?.map(|bytes| self.entry(key, &bytes)).transpose();
+        let conflict = || BoardError::Conflict { key: key.to_owned() };
+        Ok(now.and_then(|entry| match (entry, expected) {
+            (None, None) => Ok(()),
+            (Some(entry), Some(token)) if entry.token == *token => Ok(()),
+            _ => Err(conflict()),
+        }))
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<Token, sled::Error> {
+        let version = self.db.generate_id()?;
+        let mut bytes = version.to_be_bytes().to_vec();
+        bytes.extend_from_slice(value);
+        self.db.insert(key, bytes)?;
+        self.db.flush()?;
+        Ok(self.token(version))
+    }
+
+    fn remove(&self, key: &str) -> Result<(), sled::Error> {
+        self.db.remove(key)?;
+        self.db.flush().map(drop)
+    }
+}
+
+impl Board for SledBoard {
+    fn get(&mut self, key: &str) -> Result<Option<Entry>, BoardError> {
+        check_key(&self.shown(), key)?;
+        let store = self.open()?;
+        let found = store.get(key).map_err(|error| self.failed(error))?;
+        found.map(|bytes| store.entry(key, &bytes)).transpose()
+    }
+
+    fn put(&mut self, key: &str, write: Write<'_>) -> Result<Token, BoardError> {
+        check_key(&self.shown(), key)?;
+        let store = self.open()?;
+        store.expect(key, write.expected).map_err(|error| self.failed(error))??;
+        store.put(key, write.value).map_err(|error| self.failed(error))
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Entry)>, BoardError> {
+        let store = self.open()?;
+        let mut all = Vec::new();
+        for found in store.db.scan_prefix(prefix) {
+            let (key, bytes) = found.map_err(|error| self.failed(error))?;
+            let key = String::from_utf8_lossy(&key).into_owned();
+            let entry = store.entry(&key, &bytes)?;
+            all.push((key, entry));
+        }
+        Ok(all)
+    }
+
+    fn delete(&mut self, key: &str, expected: &Token) -> Result<(), BoardError> {
+        check_key(&self.shown(), key)?;
+        let store = self.open()?;
+        if store.get(key).map_err(|error| self.failed(error))?.is_none() {
+            return Ok(());
+        }
+        store.expect(key, Some(expected)).map_err(|error| self.failed(error))??;
+        store.remove(key).map_err(|error| self.failed(error))
+    }
+}

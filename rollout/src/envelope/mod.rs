@@ -1,0 +1,196 @@
+//! A report in, the report under its node's signature out; and back, when it is that node's own.
+//!
+//! Law: what is counted was said by the node whose name it bears: the name in the report, the name in the key and the
+//! owner of the signing key are one. What is not is refused and named.
+
+mod keys;
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use ssh_key::private::Ed25519Keypair;
+use ssh_key::{LineEnding, PrivateKey};
+use zagent_cache::trust::{REPORT, SignError, SignatureError, sign};
+use zagent_config::ids::NodeId;
+
+pub use self::keys::Keys;
+use crate::record::Component;
+use crate::report::Report;
+
+/// Bytes of an envelope.
+const MOST: usize = 1 << 20;
+/// The version of the format.
+const SCHEMA: u32 = 1;
+
+/// Why a report is not taken, or none was made.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// It is not what a node writes.
+    #[error("the report of `{node}` is damaged: {why}")]
+    Damaged {
+        /// Under which name it was found.
+        node: NodeId,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It speaks of somebody or something else.
+    #[error("the report of `{node}` speaks of {claim}")]
+    Foreign {
+        /// Under which name it was found.
+        node: NodeId,
+        /// Of what.
+        claim: String,
+    },
+    /// Its signature does not count.
+    #[error("the report of `{node}` is not its own")]
+    Signature {
+        /// Under which name it was found.
+        node: NodeId,
+        /// Why.
+        #[source]
+        source: SignatureError,
+    },
+    /// Another key than before.
+    #[error(
+        "the report of `{node}` is signed by {found}, and {place} knows {known}: if the node was set up anew, forget it \
+         with `zagent node forget {node}`"
+    )]
+    OtherKey {
+        /// Under which name it was found.
+        node: NodeId,
+        /// The key that signed it.
+        found: String,
+        /// The key that was known.
+        known: String,
+        /// Who knows it.
+        place: String,
+    },
+    /// An older one again.
+    #[error("the report of `{node}` of {said} is older than the one of {last} that is known")]
+    Replayed {
+        /// Under which name it was found.
+        node: NodeId,
+        /// When it was made.
+        said: Timestamp,
+        /// When the one was made that is known.
+        last: Timestamp,
+    },
+    /// The file of known keys cannot be used.
+    #[error("cannot use the keys of nodes in `{}`", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The node's own key cannot be made.
+    #[error("cannot make the node's key `{}`", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The node's own key does not sign.
+    #[error("cannot sign the report")]
+    Sign(#[source] SignError),
+}
+
+/// The report as it stands on a board.
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope {
+    schema: u32,
+    /// The very bytes that were signed.
+    report: String,
+    signature: String,
+}
+
+/// A report that is its node's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// What it says.
+    pub report: Report,
+    /// The fingerprint of the key that signed it.
+    pub key: String,
+}
+
+/// The key under which a node reports.
+#[must_use]
+pub fn key_of(component: Component, node: &NodeId) -> String {
+    format!("{}{node}", prefix_of(component))
+}
+
+/// What such keys begin with.
+#[must_use]
+pub fn prefix_of(component: Component) -> String {
+    format!("node/{}/", component.word())
+}
+
+/// Signs a report with the node's key, which is made when there is none.
+///
+/// # Errors
+/// Fails when the key cannot be made or used.
+pub fn seal(report: &Report, key: &Path) -> Result<Vec<u8>, EnvelopeError> {
+    make_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
+    let broken =
+        |error: serde_json::Error| EnvelopeError::Damaged { node: report.id.clone(), why: error.to_string() };
+    let text = serde_json::to_string(report).map_err(broken)?;
+    let signature = sign(key, REPORT, text.as_bytes()).map_err(EnvelopeError::Sign)?;
+    serde_json::to_vec(&Envelope { schema: SCHEMA, report: text, signature }).map_err(broken)
+}
+
+/// Opens what was found under a node's name.
+///
+/// # Errors
+/// Fails when it is not what that node says about that component.
+pub fn open(
+    component: Component,
+    node: &NodeId,
+    bytes: &[u8],
+    keys: &mut Keys,
+    now: Timestamp,
+) -> Result<Opened, EnvelopeError> {
+    let damaged = |why: String| EnvelopeError::Damaged { node: node.clone(), why };
+    if bytes.len() > MOST {
+        return Err(damaged(format!("it has more than {MOST} bytes")));
+    }
+    let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+    let report: Report =
+        serde_json::from_str(&envelope.report).map_err(|error| damaged(error.to_string()))?;
+    if report.id != *node || report.component != component {
+        let claim = format!("`{}` ({})", report.id, report.component.word());
+        return Err(EnvelopeError::Foreign { node: node.clone(), claim });
+    }
+    let key = keys.judge(node, envelope.report.as_bytes(), envelope.signature.as_bytes(), now)?;
+    Ok(Opened { report, key })
+}
+
+/// Makes a key where none is: whole and for its owner alone, or not at all.
+fn make_key(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let mut seed = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let text = PrivateKey::from(Ed25519Keypair::from_seed(&seed))
+        .to_openssh(LineEnding::LF)
+        .map_err(io::Error::other)?;
+    // A temporary file is for its owner alone from the beginning.
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Ok(_) => File::open(dir)?.sync_all(),
+        // Somebody else was faster: theirs is as good.
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error.error),
+    }
+}

@@ -1,0 +1,86 @@
+//! Why there is no plan, in words that name the nodes and a way out.
+
+use zagent_config::target::TargetError;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The version or commit cannot be one.
+    #[error("`{to}` is no {wanted}")]
+    BadGoal {
+        /// What was written.
+        to: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// The target cannot be understood.
+    #[error("the target `{target}` cannot be used: {fault}{}", hint(fault))]
+    Target {
+        /// What was written.
+        target: String,
+        /// Why not.
+        fault: TargetError,
+    },
+    /// There are no reports.
+    #[error(
+        "no node reports for {component}: a rollout only sees nodes that do (`zagent node list` shows them)"
+    )]
+    NoNodes {
+        /// For what.
+        component: &'static str,
+    },
+    /// There are reports, of others.
+    #[error("the target `{target}` means none of the {known} nodes that report for {component}: {some}")]
+    NoMatch {
+        /// What was written.
+        target: String,
+        /// For what nodes report.
+        component: &'static str,
+        /// How many do.
+        known: usize,
+        /// Some of them.
+        some: String,
+    },
+    /// All are degraded.
+    #[error("no eligible nodes ({degraded} degraded excluded)")]
+    NoEligible {
+        /// How many.
+        degraded: usize,
+    },
+    /// Some are too old to understand.
+    #[error("{to} needs what these nodes do not speak yet: {}", .nodes.join(", "))]
+    Protocol {
+        /// Which version or commit.
+        to: String,
+        /// Each as `node (protocol X < Y)`.
+        nodes: Vec<String>,
+    },
+    /// All are there already.
+    #[error("nothing to do: all {nodes} nodes are on {to} already")]
+    NothingToDo {
+        /// How many.
+        nodes: usize,
+        /// On what.
+        to: String,
+    },
+    /// Some run a newer version.
+    #[error("{to} is older than what these nodes run: {}; `--anyway` goes back on purpose", .nodes.join(", "))]
+    Downgrade {
+        /// To which version.
+        to: String,
+        /// Each as `node (version)`.
+        nodes: Vec<String>,
+    },
+    /// There is no binary for some.
+    #[error("there is no artifact of {to} for {}", .nodes.join(", "))]
+    NoArtifact {
+        /// Of which version.
+        to: String,
+        /// Each as `os/arch (nodes)`.
+        nodes: Vec<String>,
+    },
+}
+
+fn hint(error: &TargetError) -> String {
+    error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default()
+}

@@ -1,0 +1,353 @@
+//! What a human asks for and what nodes report in, a rollout that could begin out: who, in which order, from when.
+//!
+//! Law: pure and deterministic, and the same for a dry run. Only nodes that report are seen: one that is offline is invisible.
+
+mod error;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use zagent_config::ids::{NodeId, Revision, RolloutId};
+
+pub use self::error::PlanError;
+
+use crate::record::{
+    Artifact, BatchPhase, Canary, Component, Mode, Profile, Progress, Record, SCHEMA, State,
+};
+use crate::report::{Doing, Report};
+use crate::{BatchSize, Span, batches, meant, version, waves};
+
+/// How long nodes prove themselves.
+pub const SOAK_TIME: Span = Span::seconds(60);
+/// How long between two batches.
+pub const BATCH_PAUSE: Span = Span::seconds(30);
+/// So many failed nodes end it.
+pub const MAX_FAILED: usize = 1;
+/// Nodes of each stratum that go first.
+pub const CANARY: usize = 1;
+/// Nodes a batch.
+pub const BATCH_SIZE: BatchSize = BatchSize::Percent(10);
+/// How long nodes prove themselves in an emergency.
+pub const EMERGENCY_SOAK: Span = Span::seconds(30);
+/// Names in a message.
+const NAMED: usize = 10;
+
+/// What a human asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// Its name.
+    pub id: RolloutId,
+    /// What is rolled out.
+    pub component: Component,
+    /// To which version or commit.
+    pub to: String,
+    /// From which.
+    pub from: Option<String>,
+    /// To which nodes: a compound target.
+    pub target: String,
+    /// Nodes a batch.
+    pub batch_size: BatchSize,
+    /// Who goes first.
+    pub canary: Canary,
+    /// How long nodes prove themselves.
+    pub soak_time: Span,
+    /// How long between two batches.
+    pub batch_pause: Span,
+    /// So many failed nodes end it.
+    pub max_failed: usize,
+    /// So many silent nodes are passed over.
+    pub max_silent: usize,
+    /// What every node must speak.
+    pub min_protocol: u32,
+    /// True when nothing is to be done.
+    pub dry_run: bool,
+    /// Who decides when a node's turn has come.
+    pub mode: Mode,
+    /// How much care is taken.
+    pub profile: Profile,
+    /// True when an older version, or one that a node rejected, is meant.
+    pub anyway: bool,
+    /// The binaries.
+    pub artifacts: Vec<Artifact>,
+    /// Who asks.
+    pub by: Option<String>,
+}
+
+impl Draft {
+    /// A rollout to all nodes, with everything else as it is unless said otherwise.
+    #[must_use]
+    pub fn new(id: RolloutId, component: Component, to: impl Into<String>) -> Self {
+        Self {
+            id,
+            component,
+            to: to.into(),
+            from: None,
+            target: "*".to_owned(),
+            batch_size: BATCH_SIZE,
+            canary: Canary { count: CANARY, ..Canary::default() },
+            soak_time: SOAK_TIME,
+            batch_pause: BATCH_PAUSE,
+            max_failed: MAX_FAILED,
+            max_silent: 0,
+            min_protocol: 0,
+            dry_run: false,
+            mode: Mode::default(),
+            profile: Profile::default(),
+            anyway: false,
+            artifacts: vec![],
+            by: None,
+        }
+    }
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stratum {
+    /// What they have in common, such as `Debian/x86_64/web`.
+    pub name: String,
+    /// How many there are.
+    pub nodes: usize,
+    /// Those of them that go first; with none, the stratum is not covered.
+    pub canaries: Vec<NodeId>,
+}
+
+impl Stratum {
+    /// True when one of its nodes goes first.
+    #[must_use]
+    pub const fn is_covered(&self) -> bool {
+        !self.canaries.is_empty()
+    }
+}
+
+/// A rollout that could begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Its record.
+    pub record: Record,
+    /// Nodes that the target means and that do not take part, and why.
+    pub excluded: Vec<(NodeId, String)>,
+    /// Nodes that take part and begin nothing now, and why: they are waited for.
+    pub held: Vec<(NodeId, String)>,
+    /// The strata, by name.
+    pub strata: Vec<Stratum>,
+    /// When each batch, or each wave of clock mode, can begin at the earliest.
+    pub earliest: Vec<Timestamp>,
+}
+
+/// Plans a rollout.
+///
+/// # Errors
+/// Fails when the target means nobody or cannot be understood, and when a node that it means must not take part in what
+/// is asked for.
+pub fn plan(draft: &Draft, reports: &BTreeMap<NodeId, Report>, now: Timestamp) -> Result<Plan, PlanError> {
+    check_goal(draft)?;
+    let known: Vec<&Report> = reports.values().filter(|report| report.component == draft.component).collect();
+    let meant = meant::meant(&draft.target, known.iter().copied())
+        .map_err(|fault| PlanError::Target { target: draft.target.clone(), fault })?;
+    let (nodes, excluded) = match draft.mode {
+        Mode::Driver if meant.is_empty() => return Err(nobody(draft, &known)),
+        Mode::Clock if meant.is_empty() => (vec![], vec![]),
+        Mode::Driver | Mode::Clock => eligible(draft, &meant)?,
+    };
+    check_artifacts(draft, &nodes)?;
+    let strata = strata(draft, &nodes);
+    let record = record(draft, &nodes, &strata, now);
+    let earliest = match draft.mode {
+        Mode::Driver => earliest(&record, now),
+        Mode::Clock => waves::begins(&record),
+    };
+    let held = nodes.iter().filter_map(|report| Some((report.id.clone(), report.hold.clone()?))).collect();
+    Ok(Plan { record, excluded, held, strata, earliest })
+}
+
+fn check_goal(draft: &Draft) -> Result<(), PlanError> {
+    let (is_good, wanted) = match draft.component {
+        Component::Agent => (version::is_version(&draft.to), "version, such as `1.4.0`"),
+        Component::States => (
+            draft.to.parse::<Revision>().is_ok(),
+            "full commit id: `git rev-parse` gives the one of a branch or tag",
+        ),
+    };
+    if is_good { Ok(()) } else { Err(PlanError::BadGoal { to: draft.to.clone(), wanted }) }
+}
+
+fn nobody(draft: &Draft, known: &[&Report]) -> PlanError {
+    let component = draft.component.word();
+    if known.is_empty() {
+        return PlanError::NoNodes { component };
+    }
+    let some = some(known.iter().map(|report| &report.id));
+    PlanError::NoMatch { target: draft.target.clone(), component, known: known.len(), some }
+}
+
+/// The first few of many, and how many there are beside them.
+pub(crate) fn some<'n>(nodes: impl ExactSizeIterator<Item = &'n NodeId>) -> String {
+    let more = nodes.len().saturating_sub(NAMED);
+    let named = nodes.take(NAMED).map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+type Excluded = Vec<(NodeId, String)>;
+
+/// Those who take part, and those who do not; or why it must not be.
+fn eligible<'r>(draft: &Draft, meant: &[&'r Report]) -> Result<(Vec<&'r Report>, Excluded), PlanError> {
+    let mut excluded = vec![];
+    let (mut well, mut there) = (vec![], vec![]);
+    for report in meant {
+        match &report.degraded {
+            Some(why) => excluded.push((report.id.clone(), format!("degraded: {why}"))),
+            None => well.push(*report),
+        }
+    }
+    if well.is_empty() {
+        return Err(PlanError::NoEligible { degraded: excluded.len() });
+    }
+    let least = draft.min_protocol;
+    let below = well.iter().filter(|report| report.protocol < least);
+    let below: Vec<String> =
+        below.map(|report| format!("{} (protocol {} < {least})", report.id, report.protocol)).collect();
+    if !below.is_empty() {
+        return Err(PlanError::Protocol { to: draft.to.clone(), nodes: below });
+    }
+    well.retain(|report| {
+        let is_there = is_there(draft, report);
+        if is_there {
+            there.push((report.id.clone(), "already there".to_owned()));
+        }
+        !is_there
+    });
+    excluded.append(&mut there);
+    excluded.sort();
+    if well.is_empty() && draft.mode == Mode::Driver {
+        return Err(PlanError::NothingToDo { nodes: meant.len(), to: draft.to.clone() });
+    }
+    let newer = well.iter().filter(|report| {
+        draft.component == Component::Agent
+            && version::compare(&report.version, &draft.to) == Some(Ordering::Greater)
+    });
+    let newer: Vec<String> = newer.map(|report| format!("{} ({})", report.id, report.version)).collect();
+    if !newer.is_empty() && !draft.anyway {
+        return Err(PlanError::Downgrade { to: draft.to.clone(), nodes: newer });
+    }
+    Ok((well, excluded))
+}
+
+/// True when a node runs what is wanted and does nothing else.
+fn is_there(draft: &Draft, report: &Report) -> bool {
+    let runs = match draft.component {
+        Component::Agent => Some(report.version.as_str()),
+        Component::States => report.revision.as_deref(),
+    };
+    runs == Some(draft.to.as_str()) && report.state == Doing::Idle
+}
+
+fn check_artifacts(draft: &Draft, nodes: &[&Report]) -> Result<(), PlanError> {
+    if draft.component != Component::Agent {
+        return Ok(());
+    }
+    let mut without: BTreeMap<(&str, &str), Vec<&NodeId>> = BTreeMap::new();
+    for report in nodes {
+        let fits = |artifact: &Artifact| artifact.os == report.os && artifact.arch == report.arch;
+        if !draft.artifacts.iter().any(fits) {
+            without.entry((&report.os, &report.arch)).or_default().push(&report.id);
+        }
+    }
+    let mut nodes: Vec<String> = without
+        .into_iter()
+        .map(|((os, arch), ids)| format!("{os}/{arch} ({})", some(ids.into_iter())))
+        .collect();
+    if draft.artifacts.is_empty() && nodes.is_empty() {
+        nodes.push("any node".to_owned());
+    }
+    if nodes.is_empty() { Ok(()) } else { Err(PlanError::NoArtifact { to: draft.to.clone(), nodes }) }
+}
+
+fn strata(draft: &Draft, nodes: &[&Report]) -> Vec<Stratum> {
+    let mut all: BTreeMap<String, Vec<&NodeId>> = BTreeMap::new();
+    for report in nodes {
+        all.entry(meant::stratum(report, &draft.canary.by)).or_default().push(&report.id);
+    }
+    let largest = all.values().map(Vec::len).max().unwrap_or(0);
+    let mut is_chosen = false;
+    let mut canaries = |ids: &[&NodeId]| {
+        let count = match (draft.mode, draft.profile) {
+            // Who comes first is a matter of the hash.
+            (Mode::Clock, _) => 0,
+            (Mode::Driver, Profile::Normal) => draft.canary.count,
+            // The one that speaks for most.
+            (Mode::Driver, Profile::Emergency) if ids.len() == largest => {
+                usize::from(!std::mem::replace(&mut is_chosen, true))
+            }
+            (Mode::Driver, Profile::Emergency) => 0,
+        };
+        ids.iter().take(count).map(|id| (*id).clone()).collect()
+    };
+    all.into_iter()
+        .map(|(name, mut ids)| {
+            ids.sort();
+            Stratum { name, nodes: ids.len(), canaries: canaries(&ids) }
+        })
+        .collect()
+}
+
+fn record(draft: &Draft, nodes: &[&Report], strata: &[Stratum], now: Timestamp) -> Record {
+    let is_emergency = draft.profile == Profile::Emergency;
+    let by_clock = draft.mode == Mode::Clock;
+    let batch_size = if is_emergency { BatchSize::Percent(100) } else { draft.batch_size };
+    let canaries = strata.iter().flat_map(|stratum| &stratum.canaries).map(NodeId::as_str);
+    let ids: BTreeMap<&str, &NodeId> = nodes.iter().map(|report| (report.id.as_str(), &report.id)).collect();
+    let named =
+        |names: Vec<&str>| names.into_iter().filter_map(|name| ids.get(name).copied().cloned()).collect();
+    let order = batches(ids.keys().copied(), canaries, batch_size);
+    let goes = by_clock && !draft.dry_run;
+    Record {
+        schema: SCHEMA,
+        id: draft.id.clone(),
+        component: draft.component,
+        to: draft.to.clone(),
+        from: draft.from.clone(),
+        target: draft.target.clone(),
+        batch_size,
+        canary: if is_emergency { Canary { count: 1, ..draft.canary.clone() } } else { draft.canary.clone() },
+        soak_time: if is_emergency { EMERGENCY_SOAK } else { draft.soak_time },
+        batch_pause: if is_emergency { Span::default() } else { draft.batch_pause },
+        // None at all is as good as the first one.
+        max_failed: draft.max_failed.max(1),
+        max_silent: draft.max_silent,
+        min_protocol: draft.min_protocol,
+        dry_run: draft.dry_run,
+        mode: draft.mode,
+        profile: draft.profile,
+        anyway: draft.anyway,
+        artifacts: draft.artifacts.clone(),
+        batches: if by_clock { vec![] } else { order.into_iter().map(named).collect() },
+        current_batch: 0,
+        phase: BatchPhase::default(),
+        phase_since: None,
+        nodes: if by_clock {
+            BTreeMap::new()
+        } else {
+            nodes.iter().map(|report| (report.id.clone(), Progress::default())).collect()
+        },
+        failed: 0,
+        state: if goes { State::Rolling } else { State::Created },
+        reason: None,
+        driver: None,
+        created: now,
+        by: draft.by.clone(),
+        started: goes.then_some(now),
+        finished: None,
+        serial: 1,
+        more: BTreeMap::new(),
+    }
+}
+
+/// Fetching, switching and confirming take no time at the earliest.
+fn earliest(record: &Record, now: Timestamp) -> Vec<Timestamp> {
+    let each = record.soak_time.0.saturating_add(record.batch_pause.0);
+    waves::moments(now, each, record.batches.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,439 @@
+//! Binaries of the agent on disk: a fetched file in, a slot that is whole and can be run out.
+//!
+//! `slots/<version>/` holds the program and what is known of it, and the link `slots/current` names the one that runs. The
+//! program that was installed with a package is the slot `built-in`; it lies where the package put it.
+//!
+//! Law: what is in a slot was synced before it had its name, and is hashed again before it is run. One that is not what it was
+//! is never run: there is always another, and at last the built-in one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kept::{self, KeptError};
+use crate::point;
+
+/// The name of the program that came with the package, where slots are listed.
+pub const BUILT_IN: &str = "built-in";
+/// The program in a slot.
+const PROGRAM: &str = "zagent";
+/// What is known of it.
+const RECORD: &str = "slot.json";
+/// The link to the slot that runs.
+const CURRENT: &str = "current";
+/// Longest name of a version in bytes.
+const NAME: usize = 64;
+
+/// What is known of a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// Its version.
+    pub version: String,
+    /// The digest of the program, in hex.
+    pub blake3: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where it came from.
+    pub source: String,
+}
+
+/// A program that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its version.
+    pub version: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// Why a slot cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SlotError {
+    /// The version cannot be the name of a directory.
+    #[error("`{0}` is no version: letters, digits, `.`, `+`, `-` and `_`, and a letter or a digit first")]
+    BadName(String),
+    /// There is none.
+    #[error("version {0} is not on this host")]
+    None(String),
+    /// It is not what it was.
+    #[error("the program of version {version} is damaged: {why}")]
+    Damaged {
+        /// Which.
+        version: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It cannot run on this machine.
+    #[error("version {version} cannot run on this machine: {why}")]
+    Foreign {
+        /// Which.
+        version: String,
+        /// Why.
+        why: String,
+    },
+    /// The disk says no.
+    #[error("cannot {act} `{}`", path.display())]
+    Disk {
+        /// What was tried.
+        act: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What is known of it cannot be kept or read.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+}
+
+fn disk(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SlotError {
+    let path = path.to_owned();
+    move |source| SlotError::Disk { act, path, source }
+}
+
+/// The slots of a node.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    dir: PathBuf,
+    built_in: Program,
+}
+
+impl Slots {
+    /// Slots in a directory, beside the program that was installed.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, built_in: Program) -> Self {
+        Self { dir: dir.into(), built_in }
+    }
+
+    /// The program that was installed.
+    #[must_use]
+    pub const fn built_in(&self) -> &Program {
+        &self.built_in
+    }
+
+    /// The version that the link names; that of the built-in program when there is none.
+    #[must_use]
+    pub fn current(&self) -> String {
+        let named = fs::read_link(self.dir.join(CURRENT)).ok();
+        let named = named.as_deref().and_then(Path::to_str).filter(|name| is_version(name));
+        named.unwrap_or(&self.built_in.version).to_owned()
+    }
+
+    /// Where a file is fetched to. What an earlier attempt left there is gone.
+    ///
+    /// # Errors
+    /// Fails when the disk does.
+    pub fn incoming(&self) -> Result<PathBuf, SlotError> {
+        let dir = &self.dir;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(disk("make the directory", dir))?;
+        let path = dir.join(".incoming");
+        remove(&path)?;
+        Ok(path)
+    }
+
+    /// Makes a slot of a fetched file, which is moved there. It must have the digest that is named.
+    ///
+    /// # Errors
+    /// Fails when the version is no name, the file is not what it should be or is for another machine, and when the disk does.
+    pub fn install(&self, version: &str, file: &Path, blake3: &str, source: &str) -> Result<(), SlotError> {
+        check(version)?;
+        let size = fs::metadata(file).map_err(disk("look at", file))?.len();
+        let found = digest(file).map_err(disk("read", file))?;
+        if !found.eq_ignore_ascii_case(blake3) {
+            let why = format!("its digest is {found}, and {blake3} was ordered");
+            return Err(SlotError::Damaged { version: version.into(), why });
+        }
+        let foreign = |why| SlotError::Foreign { version: version.into(), why };
+        fits(file, Path::new("/proc/self/exe")).map_err(disk("read", file))?.map_err(foreign)?;
+        let new = self.dir.join(".new");
+        remove(&new)?;
+        DirBuilder::new().mode(0o700).create(&new).map_err(disk("make the directory", &new))?;
+        let program = new.join(PROGRAM);
+        fs::rename(file, &program).map_err(disk("move", file))?;
+        fs::set_permissions(&program, Permissions::from_mode(0o755))
+            .and_then(|()| File::open(&program)?.sync_all())
+            .map_err(disk("sync", &program))?;
+        let slot = Slot { version: version.into(), blake3: found, size, source: source.into() };
+        // It syncs the directory, and so the name of the program too.
+        kept::write(&new.join(RECORD), &slot)?;
+        point("slots::written").map_err(disk("write", &new))?;
+        let place = self.dir.join(version);
+        remove(&place)?;
+        fs::rename(&new, &place).map_err(disk("move", &new))?;
+        point("slots::named").map_err(disk("write", &place))?;
+        self.sync()
+    }
+
+    /// A version as a program: looked up, and hashed again.
+    ///
+    /// # Errors
+    /// Fails when there is none, and when it is not what it was.
+    pub fn verify(&self, version: &str) -> Result<Program, SlotError> {
+        check(version)?;
+        let dir = self.dir.join(version);
+        let Some(slot) = kept::read::<Slot>(&dir.join(RECORD))? else {
+            let is_built_in = version == self.built_in.version && self.built_in.path.exists();
+            return is_built_in.then(|| self.built_in.clone()).ok_or_else(|| SlotError::None(version.into()));
+        };
+        let damaged = |why: String| SlotError::Damaged { version: version.into(), why };
+        let path = dir.join(PROGRAM);
+        let found = digest(&path).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
+        if found != slot.blake3 {
+            return Err(damaged(format!("its digest is {found}, and was {}", slot.blake3)));
+        }
+        Ok(Program { version: version.into(), path })
+    }
+
+    /// True when a slot holds exactly this.
+    #[must_use]
+    pub fn holds(&self, version: &str, blake3: &str) -> bool {
+        let slot = kept::read::<Slot>(&self.dir.join(version).join(RECORD));
+        is_version(version)
+            && matches!(slot, Ok(Some(slot)) if slot.blake3.eq_ignore_ascii_case(blake3))
+            && self.verify(version).is_ok()
+    }
+
+    /// The first of these versions that can be run, else the built-in program; and why the others cannot.
+    #[must_use]
+    pub fn pick<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> (Program, Vec<SlotError>) {
+        let mut passed_over = Vec::new();
+        for version in wanted {
+            match self.verify(version) {
+                Ok(program) => return (program, passed_over),
+                Err(error) => passed_over.push(error),
+            }
+        }
+        (self.built_in.clone(), passed_over)
+    }
+
+    /// Lets the link name a program; the built-in one has none.
+    ///
+    /// # Errors
+    /// Fails when the disk does; then the link is as before.
+    pub fn promote(&self, program: &Program) -> Result<(), SlotError> {
+        let link = self.dir.join(CURRENT);
+        if program.path == self.built_in.path {
+            return if remove(&link)? { self.sync() } else { Ok(()) };
+        }
+        if fs::read_link(&link).is_ok_and(|named| named == Path::new(&program.version)) {
+            return Ok(());
+        }
+        let new = self.dir.join(".current");
+        remove(&new)?;
+        std::os::unix::fs::symlink(&program.version, &new).map_err(disk("make the link", &new))?;
+        fs::rename(&new, &link).map_err(disk("move", &new))?;
+        self.sync()
+    }
+
+    /// Removes what is not to be kept, and what a crash left; the names of what went.
+    ///
+    /// # Errors
+    /// Fails when the disk does.
+    pub fn prune(&self, keep: &BTreeSet<&str>) -> Result<Vec<String>, SlotError> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(disk("read the directory", &self.dir)(error)),
+        };
+        let mut gone = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(disk("read the directory", &self.dir))?.file_name();
+            let name = name.to_string_lossy().into_owned();
+            if name != CURRENT && !keep.contains(name.as_str()) {
+                remove(&self.dir.join(&name))?;
+                gone.push(name);
+            }
+        }
+        gone.sort();
+        if gone.is_empty() { Ok(gone) } else { self.sync().map(|()| gone) }
+    }
+
+    fn sync(&self) -> Result<(), SlotError> {
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(disk("sync the directory", &self.dir))
+    }
+}
+
+/// True when a version can be the name of a slot.
+#[must_use]
+pub fn is_version(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-' | b'_');
+    text.len() <= NAME
+        && text.bytes().all(plain)
+        && text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+        && !matches!(text, CURRENT | BUILT_IN)
+}
+
+fn check(version: &str) -> Result<(), SlotError> {
+    if is_version(version) { Ok(()) } else { Err(SlotError::BadName(version.into())) }
+}
+
+/// The digest of a file, in hex; read in pieces.
+fn digest(path: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Removes a file, a link or a directory; false when there was none.
+fn remove(path: &Path) -> Result<bool, SlotError> {
+    let gone = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match gone {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(disk("remove", path)(error)),
+    }
+}
+
+/// Whether a program is made for the machine that another one runs on; why not, in words.
+///
+/// The first twenty bytes of an ELF file tell its class, its byte order and its machine.
+fn fits(program: &Path, ours: &Path) -> io::Result<Result<(), String>> {
+    let head = |path: &Path| -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        File::open(path)?.take(20).read_to_end(&mut head)?;
+        Ok(head)
+    };
+    let (found, ours) = (head(program)?, head(ours)?);
+    let kind = |head: &[u8]| Some((*head.get(4)?, *head.get(5)?, head.get(18..20)?.to_vec()));
+    Ok(match found.as_slice() {
+        [b'#', b'!', ..] => Ok(()),
+        [0x7f, b'E', b'L', b'F', ..] if kind(&found) == kind(&ours) => Ok(()),
+        [0x7f, b'E', b'L', b'F', ..] => Err("it is made for another kind of processor".into()),
+        _ => Err("it is no program".into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        dir: tempfile::TempDir,
+        slots: Slots,
+    }
+
+    fn place() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let built_in = Program { version: "0.1.0".into(), path: dir.path().join("usr-bin-zagent") };
+        fs::write(&built_in.path, "#!/bin/sh\n").unwrap();
+        let slots = Slots::new(dir.path().join("slots"), built_in);
+        Place { dir, slots }
+    }
+
+    impl Place {
+        fn install(&self, version: &str, text: &str) -> Result<(), SlotError> {
+            let file = self.slots.incoming().unwrap();
+            fs::write(&file, text).unwrap();
+            let digest = blake3::hash(text.as_bytes()).to_hex().to_string();
+            self.slots.install(version, &file, &digest, "https://example.org/zagent")
+        }
+
+        fn program(&self, version: &str) -> PathBuf {
+            self.dir.path().join("slots").join(version).join(PROGRAM)
+        }
+    }
+
+    #[test]
+    fn installed_verified_promoted_and_back_to_the_built_in_one() {
+        let place = place();
+        let slots = &place.slots;
+        assert_eq!(slots.current(), "0.1.0");
+        place.install("0.2.0", "#!/bin/sh\necho two\n").unwrap();
+        assert_eq!(fs::metadata(place.program("0.2.0")).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(slots.current(), "0.1.0", "a slot that is only installed does not run");
+        let two = slots.verify("0.2.0").unwrap();
+        assert_eq!(two, Program { version: "0.2.0".into(), path: place.program("0.2.0") });
+        slots.promote(&two).unwrap();
+        slots.promote(&two).unwrap();
+        assert_eq!(slots.current(), "0.2.0");
+        slots.promote(&slots.verify("0.1.0").unwrap()).unwrap();
+        slots.promote(slots.built_in()).unwrap();
+        assert_eq!(slots.current(), "0.1.0");
+        assert!(!slots.incoming().unwrap().exists());
+    }
+
+    #[test]
+    fn what_is_damaged_or_gone_is_passed_over() {
+        let place = place();
+        place.install("0.2.0", "#!/bin/sh\n2").unwrap();
+        place.install("0.3.0", "#!/bin/sh\n3").unwrap();
+        let picked = |wanted: &[&str]| {
+            let (program, passed_over) = place.slots.pick(wanted.iter().copied());
+            (program.version, passed_over.len())
+        };
+        assert_eq!(picked(&["0.3.0", "0.2.0"]), ("0.3.0".into(), 0));
+        fs::write(place.program("0.3.0"), "#!/bin/sh\n4").unwrap();
+        assert!(matches!(place.slots.verify("0.3.0"), Err(SlotError::Damaged { .. })));
+        assert_eq!(picked(&["0.3.0", "0.2.0"]), ("0.2.0".into(), 1));
+        fs::remove_file(place.program("0.2.0")).unwrap();
+        assert_eq!(picked(&["0.3.0", "0.2.0"]), ("0.1.0".into(), 2));
+        assert_eq!(picked(&["0.9.0"]), ("0.1.0".into(), 1));
+        // A slot that is installed anew is whole again.
+        place.install("0.3.0", "#!/bin/sh\n3").unwrap();
+        assert_eq!(picked(&["0.3.0"]), ("0.3.0".into(), 0));
+        assert!(place.slots.holds("0.3.0", blake3::hash(b"#!/bin/sh\n3").to_hex().as_str()));
+        assert!(!place.slots.holds("0.3.0", "another"));
+        assert!(!place.slots.holds("0.4.0", "any"));
+    }
+
+    #[test]
+    fn another_digest_another_machine_and_no_program_are_refused() {
+        let place = place();
+        let file = place.slots.incoming().unwrap();
+        fs::write(&file, "#!/bin/sh\n").unwrap();
+        let refused = place.slots.install("0.2.0", &file, "00", "here");
+        assert!(matches!(refused, Err(SlotError::Damaged { .. })));
+        assert!(matches!(place.install("0.2.0", "hello"), Err(SlotError::Foreign { .. })));
+        let mut ours = fs::read("/proc/self/exe").unwrap();
+        ours.truncate(64);
+        fs::write(place.dir.path().join("ours"), &ours).unwrap();
+        let judged = |head: &[u8]| {
+            let path = place.dir.path().join("theirs");
+            fs::write(&path, head).unwrap();
+            fits(&path, &place.dir.path().join("ours")).unwrap().is_ok()
+        };
+        assert!(judged(&ours));
+        for at in [4, 5, 18, 19] {
+            let mut theirs = ours.clone();
+            theirs[at] ^= 0x55;
+            assert!(!judged(&theirs), "byte {at}");
+        }
+        assert!(!judged(&ours[..10]));
+        assert!(matches!(place.slots.verify("0.2.0"), Err(SlotError::None(_))));
+    }
+
+    #[test]
+    fn only_names_that_are_safe_are_versions() {
+        for good in ["0.1.0", "1.2.3-rc.1+build_7", "v2", "20260101"] {
+            assert!(is_version(good), "{good}");
+        }
+        for bad in ["", ".", "..", ".new", "-1", "a/b", "a b", "current", "built-in", "é", &"1".repeat(65)] {
+            assert!(!is_version(bad), "{bad}");
+            assert!(matches!(place().slots.verify(bad), Err(SlotError::BadName(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn pruning_keeps_what_is_named_and_the_link() {
+        let place = place();
+        for version in ["0.2.0", "0.3.0", "0.4.0"] {
+            place.install(version, "#!/bin/sh\n").unwrap();
+        }
+        place.slots.promote(&place.slots.verify("0.4.0").unwrap()).unwrap();
+        fs::write(place.slots.incoming().unwrap(), "half").unwrap();
+        let keep = BTreeSet::from(["0.3.0", "0.4.0"]);
+        assert_eq!(place.slots.prune(&keep).unwrap(), [".incoming", "0.2.0"]);
+        assert_eq!(place.slots.prune(&keep).unwrap(), Vec::<String>::new());
+        assert_eq!(place.slots.current(), "0.4.0");
+        assert!(place.slots.verify("0.3.0").is_ok());
+    }
+}

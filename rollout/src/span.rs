@@ -1,0 +1,54 @@
+//! A length of time as people write it: `60s` in a record, a duration in here.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use zagent_config::settings::{format_duration, parse_duration};
+
+/// A length of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// So many seconds.
+    #[must_use]
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+/// A text that is no length of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no length of time: write `90s`, `5m` or `1h`")]
+pub struct BadSpan(String);
+
+impl FromStr for Span {
+    type Err = BadSpan;
+
+    fn from_str(text: &str) -> Result<Self, BadSpan> {
+        parse_duration(text).map(Self).ok_or_else(|| BadSpan(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = BadSpan;
+
+    fn try_from(text: String) -> Result<Self, BadSpan> {
+        text.parse()
+    }
+}
+
+impl From<Span> for String {
+    fn from(span: Span) -> Self {
+        format_duration(span.0)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format_duration(self.0))
+    }
+}

@@ -1,0 +1,53 @@
+//! One watchdog at a time on a node: the lock names who holds it.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{WatchdogError, system};
+
+/// Takes the lock; it is given back when the file is closed, or when the process ends in whatever way.
+pub(super) fn take(path: &Path) -> Result<File, WatchdogError> {
+    let cannot = || system(format!("use the lock `{}`", path.display()));
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot())?;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(path).map_err(cannot())?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            // Who cannot be read is somebody all the same.
+            let _ = file.take(20).read_to_string(&mut text);
+            let holder = text.trim().parse::<u32>();
+            let holder = holder.map_or_else(|_| "an unknown process".into(), |pid| format!("process {pid}"));
+            return Err(WatchdogError::Taken { holder });
+        }
+        Err(error) => return Err(cannot()(error.into())),
+    }
+    file.set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(cannot())?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_watchdog_is_told_who_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/watchdog.lock");
+        let first = take(&path).unwrap();
+        let second = take(&path).unwrap_err();
+        assert!(second.to_string().ends_with(&format!("process {}", std::process::id())), "{second}");
+        assert!(!second.is_permission());
+        drop(first);
+    }
+}

@@ -1,0 +1,195 @@
+//! The watchdog's own socket: a question a connection, one line of JSON each way.
+//!
+//! Law: only root and the watchdog's own user can open it; nobody who asks, however badly, holds the loop or the next one for
+//! longer than a few seconds.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+
+use super::Event;
+use super::ready::connect;
+use crate::phase::Node;
+use crate::report::Child;
+
+/// Connections that may wait.
+const BACKLOG: i32 = 16;
+/// How long a question or an answer may take on the wire.
+const WIRE: Duration = Duration::from_secs(5);
+/// How long the loop may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of a question.
+const QUESTION: u64 = 16 << 10;
+/// Bytes of an answer.
+const ANSWER: u64 = 4 << 20;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "ask", deny_unknown_fields)]
+pub enum Ask {
+    /// How things are.
+    Status,
+    /// Back to the version before.
+    GoBack {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "answer")]
+pub enum Answer {
+    /// How things are.
+    Status(Box<Status>),
+    /// It is done, or under way.
+    Done {
+        /// What, in words.
+        words: String,
+    },
+    /// It is not done.
+    Refused {
+        /// Why, in words that name a way out.
+        why: String,
+    },
+}
+
+/// How a node and its watchdog are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The watchdog; none when the files were read and nobody asked.
+    pub watchdog: Option<Watch>,
+    /// The version that runs, or should.
+    pub version: String,
+    /// What the node knows about itself.
+    pub node: Node,
+    /// The agent.
+    pub child: Option<Child>,
+    /// Failures of the agent in a row.
+    pub failures: u32,
+    /// Why the node is not well; none when it is.
+    pub degraded: Option<String>,
+    /// When the agent is started again; none when it runs.
+    pub next_retry: Option<Timestamp>,
+    /// What else somebody should know.
+    pub notes: Vec<String>,
+}
+
+/// A watchdog that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Listens, and asks the loop.
+pub(super) fn serve(path: &Path, events: Sender<Event>) -> io::Result<()> {
+    let listener = bind(path)?;
+    let thread = std::thread::Builder::new().name("socket".into()).stack_size(256 << 10);
+    thread.spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if let Err(error) = answer(stream, &events) {
+                tracing::debug!(%error, "a question was not answered");
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Whoever calls this is the only watchdog, so a socket that is there is one that a dead one left.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // A socket that does not listen yet refuses everybody, so nobody slips in before the mode is set.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn answer(mut stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
+    stream.set_read_timeout(Some(WIRE))?;
+    stream.set_write_timeout(Some(WIRE))?;
+    let mut line = String::new();
+    BufReader::new(stream.try_clone()?.take(QUESTION)).read_line(&mut line)?;
+    let refused = |why: String| Answer::Refused { why };
+    let answer = match serde_json::from_str::<Ask>(&line) {
+        Err(error) => refused(format!("the question makes no sense: {error}")),
+        Ok(ask) => {
+            let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
+            if ask != Ask::Status {
+                tracing::info!(uid = peer.map(|p| p.uid.as_raw()), ?ask, "asked on the socket");
+            }
+            let (told, heard) = channel();
+            events.send(Event::Asked(ask, told)).map_err(io::Error::other)?;
+            let late = || refused("the watchdog is about to end, or busy; ask again".into());
+            heard.recv_timeout(PATIENCE).unwrap_or_else(|_| late())
+        }
+    };
+    let mut bytes = serde_json::to_vec(&answer)?;
+    bytes.push(b'\n');
+    stream.write_all(&bytes)
+}
+
+/// Asks the watchdog of a node.
+///
+/// # Errors
+/// Fails when none runs (`NotFound`, `ConnectionRefused`), when the system does not let us, and when the answer is lost.
+pub fn ask(socket: &Path, ask: &Ask) -> io::Result<Answer> {
+    let mut stream = connect(socket, WIRE)?;
+    stream.set_read_timeout(Some(PATIENCE + WIRE))?;
+    let mut bytes = serde_json::to_vec(ask)?;
+    bytes.push(b'\n');
+    stream.write_all(&bytes)?;
+    let mut line = String::new();
+    BufReader::new(stream.take(ANSWER)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_answered_by_the_loop_and_nonsense_by_the_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/watchdog.sock");
+        let (events, heard) = channel();
+        serve(&path, events).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let loop_ = std::thread::spawn(move || {
+            let Event::Asked(ask, reply) = heard.recv().unwrap() else { panic!() };
+            assert_eq!(ask, Ask::GoBack { reason: "it is slow".into() });
+            reply.send(Answer::Done { words: "going back".into() }).unwrap();
+        });
+        let answer = super::ask(&path, &Ask::GoBack { reason: "it is slow".into() }).unwrap();
+        assert_eq!(answer, Answer::Done { words: "going back".into() });
+        loop_.join().unwrap();
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"{\"ask\": \"nonsense\"}\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.contains("makes no sense"), "{text}");
+        // A second watchdog takes the place of one that is dead.
+        bind(&path).unwrap();
+        let nobody = super::ask(&dir.path().join("none"), &Ask::Status).unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::NotFound);
+    }
+}

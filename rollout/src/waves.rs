@@ -1,0 +1,203 @@
+//! A record of clock mode and a node in, the moment from which it may take part out.
+//!
+//! Law: pure, and without knowledge of the fleet. A node has a place between 0 and 1 by the hash of rollout, stratum and id;
+//! waves take their share of that line, the first one small, each twice the one before. So every large enough stratum has
+//! nodes in every wave, and nobody can tell beforehand which.
+//!
+//! A wave lasts as long as pause and soak of the record together: its nodes begin one after the other during the pause
+//! (which keeps them from asking for the same thing at once), and have proved themselves when the next wave begins. With
+//! the first wave at [`FIRST_SHARE`] there are five waves, and the last node begins before [`spread`] is over.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use zagent_config::ids::NodeId;
+
+use crate::BatchSize;
+use crate::phase::after;
+use crate::record::{Mode, Profile, Record, State};
+
+/// Percent of the nodes in the first wave, unless the batch size of the record is a share.
+pub const FIRST_SHARE: u8 = 5;
+
+/// When a node may begin; none as long as it may not: the rollout is halted, or not by the clock.
+#[must_use]
+pub fn release_at(record: &Record, node: &NodeId, stratum: &str) -> Option<Timestamp> {
+    // Who comes late to a rollout that is over still takes part: nobody waits for it any more.
+    let goes = matches!(record.state, State::Rolling | State::Completed);
+    if record.mode != Mode::Clock || record.dry_run || !goes {
+        return None;
+    }
+    let place = place(record, node, stratum);
+    let ends = ends(record);
+    let wave = ends.iter().position(|end| place < *end).unwrap_or(ends.len() - 1);
+    let from = if wave == 0 { 0.0 } else { ends[wave - 1] };
+    let inside = ((place - from) / (ends[wave] - from)).clamp(0.0, 1.0);
+    let begins = after(begin(record), length(record).saturating_mul(u32::try_from(wave).unwrap_or(u32::MAX)));
+    Some(after(begins, record.batch_pause.0.mul_f64(inside)))
+}
+
+/// When each wave begins.
+#[must_use]
+pub fn begins(record: &Record) -> Vec<Timestamp> {
+    moments(begin(record), length(record), shares(record).len())
+}
+
+/// So many moments, each so much after the one before.
+pub(crate) fn moments(first: Timestamp, each: Duration, count: usize) -> Vec<Timestamp> {
+    std::iter::successors(Some(first), |moment| Some(after(*moment, each))).take(count).collect()
+}
+
+/// The percentage of nodes that the waves up to and with each take.
+#[must_use]
+pub fn shares(record: &Record) -> Vec<u8> {
+    let first = match (record.profile, record.batch_size) {
+        (Profile::Normal, BatchSize::Percent(share)) => share.clamp(1, 100),
+        _ => FIRST_SHARE,
+    };
+    if record.profile == Profile::Emergency {
+        return vec![first, 100];
+    }
+    let (mut share, mut sum, mut all) = (u32::from(first), 0, vec![]);
+    while sum < 100 {
+        sum = (sum + share).min(100);
+        share *= 2;
+        all.push(u8::try_from(sum).unwrap_or(100));
+    }
+    all
+}
+
+/// How long after the first node the last one begins, at most.
+#[must_use]
+pub fn spread(record: &Record) -> Duration {
+    length(record).saturating_mul(u32::try_from(ends(record).len()).unwrap_or(u32::MAX))
+}
+
+fn begin(record: &Record) -> Timestamp {
+    record.started.unwrap_or(record.created)
+}
+
+fn length(record: &Record) -> Duration {
+    record.soak_time.0.saturating_add(record.batch_pause.0)
+}
+
+/// Where waves end on the line from 0 to 1; never empty.
+fn ends(record: &Record) -> Vec<f64> {
+    shares(record).into_iter().map(|share| f64::from(share) / 100.0).collect()
+}
+
+/// The place of a node on the line from 0 to 1.
+fn place(record: &Record, node: &NodeId, stratum: &str) -> f64 {
+    let mut hasher = blake3::Hasher::new();
+    for part in [record.id.as_str(), stratum, node.as_str()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let hash = hasher.finalize();
+    let mut first = [0; 4];
+    first.copy_from_slice(&hash.as_bytes()[..4]);
+    f64::from(u32::from_le_bytes(first)) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::drive::tests::{at, id, record};
+    use crate::{Span, drive};
+
+    fn by_clock() -> Record {
+        Record {
+            mode: Mode::Clock,
+            state: State::Rolling,
+            started: Some(at(0)),
+            batch_size: BatchSize::Nodes(3),
+            ..record(&[])
+        }
+    }
+
+    #[test]
+    fn waves_begin_small_and_double() {
+        let record = by_clock();
+        assert_eq!(shares(&record), [5, 15, 35, 75, 100]);
+        assert_eq!(begins(&record), [at(0), at(90), at(180), at(270), at(360)]);
+        assert_eq!(spread(&record), Duration::from_secs(450));
+        for (size, wanted) in [(1, vec![1, 3, 7, 15, 31, 63, 100]), (40, vec![40, 100]), (100, vec![100])] {
+            let record = Record { batch_size: BatchSize::Percent(size), ..record.clone() };
+            assert_eq!(shares(&record), wanted);
+        }
+        assert_eq!(shares(&Record { profile: Profile::Emergency, ..record }), [5, 100]);
+    }
+
+    #[test]
+    fn a_large_stratum_is_in_every_wave_by_its_share() {
+        let record = by_clock();
+        for stratum in ["Debian/x86_64/web", "Ubuntu/aarch64/db"] {
+            let mut counts = [0usize; 5];
+            for n in 0..4000 {
+                let release = release_at(&record, &id(&format!("node-{n}")), stratum).unwrap();
+                let wave = begins(&record).iter().rposition(|begin| *begin <= release).unwrap();
+                counts[wave] += 1;
+            }
+            for (count, share) in counts.into_iter().zip([5, 10, 20, 40, 25]) {
+                assert!(count.abs_diff(share * 40) < 120, "{counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_always_the_first() {
+        let place = |rollout: &str, stratum: &str| {
+            release_at(&Record { id: id(rollout), ..by_clock() }, &id("web-1"), stratum)
+        };
+        assert_ne!(place("r1", "a"), place("r2", "a"));
+        assert_ne!(place("r1", "a"), place("r1", "b"));
+        assert_eq!(place("r1", "a"), place("r1", "a"));
+    }
+
+    #[test]
+    fn a_push_halts_it_and_what_was_missed_meanwhile_comes_later() {
+        let record = by_clock();
+        let release = |record: &Record| release_at(record, &id("web-1"), "-");
+        let paused = drive::pause(&record, "wait", at(100)).unwrap();
+        assert_eq!(release(&paused), None);
+        let resumed = drive::resume(&paused, at(700)).unwrap();
+        assert_eq!(release(&resumed), release(&record).map(|at| after(at, Duration::from_secs(600))));
+        assert_eq!(release(&drive::abort(&record, "stop", at(1))), None);
+        assert_eq!(drive::abort(&record, "stop", at(1)).state, State::Aborted);
+        for no in [
+            Record { mode: Mode::Driver, ..record.clone() },
+            Record { dry_run: true, ..record.clone() },
+            Record { state: State::Created, ..record.clone() },
+        ] {
+            assert_eq!(release(&no), None);
+        }
+        assert!(release(&Record { state: State::Completed, ..record }).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn a_node_begins_inside_a_wave_and_within_the_spread(
+            name in "[a-z]{1,9}",
+            share in 1u8..=100,
+            soak in 0u64..100_000,
+            pause in 0u64..100_000,
+            emergency in any::<bool>(),
+        ) {
+            let record = Record {
+                batch_size: BatchSize::Percent(share),
+                soak_time: Span::seconds(soak),
+                batch_pause: Span::seconds(pause),
+                profile: if emergency { Profile::Emergency } else { Profile::Normal },
+                ..by_clock()
+            };
+            let release = release_at(&record, &id(&name), "x").unwrap();
+            let inside = |begin: &Timestamp| {
+                *begin <= release && release <= after(*begin, record.batch_pause.0)
+            };
+            prop_assert!(begins(&record).iter().any(inside));
+            prop_assert!(release <= after(at(0), spread(&record)));
+        }
+    }
+}

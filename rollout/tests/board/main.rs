@@ -1,0 +1,10 @@
+//! What every board must do, asked of each of them, against real servers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its board has failed")]
+
+mod conforms;
+mod git;
+#[cfg(feature = "nats")]
+mod nats;
+mod scale;
+mod sled;

@@ -1,0 +1,311 @@
+//! Reports and records on a board: whose they are, and what becomes of those that are nobody's.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its board has failed")]
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use zagent_config::ids::NodeId;
+use zagent_config::settings::{self, Location};
+use zagent_rollout::board::{Board, BoardError, SledBoard, Write};
+use zagent_rollout::envelope::{self, EnvelopeError, Keys};
+use zagent_rollout::record::{Component, Progress, Record};
+use zagent_rollout::records::{Records, Reports};
+use zagent_rollout::report::{Doing, Report};
+use zagent_rollout::stores::{BoardRecords, BoardReports};
+
+const NOW: &str = "2026-03-01T12:00:00Z";
+
+fn at(seconds: i64) -> Timestamp {
+    NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+fn id(name: &str) -> NodeId {
+    name.parse().unwrap()
+}
+
+fn report(name: &str, seconds: i64) -> Report {
+    Report {
+        id: id(name),
+        component: Component::Agent,
+        version: "1.0.0".into(),
+        revision: None,
+        state: Doing::Idle,
+        taken: None,
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        facts: BTreeMap::new(),
+        updated_at: at(seconds),
+        child: None,
+        degraded: None,
+        protocol: 1,
+        hold: None,
+        last_run: None,
+    }
+}
+
+/// One board, and a directory for each who uses it.
+struct Site {
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn board(&self) -> Box<dyn Board> {
+        Box::new(SledBoard::new(self.dir.path().join("board")))
+    }
+
+    fn key(&self, who: &str) -> PathBuf {
+        self.dir.path().join(who).join("trust/node.key")
+    }
+
+    fn first(&self, who: &str) -> PathBuf {
+        self.dir.path().join(who).join("trust/nodes")
+    }
+
+    /// The reports as one of them sees them.
+    fn reports(&self, who: &str) -> BoardReports {
+        BoardReports::new(self.board(), self.key(who), Keys::new(None, self.first(who)))
+    }
+
+    /// Writes any bytes under the name of a node.
+    fn forge(&self, name: &str, value: &[u8]) {
+        let key = envelope::key_of(Component::Agent, &id(name));
+        let mut board = self.board();
+        let known = board.get(&key).unwrap().map(|entry| entry.token);
+        let write = Write { value, expected: known.as_ref(), note: "forged", lasting: false };
+        board.put(&key, write).unwrap();
+    }
+}
+
+fn names(reports: &mut BoardReports) -> (Vec<String>, Vec<EnvelopeError>) {
+    let (good, refused) = reports.judged(Component::Agent, at(1000)).unwrap();
+    (good.into_keys().map(String::from).collect(), refused)
+}
+
+#[test]
+fn reports_travel_and_their_key_is_made_once_and_for_its_owner() {
+    let site = Site::new();
+    let mut web = site.reports("web");
+    web.put(&report("web", 0)).unwrap();
+    let made = std::fs::read(site.key("web")).unwrap();
+    assert_eq!(std::fs::metadata(site.key("web")).unwrap().mode() & 0o777, 0o600);
+    web.put(&report("web", 1)).unwrap();
+    site.reports("web").put(&report("web", 2)).unwrap();
+    web.put(&report("web", 3)).unwrap();
+    assert_eq!(std::fs::read(site.key("web")).unwrap(), made);
+    site.reports("db").put(&report("db", 0)).unwrap();
+
+    let mut driver = site.reports("driver");
+    let all = driver.all(Component::Agent).unwrap();
+    assert_eq!(all.values().cloned().collect::<Vec<_>>(), [report("db", 0), report("web", 3)]);
+    assert!(driver.all(Component::States).unwrap().is_empty());
+    let keys = driver.keys();
+    assert!(
+        keys.len() == 2 && keys[&id("web")].starts_with("SHA256:") && keys[&id("web")] != keys[&id("db")]
+    );
+}
+
+#[test]
+fn a_report_under_anothers_name_is_refused_and_named() {
+    let site = Site::new();
+    site.reports("web").put(&report("web", 0)).unwrap();
+    site.reports("db").put(&report("db", 0)).unwrap();
+    let mut driver = site.reports("driver");
+    assert_eq!(names(&mut driver).0, ["db", "web"]);
+
+    // Its own report where another's should be; one that claims to be another's, signed by itself; another component's.
+    let (own, as_web) = (report("db", 5), report("web", 5));
+    let states = Report { component: Component::States, ..report("web", 5) };
+    for (forged, why) in [(own, "speaks of `db`"), (as_web, "is signed by"), (states, "(states)")] {
+        site.forge("web", &envelope::seal(&forged, &site.key("db")).unwrap());
+        let (good, refused) = names(&mut driver);
+        assert_eq!(good, ["db"], "{why}");
+        assert!(refused.len() == 1 && refused[0].to_string().contains(why), "{refused:?}");
+        assert!(refused[0].to_string().contains("`web`"));
+        assert!(!driver.keys().contains_key(&id("web")));
+        // It is not told again and again, and not counted either.
+        let (good, refused) = names(&mut driver);
+        assert_eq!((good, refused.len()), (vec!["db".to_owned()], 0));
+    }
+    // Somebody who saw neither before believes the first; the record that names the key knows better.
+    site.forge("web", &envelope::seal(&report("web", 6), &site.key("db")).unwrap());
+    let mut record = record("r1");
+    let key = Some(BTreeMap::from_iter(driver.keys())[&id("db")].clone());
+    record.nodes.insert(id("db"), Progress { key, ..Progress::default() });
+    let wrong = Some("SHA256:of-the-true-one".to_owned());
+    record.nodes.insert(id("web"), Progress { key: wrong, ..Progress::default() });
+    let mut adopter = site.reports("adopter");
+    adopter.expect(&record);
+    let (good, refused) = names(&mut adopter);
+    assert_eq!(good, ["db"]);
+    assert!(refused[0].to_string().contains("record"), "{refused:?}");
+    let learnt = std::fs::read_to_string(site.first("adopter")).unwrap();
+    assert!(!learnt.contains("web "), "what the record speaks against is not learnt: {learnt}");
+    // And the node itself can put it right.
+    site.reports("web").put(&report("web", 7)).unwrap();
+    assert_eq!(names(&mut driver).0, ["db", "web"]);
+}
+
+#[test]
+fn damaged_altered_and_older_reports_are_refused() {
+    let site = Site::new();
+    let mut driver = site.reports("driver");
+    let sealed = |seconds| envelope::seal(&report("web", seconds), &site.key("web")).unwrap();
+    let old = sealed(0);
+    site.forge("web", &sealed(100));
+    assert_eq!(names(&mut driver).0, ["web"]);
+    site.forge("web", &old);
+    let (good, refused) = names(&mut driver);
+    assert!(good.is_empty() && matches!(refused[0], EnvelopeError::Replayed { .. }), "{refused:?}");
+
+    let text = String::from_utf8(sealed(200)).unwrap();
+    let altered = text.replace("1.0.0", "9.9.9");
+    let unsigned = serde_json::json!({"schema": 1, "report": "{}", "signature": ""}).to_string();
+    let cut = &text[..text.len() - 40];
+    let huge = format!("{text}{}", " ".repeat(2 << 20));
+    for bad in [altered.as_str(), &unsigned, cut, "", "{}", "[]", "null", &huge] {
+        site.forge("web", bad.as_bytes());
+        let (good, refused) = names(&mut driver);
+        let head: String = bad.chars().take(60).collect();
+        assert!(good.is_empty() && refused.len() == 1, "{head}: {refused:?}");
+        assert!(refused[0].to_string().contains("`web`"));
+    }
+    site.forge("web", text.as_bytes());
+    assert_eq!(names(&mut driver).0, ["web"]);
+    // A clock that was far ahead does not silence its node once it is set right.
+    site.forge("web", &sealed(900_000));
+    assert_eq!(names(&mut driver).0, ["web"]);
+    site.forge("web", &sealed(1001));
+    assert_eq!(names(&mut driver).0, ["web"]);
+}
+
+#[test]
+fn with_a_list_only_the_list_counts() {
+    let site = Site::new();
+    for name in ["web", "db", "new"] {
+        site.reports(name).put(&report(name, 0)).unwrap();
+    }
+    let public = |who: &str| {
+        let key = ssh_key::PrivateKey::read_openssh_file(&site.key(who)).unwrap();
+        key.public_key().to_openssh().unwrap()
+    };
+    let list = site.dir.path().join("allowed_nodes");
+    // The key of `db` is listed for another node.
+    std::fs::write(&list, format!("web {}\nmail {}\n", public("web"), public("db"))).unwrap();
+    let keys = Keys::new(Some(list.clone()), site.first("driver"));
+    let mut driver = BoardReports::new(site.board(), site.key("driver"), keys);
+    let (good, refused) = names(&mut driver);
+    assert_eq!(good, ["web"]);
+    assert_eq!(refused.len(), 2);
+    assert!(!site.first("driver").exists(), "nothing is learnt beside a list");
+    std::fs::remove_file(list).unwrap();
+    assert!(matches!(driver.judged(Component::Agent, at(0)), Err(BoardError::Refused { .. })));
+}
+
+#[test]
+fn the_first_key_holds_until_the_node_is_forgotten() {
+    let site = Site::new();
+    site.reports("web").put(&report("web", 0)).unwrap();
+    assert_eq!(names(&mut site.reports("driver")).0, ["web"]);
+    let line = std::fs::read_to_string(site.first("driver")).unwrap();
+    assert!(line.starts_with("web ssh-ed25519 "), "{line}");
+    // The node was set up anew.
+    std::fs::remove_file(site.key("web")).unwrap();
+    site.reports("web").put(&report("web", 10)).unwrap();
+    let mut driver = site.reports("driver");
+    let (good, refused) = names(&mut driver);
+    assert!(good.is_empty() && refused[0].to_string().contains("node forget web"), "{refused:?}");
+    driver.forget(Component::Agent, &id("web")).unwrap();
+    assert_eq!(names(&mut driver).0, [""; 0]);
+    site.reports("web").put(&report("web", 20)).unwrap();
+    assert_eq!(names(&mut driver).0, ["web"]);
+    driver.forget(Component::Agent, &id("nobody")).unwrap();
+}
+
+fn record(name: &str) -> Record {
+    let text = format!(
+        "schema: 1\nid: {name}\ncomponent: agent\nto: 1.2.0\ntarget: '*'\nbatch_size: 1\nsoak_time: 60s\n\
+         batch_pause: 30s\nmax_failed: 1\nstate: created\ncreated: {NOW}\nserial: 1\n"
+    );
+    serde_yaml::from_str(&text).unwrap()
+}
+
+#[test]
+fn records_travel_and_a_bad_one_does_not_hide_the_others() {
+    let site = Site::new();
+    let mut records = BoardRecords::new(site.board());
+    let first = record("r1");
+    assert_eq!(records.get(&first.id).unwrap(), None);
+    let token = records.put(&first, None, "r1: created", true).unwrap();
+    assert!(matches!(records.put(&first, None, "again", true), Err(BoardError::Conflict { .. })));
+    let held = records.get(&first.id).unwrap().unwrap();
+    assert_eq!((held.value, held.token), (first.clone(), token.clone()));
+    let newer = serde_yaml::to_string(&Record { schema: 99, ..record("r3") }).unwrap();
+    for (key, value) in
+        [("rollout/r2", "x: ["), ("rollout/r3", &newer), ("rollout/r4", &first_as_text(&first))]
+    {
+        let write = Write { value: value.as_bytes(), expected: None, note: "", lasting: true };
+        site.board().put(key, write).unwrap();
+        let name = key.strip_prefix("rollout/").unwrap().parse().unwrap();
+        assert!(matches!(records.get(&name), Err(BoardError::Damaged { .. })), "{key}");
+    }
+    let listed: Vec<_> = records.list().unwrap().into_iter().map(|held| held.value).collect();
+    assert_eq!(listed, std::slice::from_ref(&first));
+    records.delete(&first.id, &token).unwrap();
+    assert_eq!(records.get(&first.id).unwrap(), None);
+}
+
+fn first_as_text(record: &Record) -> String {
+    serde_yaml::to_string(record).unwrap()
+}
+
+fn configured(dir: &Path, yaml: &str) -> settings::Settings {
+    let file = dir.join("zagent.yaml");
+    std::fs::write(&file, format!("root: {}\n{yaml}", dir.join("root").display())).unwrap();
+    settings::load(&Location::File(file), [], &[], Some("web-01")).unwrap()
+}
+
+#[test]
+fn the_settings_say_where_records_and_reports_are() {
+    zagent_cache::needs!("git");
+    let dir = tempfile::tempdir().unwrap();
+    let repository = |name: &str| {
+        let path = dir.path().join(name);
+        let made = std::process::Command::new("git").args(["init", "-q", "--bare"]).arg(&path).status();
+        assert!(made.unwrap().success());
+        format!("file://{}", path.display())
+    };
+    let (states, board, other) = (repository("states.git"), repository("board.git"), repository("other.git"));
+    let plain = dir.path().join("plain");
+    std::fs::create_dir(&plain).unwrap();
+    let remotes = format!("source: {{remotes: [{{url: {}}}, {{url: '{states}'}}]}}\n", plain.display());
+    let git = format!("board: {{kind: git, url: '{board}'}}\n");
+    let refs = |name: &str, what: &str| {
+        let path = dir.path().join(name);
+        let out = std::process::Command::new("git").arg("-C").arg(path).args(["for-each-ref", what]).output();
+        String::from_utf8(out.unwrap().stdout).unwrap().lines().count()
+    };
+    for (yaml, place) in [
+        (format!("{remotes}{git}"), "states.git"),
+        (format!("{remotes}{git}rollout: {{url: '{other}'}}\n"), "other.git"),
+        (format!("{remotes}{git}rollout: {{url: board}}\n"), "board.git"),
+    ] {
+        let settings = configured(dir.path(), &yaml);
+        BoardRecords::open(&settings).unwrap().put(&record("r1"), None, "r1: created", true).unwrap();
+        assert_eq!(refs(place, "refs/heads/rollout/r1"), 1, "{place}");
+        BoardReports::open(&settings).unwrap().unwrap().put(&report("web-01", 0)).unwrap();
+        assert_eq!(refs("board.git", "refs/zagent/node/agent/web-01"), 1);
+    }
+    let alone = configured(dir.path(), "board: {kind: sled}\n");
+    BoardRecords::open(&alone).unwrap().put(&record("r1"), None, "r1: created", true).unwrap();
+    assert_eq!(BoardRecords::open(&alone).unwrap().list().unwrap().len(), 1);
+    let nothing = configured(dir.path(), "");
+    assert!(BoardReports::open(&nothing).unwrap().is_none());
+    assert!(BoardRecords::open(&nothing).is_err_and(|error| error.to_string().contains("rollout.url")));
+}

@@ -1,0 +1,410 @@
+//! A real watchdog process looks after agents that are shell scripts: it starts them again, rolls releases out and back, and is
+//! killed wherever that can be.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its node has failed")]
+
+mod site;
+
+use rustix::process::{Pid, Signal, kill_process};
+use site::{EXITS, GOOD, HANGS, Site, UNREADY, node};
+use zagent_rollout::phase::{self, Outcome, Phase};
+use zagent_rollout::record::{BatchPhase, State};
+use zagent_rollout::report::Doing;
+use zagent_rollout::watchdog::{Answer, Ask};
+
+/// Not a test: what the programs of a [`Site`] become when they are started as a watchdog.
+#[test]
+fn as_watchdog() {
+    site::watchdog_of_this_process();
+}
+
+fn back(reason: &str) -> Ask {
+    Ask::GoBack { reason: reason.into() }
+}
+
+#[test]
+fn the_agent_is_started_again_told_to_reload_and_ended_with_the_watchdog() {
+    let mut site = Site::new();
+    site.start();
+    let first = site.until("the agent", |site| site.living().pop());
+    assert_eq!(first.1, "0.1.0");
+    site.signal(Signal::HUP);
+    site.until("the reload", |site| site.path("reloaded").exists().then_some(()));
+    kill_process(Pid::from_raw(first.0).unwrap(), Signal::KILL).unwrap();
+    let second = site.until("another", |site| site.living().pop().filter(|(pid, _)| *pid != first.0));
+    let status =
+        site.status_with("the second", |s| s.child.as_ref().is_some_and(|c| c.pid as i32 == second.0));
+    assert_eq!((status.version.as_str(), status.degraded, status.node.phase.word()), ("0.1.0", None, "idle"));
+    // Another watchdog does not come in its way: it says who is there, and ends.
+    let (ended, said) = site.second();
+    assert_eq!(ended.code(), Some(101), "{ended:?}: {said}");
+    assert!(said.contains(&format!("Taken {{ holder: \"process {}\" }}", site.pid())), "{said}");
+    let status = site.status().unwrap();
+    assert_eq!(status.child.unwrap().pid as i32, second.0, "the first one goes on");
+    site.signal(Signal::TERM);
+    assert!(site.ended().success());
+    assert_eq!(site.living(), []);
+}
+
+#[test]
+fn an_agent_that_never_stays_up_makes_the_node_degraded_and_is_still_tried() {
+    let mut site = Site::new();
+    site.release("0.1.0", "echo $$ $VERSION >> $ROOT/starts; exit 3", "");
+    site.start();
+    let status = site.status_with("degraded", |status| status.degraded.is_some());
+    assert!(status.degraded.unwrap().contains("it ended with code 3"));
+    assert!(status.next_retry.is_some());
+    let tried = site.starts().len();
+    assert!(tried >= 10, "{tried}");
+    site.until("another try", |site| (site.starts().len() > tried).then_some(()));
+    site.until("the report", |site| site.report().filter(|report| report.degraded.is_some()));
+}
+
+#[test]
+fn a_good_release_is_taken_confirmed_and_undone_by_hand() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.start();
+    let first = site.until("the agent", |site| site.living().pop());
+    let report = site.roll_out("0.2.0");
+    assert_eq!(report.taken.unwrap().outcome, Some(Outcome::Confirmed));
+    assert_eq!((report.version.as_str(), report.state), ("0.2.0", Doing::Idle));
+    let pid = site.pid();
+    // The same process, of the new version, with the same child.
+    let agent = site.living();
+    assert!(agent.len() == 1 && agent[0].1 == "0.2.0" && agent[0] != first, "{agent:?}");
+    let status =
+        site.status_with("the renewed watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.2.0");
+    assert_eq!(status.watchdog.unwrap().pid, pid);
+    assert_eq!(site.living(), agent);
+    assert_eq!(std::fs::read_link(site.paths().slot_current()).unwrap().to_str(), Some("0.2.0"));
+    let Some(Answer::Done { words }) = site.ask(&back("it is slow")) else { panic!() };
+    assert!(words.contains("0.1.0"), "{words}");
+    let status = site.status_with("the old one", |s| s.version == "0.1.0" && s.node.phase.word() == "idle");
+    assert_eq!(status.node.rejected.get("0.2.0").map(String::as_str), Some("it is slow"));
+    site.status_with("the old watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.1.0");
+    site.until("its slot to go", |site| (!site.paths().slot("0.2.0").exists()).then_some(()));
+    assert_eq!((site.pid(), site.living().len()), (pid, 1));
+    let Some(Answer::Refused { why }) = site.ask(&back("again")) else { panic!() };
+    assert!(why.starts_with("there is no version before 0.1.0"), "{why}");
+}
+
+#[test]
+fn bad_releases_are_taken_back_and_never_tried_again() {
+    for (agent, reason) in [(EXITS, "code 3"), (UNREADY, "not ready"), (HANGS, "not ready")] {
+        let mut site = Site::new();
+        site.release("0.2.0", agent, "");
+        site.start();
+        site.until("the agent", |site| site.living().pop());
+        let report = site.roll_out("0.2.0");
+        let taken = report.taken.unwrap();
+        assert_eq!(taken.outcome, Some(Outcome::Failed), "{agent}");
+        assert!(taken.error.unwrap().contains(reason), "{agent}");
+        let status = site.status_with("the old one", |s| s.version == "0.1.0" && s.child.is_some());
+        assert!(status.node.rejected.contains_key("0.2.0"), "{agent}");
+        let living = site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1));
+        assert_eq!(living[0].1, "0.1.0", "{agent}");
+        site.until("its slot to go", |site| (!site.paths().slot("0.2.0").exists()).then_some(()));
+        assert!(!site.paths().slot_current().exists());
+        // Another rollout of the same is refused without a try.
+        let starts = site.starts();
+        site.order("0.2.0", BatchPhase::Prepare, |record| record.id = "second".parse().unwrap());
+        let second = site.until("the refusal", |site| {
+            site.report().and_then(|report| report.taken).filter(|taken| taken.rollout.as_str() == "second")
+        });
+        assert_eq!(second.outcome, Some(Outcome::Failed));
+        assert!(second.error.unwrap().contains("was rejected here before"));
+        assert_eq!(site.starts(), starts);
+    }
+}
+
+#[test]
+fn what_cannot_be_fetched_or_run_never_stops_the_agent() {
+    let mut site = Site::new();
+    std::fs::write(site.program("0.2.0"), "no program at all").unwrap();
+    site.start();
+    let first = site.until("the agent", |site| site.living().pop());
+    let error = site.roll_out("0.2.0").taken.unwrap().error.unwrap();
+    assert!(error.contains("it is no program"), "{error}");
+    site.order("0.3.0", BatchPhase::Prepare, |_| ());
+    let error = site.roll_out("0.3.0").taken.unwrap().error.unwrap();
+    assert!(error.contains("cannot fetch"), "{error}");
+    site.release("0.4.0", GOOD, "");
+    site.order("0.4.0", BatchPhase::Prepare, |record| record.artifacts[0].blake3 = "00".into());
+    let taken = site.until("the refusal", |site| {
+        site.report()
+            .and_then(|report| report.taken)
+            .filter(|taken| taken.rollout == site::id("0.4.0") && taken.outcome.is_some())
+    });
+    assert!(taken.error.unwrap().contains("its digest is"));
+    site.release("0.5.0", GOOD, "");
+    site.order("0.5.0", BatchPhase::Prepare, |record| record.artifacts[0].arch = "there".into());
+    site.until("the last refusal", |site| {
+        site.report()
+            .and_then(|report| report.taken)
+            .filter(|taken| taken.rollout == site::id("0.5.0") && taken.outcome.is_some())
+    });
+    assert_eq!(site.living(), [first]);
+}
+
+#[test]
+fn an_abort_throws_away_what_is_staged_and_takes_back_what_is_not_confirmed() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.start();
+    site.order("0.2.0", BatchPhase::Prepare, |_| ());
+    site.status_with("staged", |status| status.node.phase.word() == "staged");
+    assert!(site.paths().slot("0.2.0").exists());
+    let abort = |record: &mut zagent_rollout::record::Record| {
+        (record.state, record.reason) = (State::Aborted, Some("a mistake".into()));
+    };
+    site.order("0.2.0", BatchPhase::Prepare, abort);
+    let status = site.status_with("idle", |status| status.node.phase.word() == "idle");
+    assert_eq!(status.node.last.unwrap().outcome, Outcome::Withdrawn);
+    site.until("its slot to go", |site| (!site.paths().slot("0.2.0").exists()).then_some(()));
+    site.release("0.3.0", GOOD, "");
+    site.order("0.3.0", BatchPhase::Prepare, |_| ());
+    site.status_with("staged", |status| status.node.phase.word() == "staged");
+    // An operator who paused the node holds up the switch, not the fetch.
+    site.write("paused", b"");
+    site.order("0.3.0", BatchPhase::Apply, |_| ());
+    let status = site.status_with("the pause", |status| !status.notes.is_empty());
+    assert_eq!(
+        (status.node.phase.word(), status.notes[0].as_str()),
+        ("staged", "the switch waits: it is paused")
+    );
+    std::fs::remove_file(site.path("paused")).unwrap();
+    site.status_with("soaking", |status| status.node.phase.word() == "soaking");
+    site.order("0.3.0", BatchPhase::Apply, abort);
+    let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.word() == "idle");
+    assert_eq!(status.node.last.unwrap().why.as_deref(), Some("a mistake"));
+    assert!(status.node.rejected.is_empty(), "the version is not to blame");
+}
+
+#[test]
+fn without_a_board_the_node_goes_on_and_takes_part_once_it_is_back() {
+    let mut site = Site::new();
+    site.write("offline", b"");
+    site.release("0.2.0", GOOD, "");
+    site.start();
+    let status = site.status_with("the trouble", |status| status.notes.len() == 2);
+    assert!(status.notes.iter().all(|note| note.contains("the cable is out")), "{:?}", status.notes);
+    assert!(status.child.is_some());
+    site.order("0.2.0", BatchPhase::Prepare, |_| ());
+    std::fs::remove_file(site.path("offline")).unwrap();
+    let report = site.roll_out("0.2.0");
+    assert_eq!(report.taken.unwrap().outcome, Some(Outcome::Confirmed));
+    site.status_with("no trouble", |status| status.notes.is_empty());
+}
+
+#[test]
+fn a_watchdog_that_is_no_good_is_tried_twice_and_the_installed_one_carries_on() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "echo died >> $ROOT/deaths; exit 1");
+    site.start();
+    let report = site.roll_out("0.2.0");
+    assert_eq!(report.taken.unwrap().outcome, Some(Outcome::Confirmed));
+    site.until("the note", |site| {
+        site.revive();
+        site.status().filter(|status| status.notes.iter().any(|note| note.contains("it died 2 times")))
+    });
+    assert_eq!(std::fs::read_to_string(site.path("deaths")).unwrap().lines().count(), 2);
+    let status = site.status().unwrap();
+    assert_eq!((status.version.as_str(), status.watchdog.unwrap().version.as_str()), ("0.2.0", "0.1.0"));
+    site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.2.0"));
+}
+
+#[test]
+fn a_slot_that_is_damaged_is_never_run() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.start();
+    site.roll_out("0.2.0");
+    site.status_with("the renewed watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.2.0");
+    site.kill();
+    let program = site.paths().slot("0.2.0").join("zagent");
+    std::fs::write(&program, "#!/bin/sh\necho $$ damaged >> $ROOT/starts\n").unwrap();
+    site.start();
+    let status = site.status_with("the installed one", |s| s.version == "0.1.0" && s.child.is_some());
+    assert!(status.notes.iter().any(|note| note.contains("0.2.0 is damaged")), "{:?}", status.notes);
+    site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.1.0"));
+}
+
+#[test]
+fn a_newer_version_that_is_installed_by_hand_is_run_and_an_older_one_is_not() {
+    let mut site = Site::new();
+    for version in ["0.2.0", "0.1.5", "0.3.0"] {
+        site.release(version, GOOD, "");
+    }
+    site.start();
+    site.roll_out("0.2.0");
+    site.status_with("the renewed watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.2.0");
+    for (installed, runs, previous) in [("0.1.5", "0.2.0", "0.1.0"), ("0.3.0", "0.3.0", "0.2.0")] {
+        site.signal(Signal::TERM);
+        assert!(site.ended().success());
+        site.start_as(installed);
+        let status = site.status_with("the agent", |status| status.child.is_some());
+        assert_eq!((status.version.as_str(), status.node.previous.as_deref()), (runs, Some(previous)));
+        site.status_with("its watchdog", |s| s.watchdog.as_ref().unwrap().version == runs);
+    }
+}
+
+#[test]
+fn files_that_are_damaged_are_put_aside() {
+    let mut site = Site::new();
+    site.start();
+    site.until("the agent", |site| site.living().pop());
+    site.kill();
+    for file in [site.paths().phase(), site.paths().watchdog()] {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "{").unwrap();
+    }
+    site.start();
+    let status = site.status_with("the agent", |status| status.child.is_some());
+    assert_eq!(status.version, "0.1.0");
+    assert!(site.paths().phase().with_extension("damaged").exists());
+}
+
+/// Every point between what is written and what is done.
+const POINTS: [&str; 7] = [
+    "watchdog::written",
+    "watchdog::decided",
+    "watchdog::done",
+    "watchdog::started",
+    "watchdog::renewing",
+    "slots::written",
+    "slots::named",
+];
+
+/// Rolls out with a watchdog that dies when it passes a point for the n-th time; false when it never came so far.
+fn cut(point: &str, n: usize, agent: &str, expected: Outcome) -> bool {
+    let mut site = Site::new();
+    site.release("0.2.0", agent, "");
+    site.die_at(format!("{point}={n}*off->return(abort)"));
+    site.start();
+    let first = site.pid();
+    let report = site.roll_out("0.2.0");
+    let taken = report.taken.unwrap();
+    assert_eq!(taken.outcome, Some(expected), "{point} {n}: {taken:?}");
+    let version = if expected == Outcome::Confirmed { "0.2.0" } else { "0.1.0" };
+    let mut died = site.pid() != first;
+    let settled = site.until("peace", |site| {
+        died |= site.revive();
+        let status = site.status()?;
+        let is_renewed = status.watchdog.as_ref()?.version == version;
+        let living = site.living();
+        let is_alone = living.len() == 1 && living[0].1 == version;
+        (is_renewed && is_alone && status.node.phase.word() == "idle").then_some(status)
+    });
+    assert_eq!(settled.node.running, version, "{point} {n}");
+    let other = if version == "0.1.0" { "0.2.0" } else { "0.1.0" };
+    site.until("the slots", |site| {
+        let there = site.paths().slot(version).exists() || version == "0.1.0";
+        (there && !site.paths().slot(other).exists()).then_some(())
+    });
+    died
+}
+
+/// Dies at the first, second, third … time, until it passes less often.
+fn cut_everywhere(agent: &str, expected: Outcome) {
+    std::thread::scope(|scope| {
+        for point in POINTS {
+            scope.spawn(move || {
+                let times = (0..40).take_while(|n| cut(point, *n, agent, expected)).count();
+                assert!(times < 40, "{point} is passed without end");
+                let is_reached = times > 0;
+                assert!(
+                    is_reached || (point == "watchdog::renewing" && expected == Outcome::Failed),
+                    "{point}"
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_a_good_release_loses_nothing() {
+    cut_everywhere(GOOD, Outcome::Confirmed);
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_a_bad_release_loses_nothing() {
+    cut_everywhere(EXITS, Outcome::Failed);
+}
+
+/// Each phase is held until the watchdog died in it, and is what the disk says then.
+#[test]
+fn a_watchdog_that_is_killed_in_any_phase_is_followed_by_one_that_goes_on() {
+    for phase in ["preparing", "staged", "applying", "soaking", "rolling-back", "idle"] {
+        let mut site = Site::new();
+        // An agent that does not end when it is told to is switched away from only by force.
+        let stubborn = "echo $VERSION > $ROOT/ready; trap '' TERM";
+        site.release("0.1.0", if phase == "applying" { stubborn } else { GOOD }, "");
+        site.release("0.2.0", if phase == "rolling-back" { HANGS } else { GOOD }, "");
+        match phase {
+            "preparing" => site.write("slow", b""),
+            "applying" | "rolling-back" => site.write("patient", b""),
+            _ => {}
+        }
+        site.start();
+        site.until("the agent", |site| site.living().pop());
+        if phase != "idle" {
+            let orders = if matches!(phase, "preparing" | "staged") { 1 } else { 2 };
+            for (order, word) in
+                [(BatchPhase::Prepare, "staged"), (BatchPhase::Apply, phase)].iter().take(orders)
+            {
+                site.order("0.2.0", *order, |_| ());
+                let word = if orders == 1 { phase } else { word };
+                site.status_with(word, |status| status.node.phase.word() == word);
+            }
+        }
+        site.kill();
+        let kept = zagent_rollout::kept::read::<phase::Node>(&site.paths().phase()).unwrap();
+        assert_eq!(kept.map_or("idle", |kept| kept.phase.word()), phase);
+        for name in ["slow", "patient"] {
+            let _ = std::fs::remove_file(site.path(name));
+        }
+        site.start();
+        let (outcome, version) = match phase {
+            "rolling-back" => (Outcome::Failed, "0.1.0"),
+            _ => (Outcome::Confirmed, "0.2.0"),
+        };
+        let report = site.roll_out("0.2.0");
+        assert_eq!(report.taken.unwrap().outcome, Some(outcome), "{phase}");
+        site.until("one agent", |site| {
+            Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == version)
+        });
+        assert_eq!(report.id, node());
+    }
+}
+
+/// A real deadline is five minutes at least: the one on the disk is moved to where it is over soon.
+#[test]
+fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.start();
+    for (phase, word) in [(BatchPhase::Prepare, "staged"), (BatchPhase::Apply, "soaking")] {
+        site.order("0.2.0", phase, |_| ());
+        site.status_with(word, |status| status.node.phase.word() == word);
+    }
+    site.status_with("it is ready", |status| {
+        matches!(status.node.phase, Phase::Soaking { ready_since: Some(_), .. })
+    });
+    // Nobody is there to confirm anything, and nobody can be asked.
+    site.write("offline", b"");
+    site.kill();
+    let mut kept = zagent_rollout::kept::read::<phase::Node>(&site.paths().phase()).unwrap().unwrap();
+    let Phase::Soaking { since, deadline, .. } = &mut kept.phase else { panic!("{kept:?}") };
+    assert_eq!(deadline.duration_since(*since).as_secs(), 300, "three times no soak is five minutes");
+    let late = jiff::SignedDuration::from_secs(298);
+    (*since, *deadline) = (*since - late, *deadline - late);
+    zagent_rollout::kept::write(&site.paths().phase(), &kept).unwrap();
+    site.start();
+    let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.word() == "idle");
+    let last = status.node.last.unwrap();
+    assert_eq!(last.outcome, Outcome::Failed);
+    assert!(last.why.unwrap().contains("nobody confirmed it within 5m"));
+    assert!(status.node.rejected.is_empty(), "the version is not to blame");
+    site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.1.0"));
+}
