@@ -108,7 +108,7 @@ impl Session {
         }
         let files = self.files.list(env).map_err(|why| Box::new(Fault::new(codes::UNREADABLE, why)))?;
         let mut names: Vec<Arc<str>> = files.iter().filter_map(|path| sls_name(path)).collect();
-        names.sort();
+        names.sort_unstable();
         names.dedup();
         let names: Arc<[Arc<str>]> = names.into();
         self.available.borrow_mut().insert(env.to_string(), names.clone());

@@ -91,6 +91,10 @@ impl FileSystem for Disk {
         look::read(path).map_err(|error| FsError::new("read", path, error))
     }
 
+    fn read_through(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
+        look::read_through(path, take).map_err(|error| FsError::new("read", path, error))
+    }
+
     fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
         look::compare(path, content).map_err(|error| FsError::new("read", path, error))
     }

@@ -66,16 +66,34 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_all(&rustix::fs::openat(CWD, path, READ, Mode::empty())?)
 }
 
+/// The content of a file, a piece at a time.
+pub(crate) fn read_through(path: &Path, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let file = rustix::fs::openat(CWD, path, READ, Mode::empty())?;
+    is_regular(&file)?;
+    let mut piece = vec![0; CHUNK];
+    loop {
+        match rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut piece[..]))? {
+            0 => return Ok(()),
+            count => take(&piece[..count]),
+        }
+    }
+}
+
+/// Refuses what is no file, and tells how long it is.
+fn is_regular(file: &OwnedFd) -> io::Result<u64> {
+    let stat = stat_of(&rustix::fs::fstat(file)?)?;
+    match stat.kind {
+        Kind::Dir => Err(Errno::ISDIR.into()),
+        Kind::File => Ok(stat.size),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
 /// The whole content of an open file.
 pub(crate) fn read_all(file: &OwnedFd) -> io::Result<Vec<u8>> {
-    let stat = rustix::fs::fstat(file)?;
-    match stat_of(&stat)?.kind {
-        Kind::Dir => return Err(Errno::ISDIR.into()),
-        Kind::File => {}
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
-    }
+    let size = is_regular(file)?;
     // One byte more, so that the end shows without growing.
-    let mut content = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0).saturating_add(1));
+    let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0).saturating_add(1));
     loop {
         if content.len() == content.capacity() {
             content.reserve(CHUNK);
@@ -125,6 +143,6 @@ pub(crate) fn entries(dir: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
             Err(error) => return Err(error.into()),
         }
     }
-    found.sort();
+    found.sort_unstable();
     Ok(found)
 }

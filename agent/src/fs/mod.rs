@@ -138,6 +138,15 @@ pub trait FileSystem: Send + Sync {
     /// Fails when it is not there or cannot be read.
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError>;
 
+    /// The same piece by piece, for who needs no whole of it; by default in one.
+    ///
+    /// # Errors
+    /// Fails when it is not there or cannot be read.
+    fn read_through(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
+        take(&self.read(path)?);
+        Ok(())
+    }
+
     /// What stands where the path leads, and whether it is a file with exactly this content. Reads only when the size fits.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ pub(crate) fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Xattr>> {
             found.push((name, value));
         }
     }
-    found.sort();
+    found.sort_unstable();
     Ok(found)
 }
 

@@ -51,6 +51,8 @@ pub struct Command {
     pub merge_stderr: bool,
     /// Ends it, with its whole process group, once somebody says so.
     pub cancel: Option<Arc<Cancel>>,
+    /// A word to stop does not end it: what it does must not be left half-way.
+    pub finishes: bool,
     /// The bits that its new files do not get; the agent's own when none.
     pub umask: Option<u32>,
     /// Who it runs as; the agent itself when none.
@@ -87,6 +89,7 @@ impl Command {
             output_cap: OUTPUT_CAP,
             merge_stderr: false,
             cancel: None,
+            finishes: false,
             umask: None,
             user: None,
             nice: None,

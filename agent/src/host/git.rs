@@ -1,16 +1,19 @@
 //! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
 //!
 //! Law: a password stands in the environment of the program alone, never among its words nor in what it said. Nothing ever
-//! waits for somebody to type.
+//! waits for somebody to type, not even ssh, which would ask at the terminal whether a host is the right one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use zagent_compiler::functions::Refusal;
 
 use super::command::Account;
+use super::exec::Command;
+use super::scratch::Scratch;
 use super::{Said, Tools};
 
 /// How long a clone or fetch may take.
@@ -19,6 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const ASKED: &str =
     r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$GIT_LOGIN" "$GIT_PASSWORD"; }; f"#;
 
+/// Where git finds which ssh to use.
+const SSH_COMMAND: &str = "GIT_SSH_COMMAND";
+/// ssh, which fails where it would ask.
+const SSH: &str = "ssh -o BatchMode=yes";
+/// Keeps git, and any ssh that is not ours to choose, from asking at the terminal.
+const SILENT: [(&str, &str); 3] =
+    [("GIT_TERMINAL_PROMPT", "0"), ("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
+/// Verbs that reach another host.
+const REACHING: [&str; 7] = ["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
+
 /// The program with all that it needs to reach a repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Git<'a> {
@@ -26,6 +39,8 @@ pub(crate) struct Git<'a> {
     user: Option<Account>,
     env: Vec<(OsString, OsString)>,
     secret: Option<String>,
+    /// Keys that are files only as long as somebody holds them.
+    kept: Vec<Arc<Scratch>>,
 }
 
 impl<'a> Git<'a> {
@@ -37,18 +52,30 @@ impl<'a> Git<'a> {
             Some(account) => Some(account.home.clone()),
             None => std::env::var_os("HOME").map(Into::into).or_else(own),
         };
-        let mut env = vec![("GIT_TERMINAL_PROMPT".into(), "0".into())];
+        let mut env: Vec<(OsString, OsString)> =
+            SILENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
         env.extend(home.map(|home| ("HOME".into(), home.into_os_string())));
-        Ok(Self { tools, user, env, secret: None })
+        Ok(Self { tools, user, env, secret: None, kept: Vec::new() })
+    }
+
+    /// Who runs the program; nothing for the agent itself.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        self.user.as_ref().map(|account| account.user.uid)
+    }
+
+    /// The same, and these files stay as long as it does.
+    pub(crate) fn keeping(mut self, files: Vec<Scratch>) -> Self {
+        self.kept.extend(files.into_iter().map(Arc::new));
+        self
     }
 
     /// The same with private keys for ssh. A host that is new is trusted, one whose key changed is not.
     pub(crate) fn with_keys(mut self, keys: &[String]) -> Self {
         if !keys.is_empty() {
             let quoted = keys.iter().map(|k| format!(" -i '{}'", k.replace('\'', r"'\''")));
-            let ssh = "ssh -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new";
-            let line = ssh.to_owned() + &quoted.collect::<String>();
-            self.env.push(("GIT_SSH_COMMAND".into(), line.into()));
+            let more = " -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new";
+            let line = SSH.to_owned() + more + &quoted.collect::<String>();
+            self.env.push((SSH_COMMAND.into(), line.into()));
         }
         self
     }
@@ -103,14 +130,34 @@ impl<'a> Git<'a> {
             words.extend(["-C".into(), dir.display().to_string()]);
         }
         words.extend(args.iter().map(|a| a.as_ref().to_owned()));
-        let mut command = Tools::command("git", &words, PATIENCE);
-        command.env.extend(self.env.iter().cloned());
-        command.user = self.user.as_ref().map(|account| account.user.clone());
+        let mut command = self.command(&words);
+        if args.first().is_some_and(|verb| REACHING.contains(&verb.as_ref())) && !self.has_ssh(dir)? {
+            command.env.push((SSH_COMMAND.into(), SSH.into()));
+        }
         let mut said = self.tools.run(command)?;
         if let Some(secret) = &self.secret {
             (said.out, said.err) = (said.out.replace(secret, "***"), said.err.replace(secret, "***"));
         }
         Ok(said)
+    }
+
+    fn command(&self, words: &[String]) -> Command {
+        let mut command = Tools::command("git", words, PATIENCE);
+        command.env.extend(self.env.iter().cloned());
+        command.user = self.user.as_ref().map(|account| account.user.clone());
+        command
+    }
+
+    /// True when somebody said which ssh to use: the state, whoever runs the agent, or the configuration of git.
+    fn has_ssh(&self, dir: Option<&Path>) -> Result<bool, Refusal> {
+        let is_named =
+            |name: &str| self.env.iter().any(|(n, _)| n == name) || std::env::var_os(name).is_some();
+        if [SSH_COMMAND, "GIT_SSH"].into_iter().any(is_named) {
+            return Ok(true);
+        }
+        let place = dir.map(|dir| dir.display().to_string()).unwrap_or_else(|| "/".to_owned());
+        let words = ["-C", &place, "config", "--get", "core.sshCommand"].map(str::to_owned);
+        Ok(self.tools.run(self.command(&words))?.is_fine())
     }
 
     /// The same; what it printed when it went well, or nothing.
@@ -252,6 +299,53 @@ pub(crate) fn redact(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Machine;
+
+    /// Programs that note how they were called, and a home without any configuration.
+    fn git<'a>(machine: &'a Machine, home: &Path) -> Git<'a> {
+        let bin = home.join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        for name in ["ssh", "own"] {
+            let text = format!(
+                "#!/bin/sh\necho \"{name} $SSH_ASKPASS_REQUIRE $*\" >> {}/called\nexit 255\n",
+                home.display()
+            );
+            let file = bin.join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        let mut git = Git::new(Tools::new(machine), None).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+        git.env.retain(|(name, _)| name != "HOME");
+        git.env.extend([("HOME".into(), home.into()), ("PATH".into(), path.into())]);
+        git
+    }
+
+    fn called(home: &Path) -> String {
+        let file = home.join("called");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let _ = std::fs::remove_file(file);
+        text
+    }
+
+    #[test]
+    fn ssh_never_asks() {
+        let (machine, home) = (Machine::new(), tempfile::tempdir().unwrap());
+        let git = git(&machine, home.path());
+        let reach = |git: &Git<'_>| {
+            let said = git.ask(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();
+            assert!(!said.is_fine());
+            called(home.path())
+        };
+        let plain = reach(&git);
+        assert!(plain.starts_with("ssh force -o BatchMode=yes"), "{plain}");
+        let keyed = reach(&git.clone().with_keys(&["/k".into()]));
+        assert!(keyed.starts_with("ssh force -o BatchMode=yes") && keyed.contains("-i /k"), "{keyed}");
+        // Who chose another ssh keeps it.
+        std::fs::write(home.path().join(".gitconfig"), "[core]\n\tsshCommand = own -x\n").unwrap();
+        let own = reach(&git);
+        assert!(own.starts_with("own force -x"), "{own}");
+    }
 
     #[test]
     fn passwords_are_not_shown() {

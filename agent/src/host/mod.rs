@@ -27,4 +27,5 @@ pub use self::ask::Machine;
 pub use self::cancel::Cancel;
 pub use self::live::{Live, LiveSettings};
 pub use self::recorded::{ANSWERS, RecordedHost};
+pub(crate) use self::tools::refuse_option;
 pub use self::tools::{Said, Tools};

@@ -1,4 +1,4 @@
-//! Bytes in, a program file of our own out, gone when it is no longer held.
+//! Bytes in, a file of our own (a program, or a secret) out, gone when it is no longer held.
 //!
 //! Law: nobody else can have made the file, and nobody else may write to it.
 
@@ -19,6 +19,15 @@ pub(crate) struct Scratch(PathBuf);
 impl Scratch {
     /// Writes one that its owner (the user `owner`, or the agent itself) may read and run.
     pub(crate) fn new(content: &[u8], extension: &str, owner: Option<u32>) -> io::Result<Self> {
+        Self::with(content, extension, owner, 0o500)
+    }
+
+    /// Writes one that its owner may read and write, and nobody else: a key, a configuration with passwords.
+    pub(crate) fn secret(content: &[u8], extension: &str, owner: Option<u32>) -> io::Result<Self> {
+        Self::with(content, extension, owner, 0o600)
+    }
+
+    fn with(content: &[u8], extension: &str, owner: Option<u32>, mode: u32) -> io::Result<Self> {
         let mut last = io::ErrorKind::AlreadyExists.into();
         for _ in 0..TRIES {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +40,7 @@ impl Scratch {
                     if owner.is_some() {
                         std::os::unix::fs::fchown(&file, owner, None)?;
                     }
-                    file.set_permissions(Permissions::from_mode(0o500))?;
+                    file.set_permissions(Permissions::from_mode(mode))?;
                     return Ok(scratch);
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = e,
@@ -64,6 +73,8 @@ mod tests {
         let path = scratch.path().to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o500);
         assert_eq!(path.extension().unwrap(), "sh");
+        let secret = Scratch::secret(b"key", "", None).unwrap();
+        assert_eq!(std::fs::metadata(secret.path()).unwrap().permissions().mode() & 0o7777, 0o600);
         let other = Scratch::new(b"", "", None).unwrap();
         assert_ne!(other.path(), path);
         drop(scratch);

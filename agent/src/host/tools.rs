@@ -43,6 +43,17 @@ impl Said {
     }
 }
 
+/// Refuses a name that a program would take for an option.
+///
+/// # Errors
+/// Fails when it begins like one.
+pub(crate) fn refuse_option(what: &str, name: &str) -> Result<(), Refusal> {
+    if name.starts_with('-') {
+        return Err(Refusal::failed(format!("`{name}` is no {what}: it would be taken for an option")));
+    }
+    Ok(())
+}
+
 /// The programs of a machine.
 #[derive(Clone, Debug)]
 pub struct Tools<'a> {
@@ -135,10 +146,21 @@ impl<'a> Tools<'a> {
     /// Fails when it cannot be started or was ended; a program that fails is an answer.
     pub fn run(&self, mut command: Command) -> Result<Said, Refusal> {
         command.cancel = self.cancel.map(Arc::clone);
-        if let Some(deadline) = self.deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            command.timeout = Some(command.timeout.map_or(left, |own| own.min(left)));
+        let left = self.left();
+        match left {
+            // Its time is over before it began: nothing is half-way yet.
+            Some(left) if command.finishes && left.is_zero() => {
+                let program = command.program.display();
+                return Err(Refusal::failed(format!(
+                    "`{program}` was not started: the time of the state is over"
+                )));
+            }
+            Some(left) if !command.finishes => {
+                command.timeout = Some(command.timeout.map_or(left, |own| own.min(left)));
+            }
+            _ => {}
         }
+        let begun = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
         let outcome = exec::run(&command).map_err(|e| Refusal::failed(super::ask::words(&e)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -155,7 +177,39 @@ impl<'a> Tools<'a> {
                     "`{program}` said more than {cap} MiB, of which the rest is not known"
                 )))
             }
-            End::Exited(_) | End::Signaled(_) => Ok(said),
+            End::Exited(_) | End::Signaled(_) => {
+                if let Some(left) = left.filter(|left| begun.elapsed() > *left) {
+                    let took = begun.elapsed();
+                    tracing::warn!(
+                        "`{program}` took {took:.0?}, longer than the {left:.0?} of the state: ended before, it would have left the host half-way"
+                    );
+                }
+                Ok(said)
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_does_not_end_what_must_not_be_left_half_way() {
+        let machine = Machine::new();
+        let cancel = Arc::new(Cancel::new());
+        let soon = || Some(Instant::now() + Duration::from_millis(50));
+        let sleep = |finishes: bool| {
+            let mut command = Tools::command("sleep", &["0.3"], Duration::from_secs(60));
+            command.finishes = finishes;
+            Tools::new(&machine).within(&cancel, soon()).run(command)
+        };
+        assert!(sleep(false).is_err_and(|e| e.words().contains("was ended after")));
+        assert!(sleep(true).is_ok_and(|said| said.is_fine()));
+
+        let mut late = Tools::command("true", &[""; 0], Duration::from_secs(60));
+        late.finishes = true;
+        let over = Tools::new(&machine).within(&cancel, Some(Instant::now())).run(late);
+        assert!(over.is_err_and(|e| e.words().contains("was not started")));
     }
 }

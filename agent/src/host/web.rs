@@ -40,12 +40,7 @@ pub(crate) fn query(url: &str, options: &Map) -> Result<Answer, String> {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(timeout))
-        .tls_config(
-            TlsConfig::builder()
-                .root_certs(RootCerts::PlatformVerifier)
-                .disable_verification(!verify)
-                .build(),
-        )
+        .tls_config(tls(verify))
         .user_agent(text("agent").unwrap_or_else(|| concat!("zagent/", env!("CARGO_PKG_VERSION")).into()))
         .build();
     let method = text("method").unwrap_or_else(|| "GET".into()).to_uppercase();
@@ -91,6 +86,12 @@ pub(crate) fn query(url: &str, options: &Map) -> Result<Answer, String> {
         (Value::from(name.as_str()), Value::from(String::from_utf8_lossy(value.as_bytes()).into_owned()))
     });
     Ok(Answer { status: Some(answer.status().as_u16()), headers: headers.collect(), text, error })
+}
+
+/// Who is believed: the authorities that the host believes, those of its own people among them; everybody when certificates
+/// do not matter.
+pub(crate) fn tls(verify: bool) -> TlsConfig {
+    TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).disable_verification(!verify).build()
 }
 
 /// True for a method that only reads.

@@ -203,7 +203,8 @@ impl Task<'_> {
         let look = match looked.map_or_else(look, Ok) {
             Ok(look) => look,
             Err(failure) if (shadow.veil | shadow.below).meets(state.sees()) => {
-                return uncertain(&**state, &failure.done.comment);
+                let hidden = (shadow.veil | shadow.below) & state.sees();
+                return uncertain(&**state, hidden, &failure.done.comment);
             }
             Err(failure) => return Ended::failed(failure),
         };
@@ -215,7 +216,7 @@ impl Task<'_> {
             if comes && look.standing == Standing::Drift {
                 state.imagine(scene);
             }
-            return uncertain(&**state, &look.comment);
+            return uncertain(&**state, hidden | below, &look.comment);
         }
         match how {
             _ if look.standing == Standing::Right => Ended::new(Some(true), quiet(look)),
@@ -279,9 +280,9 @@ fn check_umask(chunk: &Chunk) -> Result<(), Failure> {
 }
 
 /// A state behind a veil: what it may do itself is hidden too, and nothing more.
-fn uncertain(state: &dyn State, now: &str) -> Ended {
+fn uncertain(state: &dyn State, hidden: Veil, now: &str) -> Ended {
     let own = if state.is_foreseeable() { Veil::FILES } else { state.veils() };
-    Ended { veil: own, ..Ended::unknown(format!("it comes after what nobody can foresee; now: {now}")) }
+    Ended { veil: own, ..Ended::unknown(format!("{} may be others by then; now: {now}", hidden.words())) }
 }
 
 /// Changes, and looks whether that was enough.
@@ -293,7 +294,8 @@ fn apply(state: &mut dyn State, scene: &Scene<'_>) -> Ended {
         Ok(done) => done,
         Err(failure) => return Ended::failed(failure),
     };
-    if scene.compat == Compat::Salt || !state.is_lasting() {
+    // Once the run is stopped nobody may look any more; what was let finish is told as it ended.
+    if scene.compat == Compat::Salt || !state.is_lasting() || scene.cancel.is_said() {
         return Ended::new(Some(true), done);
     }
     let still = match state.check(scene) {
@@ -344,7 +346,7 @@ fn foresee(state: &mut dyn State, look: Look, hidden: Veil, scene: &Scene<'_>) -
     if let Err(failure) = state.apply(scene) {
         // What it lacks (a user, a directory) may be there by then; what it makes is not imagined.
         if !hidden.is_none() {
-            return uncertain(state, &failure.done.comment);
+            return uncertain(state, hidden, &failure.done.comment);
         }
         let comment = format!("It would fail: {}", failure.done.comment);
         return Ended::new(Some(false), Done { comment, ..ended.done });

@@ -40,7 +40,7 @@ pub(super) fn listeners(plan: &Plan, changed: impl Fn(usize) -> Changed) -> Vec<
     let mut words: HashMap<(&str, String), Vec<usize>> = HashMap::new();
     for (i, chunk) in plan.chunks.iter().enumerate().filter(|(_, c)| !c.prereq.check) {
         let mut own = vec![chunk.state.to_string(), chunk.id.to_string(), name_text(&chunk.name)];
-        own.sort();
+        own.sort_unstable();
         own.dedup();
         for word in own {
             words.entry((&*chunk.state, word)).or_default().push(i);

@@ -88,7 +88,7 @@ enum Guess {
 pub fn failed(seen: &[Seen<'_>]) -> Vec<String> {
     let mut ids: Vec<String> =
         seen.iter().filter(|s| s.result == Some(false)).map(|s| format!("{}.{}", s.id.0, s.id.1)).collect();
-    ids.sort();
+    ids.sort_unstable();
     ids.dedup();
     ids
 }

@@ -38,6 +38,7 @@ use zagent_config::{Map, Value};
 pub use args::Args;
 pub use external::{Memo as ExternalMemo, revert as revert_external};
 pub use thing::{PutBack, Returns, Thing, ThingNote};
+use thing::{key_parts, keyed};
 pub use veil::Veil;
 
 use crate::fs::{FileSystem, FsError};

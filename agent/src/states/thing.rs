@@ -50,6 +50,21 @@ pub trait Thing: Sync {
     }
 }
 
+/// The key of what is looked after by another than the host's own provider: `ssh (sysv)`. Without one it is the name alone.
+pub(super) fn keyed(name: &str, provider: Option<&str>) -> String {
+    provider.map_or_else(|| name.to_owned(), |by| format!("{name} ({by})"))
+}
+
+/// The name and the provider of a key; neither names of packages nor of services have brackets.
+pub(super) fn key_parts(key: &Value) -> (&str, Option<&str>) {
+    let text = key.as_str().unwrap_or_default();
+    let parts = text.strip_suffix(')').and_then(|t| t.rsplit_once(" ("));
+    parts.map_or((text, None), |(name, by)| (name, Some(by)))
+}
+
+/// How many names of a long key are shown.
+const SHOWN: usize = 5;
+
 /// What the journal holds of a thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThingNote {
@@ -78,7 +93,13 @@ impl ThingNote {
     /// What it is about, such as `service ssh`.
     #[must_use]
     pub fn what(&self) -> String {
-        format!("{} {}", self.thing, zagent_compiler::name_text(&self.key))
+        let key = zagent_compiler::name_text(&self.key);
+        let names: Vec<&str> = key.split(' ').collect();
+        // A transaction of packages is known by its first few.
+        match names.get(..SHOWN).filter(|_| names.len() > SHOWN + 1) {
+            Some(first) => format!("{} {} and {} more", self.thing, first.join(" "), names.len() - SHOWN),
+            None => format!("{} {key}", self.thing),
+        }
     }
 }
 

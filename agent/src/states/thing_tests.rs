@@ -55,6 +55,8 @@ fn a_thing_is_put_back_unless_somebody_else_changed_it() {
     let noted = notes(root.path(), "one");
     assert_eq!(noted.len(), 4, "before and after, twice");
     assert_eq!(noted[0].what(), "lamp hall");
+    let many = ThingNote { key: "a b c d e f g h".into(), ..noted[0].clone() };
+    assert_eq!(many.what(), "lamp a b c d e and 3 more");
 
     let back = |is_forced: bool, test: bool| {
         let mut returns = Returns::default();

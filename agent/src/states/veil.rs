@@ -43,6 +43,27 @@ impl Veil {
             | Self::STORES.0,
     );
 
+    /// What it covers, in words.
+    #[must_use]
+    pub fn words(self) -> String {
+        const NAMES: [(Veil, &str); 8] = [
+            (Veil::FILES, "files"),
+            (Veil::BROUGHT, "the files of packages"),
+            (Veil::PACKAGES.and(Veil::CATALOG), "packages"),
+            (Veil::USERS, "users"),
+            (Veil::SERVICES, "services"),
+            (Veil::JOBS, "jobs"),
+            (Veil::KERNEL, "settings of the kernel"),
+            (Veil::STORES, "what programs keep"),
+        ];
+        let names: Vec<&str> = NAMES.iter().filter(|(veil, _)| self.meets(*veil)).map(|(_, n)| *n).collect();
+        match names.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, rest)) if !self.is_all() => format!("{} and {last}", rest.join(", ")),
+            _ => "all things".to_owned(),
+        }
+    }
+
     /// True when it covers nothing.
     #[must_use]
     pub const fn is_none(self) -> bool {
@@ -87,5 +108,20 @@ impl BitAnd for Veil {
 
     fn bitand(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Veil;
+
+    #[test]
+    fn what_is_hidden_is_told() {
+        assert_eq!(Veil::USERS.words(), "users");
+        assert_eq!(
+            (Veil::BROUGHT | Veil::USERS | Veil::SERVICES).words(),
+            "the files of packages, users and services"
+        );
+        assert_eq!(Veil::ALL.words(), "all things");
     }
 }

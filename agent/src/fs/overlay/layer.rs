@@ -317,7 +317,7 @@ impl Layer {
             let names = base.read_dir(&spot.path).map_err(below)?;
             found.extend(names.into_iter().filter(|(name, _)| !hidden.contains(&**name)));
         }
-        found.sort();
+        found.sort_unstable();
         Ok(found)
     }
 

@@ -283,6 +283,14 @@ impl FileSystem for Overlay {
         read().map_err(|error| FsError::new("read", path, error))
     }
 
+    fn read_through(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
+        if self.seen().is_empty() {
+            return self.base.read_through(path, take);
+        }
+        take(&self.read(path)?);
+        Ok(())
+    }
+
     fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
         if self.seen().is_empty() {
             return self.base.compare(path, content);

@@ -106,6 +106,22 @@ fn what_cannot_start_is_an_error() {
 }
 
 #[test]
+fn one_that_finishes_is_not_ended_by_a_word() {
+    let cancel = Arc::new(Cancel::new());
+    let (mut reader, writer) = io::pipe().unwrap();
+    let ready = format!("echo > /proc/{}/fd/{}; sleep 1000", std::process::id(), {
+        use std::os::fd::AsRawFd;
+        writer.as_raw_fd()
+    });
+    let timeout = Some(Duration::from_secs(1));
+    let command = Command { timeout, cancel: Some(Arc::clone(&cancel)), finishes: true, ..sh(&ready) };
+    let running = std::thread::spawn(move || run(&command));
+    io::Read::read_exact(&mut reader, &mut [0]).unwrap();
+    cancel.say();
+    assert_eq!(running.join().unwrap().unwrap().end, End::TimedOut, "its time ends it, the word does not");
+}
+
+#[test]
 fn a_word_ends_it_and_all_its_children() {
     let cancel = Arc::new(Cancel::new());
     let command = Command { timeout: None, cancel: Some(Arc::clone(&cancel)), ..sh("sleep 1000 & wait") };

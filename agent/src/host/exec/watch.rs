@@ -42,6 +42,8 @@ pub(super) struct Watch<'a> {
     cap: usize,
     chunk: Vec<u8>,
     cancel: Option<&'a Cancel>,
+    /// Who is told to stop and finishes first; nothing for one that is ended, and once that was said.
+    finishing: Option<&'a Command>,
     phase: Phase,
     /// Set when we end it, and why.
     by_us: Option<End>,
@@ -63,6 +65,7 @@ impl<'a> Watch<'a> {
             cap: command.output_cap,
             chunk: Vec::new(),
             cancel: command.cancel.as_deref(),
+            finishing: command.finishes.then_some(command),
             phase: Phase::Running,
             by_us: None,
             ended: false,
@@ -92,11 +95,19 @@ impl<'a> Watch<'a> {
             let stopped = self.phase == Phase::Running && self.cancel.is_some_and(Cancel::is_said);
             match (self.ended, quiet || late) {
                 (true, true) => return Ok(()),
-                (false, _) if stopped => self.escalate(End::Cancelled),
+                (false, _) if stopped => self.stop(),
                 (false, _) if late => self.escalate(End::TimedOut),
                 _ => {}
             }
         }
+    }
+
+    fn stop(&mut self) {
+        let Some(command) = self.finishing.take() else { return self.escalate(End::Cancelled) };
+        // Nobody listens any more: the word is said for good.
+        self.cancel = None;
+        let program = command.program.display();
+        tracing::warn!("stopping once `{program}` is done: ended now, it would leave the host half-way");
     }
 
     fn escalate(&mut self, why: End) {

@@ -130,6 +130,12 @@ pub fn acts(name: &str) -> bool {
     all().any(|e| e.name == name && e.acts)
 }
 
+/// True when a function of the host only looks. What a command does nobody knows, although templates may run some.
+#[must_use]
+pub fn looks(name: &str) -> bool {
+    !name.starts_with("cmd.") && for_templates().any(|e| e.name == name && !e.acts)
+}
+
 /// Calls a function, also one that changes the host.
 ///
 /// # Errors

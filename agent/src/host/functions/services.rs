@@ -87,7 +87,7 @@ pub(super) const TABLE: &[Entry] = &[
         if mounts::at(m, name)?.is_none() {
             return Ok(format!("{name} does not have anything mounted").into());
         }
-        let mut args = vec![word(a, "device").unwrap_or(name)];
+        let mut args = vec!["--", word(a, "device").unwrap_or(name)];
         if flag(a, "lazy", false) {
             args.insert(0, "-l");
         }
@@ -97,7 +97,7 @@ pub(super) const TABLE: &[Entry] = &[
         let (name, mut out) = (text(a, "name")?, Map::new());
         let is_new = !mounts::swaps(m)?.contains(name);
         if is_new {
-            Tools::new(m).must("swapon", &[name])?;
+            Tools::new(m).must("swapon", &["--", name])?;
         }
         out.insert("stats", mounts::swaps(m)?.get(name).cloned().unwrap_or_default());
         out.insert("new", is_new);
@@ -108,7 +108,7 @@ pub(super) const TABLE: &[Entry] = &[
         if !mounts::swaps(m)?.contains(name) {
             return Ok(Value::Null);
         }
-        Ok(Tools::new(m).tell("swapoff", &[name])?.is_fine().into())
+        Ok(Tools::new(m).tell("swapoff", &["--", name])?.is_fine().into())
     }),
     acting("system.reboot", "at_time?", |m, a| power(m, a, "-r")),
     acting("system.shutdown", "at_time?", |m, a| power(m, a, "-h")),
@@ -171,7 +171,7 @@ fn sysctl_persist(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refus
 fn kmod(machine: &Machine, args: &Bound<Value>, on: bool) -> Result<Value, Refusal> {
     let name = text(args, "mod")?;
     let before = modules::loaded(machine)?;
-    let said = Tools::new(machine).tell(if on { "modprobe" } else { "rmmod" }, &[name])?;
+    let said = Tools::new(machine).tell(if on { "modprobe" } else { "rmmod" }, &["--", name])?;
     if !said.is_fine() {
         let verb = if on { "loading" } else { "removing" };
         return Ok(format!("Error {verb} module {name}: {}", said.words()).into());
@@ -251,8 +251,8 @@ fn mount(machine: &Machine, args: &Bound<Value>, again: bool) -> Result<Value, R
         words.extend(["-t", fstype]);
     }
     match word(args, "device") {
-        Some(device) => words.extend([device, name]),
-        None => words = vec![name],
+        Some(device) => words.extend(["--", device, name]),
+        None => words = vec!["--", name],
     }
     Ok(answer(&Tools::new(machine).tell("mount", &words)?))
 }

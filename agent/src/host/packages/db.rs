@@ -73,7 +73,7 @@ impl Db {
         let pack = self.packs.entry(name.to_owned()).or_default();
         if !pack.versions.iter().any(|v| v == version) {
             pack.versions.push(version.to_owned());
-            pack.versions.sort();
+            pack.versions.sort_unstable();
         }
         pack
     }

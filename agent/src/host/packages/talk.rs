@@ -1,6 +1,7 @@
 //! A package manager told to act: waits for its lock, mends what was left half-way, keeps what it says short.
 //!
-//! Law: nobody is asked anything, and a failure is told in the manager's own few words, not in its whole output.
+//! Law: nobody is asked anything, and who changes packages is let finish when the run is stopped. A failure is told in the
+//! manager's own few words, not in its whole output.
 
 use std::time::{Duration, Instant};
 
@@ -65,13 +66,15 @@ impl<'a> Teller<'a> {
     /// Fails when the manager cannot, or does, or when somebody else keeps it busy for too long.
     pub(crate) fn tell(&self, act: &Act<'_>) -> Result<(), Refusal> {
         act.verify()?;
+        let lines = self.chosen.provider.lines(self.chosen.program, act);
+        let lines = lines.ok_or_else(|| self.cannot())?;
         // A manager takes a lock that it may not open for one that somebody holds, and waits for it.
         if !rustix::process::geteuid().is_root() {
             return Err(Refusal::failed("only root may change packages: run it with sudo"));
         }
-        let lines = self.chosen.provider.lines(self.chosen.program, act);
-        let lines = lines.ok_or_else(|| self.cannot())?;
-        lines.iter().try_for_each(|line| self.line(line))
+        // A catalogue can be fetched again; packages must not be left half-way.
+        let finishes = !matches!(act, Act::Refresh);
+        lines.iter().try_for_each(|line| self.line(line, finishes))
     }
 
     fn cannot(&self) -> Refusal {
@@ -85,7 +88,7 @@ impl<'a> Teller<'a> {
     pub(crate) fn rehearse(&self, act: &Act<'_>) -> Result<Option<Vec<Step>>, Refusal> {
         act.verify()?;
         let Some(line) = self.chosen.provider.rehearsal(self.chosen.program, act) else { return Ok(None) };
-        let said = self.run(&line, self.tools.machine.timeout.max(PATIENCE))?;
+        let said = self.run(&line, self.tools.machine.timeout.max(PATIENCE), false)?;
         let steps = self.chosen.provider.steps(&said.out);
         // Some managers end with 1 when they are told to go no further.
         if said.is_fine() || !steps.is_empty() {
@@ -124,7 +127,7 @@ impl<'a> Teller<'a> {
     fn foreseen(&self, line: &[String]) -> Result<Vec<Step>, Refusal> {
         let mut line = line.to_vec();
         line.insert(1, "-s".into());
-        let said = self.run(&line, self.tools.machine.timeout.max(PATIENCE))?;
+        let said = self.run(&line, self.tools.machine.timeout.max(PATIENCE), false)?;
         Ok(self.chosen.provider.steps(&said.out))
     }
 
@@ -140,26 +143,27 @@ impl<'a> Teller<'a> {
         let lines = self.chosen.provider.mending();
         // The first may fail for what the last one brings.
         let (last, first) = lines.split_last().ok_or_else(|| self.cannot())?;
-        let tried: Result<(), Refusal> = first.iter().try_for_each(|line| self.line(line));
+        let tried: Result<(), Refusal> = first.iter().try_for_each(|line| self.line(line, true));
         if let Some(words) = losses(&broken, &self.foreseen(last)?) {
             return Err(Refusal::failed(words));
         }
         let words =
             format!("packages left half-way by an interrupted run were repaired: {}", broken.join(", "));
-        match (tried, self.line(last)) {
+        match (tried, self.line(last, true)) {
             (_, Ok(())) => Ok(Some(words)),
             (Err(e), Err(_)) | (Ok(()), Err(e)) => Err(e),
         }
     }
 
-    fn run(&self, line: &[String], most: Duration) -> Result<Said, Refusal> {
+    fn run(&self, line: &[String], most: Duration, finishes: bool) -> Result<Said, Refusal> {
         let (program, args) = line.split_first().ok_or_else(|| self.cannot())?;
         let mut command = Tools::command(program, args, most);
+        command.finishes = finishes;
         command.env.extend(QUIET.iter().map(|(k, v)| ((*k).into(), (*v).into())));
         self.tools.run(command)
     }
 
-    fn line(&self, line: &[String]) -> Result<(), Refusal> {
+    fn line(&self, line: &[String], finishes: bool) -> Result<(), Refusal> {
         let left = self.tools.left().map(|left| left.saturating_sub(Duration::from_secs(1)));
         let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
         // Fetching the catalogue is nothing to dpkg, and the others do not look at the lists.
@@ -185,7 +189,7 @@ impl<'a> Teller<'a> {
                 let rest = patience.saturating_sub(waited).as_secs();
                 line.splice(1..1, ["-o".to_owned(), format!("DPkg::Lock::Timeout={rest}")]);
             }
-            let said = self.run(&line, MOST)?;
+            let said = self.run(&line, MOST, finishes)?;
             if said.is_fine() {
                 return Ok(());
             }

@@ -61,6 +61,27 @@ pub(crate) fn has_unit(machine: &Machine, name: &str) -> bool {
     !name.contains('/') && places(name).any(|path| exists(machine, &path))
 }
 
+/// True when a directory of drop-ins holds one that systemd has not read, by the paths of those it has. It does not say so
+/// itself of a directory that was not there when it last looked.
+pub(crate) fn has_new_part(machine: &Machine, name: &str, read: &str) -> bool {
+    let unit = unit(name);
+    let kind = unit.rsplit_once('.').map(|(_, kind)| kind.to_owned());
+    let owners: Vec<String> = [template(&unit), Some(unit), kind].into_iter().flatten().collect();
+    // A name in one directory hides the same name in all others.
+    let read: Vec<&str> = read.split_whitespace().filter_map(|path| path.rsplit('/').next()).collect();
+    let dirs =
+        UNITS.iter().take(2).flat_map(|dir| owners.iter().map(move |owner| format!("{dir}/{owner}.d")));
+    dirs.into_iter().any(|dir| {
+        let is_new = |part: &String| {
+            let path = machine.path(&format!("{dir}/{part}"));
+            // An empty one, or a link to nowhere, only hides others.
+            let says = fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
+            part.ends_with(".conf") && says && !read.contains(&part.as_str())
+        };
+        machine.names(&dir).iter().any(is_new)
+    })
+}
+
 /// True when there is an init script.
 pub(crate) fn is_script(machine: &Machine, name: &str) -> bool {
     if name.contains('/') {

@@ -98,7 +98,7 @@ pub(crate) fn make(tools: &Tools<'_>, locale: &str) -> Result<Said, Refusal> {
     }
     let parts = Parts::of(locale);
     let name = parts.joined(parts.codeset);
-    tools.tell("localedef", &["--force", "-i", parts.language, "-f", parts.codeset, &name, "--quiet"])
+    tools.tell("localedef", &["--force", "-i", parts.language, "-f", parts.codeset, "--quiet", "--", &name])
 }
 
 /// The file that says which language the system speaks.

@@ -91,13 +91,16 @@ impl<'a> Systemd<'a> {
     }
 
     fn is_stale(&self, name: &str) -> Result<bool, Refusal> {
-        let shown = self.properties(name, "LoadState,NeedDaemonReload")?;
+        let shown = self.properties(name, "LoadState,NeedDaemonReload,DropInPaths")?;
         let shown = Properties(&shown);
         Ok(match shown.get("LoadState") {
             "not-found" => {
                 files::has_unit(self.tools.machine, name) || files::is_script(self.tools.machine, name)
             }
-            _ => shown.get("NeedDaemonReload") == "yes",
+            _ => {
+                shown.get("NeedDaemonReload") == "yes"
+                    || files::has_new_part(self.tools.machine, name, shown.get("DropInPaths"))
+            }
         })
     }
 

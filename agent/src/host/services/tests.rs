@@ -47,6 +47,24 @@ fn write(dir: &std::path::Path, path: &str, text: &str) {
 }
 
 #[test]
+fn a_drop_in_that_systemd_has_not_read_is_noticed() {
+    let root = tempfile::tempdir().unwrap();
+    let machine = Machine::at(root.path());
+    let is_new = |name: &str, read: &str| files::has_new_part(&machine, name, read);
+    assert!(!is_new("web", ""));
+    write(root.path(), "etc/systemd/system/web.service.d/empty.conf", "");
+    write(root.path(), "etc/systemd/system/web.service.d/note.txt", "x");
+    assert!(!is_new("web", ""));
+    write(root.path(), "etc/systemd/system/web.service.d/limit.conf", "[Service]\n");
+    assert!(is_new("web", "") && is_new("web.service", "/etc/systemd/system/web.service.d/other.conf"));
+    assert!(!is_new("web", "/etc/systemd/system/web.service.d/limit.conf") && !is_new("web.timer", ""));
+    write(root.path(), "run/systemd/system/getty@.service.d/x.conf", "[Service]\n");
+    assert!(is_new("getty@tty1", "") && !is_new("getty@tty1", "/run/systemd/system/getty@.service.d/x.conf"));
+    write(root.path(), "etc/systemd/system/timer.d/all.conf", "[Timer]\n");
+    assert!(is_new("web.timer", ""));
+}
+
+#[test]
 fn services_of_other_managers() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "etc/init.d/nginx", "#!/sbin/openrc-run\n");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use zagent_config::{Map, Value};
 
 use crate::fs::Meta;
+use crate::states::file::source::{Place, Sources, place, redact};
 use crate::states::{Args, Cost, Done, Failure, Look, Resource, Scene, State, Veil};
 
 /// What becomes of a text.
@@ -149,7 +150,8 @@ pub(super) fn diff(old: &str, new: &str) -> String {
     similar::TextDiff::from_lines(old, new).unified_diff().context_radius(3).to_string()
 }
 
-/// A text of the state tree (`salt://…`) or of the host, rendered when a template is asked for.
+/// A text of the state tree (`salt://…`), of the host or of the web, rendered when a template is asked for. One of the web has
+/// the digest that the state says.
 pub(super) fn source(args: &Args<'_>, source: &str, scene: &Scene<'_>) -> Result<String, Failure> {
     let env = args.chunk.env.to_string();
     let missing = || Failure::new(format!("Source file {source} is missing"));
@@ -160,8 +162,14 @@ pub(super) fn source(args: &Args<'_>, source: &str, scene: &Scene<'_>) -> Result
         let path = Path::new(source);
         scene.fs.stat(path)?.ok_or_else(missing)?;
         scene.fs.read(path)?
+    } else if let Place::Web(_) = place(source) {
+        let found = Sources::one(source, args)?.find(scene, &env, source).map_err(Failure::new)?;
+        found.bytes.to_vec()
     } else {
-        return Err(Failure::new(format!("the source {source} must be `salt://…` or a path on the host")));
+        let shown = redact(source);
+        return Err(Failure::new(format!(
+            "the source {shown} must be `salt://…`, `https://…` or a path on the host"
+        )));
     };
     let text = String::from_utf8(bytes).map_err(|_| Failure::new(format!("{source} is not text")))?;
     match args.text("template")?.as_deref() {
@@ -184,4 +192,41 @@ pub(super) fn change(key: impl Into<Value>, value: impl Into<Value>) -> Map {
     let mut map = Map::new();
     map.insert(key, value);
     map
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+    use crate::states::stage::{Stage, chunk};
+
+    #[test]
+    fn a_source_of_the_web_has_the_digest_that_is_said() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/tab", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]).unwrap();
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhi\n")
+                    .unwrap();
+            }
+        });
+        let stage = Stage::new();
+        let said = |more: &str| {
+            let chunk = chunk("cron.file", &url, &format!("{{{more}}}"));
+            source(&Args::new(&chunk), &url, &stage.scene()).map_err(|f| f.done.comment)
+        };
+        assert!(said("").is_err_and(|e| e.contains("source_hash")));
+        let wrong = format!(r#""source_hash": "{}""#, "0".repeat(64));
+        assert!(said(&wrong).is_err_and(|e| e.contains("does not match")));
+        let hi = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";
+        assert_eq!(said(&format!(r#""source_hash": "{hi}""#)), Ok("hi\n".to_owned()));
+        assert_eq!(said(r#""skip_verify": true"#), Ok("hi\n".to_owned()));
+        let chunk = chunk("cron.file", "ftp://u:p@h/x", "{}");
+        let foreign = source(&Args::new(&chunk), "ftp://u:p@h/x", &stage.scene());
+        assert!(foreign.is_err_and(|f| f.done.comment.contains("ftp://<redacted>@h/x must be")));
+    }
 }

@@ -63,8 +63,8 @@ enum Plan {
 }
 
 impl Grain {
-    fn path() -> std::path::PathBuf {
-        Path::new(DEFAULT_FACTS_DIR).join(FILE)
+    fn path(scene: &Scene<'_>) -> std::path::PathBuf {
+        kept::dir("facts_dir", scene).unwrap_or_else(|| DEFAULT_FACTS_DIR.into()).join(FILE)
     }
 
     /// The value now: what the file says, which the facts of this run do not know yet, or what the host says.
@@ -222,7 +222,7 @@ fn put(map: &mut Map, path: &str, value: Option<Value>) {
 
 impl State for Grain {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let file = kept::read(&Self::path(), scene)?;
+        let file = kept::read(&Self::path(scene), scene)?;
         Ok(match self.plan(&file, scene)? {
             Plan::Right(comment) => Look::right(comment),
             Plan::Set(would, _, changes, _) => Look::drift(would, changes),
@@ -230,7 +230,7 @@ impl State for Grain {
     }
 
     fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let mut file = kept::read(&Self::path(), scene)?;
+        let mut file = kept::read(&Self::path(scene), scene)?;
         match self.plan(&file, scene)? {
             Plan::Right(comment) => Ok(Done::new(comment, Map::new())),
             Plan::Set(_, did, changes, value) => {
@@ -242,7 +242,7 @@ impl State for Grain {
                     file.insert(first, whole);
                 }
                 put(&mut file, &self.name, value);
-                kept::write(&Self::path(), &file, scene)?;
+                kept::write(&Self::path(scene), &file, scene)?;
                 Ok(Done::new(did, changes))
             }
         }
@@ -253,7 +253,8 @@ impl State for Grain {
     }
 
     fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(Self::path())]
+        // Wherever it is: there is one.
+        vec![Resource::Path(Path::new(DEFAULT_FACTS_DIR).join(FILE))]
     }
 
     fn sees(&self) -> Veil {

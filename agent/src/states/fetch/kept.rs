@@ -2,13 +2,21 @@
 //!
 //! Law: the file is YAML that the agent reads like any other; only these states write it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use zagent_compiler::Call;
 use zagent_config::{Map, Value};
 
 use super::super::{Failure, Scene};
 use crate::fs::Meta;
 use crate::states::file::parents;
+
+/// The directory that the configuration names for such files; nothing when it names none.
+pub(super) fn dir(option: &str, scene: &Scene<'_>) -> Option<PathBuf> {
+    let call = Call { function: "test.get_opts".into(), args: Vec::new(), kwargs: Map::new() };
+    let opts = scene.host.call(&call).ok()?;
+    opts.as_map()?.get(option).and_then(Value::as_str).map(PathBuf::from)
+}
 
 /// What the file holds; an empty mapping when it is not there.
 pub(super) fn read(path: &Path, scene: &Scene<'_>) -> Result<Map, Failure> {

@@ -109,26 +109,33 @@ struct Entries {
     off: Map,
 }
 
-fn path(name: &str) -> PathBuf {
-    Path::new(CONFIG_DIR).join(FRAGMENTS_DIR).join(name)
+/// Where the agent reads pieces of its configuration.
+fn dir(scene: &Scene<'_>) -> Result<PathBuf, Failure> {
+    kept::dir("fragments_dir", scene).ok_or_else(|| {
+        Failure::new(format!(
+            "the configuration is one file (--config), which states do not write: schedules need {CONFIG_DIR}/{FRAGMENTS_DIR}"
+        ))
+    })
 }
 
 impl Entries {
     fn read(scene: &Scene<'_>) -> Result<Self, Failure> {
+        let dir = dir(scene)?;
         let inner = |name: &str| -> Result<Map, Failure> {
-            let all = kept::read(&path(name), scene)?;
+            let all = kept::read(&dir.join(name), scene)?;
             Ok(all.get("schedule").and_then(Value::as_map).cloned().unwrap_or_default())
         };
         Ok(Self { on: inner(ON)?, off: inner(OFF)? })
     }
 
     fn write(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+        let dir = dir(scene)?;
         for (name, entries) in [(ON, &self.on), (OFF, &self.off)] {
             let mut all = Map::new();
             if !entries.is_empty() {
                 all.insert("schedule", entries.clone());
             }
-            kept::write(&path(name), &all, scene)?;
+            kept::write(&dir.join(name), &all, scene)?;
         }
         Ok(())
     }
@@ -206,6 +213,9 @@ impl Schedule {
     }
 }
 
+/// What runs the agent: by itself, or as a child of the watchdog, which passes the word on.
+const UNITS: [&str; 2] = ["zagent.service", "zagent-watchdog.service"];
+
 impl State for Schedule {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
         Ok(match self.plan(scene)? {
@@ -223,8 +233,10 @@ impl State for Schedule {
         let tools = scene.tools();
         if !scene.is_dry() && tools.which("systemctl").is_some() {
             // Who does not run reads it when it starts.
-            if tools.ask("systemctl", &["is-active", "--quiet", "zagent.service"])?.is_fine() {
-                tools.must("systemctl", &["reload", "--no-block", "zagent.service"])?;
+            for unit in UNITS {
+                if tools.ask("systemctl", &["is-active", "--quiet", unit])?.is_fine() {
+                    tools.must("systemctl", &["reload", "--no-block", unit])?;
+                }
             }
         }
         Ok(Done::new(did, changes))
@@ -235,7 +247,7 @@ impl State for Schedule {
     }
 
     fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(path(ON)), Resource::Path(path(OFF))]
+        vec![Resource::Path(Path::new(CONFIG_DIR).join(FRAGMENTS_DIR).join(ON))]
     }
 
     fn sees(&self) -> Veil {
@@ -247,6 +259,19 @@ impl State for Schedule {
 mod tests {
     use super::super::super::stage::chunk;
     use super::*;
+
+    #[test]
+    fn whatever_runs_the_agent_is_told_of_jobs() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/systemd");
+        let runs_on = |text: &str| text.contains("\nType=notify") && text.contains("\nExecReload=");
+        let units = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+        let mut units: Vec<String> = units
+            .filter(|path| runs_on(&std::fs::read_to_string(path).unwrap()))
+            .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        units.sort_unstable_by_key(String::len);
+        assert_eq!(units, UNITS);
+    }
 
     #[test]
     fn jobs_become_entries() {

@@ -11,7 +11,7 @@ use super::hash::{Algorithm, Sum};
 use super::parents;
 use super::source::{self, Names, Place, cached_path, place, redact};
 use crate::fs::{Kind, Meta};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Scene, State};
+use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
 
 /// A copy that should be kept.
 #[derive(Debug)]
@@ -201,6 +201,11 @@ impl State for Cached {
     fn cost(&self) -> Cost {
         if self.is_foreseeable() { Cost::Light } else { Cost::Heavy }
     }
+
+    fn resources(&self) -> Vec<Resource> {
+        // The copy is known by where it comes from.
+        vec![Resource::Path(self.name.clone().into())]
+    }
 }
 
 impl State for NotCached {
@@ -234,5 +239,10 @@ impl State for NotCached {
 
     fn cost(&self) -> Cost {
         Cost::Light
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        // The copy is known by where it comes from.
+        vec![Resource::Path(self.name.clone().into())]
     }
 }

@@ -1,8 +1,8 @@
 //! The file states that are about a whole entry: which function makes which.
 
 use super::{
-    absent, cached, copy, directory, hardlink, managed, mknod, recurse, rename, retention, symlink, tidied,
-    touch,
+    absent, cached, copy, directory, hardlink, managed, mknod, pruned, recurse, rename, retention, symlink,
+    tidied, touch,
 };
 use crate::states::{Args, Built};
 
@@ -22,6 +22,7 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
         "touch" => touch::build(args),
         "cached" => cached::cached(args),
         "not_cached" => cached::not_cached(args),
+        "pruned" => pruned::build(args),
         "tidied" => tidied::build(args),
         "mknod" => mknod::build(args),
         "retention_schedule" => retention::build(args),

@@ -7,10 +7,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ureq::tls::TlsConfig;
+use ureq::config::Config;
 
 use super::hash::Sum;
 use super::source::redact;
+use crate::host::web::tls;
 use crate::states::{Args, Scene};
 
 /// Bytes of one download.
@@ -61,20 +62,37 @@ impl Fetch {
         url: &str,
         sum: Option<&Sum>,
     ) -> Result<Vec<u8>, String> {
-        for place in [spare(scene, env, url), path(scene, env, url)] {
-            let kept = place.and_then(|path| std::fs::read(path).ok());
-            if let Some(kept) = kept.filter(|kept| sum.map_or(!self.use_etag, |sum| sum.fits(kept))) {
-                return Ok(kept);
-            }
+        read(&self.file(scene, env, url, sum)?, url)
+    }
+
+    /// The same as a file that is kept: it may be longer than the memory.
+    ///
+    /// # Errors
+    /// Fails in words when it cannot be had, or does not have the digest.
+    pub(in crate::states) fn file(
+        &self,
+        scene: &Scene<'_>,
+        env: &str,
+        url: &str,
+        sum: Option<&Sum>,
+    ) -> Result<PathBuf, String> {
+        let fits = |path: &PathBuf| match sum {
+            Some(sum) => sum.algorithm.digest_of(path).is_ok_and(|digits| digits == sum.digits),
+            None => !self.use_etag && path.is_file(),
+        };
+        let kept = [spare(scene, env, url), path(scene, env, url)];
+        if let Some(kept) = kept.into_iter().flatten().find(fits) {
+            return Ok(kept);
         }
-        let new = self.fresh(scene, env, url)?;
-        match sum {
-            Some(sum) if !sum.fits(&new) => {
-                discard(scene, env, url);
-                Err(mismatch(sum, url, &new))
-            }
-            _ => Ok(new),
+        let new = self.fetched(scene, env, url)?;
+        let Some(sum) = sum else { return Ok(new) };
+        let got = sum.algorithm.digest_of(&new).map_err(|e| told(url, &e.to_string()))?;
+        if got == sum.digits {
+            return Ok(new);
         }
+        // A copy that is left behind is caught by its digest the next time.
+        let _ = std::fs::remove_file(new);
+        Err(mismatch(sum, url, &got))
     }
 
     /// The content of an address, asked for anew and kept.
@@ -87,28 +105,33 @@ impl Fetch {
         env: &str,
         url: &str,
     ) -> Result<Vec<u8>, String> {
-        let told = |error: String| format!("Failed to cache {}: {error}", redact(url));
-        let target = spare(scene, env, url).ok_or_else(|| told("no such address".into()))?;
+        read(&self.fetched(scene, env, url)?, url)
+    }
+
+    /// Removes the copies of an address.
+    pub(in crate::states) fn forget(&self, scene: &Scene<'_>, env: &str, url: &str) {
+        for kept in [spare(scene, env, url), path(scene, env, url)].into_iter().flatten() {
+            // What is not there need not go, and what stays is only in the way of the disk.
+            let _ = std::fs::remove_file(kept);
+        }
+    }
+
+    fn fetched(&self, scene: &Scene<'_>, env: &str, url: &str) -> Result<PathBuf, String> {
+        let target = spare(scene, env, url).ok_or_else(|| told(url, "no such address"))?;
         let dir = target.parent().unwrap_or(scene.spare);
-        let io = |e: std::io::Error| told(e.to_string());
+        let io = |e: std::io::Error| told(url, &e.to_string());
         std::fs::create_dir_all(dir).map_err(io)?;
         let mut file = tempfile::Builder::new().prefix(".download-").tempfile_in(dir).map_err(io)?;
-        self.stream(scene, url, &mut file).map_err(told)?;
-        let content = std::fs::read(file.path()).map_err(io)?;
+        self.stream(scene, url, &mut file).map_err(|e| told(url, &e))?;
         file.persist(&target).map_err(|e| io(e.error))?;
-        Ok(content)
+        Ok(target)
     }
 
     fn stream(&self, scene: &Scene<'_>, url: &str, to: &mut impl Write) -> Result<(), String> {
         let end = end(scene);
         let left = end.saturating_duration_since(now());
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(left))
-            .timeout_connect(Some(CONNECT.min(left)))
-            .tls_config(TlsConfig::builder().disable_verification(!self.verify_ssl).build())
-            .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let mut answer = ureq::Agent::new_with_config(config).get(url).call().map_err(|e| e.to_string())?;
+        let agent = ureq::Agent::new_with_config(self.config(left));
+        let mut answer = agent.get(url).call().map_err(|e| e.to_string())?;
         let mut body = answer.body_mut().with_config().limit(LARGEST).reader();
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -124,6 +147,15 @@ impl Fetch {
             }
         }
     }
+
+    fn config(&self, left: Duration) -> Config {
+        ureq::Agent::config_builder()
+            .timeout_global(Some(left))
+            .timeout_connect(Some(CONNECT.min(left)))
+            .tls_config(tls(self.verify_ssl))
+            .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
+            .build()
+    }
 }
 
 fn now() -> Instant {
@@ -135,21 +167,22 @@ fn end(scene: &Scene<'_>) -> Instant {
     scene.deadline.map_or(longest, |deadline| deadline.min(longest))
 }
 
-fn discard(scene: &Scene<'_>, env: &str, url: &str) {
-    if let Some(path) = spare(scene, env, url) {
-        // A copy that is left behind is caught by its digest the next time.
-        let _ = std::fs::remove_file(path);
-    }
+fn told(url: &str, error: &str) -> String {
+    format!("Failed to cache {}: {error}", redact(url))
 }
 
-fn mismatch(sum: &Sum, url: &str, got: &[u8]) -> String {
+fn read(path: &Path, url: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|e| told(url, &e.to_string()))
+}
+
+fn mismatch(sum: &Sum, url: &str, got: &str) -> String {
     format!(
         "Specified {} checksum for {} ({}) does not match actual checksum ({}). If the 'source_hash' value refers to a \
          remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
         sum.algorithm.name(),
         redact(url),
         sum.digits,
-        sum.algorithm.digest(got)
+        got
     )
 }
 
@@ -197,6 +230,16 @@ pub(in crate::states) fn part(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_authorities_of_the_host_are_believed() {
+        for verify_ssl in [true, false] {
+            let config = Fetch { use_etag: false, verify_ssl }.config(TIME);
+            let tls = config.tls_config();
+            assert!(matches!(tls.root_certs(), ureq::tls::RootCerts::PlatformVerifier), "{tls:?}");
+            assert_eq!(tls.disable_verification(), !verify_ssl);
+        }
+    }
 
     #[test]
     fn paths_stay_below() {

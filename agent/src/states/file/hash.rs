@@ -2,11 +2,20 @@
 //!
 //! Law: what cannot be read as a digest is a failure in Salt's words, never "no digest".
 
-use md5::{Digest, Md5};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use md5::Md5;
+use md5::digest::DynDigest;
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use super::content::hex;
+use crate::fs::{FileSystem, FsError};
+
+/// Bytes of a file that are held at a time.
+const CHUNK: usize = 64 << 10;
 
 /// A kind of digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +66,38 @@ impl Algorithm {
         Self::ALL.into_iter().find(|a| a.digits() == digits)
     }
 
+    fn digester(self) -> Box<dyn DynDigest> {
+        match self {
+            Self::Md5 => Box::new(Md5::default()),
+            Self::Sha1 => Box::new(Sha1::default()),
+            Self::Sha224 => Box::new(Sha224::default()),
+            Self::Sha256 => Box::new(Sha256::default()),
+            Self::Sha384 => Box::new(Sha384::default()),
+            Self::Sha512 => Box::new(Sha512::default()),
+        }
+    }
+
     /// The digest of a content, as hexadecimal digits.
     pub(in crate::states) fn digest(self, content: &[u8]) -> String {
-        match self {
-            Self::Md5 => hex(&Md5::digest(content)),
-            Self::Sha1 => hex(&Sha1::digest(content)),
-            Self::Sha224 => hex(&Sha224::digest(content)),
-            Self::Sha256 => hex(&Sha256::digest(content)),
-            Self::Sha384 => hex(&Sha384::digest(content)),
-            Self::Sha512 => hex(&Sha512::digest(content)),
+        let mut digester = self.digester();
+        digester.update(content);
+        hex(&digester.finalize())
+    }
+
+    /// The digest of a file, however long it is.
+    ///
+    /// # Errors
+    /// Fails when it cannot be read.
+    pub(in crate::states) fn digest_of(self, path: &Path) -> io::Result<String> {
+        let (mut file, mut digester) = (File::open(path)?, self.digester());
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match file.read(&mut chunk) {
+                Ok(0) => return Ok(hex(&digester.finalize())),
+                Ok(n) => digester.update(&chunk[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 }
@@ -83,6 +115,16 @@ impl Sum {
     /// True when a content has this digest.
     pub(in crate::states) fn fits(&self, content: &[u8]) -> bool {
         self.algorithm.digest(content) == self.digits
+    }
+
+    /// True when a file has this digest, however long it is.
+    ///
+    /// # Errors
+    /// Fails when it cannot be read.
+    pub(in crate::states) fn is_of(&self, fs: &dyn FileSystem, path: &Path) -> Result<bool, FsError> {
+        let mut digester = self.algorithm.digester();
+        fs.read_through(path, &mut |piece| digester.update(piece))?;
+        Ok(hex(&digester.finalize()) == self.digits)
     }
 
     /// Reads a digest that is written out: `DIGITS` or `TYPE=DIGITS`.
@@ -204,6 +246,40 @@ mod tests {
     use super::*;
 
     const HI: &str = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";
+
+    #[test]
+    fn a_file_has_the_digest_of_its_content() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let content = vec![7_u8; CHUNK * 2 + 5];
+        std::fs::write(file.path(), &content).unwrap();
+        for algorithm in Algorithm::ALL {
+            assert_eq!(
+                algorithm.digest_of(file.path()).unwrap(),
+                algorithm.digest(&content),
+                "{algorithm:?}"
+            );
+        }
+        assert_eq!(Algorithm::Md5.digest(b""), "d41d8cd98f00b204e9800998ecf8427e");
+    }
+
+    #[test]
+    fn a_file_is_compared_a_piece_at_a_time() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let content = vec![7_u8; 3 << 20];
+        std::fs::write(file.path(), &content).unwrap();
+        let sum = |content: &[u8]| Sum::read(&Algorithm::Sha256.digest(content)).unwrap();
+        let plain = crate::fs::Disk::default();
+        let overlay = crate::fs::Overlay::new(std::sync::Arc::new(crate::fs::Disk::default()));
+        let all: [&dyn FileSystem; 2] = [&plain, &overlay];
+        for fs in all {
+            let mut longest = 0;
+            fs.read_through(file.path(), &mut |piece| longest = longest.max(piece.len())).unwrap();
+            assert!((1..1 << 20).contains(&longest), "{longest}");
+            assert!(sum(&content).is_of(fs, file.path()).unwrap());
+            assert!(!sum(b"").is_of(fs, file.path()).unwrap());
+            assert!(sum(b"").is_of(fs, Path::new("/nonexistent/file")).is_err());
+        }
+    }
 
     #[test]
     fn digests_are_read_as_they_are_written() {

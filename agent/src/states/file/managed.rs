@@ -187,7 +187,7 @@ impl Managed {
             return Ok(None);
         };
         match sources.known_sum(scene, &self.env, &self.path.to_string_lossy()) {
-            Ok(Some(sum)) => Ok(sum.fits(&scene.fs.read(&self.path)?).then_some(found)),
+            Ok(Some(sum)) => Ok(sum.is_of(scene.fs, &self.path)?.then_some(found)),
             Ok(None) => Ok(None),
             Err(error) => Err(Failure::new(format!("Unable to manage file: {error}"))),
         }
@@ -263,13 +263,17 @@ impl State for Managed {
 
     fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
         self.perms.owner.ids()?;
-        match self.now(scene, true)? {
-            Now::LeftOut => Ok(Done::default()),
-            Now::Kept(found) => self.change_kept(scene, &found),
-            Now::Missing(made) => self.create(scene, made.as_ref()),
-            Now::There(found, made, is_same) => self.change_content(scene, &found, &made, is_same),
-            Now::Link(made) => self.change_link(scene, &made),
+        let done = match self.now(scene, true)? {
+            Now::LeftOut => Done::default(),
+            Now::Kept(found) => self.change_kept(scene, &found)?,
+            Now::Missing(made) => self.create(scene, made.as_ref())?,
+            Now::There(found, made, is_same) => self.change_content(scene, &found, &made, is_same)?,
+            Now::Link(made) => self.change_link(scene, &made)?,
+        };
+        if let Some(sources) = self.desired.sources() {
+            sources.forget(scene, &self.env);
         }
+        Ok(done)
     }
 
     fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {

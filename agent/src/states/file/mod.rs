@@ -23,6 +23,7 @@ pub(super) mod owner;
 pub(super) mod parents;
 mod perms;
 mod preflight;
+mod pruned;
 mod recurse;
 mod rename;
 mod retention;

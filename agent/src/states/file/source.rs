@@ -9,7 +9,7 @@ use zagent_config::Value;
 
 use super::download::{self, Fetch};
 use super::hash::{Sum, invalid};
-use crate::fs::Kind;
+use crate::fs::{Kind, Stat};
 use crate::report::chain;
 use crate::states::{Args, Failure, Scene};
 
@@ -100,6 +100,8 @@ pub(in crate::states) struct Sources {
     hash: Option<Arc<str>>,
     hash_name: Option<String>,
     skip_verify: bool,
+    /// `keep_source: false`: a download is not kept once it was used.
+    is_fleeting: bool,
     fetch: Fetch,
 }
 
@@ -112,6 +114,15 @@ pub(in crate::states) struct Found {
     pub(in crate::states) bytes: Bytes,
     /// Its permission bits, where it has some.
     pub(in crate::states) mode: Option<u32>,
+}
+
+/// Where a source is once it was found.
+#[derive(Debug)]
+pub(in crate::states) enum Located {
+    /// A file of this host.
+    File(PathBuf),
+    /// In memory, with the tree.
+    Held(Bytes),
 }
 
 impl Sources {
@@ -141,8 +152,23 @@ impl Sources {
             hash,
             hash_name: args.text("source_hash_name")?,
             skip_verify: args.flag("skip_verify", false),
+            is_fleeting: !args.flag("keep_source", true),
             fetch: Fetch::read(args),
         }))
+    }
+
+    /// One source, and what else the state says of where its content comes from.
+    ///
+    /// # Errors
+    /// Fails when that cannot be understood.
+    pub(in crate::states) fn one(text: &str, args: &Args<'_>) -> Result<Self, Failure> {
+        Ok(Self {
+            hash: args.text("source_hash")?.filter(|t| !t.is_empty()).map(Into::into),
+            hash_name: args.text("source_hash_name")?,
+            skip_verify: args.flag("skip_verify", false),
+            fetch: Fetch::read(args),
+            ..Self::tree(text.into())
+        })
     }
 
     /// One source and nothing more.
@@ -153,6 +179,15 @@ impl Sources {
     /// One source that nobody has to vouch for.
     pub(in crate::states) fn unverified(text: Arc<str>) -> Self {
         Self { skip_verify: true, ..Self::tree(text) }
+    }
+
+    /// Removes downloads from the cache that are not to be kept.
+    pub(in crate::states) fn forget(&self, scene: &Scene<'_>, env: &str) {
+        for source in self.list.iter().filter(|_| self.is_fleeting) {
+            if let Place::Web(url) = place(&source.text) {
+                self.fetch.forget(scene, env, url);
+            }
+        }
     }
 
     /// The first source as it is written.
@@ -190,12 +225,47 @@ impl Sources {
     /// # Errors
     /// Fails in Salt's words when there is none, or when it cannot be had.
     pub(in crate::states) fn find(&self, scene: &Scene<'_>, env: &str, file: &str) -> Result<Found, String> {
+        self.first_of(env, |source| self.get(scene, env, file, source))
+    }
+
+    /// The source that counts, and where on this host what it holds is: it is not read, except out of the tree.
+    ///
+    /// # Errors
+    /// Fails in Salt's words when there is none, or when it cannot be had.
+    pub(in crate::states) fn locate(
+        &self,
+        scene: &Scene<'_>,
+        env: &str,
+        file: &str,
+    ) -> Result<(Source, Located), String> {
+        self.first_of(env, |source| {
+            let located = match place(&source.text) {
+                Place::Local(path) => {
+                    local_stat(scene, Path::new(path))?.map(|_| Located::File(PathBuf::from(path)))
+                }
+                Place::Web(url) => {
+                    let sum = self.sum_of(scene, env, file, url, source)?;
+                    Some(Located::File(self.fetch.file(scene, env, url, sum.as_ref())?))
+                }
+                Place::Tree(..) | Place::Foreign(_) => {
+                    self.get(scene, env, file, source)?.map(|found| Located::Held(found.bytes))
+                }
+            };
+            Ok(located.map(|located| (source.clone(), located)))
+        })
+    }
+
+    fn first_of<T>(
+        &self,
+        env: &str,
+        get: impl Fn(&Source) -> Result<Option<T>, String>,
+    ) -> Result<T, String> {
         if !self.is_list {
             let source = self.first().ok_or_else(none_found)?;
-            return self.get(scene, env, file, source)?.ok_or_else(|| missing(source, env));
+            return get(source)?.ok_or_else(|| missing(source, env));
         }
         for source in &self.list {
-            match self.get(scene, env, file, source) {
+            match get(source) {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {}
                 // The next one may do: an address that does not answer is as good as none.
@@ -222,13 +292,7 @@ impl Sources {
             }
             Place::Local(path) => Ok(local(scene, path)?.and_then(|(bytes, mode)| found(bytes, Some(mode)))),
             Place::Web(url) => {
-                let hash = source.hash.as_ref().or(self.hash.as_ref());
-                let sum = match hash {
-                    _ if self.skip_verify => None,
-                    Some(hash) => Some(self.sum(scene, env, file, url, hash)?),
-                    None if self.fetch.use_etag => None,
-                    None => return Err(unverified(url)),
-                };
+                let sum = self.sum_of(scene, env, file, url, source)?;
                 let bytes = self.fetch.bytes(scene, env, url, sum.as_ref())?;
                 Ok(found(Bytes::Owned(bytes), None))
             }
@@ -236,6 +300,23 @@ impl Sources {
                 "the protocol of `{}` is not supported here: use https, salt:// or a path",
                 redact(url)
             )),
+        }
+    }
+
+    /// The digest that an address must have; nothing when nobody has to vouch for it.
+    fn sum_of(
+        &self,
+        scene: &Scene<'_>,
+        env: &str,
+        file: &str,
+        url: &str,
+        source: &Source,
+    ) -> Result<Option<Sum>, String> {
+        match source.hash.as_ref().or(self.hash.as_ref()) {
+            _ if self.skip_verify => Ok(None),
+            Some(hash) => self.sum(scene, env, file, url, hash).map(Some),
+            None if self.fetch.use_etag => Ok(None),
+            None => Err(unverified(url)),
         }
     }
 
@@ -294,16 +375,18 @@ fn item(value: &Value) -> Option<Source> {
 /// A file of this host; nothing when it is not there.
 fn local(scene: &Scene<'_>, path: &str) -> Result<Option<(Bytes, u32)>, String> {
     let path = Path::new(path);
+    let Some(found) = local_stat(scene, path)? else { return Ok(None) };
+    let bytes = scene.fs.read(path).map_err(|e| chain(&e))?;
+    Ok(Some((Bytes::Owned(bytes), found.mode)))
+}
+
+fn local_stat(scene: &Scene<'_>, path: &Path) -> Result<Option<Stat>, String> {
     if !path.is_absolute() {
         return Ok(None);
     }
     match scene.fs.stat(path).map_err(|e| chain(&e))? {
-        None => Ok(None),
         Some(found) if found.kind != Kind::File => Err(format!("`{}` is not a regular file", path.display())),
-        Some(found) => {
-            let bytes = scene.fs.read(path).map_err(|e| chain(&e))?;
-            Ok(Some((Bytes::Owned(bytes), found.mode)))
-        }
+        found => Ok(found),
     }
 }
 
@@ -357,6 +440,17 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(place(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_file_is_located_without_being_read() {
+        let stage = crate::states::stage::Stage::new();
+        let path = stage.path("long.tar");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let sources = Sources::tree(path.as_str().into());
+        let (source, located) = sources.locate(&stage.scene(), "base", "/opt").unwrap();
+        assert_eq!(&*source.text, path);
+        assert!(matches!(located, Located::File(file) if file == Path::new(&path)));
     }
 
     #[test]

@@ -14,8 +14,13 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
         "absent" | "list_absent" => absent,
         _ => return None,
     };
-    let kind =
-        Kind { look, thing: Some(THING), veil: Veil::FILES | Veil::BROUGHT | Veil::USERS, lasts: true };
+    let kind = Kind {
+        look,
+        thing: Some(THING),
+        store: None,
+        veil: Veil::FILES | Veil::BROUGHT | Veil::USERS,
+        lasts: true,
+    };
     Some(errand::build(kind, args))
 }
 

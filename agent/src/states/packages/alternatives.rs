@@ -4,7 +4,7 @@ use zagent_compiler::functions::Refusal;
 use zagent_config::{Map, Value};
 
 use super::{Args, Built, Thing};
-use crate::host::{Machine, Tools};
+use crate::host::{Machine, Tools, refuse_option};
 use crate::states::{Done, Failure, Look, Resource, Scene, State, Veil};
 
 /// What `update-alternatives` noted about a name.
@@ -79,6 +79,9 @@ pub(crate) fn current(machine: &Machine, name: &str) -> Option<String> {
 /// # Errors
 /// Fails when there is none, or as it does.
 pub(crate) fn tell(tools: &Tools<'_>, words: &[&str]) -> Result<String, Refusal> {
+    // The verb comes first, and a priority may be below zero.
+    let said = words.iter().skip(1).filter(|w| **w != "--slave" && w.parse::<i64>().is_err());
+    said.into_iter().try_for_each(|word| refuse_option("name of an alternative", word))?;
     let program = ["update-alternatives", "alternatives"].into_iter().find(|p| tools.which(p).is_some());
     let program = program.ok_or_else(|| Refusal::failed("there is no `update-alternatives` on this host"))?;
     Ok(tools.must(program, words)?.words().to_owned())
@@ -117,13 +120,10 @@ fn read(act: Act, needs: &[&str], args: &Args<'_>) -> Built {
         let words = format!("Missing parameter {key} for state alternatives.{}", args.chunk.fun);
         return Err(Failure::new(words));
     }
-    Ok(Box::new(Alternative {
-        act,
-        name: args.name(),
-        link: args.text("link")?.unwrap_or_default(),
-        path: args.text("path")?.unwrap_or_default(),
-        priority: args.int("priority")?.unwrap_or(0),
-    }))
+    let (name, link, path) = (args.name(), args.text("link")?, args.text("path")?);
+    let (link, path) = (link.unwrap_or_default(), path.unwrap_or_default());
+    [&name, &link, &path].into_iter().try_for_each(|word| refuse_option("name of an alternative", word))?;
+    Ok(Box::new(Alternative { act, name, link, path, priority: args.int("priority")?.unwrap_or(0) }))
 }
 
 impl Alternative {

@@ -38,6 +38,8 @@ pub(super) fn words(all: &[&str]) -> Vec<String> {
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     pub(super) look: fn(&Scene<'_>, &Args<'_>) -> Result<Errand, Failure>,
+    /// Where all of it is kept, so that one is done after the other.
+    pub(super) store: Option<&'static str>,
     /// What is noted before it changes, by the name of the state.
     pub(super) thing: Option<&'static dyn Thing>,
     pub(super) veil: Veil,
@@ -109,7 +111,8 @@ impl State for Sent {
     }
 
     fn resources(&self) -> Vec<Resource> {
-        let name = Args::new(&self.chunk).name();
-        if name.starts_with('/') { vec![Resource::Path(name.into())] } else { Vec::new() }
+        let name = Some(Args::new(&self.chunk).name()).filter(|name| name.starts_with('/'));
+        let paths = name.into_iter().chain(self.kind.store.map(str::to_owned));
+        paths.map(|path| Resource::Path(path.into())).collect()
     }
 }

@@ -24,7 +24,8 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
         _ => return None,
     };
     let lasts = fun != "module_install" && fun != "module_remove";
-    Some(errand::build(Kind { look, thing: None, veil: Veil::KERNEL | Veil::PACKAGES, lasts }, args))
+    let veil = Veil::KERNEL | Veil::PACKAGES;
+    Some(errand::build(Kind { look, thing: None, store: Some("/etc/selinux"), veil, lasts }, args))
 }
 
 /// What a tool prints.

@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 use crate::host::command::shown;
-use crate::host::packages::{Options, verify_name};
+use crate::host::packages::{Db, Options, verify_name};
 use crate::states::{Args, Failure};
 
 /// A package and the versions that will do.
@@ -81,6 +81,18 @@ impl Asked {
             resolve_capabilities: args.flag("resolve_capabilities", false),
             options: options(args)?,
         })
+    }
+}
+
+impl Asked {
+    /// The packages by the names that the database has for them: one of the machine's own architecture goes without it.
+    pub(super) fn wanted_in(&self, db: &Db) -> Vec<Wanted> {
+        if !self.normalize {
+            return self.wanted.clone();
+        }
+        let mut known = std::collections::BTreeSet::new();
+        let own = self.wanted.iter().map(|w| Wanted { name: db.own_name(&w.name), ..w.clone() });
+        own.filter(|w| known.insert(w.name.clone())).collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where package states do their work: the database of the run, the catalogue, and transactions that can be undone.
 //!
 //! Law: a transaction is rehearsed before it is done, so that what cannot be is refused whole, and all that it touches is noted.
+//! The catalogue is fetched at most once a run, whatever came of it: one repository that is down does not keep from what others
+//! have.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,20 +12,32 @@ use zagent_config::Map;
 
 use super::asked::{Asked, Wanted};
 use super::thing::PACKAGES;
+use crate::host::Tools;
 use crate::host::packages::{self, Act, Chosen, Db, Offers, Options, Stamp, Step, Target, Teller};
-use crate::states::{Failure, Scene};
+use crate::states::{Failure, Scene, keyed};
 
 /// What a package state works with.
 pub(super) struct Desk<'s> {
     pub(super) scene: &'s Scene<'s>,
     pub(super) chosen: Chosen,
+    /// The package manager that was asked for; a revert asks for it again.
+    provider: Option<String>,
 }
 
 impl<'s> Desk<'s> {
     /// A desk with the package manager that is asked for, or the host's own.
     pub(super) fn new(scene: &'s Scene<'s>, provider: Option<&str>) -> Result<Self, Failure> {
         let chosen = packages::choose(scene.tools().machine, provider)?;
-        Ok(Self { scene, chosen })
+        Ok(Self { scene, chosen, provider: provider.map(str::to_owned) })
+    }
+
+    /// Changes packages so that a revert can put them back.
+    pub(super) fn change<T>(
+        &self,
+        names: &[String],
+        act: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.scene.change(&PACKAGES, keyed(&names.join(" "), self.provider.as_deref()), act)
     }
 
     pub(super) fn teller(&self) -> Teller<'s> {
@@ -70,7 +84,8 @@ impl<'s> Desk<'s> {
         wanted.iter().find(comes).map(|w| w.name.clone())
     }
 
-    /// Fetches the catalogue, once a run and once more when the repositories are others; true when it did.
+    /// Fetches the catalogue, once a run and once more when the repositories are others; true when that was tried. What came of
+    /// it is in [`Self::warning`].
     pub(super) fn refresh(&self, asked: &Asked) -> Result<bool, Failure> {
         if self.freshen()? {
             return Ok(true);
@@ -82,8 +97,8 @@ impl<'s> Desk<'s> {
         Ok(may)
     }
 
-    /// Fetches the catalogue when the repositories are others than those that it came from; true when it did. The state of
-    /// the repository asked for it, so neither `refresh: false` nor the catalogue's age matters.
+    /// Fetches the catalogue when the repositories are others than those that it came from; true when that was tried. The
+    /// state of the repository asked for it, so neither `refresh: false` nor the catalogue's age matters.
     pub(super) fn freshen(&self) -> Result<bool, Failure> {
         let is_stale = !self.scene.is_dry() && self.scene.shared.packages_stale.load(Ordering::Relaxed);
         if is_stale {
@@ -93,13 +108,38 @@ impl<'s> Desk<'s> {
     }
 
     fn fetch(&self) -> Result<(), Failure> {
-        let stale = &self.scene.shared.packages_stale;
-        let was = stale.swap(false, Ordering::Relaxed);
         let told = self.teller().tell(&Act::Refresh);
-        stale.fetch_or(was && told.is_err(), Ordering::Relaxed);
-        told?;
-        self.scene.shared.packages.lock().is_refreshed = true;
+        let is_over = self.scene.cancel.is_said() || self.scene.tools().left().is_some_and(|t| t.is_zero());
+        if is_over {
+            return Ok(told?);
+        }
+        // A repository that cannot be reached is no reason to ask all of them again for every package.
+        self.scene.shared.packages_stale.store(false, Ordering::Relaxed);
+        let mut kept = self.scene.shared.packages.lock();
+        kept.is_refreshed = true;
+        kept.refusal = told.err().map(|refusal| refusal.words());
         Ok(())
+    }
+
+    /// What is said of packages that were looked up although the catalogue could not be fetched whole.
+    pub(super) fn warning(&self) -> Option<String> {
+        let kept = self.scene.shared.packages.lock();
+        let words = kept.refusal.as_ref()?;
+        Some(format!(
+            "Warning: the package lists could not be fetched whole, what is known was used: {words}"
+        ))
+    }
+
+    /// What is said when a transaction took longer than the state has.
+    pub(super) fn overtime(&self) -> Option<String> {
+        let is_late = self.scene.tools().left().is_some_and(|left| left.is_zero());
+        is_late.then(|| "It took longer than its `timeout`: packages are not left half-way.".to_owned())
+    }
+
+    /// Both at the end of other words.
+    pub(super) fn with_warning(&self, words: &str) -> String {
+        let parts = [Some(words.to_owned()), self.warning(), self.overtime()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
     /// True when nothing is known of what can be had, and a dry run does not ask.
@@ -146,11 +186,11 @@ impl<'s> Desk<'s> {
         // What is half-way is none that a revert could put back; what comes along with it is.
         let whole = |step: &Step| db.packs.get(&step.name).is_none_or(|p| p.broken.is_none());
         let more = teller.rehearse_mending(&db)?.into_iter().filter(whole).map(|s| s.name);
-        let key = more.collect::<Vec<_>>().join(" ");
-        if key.is_empty() {
+        let more: Vec<String> = more.collect();
+        if more.is_empty() {
             return Ok(teller.mend(&db)?);
         }
-        self.scene.change(&PACKAGES, key, || Ok(teller.mend(&db)?))
+        self.change(&more, || Ok(teller.mend(&db)?))
     }
 
     /// Does acts in one change that can be undone; says what is different after. What was done before one failed is told
@@ -170,8 +210,8 @@ impl<'s> Desk<'s> {
                 (None, _) => {}
             }
         }
-        let key = touched.into_iter().collect::<Vec<_>>().join(" ");
-        let told = self.scene.change(&PACKAGES, key, || {
+        let touched: Vec<String> = touched.into_iter().collect();
+        let told = self.change(&touched, || {
             acts.iter().try_for_each(|act| Ok(self.teller().tell(act)?)).and(self.hold_again(&before))
         });
         let after = self.db().map_err(bare)?;
@@ -209,7 +249,12 @@ impl<'s> Desk<'s> {
         let is_lost = |name: &str| after.get(name).is_some_and(|p| !p.is_held);
         let held = before.installed().filter(|(name, pack)| pack.is_held && is_lost(name));
         let names: Vec<String> = held.map(|(name, _)| name.to_owned()).collect();
-        if names.is_empty() { Ok(()) } else { Ok(self.teller().tell(&Act::Hold(&names))?) }
+        if names.is_empty() {
+            return Ok(());
+        }
+        // Also when the time is over, or the run was stopped: nobody would know any more what was held.
+        let tools = Tools::new(self.scene.tools().machine);
+        Ok(Teller::new(tools, self.chosen).tell(&Act::Hold(&names))?)
     }
 
     /// What an installation would do; nothing when the manager cannot tell.
@@ -277,4 +322,95 @@ pub(super) fn refused(what: &str, failure: Failure, steps: &[Step]) -> Failure {
 /// The same for a refusal.
 pub(super) fn refusal(what: &str, refusal: Refusal) -> Failure {
     refused(what, refusal.into(), &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::fs::Disk;
+    use crate::host::Machine;
+    use crate::host::packages::{Offer, Provider};
+    use crate::states::Args;
+    use crate::states::stage::{Stage, chunk};
+    use crate::undo::Journal;
+
+    /// A manager whose repositories cannot be reached.
+    struct Unreached;
+
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+    impl Provider for Unreached {
+        fn name(&self) -> &'static str {
+            "unreached"
+        }
+
+        fn aliases(&self) -> &'static [&'static str] {
+            &[]
+        }
+
+        fn programs(&self) -> &'static [&'static str] {
+            &["false"]
+        }
+
+        fn witnesses(&self) -> &'static [&'static str] {
+            &[]
+        }
+
+        fn read(&self, _: &Machine) -> Result<Db, Refusal> {
+            Ok(Db::default())
+        }
+
+        fn lines(&self, program: &str, _: &Act<'_>) -> Option<Vec<Vec<String>>> {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            Some(vec![vec![program.to_owned()]])
+        }
+
+        fn rehearsal(&self, _: &str, _: &Act<'_>) -> Option<Vec<String>> {
+            None
+        }
+
+        fn steps(&self, _: &str) -> Vec<Step> {
+            Vec::new()
+        }
+
+        fn offers(&self, _: &Tools<'_>, _: &[String], _: &Options) -> Result<Offers, Refusal> {
+            Ok([("known".to_owned(), Offer::default())].into())
+        }
+    }
+
+    #[test]
+    fn repositories_are_asked_once_a_run_even_when_one_cannot_be_reached() {
+        let (stage, root) = (Stage::new(), tempfile::tempdir().unwrap());
+        let journal = Journal::create(root.path(), "one").unwrap();
+        let disk = Disk::default();
+        let scene = Scene { journal: Some(&journal), fs: &disk, ..stage.scene() };
+        let chosen = Chosen { provider: &Unreached, program: "false" };
+        let desk = Desk { scene: &scene, chosen, provider: None };
+        let chunk = chunk("pkg.latest", "known", r#"{"refresh": true}"#);
+        let asked = Asked::read(&Args::new(&chunk)).unwrap();
+        let names = ["known".to_owned(), "unknown".to_owned()];
+
+        assert_eq!(desk.warning(), None);
+        for _ in 0..3 {
+            let offers = desk.offers(&names, &asked).unwrap();
+            assert!(offers.contains_key("known"));
+            assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+        }
+        let words = desk.with_warning("known was installed");
+        assert!(words.starts_with("known was installed\nWarning: the package lists could not be"), "{words}");
+
+        // Other repositories are another catalogue, and that, too, is asked for once.
+        stage.shared.packages_stale.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            desk.freshen().unwrap();
+            desk.refresh(&asked).unwrap();
+            assert_eq!(ASKED.load(Ordering::Relaxed), 2);
+        }
+        // A run that was stopped is no repository that cannot be reached.
+        stage.shared.packages_stale.store(true, Ordering::Relaxed);
+        stage.cancel.say();
+        assert!(desk.freshen().is_err());
+    }
 }

@@ -90,6 +90,7 @@ impl Downloaded {
 
 impl State for Downloaded {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         if self.asked.is_nothing {
             return Ok(Look::right("No packages to download provided"));
         }
@@ -115,7 +116,8 @@ impl State for Downloaded {
             .tell(&Act::Install(&targets, &options))
             .map_err(|e| super::desk::refusal("An error was encountered while downloading package(s)", e))?;
         let names: Vec<&str> = lacking.iter().map(|w| w.name.as_str()).collect();
-        Ok(Done::new(format!("Packages downloaded: {}", names.join(", ")), changes(&steps)))
+        let words = desk.with_warning(&format!("Packages downloaded: {}", names.join(", ")));
+        Ok(Done::new(words, changes(&steps)))
     }
 
     fn react(&mut self, _: &Scene<'_>) -> Result<Done, Failure> {
@@ -180,6 +182,7 @@ impl GroupInstalled {
 
 impl State for GroupInstalled {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         let desk = Desk::new(scene, self.asked.provider.as_deref())?;
         let lack = self.lack(&desk)?;
         let name = &self.name;

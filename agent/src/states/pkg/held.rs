@@ -4,7 +4,6 @@ use zagent_config::{Map, Value};
 
 use super::asked::Asked;
 use super::desk::{Desk, refusal};
-use super::thing::PACKAGES;
 use crate::host::packages::Act;
 use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
 
@@ -25,7 +24,7 @@ struct Held {
 pub(super) fn set(desk: &Desk<'_>, names: &[String], hold: bool) -> Result<Vec<String>, Failure> {
     let act = if hold { Act::Hold(names) } else { Act::Unhold(names) };
     let before = desk.db()?;
-    let told = desk.scene.change(&PACKAGES, names.join(" "), || Ok(desk.teller().tell(&act)?));
+    let told = desk.change(names, || Ok(desk.teller().tell(&act)?));
     told.map_err(|f| {
         Failure::new(format!(
             "An error was encountered while holding/unholding package(s): {}",
@@ -47,10 +46,10 @@ impl Held {
             "apt" => db.packs.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect(),
             name => locks(desk, name)?,
         };
-        let named = |name: &String| self.asked.wanted.iter().any(|w| w.name == *name);
+        let wanted: Vec<String> = self.asked.wanted_in(&db).into_iter().map(|w| w.name).collect();
+        let named = |name: &String| wanted.contains(name);
         if self.hold {
-            let wanted = self.asked.wanted.iter().map(|w| &w.name);
-            let to_hold: Vec<String> = wanted.filter(|n| !held.contains(n)).cloned().collect();
+            let to_hold: Vec<String> = wanted.iter().filter(|n| !held.contains(n)).cloned().collect();
             let absent: Vec<&str> =
                 to_hold.iter().filter(|n| db.get(n).is_none()).map(String::as_str).collect();
             if !absent.is_empty() {
@@ -95,6 +94,7 @@ fn read_locks(said: &str) -> Vec<String> {
 
 impl State for Held {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         if self.asked.is_nothing && !self.all {
             let how = if self.hold { "held" } else { "unheld" };
             return Ok(Look::right(format!("No packages to be {how} provided")));

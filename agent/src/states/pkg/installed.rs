@@ -81,12 +81,8 @@ impl Installed {
     fn survey(&self, desk: &Desk<'_>, db: &Db) -> Result<Survey, Failure> {
         let mut survey = Survey::default();
         let scheme = desk.chosen.provider.scheme();
-        let latest = self.latest(desk)?;
-        for wanted in &self.asked.wanted {
-            let mut wanted = wanted.clone();
-            if self.asked.normalize {
-                wanted.name = db.own_name(&wanted.name);
-            }
+        let latest = self.latest(desk, db)?;
+        for mut wanted in self.asked.wanted_in(db) {
             let have = version_of(db, desk, &wanted.name, &self.asked)?;
             if self.hold.is_some_and(|hold| db.get(&wanted.name).is_none_or(|p| p.is_held != hold)) {
                 survey.hold.push(wanted.name.clone());
@@ -133,9 +129,10 @@ impl Installed {
     }
 
     /// What `latest` stands for.
-    fn latest(&self, desk: &Desk<'_>) -> Result<Offers, Failure> {
-        let is_latest = |w: &&Wanted| w.spec.as_deref() == Some("latest");
-        let names: Vec<String> = self.asked.wanted.iter().filter(is_latest).map(|w| w.name.clone()).collect();
+    fn latest(&self, desk: &Desk<'_>, db: &Db) -> Result<Offers, Failure> {
+        let is_latest = |w: &Wanted| w.spec.as_deref() == Some("latest");
+        let wanted = self.asked.wanted_in(db).into_iter().filter(is_latest);
+        let names: Vec<String> = wanted.map(|w| w.name).collect();
         if names.is_empty() {
             return Ok(Offers::new());
         }
@@ -224,7 +221,10 @@ impl Installed {
                 },
             }
         }
-        if unknown.is_empty() { Ok(targets) } else { Err(Failure::new(unknown.join("\n"))) }
+        if unknown.is_empty() {
+            return Ok(targets);
+        }
+        Err(Failure::new(desk.with_warning(&unknown.join("\n"))))
     }
 
     /// Brings what is missing: first together with the neighbours, and alone when that fails.
@@ -323,6 +323,7 @@ impl Installed {
 
 impl State for Installed {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         Ok(self.look(scene)?.0)
     }
 
@@ -366,7 +367,12 @@ impl State for Installed {
         let left = if mended.is_some() { self.survey(&desk, &*desk.db()?)? } else { survey };
         let bring = left.to_bring().next().is_some();
         let steps = if bring { self.bring(&desk, &left)? } else { Vec::new() };
+        let words = if bring { desk.with_warning("") } else { String::new() };
+        // What came late is still looked at.
+        let calm = Scene { deadline: None, ..*scene };
+        let desk = Desk::new(&calm, self.asked.provider.as_deref())?;
         let mut done = self.told(&left, &desk, &steps)?;
+        done.comment += &words;
         if let Some(mine) = mine {
             let names: Vec<String> = mine.keys().map(shown).collect();
             let words = format!("The following packages were installed/updated: {}", names.join(", "));

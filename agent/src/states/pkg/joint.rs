@@ -31,9 +31,9 @@ pub(super) fn along(
 ) -> Result<(Vec<Target>, Owners), Failure> {
     let db = desk.db()?;
     let (mut targets, mut owners): (Vec<Target>, Owners) = (Vec::new(), Vec::new());
-    let wanted: Vec<(&String, &Wanted)> = neighbours
+    let wanted: Vec<(&String, Wanted)> = neighbours
         .iter()
-        .flat_map(|(tag, theirs)| theirs.wanted.iter().map(move |w| (tag, w)))
+        .flat_map(|(tag, theirs)| theirs.wanted_in(&db).into_iter().map(move |w| (tag, w)))
         .filter(|(_, w)| db.get(&w.name).is_none() && !mine.iter().any(|t| t.name == w.name))
         .collect();
     let names: Vec<String> = wanted.iter().map(|(_, w)| w.name.clone()).collect();
@@ -43,11 +43,11 @@ pub(super) fn along(
     let offers = desk.chosen.provider.offers(&desk.scene.tools(), &names, &asked.options)?;
     for (tag, w) in wanted {
         let is_new = !owners.iter().any(|(_, name)| *name == w.name);
-        if let Ok(target) = resolve(desk, &offers, w, asked)
+        if let Ok(target) = resolve(desk, &offers, &w, asked)
             && is_new
         {
             targets.push(target);
-            owners.push((tag.clone(), w.name.clone()));
+            owners.push((tag.clone(), w.name));
         }
     }
     Ok((targets, owners))

@@ -27,8 +27,8 @@ struct Latest {
 }
 
 impl Latest {
-    fn names(&self) -> Vec<String> {
-        self.asked.wanted.iter().map(|w| w.name.clone()).collect()
+    fn names(&self, db: &Db) -> Vec<String> {
+        self.asked.wanted_in(db).into_iter().map(|w| w.name).collect()
     }
 
     /// What is older than it could be, and what it could be.
@@ -36,7 +36,7 @@ impl Latest {
         if self.asked.refresh != Some(false) {
             desk.refresh(&self.asked)?;
         }
-        let names = self.names();
+        let names = self.names(db);
         let offers = desk.offers(&names, &self.asked)?;
         let scheme = desk.chosen.provider.scheme();
         let (mut steps, mut problems) = (Vec::new(), Vec::new());
@@ -57,25 +57,28 @@ impl Latest {
                 () => {}
             }
         }
-        if problems.is_empty() { Ok(steps) } else { Err(Failure::new(problems.join(" "))) }
+        if problems.is_empty() {
+            return Ok(steps);
+        }
+        Err(Failure::new(desk.with_warning(&problems.join(" "))))
     }
 
-    fn right(&self) -> Look {
-        let mut names = self.names();
-        names.sort();
-        Look::right(match &names[..] {
+    fn right(&self, db: &Db) -> String {
+        let mut names = self.names(db);
+        names.sort_unstable();
+        match &names[..] {
             [] => "No packages to install provided".to_owned(),
             [one] => format!("Package {one} is already up-to-date"),
             many if many.len() > 10 => format!("All {} packages are up-to-date.", many.len()),
             many => format!("All packages are up-to-date ({}).", many.join(", ")),
-        })
+        }
     }
 
     /// The packages that are not in these steps, as results name them.
-    fn others(&self, steps: &[Step], word: &str) -> Option<String> {
-        let mut rest: Vec<String> = self.names();
+    fn others(&self, db: &Db, steps: &[Step], word: &str) -> Option<String> {
+        let mut rest: Vec<String> = self.names(db);
         rest.retain(|n| !steps.iter().any(|s| s.name == *n));
-        rest.sort();
+        rest.sort_unstable();
         match rest.len() {
             0 => None,
             n if n > 10 => Some(format!("{n} packages {word} already up-to-date")),
@@ -92,14 +95,16 @@ fn listed(steps: &[Step]) -> String {
 
 impl State for Latest {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        let steps = self.steps(&desk, &*desk.db()?)?;
+        let db = desk.db()?;
+        let steps = self.steps(&desk, &db)?;
         if steps.is_empty() {
-            return Ok(self.right());
+            return Ok(Look::right(desk.with_warning(&self.right(&db))));
         }
         let mut words =
             vec![format!("The following packages would be installed/upgraded: {}", listed(&steps))];
-        words.extend(self.others(&steps, "are"));
+        words.extend(self.others(&db, &steps, "are"));
         Ok(Look::drift(words.join("\n"), changes(&steps)))
     }
 
@@ -121,14 +126,15 @@ impl State for Latest {
         const PROBLEM: &str = "An error was encountered while installing package(s)";
         let desk = Desk::new(scene, self.asked.provider.as_deref())?;
         let mended = desk.mend()?;
-        let wanted = self.steps(&desk, &*desk.db()?)?;
+        let db = desk.db()?;
+        let wanted = self.steps(&desk, &db)?;
         let targets: Vec<Target> = wanted.iter().map(|s| Target::named(&s.name)).collect();
         let steps = desk.install(&targets, &self.asked).map_err(|(f, steps)| refused(PROBLEM, f, &steps))?;
         let mut words =
             vec![format!("The following packages were successfully installed/upgraded: {}", listed(&wanted))];
-        words.extend(self.others(&wanted, "were"));
+        words.extend(self.others(&db, &wanted, "were"));
         words.extend(mended);
-        Ok(Done::new(words.join(" "), changes(&steps)))
+        Ok(Done::new(desk.with_warning(&words.join(" ")), changes(&steps)))
     }
 
     fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
@@ -164,7 +170,7 @@ impl Uptodate {
             desk.refresh(&self.asked)?;
         }
         desk.freshen()?;
-        let names = self.names();
+        let names = self.names(&*desk.db()?);
         let steps = desk.teller().rehearse(&Act::Upgrade(&names, &self.asked.options))?;
         let mut steps = steps.unwrap_or_default();
         steps.retain(|s| !s.new.is_empty());
@@ -174,18 +180,19 @@ impl Uptodate {
         Ok(steps)
     }
 
-    fn names(&self) -> Vec<String> {
-        let all: &[_] = if self.asked.is_list { &self.asked.wanted } else { &[] };
-        all.iter().map(|w| w.name.clone()).collect()
+    fn names(&self, db: &Db) -> Vec<String> {
+        let all = if self.asked.is_list { self.asked.wanted_in(db) } else { Vec::new() };
+        all.into_iter().map(|w| w.name).collect()
     }
 }
 
 impl State for Uptodate {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         let desk = Desk::new(scene, self.asked.provider.as_deref())?;
         let steps = self.steps(&desk)?;
         if steps.is_empty() {
-            return Ok(Look::right("System is already up-to-date"));
+            return Ok(Look::right(desk.with_warning("System is already up-to-date")));
         }
         Ok(Look::drift("System update will be performed", changes(&steps)))
     }
@@ -194,13 +201,14 @@ impl State for Uptodate {
         const PROBLEM: &str = "Problem encountered upgrading packages";
         let desk = Desk::new(scene, self.asked.provider.as_deref())?;
         let mended = desk.mend()?;
-        let names = self.names();
+        let names = self.names(&*desk.db()?);
         let options: &Options = &self.asked.options;
         let steps = desk
             .transact(&[Act::Upgrade(&names, options)])
             .map_err(|(failure, steps)| refused(PROBLEM, failure, &steps))?;
         let mut words = vec!["Upgrade ran successfully".to_owned()];
         words.extend(mended);
+        words.extend(desk.warning().into_iter().chain(desk.overtime()));
         Ok(Done::new(words.join("\n"), changes(&steps)))
     }
 

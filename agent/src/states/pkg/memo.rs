@@ -17,8 +17,10 @@ pub struct Memo(Mutex<Kept>);
 pub(super) struct Kept {
     /// Whose database it is, when its files were written, and what they say.
     pub(super) db: Option<(&'static str, Stamp, Arc<Db>)>,
-    /// The catalogue was fetched in this run.
+    /// The catalogue was fetched in this run, or that was tried.
     pub(super) is_refreshed: bool,
+    /// Why the last try to fetch it failed.
+    pub(super) refusal: Option<String>,
     /// What a joint transaction brought for a state that has not had its turn, by tag.
     pub(super) brought: BTreeMap<String, Map>,
     /// What earlier states of a dry run would have changed.

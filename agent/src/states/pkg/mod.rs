@@ -51,6 +51,12 @@ fn once_more(state: &mut dyn State, scene: &Scene<'_>) -> Result<Done, Failure> 
     state.apply(scene)
 }
 
+/// The scene of a look. Once the time of a state is over, a look is that at what was let finish: it has the time of any look.
+fn looking<'s>(scene: &Scene<'s>) -> Scene<'s> {
+    let is_over = scene.tools().left().is_some_and(|left| left.is_zero());
+    Scene { deadline: scene.deadline.filter(|_| !is_over), ..*scene }
+}
+
 /// What Salt says when somebody watches and has no answer.
 fn deaf(fun: &str) -> Failure {
     Failure::new(format!("pkg.{fun} does not work with the watch requisite"))
@@ -58,3 +64,20 @@ fn deaf(fun: &str) -> Failure {
 
 /// What a revert can put back.
 pub(super) const THINGS: &[&dyn Thing] = &[&thing::PACKAGES];
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::states::stage::Stage;
+
+    #[test]
+    fn what_was_let_finish_is_still_looked_at() {
+        let stage = Stage::new();
+        let at = |deadline: Instant| looking(&Scene { deadline: Some(deadline), ..stage.scene() }).deadline;
+        let later = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(at(later), Some(later));
+        assert_eq!(at(Instant::now()), None);
+    }
+}

@@ -22,15 +22,15 @@ impl Removed {
     fn targets(&self, desk: &Desk<'_>, db: &Db) -> (Vec<String>, bool) {
         let scheme = desk.chosen.provider.scheme();
         let mut is_spec = false;
-        let mut must_go = |wanted: &&Wanted| {
+        let mut must_go = |wanted: &Wanted| {
             let Some(spec) = &wanted.spec else { return is_left(db, &wanted.name, self.purge) };
             is_spec |= db.get(&wanted.name).is_some();
             let fits = |v: &String| fulfils(v, spec, scheme, self.asked.ignore_epoch, false);
             db.get(&wanted.name).is_some_and(|pack| pack.versions.iter().any(fits))
         };
         let mut targets: Vec<String> =
-            self.asked.wanted.iter().filter(|w| must_go(w)).map(|w| w.name.clone()).collect();
-        targets.sort();
+            self.asked.wanted_in(db).into_iter().filter(&mut must_go).map(|w| w.name).collect();
+        targets.sort_unstable();
         (targets, is_spec)
     }
 
@@ -66,6 +66,7 @@ fn leftovers(before: &Db, after: &Db) -> Vec<Step> {
 
 impl State for Removed {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        let scene = &super::looking(scene);
         let desk = Desk::new(scene, self.asked.provider.as_deref())?;
         let db = desk.db()?;
         let (targets, is_spec) = self.targets(&desk, &db);
@@ -125,13 +126,9 @@ impl State for Removed {
             failure.done.changes = self.shape(failure.done.changes, gone.clone());
             failure
         })?;
-        let absent: Vec<&str> = self
-            .asked
-            .wanted
-            .iter()
-            .map(|w| w.name.as_str())
-            .filter(|n| !targets.iter().any(|t| t == n))
-            .collect();
+        let wanted = self.asked.wanted_in(&before);
+        let absent: Vec<&str> =
+            wanted.iter().map(|w| w.name.as_str()).filter(|n| !targets.iter().any(|t| t == n)).collect();
         let mut comment = if absent.is_empty() || targets.is_empty() {
             format!("All targeted packages were {}.", self.done_word())
         } else {
@@ -142,6 +139,9 @@ impl State for Removed {
                 targets.join(", ")
             )
         };
+        if let Some(words) = desk.overtime() {
+            comment = format!("{comment}\n{words}");
+        }
         let mut all = self.shape(changes(&steps), gone);
         if let Some(words) = mended {
             comment = format!("{comment}\n{words}");
@@ -175,6 +175,38 @@ impl State for Removed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::packages::{Chosen, choose};
+    use crate::states::stage::{Stage, chunk};
+
+    /// A database with one package of the machine's own architecture and one of another.
+    fn db() -> Db {
+        let mut db = Db::default();
+        for (name, arch) in [("dpkg", "amd64"), ("vim", "amd64"), ("libc6:i386", "i386")] {
+            let pack = db.packs.entry(name.into()).or_default();
+            (pack.versions, pack.arch) = (vec!["1".into()], arch.into());
+        }
+        db
+    }
+
+    #[test]
+    fn a_name_may_have_the_machines_own_architecture() {
+        let stage = Stage::new();
+        let scene = stage.scene();
+        let Chosen { provider, .. } = choose(scene.tools().machine, None).unwrap();
+        let desk = Desk::new(&scene, Some(provider.name())).unwrap();
+        let targets = |name: &str, args: &str| {
+            let chunk = chunk("pkg.removed", name, args);
+            let asked = Asked::read(&Args::new(&chunk)).unwrap();
+            Removed { asked, purge: false }.targets(&desk, &db()).0
+        };
+        assert_eq!(targets("vim:amd64", "{}"), ["vim"]);
+        assert_eq!(targets("libc6:i386", "{}"), ["libc6:i386"]);
+        assert_eq!(
+            targets("x", r#"{"pkgs": ["vim:amd64", "vim", {"dpkg:amd64": "1"}, "vim:i386"]}"#),
+            ["dpkg", "vim"]
+        );
+        assert!(targets("vim:amd64", r#"{"normalize": false}"#).is_empty());
+    }
 
     #[test]
     fn what_is_left_has_to_go() {

@@ -7,16 +7,16 @@ use zagent_config::{Map, Value};
 use super::desk::Desk;
 use crate::host::command::shown;
 use crate::host::packages::{Act, Options, Target};
-use crate::states::{Failure, Scene, Thing};
+use crate::states::{Failure, Scene, Thing, key_parts};
 
 pub(super) struct Packages;
 
 /// The packages that a transaction touched.
 pub(super) static PACKAGES: Packages = Packages;
 
-/// The names in a key: one text, with blanks between them.
-fn names(key: &Value) -> Vec<String> {
-    shown(key).split_whitespace().map(str::to_owned).collect()
+/// The names in a key, which stand in one text with blanks between them.
+fn names(names: &str) -> Vec<String> {
+    names.split_whitespace().map(str::to_owned).collect()
 }
 
 impl Thing for Packages {
@@ -25,7 +25,8 @@ impl Thing for Packages {
     }
 
     fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let desk = Desk::new(scene, None)?;
+        let (packages, provider) = key_parts(key);
+        let desk = Desk::new(scene, provider)?;
         let db = desk.db()?;
         let auto = scene.tools().machine.read("/var/lib/apt/extended_states")?.unwrap_or_default();
         let one = |name: String| {
@@ -39,7 +40,7 @@ impl Thing for Packages {
             }
             (name, how.into())
         };
-        Ok(names(key).into_iter().map(one).collect::<Map>().into())
+        Ok(names(packages).into_iter().map(one).collect::<Map>().into())
     }
 
     fn is_same(&self, now: &Value, then: &Value) -> bool {
@@ -56,12 +57,13 @@ impl Thing for Packages {
     }
 
     fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        let desk = Desk::new(scene, None)?;
+        let (packages, provider) = key_parts(key);
+        let desk = Desk::new(scene, provider)?;
         desk.mend()?;
         let (teller, db) = (desk.teller(), desk.db()?);
         let (mut gone, mut back) = (Vec::new(), Vec::new());
         let (mut held, mut free, mut auto) = (Vec::new(), Vec::new(), Vec::new());
-        for name in names(key) {
+        for name in names(packages) {
             let then = to.as_map().and_then(|m| m.get(&name)).and_then(Value::as_map);
             let now = db.packs.get(&name);
             let field = |key: &str| then.and_then(|t| t.get(key)).is_some_and(Value::is_truthy);
@@ -120,4 +122,37 @@ fn is_auto(states: &str, name: &str) -> bool {
         p.lines().any(|l| l.strip_prefix("Package: ") == Some(name))
             && p.lines().any(|l| l == "Auto-Installed: 1")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Disk;
+    use crate::states::stage::Stage;
+    use crate::undo::{Journal, Notes, Record};
+
+    #[test]
+    fn the_provider_that_was_asked_for_is_noted_and_asked_again() {
+        let stage = Stage::new();
+        let root = tempfile::tempdir().unwrap();
+        let journal = Journal::create(root.path(), "one").unwrap();
+        let disk = Disk::default();
+        let scene = Scene { journal: Some(&journal), fs: &disk, ..stage.scene() };
+        let own = Desk::new(&scene, None).unwrap().chosen.provider.name();
+        for provider in [None, Some(own)] {
+            let desk = Desk::new(&scene, provider).unwrap();
+            desk.change(&["no-such-a".to_owned(), "no-such-b".to_owned()], || Ok(())).unwrap();
+        }
+        let notes = Notes::open(&root.path().join("one")).unwrap();
+        let key = |record: &Record| match record {
+            Record::Other { data, .. } => data["key"].as_str().map(str::to_owned),
+            _ => None,
+        };
+        let keys: Vec<String> = notes.records().iter().filter_map(key).collect();
+        let named = format!("no-such-a no-such-b ({own})");
+        assert_eq!(keys, ["no-such-a no-such-b", "no-such-a no-such-b", &*named, &*named]);
+
+        let looked = PACKAGES.look(&"vim (portage)".into(), &scene);
+        assert!(looked.unwrap_err().done.comment.contains("there is no provider `portage`"));
+    }
 }

@@ -125,7 +125,7 @@ impl State for Unmounted {
         if now.is_some() {
             let what = self.device.as_deref().unwrap_or(&self.name);
             scene.change(&MountThing, self.name.as_str(), || {
-                Ok(scene.tools().must("umount", &[what]).map(drop)?)
+                Ok(scene.tools().must("umount", &["--", what]).map(drop)?)
             })?;
             done.comment = "Target was successfully unmounted".into();
             done.changes.insert("umount", true);
@@ -210,7 +210,7 @@ impl State for Swap {
         if !on {
             let device = mounts::device(name);
             scene.change(&SwapThing, device.as_str(), || {
-                let said = scene.tools().tell("swapon", &[&device])?;
+                let said = scene.tools().tell("swapon", &["--", &device])?;
                 let failed = || Failure::new(format!("Swap {name} failed to activate: {}", said.words()));
                 if said.is_fine() { Ok(()) } else { Err(failed()) }
             })?;
@@ -265,17 +265,17 @@ impl Thing for MountThing {
             |what: &str| to.as_map().and_then(|m| m.get(what)).and_then(Value::as_str).unwrap_or_default();
         let Some(_) = to.as_map() else {
             if now.is_some() {
-                tools.must("umount", &[name])?;
+                tools.must("umount", &["--", name])?;
             }
             return Ok(());
         };
         let same = now.as_ref().is_some_and(|n| n.device == text("device"));
         if now.is_some() && !same {
-            tools.must("umount", &[name])?;
+            tools.must("umount", &["--", name])?;
         }
         let opts = if same { format!("remount,{}", text("opts")) } else { text("opts").to_owned() };
         if same || Path::new(name).is_dir() {
-            tools.must("mount", &["-t", text("fstype"), "-o", &opts, text("device"), name])?;
+            tools.must("mount", &["-t", text("fstype"), "-o", &opts, "--", text("device"), name])?;
         }
         Ok(())
     }
@@ -295,7 +295,7 @@ impl Thing for SwapThing {
 
     fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
         let program = if to.is_truthy() { "swapon" } else { "swapoff" };
-        scene.tools().must(program, &[key.as_str().unwrap_or_default()])?;
+        scene.tools().must(program, &["--", key.as_str().unwrap_or_default()])?;
         Ok(())
     }
 }

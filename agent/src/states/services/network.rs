@@ -307,6 +307,11 @@ impl Routes {
             let gateway = field("gateway").map(|g| format!(" via {g}")).unwrap_or_default();
             let metric = field("metric").map(|m| format!(" metric {m}")).unwrap_or_default();
             let words = format!("{target}{netmask}{gateway} dev {name}{metric}");
+            // They stand in a script.
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || " .:/_-@".contains(c);
+            if words.starts_with('-') || !words.chars().all(is_plain) {
+                return Err(Failure::new(format!("`{words}` is no route")));
+            }
             routes.push((words, field("name").unwrap_or_default()));
         }
         Ok(Self { name, routes })

@@ -15,7 +15,7 @@ use zagent_config::{Map, Value};
 
 pub(super) use self::thing::ServiceThing;
 use crate::host::services::{self, Act, Boot, Provider, Service, files};
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
+use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil, keyed};
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
@@ -296,7 +296,7 @@ impl State for Wanted {
         };
         let seen = self.see(&*manager, &service, scene)?;
         let key = self.name.clone();
-        scene.change(&ServiceThing, key.as_str(), || {
+        scene.change(&ServiceThing, keyed(&key, self.provider.as_deref()), || {
             for runtime in &seen.masks {
                 manager.must(Act::Unmask(*runtime), &key, false)?;
             }

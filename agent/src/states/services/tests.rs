@@ -1,7 +1,8 @@
 //! What can be said without changing the host: arguments, files of a stage's own.
 
-use crate::states::Veil;
+use super::service;
 use crate::states::stage::{Stage, apply, built, chunk, preview};
+use crate::states::{Args, Thing, Veil, key_parts, keyed};
 
 #[test]
 fn arguments_that_cannot_be() {
@@ -21,6 +22,38 @@ fn arguments_that_cannot_be() {
         apply(&name, &stage.scene()),
         r#"false "Failed to set no.such.thing to 1: sysctl no.such.thing does not exist" {}"#
     );
+}
+
+#[test]
+fn a_name_is_never_an_option() {
+    let stage = Stage::strict();
+    for (function, name, args) in [
+        ("kmod.present", "-r", "{}"),
+        ("kmod.absent", "x", r#"{"mods": ["loop", "-f"]}"#),
+        ("mount.mounted", "-a", r#"{"device": "/dev/x", "fstype": "ext4"}"#),
+        ("mount.mounted", "/x", r#"{"device": "-a", "fstype": "ext4"}"#),
+        ("mount.unmounted", "-a", "{}"),
+        ("mount.swap", "-a", "{}"),
+        ("network.managed", "-a", r#"{"type": "eth"}"#),
+        ("network.system", "x", r#"{"hostname": "-F"}"#),
+        ("system.hostname", "-F", "{}"),
+        ("service.running", "-s", r#"{"provider": "sysv"}"#),
+    ] {
+        let said = apply(&chunk(function, name, args), &stage.scene());
+        assert!(said.contains("begins with a dash"), "{function} {name}: {said}");
+    }
+    assert!(super::verify("system", &Args::new(&chunk("system.computer_desc", "- a host", "{}"))).is_ok());
+    let route = r#"{"routes": [{"ipaddr": "10.0.0.0", "gateway": "$(reboot)"}]}"#;
+    assert!(apply(&chunk("network.routes", "eth0", route), &stage.scene()).contains("is no route"));
+}
+
+#[test]
+fn a_revert_asks_the_manager_that_the_state_asked() {
+    let stage = Stage::strict();
+    let looked = service::ServiceThing.look(&keyed("ssh", Some("launchd")).into(), &stage.scene());
+    assert!(looked.unwrap_err().done.comment.contains("there is no service provider `launchd`"));
+    assert_eq!(key_parts(&keyed("ssh", Some("sysv")).into()), ("ssh", Some("sysv")));
+    assert_eq!(key_parts(&keyed("getty@tty1", None).into()), ("getty@tty1", None));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn tell(scene: &Scene<'_>, kind: &str, name: &str, enables: bool) -> Result<(), 
         other => other,
     };
     let program = format!("a2{}{what}", if enables { "en" } else { "dis" });
-    let args: &[&str] = if enables { &["--quiet", name] } else { &["--quiet", "--force", name] };
+    let args: &[&str] = if enables { &["--quiet", "--", name] } else { &["--quiet", "--force", "--", name] };
     Ok(scene.tools().must(&program, args).map(|_| ())?)
 }
 

@@ -146,6 +146,19 @@ impl Planned {
     }
 }
 
+impl Planned {
+    /// Takes note that somebody watched: a container is replaced, or gets the signal that is asked for.
+    fn answer_watch(&mut self) {
+        if !self.replaces {
+            return;
+        }
+        match self.args.get("watch_action").and_then(Value::as_str).filter(|action| *action != "force") {
+            Some(signal) => self.args.insert(docker::SIGNAL, signal.to_owned()),
+            None => self.args.insert("force", true),
+        };
+    }
+}
+
 impl State for Planned {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
         Ok(match self.plan(scene)? {
@@ -171,18 +184,15 @@ impl State for Planned {
     }
 
     fn foresee(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        if self.replaces {
-            self.args.insert("force", true);
-        }
+        self.answer_watch();
         self.check(scene)
     }
 
     fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        if self.replaces {
-            self.args.insert("force", true);
-        }
+        self.answer_watch();
         let done = self.apply(scene);
         self.args.remove("force");
+        self.args.remove(docker::SIGNAL);
         done
     }
 

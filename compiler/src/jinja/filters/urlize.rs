@@ -19,7 +19,7 @@ pub(super) fn urlize(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error>
         relations.push("nofollow".into());
     }
     relations.push("noopener".into());
-    relations.sort();
+    relations.sort_unstable();
     relations.dedup();
     let mut attributes = format!(" rel=\"{}\"", escape(&relations.join(" ")));
     if let Some(target) = given(target) {

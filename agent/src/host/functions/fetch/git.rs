@@ -52,12 +52,29 @@ pub(super) fn verb(
     }
     words.extend(opts(args));
     words.extend(names.iter().filter(|n| **n != "command").filter_map(|n| word(args, n)));
-    let said = git(machine, args)?.ask(dir(machine, args).as_deref(), &words)?;
+    let (words, login) = without_login(&words);
+    let git = login.iter().fold(git(machine, args)?, |git, (url, login)| git.with_cut(url, Some(login)));
+    let said = git.ask(dir(machine, args).as_deref(), &words)?;
     if said.is_fine() {
         let all = format!("{}\n{}", said.out.trim(), said.err.trim());
         return Ok(all.trim().into());
     }
     Err(Refusal::failed(redact(said.words())))
+}
+
+/// A name and a password.
+type Login = (String, String);
+
+/// The words without the name and password of an address among them, and these with the address: all processes of a host
+/// can be asked for their words.
+fn without_login(words: &[&str]) -> (Vec<String>, Option<(String, Login)>) {
+    let mut found = None;
+    let cut = |word: &&str| {
+        let (url, login) = cut_login(word);
+        found = found.take().or(login.map(|login| (url.clone(), login)));
+        url
+    };
+    (words.iter().map(cut).collect(), found)
 }
 
 pub(super) fn rev_parse(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
@@ -71,8 +88,14 @@ pub(super) fn rev_parse(machine: &Machine, args: &Bound<Value>) -> Result<Value,
 pub(super) fn status(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
     let out = git(machine, args)?.must(dir(machine, args).as_deref(), &["status", "-z", "--porcelain"])?;
     let mut found = Map::new();
-    for entry in out.split_terminator('\0').filter(|e| e.len() > 3) {
-        let how = match entry[..2].trim() {
+    let mut entries = out.split_terminator('\0');
+    while let Some(entry) = entries.next() {
+        let Some((how, path)) = entry.split_at_checked(3) else { continue };
+        // The name that it had before stands alone after it.
+        if how.starts_with(['R', 'C']) {
+            entries.next();
+        }
+        let how = match how.trim() {
             "M" | "MM" | "AM" => "modified",
             "A" => "new",
             "D" => "deleted",
@@ -80,7 +103,7 @@ pub(super) fn status(machine: &Machine, args: &Bound<Value>) -> Result<Value, Re
             _ => continue,
         };
         let mut list = found.get(how).and_then(Value::as_list).map(|l| l.to_vec()).unwrap_or_default();
-        list.push(entry[3..].into());
+        list.push(path.into());
         found.insert(how, list);
     }
     Ok(found.into())
@@ -189,4 +212,17 @@ pub(super) fn clone(machine: &Machine, args: &Bound<Value>) -> Result<Value, Ref
     words.extend(["--", &url, &target]);
     git.must(None, &words)?;
     Ok(true.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_among_the_words() {
+        let (words, login) = without_login(&["fetch", "https://u:hush@h/x", "main"]);
+        assert_eq!(words, ["fetch", "https://h/x", "main"]);
+        assert_eq!(login, Some(("https://h/x".to_owned(), ("u".to_owned(), "hush".to_owned()))));
+        assert_eq!(without_login(&["push", "origin"]), (vec!["push".to_owned(), "origin".to_owned()], None));
+    }
 }

@@ -73,7 +73,7 @@ pub(super) fn file_list(machine: &Machine, args: &Bound<Value>) -> Result<Value,
             None => errors.push(format!("package {name} is not installed")),
         }
     }
-    files.sort();
+    files.sort_unstable();
     Ok(Map::from_iter([("errors", strings(errors)), ("files", strings(files))]).into())
 }
 

@@ -1,14 +1,20 @@
 //! Containers, images, networks and volumes by the program `docker` or `podman`: what is declared in, options for the program
 //! and what differs from what it shows out.
 //!
-//! Law: only what is declared is compared; what a variable holds is neither among the words of the program nor shown.
+//! Law: only what is declared is compared, except for variables, labels, directories and ports: of these a container has what is
+//! declared and what its image brings, and nothing else. What a variable holds is neither among the words of the program nor shown.
+
+mod differ;
+mod networks;
 
 use std::time::Duration;
 
 use zagent_compiler::functions::Refusal;
 use zagent_config::{Map, Value};
 
-use super::super::{Body, Entry, strings};
+pub(crate) use self::differ::differences;
+pub(crate) use self::networks::networks;
+use super::super::{Body, Entry};
 use super::{Given, given};
 use crate::host::command::shown;
 use crate::host::line;
@@ -120,7 +126,6 @@ enum Shape {
     Variables,
     /// Bytes with a unit: `512m`.
     Bytes,
-    Ports,
     Restart,
 }
 
@@ -131,10 +136,13 @@ const OPTIONS: &[Option_] = &[
     (&["hostname"], "--hostname", "Config.Hostname", Shape::Text),
     (&["user"], "--user", "Config.User", Shape::Text),
     (&["working_dir", "workdir"], "--workdir", "Config.WorkingDir", Shape::Text),
-    (&["environment", "env"], "--env", "Config.Env", Shape::Variables),
-    (&["labels", "label"], "--label", "Config.Labels", Shape::Pairs),
-    (&["binds", "bind", "volumes", "volume"], "--volume", "HostConfig.Binds", Shape::List),
-    (&["port_bindings", "publish"], "--publish", "HostConfig.PortBindings", Shape::Ports),
+    (&["domainname"], "--domainname", "Config.Domainname", Shape::Text),
+    (&["environment", "env"], "--env", "", Shape::Variables),
+    (&["labels", "label"], "--label", "", Shape::Pairs),
+    (&["binds", "bind"], "--volume", "", Shape::List),
+    (&["volumes", "volume"], "--volume", "", Shape::List),
+    (&["port_bindings", "publish"], "--publish", "", Shape::List),
+    (&["publish_all_ports", "publish_all"], "--publish-all", "HostConfig.PublishAllPorts", Shape::Switch),
     (&["ports", "expose"], "--expose", "", Shape::List),
     (&["restart_policy", "restart"], "--restart", "HostConfig.RestartPolicy", Shape::Restart),
     (&["network_mode", "net"], "--network", "HostConfig.NetworkMode", Shape::Text),
@@ -155,6 +163,15 @@ const OPTIONS: &[Option_] = &[
     (&["security_opt"], "--security-opt", "HostConfig.SecurityOpt", Shape::List),
     (&["ulimits", "ulimit"], "--ulimit", "", Shape::List),
     (&["mem_limit", "memory"], "--memory", "HostConfig.Memory", Shape::Bytes),
+    // A kernel that cannot do these two drops them without a word.
+    (&["mem_swappiness", "memory_swappiness"], "--memory-swappiness", "", Shape::Text),
+    (&["oom_kill_disable"], "--oom-kill-disable", "", Shape::Switch),
+    (&["memswap_limit", "memory_swap"], "--memory-swap", "HostConfig.MemorySwap", Shape::Bytes),
+    (&["oom_score_adj"], "--oom-score-adj", "HostConfig.OomScoreAdj", Shape::Text),
+    (&["pids_limit"], "--pids-limit", "HostConfig.PidsLimit", Shape::Text),
+    (&["blkio_weight"], "--blkio-weight", "HostConfig.BlkioWeight", Shape::Text),
+    (&["userns_mode", "userns"], "--userns", "HostConfig.UsernsMode", Shape::Text),
+    (&["volume_driver"], "--volume-driver", "HostConfig.VolumeDriver", Shape::Text),
     (&["shm_size"], "--shm-size", "HostConfig.ShmSize", Shape::Bytes),
     (&["cpu_shares"], "--cpu-shares", "HostConfig.CpuShares", Shape::Text),
     (&["cpuset_cpus", "cpuset"], "--cpuset-cpus", "HostConfig.CpusetCpus", Shape::Text),
@@ -190,7 +207,7 @@ fn texts(value: &Value, between: &str) -> Vec<String> {
 fn words(value: &Value, shape: Shape) -> Vec<String> {
     match shape {
         Shape::Pairs | Shape::Variables => texts(value, "="),
-        Shape::List | Shape::Ports => texts(value, ":"),
+        Shape::List => texts(value, ":"),
         Shape::Restart => match value {
             Value::Map(map) => {
                 let part = |key: &str| map.get(key).map(shown).unwrap_or_default();
@@ -224,8 +241,13 @@ pub(crate) fn create(given: &Given<'_>, name: &str, image: &str) -> Result<Vec<S
         }
     }
     // The first network is the container's own; it is connected to the others.
-    if let Some(first) = networks(given).first().filter(|_| given.get("network_mode").is_none()) {
-        args.push(format!("--network={first}"));
+    match networks(given)?.first() {
+        _ if given.is("network_disabled") => args.push("--network=none".to_owned()),
+        Some(first) if given.get("network_mode").is_none() => {
+            args.push(format!("--network={}", first.name));
+            args.extend(first.options("--network-alias"));
+        }
+        _ => {}
     }
     let mut entrypoint = given.get("entrypoint").map(command).transpose()?.unwrap_or_default().into_iter();
     args.extend(entrypoint.next().map(|word| format!("--entrypoint={word}")));
@@ -236,137 +258,12 @@ pub(crate) fn create(given: &Given<'_>, name: &str, image: &str) -> Result<Vec<S
     Ok(args)
 }
 
-/// The networks of a container, by name.
-pub(crate) fn networks(given: &Given<'_>) -> Vec<String> {
-    match given.get("networks") {
-        Some(Value::Map(map)) => map.keys().map(shown).collect(),
-        Some(Value::List(items)) => {
-            let name =
-                |v: &Value| v.as_map().and_then(|m| m.keys().next().map(shown)).unwrap_or_else(|| shown(v));
-            items.iter().map(name).collect()
-        }
-        Some(other) => texts(other, ":"),
-        None => Vec::new(),
-    }
-}
-
 fn command(value: &Value) -> Result<Vec<String>, Refusal> {
     match value {
         Value::List(items) => Ok(items.iter().map(shown).collect()),
         other => line::split(&shown(other))
             .ok_or_else(|| Refusal::arguments("a quote of the command is not closed")),
     }
-}
-
-/// What of a container differs from what is declared: by place, how it is and how it should be.
-pub(crate) fn differences(given: &Given<'_>, now: &Value) -> Result<Map, Refusal> {
-    let mut all = Map::new();
-    let mut note = |place: &str, old: Option<&Value>, new: Value| {
-        all.insert(place, Map::from_iter([("old", old.cloned().unwrap_or(Value::Null)), ("new", new)]));
-    };
-    for (names, _, place, shape) in OPTIONS.iter().filter(|(_, _, place, _)| !place.is_empty()) {
-        let Some(value) = declared(given, names) else { continue };
-        let shows = zagent_config::value::traverse(now, place, ".");
-        if *shape == Shape::Variables {
-            let (old, new) = differing(&words(value, *shape), shows);
-            if !new.is_empty() {
-                note(place, Some(&strings(old)), strings(new));
-            }
-        } else if !is_shown(value, *shape, shows) {
-            note(place, shows, value.clone());
-        }
-    }
-    for (key, place) in
-        [("command", "Config.Cmd"), ("cmd", "Config.Cmd"), ("entrypoint", "Config.Entrypoint")]
-    {
-        let Some(value) = given.get(key) else { continue };
-        let shows = zagent_config::value::traverse(now, place, ".");
-        let has: Vec<String> =
-            shows.and_then(Value::as_list).map(|l| l.iter().map(shown).collect()).unwrap_or_default();
-        let wanted = command(value)?;
-        // What follows the first word of an entry point is shown as part of the command by some programs.
-        if has != wanted && !(key == "entrypoint" && has.first() == wanted.first()) {
-            note(place, shows, value.clone());
-        }
-    }
-    let shows = zagent_config::value::traverse(now, "NetworkSettings.Networks", ".");
-    let missing: Vec<String> =
-        networks(given).into_iter().filter(|n| shows.and_then(|s| s.get(n)).is_none()).collect();
-    if !missing.is_empty() {
-        note("NetworkSettings.Networks", None, strings(missing));
-    }
-    Ok(all)
-}
-
-/// The names of variables that are there with something else in them, and of all that are not as wanted.
-fn differing(wanted: &[String], shows: Option<&Value>) -> (Vec<String>, Vec<String>) {
-    let has: Vec<String> =
-        shows.and_then(Value::as_list).map(|l| l.iter().map(shown).collect()).unwrap_or_default();
-    let new = wanted.iter().filter(|w| !has.contains(w)).map(|w| name_of(w).to_owned()).collect::<Vec<_>>();
-    let old = new.iter().filter(|n| has.iter().any(|h| name_of(h) == *n)).cloned().collect();
-    (old, new)
-}
-
-fn is_shown(value: &Value, shape: Shape, shows: Option<&Value>) -> bool {
-    let list = |v: &Value| v.as_list().map(|l| l.iter().map(shown).collect::<Vec<_>>()).unwrap_or_default();
-    let has = shows.map(list).unwrap_or_default();
-    let text = shows.filter(|v| !v.is_null()).map(shown).unwrap_or_default();
-    match shape {
-        Shape::Text => shown(value) == text,
-        Shape::Switch => value.is_truthy() == shows.is_some_and(Value::is_truthy),
-        Shape::Bytes => bytes(&shown(value)).is_some_and(|n| n.to_string() == text),
-        Shape::List => words(value, shape).iter().all(|w| has.iter().any(|h| is_same(w, h))),
-        Shape::Pairs | Shape::Variables => words(value, shape).iter().all(|w| match shows {
-            Some(Value::Map(map)) => {
-                let (key, value) = w.split_once('=').unwrap_or((w, ""));
-                map.get(key).map(shown).is_some_and(|v| v == value)
-            }
-            _ => has.contains(w),
-        }),
-        Shape::Restart => {
-            let part = |key: &str| shows.and_then(|s| s.get(key)).map(shown).unwrap_or_default();
-            let wanted = words(value, shape).join("");
-            let (name, count) = wanted.split_once(':').unwrap_or((&wanted, "0"));
-            let is_same_count =
-                count == part("MaximumRetryCount") || (count == "0" && part("MaximumRetryCount").is_empty());
-            name == part("Name") && is_same_count
-        }
-        Shape::Ports => words(value, shape).iter().all(|w| is_published(w, shows)),
-    }
-}
-
-/// `/a:/b` is `/a:/b:rw,rprivate,rbind`, and `NET_ADMIN` is `CAP_NET_ADMIN`.
-fn is_same(wanted: &str, shown: &str) -> bool {
-    const DEFAULTS: [&str; 5] = ["rw", "rprivate", "rbind", "nosuid", "nodev"];
-    let plain = |text: &str| {
-        let text = text.strip_prefix("CAP_").unwrap_or(text);
-        text.split([':', ',']).filter(|p| !DEFAULTS.contains(p)).collect::<Vec<_>>().join(":")
-    };
-    plain(wanted) == plain(shown)
-}
-
-/// `[ip:]port:container[/proto]`.
-fn is_published(wanted: &str, shows: Option<&Value>) -> bool {
-    let (front, inner) = wanted.rsplit_once(':').unwrap_or(("", wanted));
-    let inner = if inner.contains('/') { inner.to_owned() } else { format!("{inner}/tcp") };
-    let (ip, port) = front.rsplit_once(':').unwrap_or(("", front));
-    let Some(bound) = shows.and_then(|s| s.get(&inner)).and_then(Value::as_list) else { return false };
-    bound.iter().any(|b| {
-        let part = |key: &str| b.get(key).map(shown).unwrap_or_default();
-        (port.is_empty() || part("HostPort") == port) && (ip.is_empty() || part("HostIp") == ip)
-    })
-}
-
-fn bytes(text: &str) -> Option<u64> {
-    let text = text.trim().to_ascii_lowercase();
-    let text = text.strip_suffix('b').unwrap_or(&text);
-    let (number, unit) = match text.chars().last()? {
-        'k' => (&text[..text.len() - 1], 10),
-        'm' => (&text[..text.len() - 1], 20),
-        'g' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    number.trim().parse::<u64>().ok()?.checked_mul(1 << unit)
 }
 
 const fn entry(name: &'static str, signature: &'static str, body: Body) -> Entry {
@@ -464,114 +361,4 @@ fn told(machine: &Machine, args: &Bound, verb: &str) -> Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::of_map;
-    use super::*;
-
-    /// Cut from what `docker container inspect` shows.
-    const WEB: &str = r#"{"Config": {"Env": ["A=1", "PATH=/bin"], "Labels": {"x": "y"}, "Cmd": ["nginx", "-g", "daemon off;"], "User": "",
-        "Tty": false}, "HostConfig": {"Binds": ["/srv:/srv:ro,rprivate,rbind", "data:/data:rw"], "PortBindings": {"80/tcp": [{"HostIp": "",
-        "HostPort": "8080"}], "53/udp": [{"HostIp": "127.0.0.1", "HostPort": "53"}]}, "RestartPolicy": {"Name": "on-failure",
-        "MaximumRetryCount": 5}, "Memory": 536870912, "CapAdd": ["CAP_NET_ADMIN"]}, "NetworkSettings": {"Networks": {"front": {}}}}"#;
-
-    fn map(json: &str) -> Map {
-        Value::from_json_str(json).unwrap().as_map().cloned().unwrap()
-    }
-
-    fn differing(json: &str) -> Vec<String> {
-        let now = Value::from_json_str(WEB).unwrap();
-        let all = of_map(&map(json), |g| differences(g, &now)).unwrap();
-        all.keys().map(Value::json_key).collect()
-    }
-
-    #[test]
-    fn what_is_as_declared() {
-        let same = r#"{"environment": [{"A": 1}], "labels": ["x=y"], "command": "nginx -g 'daemon off;'", "binds": "/srv:/srv:ro,data:/data",
-            "port_bindings": ["8080:80", "127.0.0.1:53:53/udp"], "restart_policy": "on-failure:5", "mem_limit": "512M",
-            "cap_add": ["NET_ADMIN"], "networks": ["front"], "tty": false}"#;
-        assert_eq!(differing(same), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_differs() {
-        let all = [
-            (r#"{"environment": {"A": 2}}"#, "Config.Env"),
-            (r#"{"labels": {"x": "z"}}"#, "Config.Labels"),
-            (r#"{"binds": ["/srv:/srv"]}"#, "HostConfig.Binds"),
-            (r#"{"publish": "8081:80"}"#, "HostConfig.PortBindings"),
-            (r#"{"restart_policy": "always"}"#, "HostConfig.RestartPolicy"),
-            (r#"{"memory": "1g"}"#, "HostConfig.Memory"),
-            (r#"{"user": "www"}"#, "Config.User"),
-            (r#"{"command": ["nginx"]}"#, "Config.Cmd"),
-            (r#"{"networks": [{"back": []}]}"#, "NetworkSettings.Networks"),
-        ];
-        for (json, place) in all {
-            assert_eq!(differing(json), [place], "{json}");
-        }
-    }
-
-    #[test]
-    fn what_a_variable_holds_is_not_shown() {
-        let now = Value::from_json_str(WEB).unwrap();
-        let args = map(r#"{"environment": {"A": "secret", "B": "secret", "PATH": "/bin"}}"#);
-        let all = of_map(&args, |g| differences(g, &now)).unwrap();
-        assert_eq!(
-            serde_json::to_string(&all.get("Config.Env")).unwrap(),
-            r#"{"old":["A"],"new":["A","B"]}"#
-        );
-    }
-
-    #[test]
-    fn absent_is_only_what_is_said_to_be() {
-        let all = [
-            ("container", 1, "Error: No such container: web"),
-            ("container", 1, "Error response from daemon: No such container: web"),
-            ("container", 125, "Error: no such container \"web\""),
-            ("image", 1, "Error response from daemon: No such image: web:latest"),
-            ("image", 125, "Error: web: image not known"),
-            ("network", 1, "Error response from daemon: network web not found"),
-            (
-                "network",
-                125,
-                "Error: network web: unable to find network with name or ID web: network not found",
-            ),
-            ("volume", 1, "Error response from daemon: get web: no such volume"),
-            ("volume", 125, "Error: no such volume web"),
-        ];
-        for (kind, code, words) in all {
-            assert!(is_absent(kind, "web", code, words), "{words}");
-        }
-        let others = [
-            (1, "error during connect: dial tcp: lookup dockerr: no such host"),
-            (1, "dial unix /var/run/docker.sock: connect: no such file or directory"),
-            (127, "no such container"),
-            (125, "Error: unable to inspect \"web\": database is locked"),
-        ];
-        for (code, words) in others {
-            assert!(!is_absent("container", "web", code, words), "{words}");
-        }
-    }
-
-    #[test]
-    fn options_of_a_new_container() {
-        let args = map(
-            r#"{"env": {"A": "b c"}, "publish": ["80:80"], "privileged": true, "networks": ["front"], "command": "run -x 'a b'"}"#,
-        );
-        assert_eq!(of_map(&args, variables), ["A=b c"]);
-        let words = of_map(&args, |g| create(g, "web", "nginx:1")).unwrap();
-        assert_eq!(
-            words,
-            [
-                "--name=web",
-                "--publish=80:80",
-                "--privileged=true",
-                "--network=front",
-                "--",
-                "nginx:1",
-                "run",
-                "-x",
-                "a b"
-            ]
-        );
-    }
-}
+mod tests;

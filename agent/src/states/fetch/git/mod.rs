@@ -13,10 +13,17 @@ mod wanted;
 pub(super) use config::CONFIG;
 pub(super) use target::REPOSITORY;
 
+use std::sync::Arc;
+
 use zagent_config::{Map, Value};
 
 use super::super::{Args, Built, Failure, Scene, State};
 use crate::host::git::{Git, cut_login};
+use crate::host::scratch::Scratch;
+use crate::states::file::source::Sources;
+
+/// How files of the tree are named.
+const TREE: &str = "salt://";
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
@@ -36,7 +43,9 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
 struct Access {
     url: String,
     user: Option<String>,
+    /// Paths, and keys that the tree holds.
     keys: Vec<String>,
+    env: Arc<str>,
     login: Option<String>,
     password: Option<String>,
     /// What stood in the address.
@@ -46,7 +55,7 @@ struct Access {
 impl Access {
     fn read(args: &Args<'_>) -> Result<Self, Failure> {
         let keys = args.texts("identity")?.unwrap_or_default();
-        if let Some(key) = keys.iter().find(|k| !k.starts_with(['/', '~'])) {
+        if let Some(key) = keys.iter().find(|k| !k.starts_with(['/', '~']) && !k.starts_with(TREE)) {
             return Err(Failure::new(format!("identity '{key}' is not an absolute path")));
         }
         let (url, cut) = cut_login(&args.name());
@@ -55,13 +64,27 @@ impl Access {
             cut,
             user: args.text("user")?,
             keys,
+            env: args.chunk.env.clone(),
             login: args.text("https_user")?,
             password: args.text("https_pass")?,
         })
     }
 
     fn git<'s>(&self, scene: &'s Scene<'_>) -> Result<Git<'s>, Failure> {
-        let git = Git::new(scene.tools(), self.user.as_deref())?.with_keys(&self.keys);
+        let git = Git::new(scene.tools(), self.user.as_deref())?;
+        let (mut keys, mut kept) = (Vec::new(), Vec::new());
+        for key in &self.keys {
+            if !key.starts_with(TREE) {
+                keys.push(key.clone());
+                continue;
+            }
+            let found = Sources::unverified(key.as_str().into()).find(scene, &self.env, key);
+            let file = Scratch::secret(&found.map_err(Failure::new)?.bytes, ".key", git.uid());
+            let file = file.map_err(|e| Failure::new(format!("cannot keep the key `{key}`: {e}")))?;
+            keys.push(file.path().display().to_string());
+            kept.push(file);
+        }
+        let git = git.with_keys(&keys).keeping(kept);
         if self.login.is_none() && self.password.is_none() {
             return Ok(git.with_cut(&self.url, self.cut.as_ref()));
         }

@@ -188,3 +188,30 @@ fn a_password_in_an_address_is_neither_noted_nor_shown() {
     let noted = serde_json::to_string(&REPOSITORY.look(&key, &stage.scene()).unwrap()).unwrap();
     assert!(noted.contains("h.example.org/x") && !noted.contains("hush"), "{noted}");
 }
+
+#[test]
+fn a_key_of_the_tree_is_a_file_only_as_long_as_git_needs_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let stage = Stage::with(&[("keys/id", "a key\n")], "{}");
+    let access = |identity: &str| {
+        let chunk = chunk(
+            "git.latest",
+            "ssh://h/x",
+            &format!(r#"{{"target": "/t", "identity": ["/k", "{identity}"]}}"#),
+        );
+        super::Access::read(&crate::states::Args::new(&chunk))
+    };
+    let scene = stage.scene();
+    let git = access("salt://keys/id").unwrap().git(&scene).unwrap();
+    let shown = format!("{git:?}");
+    let path =
+        shown.split("Scratch(\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a file").to_owned();
+    assert!(shown.contains(&format!("-i '/k' -i '{path}'")), "{shown}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a key\n");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+    drop(git);
+    assert!(!std::path::Path::new(&path).exists());
+    let missing = access("salt://keys/none").unwrap().git(&scene).unwrap_err();
+    assert!(missing.done.comment.contains("salt://keys/none"), "{}", missing.done.comment);
+    assert!(access("keys/id").is_err_and(|f| f.done.comment.contains("not an absolute path")));
+}

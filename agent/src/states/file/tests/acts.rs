@@ -31,6 +31,23 @@ fn serve(answers: usize) -> String {
 }
 
 #[test]
+fn a_download_that_is_not_to_be_kept_goes() {
+    let hi = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";
+    for keeps in [true, false] {
+        let (stage, url) = (Stage::new(), serve(1));
+        let args = json!({
+            "name": "$D/f", "source": format!("{url}/ok"), "source_hash": hi, "keep_source": keeps,
+        });
+        let chunk = stage.chunk("managed", &args);
+        assert_eq!(stage.run(&chunk).result, Some(true));
+        let kept = crate::states::file::download::path(&stage.scene(), "base", &format!("{url}/ok")).unwrap();
+        assert_eq!(kept.exists(), keeps);
+        // The digest of the file itself is enough for the next look.
+        assert!(stage.run(&chunk).comment.contains("No changes made"));
+    }
+}
+
+#[test]
 fn templates_see_context_over_defaults_and_what_was_gathered() {
     let stage = Stage::new().tree("t", "{{ a }} {{ b }} {{ accumulator }} {{ mode }}\n");
     let args = json!({

@@ -355,13 +355,14 @@ impl Member {
 
     /// What a line of the note says.
     pub(super) fn noted(line: &str) -> Option<Self> {
-        let kind = match line.chars().next()? {
+        let mut rest = line.chars();
+        let kind = match rest.next()? {
             'd' => Some(Kind::Dir),
             'l' => Some(Kind::Link),
             'f' => Some(Kind::File),
             _ => None,
         };
-        Some(Self { path: PathBuf::from(unescaped(&line[1..])?), kind })
+        Some(Self { path: PathBuf::from(unescaped(rest.as_str())?), kind })
     }
 }
 
@@ -394,6 +395,20 @@ fn unescaped(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_that_somebody_else_wrote_is_read_too() {
+        for (line, path, kind) in [
+            ("dsrc", "src", Some(Kind::Dir)),
+            ("?a\\nb", "a\nb", None),
+            ("écoute", "coute", None),
+            ("fécoute", "écoute", Some(Kind::File)),
+        ] {
+            let member = Member::noted(line).expect(line);
+            assert_eq!((member.path, member.kind), (PathBuf::from(path), kind), "{line}");
+        }
+        assert!(Member::noted("").is_none());
+    }
 
     #[test]
     fn names_tell_the_format() {

@@ -16,9 +16,9 @@ use self::list::Member;
 use self::place::Unpacked;
 use crate::fs::{Kind, Meta, Stat};
 use crate::states::file::download::Fetch;
-use crate::states::file::hash::Algorithm;
+use crate::states::file::hash::{Algorithm, Sum};
 use crate::states::file::owner::{Ids, Owner};
-use crate::states::file::source::{self, Names, Place, Sources};
+use crate::states::file::source::{self, Located, Names, Place, Sources};
 use crate::states::file::{asked, parents};
 use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
 
@@ -127,7 +127,7 @@ impl Extracted {
         }
         if found.why.is_none() && self.flag("source_hash_update") {
             let last = std::fs::read_to_string(self.last(scene.cache)).ok();
-            let now = self.sum(scene)?;
+            let now = self.sum(scene)?.map(|sum| sum.digits);
             found.why = (last.is_some() && now.is_some() && last != now).then_some("source_hash");
         }
         let cleans = self.flag("clean") || self.flag("clean_parent");
@@ -203,7 +203,11 @@ impl Extracted {
             Place::Web(_) | Place::Foreign(_) => String::new(),
         };
         let args = Args::new(&self.chunk);
-        let hash = if self.flag("source_hash_update") { self.sum(scene)? } else { args.text("source_hash")? };
+        let hash = if self.flag("source_hash_update") {
+            self.sum(scene)?.map(|sum| sum.digits)
+        } else {
+            args.text("source_hash")?
+        };
         let more = args.text("list_options")?.unwrap_or_default();
         let all =
             [&*self.text, &*hash.unwrap_or_default(), &*state, &*more, &*self.strip.to_string()].join("\n");
@@ -217,7 +221,7 @@ impl Extracted {
     }
 
     /// The digest that `source_hash` gives.
-    fn sum(&self, scene: &Scene<'_>) -> Result<Option<String>, Failure> {
+    fn sum(&self, scene: &Scene<'_>) -> Result<Option<Sum>, Failure> {
         let args = Args::new(&self.chunk);
         let Some(hash) = args.text("source_hash")?.filter(|_| !self.flag("skip_verify")) else {
             return Ok(None);
@@ -226,35 +230,35 @@ impl Extracted {
         let file = self.to.display().to_string();
         let names = Names { hash_name: hash_name.as_deref(), file: &file, source: &self.text };
         let sum = source::sum(scene, &self.chunk.env, &Fetch::read(&args), &hash, &names);
-        Ok(Some(sum.map_err(Failure::new)?.digits))
+        Ok(Some(sum.map_err(Failure::new)?))
     }
 
     /// The archive as a file of this host.
     fn archive(&self, scene: &Scene<'_>) -> Result<Archive, Failure> {
         let env: &str = &self.chunk.env;
-        let found = self.sources.find(scene, env, &self.to.display().to_string()).map_err(Failure::new)?;
-        let shown = source::redact(&found.source.text);
-        if let Place::Local(path) = source::place(&found.source.text) {
-            if let Some(sum) = self.sum(scene)? {
-                let fits = [Algorithm::Sha256, Algorithm::Sha512, Algorithm::Sha1, Algorithm::Md5];
-                if !fits.iter().any(|a| a.digest(&found.bytes) == sum) {
+        let found = self.sources.locate(scene, env, &self.to.display().to_string());
+        let (source, located) = found.map_err(Failure::new)?;
+        let shown = source::redact(&source.text);
+        let io = |e: std::io::Error| Failure::new(format!("cannot keep {shown}: {e}"));
+        let bytes = match located {
+            Located::Held(bytes) => bytes,
+            Located::File(path) => {
+                // What came over the network was verified by who fetched it.
+                if matches!(source::place(&source.text), Place::Local(_))
+                    && let Some(sum) = self.sum(scene)?
+                    && sum.algorithm.digest_of(&path).map_err(io)? != sum.digits
+                {
+                    let digits = sum.digits;
                     return Err(Failure::new(format!(
-                        "{shown} does not match the desired source_hash {sum}"
+                        "{shown} does not match the desired source_hash {digits}"
                     )));
                 }
+                return Ok(Archive::Kept(path));
             }
-            return Ok(Archive::Kept(PathBuf::from(path)));
-        }
-        let kept = source::cached_path(scene, env, &found.source.text);
-        if let (Some(path), Place::Web(_)) = (kept, source::place(&found.source.text))
-            && path.is_file()
-        {
-            return Ok(Archive::Kept(path));
-        }
-        let io = |e: std::io::Error| Failure::new(format!("cannot keep {shown}: {e}"));
+        };
         std::fs::create_dir_all(scene.spare).map_err(io)?;
         let mut file = tempfile::Builder::new().prefix(".archive-").tempfile_in(scene.spare).map_err(io)?;
-        std::io::Write::write_all(&mut file, &found.bytes).map_err(io)?;
+        std::io::Write::write_all(&mut file, &bytes).map_err(io)?;
         Ok(Archive::Made(file))
     }
 
@@ -391,8 +395,9 @@ impl State for Extracted {
             changes.insert("updated ownership", true);
         }
         if let Some(sum) = self.sum(scene)? {
-            keep(&self.last(scene.spare), &sum)?;
+            keep(&self.last(scene.spare), &sum.digits)?;
         }
+        self.sources.forget(scene, &self.chunk.env);
         Ok(Done::new(comment, changes))
     }
 

@@ -3,7 +3,9 @@
 use zagent_config::Map;
 
 use super::version::fulfils;
-use super::{Shelf, Shelved};
+use super::{Shelf, Shelved, redact};
+use crate::host::refuse_option;
+use crate::host::scratch::Scratch;
 use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
 
 /// What `gem list` printed: `name (2.0, default: 1.0)`.
@@ -32,7 +34,8 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
 }
 
 fn read(act: Act, args: &Args<'_>) -> Built {
-    let shelf = Shelf::read("gem", args, &["gem_bin"], "env")?;
+    let mut shelf = Shelf::read("gem", args, &["gem_bin"], "env")?;
+    refuse_option("gem", &args.name())?;
     let mut words = Vec::new();
     if act == Act::Install {
         let docs = [("rdoc", args.flag("rdoc", false)), ("ri", args.flag("ri", false))];
@@ -43,11 +46,13 @@ fn read(act: Act, args: &Args<'_>) -> Built {
             format!("--document={}", docs.join(","))
         });
         words.extend(args.flag("pre_releases", false).then(|| "--pre".to_owned()));
-        for (key, option) in [("proxy", "--http-proxy"), ("source", "--source"), ("version", "--version")] {
-            words.extend(args.text(key)?.into_iter().flat_map(|value| [option.to_owned(), value]));
+        words.extend(args.text("version")?.into_iter().flat_map(|value| ["--version".to_owned(), value]));
+        for proxy in args.text("proxy")?.iter().flat_map(|p| ["http_proxy", "https_proxy"].map(|k| (k, p))) {
+            shelf.env.push((proxy.0.to_owned(), proxy.1.clone()));
         }
     }
-    Ok(Box::new(Gem { act, shelf, name: args.name(), version: args.text("version")?, words }))
+    let source = args.text("source")?.filter(|_| act == Act::Install);
+    Ok(Box::new(Gem { act, shelf, name: args.name(), version: args.text("version")?, words, source }))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,6 +70,27 @@ struct Gem {
     version: Option<String>,
     /// Options of an installation.
     words: Vec<String>,
+    /// Where it comes from.
+    source: Option<String>,
+}
+
+/// The shelf as an installation has it: the source stands in a file of our own, which must be there meanwhile.
+struct Sourced {
+    shelf: Shelf,
+    _file: Option<Scratch>,
+}
+
+impl Sourced {
+    fn new(gem: &Gem) -> Result<Self, Failure> {
+        let mut shelf = gem.shelf.clone();
+        let Some(source) = &gem.source else { return Ok(Self { shelf, _file: None }) };
+        let owner = shelf.account()?.map(|account| account.user.uid);
+        let text = format!(":sources:\n- {}\n", serde_json::Value::from(source.as_str()));
+        let file = Scratch::secret(text.as_bytes(), ".gemrc", owner)
+            .map_err(|e| Failure::new(format!("cannot keep the source of the gem: {e}")))?;
+        shelf.env.push(("GEMRC".into(), file.path().display().to_string()));
+        Ok(Self { shelf, _file: Some(file) })
+    }
 }
 
 impl Gem {
@@ -85,7 +111,7 @@ impl Gem {
 
     fn told(&self) -> Map {
         let is_new = matches!(self.act, Act::Install | Act::AddSource);
-        Map::from_iter([(self.name.as_str(), if is_new { "Installed" } else { "Removed" })])
+        Map::from_iter([(redact(&self.name), if is_new { "Installed" } else { "Removed" })])
     }
 }
 
@@ -102,7 +128,7 @@ fn is_met(versions: &[String], asked: &str) -> bool {
 
 impl State for Gem {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let name = &self.name;
+        let name = redact(&self.name);
         let is_right = self.is_right(scene)?;
         let (right, would) = match self.act {
             Act::Install => {
@@ -147,7 +173,8 @@ impl State for Gem {
             Act::Install | Act::Remove => vec![self.name.clone()],
             Act::AddSource | Act::RemoveSource => Vec::new(),
         };
-        self.shelf.change(scene, &names, &mut || Ok(self.shelf.must(&tools, &words)?)).map_err(failed)?;
+        let sourced = Sourced::new(self)?;
+        self.shelf.change(scene, &names, &mut || Ok(sourced.shelf.must(&tools, &words)?)).map_err(failed)?;
         let comment = match self.act {
             Act::Install => "Gem was successfully installed",
             Act::Remove => "Gem was successfully removed.",
@@ -184,6 +211,22 @@ mod tests {
             listed("\n*** LOCAL GEMS ***\n\nbigdecimal (default: 3.1.1)\nrake (13.0.6, 12.3.3 ruby)\n");
         assert_eq!(shelf["rake"], ["13.0.6", "12.3.3"]);
         assert_eq!(shelf["bigdecimal"], ["3.1.1"]);
+    }
+
+    #[test]
+    fn a_source_is_not_among_the_words() {
+        let stage = crate::states::stage::Stage::new();
+        let bin = stage.path("gem");
+        let script = "#!/bin/sh\ntest \"$1\" = list && exit\necho \"$* with $http_proxy and `cat $GEMRC`\" > $0.said\n";
+        std::fs::write(&bin, script).unwrap();
+        std::fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let args = format!(r#"{{"gem_bin": "{bin}", "source": "https://t:s@h/", "proxy": "http://u:p@h"}}"#);
+        let chunk = crate::states::stage::chunk("gem.installed", "rake", &args);
+        let said = crate::states::stage::apply(&chunk, &stage.scene());
+        assert!(said.starts_with("true"), "{said}");
+        let called = std::fs::read_to_string(stage.path("gem.said")).unwrap();
+        let want = "install rake --no-document with http://u:p@h and :sources:\n- \"https://t:s@h/\"\n";
+        assert_eq!(called, want);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Libraries of languages: which there are, and how the programs that keep them (pip, gem, npm) are told to change that.
 //!
-//! Law: a library that was changed is a thing like a package: how it was is noted, and it can be put back.
+//! Law: a library that was changed is a thing like a package: how it was is noted, and it can be put back. An address may hold a
+//! password: it goes by the environment or a file of our own, never among the words, which everybody sees, nor into what is said.
 
 pub(crate) mod version;
 
@@ -43,6 +44,26 @@ pub(crate) struct Shelf {
     pub(crate) user: Option<String>,
     pub(crate) cwd: Option<String>,
     pub(crate) env: Vec<(String, String)>,
+}
+
+/// A text whose addresses hold no logins.
+fn redact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        shown += head;
+        let end = tail.find(|c: char| c.is_whitespace() || "/'\"?#,".contains(c)).unwrap_or(tail.len());
+        let login = tail[..end].rfind('@').unwrap_or(0);
+        shown += if login > 0 { "<redacted>" } else { "" };
+        rest = &tail[login..];
+    }
+    shown + rest
+}
+
+/// True when an address holds a login.
+fn has_login(text: &str) -> bool {
+    redact(text) != text
 }
 
 /// Versions by name.
@@ -140,7 +161,7 @@ impl Shelf {
         if said.is_fine() {
             return Ok(said.out);
         }
-        Err(Refusal::failed(format!("{} {}", said.out.trim(), said.err.trim()).trim().to_owned()))
+        Err(Refusal::failed(redact(format!("{} {}", said.out.trim(), said.err.trim()).trim())))
     }
 
     /// What is on the shelf.
@@ -238,5 +259,24 @@ impl Thing for Library {
             shelf.must(&tools, &told)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_login_is_shown() {
+        for (text, shown) in [
+            ("https://u:p@h/x", "https://<redacted>@h/x"),
+            ("git+https://token@h/x@v1#egg=y", "git+https://<redacted>@h/x@v1#egg=y"),
+            ("x @ https://t@h, https://u:p%40@h2 no", "x @ https://<redacted>@h, https://<redacted>@h2 no"),
+            ("https://h/a@b", "https://h/a@b"),
+            ("@scope/x", "@scope/x"),
+        ] {
+            assert_eq!(redact(text), shown);
+            assert_eq!(has_login(text), text != shown);
+        }
     }
 }

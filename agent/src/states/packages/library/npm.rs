@@ -5,6 +5,7 @@ use zagent_config::{Map, Value};
 
 use super::{Shelf, Shelved};
 use crate::host::command::shown;
+use crate::host::refuse_option;
 use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
 
 /// What `npm list --json` printed.
@@ -40,14 +41,21 @@ fn read(act: Act, args: &Args<'_>) -> Built {
     if act == Act::Bootstrap {
         shelf.place = Some(args.name());
     }
+    read_registry(&mut shelf, args)?;
     let names = args.texts("pkgs")?.filter(|p| !p.is_empty()).unwrap_or_else(|| vec![args.name()]);
+    names.iter().try_for_each(|name| refuse_option("package", name))?;
     Ok(Box::new(Npm {
         act,
         shelf,
         names,
-        registry: args.text("registry")?,
         force: args.flag("force_reinstall", false) || args.flag("force", false),
     }))
+}
+
+/// Where packages come from; the address may hold a password.
+fn read_registry(shelf: &mut Shelf, args: &Args<'_>) -> Result<(), Failure> {
+    shelf.env.extend(args.text("registry")?.map(|registry| ("npm_config_registry".to_owned(), registry)));
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +70,6 @@ struct Npm {
     act: Act,
     shelf: Shelf,
     names: Vec<String>,
-    registry: Option<String>,
     force: bool,
 }
 
@@ -135,7 +142,7 @@ impl State for Npm {
         if matches!(self.act, Act::Install | Act::Remove) && self.shelf.place.is_none() {
             words.push("--global".into());
         }
-        words.extend(self.registry.iter().map(|r| format!("--registry={r}")));
+        words.extend(targets.first().map(|_| "--".to_owned()));
         words.extend(
             targets.iter().map(|t| if self.act == Act::Remove { cut(t).0.to_owned() } else { t.clone() }),
         );
@@ -180,6 +187,14 @@ impl State for Npm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_registry_is_not_among_the_words() {
+        let chunk = crate::states::stage::chunk("npm.installed", "x", r#"{"registry": "https://t@h/"}"#);
+        let mut shelf = Shelf::default();
+        read_registry(&mut shelf, &Args::new(&chunk)).unwrap();
+        assert_eq!(shelf.env, [("npm_config_registry".to_owned(), "https://t@h/".to_owned())]);
+    }
 
     #[test]
     fn names_are_cut_from_versions() {

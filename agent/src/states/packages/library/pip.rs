@@ -5,8 +5,10 @@ use zagent_compiler::functions::Refusal;
 use zagent_config::{Map, Value};
 
 use super::version::{Wanted, normal};
-use super::{Shelf, Shelved};
+use super::{Shelf, Shelved, has_login, redact};
 use crate::host::command::shown;
+use crate::host::refuse_option;
+use crate::host::scratch::Scratch;
 use crate::states::file::source::{self, Place};
 use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
 
@@ -33,12 +35,20 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
 }
 
 fn read(act: Act, args: &Args<'_>) -> Built {
-    let shelf = Shelf::read("pip", args, &["bin_env", "pip_bin"], "env_vars")?;
+    let mut shelf = Shelf::read("pip", args, &["bin_env", "pip_bin"], "env_vars")?;
+    for (key, variable) in ADDRESSES {
+        let given = args.texts(key)?.filter(|all| !all.is_empty());
+        shelf.env.extend(given.map(|all| (variable.to_owned(), all.join(" "))));
+    }
     let names = match args.get("pkgs").filter(|_| act == Act::Install) {
         None => vec![args.name()],
         Some(Value::List(items)) => items.iter().map(package).collect(),
         Some(_) => return Err(Failure::new("pkgs argument must be formatted as a list")),
     };
+    // What is worked on may stand in the place of a name.
+    let is_option =
+        |name: &&String| !["-e ", "--editable "].iter().any(|editable| name.starts_with(editable));
+    names.iter().filter(is_option).try_for_each(|name| refuse_option("package", name))?;
     let by_name = args.get("requirements").is_none() && args.get("editable").is_none();
     if by_name && act == Act::Install {
         let wrong: Vec<String> = names.iter().filter_map(|n| Wanted::parse(n).err()).collect();
@@ -233,7 +243,7 @@ impl Pip {
                 continue;
             }
             let text = self.text(scene, file)?;
-            let scratch = crate::host::scratch::Scratch::new(text.as_bytes(), ".txt", owner);
+            let scratch = Scratch::secret(text.as_bytes(), ".txt", owner);
             let scratch = scratch.map_err(|e| Failure::new(format!("cannot keep {file}: {e}")))?;
             words.extend(["--requirement".into(), scratch.path().display().to_string()]);
             kept.push(scratch);
@@ -242,7 +252,16 @@ impl Pip {
             words.extend(["--editable".into(), path]);
         }
         if by_name {
-            words.extend(found.targets.iter().map(|t| t.split(';').next().unwrap_or(t).replace(' ', "")));
+            let plain = |t: &String| t.split(';').next().unwrap_or(t).replace(' ', "");
+            let (secret, open): (Vec<String>, Vec<String>) =
+                found.targets.iter().map(plain).partition(|t| has_login(t));
+            words.extend(open);
+            if !secret.is_empty() {
+                let file = Scratch::secret((secret.join("\n") + "\n").as_bytes(), ".txt", owner);
+                let file = file.map_err(|e| Failure::new(format!("cannot keep what to install: {e}")))?;
+                words.extend(["--requirement".into(), file.path().display().to_string()]);
+                kept.push(file);
+            }
         }
         let before = self.shelf.list(&tools)?;
         let told = self.shelf.change(scene, &found.names, &mut || Ok(self.shelf.must(&tools, &words)?));
@@ -252,7 +271,7 @@ impl Pip {
             } else {
                 format!("Unable to process requirements file \"{}\"", files.join(", "))
             };
-            Failure::new(format!("{what} Error: {}", f.done.comment))
+            Failure::new(redact(&format!("{what} Error: {}", f.done.comment)))
         })?;
         let after = self.shelf.list(&tools)?;
         let is_forced = self.flag("force_reinstall") || self.flag("ignore_installed");
@@ -265,7 +284,7 @@ impl Pip {
             }
         }
         if by_name && found.names.len() < found.targets.len() && after != before {
-            changes.insert(format!("{}==???", found.targets.join(",")), "Installed");
+            changes.insert(redact(&format!("{}==???", found.targets.join(","))), "Installed");
         }
         let last = match (by_name, changes.is_empty()) {
             (true, _) => "All packages were successfully installed".to_owned(),
@@ -273,7 +292,8 @@ impl Pip {
             (false, true) => "Requirements were already installed.".to_owned(),
         };
         let already = if by_name { found.already.clone() } else { Vec::new() };
-        Ok(Done::new(already.into_iter().chain([last]).collect::<Vec<_>>().join("\n"), changes))
+        let words = already.into_iter().chain([last]).collect::<Vec<_>>().join("\n");
+        Ok(Done::new(redact(&words), changes))
     }
 }
 
@@ -290,14 +310,18 @@ const FLAGS: [(&str, &str); 9] = [
     ("no_download", "--no-download"),
 ];
 
+/// Arguments that are addresses, and the variables by which pip gets them.
+const ADDRESSES: [(&str, &str); 4] = [
+    ("proxy", "PIP_PROXY"),
+    ("find_links", "PIP_FIND_LINKS"),
+    ("index_url", "PIP_INDEX_URL"),
+    ("extra_index_url", "PIP_EXTRA_INDEX_URL"),
+];
+
 /// Arguments that are the value of an option of pip.
-const VALUES: [(&str, &str); 14] = [
+const VALUES: [(&str, &str); 10] = [
     ("log", "--log"),
-    ("proxy", "--proxy"),
     ("timeout", "--timeout"),
-    ("find_links", "--find-links"),
-    ("index_url", "--index-url"),
-    ("extra_index_url", "--extra-index-url"),
     ("target", "--target"),
     ("source", "--source"),
     ("exists_action", "--exists-action"),
@@ -317,7 +341,7 @@ impl State for Pip {
                 Act::Update => "System is already up-to-date.".to_owned(),
                 Act::Install => {
                     let last = "All specified packages are already installed".to_owned();
-                    found.already.into_iter().chain([last]).collect::<Vec<_>>().join("\n")
+                    redact(&found.already.into_iter().chain([last]).collect::<Vec<_>>().join("\n"))
                 }
             }));
         }
@@ -331,7 +355,7 @@ impl State for Pip {
             (Act::Install, all) => format!("Python package(s) set to be installed:\n{}", all.join("\n")),
         };
         let change = if self.act == Act::Remove { "Removed" } else { "Installed" };
-        Ok(Look::drift(words, found.targets.iter().map(|t| (t.as_str(), change)).collect()))
+        Ok(Look::drift(redact(&words), found.targets.iter().map(|t| (redact(t), change)).collect()))
     }
 
     fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
@@ -426,6 +450,50 @@ mod tests {
         assert!(said.contains("must be formatted as a list"), "{said}");
         let removed = chunk("pip.removed", "x", r#"{"pkgs": [], "bin_env": "/nowhere/pip"}"#);
         assert!(preview(&removed, &stage.scene()).contains("Error uninstalling 'x'"));
+    }
+
+    #[test]
+    fn addresses_are_not_among_the_words() {
+        let stage = Stage::new();
+        let bin = stage.path("pip");
+        let script = "#!/bin/sh\ntest \"$1\" = list && echo '[]' && exit\n\
+                      echo \"$*\" > $0.said\nenv | grep ^PIP_ | sort >> $0.said\nexec 2>&1; cat ${4:-/dev/null}; exit 1\n";
+        std::fs::write(&bin, script).unwrap();
+        std::fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let args = format!(
+            r#"{{"bin_env": "{bin}", "index_url": "https://t1@h/", "extra_index_url": ["https://t2@h/", "https://h3/"],
+                "proxy": "http://u:t3@p", "pkgs": ["six", "git+https://t4@h/x.git"]}}"#
+        );
+        let said = crate::states::stage::apply(&chunk("pip.installed", "x", &args), &stage.scene());
+        let called = std::fs::read_to_string(stage.path("pip.said")).unwrap();
+        let (words, variables) = called.split_once('\n').unwrap();
+        assert!(words.starts_with("install six --requirement /") && !words.contains('@'), "{words}");
+        for want in
+            ["INDEX_URL=https://t1@h/", "EXTRA_INDEX_URL=https://t2@h/ https://h3/", "PROXY=http://u:t3@p"]
+        {
+            assert!(variables.lines().any(|l| l.strip_prefix("PIP_") == Some(want)), "{variables}");
+        }
+        // What pip was given in the file comes back in its complaint, without the login.
+        assert!(said.starts_with("false") && said.contains("git+https://<redacted>@h/x.git"), "{said}");
+        assert!(!said.contains("t4"), "{said}");
+    }
+
+    #[test]
+    fn nothing_is_taken_for_an_option() {
+        let stage = Stage::new();
+        for (function, name) in [
+            ("pip.removed", "-r/etc/passwd"),
+            ("pip.installed", "--index-url=http://x"),
+            ("gem.installed", "--source=http://x"),
+            ("gem.sources_add", "-r"),
+            ("npm.installed", "--prefix=/"),
+            ("npm.removed", "-g"),
+            ("alternatives.auto", "--force"),
+            ("alternatives.set", "--force"),
+        ] {
+            let said = preview(&chunk(function, name, r#"{"path": "/x"}"#), &stage.scene());
+            assert!(said.contains("would be taken for an option"), "{function} {name}: {said}");
+        }
     }
 
     #[test]

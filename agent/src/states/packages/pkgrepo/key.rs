@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::fs::{Kind, Meta};
+use crate::fs::{FileSystem, Kind, Meta};
 use crate::states::file::{hash, parents, source};
 use crate::states::{Args, Failure, Scene};
 
@@ -145,6 +145,59 @@ impl Key {
     }
 }
 
+/// Where keyrings are that people may take away.
+pub(super) const RINGS: [&str; 2] = ["/etc/apt/trusted.gpg.d", "/etc/apt/keyrings"];
+
+/// Keys that go with their repository.
+pub(super) struct Gone(Vec<String>);
+
+impl Gone {
+    /// Reads `keyid`; whose key `keyid_ppa` means only Launchpad knows.
+    ///
+    /// # Errors
+    /// Fails when it cannot be told which key is meant.
+    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+        if args.flag("keyid_ppa", false) {
+            return Err(Failure::new(
+                "`keyid_ppa` is not supported here: give the number of the key as `keyid`",
+            ));
+        }
+        let ids: Vec<String> = args.texts("keyid")?.unwrap_or_default().iter().map(|id| number(id)).collect();
+        // Fewer digits fit keys of others.
+        if let Some(id) = ids.iter().find(|id| id.len() < 8 || !id.bytes().all(|b| b.is_ascii_hexdigit())) {
+            return Err(Failure::new(format!("`{id}` is no number of a key")));
+        }
+        Ok(Self(ids))
+    }
+
+    /// The keyrings that hold these keys and no other: one that holds more is somebody else's, too.
+    ///
+    /// # Errors
+    /// Fails when one cannot be read.
+    pub(super) fn rings(&self, fs: &dyn FileSystem) -> Result<Vec<PathBuf>, Failure> {
+        let mut found = Vec::new();
+        for dir in RINGS.map(Path::new) {
+            if self.0.is_empty() || fs.stat(dir)?.is_none_or(|s| s.kind != Kind::Dir) {
+                continue;
+            }
+            for (name, kind) in fs.read_dir(dir)? {
+                let path = dir.join(name);
+                if kind != Kind::File || !path.extension().is_some_and(|e| e == "gpg" || e == "asc") {
+                    continue;
+                }
+                // What cannot be read as a key is none of these.
+                let keys = keys(&dearmoured(&fs.read(&path)?).unwrap_or_default());
+                let is_meant =
+                    |key: &Vec<String>| key.iter().any(|f| self.0.iter().any(|id| f.ends_with(id)));
+                if !keys.is_empty() && keys.iter().all(is_meant) {
+                    found.push(path);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl From {
     fn told(&self) -> String {
         match self {
@@ -233,14 +286,23 @@ fn crc24(bytes: &[u8]) -> u32 {
 }
 
 /// The fingerprints of the keys in a keyring, of main keys and others, in capital letters.
-fn fingerprints(mut bytes: &[u8]) -> Vec<String> {
-    let mut all = Vec::new();
+fn fingerprints(bytes: &[u8]) -> Vec<String> {
+    keys(bytes).into_iter().flatten().collect()
+}
+
+/// The same by key: its own first, then those of its subkeys.
+fn keys(mut bytes: &[u8]) -> Vec<Vec<String>> {
+    let mut all: Vec<Vec<String>> = Vec::new();
     while let Some((tag, body, rest)) = packet(bytes) {
         // Public keys and their subkeys, of the version that there is.
         if matches!(tag, 6 | 14) && body.first() == Some(&4) {
             let Ok(length) = u16::try_from(body.len()) else { return all };
             let whole = [&[0x99][..], &length.to_be_bytes(), body].concat();
-            all.push(hash::Algorithm::Sha1.digest(&whole).to_ascii_uppercase());
+            let fingerprint = hash::Algorithm::Sha1.digest(&whole).to_ascii_uppercase();
+            match all.last_mut().filter(|_| tag == 14) {
+                Some(key) => key.push(fingerprint),
+                None => all.push(vec![fingerprint]),
+            }
         }
         bytes = rest;
     }
@@ -298,6 +360,29 @@ mod tests {
         let damaged = ARMOURED.replace(line, &line.replace('A', "B"));
         assert!(dearmoured(damaged.as_bytes()).is_err_and(|e| e.contains("checksum")));
         assert!(fingerprints(b"<html>no key</html>").is_empty());
+    }
+
+    #[test]
+    fn a_keyring_goes_with_its_only_key() {
+        let overlay = crate::fs::Overlay::new(std::sync::Arc::new(crate::fs::Disk::default()));
+        let ring = |name: &str, text: &str| {
+            let path = Path::new(RINGS[0]).join(name);
+            overlay.make_dir(Path::new("/etc/apt"), Meta::default()).unwrap_or_default();
+            overlay.make_dir(Path::new(RINGS[0]), Meta::default()).unwrap_or_default();
+            overlay.write(&path, text.as_bytes(), Meta::default()).unwrap();
+            path
+        };
+        let mine = ring("zagent-mine.asc", ARMOURED);
+        ring("zagent-none.asc", "no key at all");
+        let rings = |args: &str| {
+            let chunk = crate::states::stage::chunk("pkgrepo.absent", "x", args);
+            Gone::read(&Args::new(&chunk)).and_then(|gone| gone.rings(&overlay)).map_err(|f| f.done.comment)
+        };
+        assert_eq!(rings(r#"{"keyid": "9B0156DA"}"#), Ok(vec![mine.clone()]));
+        assert_eq!(rings(r#"{"keyid": ["0x56CC3112074F985DB32F7D9AA6DBE9F89B0156DA"]}"#), Ok(vec![mine]));
+        assert_eq!(rings(r#"{"keyid": "00000000"}"#), Ok(Vec::new()));
+        assert_eq!(rings("{}"), Ok(Vec::new()));
+        assert!(rings(r#"{"keyid": "DA"}"#).is_err() && rings(r#"{"keyid_ppa": true}"#).is_err());
     }
 
     #[test]

@@ -76,7 +76,11 @@ fn read(args: &Args<'_>, is_absent: bool) -> Built {
             "`copr` is not supported here: give `baseurl` and `gpgkey` of the repository",
         ));
     }
-    Key::read(args, None)?;
+    if is_absent {
+        key::Gone::read(args)?;
+    } else {
+        Key::read(args, None)?;
+    }
     Ok(Box::new(Repo { chunk: args.chunk.clone(), is_absent }))
 }
 
@@ -103,7 +107,11 @@ impl Repo {
         let family = family(&|name| scene.host.grain(name));
         let family =
             family.ok_or_else(|| Failure::new("Repo management not implemented on this platform"))?;
-        let plan = plan(scene.fs, &family, &args, self.is_absent)?;
+        let mut plan = plan(scene.fs, &family, &args, self.is_absent)?;
+        // As in Salt, the key goes with its repository.
+        if self.is_absent && !plan.edits.is_empty() && matches!(family, Family::Debian(..)) {
+            plan.edits.extend(key::Gone::read(&args)?.rings(scene.fs)?.into_iter().map(|ring| (ring, None)));
+        }
         let key = match &family {
             Family::Debian(..) if !self.is_absent => Key::read(&args, ring(&args, &family)?.as_deref())?,
             _ => None,
@@ -134,6 +142,12 @@ impl Repo {
             _ => {
                 changes.insert("repo", self.name());
             }
+        }
+        let is_ring = |path: &&PathBuf| key::RINGS.iter().any(|dir| path.starts_with(dir));
+        let rings = found.plan.edits.iter().filter(|(_, text)| text.is_none()).map(|(path, _)| path);
+        let rings: Vec<String> = rings.filter(is_ring).map(|path| path.display().to_string()).collect();
+        if !rings.is_empty() {
+            changes.insert("keyid", rings.join(" "));
         }
         if let Some(key) = found.key.as_ref().filter(|_| found.lacks_key) {
             changes.insert("key", key.path().display().to_string());
@@ -174,7 +188,9 @@ fn plan(fs: &dyn FileSystem, family: &Family, args: &Args<'_>, is_absent: bool) 
     match family {
         Family::Debian(..) if is_absent => match named(args, family)? {
             Some(entry) => Sources::read(fs)?.without(&entry),
-            None => Ok(Plan::default()),
+            None => Err(Failure::new(format!(
+                "Failed to configure repo '{name}': Error: repo '{name}' is not a well formatted definition"
+            ))),
         },
         Family::Debian(..) => {
             let entry = named(args, family)?.ok_or_else(|| {

@@ -52,6 +52,19 @@ fn what_cannot_be_is_told_at_once() {
 }
 
 #[test]
+fn what_is_no_entry_is_not_absent() {
+    let stage = Stage::new();
+    let told = |name: &str, args: &str| preview(&chunk("pkgrepo.absent", name, args), &stage.scene());
+    for name in ["docker", "http://h/ x main", "ppa:a/b"] {
+        assert!(told(name, "{}").contains("is not a well formatted definition"), "{name}");
+    }
+    assert!(told("deb http://h.invalid/ x main", r#"{"keyid": "0123ABCD"}"#).contains("is absent"));
+    assert!(
+        told("deb http://h.invalid/ x main", r#"{"keyid_ppa": true}"#).contains("give the number of the key")
+    );
+}
+
+#[test]
 fn a_personal_archive_is_one_of_ubuntu() {
     let chunk = chunk("pkgrepo.managed", "x", r#"{"ppa": "wolfnet/logstash"}"#);
     let args = Args::new(&chunk);

@@ -64,7 +64,7 @@ impl Fstab {
                 Err(failed())
             };
         }
-        let said = scene.tools().ask("blkid", &["-o", "value", "-s", &tag, &device])?;
+        let said = scene.tools().ask("blkid", &["-o", "value", "-s", &tag, "--", &device])?;
         let value = said.out.trim();
         if !said.is_fine() || value.is_empty() {
             return Err(failed());
@@ -123,8 +123,9 @@ impl State for Fstab {
             Kept::Change => format!("{file} entry updated in {config}."),
         };
         if self.mount && kept == Kept::New && mounts::at(scene.tools().machine, file)?.is_none() {
-            let said = scene
-                .change(&super::MountThing, file.as_str(), || Ok(scene.tools().tell("mount", &[file])?))?;
+            let said = scene.change(&super::MountThing, file.as_str(), || {
+                Ok(scene.tools().tell("mount", &["--", file])?)
+            })?;
             if !said.is_fine() {
                 let words = format!("{words}\nError while mounting {file}: {}", said.words());
                 return Err(Done::new(words, self.changes(kept)).into());

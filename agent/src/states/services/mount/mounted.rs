@@ -136,7 +136,7 @@ impl Mounted {
     fn call(&self, scene: &Scene<'_>, remount: bool) -> Result<(), Failure> {
         let Entry { device, name, fstype, opts, .. } = &self.entry;
         let opts = if remount { format!("{opts},remount") } else { opts.clone() };
-        scene.tools().must("mount", &["-o", &opts, "-t", fstype, device, name])?;
+        scene.tools().must("mount", &["-o", &opts, "-t", fstype, "--", device, name])?;
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Mounted {
             let anew =
                 matches!(act, Act::Replace(_)) || (matches!(act, Act::Remount(_)) && self.is_stubborn());
             if anew {
-                scene.tools().must("umount", &[name])?;
+                scene.tools().must("umount", &["--", name])?;
             }
             self.call(scene, matches!(act, Act::Remount(_)) && !anew)
         })

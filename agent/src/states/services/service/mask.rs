@@ -4,7 +4,7 @@ use zagent_config::Map;
 
 use super::ServiceThing;
 use crate::host::services::{self, Act, Provider};
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
+use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil, keyed};
 
 pub(super) fn build(on: bool, args: &Args<'_>) -> Built {
     let provider = super::provider(args)?;
@@ -54,7 +54,8 @@ impl State for Mask {
     fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
         let manager = self.manager(scene)?;
         let act = if self.on { Act::Mask(self.runtime) } else { Act::Unmask(self.runtime) };
-        scene.change(&ServiceThing, self.name.as_str(), || Ok(manager.must(act, &self.name, false)?))?;
+        let key = keyed(&self.name, self.provider.as_deref());
+        scene.change(&ServiceThing, key, || Ok(manager.must(act, &self.name, false)?))?;
         Ok(Done::new(format!("Service {} was {}", self.name, self.word()), self.changes()))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Want, Wanted};
 use crate::host::services::{Act, Provider};
-use crate::states::{Done, Failure, Look, Scene};
+use crate::states::{Done, Failure, Look, Scene, keyed};
 
 /// An act with Salt's verb for it, and how that ends when it is done.
 type Answer = (Act, &'static str, &'static str);
@@ -51,7 +51,7 @@ impl Wanted {
             return Ok(Done { comment: "Service is already stopped".into(), ..Done::default() });
         };
         let name = &self.name;
-        scene.change(&super::ServiceThing, name.as_str(), || {
+        scene.change(&super::ServiceThing, keyed(name, self.provider.as_deref()), || {
             let masks = [(self.unmask, false), (self.unmask_runtime, true)];
             for (_, runtime) in masks.into_iter().filter(|(on, _)| *on && act != Act::Stop) {
                 manager.must(Act::Unmask(runtime), name, false)?;

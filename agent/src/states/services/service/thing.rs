@@ -3,9 +3,9 @@
 use zagent_config::{Map, Value};
 
 use crate::host::services::{self, Act, Boot};
-use crate::states::{Failure, Scene, Thing};
+use crate::states::{Failure, Scene, Thing, key_parts};
 
-/// Services by name.
+/// Services by name, and by the manager that the state asked for.
 pub(crate) struct ServiceThing;
 
 impl Thing for ServiceThing {
@@ -14,8 +14,8 @@ impl Thing for ServiceThing {
     }
 
     fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let name = key.as_str().unwrap_or_default();
-        let manager = services::of(scene.tools(), None)?;
+        let (name, provider) = key_parts(key);
+        let manager = services::of(scene.tools(), provider)?;
         let masked = |runtime| manager.is_masked(name, runtime).unwrap_or(false);
         let service = manager.find(name)?;
         let (for_good, for_now) = (masked(false), masked(true));
@@ -33,8 +33,8 @@ impl Thing for ServiceThing {
     }
 
     fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        let name = key.as_str().unwrap_or_default();
-        let manager = services::of(scene.tools(), None)?;
+        let (name, provider) = key_parts(key);
+        let manager = services::of(scene.tools(), provider)?;
         // A service that was not there at all neither ran nor started with the host.
         let wanted = |what: &str| to.as_map().and_then(|m| m.get(what)).is_some_and(Value::is_truthy);
         let masks = [("masked", false), ("masked_runtime", true)];

@@ -143,13 +143,16 @@ fn each(
     Ok(())
 }
 
-/// An act that puts one container in the place of another: the old one goes once the new one is made.
+/// An act that puts one container in the place of another: the old one goes once the new one has started, and comes back when
+/// it has not.
 struct Swap {
     engine: Engine,
     name: String,
     timeout: String,
     /// How the new one is called meanwhile.
     meanwhile: String,
+    /// The old one ran.
+    was_up: bool,
     /// Makes the new one.
     makes: Vec<Vec<String>>,
     variables: Vec<String>,
@@ -170,19 +173,61 @@ impl Swap {
             let _ = drop_new();
             return Err(failure);
         }
+        let old = format!("{}-zagent-old", self.name);
+        if engine.inspect(&tools, "container", &old)?.is_some() {
+            tell(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&old))?;
+        }
         engine.tell(&tools, &words(&["stop", "--time", &self.timeout, "--", &self.name]))?;
         // One that removes itself is gone when it has stopped.
-        if engine.inspect(&tools, "container", &self.name)?.is_some() {
-            engine.tell(&tools, &words(&["rm", "--force", "--", &self.name]))?;
+        let has_old = engine.inspect(&tools, "container", &self.name)?.is_some();
+        if has_old {
+            engine.tell(&tools, &words(&["rename", "--", &self.name, &old]))?;
         }
-        engine.tell(&tools, &words(&["rename", &self.meanwhile, &self.name]))?;
-        each(engine, scene, &self.ends, &[])
+        let swapped = engine.tell(&tools, &words(&["rename", "--", &self.meanwhile, &self.name]));
+        let is_named = swapped.is_ok();
+        let started = swapped.map_err(Failure::from).and_then(|_| each(engine, scene, &self.ends, &[]));
+        match started {
+            Ok(()) if has_old => tell(engine, scene, &["rm", "--force", "--"], &[old]),
+            Err(failure) if has_old => Err(self.back(scene, &old, is_named, failure)),
+            other => other,
+        }
+    }
+
+    /// Puts the old one back; says why, and how far that went.
+    fn back(&self, scene: &Scene<'_>, old: &str, is_named: bool, failure: Failure) -> Failure {
+        let new = if is_named { &self.name } else { &self.meanwhile };
+        let mut acts = vec![words(&["rm", "--force", "--", new]), words(&["rename", "--", old, &self.name])];
+        acts.extend(self.was_up.then(|| words(&["start", "--", &self.name])));
+        let how = match each(&self.engine, scene, &acts, &[]) {
+            Ok(()) => "the old container is back".to_owned(),
+            Err(more) => {
+                format!("the old container is `{old}`, and could not be put back: {}", more.done.comment)
+            }
+        };
+        Failure::new(format!("{}; {how}", failure.done.comment))
     }
 }
 
 fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|w| (*w).to_owned()).collect()
 }
+
+/// What makes a container that is called so, and puts it into its networks.
+fn made(given: &Given<'_>, called: &str, image: &str) -> Result<Vec<Vec<String>>, Failure> {
+    let mut all = vec![words(&["create"]).into_iter().chain(create(given, called, image)?).collect()];
+    let own = usize::from(given.get("network_mode").is_none());
+    let more = if given.is("network_disabled") { Vec::new() } else { networks(given)? };
+    for network in more.iter().skip(own) {
+        let mut connect = words(&["network", "connect"]);
+        connect.extend(network.options("--alias"));
+        connect.extend(words(&["--", &network.name, called]));
+        all.push(connect);
+    }
+    Ok(all)
+}
+
+/// The argument by which a watch asks for a signal.
+pub(super) const SIGNAL: &str = "__signal__";
 
 fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
     let (tools, name) = (scene.tools(), given.must("name")?);
@@ -196,8 +241,8 @@ fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
     };
     let mut differing = Map::new();
     if let Some(now) = &now {
-        differing = differences(given, now)?;
         let found = engine.inspect(&tools, "image", &image)?;
+        differing = differences(given, now, found.as_ref())?;
         if given.get("image").is_some() && found.as_ref().is_none_or(|i| part(i, "Id") != part(now, "Image"))
         {
             let new = found.map_or(Value::from(image.as_str()), |i| part(&i, "Id"));
@@ -213,10 +258,7 @@ fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
     if now.is_none() || replaces {
         let id = now.as_ref().map_or(("added", name.as_str().into()), |now| ("removed", part(now, "Id")));
         changes.insert("container_id", Map::from_iter([id]));
-        makes.push(words(&["create"]).into_iter().chain(create(given, &called, &image)?).collect());
-        for network in networks(given).iter().skip(usize::from(given.get("network_mode").is_none())) {
-            makes.push(words(&["network", "connect", "--", network, &called]));
-        }
+        makes = made(given, &called, &image)?;
     }
     if starts && (!is_up || replaces) {
         ends.push(words(&["start", "--", &name]));
@@ -226,12 +268,18 @@ fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
     if !differing.is_empty() {
         changes.insert("container", differing);
     }
+    // Somebody watched: it is told so by a signal instead of being replaced.
+    if let Some(signal) = given.text(SIGNAL).filter(|_| is_up && !replaces) {
+        ends.push(words(&["kill", &format!("--signal={signal}"), "--", &name]));
+        changes.insert("signal", signal);
+    }
     let (verb, past) = match (&now, replaces) {
         (None, _) => ("created", "Created"),
         (Some(_), true) => ("replaced", "Replaced"),
         (Some(_), false) if ends.is_empty() => {
             return Ok(Plan::Right(format!("Container '{name}' is already configured as specified")));
         }
+        (Some(_), false) if is_up => ("sent a signal", "Sent signal to"),
         (Some(_), false) => ("started", "Started"),
     };
     Ok(Plan::Act(Act {
@@ -243,7 +291,8 @@ fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
         act: if replaces {
             let timeout = given.text("shutdown_timeout").unwrap_or_else(|| "10".into());
             let variables = variables(given);
-            let swap = Swap { engine, name, timeout, meanwhile: called, makes, variables, ends };
+            let swap =
+                Swap { engine, name, timeout, meanwhile: called, was_up: is_up, makes, variables, ends };
             Box::new(move |scene| swap.run(scene))
         } else {
             makes.extend(ends);
@@ -359,4 +408,99 @@ fn run(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
         thing: None,
         act: commands_with(engine, all, variables(given)),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::states::stage::{Stage, apply, chunk};
+
+    /// A program that keeps its containers as files: `NAME` holds whether it runs. `start` of what has a file `broken` fails.
+    const ENGINE: &str = r#"#!/bin/sh
+cd "$(dirname "$0")/all" || exit 1
+echo "$*" >> ../said
+verb=$1; shift
+case $verb in
+container|image) name=$3
+    test $verb = image && echo '[{"Id": "i2", "Config": {}}]' && exit
+    test -e "$name" || { echo "Error: No such container: $name" >&2; exit 1; }
+    echo "[{\"Id\": \"$(cat $name.id)\", \"Image\": \"i1\", \"Config\": {}, \"HostConfig\": {}, \"State\": {\"Status\": \"$(cat $name)\"}}]" ;;
+create) name=${1#--name=}; echo created > $name; echo new > $name.id ;;
+stop) echo exited > $4 ;;
+start) test -e ../broken && test "$(cat $2.id)" = new && { echo "port is taken" >&2; exit 125; }; echo running > $2 ;;
+rename) mv $2 $3; mv $2.id $3.id ;;
+rm) rm $3 $3.id ;;
+kill) echo "$*" > ../killed ;;
+esac
+"#;
+
+    fn stage() -> (Stage, String) {
+        let stage = Stage::new();
+        let engine = stage.path("engine");
+        std::fs::write(&engine, ENGINE).unwrap();
+        std::fs::set_permissions(&engine, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::create_dir(stage.path("all")).unwrap();
+        std::fs::write(stage.path("all/web"), "running").unwrap();
+        std::fs::write(stage.path("all/web.id"), "old").unwrap();
+        (stage, engine)
+    }
+
+    fn containers(stage: &Stage) -> Vec<String> {
+        let names = std::fs::read_dir(stage.path("all"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap());
+        let names = names.filter(|n| !n.ends_with(".id"));
+        let read =
+            |n: &str| std::fs::read_to_string(stage.path(&format!("all/{n}"))).unwrap().trim().to_owned();
+        let mut all: Vec<String> =
+            names.map(|n| format!("{n} {} {}", read(&format!("{n}.id")), read(&n))).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn the_old_container_goes_once_the_new_one_runs() {
+        let (stage, engine) = stage();
+        let chunk = chunk(
+            "docker_container.running",
+            "web",
+            &format!(r#"{{"image": "x:2", "provider": "{engine}"}}"#),
+        );
+        let said = apply(&chunk, &stage.scene());
+        assert!(said.starts_with("true \"Replaced container 'web'\""), "{said}");
+        assert_eq!(containers(&stage), ["web new running"]);
+        let acts = std::fs::read_to_string(stage.path("said")).unwrap();
+        let at =
+            |line: &str| acts.lines().position(|l| l == line).unwrap_or_else(|| panic!("{line}: {acts}"));
+        assert!(at("start -- web") < at("rm --force -- web-zagent-old"), "{acts}");
+    }
+
+    #[test]
+    fn the_old_container_comes_back_when_the_new_one_does_not_start() {
+        let (stage, engine) = stage();
+        std::fs::write(stage.path("broken"), "").unwrap();
+        let chunk = chunk(
+            "docker_container.running",
+            "web",
+            &format!(r#"{{"image": "x:2", "provider": "{engine}"}}"#),
+        );
+        let said = apply(&chunk, &stage.scene());
+        assert!(
+            said.starts_with("false") && said.contains("port is taken; the old container is back"),
+            "{said}"
+        );
+        assert_eq!(containers(&stage), ["web old running"]);
+    }
+
+    #[test]
+    fn a_watch_may_send_a_signal() {
+        let (stage, engine) = stage();
+        for (action, sends) in [("SIGHUP", true), ("force", false)] {
+            let args = format!(r#"{{"provider": "{engine}", "watch_action": "{action}"}}"#);
+            let chunk = chunk("docker_container.running", "web", &args);
+            let done = crate::states::stage::built(&chunk).react(&stage.scene()).unwrap();
+            assert_eq!(std::fs::read_to_string(stage.path("killed")).is_ok(), sends, "{}", done.comment);
+            let _ = std::fs::remove_file(stage.path("killed"));
+            assert_eq!(containers(&stage), [if sends { "web old running" } else { "web new running" }]);
+        }
+    }
 }
