@@ -24,3 +24,4 @@ pub mod states;
 pub mod status;
 pub mod tell;
 pub mod undo;
+pub mod watchdog;

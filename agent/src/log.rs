@@ -69,10 +69,15 @@ pub(crate) const fn priority(level: Level) -> u8 {
     }
 }
 
-/// True for `run` without `--once`.
+/// True for `run` without `--once`, and for `watchdog` without a question.
 fn stays(args: &[String]) -> bool {
-    let is_run = args.iter().find(|arg| !arg.starts_with('-')).is_some_and(|verb| verb == "run");
-    is_run && !args.iter().any(|arg| matches!(arg.as_str(), "--once" | "--revert" | "--help" | "-h"))
+    let mut words = args.iter().filter(|arg| !arg.starts_with('-'));
+    let stays = match words.next().map(String::as_str) {
+        Some("run") => true,
+        Some("watchdog") => !args.iter().any(|arg| matches!(arg.as_str(), "status" | "--probe")),
+        _ => false,
+    };
+    stays && !args.iter().any(|arg| matches!(arg.as_str(), "--once" | "--revert" | "--help" | "-h"))
 }
 
 /// How often `-v` is asked for.
@@ -106,6 +111,9 @@ mod tests {
             ("run", true),
             ("-v run --config x", true),
             ("run --once", false),
+            ("watchdog --config x", true),
+            ("watchdog --probe", false),
+            ("watchdog status", false),
             ("status", false),
             ("", false),
         ] {

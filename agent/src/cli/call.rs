@@ -1,4 +1,7 @@
 //! `zagent MOD.FUN …`: a state function is run on a name, an execution function is called.
+//!
+//! Law: what only asks elsewhere changes nothing here. A name that is both is called when the execution function only looks
+//! (`service.enabled`), as with salt-call; `state.single` runs the state.
 
 use clap::Parser;
 use zagent_compiler::{Call, CallError, schema};
@@ -16,7 +19,8 @@ use crate::report::{Exit, Trouble};
 /// One function, called by its name.
 ///
 /// A state function (file.managed) is run on a name as `state.single` runs it; an execution function (network.interfaces)
-/// is called and its value printed.
+/// is called and its value printed. A name that is both asks when that is all its execution function does
+/// (service.enabled), and else is the state function (cmd.run).
 #[derive(Debug, Parser)]
 #[command(name = "MOD.FUN", disable_version_flag = true, max_term_width = 100)]
 #[command(override_usage = "zagent MOD.FUN [NAME] [KEY=VALUE]… [OPTIONS]")]
@@ -44,15 +48,13 @@ impl Args {
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
         let (words, tree, order) = self.common.settle(&self.words)?;
         let name = self.function.as_str();
-        let is_state = name.split_once('.').is_some_and(|(m, f)| schema::function(m, f).is_some());
-        if is_state {
+        if is_state(name) && !functions::looks(name) {
             return single(name, words, &tree, &order, &self.common.report, ui);
         }
         let job = tree.job_anywhere()?;
         if job.compiler.functions().contains(name) {
             if order.test {
-                let message = format!("`{name}` is no state function: nobody can say what it would do");
-                return Err(Trouble::usage_hint(message, "leave `--test` out to call it"));
+                return Err(no_test(name));
             }
             if matches!(self.format(), ReportFormat::Ndjson | ReportFormat::Highstate) {
                 return Err(no_states(name));
@@ -88,9 +90,27 @@ impl Args {
     }
 }
 
+fn is_state(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(module, function)| schema::function(module, function).is_some())
+}
+
+fn no_test(function: &str) -> Trouble {
+    if is_state(function) {
+        let message = format!("`{function}` by itself only asks: there is nothing to foresee");
+        let hint = format!("the state of that name: `zagent state.single {function} NAME --test`");
+        return Trouble::usage_hint(message, hint);
+    }
+    let message = format!("`{function}` is no state function: nobody can say what it would do");
+    Trouble::usage_hint(message, "leave `--test` out to call it")
+}
+
 fn no_states(function: &str) -> Trouble {
     let message = format!("`{function}` gives a value: it is printed as text, json or yaml");
-    Trouble::usage_hint(message, "`--out ndjson` and `--out highstate` are for states")
+    let hint = match is_state(function) {
+        true => format!("the state of that name: `zagent state.single {function} NAME`"),
+        false => "`--out ndjson` and `--out highstate` are for states".to_owned(),
+    };
+    Trouble::usage_hint(message, hint)
 }
 
 /// A value for people: a text as it is, the rest in Salt's layout.

@@ -16,12 +16,16 @@ mod history;
 mod init;
 mod man;
 mod manifest;
+mod node;
 mod nothing;
 mod order;
 mod pause;
 mod pin;
 mod quarantine;
+mod release;
+mod rollout;
 mod run;
+mod self_;
 mod settings;
 mod show;
 mod source;
@@ -29,6 +33,7 @@ mod state;
 mod status;
 mod tree;
 mod trigger;
+mod watchdog;
 mod words;
 
 use std::ffi::OsString;
@@ -110,12 +115,23 @@ enum Command {
     Unpin(pin::Unpin),
     /// Look at revisions that failed their health checks, or let them go
     Quarantine(quarantine::Args),
+    /// Roll out a version of the agent or a commit of the states, batch by batch
+    Rollout(rollout::Args),
+    /// Look at what nodes report on the board
+    Node(node::Args),
+    /// Keep the agent running, and take part in rollouts of its binary
+    Watchdog(watchdog::Args),
+    /// Look at the agent's own binary, or go back to the one before
+    #[command(name = "self")]
+    Own(self_::Args),
     /// Compile every host of a states repository and report what is wrong
     Check(check::Args),
     /// Explain a fault code, a state function, a state or a pillar key
     Explain(explain::Args),
     /// Write, check or sign the manifest of a states repository
     Manifest(manifest::Args),
+    /// Publish a binary of the agent for rollouts, or list what was published
+    Release(release::Args),
     /// Take what the remotes offer, or see whether it would be taken; nothing is run
     Source(source::Args),
     /// Look at the generations on this node, check them, go back to one
@@ -182,9 +198,14 @@ impl Command {
             Self::Pin(args) => args.format().into(),
             Self::Unpin(args) => args.format().into(),
             Self::Quarantine(args) => args.format().into(),
+            Self::Rollout(args) => args.format().into(),
+            Self::Node(args) => args.format().into(),
+            Self::Watchdog(args) => args.format().into(),
+            Self::Own(args) => args.format().into(),
             Self::Check(args) => args.format().into(),
             Self::Explain(args) => args.format().into(),
             Self::Manifest(args) => args.format().into(),
+            Self::Release(args) => args.format().into(),
             Self::Source(args) => args.format().into(),
             Self::Cache(args) => args.format().into(),
             Self::Config(args) => args.format().into(),
@@ -213,9 +234,14 @@ impl Command {
             Self::Pin(args) => args.run(ui),
             Self::Unpin(args) => args.run(ui),
             Self::Quarantine(args) => args.run(ui),
+            Self::Rollout(args) => args.run(ui),
+            Self::Node(args) => args.run(ui),
+            Self::Watchdog(args) => args.run(ui),
+            Self::Own(args) => args.run(ui),
             Self::Check(args) => args.run(ui),
             Self::Explain(args) => args.run(ui),
             Self::Manifest(args) => args.run(ui),
+            Self::Release(args) => args.run(ui),
             Self::Source(args) => args.run(ui),
             Self::Cache(args) => args.run(ui),
             Self::Config(args) => args.run(ui),

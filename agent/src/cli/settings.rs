@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use zagent_compiler::{Compat, Files, Limits, Options};
-use zagent_config::paths::{CONFIG_DIR, DEFAULT_ROOT, Paths};
+use zagent_config::paths::{CONFIG_DIR, DEFAULT_ROOT, FRAGMENTS_DIR, Paths};
 use zagent_config::salt_config::SaltConfig;
 use zagent_config::settings::{self, Compatibility, Location, Settings};
 use zagent_config::{Map, Value};
@@ -13,8 +13,7 @@ use crate::report::{Trouble, chain};
 
 /// Reads the settings: `--config FILE`, else `ZAGENT_CONFIG`, else /etc/zagent; then `ZAGENT_*`.
 pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
-    let named = config.map(PathBuf::from).or_else(|| std::env::var_os("ZAGENT_CONFIG").map(PathBuf::from));
-    let location = named.map_or_else(|| Location::Dir(CONFIG_DIR.into()), Location::File);
+    let location = named(config).map_or_else(|| Location::Dir(CONFIG_DIR.into()), Location::File);
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
@@ -25,6 +24,19 @@ pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
         settings.set_default_root(root);
     }
     Ok(settings)
+}
+
+/// The one file of the configuration, when one is named.
+fn named(config: Option<&Path>) -> Option<PathBuf> {
+    config.map(PathBuf::from).or_else(|| std::env::var_os("ZAGENT_CONFIG").map(PathBuf::from))
+}
+
+/// Where states keep what the agent reads: `facts_dir`, and `fragments_dir` unless the configuration is one file.
+pub(super) fn places(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
+    opts.insert("facts_dir", settings.facts_dir.display().to_string());
+    if named(config).is_none() {
+        opts.insert("fragments_dir", format!("{CONFIG_DIR}/{FRAGMENTS_DIR}"));
+    }
 }
 
 /// The settings of a run that nobody watches: when the configuration is wrong, the last good one holds, so that a run can

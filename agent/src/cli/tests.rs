@@ -345,7 +345,7 @@ fn explain_tells_what_a_function_takes() {
         (vec!["explain", "require"], "of every state"),
         (vec!["explain", "file.managed:require"], "Runs after these states"),
         (vec!["explain", "pkg.installed:version"], "version"),
-        (vec!["explain", "file.pruned"], "zagent does not carry it out"),
+        (vec!["explain", "file.shortcut"], "zagent does not carry it out"),
     ] {
         let said = alone(&args);
         assert_eq!(said.exit, Exit::Fine, "{}", said.err);
@@ -418,6 +418,8 @@ fn help_version_completions_and_manual_are_data() {
 mod init;
 mod manifest;
 mod operate;
+mod release;
 mod revert;
+mod rollout;
 mod status;
 mod verbs;

@@ -206,6 +206,7 @@ impl TreeArgs {
         let host = self.host_of(&settings, &options)?;
         options.opts =
             settings::opts(&options, &[("file_roots", &*states), ("pillar_roots", &*pillar)], self.test);
+        settings::places(&settings, self.config.as_deref(), &mut options.opts);
         let (node, compat) = (options.id.clone(), options.compat);
         let want = self.want(&*states)?;
         let inputs = Inputs { states: Arc::clone(&states), pillar, host, options: Arc::new(options) };

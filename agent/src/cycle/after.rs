@@ -4,11 +4,12 @@
 //! again. A trial that was cut off goes on with the next run.
 
 use jiff::Timestamp;
-use zagent_cache::Cache;
+use zagent_cache::{Cache, Generation};
 use zagent_config::Value;
 use zagent_config::ids::Revision;
 use zagent_config::settings::Occasion;
 
+use super::course::Course;
 use super::ground::{Ground, Hold};
 use super::memory::{Memory, Why};
 use super::sync;
@@ -18,10 +19,20 @@ use crate::health::{self, BETWEEN, Regressions};
 use crate::operate::quarantine::{Quarantine, Quarantined};
 use crate::operate::{reboot, windows};
 use crate::output::local_zone;
-use crate::report::{Trouble, chain};
+use crate::report::{Exit, Trouble, chain};
 use crate::run::{Outcome, Report, Standing, Trigger};
 use crate::status;
 use crate::tell::{Event, audit, occasions, webhook};
+
+/// A run of something new or old.
+pub(super) struct Tried {
+    /// What it did; none when it was not even begun.
+    pub(super) report: Option<Report>,
+    /// True when what was run has not proved itself yet.
+    pub(super) on_trial: bool,
+    /// What speaks against it.
+    pub(super) against: Option<String>,
+}
 
 /// The event by which a state asks for a reboot.
 const REBOOT: &str = "zagent/reboot";
@@ -39,30 +50,63 @@ impl Turn<'_> {
             let ran = stage.run(&ground, self.trigger)?;
             return Ok(Ended { report: Some(ran.report), ..Ended::default() });
         }
-        let trial = self.trial(&ground, stage);
+        // While a rollout judges what is on trial, this is just a run of it.
+        let judged = Course::read(&self.settings.paths())
+            .is_ok_and(|course| course.judges(sync::plain(&ground.revision)));
+        if judged {
+            let ran = stage.run(&ground, self.trigger)?;
+            let told = self.note(&ran, false, None, memory, stage);
+            self.ask_for_reboot(&ran.report, stage);
+            return Ok(self.ended(ran, told, memory, stage));
+        }
+        let tried = self.attempt(&ground, memory, stage)?;
+        if let Some(why) = &tried.against {
+            return self.taken_back(cache, &ground, why, memory, stage);
+        }
+        if tried.on_trial && !self.partial && tried.report.as_ref().is_some_and(|report| !report.canceled) {
+            self.end_trial(stage);
+        }
+        keep(memory, &self.settings.paths(), stage);
+        self.reboot(stage);
+        Ok(Ended { report: tried.report, ..Ended::default() })
+    }
+
+    /// Runs, and tells what speaks against what is on trial.
+    pub(super) fn attempt(
+        &self,
+        ground: &Ground,
+        memory: &mut Memory,
+        stage: &mut dyn Stage,
+    ) -> Result<Tried, Trouble> {
+        let trial = self.trial(ground, stage);
         if trial.as_ref().is_some_and(|trial| trial.tries > TRIES) {
             let why = format!("{TRIES} runs of it were cut off before they came to an end");
-            return self.taken_back(cache, &ground, &why, memory, stage);
+            return Ok(Tried { report: None, on_trial: true, against: Some(why) });
         }
-        let ran = stage.run(&ground, self.trigger)?;
+        let ran = match stage.run(ground, self.trigger) {
+            Ok(ran) => ran,
+            Err(trouble) => {
+                if let Some(trial) = trial.filter(|_| trouble.exit() == Exit::Locked) {
+                    // It never began: that is no try.
+                    self.keep_trial(&Trial { tries: trial.tries - 1, ..trial }, stage);
+                }
+                return Err(trouble);
+            }
+        };
         let told = self.note(&ran, trial.is_some(), None, memory, stage);
         self.ask_for_reboot(&ran.report, stage);
         let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
         let lost = self.regressions(before.unwrap_or_default(), &ran.report, memory);
-        if trial.is_some() && lost.is_rollback() {
-            told.join().iter().for_each(|error| stage.warn(&chain(error)));
-            return self.taken_back(cache, &ground, &lost.words(), memory, stage);
-        }
-        if lost != Regressions::default() {
+        let is_bad = trial.is_some() && lost.is_rollback();
+        if !is_bad && lost != Regressions::default() {
             stage.warn(&lost.words());
         }
-        if trial.is_some() && !ran.report.canceled && !self.partial {
-            self.end_trial(stage);
-        }
-        keep(memory, &self.settings.paths(), stage);
         told.join().iter().for_each(|error| stage.warn(&chain(error)));
-        self.reboot(stage);
-        Ok(Ended { report: Some(ran.report), ..Ended::default() })
+        Ok(Tried {
+            report: Some(ran.report),
+            on_trial: trial.is_some(),
+            against: is_bad.then(|| lost.words()),
+        })
     }
 
     /// The trial of the generation, one try further; the checks of before are made with the first.
@@ -73,13 +117,17 @@ impl Turn<'_> {
             trial.before = Some(health::check(&self.settings.health, BETWEEN, self.cancel));
         }
         trial.tries += 1;
-        if let Err(error) = trial.keep(&self.settings.paths()) {
-            stage.warn(&chain(&error));
-        }
+        self.keep_trial(&trial, stage);
         Some(trial)
     }
 
-    fn end_trial(&self, stage: &mut dyn Stage) {
+    fn keep_trial(&self, trial: &Trial, stage: &mut dyn Stage) {
+        if let Err(error) = trial.keep(&self.settings.paths()) {
+            stage.warn(&chain(&error));
+        }
+    }
+
+    pub(super) fn end_trial(&self, stage: &mut dyn Stage) {
         if let Err(error) = Trial::end(&self.settings.paths()) {
             stage.warn(&chain(&error));
         }
@@ -115,7 +163,7 @@ impl Turn<'_> {
     }
 
     /// How the host does now, for the status too.
-    fn look_at_health(&self, memory: &mut Memory) -> Vec<health::Verdict> {
+    pub(super) fn look_at_health(&self, memory: &mut Memory) -> Vec<health::Verdict> {
         let found = health::check(&self.settings.health, BETWEEN, self.cancel);
         let now = Timestamp::now();
         memory.health = found.iter().map(|verdict| status::Verdict::of(verdict, now)).collect();
@@ -131,7 +179,7 @@ impl Turn<'_> {
         memory: &mut Memory,
         stage: &mut dyn Stage,
     ) -> Result<Ended, Trouble> {
-        let (now, paths) = (Timestamp::now(), self.settings.paths());
+        let paths = self.settings.paths();
         self.end_trial(stage);
         let failed = Ended { rolled_back: true, ..Ended::default() };
         let Ok(revision) = sync::plain(&bad.revision).parse::<Revision>() else {
@@ -139,13 +187,7 @@ impl Turn<'_> {
             keep(memory, &paths, stage);
             return Ok(failed);
         };
-        let run = memory.last_run.as_ref().map(|run| run.run.clone()).unwrap_or_default();
-        let one = Quarantined { revision: revision.clone(), since: now, reason: why.to_owned(), run };
-        if let Err(error) = Quarantine::add(&paths, one) {
-            stage.warn(&chain(&error));
-        }
-        let short = revision.short().to_owned();
-        memory.hold(revision, Why::Quarantined, format!("it is quarantined: {why}"), now);
+        self.condemn(&revision, why, memory, stage);
         let back = match cache.rollback(None) {
             Ok(back) => back,
             Err(error) => {
@@ -154,20 +196,51 @@ impl Turn<'_> {
                 return Ok(failed);
             }
         };
-        stage.warn(&format!("{why}: rolling back from {short} to {}", back.record().short()));
+        self.run_back(back, (revision.short(), why), memory, stage)
+    }
+
+    /// From now on the revision is left alone.
+    pub(super) fn condemn(&self, bad: &Revision, why: &str, memory: &mut Memory, stage: &mut dyn Stage) {
+        let now = Timestamp::now();
+        let run = memory.last_run.as_ref().map(|run| run.run.clone()).unwrap_or_default();
+        let one = Quarantined { revision: bad.clone(), since: now, reason: why.to_owned(), run };
+        if let Err(error) = Quarantine::add(&self.settings.paths(), one) {
+            stage.warn(&chain(&error));
+        }
+        memory.hold(bad.clone(), Why::Quarantined, format!("it is quarantined: {why}"), now);
+    }
+
+    /// Runs the generation that is current again, and tells why.
+    pub(super) fn run_back(
+        &self,
+        back: Generation,
+        (bad, why): (&str, &str),
+        memory: &mut Memory,
+        stage: &mut dyn Stage,
+    ) -> Result<Ended, Trouble> {
+        let paths = self.settings.paths();
+        stage.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short()));
         memory.rollbacks += 1;
         // Whatever becomes of the run that follows: that the revision is gone is known.
         keep(memory, &paths, stage);
         let ground = Ground::of(back).map_err(|error| Trouble::of_cache(&error))?;
         let ran = stage.run(&ground, Trigger::Rollout)?;
-        let words = format!("rolled back from {short}: {why}");
+        let words = format!("rolled back from {bad}: {why}");
         let told = self.note(&ran, true, Some(&words), memory, stage);
         for verdict in self.look_at_health(memory).iter().filter(|verdict| !verdict.ok) {
             stage.warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
         }
         keep(memory, &paths, stage);
         told.join().iter().for_each(|error| stage.warn(&chain(error)));
-        Ok(Ended { report: Some(ran.report), ..failed })
+        Ok(Ended { report: Some(ran.report), rolled_back: true, ..Ended::default() })
+    }
+
+    /// A run that nothing else follows from.
+    fn ended(&self, ran: Ran, told: webhook::Telling, memory: &Memory, stage: &mut dyn Stage) -> Ended {
+        keep(memory, &self.settings.paths(), stage);
+        told.join().iter().for_each(|error| stage.warn(&chain(error)));
+        self.reboot(stage);
+        Ended { report: Some(ran.report), ..Ended::default() }
     }
 
     /// Notes that a state which changed something wants the host rebooted: `fire_event: zagent/reboot`.

@@ -111,7 +111,7 @@ impl Memory {
         let branch = match role {
             _ if found.directory => String::new(),
             Role::Testing => "testing".to_owned(),
-            Role::Followed | Role::Pinned => found.branch.clone(),
+            Role::Followed | Role::Pinned | Role::Rollout => found.branch.clone(),
         };
         let since =
             self.newest.as_ref().filter(|newest| newest.revision == revision).map_or(now, |n| n.since);
@@ -138,6 +138,10 @@ impl Memory {
             Wanted::Quarantined(revision) => {
                 self.newest_is(revision.clone(), Role::Followed, found, now);
                 self.hold(revision.clone(), Why::Quarantined, orders.quarantine_words(revision), now);
+            }
+            Wanted::Stay(head, words) => {
+                self.newest_is(head.clone(), Role::Followed, found, now);
+                self.hold(head.clone(), Why::Rollout, words.clone(), now);
             }
             Wanted::Current(revision, Role::Pinned) => match offer.head.clone() {
                 Some(head) if head != *revision => {
@@ -237,6 +241,8 @@ pub enum Why {
     Paused,
     /// The node is pinned to another.
     Pinned,
+    /// A rollout keeps it on another.
+    Rollout,
     /// No maintenance window is open.
     Window,
     /// It could not be fetched.
@@ -254,6 +260,7 @@ impl Why {
             Self::Quarantined => "quarantined",
             Self::Paused => "paused",
             Self::Pinned => "pinned",
+            Self::Rollout => "rollout",
             Self::Window => "window",
             Self::Unfetched => "unfetched",
             Self::Broken => "broken",

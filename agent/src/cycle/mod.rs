@@ -3,8 +3,10 @@
 mod after;
 mod child;
 pub mod clock;
+mod course;
 mod daemon;
 mod ground;
+mod me;
 mod memory;
 mod orders;
 mod seed;
@@ -13,11 +15,13 @@ mod trial;
 mod turn;
 mod want;
 
+pub use course::{Course, Hold as Obstacle};
 pub use daemon::{Setup, run as stay};
 pub use ground::{FALLS_BACK, Ground, Hold, NOTHING, NOTHING_AT_BOOT};
+pub(crate) use me::{facts, records, seen};
 pub use memory::{Held, LastRun, Memory, Newest, RemoteSeen, Weighed, Why};
 pub use orders::Orders;
 pub use seed::{machine_seed, seed};
 pub use sync::{Sync, Synced, Wish, directory, plain, remotes, testing_branch};
 pub use turn::{Ended, Ran, Stage, Turn};
-pub use want::{Offer, Role, Standing, Wanted, want};
+pub use want::{Offer, Role, Ruling, Standing, Wanted, want};

@@ -8,6 +8,7 @@ use zagent_config::ids::Revision;
 use zagent_config::paths::Paths;
 use zagent_config::settings::Window;
 
+use super::course::Course;
 use super::memory::Why;
 use crate::operate::pause::Pause;
 use crate::operate::pin::Pin;
@@ -24,6 +25,8 @@ pub struct Orders {
     pub pin: Option<Pin>,
     /// Revisions that failed their health checks.
     pub quarantine: Quarantine,
+    /// What rollouts say.
+    pub course: Course,
     /// What could not be read.
     pub damaged: Option<String>,
 }
@@ -40,6 +43,7 @@ impl Orders {
         orders.pause = kept(Pause::read(paths, now), &mut damaged).flatten();
         orders.pin = kept(Pin::read(paths), &mut damaged).flatten();
         orders.quarantine = kept(Quarantine::read(paths), &mut damaged).unwrap_or_default();
+        orders.course = kept(Course::read(paths), &mut damaged).unwrap_or_default();
         orders.damaged = (!damaged.is_empty()).then(|| damaged.join("; "));
         orders
     }
@@ -48,7 +52,8 @@ impl Orders {
     #[must_use]
     pub fn obstacle(&self, windows: &[Window], now: Timestamp, zone: &TimeZone) -> Option<(Why, String)> {
         if let Some(damaged) = &self.damaged {
-            let way = "`zagent resume`, `zagent unpin` or `zagent quarantine clear --all` removes the file";
+            let way = "`zagent resume`, `zagent unpin` or `zagent quarantine clear --all` removes the file, and the daemon \
+                       moves that of rollouts away by itself";
             return Some((
                 Why::Paused,
                 format!("{damaged}; the node stays as it is until that is mended: {way}"),
@@ -62,6 +67,28 @@ impl Orders {
             windows::Standing::Closed { opens } => {
                 let when = opens.map_or("at no time to come".into(), |at| wall(at, now, zone));
                 Some((Why::Window, format!("no maintenance window is open; the next opens {when}")))
+            }
+        }
+    }
+
+    /// Why a rollout may not begin anything here now, for those who wait for it elsewhere: the same words as long as it is the
+    /// same reason. An emergency does not wait for a window.
+    #[must_use]
+    pub fn hold(&self, windows: &[Window], now: Timestamp, zone: &TimeZone) -> Option<String> {
+        let until = |at: Timestamp| at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string();
+        if let Some(pause) = self.pause.as_ref().filter(|pause| pause.holds(now)) {
+            let end = pause.until.map_or("without an end".into(), |at| format!("until {}", until(at)));
+            let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            return Some(format!("paused {end} by {}{why}", pause.by));
+        }
+        if self.course.is_emergency(now) {
+            return None;
+        }
+        match windows::is_open(windows, now, zone) {
+            windows::Standing::Open { .. } => None,
+            windows::Standing::Closed { opens: None } => Some("outside of its windows for ever".into()),
+            windows::Standing::Closed { opens: Some(at) } => {
+                Some(format!("outside of its window until {}", until(at)))
             }
         }
     }

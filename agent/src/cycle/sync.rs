@@ -2,6 +2,8 @@
 //!
 //! Law: what fails on the way changes nothing; the last good generation stays, and the reason is remembered.
 
+mod to;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -93,6 +95,11 @@ impl Sync<'_> {
         self.memory.note(&failed, found.as_ref(), now);
         let Some(found) = found else { return Ok(Synced::Offline(failed)) };
         let offer = Offer { head: found.head.clone(), testing: found.testing.clone() };
+        if !wish.preview
+            && let Err(error) = self.orders.course.see(&self.settings.paths(), offer.head.as_ref())
+        {
+            self.notes.push(chain(&error));
+        }
         let mut wanted = self.want(&offer, wish, now)?;
         if let Wanted::Weigh(testing, head) = wanted {
             self.weigh(&mut remotes, &found, (testing, head), deadline)?;
@@ -113,6 +120,9 @@ impl Sync<'_> {
                     tries: 0,
                 };
                 Ok(taken.unwrap_or_else(|untaken| Synced::Held(held(untaken))))
+            }
+            Wanted::Stay(revision, words) => {
+                Ok(Synced::Held(self.memory.hold(revision, Why::Rollout, words, now)))
             }
             // What cannot be told leaves the node where it is.
             Wanted::Weigh(..) | Wanted::Current(..) => Ok(Synced::Current),
@@ -270,9 +280,11 @@ impl Sync<'_> {
     fn want(&self, offer: &Offer, wish: Wish, now: Timestamp) -> Result<Wanted, CacheError> {
         let current = self.cache.current()?;
         let quarantined = self.orders.quarantined();
+        let ruling = self.orders.course.ruling(&self.settings.id, self.settings.rollout.follow, now);
         let standing = Standing {
             current: current.as_ref().map(|generation| plain(&generation.record().revision)),
             pin: self.orders.pin.as_ref(),
+            ruling: ruling.as_ref(),
             held: self.memory.held.as_ref(),
             quarantined: &quarantined,
             weighed: self.memory.weighed.as_ref(),

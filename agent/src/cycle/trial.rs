@@ -1,9 +1,11 @@
 //! A generation that has not proved itself yet: from its publication until a whole run and the checks after it.
 //!
 //! Law: written before the first run begins, removed when the last check has spoken. A run that is cut off, by a crash, a
-//! time limit or a power cut, is tried again as what it is: the trial of something new, with the baseline of before.
+//! time limit or a power cut, is tried again as what it is: the trial of something new, with the baseline of before. What
+//! a rollout gives is on trial until the rollout keeps it or goes back, and only the rollout decides that (`course/edge.rs`).
 
 use serde::{Deserialize, Serialize};
+use zagent_cache::Cache;
 use zagent_config::paths::Paths;
 
 use crate::health::Verdict;
@@ -39,6 +41,14 @@ impl Trial {
     pub(super) fn of(paths: &Paths, generation: &str) -> Option<Self> {
         let found: Option<Self> = kept::read(&paths.trial()).ok().flatten();
         found.filter(|trial| trial.generation == generation)
+    }
+
+    /// True when a generation of that revision is on trial, current or not: it was published and may have been run.
+    #[must_use]
+    pub(super) fn is_of(paths: &Paths, cache: &Cache, revision: &str) -> bool {
+        let found: Option<Self> = kept::read(&paths.trial()).ok().flatten();
+        let generation = found.and_then(|trial| cache.find(&trial.generation).ok());
+        generation.is_some_and(|generation| generation.record().revision == revision)
     }
 
     /// Writes it.

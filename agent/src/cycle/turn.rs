@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use zagent_cache::{Cache, CacheError, Depth, Generation};
 use zagent_config::settings::Settings;
 
+use super::course::{Course, Work};
 use super::ground::{self, Ground, Hold};
 use super::memory::{Held, Memory, Why};
 use super::orders::Orders;
@@ -93,8 +94,25 @@ impl Turn<'_> {
     /// # Errors
     /// Why there was no run.
     pub fn take(self, stage: &mut dyn Stage) -> Result<Ended, Trouble> {
+        let ended = self.go(stage);
+        // A daemon tells the board by itself.
+        if !self.test && !self.partial && self.sync.is_some() && self.is_alone() {
+            self.tell_board(stage);
+        }
+        ended
+    }
+
+    /// True when no daemon looks after this node.
+    pub(super) fn is_alone(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
+    }
+
+    fn go(&self, stage: &mut dyn Stage) -> Result<Ended, Trouble> {
         let now = Timestamp::now();
         let paths = self.settings.paths();
+        if !self.test {
+            Course::mend(&paths);
+        }
         let orders = Orders::read(&paths, now);
         let mut memory = Memory::load(&paths.memory());
         let cache = Cache::open(&paths, &self.settings.source).map_err(|error| Trouble::of_cache(&error))?;
@@ -102,6 +120,24 @@ impl Turn<'_> {
             heal(&cache, stage);
         }
         let obstacle = self.obstacle(&orders, now, stage);
+        if !self.test && !self.partial {
+            if self.sync.is_some() && self.trigger != Trigger::Rollout {
+                self.hear(stage);
+            }
+            let (closed, paused) =
+                (obstacle.is_some(), obstacle.as_ref().is_some_and(|(why, _)| *why == Why::Paused));
+            let mut work = Work { cache: &cache, memory: &mut memory, stage, closed, paused };
+            let ended = self.follow_rollout(&mut work);
+            keep(&memory, &paths, stage);
+            if let Some(ended) = ended? {
+                return Ok(ended);
+            }
+            if self.trigger == Trigger::Rollout {
+                return Ok(Ended::default());
+            }
+        }
+        // What a rollout led to counts from here on.
+        let orders = Orders::read(&paths, now);
         let synced = self.synced(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), stage);
         if !self.test {
             keep(&memory, &paths, stage);

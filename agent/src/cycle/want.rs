@@ -1,7 +1,12 @@
 //! What the remotes offer and what the node is told in, what it should be on out.
 //!
-//! Law: pure. A pin counts more than a branch, a testing branch more than the followed one as long as it stands on top of
-//! it; a revision that is quarantined, or was refused a moment ago, is not taken.
+//! Law: pure. A pin counts more than a rollout, a rollout more than a branch, a testing branch more than the followed one
+//! as long as it stands on top of it; a revision that is quarantined, or was refused a moment ago, is not taken.
+//!
+//! What a rollout gives is judged like a head: it must go forward from what was accepted last of the followed branch, unless
+//! the order says `anyway`. Going back after a failure is none of this: the generation before is on the disk, was judged
+//! when it came, and what is accepted from remotes stays as high as the new one had raised it. So a mended revision has to
+//! stand on the one that failed, and an order for an older one needs `anyway`.
 
 use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::Revision;
@@ -23,6 +28,36 @@ pub enum Role {
     Testing,
     /// What the node is pinned to.
     Pinned,
+    /// What a rollout gives it.
+    Rollout,
+}
+
+/// What rollouts say about the states of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// It stays on what it has; one that has nothing begins with what the others come from, or with the head.
+    Stay {
+        /// What the rollout begins with, as far as that is one revision.
+        from: Option<Revision>,
+        /// Why, in words that name a way out.
+        words: String,
+    },
+    /// It stays where a rollout led it until its branch has another head than it had then.
+    Keep {
+        /// What it was given; whoever is on something else is not meant.
+        to: String,
+        /// The head then; none when it was not known: then the one that is seen first.
+        head: Option<Revision>,
+        /// Why, in words that name a way out.
+        words: String,
+    },
+    /// It takes exactly this.
+    Take {
+        /// The revision.
+        revision: Revision,
+        /// True when it is meant although it is older, or was quarantined.
+        anyway: bool,
+    },
 }
 
 /// What remotes offer.
@@ -41,6 +76,8 @@ pub struct Standing<'a> {
     pub current: Option<&'a str>,
     /// What it is pinned to.
     pub pin: Option<&'a Pin>,
+    /// What rollouts say; nothing when branches alone count.
+    pub ruling: Option<&'a Ruling>,
     /// Why a revision was not taken the last time.
     pub held: Option<&'a Held>,
     /// Revisions that failed their health checks, and when.
@@ -77,6 +114,8 @@ pub enum Wanted {
     Held(Held),
     /// This one is quarantined.
     Quarantined(Revision),
+    /// This head is not taken: a rollout says so, in these words.
+    Stay(Revision, String),
 }
 
 /// Decides.
@@ -92,6 +131,31 @@ pub fn want(offer: &Offer, standing: &Standing<'_>, now: Timestamp) -> Wanted {
     }
     if standing.pin.is_some() {
         return Wanted::Nothing;
+    }
+    match standing.ruling {
+        Some(Ruling::Take { revision, .. }) => return judge(revision.clone(), Role::Rollout, standing, now),
+        Some(Ruling::Stay { words, .. }) if standing.current.is_some() => {
+            return match offer.head.clone() {
+                Some(head) if standing.current == Some(head.as_str()) => {
+                    Wanted::Current(head, Role::Followed)
+                }
+                Some(head) => Wanted::Stay(head, words.clone()),
+                None => Wanted::Nothing,
+            };
+        }
+        Some(Ruling::Stay { from: Some(from), .. }) => {
+            return judge(from.clone(), Role::Rollout, standing, now);
+        }
+        Some(Ruling::Keep { to, head, words }) if standing.current == Some(to.as_str()) => {
+            match offer.head.clone() {
+                Some(now) if standing.current == Some(now.as_str()) => {}
+                Some(now) if head.as_ref().is_none_or(|then| *then == now) => {
+                    return Wanted::Stay(now, words.clone());
+                }
+                _ => {}
+            }
+        }
+        Some(Ruling::Stay { from: None, .. } | Ruling::Keep { .. }) | None => {}
     }
     // A testing branch stands on a followed one; alone it is nothing, and one that does not count leaves the followed one.
     if let (Some(testing), Some(head)) = (&offer.testing, &offer.head)
@@ -114,9 +178,13 @@ fn judge(revision: Revision, role: Role, standing: &Standing<'_>, now: Timestamp
     if standing.current == Some(revision.as_str()) {
         return Wanted::Current(revision, role);
     }
-    // Whoever pins a node to a revision after it was quarantined knows better.
-    let knows_better =
-        |since: Timestamp| role == Role::Pinned && standing.pin.is_some_and(|pin| pin.since > since);
+    // Whoever pins a node to a revision after it was quarantined knows better, and so does whoever orders it by name.
+    let anyway = matches!(standing.ruling, Some(Ruling::Take { anyway: true, .. }));
+    let knows_better = |since: Timestamp| match role {
+        Role::Pinned => standing.pin.is_some_and(|pin| pin.since > since),
+        Role::Rollout => anyway,
+        Role::Followed | Role::Testing => false,
+    };
     if standing.quarantined.iter().any(|(bad, since)| *bad == revision && !knows_better(*since)) {
         return Wanted::Quarantined(revision);
     }
@@ -217,5 +285,77 @@ mod tests {
         let refused = held('e', Why::Refused, now);
         let standing = Standing { held: Some(&refused), ..with(&on_top) };
         assert_eq!(want(&both, &standing, now), Wanted::Current(a, Role::Followed), "an odd testing branch");
+    }
+
+    #[test]
+    fn where_a_rollout_led_it_a_node_stays_until_its_branch_moves() {
+        let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        let [a, b, c] = ['a', 'b', 'c'].map(revision);
+        let keep = |head: Option<&Revision>| Ruling::Keep {
+            to: a.to_string(),
+            head: head.cloned(),
+            words: "led there".into(),
+        };
+        let stay = |head: &Revision| Wanted::Stay(head.clone(), "led there".into());
+        let take = |head: &Revision| Wanted::Take(head.clone(), Role::Followed);
+        for (current, then, head, wanted) in [
+            (&a, Some(&b), &b, stay(&b)),
+            (&a, None, &b, stay(&b)),
+            (&a, Some(&b), &c, take(&c)),
+            (&a, Some(&b), &a, Wanted::Current(a.clone(), Role::Followed)),
+            (&c, Some(&b), &b, take(&b)),
+        ] {
+            let ruling = keep(then);
+            let standing =
+                Standing { current: Some(current.as_str()), ruling: Some(&ruling), ..Standing::default() };
+            let offer = Offer { head: Some(head.clone()), testing: None };
+            assert_eq!(want(&offer, &standing, now), wanted, "{current} {then:?} {head}");
+        }
+    }
+
+    #[test]
+    fn a_rollout_counts_more_than_branches_and_less_than_a_pin() {
+        let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        let [a, b, c, t] = ['a', 'b', 'c', 'e'].map(revision);
+        let offer = Offer { head: Some(b.clone()), testing: Some(t) };
+        let stay =
+            |from: Option<&Revision>| Ruling::Stay { from: from.cloned(), words: "batch 3 of 5".into() };
+        let take = |anyway| Ruling::Take { revision: c.clone(), anyway };
+        let held = || Wanted::Stay(b.clone(), "batch 3 of 5".into());
+        let given = |wanted: fn(Revision, Role) -> Wanted, revision: &Revision| {
+            wanted(revision.clone(), Role::Rollout)
+        };
+        let on_b = Wanted::Current(b.clone(), Role::Followed);
+        for (current, ruling, wanted) in [
+            (Some(&a), stay(None), held()),
+            (Some(&a), stay(Some(&c)), held()),
+            (Some(&b), stay(None), on_b),
+            (None, stay(Some(&a)), given(Wanted::Take, &a)),
+            (None, stay(None), Wanted::Weigh(offer.testing.clone().unwrap(), b.clone())),
+            (Some(&a), take(false), given(Wanted::Take, &c)),
+            (Some(&c), take(false), given(Wanted::Current, &c)),
+            (None, take(false), given(Wanted::Take, &c)),
+        ] {
+            let current = current.map(Revision::as_str);
+            let standing = Standing { current, ruling: Some(&ruling), ..Standing::default() };
+            assert_eq!(want(&offer, &standing, now), wanted, "{current:?} {ruling:?}");
+        }
+        let headless =
+            Standing { current: Some(a.as_str()), ruling: Some(&stay(None)), ..Standing::default() };
+        assert_eq!(want(&Offer::default(), &headless, now), Wanted::Nothing);
+
+        let bad = [(c.clone(), now)];
+        for (anyway, wanted) in [(false, Wanted::Quarantined(c.clone())), (true, given(Wanted::Take, &c))] {
+            let ruling = take(anyway);
+            let standing = Standing { quarantined: &bad, ruling: Some(&ruling), ..Standing::default() };
+            assert_eq!(want(&offer, &standing, now), wanted, "anyway: {anyway}");
+        }
+
+        let pin = Pin { to: To::Commit(a.clone()), since: now, by: "root".into(), reason: None };
+        for ruling in [stay(None), take(true)] {
+            let on_c = Standing { current: Some(c.as_str()), ..Standing::default() };
+            let standing = Standing { pin: Some(&pin), ruling: Some(&ruling), ..on_c };
+            assert_eq!(want(&offer, &standing, now), Wanted::Take(a.clone(), Role::Pinned), "{ruling:?}");
+        }
     }
 }

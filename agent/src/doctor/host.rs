@@ -8,6 +8,9 @@ use super::{Finding, Scope, ask};
 const LOW_MEGABYTES: u64 = 64;
 const DAEMON: &str = "zagent.service";
 const TIMER: &str = "zagent-run.timer";
+const WATCHDOG: &str = "zagent-watchdog.service";
+/// One of them is wanted.
+const UNITS: [&str; 3] = [DAEMON, WATCHDOG, TIMER];
 
 pub(super) fn look(scope: &Scope) -> Vec<Finding> {
     vec![machine(scope), memory(scope)]
@@ -46,8 +49,9 @@ pub(super) fn units(scope: &Scope) -> Vec<Finding> {
         let message = "not running here: start `zagent run` by whatever starts programs on this host";
         return vec![Finding::ok("systemd", message)];
     }
+    let [one, two, three] = UNITS;
     let said =
-        ask("systemctl", &["show", "--property=Id,LoadState,ActiveState,UnitFileState", DAEMON, TIMER]);
+        ask("systemctl", &["show", "--property=Id,LoadState,ActiveState,UnitFileState", one, two, three]);
     match said {
         Some(text) => vec![judge(&text)],
         None => vec![Finding::warn("systemd", "systemctl does not answer", "look at `systemctl status`")],
@@ -64,35 +68,33 @@ fn judge(text: &str) -> Finding {
         }
     }
     let is = |unit: &str, key: &str, value: &str| units.get(unit).is_some_and(|u| u.get(key) == Some(&value));
-    let enabled = |unit| is(unit, "UnitFileState", "enabled");
-    let active = |unit| is(unit, "ActiveState", "active");
-    match (enabled(DAEMON), enabled(TIMER)) {
-        (true, true) => {
-            let message = format!("{DAEMON} and {TIMER} are both enabled, and each stops the other");
-            Finding::fail(
-                "systemd",
-                message,
-                format!("systemctl disable --now {TIMER}, or the same for {DAEMON}"),
-            )
-        }
-        (false, false) if active(DAEMON) || active(TIMER) => {
-            let message = "the agent runs, and nothing starts it after a reboot";
-            Finding::warn("systemd", message, format!("systemctl enable {DAEMON} (or {TIMER})"))
-        }
-        (false, false) => {
-            let message = "nothing starts the agent on this host";
-            Finding::warn("systemd", message, format!("systemctl enable --now {DAEMON} (or {TIMER})"))
-        }
-        (daemon, _) => {
-            let unit = if daemon { DAEMON } else { TIMER };
-            if active(unit) {
-                return Finding::ok("systemd", format!("{unit} is enabled and active"));
-            }
+    let enabled = |unit: &str| is(unit, "UnitFileState", "enabled");
+    let active = |unit: &str| is(unit, "ActiveState", "active");
+    let others = format!("(or {WATCHDOG}, or {TIMER})");
+    match UNITS.into_iter().filter(|unit| enabled(unit)).collect::<Vec<_>>().as_slice() {
+        [unit] if active(unit) => Finding::ok("systemd", format!("{unit} is enabled and active")),
+        [unit] => {
             let state = units.get(unit).and_then(|u| u.get("ActiveState")).copied().unwrap_or("unknown");
             Finding::fail(
                 "systemd",
                 format!("{unit} is enabled and {state}"),
                 format!("systemctl status {unit}"),
+            )
+        }
+        [] if UNITS.into_iter().any(active) => {
+            let message = "the agent runs, and nothing starts it after a reboot";
+            Finding::warn("systemd", message, format!("systemctl enable {DAEMON} {others}"))
+        }
+        [] => {
+            let message = "nothing starts the agent on this host";
+            Finding::warn("systemd", message, format!("systemctl enable --now {DAEMON} {others}"))
+        }
+        [first, .., last] => {
+            let message = format!("{first} and {last} are both enabled, and each stops the other");
+            Finding::fail(
+                "systemd",
+                message,
+                format!("systemctl disable --now {last}, or the same for {first}"),
             )
         }
     }
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_two_units_is_wanted() {
+    fn one_of_the_units_is_wanted() {
         let (on, off) = (("enabled", "active"), ("disabled", "inactive"));
         assert_eq!(told(on, off).verdict, Verdict::Ok);
         assert_eq!(told(off, on).verdict, Verdict::Ok);
@@ -121,6 +123,10 @@ mod tests {
         let failed = told(("enabled", "failed"), off);
         assert_eq!((failed.verdict, failed.message.ends_with("failed")), (Verdict::Fail, true));
         assert_eq!(judge("").verdict, Verdict::Warn);
+        let watchdog = format!("Id={WATCHDOG}\nActiveState=active\nUnitFileState=enabled\n");
+        assert_eq!(judge(&watchdog).verdict, Verdict::Ok);
+        let both = judge(&format!("{watchdog}\nId={DAEMON}\nActiveState=inactive\nUnitFileState=enabled\n"));
+        assert_eq!(both.verdict, Verdict::Fail);
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn vacant(dir: &Path, force: bool) -> Result<(), InitError> {
         let name = entry.map_err(InitError::io("read", dir))?.file_name();
         names.extend((name != ".git").then(|| name.to_string_lossy().into_owned()));
     }
-    names.sort();
+    names.sort_unstable();
     match names.into_iter().next() {
         Some(found) if !force => Err(InitError::NotEmpty { dir: dir.to_owned(), found }),
         _ => Ok(()),
@@ -146,8 +146,8 @@ mod tests {
             }
         }
         let mut baked: Vec<_> = FRAME.iter().chain(EXAMPLE).map(|f| f.path.to_owned()).collect();
-        disk.sort();
-        baked.sort();
+        disk.sort_unstable();
+        baked.sort_unstable();
         assert_eq!(disk, baked);
     }
 

@@ -112,7 +112,7 @@ fn prune(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         all.push((entry.metadata()?.modified()?, entry.path()));
     }
-    all.sort();
+    all.sort_unstable();
     for (_, path) in all.iter().rev().skip(MOST - 1) {
         std::fs::remove_file(path)?;
     }

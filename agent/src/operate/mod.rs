@@ -3,7 +3,6 @@
 //! Law: every decision is a function of files, settings and a time that is handed in. Where a file is damaged the node does not
 //! move: whoever asked for a pause or a pin meant it, and a node that stands still can be told so.
 
-pub(crate) mod kept;
 pub mod pause;
 pub mod pin;
 pub mod quarantine;
@@ -11,5 +10,6 @@ pub mod reboot;
 pub mod windows;
 mod words;
 
-pub use kept::KeptError;
 pub use words::{span, wall, who};
+pub(crate) use zagent_rollout::kept;
+pub use zagent_rollout::kept::KeptError;

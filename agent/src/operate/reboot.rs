@@ -174,7 +174,7 @@ impl Host {
         list.push(".pkgs");
         let text = first(Path::new(&list), 16 << 10);
         let mut names: Vec<String> = text.lines().map(plain).filter(|name| !name.is_empty()).collect();
-        names.sort();
+        names.sort_unstable();
         names.dedup();
         let more = names.len().saturating_sub(NAMED);
         names.truncate(NAMED);

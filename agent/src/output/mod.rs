@@ -6,12 +6,14 @@ mod mask;
 mod paint;
 mod progress;
 pub mod report;
+mod table;
 mod ui;
 mod zone;
 
 pub use mask::{Mask, STARS};
 pub use paint::Paint;
 pub use progress::{Progress, Silent, Watcher};
+pub use table::{Table, Tone, one_line};
 pub use ui::{Colour, Ui};
 pub use zone::local_zone;
 

@@ -64,6 +64,12 @@ impl<'w> Ui<'w> {
         Self { watched, ..self }
     }
 
+    /// True when somebody sees stderr as it is written.
+    #[must_use]
+    pub const fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// Says whether stderr is a journal, where a line that matters begins with its priority.
     #[must_use]
     pub fn journal(self, journal: bool) -> Self {

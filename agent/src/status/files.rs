@@ -12,6 +12,7 @@ use zagent_config::paths::Paths;
 use zagent_config::settings::{self, Settings};
 
 use super::{Current, Entry, Paused, Pieces, Pinned, Quarantined, Reboot, Verdict, Window};
+use crate::cycle::Course;
 use crate::cycle::clock::Saved;
 use crate::health;
 use crate::operate::pause::Pause;
@@ -38,6 +39,7 @@ pub fn look(settings: &Settings, host: &Host, now: Timestamp, zone: &TimeZone) -
     let pause = gaps.or_none(Pause::read(&paths, now), KeptError::is_permission);
     let pin = gaps.or_none(Pin::read(&paths), KeptError::is_permission);
     let quarantine = gaps.or_none(Quarantine::read(&paths), KeptError::is_permission);
+    let course = gaps.or_none(Course::read(&paths), KeptError::is_permission);
     let need = gaps.or_none(reboot::needed(&paths, host), KeptError::is_permission);
     let saved = gaps.or_none(Saved::read(&paths.schedule()), KeptError::is_permission);
     let mut pieces = Pieces {
@@ -47,6 +49,7 @@ pub fn look(settings: &Settings, host: &Host, now: Timestamp, zone: &TimeZone) -
         current: gaps.or_none(current(&paths, &settings.source), is_denied).as_ref().map(Current::from),
         paused: pause.map(Paused::from),
         pinned: pin.map(Pinned::from),
+        rollout: course.told(&settings.id),
         quarantined: quarantine.list().iter().map(Quarantined::from).collect(),
         window: Window::of(&settings.windows, now, zone),
         reboot: need.map(Reboot::from),

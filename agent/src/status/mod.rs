@@ -16,6 +16,8 @@ pub(crate) use text::tally;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use zagent_config::ids::RolloutId;
+use zagent_rollout::record::State;
 
 use crate::cycle::{self, Held, LastRun, Memory, Newest, RemoteSeen, Why};
 use crate::operate::pin::To;
@@ -56,6 +58,12 @@ pub struct Status {
     pub paused: Option<Paused>,
     /// The pin, while there is one.
     pub pinned: Option<Pinned>,
+    /// The rollout of states that it is in, or was in last.
+    #[serde(default)]
+    pub rollout: Option<Rollout>,
+    /// The board and the place of rollouts, as far as they do not answer.
+    #[serde(default)]
+    pub silent: Vec<Silent>,
     /// Revisions that are not tried again.
     pub quarantined: Vec<Quarantined>,
     /// Whether changes are allowed now.
@@ -152,6 +160,41 @@ pub struct Pinned {
     pub since: Timestamp,
 }
 
+/// A rollout of states, as this node stands in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollout {
+    /// Its name.
+    pub id: RolloutId,
+    /// To which commit.
+    pub to: String,
+    /// Where the whole of it stands; none when its record is gone.
+    pub state: Option<State>,
+    /// The batch of this node, from 1.
+    pub batch: Option<usize>,
+    /// How many there are.
+    pub batches: usize,
+    /// What this node does in it: `waiting`, `preparing`, `staged`, `applying`, `soaking`, `rolling-back`, `confirmed`,
+    /// `failed` or `withdrawn`.
+    pub phase: String,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// By when it must be confirmed.
+    pub deadline: Option<Timestamp>,
+    /// The same in words.
+    pub message: String,
+}
+
+/// Somebody who should answer and does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silent {
+    /// Since when.
+    pub since: Timestamp,
+    /// When it was last tried.
+    pub tried: Timestamp,
+    /// What, and why.
+    pub message: String,
+}
+
 /// A revision that failed its health checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
@@ -227,6 +270,10 @@ pub struct Pieces {
     pub paused: Option<Paused>,
     /// The pin.
     pub pinned: Option<Pinned>,
+    /// The rollout of states that it is in, or was in last.
+    pub rollout: Option<Rollout>,
+    /// The board and the place of rollouts, as far as they do not answer.
+    pub silent: Vec<Silent>,
     /// Revisions that are not tried again.
     pub quarantined: Vec<Quarantined>,
     /// Whether changes are allowed now.
@@ -266,6 +313,8 @@ impl Status {
             next: pieces.next,
             paused: pieces.paused.filter(|p| p.until.is_none_or(|until| until > now)),
             pinned: pieces.pinned,
+            rollout: pieces.rollout,
+            silent: pieces.silent,
             quarantined: pieces.quarantined,
             window: pieces.window,
             reboot: pieces.reboot,
@@ -301,7 +350,7 @@ impl Status {
             Some(Why::Quarantined) => wrong.push("the newest revision is quarantined".into()),
             Some(Why::Unfetched) => wrong.push("the newest revision cannot be fetched".into()),
             Some(Why::Broken) => wrong.push("the newest revision does not compile".into()),
-            Some(Why::Paused | Why::Pinned | Why::Window) | None => {}
+            Some(Why::Paused | Why::Pinned | Why::Rollout | Why::Window) | None => {}
         }
         if self.is_expired() {
             wrong.push("the manifest of the current generation expired".into());

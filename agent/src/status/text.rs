@@ -1,12 +1,14 @@
 //! A status and the time in, ten lines for whoever was woken up out.
 //!
-//! Law: the same ten answers in the same order, whatever the node looks like; a line that needs a look is not green.
+//! Law: the same ten answers in the same order, whatever the node looks like, and an eleventh for a node that a rollout
+//! speaks of; a line that needs a look is not green.
 
 use std::fmt::Write;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::Revision;
+use zagent_rollout::record::State;
 
 use super::{Quarantined, Status, Window};
 use crate::cycle::{self, LastRun, RemoteSeen, Why};
@@ -58,22 +60,53 @@ impl Page<'_> {
             ("health", self.health()),
         ];
         for (name, (tone, words)) in lines {
-            let words = one_line(&words);
-            let words = match tone {
-                Tone::Fine => self.paint.green(words),
-                Tone::Plain => words,
-                Tone::Look => self.paint.yellow(words),
-                Tone::Bad => self.paint.red(words),
-            };
+            let words = self.toned(tone, one_line(&words));
             let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{name:9}")));
             if let ("last run", Some(run)) = (name, &self.status.last_run) {
                 self.errors(&mut out, run);
             }
         }
+        if let Some((tone, words)) = self.rollout() {
+            let words = self.toned(tone, one_line(&words));
+            let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{:9}", "rollout")));
+        }
+        for silent in &self.status.silent {
+            let words = format!("{} (since {})", silent.message, self.clock(silent.since));
+            let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "board")), one_line(&words));
+        }
         for unread in &self.status.unread {
             let _ = writeln!(out, "{} {}", self.paint.yellow(format!("{:9}", "unread")), one_line(unread));
         }
         out
+    }
+
+    fn toned(&self, tone: Tone, words: String) -> String {
+        match tone {
+            Tone::Fine => self.paint.green(words),
+            Tone::Plain => words,
+            Tone::Look => self.paint.yellow(words),
+            Tone::Bad => self.paint.red(words),
+        }
+    }
+
+    /// Where the node stands in a rollout; nothing when there is none.
+    fn rollout(&self) -> Option<(Tone, String)> {
+        let rollout = self.status.rollout.as_ref()?;
+        let state = rollout.state.map_or("gone", State::word);
+        let mut words = format!("{} to {} ({state}): {}", rollout.id, short(&rollout.to), rollout.message);
+        if let Some(since) = rollout.since {
+            let _ = write!(words, ", {} since {}", rollout.phase, self.clock(since));
+        }
+        if let Some(deadline) = rollout.deadline {
+            let _ = write!(words, ", to be confirmed by {}", self.clock(deadline));
+        }
+        let tone = match rollout.phase.as_str() {
+            "failed" | "rolling-back" => Tone::Bad,
+            "confirmed" => Tone::Fine,
+            "waiting" | "withdrawn" => Tone::Plain,
+            _ => Tone::Look,
+        };
+        Some((tone, words))
     }
 
     fn node(&self) -> (Tone, String) {
@@ -144,7 +177,7 @@ impl Page<'_> {
             Why::Refused => (Tone::Bad, ": refused"),
             Why::Unfetched => (Tone::Bad, ": not fetched"),
             Why::Quarantined | Why::Broken => (Tone::Bad, ""),
-            Why::Paused | Why::Pinned | Why::Window => (Tone::Look, ""),
+            Why::Paused | Why::Pinned | Why::Rollout | Why::Window => (Tone::Look, ""),
         };
         let since = self.clock(held.since);
         (tone, format!("{revision} {place}, not taken{why} since {since}: {}", held.message))

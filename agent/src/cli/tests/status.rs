@@ -140,3 +140,32 @@ fn pause_pin_and_quarantine_tell_the_daemon() {
         assert_eq!(site.fake.told.load(Ordering::SeqCst), n + 1, "{words:?}");
     }
 }
+
+#[test]
+fn without_a_watchdog_its_files_are_asked_and_nothing_goes_back() {
+    let site = Site::new();
+    let said = site.zagent(&["watchdog", "status"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        said.out.starts_with(&format!("agent     {version}, not running\nrollout   none\n")),
+        "{}",
+        said.all()
+    );
+    let mut node = zagent_rollout::phase::Node::on("0.2.0");
+    node.previous = Some("0.1.0".into());
+    node.rejected.insert("0.3.0".into(), "it does not stay up".into());
+    kept::write(&site.paths().phase(), &node).unwrap();
+    let said = site.zagent(&["self", "status"]);
+    assert!(said.out.contains("before    0.1.0; `zagent self rollback` goes back to it"), "{}", said.all());
+    assert!(said.out.contains("rejected  0.3.0: it does not stay up"), "{}", said.all());
+    let json = site.zagent(&["watchdog", "status", "--out", "json"]).json();
+    assert_eq!((&json["version"], &json["watchdog"]), (&"0.2.0".into(), &serde_json::Value::Null));
+    assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, Exit::Fine);
+    let said = site.zagent(&["self", "rollback"]);
+    assert_eq!(said.exit, Exit::Unreachable);
+    assert!(said.err.contains("no watchdog answers on `$DIR/root/run/watchdog.sock`"), "{}", said.all());
+    assert!(said.err.contains("systemctl start zagent-watchdog"), "{}", said.all());
+    std::fs::write(site.paths().phase(), "{").unwrap();
+    assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, Exit::Failed);
+}

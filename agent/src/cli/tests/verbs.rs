@@ -1,6 +1,8 @@
 //! Salt's verbs, functions by name, and the history.
 
-use super::{Said, Tree, alone, zagent};
+use zagent_compiler::schema;
+
+use super::{SAMPLE, Said, Tree, alone, zagent};
 use crate::history::History;
 use crate::output::Mask;
 use crate::output::report::samples;
@@ -73,6 +75,24 @@ fn one_state_needs_no_tree() {
 }
 
 #[test]
+fn states_keep_facts_and_schedules_where_the_configuration_says() {
+    let tree = Tree::new(&[]);
+    let dir = tree.dir.path();
+    let config = dir.join("zagent.yaml");
+    let said = format!("root: {0}/root\nfacts_dir: {0}/facts\n", dir.display());
+    std::fs::write(&config, said).unwrap();
+    let run = |words: &[&str]| {
+        zagent(&[words, &["--config", &*config.display().to_string(), "--out", "json"]].concat(), dir)
+    };
+    let fact = run(&["grains.present", "rack", "value=r7"]);
+    assert_eq!(fact.json()["changed"], 1, "{}", fact.all());
+    assert!(std::fs::read_to_string(dir.join("facts/grains.yaml")).unwrap().contains("\"rack\": \"r7\""));
+    assert_eq!(run(&["grains.present", "rack", "value=r7"]).json()["changed"], 0);
+    let job = run(&["schedule.present", "hourly", "function=state.apply", "hours=1"]);
+    assert!(job.all().contains("the configuration is one file"), "{}", job.all());
+}
+
+#[test]
 fn every_format_of_a_run() {
     let tree = Tree::new(TREE);
     let run = |out: &str| tree.on_web(&["state.apply", "a", "--test", "--out", out]);
@@ -126,6 +146,37 @@ fn functions_are_called_by_name() {
     assert!(refused.exit == Exit::Usage && refused.err.contains("is no state function"), "{}", refused.all());
     let refused = call(&["grains.get", "os", "--out", "ndjson"]);
     assert!(refused.exit == Exit::Usage && refused.out.contains("printed as text, json or yaml"));
+}
+
+#[test]
+fn what_only_asks_in_salt_changes_nothing_here() {
+    let both = |module: &schema::Module| {
+        let names = module.functions().map(|f| format!("{}.{}", module.name, f.name));
+        names.filter(|name| crate::host::functions::looks(name)).collect::<Vec<_>>()
+    };
+    let asked: Vec<String> = schema::modules().iter().flat_map(both).collect();
+    assert_eq!(asked, ["service.disabled", "service.enabled", "service.masked"]);
+
+    let tree = Tree::new(SAMPLE);
+    for name in &asked {
+        // Where there is no service manager the question fails; it never becomes a state.
+        let said = tree.on_web(&[name, "no-such-service", "--out", "json"]);
+        assert!(
+            !said.out.contains("\"states\"") && !said.err.contains("\"states\""),
+            "{}{}",
+            said.out,
+            said.err
+        );
+        let state = tree.on_web(&["state.single", name, "no-such-service", "--out", "json", "--test"]);
+        assert!(state.out.contains("\"states\""), "{}{}", state.out, state.err);
+        let refused = tree.on_web(&[name, "no-such-service", "--test"]);
+        assert!(
+            refused.err.contains(&format!("zagent state.single {name} NAME --test")),
+            "{}{}",
+            refused.out,
+            refused.err
+        );
+    }
 }
 
 #[test]

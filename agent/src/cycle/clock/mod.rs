@@ -247,6 +247,22 @@ impl Clock {
         self.converge = Alarm::after(now, Duration::ZERO);
     }
 
+    /// The remotes are asked within this time, whatever the interval is; those that did not answer are left alone for as long
+    /// as they always are.
+    pub fn hasten(&mut self, now: Timestamp, within: Duration) {
+        if self.poll_failures > 0 {
+            return;
+        }
+        self.poll =
+            self.poll.map(|poll| if poll.at > later(now, within) { Alarm::after(now, within) } else { poll });
+    }
+
+    /// How long something that failed so often in a row is left alone: longer each time, and by chance, so that a fleet does
+    /// not come back at once.
+    pub fn back_off(&mut self, first: Duration, failures: u32, most: Duration) -> Duration {
+        self.chance.stretch(doubled(first, failures.saturating_sub(1), most), 500, 1000)
+    }
+
     /// When the next run is due that needs no news: again after a failure, or just so.
     #[must_use]
     pub fn next_run(&self) -> Timestamp {

@@ -324,3 +324,38 @@ proptest! {
         let _ = clock.next(Timestamp::MAX);
     }
 }
+
+#[test]
+fn a_rollout_hastens_polls_and_never_those_that_fail() {
+    let mut clock = clock("", 7);
+    let now = start();
+    clock.polled(now, Polled::Nothing);
+    clock.hasten(now, Duration::from_secs(10));
+    assert_eq!(clock.next_poll(), Some(later(now, Duration::from_secs(10))));
+    for _ in 0..4 {
+        clock.polled(now, Polled::Failed { retry_after: None });
+    }
+    let waits = clock.next_poll();
+    clock.hasten(now, Duration::from_secs(10));
+    assert_eq!(
+        clock.next_poll(),
+        waits,
+        "a server that is down is not asked every ten seconds by a whole fleet"
+    );
+    assert!(waits > Some(later(now, POLL)));
+}
+
+#[test]
+fn what_fails_is_left_alone_for_longer_each_time_and_by_chance() {
+    let (first, most) = (Duration::from_secs(10), Duration::from_secs(300));
+    let waits = |seed| {
+        let mut clock = clock("", seed);
+        (1..=8).map(|failures| clock.back_off(first, failures, most)).collect::<Vec<_>>()
+    };
+    for (wait, whole) in waits(7).into_iter().zip([10, 20, 40, 80, 160, 300, 300, 300]) {
+        let whole = Duration::from_secs(whole);
+        assert!(wait >= whole / 2 && wait <= whole, "{wait:?} of {whole:?}");
+    }
+    assert_ne!(waits(7), waits(8), "nodes differ");
+    assert_eq!(waits(7), waits(7));
+}

@@ -70,6 +70,7 @@ impl Errand {
             (What::Turn { .. }, Some(entry)) => format!("{test} of the entry `{entry}`"),
             (What::Turn { trigger: Trigger::Git, .. }, None) => format!("{test} for a new revision"),
             (What::Turn { trigger: Trigger::Manual, .. }, None) => format!("{test} that was asked for"),
+            (What::Turn { trigger: Trigger::Rollout, .. }, None) => format!("{test} for a rollout"),
             (What::Turn { .. }, None) => format!("{test} by the clock"),
         }
     }
@@ -78,6 +79,12 @@ impl Errand {
     fn joins(&mut self, other: &Self) -> bool {
         match (&mut self.what, other.what) {
             (What::Probe, What::Probe) => true,
+            // A step of a rollout may run nothing at all: whoever waits for a run waits for another one.
+            (What::Turn { trigger, .. }, What::Turn { trigger: other_trigger, .. })
+                if (*trigger == Trigger::Rollout) != (other_trigger == Trigger::Rollout) =>
+            {
+                false
+            }
             (What::Turn { trigger, fetch }, What::Turn { trigger: other_trigger, fetch: other_fetch })
                 if (self.test, &self.sls, &self.entry) == (other.test, &other.sls, &other.entry) =>
             {
@@ -143,12 +150,15 @@ mod tests {
         queue.push(Errand { test: true, ..turn(Trigger::Manual, true) });
         queue.push(Errand::new(What::Probe));
         queue.push(Errand::new(What::Probe));
+        queue.push(turn(Trigger::Rollout, true));
+        queue.push(turn(Trigger::Rollout, true));
         let first = queue.pop().unwrap();
         assert_eq!(first.what, What::Turn { trigger: Trigger::Manual, fetch: true });
         assert_eq!(first.tickets, [Ticket(7)]);
         assert_eq!(queue.pop().unwrap().tickets, [Ticket(8)]);
         assert!(queue.pop().unwrap().test);
         assert_eq!(queue.pop().unwrap().what, What::Probe);
+        assert_eq!(queue.pop(), Some(turn(Trigger::Rollout, true)), "a step of a rollout is no run");
         assert_eq!(queue.pop(), None);
     }
 

@@ -14,13 +14,14 @@ type Mark = Option<(u64, i64, i64)>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) memory: Mark,
-    others: [Mark; 4],
+    others: [Mark; 5],
 }
 
 impl Marks {
     /// The files as they are now.
     pub(super) fn of(paths: &Paths) -> Self {
-        let others = [paths.current(), paths.pause(), paths.pin(), paths.quarantine()];
+        let others =
+            [paths.current(), paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()];
         Self { memory: mark(paths.memory()), others: others.map(mark) }
     }
 }
@@ -39,7 +40,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         let none = Marks::of(&paths);
-        for path in [paths.memory(), paths.current(), paths.pause(), paths.pin(), paths.quarantine()] {
+        let others = [paths.pause(), paths.pin(), paths.quarantine(), paths.rollout_states()];
+        for path in [paths.memory(), paths.current()].into_iter().chain(others) {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             let before = Marks::of(&paths);
             std::fs::write(&path, "a").unwrap();

@@ -4,10 +4,13 @@
 //! one turn at a time, and a wish that comes while one runs waits, together with its like.
 
 mod desk;
+mod drive;
 mod errand;
 mod listen;
 mod marks;
+mod part;
 mod poller;
+mod rollouts;
 mod turns;
 mod world;
 
@@ -27,7 +30,9 @@ use self::desk::Desk;
 use self::errand::{Errand, Joined, Queue, What};
 use self::listen::Signals;
 use self::marks::Marks;
+use self::part::Part;
 use self::poller::Poller;
+use self::rollouts::Heard;
 use super::child::Child;
 use super::clock::{Clock, Due, Saved};
 use super::ground;
@@ -49,9 +54,11 @@ const GRACE: Duration = Duration::from_secs(90);
 
 /// Something that the loop must answer.
 #[derive(Debug)]
-pub(super) enum Event {
+enum Event {
     /// The remotes were asked.
     Polled(Box<Polled>),
+    /// The records of rollouts were read, or the board was told.
+    Rollouts(Heard),
     /// Somebody wants a run.
     Asked(api::Wish, Ticket),
     /// Pause, pin or quarantine may be others.
@@ -92,6 +99,7 @@ struct Daemon<'a> {
     /// The files that all this was read from.
     marks: Marks,
     poller: Option<Poller>,
+    part: Part,
     watches: Vec<Watch>,
     queue: Queue,
     running: Option<Running>,
@@ -150,6 +158,7 @@ pub fn run(setup: Setup<'_>) -> Result<(), Trouble> {
         orders: Orders::default(),
         marks: Marks::default(),
         poller: None,
+        part: Part::default(),
         watches: Vec::new(),
         queue: Queue::default(),
         running: None,
@@ -172,6 +181,7 @@ impl Daemon<'_> {
     fn begin(&mut self) {
         self.look();
         self.follow();
+        self.take_part();
         self.nothing = self.has_nothing();
         if self.nothing {
             tracing::warn!("{}", ground::NOTHING_AT_BOOT);
@@ -188,6 +198,7 @@ impl Daemon<'_> {
             let now = Timestamp::now();
             self.refresh(now);
             self.due(now);
+            self.roll(now);
             self.start_next(now);
             self.watch_child();
             self.show();
@@ -214,7 +225,7 @@ impl Daemon<'_> {
         let (at, _) = self.clock.next(now);
         let due = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
         let due = if self.stopping { NAP } else { due };
-        due.min(NAP).min(watchdog).min(child)
+        due.min(NAP).min(watchdog).min(child).min(self.rollout_nap(now))
     }
 
     /// Does what the clock says.
@@ -288,6 +299,7 @@ impl Daemon<'_> {
     fn hear(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::Polled(polled) => self.polled(*polled, now),
+            Event::Rollouts(heard) => self.heard(heard, now),
             Event::Asked(wish, ticket) => {
                 let mut errand = Errand::new(What::Turn { trigger: Trigger::Manual, fetch: wish.fetch });
                 (errand.test, errand.sls, errand.tickets) = (wish.test, wish.sls, vec![ticket]);
@@ -326,6 +338,7 @@ impl Daemon<'_> {
                 self.clock = Clock::new(&self.settings, self.setup.seed, local_zone(), saved, now);
                 self.look();
                 self.follow();
+                self.take_part();
                 self.queue.push(Errand::new(What::Probe));
                 self.ask(Errand::new(What::Turn { trigger: Trigger::Timer, fetch: true }), now);
                 tracing::info!("the configuration was read again");
@@ -343,6 +356,7 @@ impl Daemon<'_> {
             return running.child.kill();
         }
         self.stopping = true;
+        self.leave();
         self.desk.stop();
         self.notify.stopping("stopping: the run under way is told to end");
         if let Some(running) = &mut self.running {
@@ -377,6 +391,7 @@ impl Daemon<'_> {
             daemon: Some(status::Daemon { pid: std::process::id(), since: self.since, doing: words }),
             memory: self.memory.clone(),
             next: self.next(),
+            silent: self.part.silent.iter().flatten().cloned().collect(),
             window: status::Window::of(&self.settings.windows, Timestamp::now(), &local_zone()),
             ..self.seen.clone()
         };

@@ -83,18 +83,23 @@ impl Daemon<'_> {
             What::Turn { trigger, .. } => {
                 let ran = self.memory.last_run.clone().filter(|run| run.at >= since);
                 let success = code == 0;
-                // A turn for a revision that was not taken ran nothing, and one of a few SLS says nothing about the rest.
-                let whole = errand.sls.is_empty() && (ran.is_some() || trigger != Trigger::Git);
+                // A turn for a revision that was not taken, and a step of a rollout, may have run nothing, and one of a few SLS says nothing about the rest.
+                let whole = errand.sls.is_empty()
+                    && (ran.is_some() || !matches!(trigger, Trigger::Git | Trigger::Rollout));
                 if !errand.test && whole {
                     let went_well = ran.as_ref().map_or(success, |run| run.success);
                     self.desk.count_run(went_well);
-                    self.clock.ran(now, went_well, trigger == Trigger::Git);
+                    let news = matches!(trigger, Trigger::Git | Trigger::Rollout);
+                    self.clock.ran(now, went_well, news);
                 }
                 // What was run compiles, whether it went well or not.
                 if ran.is_some() {
                     self.desk.set_ready(self.verifies());
-                } else {
+                } else if trigger != Trigger::Rollout {
                     self.queue.push(Errand::new(What::Probe));
+                }
+                if trigger == Trigger::Rollout {
+                    self.rolled(now);
                 }
                 let message = self.message(&errand, ran.is_some(), code);
                 let exit = u8::try_from(code).unwrap_or(1);

@@ -7,6 +7,7 @@ use super::errand::{Errand, What};
 use super::marks::Marks;
 use super::poller::{Asked, Poller};
 use super::{Daemon, Event, Running};
+use crate::cycle::course::Course;
 use crate::cycle::memory::Memory;
 use crate::cycle::orders::Orders;
 use crate::cycle::want::{Offer, Standing, Wanted, want};
@@ -16,6 +17,9 @@ use crate::output::local_zone;
 use crate::report::chain;
 use crate::run::Trigger;
 use crate::status;
+
+/// The branches that records of rollouts are on.
+const BRANCHES: &str = "rollout/";
 
 impl Daemon<'_> {
     /// The remotes have answered, or not.
@@ -35,9 +39,15 @@ impl Daemon<'_> {
             self.clock.polled(now, clock::Polled::Failed { retry_after });
             return self.keep_memory(&before);
         };
+        self.told_of(&found, now);
         let offer = Offer { head: found.head.clone(), testing: found.testing.clone() };
         let quarantined = self.orders.quarantined();
+        if let Err(error) = self.orders.course.see(&self.settings.paths(), offer.head.as_ref()) {
+            tracing::warn!("{}", chain(&error));
+        }
+        let ruling = self.orders.course.ruling(&self.settings.id, self.settings.rollout.follow, now);
         let standing = Standing {
+            ruling: ruling.as_ref(),
             current: self.seen.current.as_ref().map(|current| sync::plain(&current.revision)),
             pin: self.orders.pin.as_ref(),
             held: self.memory.held.as_ref(),
@@ -73,6 +83,7 @@ impl Daemon<'_> {
     /// Reads again what others may have changed.
     pub(super) fn look(&mut self) {
         let now = Timestamp::now();
+        Course::mend(&self.settings.paths());
         self.marks = Marks::of(&self.settings.paths());
         let orders = Orders::read(&self.settings.paths(), now);
         let old = std::mem::replace(&mut self.orders, orders);
@@ -115,7 +126,7 @@ impl Daemon<'_> {
             return;
         }
         let asked = Asked {
-            remotes: sync::remotes(&self.settings, self.orders.pin.as_ref(), self.setup.seed),
+            remotes: sync::remotes(&self.settings, self.orders.pin.as_ref(), self.setup.seed).below(BRANCHES),
             testing: sync::testing_branch(&self.settings),
             timeout: source.timeout,
         };

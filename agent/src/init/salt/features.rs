@@ -80,7 +80,7 @@ pub(super) fn features(tree: &Tree, states: &dyn Files, pillar: &dyn Files) -> V
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(&dir).into_iter().flatten().flatten().map(|e| e.path()).collect();
         files.retain(|f| f.extension().is_some_and(|e| e == "py"));
-        files.sort();
+        files.sort_unstable();
         for file in files {
             found.add(&format!("Python in {name}"), advice, &file.display().to_string(), 1);
         }
@@ -128,7 +128,7 @@ fn python_dirs(tree: &Tree) -> Vec<PathBuf> {
         roots.flat_map(|root| PYTHON.iter().map(|(name, _)| root.join(name))).collect();
     dirs.extend(PYTHON.iter().map(|(name, _)| tree.dir.join(name)));
     dirs.retain(|dir| dir.is_dir());
-    dirs.sort();
+    dirs.sort_unstable();
     dirs.dedup();
     dirs
 }

@@ -108,7 +108,7 @@ fn read(path: &Path) -> Result<(Map, SaltConfig), FindError> {
     if let Ok(entries) = std::fs::read_dir(&fragments) {
         let mut more: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
         more.retain(|p| p.extension().is_some_and(|e| e == "conf"));
-        more.sort();
+        more.sort_unstable();
         files.extend(more);
     }
     let mut opts = Map::new();

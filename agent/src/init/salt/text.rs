@@ -78,7 +78,7 @@ impl Page {
                 }
             }
         }
-        lines.sort();
+        lines.sort_unstable();
         self.list(&lines);
     }
 

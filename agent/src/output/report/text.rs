@@ -20,6 +20,8 @@ const NAMES: usize = 8;
 const SCREEN: usize = 20;
 /// How much of one line is shown unless all is wanted.
 const WIDTH: usize = 160;
+/// What Salt adds to the words about each file of a dry run.
+const SALT_NOTE: &str = "\nNote: No changes made, actual changes may\nbe different due to other states.";
 
 /// The whole report.
 pub(super) fn text(sheet: &Sheet<'_>, all: bool, paint: Paint) -> String {
@@ -129,7 +131,8 @@ impl Page<'_> {
         } else {
             format!("  {}", cut(self.shown(&outcome.name).lines().next().unwrap_or_default()))
         };
-        let mut comment = self.shown(outcome.comment.trim());
+        // The head of a dry run says it once for all.
+        let mut comment = self.shown(outcome.comment.trim()).replace(SALT_NOTE, "");
         if let Some(why) = exit_of(outcome) {
             let why = self.shown(&why);
             comment = if comment.is_empty() { why } else { format!("{why}\n{comment}") };

@@ -1,0 +1,214 @@
+//! What `plan` and `start` are told in, the draft of a rollout out.
+//!
+//! Law: flags win over the file of `--from`, the file over the defaults; nothing is written anywhere.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use zagent_config::ids::RolloutId;
+use zagent_config::settings::Settings;
+use zagent_rollout::plan::Draft;
+use zagent_rollout::record::{Artifact, Canary, Component, Mode, Profile};
+use zagent_rollout::{BatchSize, Span};
+
+use super::{resolve, words};
+use crate::operate::who;
+use crate::report::Trouble;
+
+/// What a rollout is made from.
+#[derive(Debug, clap::Args)]
+pub(super) struct DraftArgs {
+    /// What is rolled out
+    #[arg(long, value_enum, required_unless_present = "from", help_heading = "Order")]
+    component: Option<Part>,
+
+    /// The version of the agent, or the branch or commit of the states
+    #[arg(long, value_name = "VERSION", required_unless_present = "from", help_heading = "Order")]
+    to: Option<String>,
+
+    /// To which nodes: a compound target such as 'G@os:Debian and web-*'; default: all
+    #[arg(long, value_name = "TARGET", help_heading = "Order")]
+    target: Option<String>,
+
+    /// Its name; default: made from component, version and date
+    #[arg(long, value_name = "ID", help_heading = "Order")]
+    id: Option<RolloutId>,
+
+    /// Read the order from a file; flags win over it
+    #[arg(long, value_name = "FILE", help_heading = "Order")]
+    from: Option<PathBuf>,
+
+    /// The binaries of the version, as `zagent release` prints them; default: those in the repository of rollouts
+    #[arg(long, value_name = "FILE", help_heading = "Order")]
+    artifacts: Option<PathBuf>,
+
+    /// Nodes a batch: a number, or a share of all such as 10%
+    #[arg(long, value_name = "N|N%", help_heading = "Pace")]
+    batch_size: Option<BatchSize>,
+
+    /// How many nodes of each stratum go first; 0 for none
+    #[arg(long, value_name = "N", help_heading = "Pace")]
+    canary: Option<usize>,
+
+    /// What strata are made of
+    #[arg(long, value_name = "FACT,…", value_delimiter = ',', help_heading = "Pace")]
+    canary_by: Vec<String>,
+
+    /// How long a batch proves itself before it is confirmed
+    #[arg(long, value_name = "TIME", help_heading = "Pace")]
+    soak: Option<Span>,
+
+    /// How long between two batches
+    #[arg(long, value_name = "TIME", help_heading = "Pace")]
+    pause: Option<Span>,
+
+    /// So many failed nodes end it
+    #[arg(long, value_name = "N", help_heading = "Pace")]
+    max_failed: Option<usize>,
+
+    /// So many silent nodes are passed over; one more ends it
+    #[arg(long, value_name = "N", help_heading = "Pace")]
+    max_silent: Option<usize>,
+
+    /// The protocol that every node must speak
+    #[arg(long, value_name = "N", help_heading = "Pace")]
+    min_protocol: Option<u32>,
+
+    /// Who decides when a node's turn has come
+    #[arg(long, value_enum, help_heading = "Pace")]
+    mode: Option<ModeArg>,
+
+    /// One canary, then all the rest at once; maintenance windows do not hold it up
+    #[arg(long, help_heading = "Pace")]
+    emergency: bool,
+
+    /// Mean it: an older version, one that was rejected, or nodes that another rollout has
+    #[arg(long, help_heading = "Order")]
+    pub(super) anyway: bool,
+
+    /// Check and write it; nothing is done
+    #[arg(long, help_heading = "Order")]
+    dry_run: bool,
+}
+
+/// What is rolled out.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    /// The binary, by a version
+    Agent,
+    /// The states, by a branch or commit
+    States,
+}
+
+/// Who decides when a node's turn has come.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArg {
+    /// A driver, by what nodes report
+    Driver,
+    /// The clock: waves by time, without reports
+    Clock,
+}
+
+/// An order in a file: the fields of a record that a person sets.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Written {
+    id: Option<RolloutId>,
+    component: Option<Component>,
+    to: Option<String>,
+    from: Option<String>,
+    target: Option<String>,
+    batch_size: Option<BatchSize>,
+    canary: Option<Canary>,
+    soak_time: Option<Span>,
+    batch_pause: Option<Span>,
+    max_failed: Option<usize>,
+    max_silent: Option<usize>,
+    min_protocol: Option<u32>,
+    dry_run: bool,
+    mode: Option<Mode>,
+    profile: Option<Profile>,
+    anyway: bool,
+    artifacts: Vec<Artifact>,
+}
+
+impl DraftArgs {
+    /// The draft; the name of one that has none is made from `day`.
+    pub(super) fn draft(&self, settings: &Settings, day: &str) -> Result<Draft, Trouble> {
+        let file: Written = self.from.as_deref().map(read).transpose()?.unwrap_or_default();
+        let part = self.component.map(|part| match part {
+            Part::Agent => Component::Agent,
+            Part::States => Component::States,
+        });
+        let missing = |key: &str| {
+            let hint = format!("write `{key}:` in the file, or give --{key}");
+            Trouble::usage_hint(format!("the order says no `{key}`"), hint)
+        };
+        let component = part.or(file.component).ok_or_else(|| missing("component"))?;
+        let to = self.to.clone().or(file.to).ok_or_else(|| missing("to"))?;
+        let to = match component {
+            Component::Agent => to,
+            Component::States => resolve::revision(&to, settings)?.to_string(),
+        };
+        let id = match self.id.clone().or(file.id) {
+            Some(id) => id,
+            None => name(component, &to, day)?,
+        };
+        let plain = Draft::new(id, component, to);
+        let canary = file.canary.unwrap_or_else(|| plain.canary.clone());
+        let by = if self.canary_by.is_empty() { canary.by } else { self.canary_by.clone() };
+        let mode = self.mode.map(|mode| match mode {
+            ModeArg::Driver => Mode::Driver,
+            ModeArg::Clock => Mode::Clock,
+        });
+        let profile = if self.emergency { Some(Profile::Emergency) } else { file.profile };
+        let artifacts = match &self.artifacts {
+            Some(path) => read(path)?,
+            None if file.artifacts.is_empty() && component == Component::Agent => {
+                resolve::artifacts(&plain.to, settings)?
+            }
+            None => file.artifacts,
+        };
+        Ok(Draft {
+            from: file.from,
+            target: self.target.clone().or(file.target).unwrap_or(plain.target),
+            batch_size: self.batch_size.or(file.batch_size).unwrap_or(plain.batch_size),
+            canary: Canary { count: self.canary.unwrap_or(canary.count), by },
+            soak_time: self.soak.or(file.soak_time).unwrap_or(plain.soak_time),
+            batch_pause: self.pause.or(file.batch_pause).unwrap_or(plain.batch_pause),
+            max_failed: self.max_failed.or(file.max_failed).unwrap_or(plain.max_failed),
+            max_silent: self.max_silent.or(file.max_silent).unwrap_or(plain.max_silent),
+            min_protocol: self.min_protocol.or(file.min_protocol).unwrap_or(plain.min_protocol),
+            dry_run: self.dry_run || file.dry_run,
+            mode: mode.or(file.mode).unwrap_or(plain.mode),
+            profile: profile.unwrap_or(plain.profile),
+            anyway: self.anyway || file.anyway,
+            artifacts,
+            by: Some(who()),
+            ..plain
+        })
+    }
+
+    /// True when the name was made and not given: then another may be made.
+    pub(super) const fn is_nameless(&self) -> bool {
+        self.id.is_none() && self.from.is_none()
+    }
+}
+
+/// A name: component, version and day.
+fn name(component: Component, to: &str, day: &str) -> Result<RolloutId, Trouble> {
+    let to = words::version(component, to);
+    let text = format!("{}-{to}-{day}", component.word());
+    text.parse().map_err(|error| {
+        Trouble::usage_hint(format!("`{to}` makes no name for a rollout: {error}"), "give it one with --id")
+    })
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Trouble> {
+    let shown = path.display();
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Trouble::usage(format!("cannot read `{shown}`: {e}")))?;
+    serde_yaml::from_str(&text).map_err(|e| Trouble::usage(format!("`{shown}` cannot be used: {e}")))
+}

@@ -1,0 +1,202 @@
+//! Settings and flags in, the records of rollouts and the reports of nodes out.
+//!
+//! Law: whatever is missing is named by its key in the configuration and by the flag that stands in for it.
+
+use zagent_config::Value;
+use zagent_config::settings::{BoardKind, Settings};
+use zagent_rollout::board::BoardError;
+use zagent_rollout::records::{Records, Reports};
+use zagent_rollout::stores::{BoardRecords, BoardReports};
+
+use super::resolve;
+use crate::cli::common::Common;
+use crate::cli::settings;
+use crate::operate::who;
+use crate::output::{Format, Ui, json, yaml};
+use crate::report::{Exit, Trouble, chain};
+
+/// How an error names the keys of nodes, and a place of rollouts that nobody named: no board said anything then.
+const OF_REPORTS: &str = "of reports";
+const OF_ROLLOUTS: &str = "of rollouts";
+
+/// Where rollouts and reports are, and how to print the answer.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Place {
+    /// The repository that holds rollouts, in the place of `rollout.url`; `board` for the board itself
+    #[arg(long, value_name = "URL", help_heading = "Place")]
+    url: Option<String>,
+
+    /// The board that nodes report on, in the place of `board.kind` and `board.url`: git:URL, nats:URL or sled
+    #[arg(long, value_name = "KIND:URL", value_parser = board, help_heading = "Place")]
+    board: Option<Named>,
+
+    #[command(flatten)]
+    pub(in crate::cli) common: Common,
+}
+
+/// A board as it is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    kind: BoardKind,
+    url: Option<String>,
+}
+
+fn board(text: &str) -> Result<Named, String> {
+    let (kind, url) = match text.split_once(':') {
+        Some((kind, url)) => (kind, Some(url).filter(|url| !url.is_empty())),
+        None => (text, None),
+    };
+    let named = |kind| Ok(Named { kind, url: url.map(str::to_owned) });
+    match (kind, url) {
+        ("git", Some(_)) => named(BoardKind::Git),
+        ("nats", Some(_)) => named(BoardKind::Nats),
+        ("sled", None) => named(BoardKind::Sled),
+        _ => Err("write git:URL, nats:URL or sled".into()),
+    }
+}
+
+impl Place {
+    pub(in crate::cli) const fn format(&self) -> Format {
+        self.common.out
+    }
+
+    /// The settings, with the flags over them.
+    pub(in crate::cli) fn settings(&self) -> Result<Settings, Trouble> {
+        let mut settings = settings::load(self.common.config.as_deref())?;
+        if let Some(url) = &self.url {
+            settings.rollout.url = Some(url.clone());
+        }
+        if let Some(Named { kind, url }) = &self.board {
+            settings.board.kind = *kind;
+            settings.board.url.clone_from(url);
+        }
+        Ok(settings)
+    }
+
+    /// Prints a text for people, or the same as data.
+    pub(in crate::cli) fn print(&self, text: &str, data: &impl serde::Serialize, ui: &mut Ui<'_>) {
+        ui.data(&match self.common.out {
+            Format::Text => text.to_owned(),
+            Format::Json => json(data),
+            Format::Yaml => {
+                let value = serde_json::to_value(data).and_then(serde_json::from_value::<Value>);
+                yaml(&value.unwrap_or_default())
+            }
+        });
+    }
+}
+
+/// The records of rollouts.
+pub(in crate::cli) fn records(settings: &Settings) -> Result<Box<dyn Records>, Trouble> {
+    let on_board = settings.rollout.url.as_deref() == Some("board");
+    if on_board {
+        named(settings)?;
+    }
+    // Without a repository they are on the board.
+    if !on_board && resolve::repository(settings).is_none() && named(settings).is_err() {
+        return Err(no_place());
+    }
+    Ok(Box::new(BoardRecords::open(settings).map_err(trouble)?))
+}
+
+/// The reports of nodes.
+pub(in crate::cli) fn reports(settings: &Settings) -> Result<Box<dyn Reports>, Trouble> {
+    Ok(Box::new(board_of(settings)?))
+}
+
+/// The reports of nodes, with those that are refused.
+pub(in crate::cli) fn board_of(settings: &Settings) -> Result<BoardReports, Trouble> {
+    named(settings)?;
+    BoardReports::open(settings).map_err(trouble)?.ok_or_else(no_board)
+}
+
+/// Makes sure that the settings name a board.
+fn named(settings: &Settings) -> Result<(), Trouble> {
+    match (settings.board.kind, &settings.board.url) {
+        (BoardKind::None, _) | (BoardKind::Git | BoardKind::Nats, None) => Err(no_board()),
+        (BoardKind::Sled, _) | (_, Some(_)) => Ok(()),
+    }
+}
+
+fn no_place() -> Trouble {
+    let hint = "set `rollout.url` or `source.remotes` in /etc/zagent/zagent.yaml, or give --url URL";
+    Trouble::usage_hint("this host knows no place for rollouts", hint)
+}
+
+fn no_board() -> Trouble {
+    let hint = "set `board.kind` and `board.url` in /etc/zagent/zagent.yaml, or give --board git:URL";
+    Trouble::usage_hint("this host has no board, so nobody knows about nodes", hint)
+}
+
+/// Who drives, and orders: a person or a job on a host, and which of its processes.
+pub(in crate::cli) fn me(settings: &Settings) -> String {
+    format!("{}@{}:{}", who(), settings.id, std::process::id())
+}
+
+/// A board that did not do it, and a way out.
+pub(in crate::cli) fn trouble(error: BoardError) -> Trouble {
+    let message = chain(&error);
+    let refusal = |exit, hint: &str| Trouble::Refusal { exit, message, hint: Some(hint.to_owned()) };
+    match error {
+        BoardError::Conflict { .. } => refusal(Exit::Locked, "look at it and try again: zagent rollout list"),
+        BoardError::Unknown { .. } => {
+            refusal(Exit::Unreachable, "`zagent rollout status` shows whether it was written")
+        }
+        BoardError::Unreachable { .. } => {
+            refusal(Exit::Unreachable, "`zagent doctor` looks at each remote; nothing was written")
+        }
+        BoardError::Refused { board, .. } if board == OF_REPORTS => refusal(
+            Exit::Refused,
+            "look at `board.allowed_nodes`, and at the keys below the root of this host",
+        ),
+        BoardError::Refused { board, .. } if board == OF_ROLLOUTS => {
+            refusal(Exit::Usage, "`zagent config show` prints what is set, and where")
+        }
+        BoardError::Refused { .. } => refusal(
+            Exit::Refused,
+            "the login needs write access there: `rollout.credentials` and `board.credentials`",
+        ),
+        BoardError::Damaged { .. } => refusal(Exit::Failed, "somebody wrote it by hand: mend or delete it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_cannot_be_read_are_no_matter_of_logins() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            format!("root: {0}\nboard: {{kind: sled, allowed_nodes: {0}/none}}\n", dir.path().display());
+        let fragment = zagent_config::settings::Fragment::read("zagent.yaml", &text).unwrap();
+        let merged = zagent_config::settings::Merged::new(vec![fragment], [], &[]);
+        let mut reports = board_of(&merged.settings(Some("laptop")).unwrap()).unwrap();
+        let error = reports.all(zagent_rollout::record::Component::Agent).unwrap_err();
+        let Trouble::Refusal { hint: Some(hint), .. } = trouble(error) else { panic!("a way out") };
+        assert!(hint.contains("`board.allowed_nodes`"), "{hint}");
+        let said_no = BoardError::Refused { board: "https://x".into(), message: "403".into() };
+        let Trouble::Refusal { hint: Some(hint), .. } = trouble(said_no) else { panic!("a way out") };
+        assert!(hint.contains("`board.credentials`"), "{hint}");
+    }
+
+    #[test]
+    fn boards_are_read_as_people_type_them() {
+        let url = |text: &str| Some(text.to_owned());
+        for (text, kind, want) in [
+            (
+                "git:https://git.example.org/board.git",
+                BoardKind::Git,
+                url("https://git.example.org/board.git"),
+            ),
+            ("git:/srv/board.git", BoardKind::Git, url("/srv/board.git")),
+            ("nats:tls://nats.example.org:4222", BoardKind::Nats, url("tls://nats.example.org:4222")),
+            ("sled", BoardKind::Sled, None),
+        ] {
+            assert_eq!(board(text), Ok(Named { kind, url: want }), "{text}");
+        }
+        for bad in ["", "git", "git:", "none", "https://git.example.org/board.git", "sled:x"] {
+            assert!(board(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Rollouts in every state, as people and programs see them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use zagent_config::ids::{NodeId, RolloutId};
+use zagent_rollout::board::{BoardError, Token};
+use zagent_rollout::drive::is_adoptable;
+use zagent_rollout::plan::{Draft, Plan, plan};
+use zagent_rollout::record::{
+    Artifact, BatchPhase, Component, Driver, Mode, NodeStatus, Profile, Progress, Record, State,
+};
+use zagent_rollout::records::{Held, Records};
+use zagent_rollout::report::{Doing, Report, Taken};
+
+use super::change::{Word, say};
+use super::page::Page;
+use super::sheet::Sheet;
+use super::start::alone;
+use super::{live, look, news, words};
+use crate::output::Paint;
+use crate::report::Exit;
+
+fn at(clock: &str) -> Timestamp {
+    format!("2026-11-16T{clock}Z").parse().unwrap()
+}
+
+fn now() -> Timestamp {
+    at("12:00:00")
+}
+
+fn report(id: &str, os: &str) -> Report {
+    Report {
+        id: id.parse().unwrap(),
+        component: Component::Agent,
+        version: "1.3.2".into(),
+        revision: None,
+        state: Doing::Idle,
+        taken: None,
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        facts: [("os".to_owned(), os.into()), ("role".to_owned(), "web".into())].into(),
+        updated_at: at("11:59:40"),
+        child: None,
+        degraded: None,
+        protocol: 1,
+        hold: None,
+        last_run: None,
+    }
+}
+
+fn fleet() -> BTreeMap<NodeId, Report> {
+    let mut all: Vec<Report> = (1..=5).map(|n| report(&format!("web-0{n}"), "Debian")).collect();
+    all.push(report("alp-01", "Alpine"));
+    all.push(Report { degraded: Some("crash loop".into()), ..report("web-09", "Debian") });
+    all.into_iter().map(|report| (report.id.clone(), report)).collect()
+}
+
+fn draft() -> Draft {
+    let artifact = Artifact {
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        size: 1,
+        blake3: "00".repeat(32),
+        url: None,
+        reference: Some("refs/zagent/release/1.4.0/linux-x86_64".into()),
+        signature: None,
+    };
+    let plain = Draft::new("agent-1.4.0-20261116".parse().unwrap(), Component::Agent, "1.4.0");
+    Draft {
+        batch_size: "2".parse().unwrap(),
+        artifacts: vec![artifact],
+        by: Some("ada".into()),
+        from: Some("1.3.2".into()),
+        ..plain
+    }
+}
+
+fn planned(draft: &Draft) -> Plan {
+    plan(draft, &fleet(), now()).unwrap()
+}
+
+fn sheet(plan: &Plan) -> String {
+    Sheet { plan, now: now(), zone: TimeZone::UTC, paint: Paint::new(false), whole: false }.text()
+}
+
+/// A rollout under way: the first batch is confirmed, the second soaks.
+fn rolling() -> Record {
+    let mut record = planned(&draft()).record;
+    record.state = State::Rolling;
+    record.current_batch = 1;
+    record.phase = BatchPhase::Soak;
+    record.phase_since = Some(at("11:59:40"));
+    record.started = Some(at("11:50:00"));
+    record.created = at("11:49:00");
+    record.driver = Some(Driver { id: "ada@laptop:77".into(), heartbeat: at("11:59:55") });
+    let batches = record.batches.clone();
+    for (batch, status) in [(0, NodeStatus::Confirmed), (1, NodeStatus::Applied)] {
+        for node in &batches[batch] {
+            let at = Some(at("11:58:00"));
+            record.nodes.insert(node.clone(), Progress { status, at, ..Progress::default() });
+        }
+    }
+    record
+}
+
+/// The same, ended by a node that failed.
+fn aborted() -> Record {
+    let mut record = rolling();
+    let node = record.batches[1][0].clone();
+    let error = Some("not ready: 503\n\x1b[2Jthree times in a row".into());
+    record.nodes.insert(
+        node,
+        Progress { status: NodeStatus::Failed, error, at: Some(at("11:59:50")), ..Progress::default() },
+    );
+    record.failed = 1;
+    record.state = State::Aborted;
+    record.reason = Some("1 of 1 nodes failed".into());
+    record.finished = Some(at("11:59:50"));
+    record
+}
+
+fn page(record: &Record) -> String {
+    let mut reports = fleet();
+    let soaking = record.batches.get(1).and_then(|batch| batch.first()).and_then(|id| reports.get_mut(id));
+    if let Some(report) = soaking {
+        report.state = Doing::Soaking;
+        report.version = "1.4.0".into();
+        let (at, ready_since) = (at("11:59:30"), Some(at("11:59:45")));
+        report.taken = Some(Taken {
+            rollout: record.id.clone(),
+            outcome: None,
+            error: None,
+            at,
+            ready_since,
+            created: record.created,
+        });
+    }
+    let is_stale = is_adoptable(record, now());
+    let (now, zone, paint) = (now(), TimeZone::UTC, Paint::new(false));
+    Page { record, reports: &reports, is_stale, now, zone, paint, whole: false }.text()
+}
+
+#[test]
+fn plans() {
+    insta::assert_snapshot!("plan", sheet(&planned(&draft())));
+    let emergency = Draft { profile: Profile::Emergency, ..draft() };
+    insta::assert_snapshot!("plan_emergency", sheet(&planned(&emergency)));
+    let clock = Draft { mode: Mode::Clock, dry_run: true, min_protocol: 1, max_silent: 2, ..draft() };
+    insta::assert_snapshot!("plan_clock", sheet(&planned(&clock)));
+    let data = super::sheet::data(&planned(&draft()), now());
+    assert_eq!(data["excluded"][0], serde_json::json!({"node": "web-09", "why": "degraded: crash loop"}));
+    assert_eq!(data["strata"][0]["covered"], true);
+    assert_eq!(
+        data["earliest"].as_array().unwrap().len(),
+        data["record"]["batches"].as_array().unwrap().len()
+    );
+}
+
+#[test]
+fn pages() {
+    insta::assert_snapshot!("page_created", page(&planned(&draft()).record));
+    insta::assert_snapshot!("page_rolling", page(&rolling()));
+    let stale = Driver { id: "ada@laptop:77".into(), heartbeat: at("11:55:00") };
+    insta::assert_snapshot!("page_stale", page(&Record { driver: Some(stale), ..rolling() }));
+    let reason = Some("by ada: lunch".into());
+    insta::assert_snapshot!("page_paused", page(&Record { state: State::Paused, reason, ..rolling() }));
+    insta::assert_snapshot!("page_aborted", page(&aborted()));
+    let mut clock = planned(&Draft { mode: Mode::Clock, ..draft() }).record;
+    clock.started = Some(at("11:57:00"));
+    insta::assert_snapshot!("page_clock", page(&clock));
+}
+
+#[test]
+fn a_large_rollout_shows_what_matters() {
+    let mut record = rolling();
+    let many: Vec<NodeId> = (0..500).map(|n| format!("n-{n:03}").parse().unwrap()).collect();
+    record.batches = vec![record.batches[0].clone(), many[..300].to_vec(), many[300..].to_vec()];
+    record.nodes = BTreeMap::new();
+    let bad = Progress { status: NodeStatus::Failed, error: Some("no".into()), ..Progress::default() };
+    record.nodes.insert(many[299].clone(), bad.clone());
+    let text = page(&record);
+    assert_eq!(text.lines().filter(|line| line.contains(" n-")).count(), 40, "{text}");
+    assert!(text.contains("more: -v prints them all"), "{text}");
+    record.state = State::Aborted;
+    record.nodes.insert(many[499].clone(), bad);
+    let text = page(&record);
+    assert_eq!(
+        text.lines().filter(|line| line.contains("failed") && line.contains(" n-")).count(),
+        2,
+        "{text}"
+    );
+}
+
+#[test]
+fn lists() {
+    let (one, two) = (rolling(), aborted());
+    let list = |records: &[&Record], hidden| look::table(records, hidden, now(), Paint::new(false));
+    insta::assert_snapshot!("list", list(&[&one, &two], 3));
+    assert_eq!(list(&[], 0), "no rollout is under way\n");
+    assert_eq!(list(&[], 1), "no rollout is under way\n1 is over: --all prints them\n");
+}
+
+#[test]
+fn what_happens_is_told_once() {
+    let told = |before: Option<&Record>, after: &Record| {
+        news::between(before, after).into_iter().map(|news| news.words).collect::<Vec<_>>().join("\n")
+    };
+    let created = planned(&draft()).record;
+    let begun = Record { state: State::Rolling, driver: rolling().driver, ..created.clone() };
+    let mut text = String::new();
+    let mut last: Option<Record> = None;
+    for record in [created, begun, rolling(), aborted()] {
+        text += &format!("{}\n--\n", told(last.as_ref(), &record));
+        assert_eq!(told(Some(&record), &record), "", "nothing new is nothing told");
+        let beat = Driver { id: "ada@laptop:77".into(), heartbeat: now() };
+        let beaten = Record { driver: record.driver.as_ref().map(|_| beat), ..record.clone() };
+        assert_eq!(told(Some(&record), &beaten), "", "a heartbeat is no news");
+        last = Some(record);
+    }
+    insta::assert_snapshot!("news", text);
+    insta::assert_snapshot!("picture", live::drawn(&rolling(), now()));
+}
+
+#[test]
+fn what_it_waits_for_is_named() {
+    let mut record = rolling();
+    let waits = |record: &Record| words::waits(record, now());
+    assert_eq!(waits(&record), "batch 2 of 3: soak, 20s of 1m");
+    record.phase = BatchPhase::Apply;
+    assert_eq!(waits(&record), "batch 2 of 3 waits for 0 nodes to apply: ");
+    record.nodes.clear();
+    let names = record.batches[1].iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+    assert_eq!(waits(&record), format!("batch 2 of 3 waits for 2 nodes to apply: {names}"));
+    record.state = State::Created;
+    assert_eq!(waits(&record), "it waits for a driver");
+}
+
+/// Records in memory, of which some writes lose against somebody else.
+struct Busy {
+    record: Record,
+    version: u64,
+    losses: usize,
+}
+
+impl Busy {
+    fn token(&self) -> Token {
+        Token(self.version.to_string())
+    }
+}
+
+impl Records for Busy {
+    fn get(&mut self, id: &RolloutId) -> Result<Option<Held<Record>>, BoardError> {
+        let held = Held { value: self.record.clone(), token: self.token() };
+        Ok((*id == self.record.id).then_some(held))
+    }
+
+    fn put(
+        &mut self,
+        record: &Record,
+        expected: Option<&Token>,
+        _note: &str,
+        _lasting: bool,
+    ) -> Result<Token, BoardError> {
+        if self.losses > 0 {
+            self.losses -= 1;
+            self.version += 1;
+            self.record.serial += 1;
+        }
+        if expected != Some(&self.token()) {
+            return Err(BoardError::Conflict { key: record.id.to_string() });
+        }
+        self.version += 1;
+        self.record = record.clone();
+        Ok(self.token())
+    }
+
+    fn list(&mut self) -> Result<Vec<Held<Record>>, BoardError> {
+        Ok(self.get(&self.record.id.clone())?.into_iter().collect())
+    }
+
+    fn delete(&mut self, _id: &RolloutId, _expected: &Token) -> Result<(), BoardError> {
+        Ok(())
+    }
+}
+
+/// A board on which nobody has said anything.
+struct Quiet;
+
+impl zagent_rollout::records::Reports for Quiet {
+    fn all(&mut self, _: Component) -> Result<BTreeMap<NodeId, Report>, BoardError> {
+        Ok(BTreeMap::new())
+    }
+
+    fn put(&mut self, _: &Report) -> Result<(), BoardError> {
+        Ok(())
+    }
+
+    fn forget(&mut self, _: Component, _: &NodeId) -> Result<(), BoardError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_wrong_with_one_rollout_leaves_the_others_driven() {
+    let mut busy = Busy { record: Record { driver: None, ..aborted() }, version: 1, losses: 0 };
+    let (there, gone): (RolloutId, RolloutId) = (busy.record.id.clone(), "gone".parse().unwrap());
+    let driver = zagent_rollout::driver::Driver { id: "ada".into(), records: &mut busy, reports: &mut Quiet };
+    let mut wheel = super::drive::Wheel { driver, format: crate::output::Format::Json };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut ui = crate::output::Ui::new(&mut out, &mut err, (false, false));
+    let (records, exit) = wheel.drive(vec![gone.clone(), there.clone()], &mut ui).unwrap();
+    assert_eq!(records.iter().map(|record| &record.id).collect::<Vec<_>>(), [&there]);
+    assert_eq!(exit, Exit::Usage, "the worst that happened");
+    let alone = wheel.drive(vec![gone], &mut ui).unwrap_err();
+    assert_eq!(alone.exit(), Exit::Usage);
+    let said = String::from_utf8(err).unwrap();
+    assert!(said.contains("gone is not driven any more: there is no rollout gone"), "{said}");
+}
+
+#[test]
+fn a_node_that_is_held_is_named_with_its_reason() {
+    let mut record = Record { phase: BatchPhase::Prepare, ..rolling() };
+    let node = record.batches[1][0].clone();
+    let held = Some("outside of its window until 22:00".to_owned());
+    record.nodes.insert(node.clone(), Progress { status: NodeStatus::Prepared, held, ..Progress::default() });
+    let line = format!("waits for {node}: outside of its window until 22:00");
+    assert_eq!(words::waits(&record, now()), format!("batch 2 of 3 {line}"));
+    let before = Record { nodes: BTreeMap::new(), ..record.clone() };
+    let told: Vec<String> =
+        news::between(Some(&before), &record).into_iter().map(|news| news.words).collect();
+    assert!(told.contains(&line), "{told:?}");
+    assert!(news::between(Some(&record), &record).is_empty());
+}
+
+#[test]
+fn a_word_is_said_until_it_is_heard() {
+    let mut busy = Busy { record: rolling(), version: 1, losses: 3 };
+    let id = busy.record.id.clone();
+    let paused = say(&mut busy, &id, Word::Pause, "by ada").unwrap();
+    assert_eq!((paused.state, busy.losses), (State::Paused, 0));
+    assert_eq!(busy.record, paused, "on top of what the others wrote");
+    let version = busy.version;
+    assert_eq!(say(&mut busy, &id, Word::Pause, "by bob").unwrap(), paused);
+    assert_eq!(busy.version, version, "saying it again writes nothing");
+    say(&mut busy, &id, Word::Abort, "by ada").unwrap();
+    let aborting = busy.record.clone();
+    assert_eq!(aborting.state, State::Aborting, "its driver finishes it");
+    assert_eq!(say(&mut busy, &id, Word::Abort, "by bob").unwrap(), aborting);
+    assert!(say(&mut busy, &id, Word::Resume, "by ada").is_err());
+    busy.record = rolling();
+    busy.losses = usize::MAX;
+    let trouble = say(&mut busy, &id, Word::Pause, "by ada").unwrap_err();
+    assert_eq!(trouble.exit(), Exit::Locked, "others write all the time");
+    let trouble = say(&mut busy, &"agent-1.4.0-20261117".parse().unwrap(), Word::Abort, "x").unwrap_err();
+    assert_eq!(trouble.exit(), Exit::Usage);
+    assert!(format!("{trouble:?}").contains("did you mean `agent-1.4.0-20261116`"), "{trouble:?}");
+}
+
+#[test]
+fn one_rollout_a_node_and_component() {
+    let held = |record: Record| [Held { value: record, token: Token("1".into()) }];
+    let mine = Record { id: "other".parse().unwrap(), ..planned(&draft()).record };
+    let check = |record: &Record, other: Record| alone(record, &held(other), &fleet(), now());
+    let words = check(&mine, rolling()).unwrap_err().words();
+    assert_eq!(
+        words,
+        "`agent-1.4.0-20261116` (agent to 1.4.0 from 1.3.2, rolling) is under way on some of these nodes"
+    );
+    assert!(check(&mine, aborted()).is_ok(), "one that is over is in nobody's way");
+    assert!(check(&mine, Record { dry_run: true, ..rolling() }).is_ok());
+    assert!(check(&mine, Record { component: Component::States, ..rolling() }).is_ok());
+    let elsewhere = Record { batches: vec![vec!["db-01".parse().unwrap()]], ..rolling() };
+    assert!(check(&mine, elsewhere).is_ok(), "other nodes are nobody's business");
+    let clock = planned(&Draft { mode: Mode::Clock, target: "web-*".into(), ..draft() }).record;
+    assert!(check(&mine, clock.clone()).is_err(), "the clock means nodes by their target");
+    let spent = Record { started: Some(at("00:00:00")), ..clock };
+    assert!(check(&mine, spent).is_ok(), "everybody had a turn");
+}

@@ -1,0 +1,377 @@
+//! Rollouts as they are typed, against a real Git server, with nodes that do what records ask of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jiff::Timestamp;
+use zagent_cache::needs;
+use zagent_cache::testing::Server;
+use zagent_config::settings::{Location, Settings, load};
+use zagent_rollout::node::ordered;
+use zagent_rollout::phase::{Action, Event, Node, step};
+use zagent_rollout::record::Component;
+use zagent_rollout::records::{Records, Reports};
+use zagent_rollout::report::{Doing, Report};
+use zagent_rollout::stores::{BoardRecords, BoardReports};
+
+use super::*;
+
+const OLD: &str = "1111111111111111111111111111111111111111";
+
+/// A Git server with two repositories, and the configuration of a host that uses them.
+struct Fleet {
+    dir: tempfile::TempDir,
+    server: Server,
+    /// The commit that is rolled out.
+    to: String,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["states.git", "board.git"] {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            git(&path, &["init", "-q", "--bare", "-b", "main", "."]);
+            git(&path, &["config", "http.receivepack", "true"]);
+        }
+        let states = dir.path().join("states.git");
+        let tree = git(&states, &["mktree"]);
+        let who = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
+        let to = git(&states, &[&who[..], &["commit-tree", &tree, "-m", "c"]].concat());
+        git(&states, &["update-ref", "refs/heads/main", &to]);
+        let server = Server::start(dir.path());
+        let fleet = Self { dir, server, to };
+        fleet.configure("laptop");
+        fleet
+    }
+
+    /// Writes the configuration of a host.
+    fn configure(&self, id: &str) -> PathBuf {
+        let path = self.dir.path().join(format!("{id}.yaml"));
+        let root = self.dir.path().join("roots").join(id);
+        let (states, board) = (self.server.url("states.git"), self.server.url("board.git"));
+        let text = format!(
+            "id: {id}\nroot: {}\nsource: {{remotes: [{{url: '{states}', branch: main}}]}}\n\
+             board: {{kind: git, url: '{board}'}}\n",
+            root.display()
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn settings(&self, id: &str) -> Settings {
+        load(&Location::File(self.configure(id)), [], &[], None).unwrap()
+    }
+
+    fn say(&self, args: &[&str]) -> Said {
+        let config = self.dir.path().join("laptop.yaml").display().to_string();
+        let mut args = args.to_vec();
+        args.extend(["--config", &config]);
+        zagent(&args, self.dir.path())
+    }
+
+    fn start(&self, more: &[&str]) -> Said {
+        let mut args = vec!["rollout", "start", "--component", "states", "--to", "main"];
+        args.extend(["--soak", "1s", "--pause", "0s", "--batch-size", "1"]);
+        args.extend(more);
+        self.say(&args)
+    }
+
+    fn nodes(&self, ids: &[&str]) -> Vec<Host> {
+        ids.iter().map(|id| Host::new(self, id)).collect()
+    }
+
+    fn log(&self, id: &str) -> Vec<String> {
+        let branch = format!("refs/heads/rollout/{id}");
+        let log = git(&self.dir.path().join("states.git"), &["log", "--format=%s", &branch]);
+        log.lines().rev().map(str::to_owned).collect()
+    }
+}
+
+fn git(dir: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("GIT_")) {
+        command.env_remove(key);
+    }
+    let done = command.args(args).current_dir(dir).stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+/// A node whose every act works at once, or whose new states are never ready.
+struct Host {
+    report: Report,
+    node: Node,
+    is_sick: bool,
+    records: BoardRecords,
+    reports: BoardReports,
+}
+
+impl Host {
+    fn new(fleet: &Fleet, id: &str) -> Self {
+        let settings = fleet.settings(id);
+        let report = Report {
+            id: id.parse().unwrap(),
+            component: Component::States,
+            version: "1.3.2".into(),
+            revision: Some(OLD.into()),
+            state: Doing::Idle,
+            taken: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            facts: BTreeMap::from([("os".to_owned(), "Debian".into())]),
+            updated_at: Timestamp::now(),
+            child: None,
+            degraded: None,
+            protocol: 1,
+            hold: None,
+            last_run: None,
+        };
+        let records = BoardRecords::open(&settings).unwrap();
+        let reports = BoardReports::open(&settings).unwrap().unwrap();
+        let mut host = Self { report, node: Node::on(OLD), is_sick: false, records, reports };
+        host.tell();
+        host
+    }
+
+    fn tell(&mut self) {
+        self.report.tell(&self.node);
+        self.report.revision = Some(self.node.current().to_owned());
+        self.report.updated_at = Timestamp::now();
+        self.reports.put(&self.report).unwrap();
+    }
+
+    fn happens(&mut self, event: Event) {
+        let (node, actions) = step(&self.node, event, Timestamp::now());
+        self.node = node;
+        for action in actions {
+            match action {
+                Action::Fetch(_) => self.happens(Event::Fetched),
+                Action::Apply(_) => self.happens(Event::Applied),
+                Action::GoBack(_) => self.happens(Event::RolledBack),
+                Action::Discard(_) | Action::Settle(_) => {}
+            }
+        }
+    }
+
+    /// Looks once, does what is asked, and reports; true when all rollouts are over.
+    fn look(&mut self) -> bool {
+        let all = self.records.list().unwrap();
+        for held in &all {
+            if let Some(event) = ordered(&held.value, &self.report.id, &self.node) {
+                self.happens(event);
+            }
+        }
+        if self.node.is_unconfirmed() {
+            self.happens(if self.is_sick { Event::NotReady("503".into()) } else { Event::Ready });
+        }
+        self.tell();
+        all.iter().all(|held| held.value.state.is_final())
+    }
+}
+
+/// Runs a command while nodes work until all rollouts are over.
+fn meanwhile(mut nodes: Vec<Host>, act: impl FnOnce() -> Said) -> (Said, Vec<Host>) {
+    std::thread::scope(|scope| {
+        let working = scope.spawn(move || {
+            while nodes.iter_mut().map(Host::look).filter(|over| !over).count() > 0 {}
+            nodes
+        });
+        let said = act();
+        (said, working.join().unwrap())
+    })
+}
+
+#[test]
+fn a_rollout_from_the_plan_to_the_end() {
+    needs!("git");
+    let fleet = Fleet::new();
+    let plan = ["rollout", "plan", "--component", "states", "--to", "main", "--id", "r1"];
+    let said = fleet.say(&plan);
+    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    assert!(
+        said.err.contains("no node reports for states") && said.err.contains("board.kind"),
+        "{}",
+        said.all()
+    );
+    let nodes = fleet.nodes(&["web-01", "web-02", "web-03"]);
+    let list = fleet.say(&["node", "list", "web-0[12]"]);
+    assert_eq!(list.out.lines().count(), 3, "{}", list.all());
+    assert!(list.out.contains("web-02  states     1.3.2    111111111111  idle"), "{}", list.all());
+    let said = fleet.say(&plan);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(said.out.contains("1 canary  at once"), "{}", said.all());
+    let data = fleet.say(&[&plan[..], &["--out", "json"]].concat()).json();
+    assert_eq!(data["record"]["to"], fleet.to, "a branch is looked up");
+    assert_eq!(
+        fleet.say(&["rollout", "list", "--all"]).out,
+        "no rollout is under way\n",
+        "a plan writes nothing"
+    );
+
+    let said = fleet.start(&["--id", "r1", "--detach"]);
+    assert!(
+        said.exit == Exit::Fine && said.out.contains("drive it: zagent rollout drive r1"),
+        "{}",
+        said.all()
+    );
+    let twice = fleet.start(&["--id", "r1", "--anyway"]);
+    assert!(
+        twice.exit == Exit::Failed && twice.err.contains("there is a rollout `r1` already"),
+        "{}",
+        twice.all()
+    );
+    let second = fleet.start(&["--id", "r2"]);
+    assert!(second.exit == Exit::Failed && second.err.contains("`r1` (states to "), "{}", second.all());
+    let status = fleet.say(&["rollout", "status"]);
+    assert!(status.out.contains("nobody drives it: zagent rollout drive r1"), "{}", status.all());
+
+    let step = fleet.say(&["rollout", "step", "r1", "--out", "json"]);
+    assert_eq!((step.exit, &step.json()["over"]), (Exit::Locked, &false.into()), "{}", step.all());
+    let other = fleet.say(&["rollout", "drive", "r1"]);
+    assert!(other.exit == Exit::Locked && other.err.contains("is driven by step"), "{}", other.all());
+    let (said, nodes) = meanwhile(nodes, || fleet.say(&["rollout", "drive", "r1", "--adopt"]));
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(said.out.contains("r1 completed; 3 nodes: 3 confirmed"), "{}", said.all());
+    assert!(nodes.iter().all(|host| host.node.running == fleet.to && host.node.phase == Default::default()));
+    let step = fleet.say(&["rollout", "step", "r1"]);
+    assert_eq!(step.exit, Exit::Fine, "{}", step.all());
+    assert_eq!(fleet.say(&["rollout", "watch"]).exit, Exit::Fine);
+    let late = fleet.say(&["rollout", "abort", "r1"]);
+    assert!(late.exit == Exit::Fine && late.out.contains("completed before"), "{}", late.all());
+    let log = fleet.log("r1");
+    assert!(
+        log[0].starts_with("created by ") && log.iter().any(|line| line.contains("takes over")),
+        "{log:?}"
+    );
+}
+
+#[test]
+fn a_bad_one_ends_it_and_an_abort_is_as_good_twice() {
+    needs!("git");
+    let fleet = Fleet::new();
+    let mut nodes = fleet.nodes(&["web-01", "web-02"]);
+    nodes.iter_mut().for_each(|host| host.is_sick = true);
+    let (said, nodes) = meanwhile_started(&fleet, nodes);
+    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    assert!(said.out.contains("state    aborted") && said.out.contains("503"), "{}", said.all());
+    assert!(nodes.iter().all(|host| host.node.current() == OLD), "all are on what they had");
+    assert!(fleet.say(&["node", "show", "web-01"]).out.contains("failed for"));
+
+    let said = fleet.start(&["--id", "r2", "--detach", "--anyway"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert!(fleet.say(&["rollout", "pause", "r2", "--reason", "lunch"]).out.contains("lunch"));
+    assert_eq!(fleet.say(&["rollout", "resume", "r2"]).out, "r2 goes on\n");
+    for _ in 0..2 {
+        let said = fleet.say(&["rollout", "abort", "r2", "--reason", "enough"]);
+        assert!(said.exit == Exit::Fine && said.out.contains("r2 is aborted"), "{}", said.all());
+    }
+    let paused = fleet.say(&["rollout", "pause", "r2"]);
+    assert!(paused.exit == Exit::Failed && paused.err.contains("is aborted"), "{}", paused.all());
+    for verb in ["step", "drive", "watch"] {
+        assert_eq!(fleet.say(&["rollout", verb, "r2"]).exit, Exit::Failed, "{verb}");
+    }
+    let aborts = fleet.log("r2").iter().filter(|line| line.starts_with("aborted")).count();
+    assert_eq!(aborts, 1, "{:?}", fleet.log("r2"));
+    assert_eq!(fleet.say(&["node", "forget", "web-02"]).exit, Exit::Fine);
+    let gone = fleet.say(&["node", "show", "web-02"]);
+    assert!(gone.exit == Exit::Usage && gone.err.contains("did you mean `web-01`"), "{}", gone.all());
+}
+
+/// `start` in the foreground: nodes begin to look once there is a rollout.
+fn meanwhile_started(fleet: &Fleet, mut nodes: Vec<Host>) -> (Said, Vec<Host>) {
+    std::thread::scope(|scope| {
+        let working = scope.spawn(move || {
+            while nodes[0].records.list().unwrap().is_empty() {}
+            while nodes.iter_mut().map(Host::look).filter(|over| !over).count() > 0 {}
+            nodes
+        });
+        (fleet.start(&["--id", "r1"]), working.join().unwrap())
+    })
+}
+
+#[test]
+fn a_node_that_was_set_up_anew_can_be_forgotten() {
+    needs!("git");
+    let fleet = Fleet::new();
+    let host = fleet.nodes(&["web-01"]).remove(0);
+    assert_eq!(fleet.say(&["node", "show", "web-01"]).exit, Exit::Fine, "its key is known from now on");
+    let root = fleet.settings("web-01").root;
+    drop(host);
+    std::fs::remove_dir_all(root).unwrap();
+    let _again = fleet.nodes(&["web-01"]);
+    let list = fleet.say(&["node", "list"]);
+    assert!(!list.out.contains("web-01"), "another key, another node: {}", list.all());
+    let said = fleet.say(&["node", "forget", "web-01"]);
+    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    let _back = fleet.nodes(&["web-01"]);
+    assert_eq!(fleet.say(&["node", "show", "web-01"]).exit, Exit::Fine);
+    assert_eq!(fleet.say(&["node", "forget", "web-01"]).exit, Exit::Fine);
+    let twice = fleet.say(&["node", "forget", "web-01"]);
+    assert_eq!(twice.exit, Exit::Usage, "nothing is left of it: {}", twice.all());
+}
+
+#[test]
+fn a_plan_warns_of_what_undoes_it_and_of_nodes_that_are_held() {
+    needs!("git");
+    let fleet = Fleet::new();
+    let mut hosts = fleet.nodes(&["web-01", "web-02"]);
+    hosts[0].report.hold = Some("outside of its window until 22:00".into());
+    hosts[0].tell();
+    let plan = |to: &str| fleet.say(&["rollout", "plan", "--component", "states", "--to", to]);
+    let head = plan("main");
+    assert!(head.exit == Exit::Fine && !head.err.contains("is not the head"), "{}", head.all());
+    assert!(head.out.contains("HELD NOW") && head.out.contains("until 22:00"), "{}", head.all());
+    let back = plan("2222222222222222222222222222222222222222");
+    assert!(
+        back.exit == Exit::Fine && back.err.contains("222222222222 is not the head of `main`"),
+        "{}",
+        back.all()
+    );
+    assert!(back.err.contains("push a revert"), "{}", back.all());
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bare, root) = (dir.path().join("bare.yaml"), dir.path().join("root"));
+    std::fs::write(&bare, format!("root: {}\n", root.display())).unwrap();
+    let bare = bare.display().to_string();
+    let say = |args: &[&str]| zagent(&[args, &["--config", &bare]].concat(), dir.path());
+    let gone = "http://127.0.0.1:1/r.git";
+    let order = ["--component", "states", "--to", OLD];
+    for (args, exit, want) in [
+        (&["rollout", "list"][..], Exit::Usage, "`rollout.url`"),
+        (&["rollout", "status", "x"], Exit::Usage, "--url URL"),
+        (&["node", "list"], Exit::Usage, "`board.kind`"),
+        (&["rollout", "drive", "--url", gone], Exit::Usage, "--board git:URL"),
+        (&["rollout", "list", "--url", gone], Exit::Unreachable, "127.0.0.1:1"),
+        (&["node", "list", "--board", "git:http://127.0.0.1:1/b.git"], Exit::Unreachable, "127.0.0.1:1"),
+        (&["node", "list", "--board", "paper"], Exit::Usage, "git:URL, nats:URL or sled"),
+        (&["rollout", "start"], Exit::Usage, "--component"),
+        (
+            &["rollout", "start", "--component", "agent", "--to", "1", "--batch-size", "0%"],
+            Exit::Usage,
+            "no batch size",
+        ),
+        (
+            &["rollout", "start", "--component", "agent", "--to", "1", "--soak", "soon"],
+            Exit::Usage,
+            "no length of time",
+        ),
+        (&["rollout", "start", "--from", "nowhere.yaml", "--url", gone], Exit::Usage, "nowhere.yaml"),
+        (
+            &[&["rollout", "plan", "--url", gone, "--to", "abcdef12", "--component", "states"][..]].concat(),
+            Exit::Usage,
+            "git rev-parse",
+        ),
+        (&[&["rollout", "plan", "--url", gone][..], &order].concat(), Exit::Usage, "`board.kind`"),
+    ] {
+        let said = say(args);
+        assert_eq!(said.exit, exit, "{args:?}: {}", said.all());
+        assert!(said.err.contains(want), "{args:?}: {}", said.all());
+        assert!(said.out.is_empty(), "{args:?}: {}", said.all());
+    }
+}

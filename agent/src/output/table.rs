@@ -1,0 +1,100 @@
+//! Rows in, a table with aligned columns out.
+//!
+//! Law: a cell is one harmless line, whatever it was made from.
+
+use std::fmt::Write;
+
+use super::{Paint, harmless};
+
+/// How something looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All is well.
+    Fine,
+    /// Neither good nor bad.
+    Plain,
+    /// Somebody may want to look.
+    Look,
+    /// Somebody must look.
+    Bad,
+    /// Less important.
+    Faint,
+}
+
+impl Tone {
+    /// A text in its colour.
+    #[must_use]
+    pub fn on(self, text: &str, paint: Paint) -> String {
+        match self {
+            Self::Fine => paint.green(text),
+            Self::Plain => text.to_owned(),
+            Self::Look => paint.yellow(text),
+            Self::Bad => paint.red(text),
+            Self::Faint => paint.dim(text),
+        }
+    }
+}
+
+/// A table under construction.
+#[derive(Clone, Debug)]
+pub struct Table<const N: usize> {
+    heads: [&'static str; N],
+    rows: Vec<(Tone, [String; N])>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table with these heads and no rows.
+    #[must_use]
+    pub const fn new(heads: [&'static str; N]) -> Self {
+        Self { heads, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, tone: Tone, cells: [String; N]) {
+        self.rows.push((tone, cells.map(|cell| one_line(&cell))));
+    }
+
+    /// The table, the last column as wide as it is.
+    #[must_use]
+    pub fn text(&self, paint: Paint) -> String {
+        let mut widths = self.heads.map(|head| head.chars().count());
+        for (_, cells) in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut out = String::new();
+        let line = |cells: &[String; N]| {
+            let cells = widths.iter().zip(cells).map(|(w, cell)| format!("{cell:w$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        let _ = writeln!(out, "{}", paint.bold(line(&self.heads.map(str::to_owned))));
+        for (tone, cells) in &self.rows {
+            let _ = writeln!(out, "{}", tone.on(&line(cells), paint));
+        }
+        out
+    }
+}
+
+/// A text from somewhere else as one harmless line.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    harmless(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_cells_are_harmless() {
+        let mut table = Table::new(["NODE", "STATE"]);
+        table.row(Tone::Fine, ["web-01".into(), "fine".into()]);
+        table.row(Tone::Bad, ["ü".into(), "no\n\x1b[2Jgood".into()]);
+        assert_eq!(
+            table.text(Paint::new(false)),
+            "NODE    STATE\nweb-01  fine\nü       no \u{fffd}[2Jgood\n"
+        );
+        assert!(table.text(Paint::new(true)).contains("\x1b[32mweb-01  fine\x1b[0m"));
+    }
+}

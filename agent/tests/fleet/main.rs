@@ -1,0 +1,14 @@
+//! A fleet for real: twelve nodes as processes against one Git server; good and bad releases, and every process killed
+//! at every step.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
+
+mod a_few;
+mod bad;
+mod good;
+mod held;
+mod killed;
+mod nodes;
+mod shelf;
+mod stale;
+mod states;
