@@ -298,3 +298,40 @@ fn packages_of_one_level_are_one_transaction_and_a_bad_one_fails_alone() {
     assert!(host.is_installed("cowsay"), "{:#}", ran.report);
     host.is_whole();
 }
+
+#[test]
+fn a_timeout_does_not_leave_packages_half_way() {
+    if !is_asked_for() {
+        return;
+    }
+    let host = Host::new();
+    host.package("slow", "sleep 30", "");
+    host.declare("slow:\n  pkg.installed:\n    - timeout: 20\n    - sources: [{slow: /srv/slow.deb}]\n");
+    let ran = host.apply();
+    let state = ran.is_well().of("pkg.installed");
+    assert!(state["comment"].as_str().is_some_and(|c| c.contains("longer than its `timeout`")), "{state:#}");
+    assert!(host.is_installed("slow"));
+    host.is_whole();
+    assert_eq!(host.apply().is_well().report["changed"], 0);
+}
+
+#[test]
+fn a_repository_that_is_down_keeps_nobody_from_the_others() {
+    if !is_asked_for() {
+        return;
+    }
+    let host = Host::new();
+    host.sh("apt-get update -q; echo 'deb file:/nowhere ./' >/etc/apt/sources.list.d/dead.list; ! apt-get update -q");
+    host.declare(
+        "hello:\n  pkg.latest: []\nsl:\n  pkg.installed:\n    - refresh: true\n    - require: [pkg: hello]\n",
+    );
+    let ran = host.apply();
+    for function in ["pkg.latest", "pkg.installed"] {
+        let state = ran.is_well().of(function);
+        assert!(state["comment"].as_str().is_some_and(|c| c.contains("file:/nowhere")), "{state:#}");
+    }
+    assert!(host.is_installed("hello") && host.is_installed("sl"));
+    // What nobody has is told with why it may not have been found.
+    host.declare("no-such-package-anywhere:\n  pkg.installed:\n    - refresh: true\n");
+    host.apply().is_told("pkg.installed", &["Unable to locate", "file:/nowhere"]);
+}

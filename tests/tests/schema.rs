@@ -36,6 +36,22 @@ fn what_is_described_can_be_built() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Modules whose states are somebody's own acts: what they touch is not known, and Salt does not order them either.
+const ACTS: [&str; 7] = ["cmd", "exec", "module", "test", "event", "http", "environ"];
+
+#[test]
+fn who_writes_names_what_nobody_else_may_touch() {
+    let mut wrong = Vec::new();
+    for told in schema::described().filter(|t| !t.marks.still && !ACTS.contains(&t.module)) {
+        if let Some(Ok(state)) = states::own(&example(&told))
+            && state.resources().is_empty()
+        {
+            wrong.push(format!("{}.{} names no resource", told.module, told.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn what_can_be_built_is_described() {
     let any = schema::described().next().expect("something is described");

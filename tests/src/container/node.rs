@@ -263,7 +263,7 @@ impl Node {
             must(Command::new("install").args(["-D", "-m", mode]).arg(from).arg(self.root().join(to)));
         };
         put(program, "usr/bin/zagent", "0755");
-        for unit in ["zagent.service", "zagent-run.service", "zagent-run.timer"] {
+        for unit in ["zagent.service", "zagent-watchdog.service", "zagent-run.service", "zagent-run.timer"] {
             put(&dist.join("systemd").join(unit), &format!("usr/lib/systemd/system/{unit}"), "0644");
         }
         put(&dist.join("zagent.yaml"), "etc/zagent/zagent.yaml", "0644");

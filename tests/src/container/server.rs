@@ -31,6 +31,10 @@ impl Server {
         let bare = dir.path().join("states.git");
         must(Command::new("git").args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(&bare));
         must(Command::new("git").arg("-C").arg(&bare).args(["config", "http.receivepack", "false"]));
+        // Nodes report here, and write nowhere else.
+        let board = dir.path().join("board.git");
+        must(Command::new("git").args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(&board));
+        must(Command::new("git").arg("-C").arg(&board).args(["config", "http.receivepack", "true"]));
         let work = dir.path().join("work");
         must(Command::new("git").args(["init", "--quiet", "--initial-branch=main"]).arg(&work));
         let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
@@ -54,6 +58,18 @@ impl Server {
     #[must_use]
     pub fn url(&self, host: &str) -> String {
         format!("http://{host}:{}/states.git", self.port)
+    }
+
+    /// The address of the repository that nodes report to.
+    #[must_use]
+    pub fn board(&self, host: &str) -> String {
+        format!("http://{host}:{}/board.git", self.port)
+    }
+
+    /// The directory of the repositories on this host: `states.git`, `board.git`.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     fn work(&self) -> PathBuf {

@@ -1,0 +1,274 @@
+//! A board in memory, and the wires to it: records and reports that get lost, come late, or are written by somebody else first.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use jiff::Timestamp;
+use zagent_config::ids::{NodeId, RolloutId};
+use zagent_rollout::board::{BoardError, Token};
+use zagent_rollout::drive;
+use zagent_rollout::phase::Outcome;
+use zagent_rollout::record::{Component, Record, State};
+use zagent_rollout::records::{Held, Records, Reports};
+use zagent_rollout::report::{Doing, Report};
+
+use super::dice::Dice;
+use super::laws;
+use super::scenario::{Ask, Wrong};
+
+/// A rollout on the board.
+#[derive(Debug)]
+pub struct Entry {
+    /// The number of its last write.
+    pub token: u64,
+    /// What was written.
+    pub record: Rc<Record>,
+    /// True while it is not there.
+    pub is_gone: bool,
+    /// True while it is there and cannot be read.
+    pub is_unread: bool,
+}
+
+/// What a node that asks for the records finds.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those that can be read, the newest first.
+    pub records: Vec<Rc<Record>>,
+    /// Those that are there and cannot be read.
+    pub unread: Vec<RolloutId>,
+}
+
+/// All that was written.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// Rollouts in the order of their beginning.
+    pub entries: Vec<Entry>,
+    /// What nodes said last.
+    pub reports: BTreeMap<NodeId, Report>,
+    /// The law that a write broke.
+    pub broken: Option<String>,
+    /// What an operator asks for between the look and the write of a driver.
+    pub racing: Option<Ask>,
+    /// Records written.
+    pub writes: u64,
+    /// True when records and reports are kept as the text that a real board keeps.
+    pub as_text: bool,
+    /// What nodes find, and what they found before the last change.
+    pub found: [Rc<Found>; 2],
+}
+
+impl Board {
+    /// The place of a rollout that is there.
+    fn place(&self, id: &RolloutId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.record.id == *id && !entry.is_gone)
+    }
+
+    /// The rollout of that number, counted from the one that began last.
+    #[must_use]
+    pub const fn place_from_newest(&self, which: usize) -> usize {
+        self.entries.len() - 1 - which % self.entries.len()
+    }
+
+    /// What nodes find now, or found before the last change.
+    #[must_use]
+    pub fn finds(&self, is_stale: bool) -> &Rc<Found> {
+        &self.found[usize::from(is_stale)]
+    }
+
+    fn changed(&mut self) {
+        let there = || self.entries.iter().rev().filter(|entry| !entry.is_gone);
+        let records =
+            there().filter(|entry| !entry.is_unread).map(|entry| Rc::clone(&entry.record)).collect();
+        let unread = there().filter(|entry| entry.is_unread).map(|entry| entry.record.id.clone()).collect();
+        self.found.swap(0, 1);
+        self.found[0] = Rc::new(Found { records, unread });
+    }
+
+    /// A record is hidden, cannot be read, or is there again.
+    pub fn shows(&mut self, place: usize, is_gone: bool, is_unread: bool) {
+        (self.entries[place].is_gone, self.entries[place].is_unread) = (is_gone, is_unread);
+        self.changed();
+    }
+
+    /// A report comes.
+    pub fn hear(&mut self, report: Report) {
+        let report = if self.as_text {
+            let text = serde_json::to_string(&report).expect("a report is text");
+            let read = serde_json::from_str(&text).expect("that text is a report");
+            assert_eq!(report, read);
+            read
+        } else {
+            report
+        };
+        self.reports.insert(report.id.clone(), report);
+    }
+
+    fn write(&mut self, mut record: Record, expected: Option<u64>) -> Result<u64, BoardError> {
+        if self.as_text {
+            let text = serde_yaml::to_string(&record).expect("a record is text");
+            let read = serde_yaml::from_str(&text).expect("that text is a record");
+            assert_eq!(record, read);
+            record = read;
+        }
+        self.writes += 1;
+        let token = self.writes;
+        let place = self.place(&record.id);
+        let known = place.map(|place| self.entries[place].token);
+        if known != expected {
+            return Err(BoardError::Conflict { key: record.id.to_string() });
+        }
+        if let Some(place) = place {
+            let entry = &mut self.entries[place];
+            let broken = laws::of_write(&entry.record, &record);
+            self.broken = self.broken.take().or(broken);
+            (entry.token, entry.record) = (token, Rc::new(record));
+            self.changed();
+        } else {
+            self.begin(record);
+        }
+        Ok(token)
+    }
+
+    /// A new rollout.
+    pub fn begin(&mut self, record: Record) {
+        let record = Rc::new(record);
+        self.entries.push(Entry { token: self.writes, record, is_gone: false, is_unread: false });
+        self.changed();
+    }
+
+    /// An operator asks something of a rollout.
+    pub fn ask(&mut self, place: usize, ask: Ask, now: Timestamp) {
+        let Some(Entry { token, record, .. }) = self.entries.get(place).filter(|entry| !entry.is_gone) else {
+            return;
+        };
+        let next = match ask {
+            Ask::Pause => drive::pause(record, "an operator looks at it", now).ok(),
+            Ask::Resume => drive::resume(record, now).ok(),
+            Ask::Abort => Some(drive::abort(record, "an operator had enough", now)),
+        };
+        let token = *token;
+        if let Some(next) = next.filter(|next| *next != **record) {
+            // Nobody came in between.
+            let _ = self.write(next, Some(token));
+        }
+    }
+}
+
+/// How a driver reaches the board.
+pub struct Wire<'a> {
+    /// The board.
+    pub board: &'a RefCell<Board>,
+    /// What gets lost.
+    pub dice: &'a RefCell<Dice>,
+    /// Messages of a thousand that get lost; all of them with 1000.
+    pub loss: u64,
+    /// What time it is for the operator who comes in between.
+    pub now: Timestamp,
+    /// What is broken on purpose.
+    pub wrong: Wrong,
+}
+
+impl Wire<'_> {
+    fn is_lost(&self) -> bool {
+        self.dice.borrow_mut().per_mille(self.loss)
+    }
+
+    fn unreachable() -> BoardError {
+        BoardError::Unreachable { board: "memory".into(), source: "the message got lost".into() }
+    }
+
+    /// The record as the driver sees it.
+    fn shown(&self, entry: &Entry) -> Held<Record> {
+        let mut value = Record::clone(&entry.record);
+        if self.wrong == Wrong::NoMaxFailed {
+            value.max_failed = usize::MAX;
+        }
+        Held { value, token: Token(entry.token.to_string()) }
+    }
+}
+
+impl Records for Wire<'_> {
+    fn get(&mut self, id: &RolloutId) -> Result<Option<Held<Record>>, BoardError> {
+        if self.is_lost() {
+            return Err(Self::unreachable());
+        }
+        let board = self.board.borrow();
+        let Some(entry) = board.place(id).map(|place| &board.entries[place]) else { return Ok(None) };
+        if entry.is_unread {
+            let message = "it is no record".into();
+            return Err(BoardError::Damaged { key: id.to_string(), message });
+        }
+        Ok(Some(self.shown(entry)))
+    }
+
+    fn put(
+        &mut self,
+        record: &Record,
+        expected: Option<&Token>,
+        _note: &str,
+        _lasting: bool,
+    ) -> Result<Token, BoardError> {
+        if self.is_lost() {
+            return Err(Self::unreachable());
+        }
+        let mut board = self.board.borrow_mut();
+        if let Some(ask) = board.racing.take() {
+            let place = board.place_from_newest(0);
+            board.ask(place, ask, self.now);
+        }
+        let mut record = record.clone();
+        if let Some(place) = board.place(&record.id) {
+            record.max_failed = board.entries[place].record.max_failed;
+        }
+        if self.wrong == Wrong::NeverAborted && record.state == State::Aborted {
+            return Err(BoardError::Conflict { key: record.id.to_string() });
+        }
+        let token = board.write(record, expected.map(|token| token.0.parse().unwrap_or(u64::MAX)))?;
+        if self.is_lost() {
+            let source = "the answer got lost".into();
+            return Err(BoardError::Unknown { key: "rollout".into(), source });
+        }
+        Ok(Token(token.to_string()))
+    }
+
+    fn list(&mut self) -> Result<Vec<Held<Record>>, BoardError> {
+        if self.is_lost() {
+            return Err(Self::unreachable());
+        }
+        let board = self.board.borrow();
+        let there = board.entries.iter().filter(|entry| !entry.is_gone && !entry.is_unread);
+        Ok(there.map(|entry| self.shown(entry)).collect())
+    }
+
+    fn delete(&mut self, _id: &RolloutId, _expected: &Token) -> Result<(), BoardError> {
+        Err(BoardError::Refused { board: "memory".into(), message: "nobody deletes here".into() })
+    }
+}
+
+impl Reports for Wire<'_> {
+    fn all(&mut self, _component: Component) -> Result<BTreeMap<NodeId, Report>, BoardError> {
+        if self.is_lost() {
+            return Err(Self::unreachable());
+        }
+        let mut reports = self.board.borrow().reports.clone();
+        if self.wrong == Wrong::Credulous {
+            for report in reports.values_mut().filter(|report| report.state == Doing::Soaking) {
+                report.state = Doing::Idle;
+                let taken = report.taken.iter_mut();
+                taken.for_each(|taken| taken.outcome = Some(Outcome::Confirmed));
+            }
+        }
+        Ok(reports)
+    }
+
+    fn put(&mut self, report: &Report) -> Result<(), BoardError> {
+        self.board.borrow_mut().hear(report.clone());
+        Ok(())
+    }
+
+    fn forget(&mut self, _component: Component, id: &NodeId) -> Result<(), BoardError> {
+        self.board.borrow_mut().reports.remove(id);
+        Ok(())
+    }
+}

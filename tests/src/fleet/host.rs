@@ -1,0 +1,370 @@
+//! One node as it is: its disk, the version that runs, its clock, its power.
+
+use std::rc::Rc;
+
+use jiff::Timestamp;
+use zagent_config::ids::{NodeId, RolloutId};
+use zagent_rollout::PROTOCOL;
+use zagent_rollout::phase::Action;
+use zagent_rollout::phase::{Event, Node, Outcome, Phase, step};
+use zagent_rollout::record::{Component, Record};
+use zagent_rollout::report::{Doing, Report};
+
+use super::scenario::{Release, SECOND, Wrong};
+
+/// The version that every node begins with.
+pub const FIRST: &str = "1.0";
+/// How long a node may be past its deadline: it looks every ten seconds.
+const GRAIN: i64 = 11 * SECOND;
+/// How long after it was applied a version must be confirmed at least, and in soaks.
+const PATIENCE: (i64, i64) = (300 * SECOND, 3);
+
+/// The moment when virtual time begins.
+const BEGIN: i64 = 1_800_000_000_000;
+
+/// What a clock shows that is so far off.
+#[must_use]
+pub fn clock(now: i64, off: i64) -> Timestamp {
+    Timestamp::from_millisecond(BEGIN + now + off).unwrap_or(Timestamp::MAX)
+}
+
+/// The name of a node by its place.
+#[must_use]
+pub fn name(place: usize) -> NodeId {
+    format!("n{place:05}").parse().expect("a name")
+}
+
+/// The name of a rollout by its place.
+#[must_use]
+pub fn rollout(place: usize) -> RolloutId {
+    format!("r{place}").parse().expect("a name")
+}
+
+/// The place of a rollout by its name.
+#[must_use]
+pub fn place(id: &RolloutId) -> usize {
+    id.as_str()[1..].parse().expect("a place")
+}
+
+/// The place of a node by its name.
+#[must_use]
+pub fn index(id: &NodeId) -> usize {
+    id.as_str()[1..].parse().expect("a place")
+}
+
+/// A node.
+#[derive(Debug)]
+pub struct Host {
+    /// Who.
+    pub id: NodeId,
+    /// What it is asked to run.
+    pub component: Component,
+    /// Where it stands, as far as it knows.
+    pub node: Node,
+    /// What a power cut leaves, where that is another: the disk took no more.
+    pub disk: Option<Node>,
+    /// What was answered once and could not be written down.
+    pub again: Vec<Event>,
+    /// The version that runs, or would if there were power.
+    pub slot: String,
+    /// The versions that are there.
+    pub versions: Vec<String>,
+    /// True while there is power.
+    pub is_up: bool,
+    /// True when it never comes back.
+    pub is_gone: bool,
+    /// How often it came up: what was begun in another life answers nothing.
+    pub life: u32,
+    /// The last thing begun: what another took the place of answers nothing.
+    pub job: u32,
+    /// How far its clock is off.
+    pub off: i64,
+    /// Until when it cannot reach the board.
+    pub cut: i64,
+    /// Until when its disk takes no more.
+    pub full: i64,
+    /// Until when it may not switch.
+    pub held: i64,
+    /// When it last switched.
+    pub applied: i64,
+    /// True while a look is due.
+    pub looks: bool,
+    /// True when the board may not know what it should.
+    pub unsaid: bool,
+    /// When it last reported.
+    pub said: i64,
+    /// Reports sent, and the newest that came.
+    pub sent: u64,
+    /// The newest report that came.
+    pub came: u64,
+    /// The records that it read last, in this life, the newest first.
+    pub records: Vec<Rc<Record>>,
+    /// How often in a row the record of its rollout was not there.
+    pub missing: u32,
+    /// What the laws ask for later.
+    pub past: Past,
+    /// Since when it runs, or switches to, what nobody confirmed, and when that must have ended: by its clock and our reckoning.
+    pub due: Option<(i64, i64)>,
+    /// Since when it has been past that.
+    pub late: Option<i64>,
+    /// The rollout in which it counts as one that runs what nobody confirmed.
+    pub counts: Option<usize>,
+}
+
+/// What a node did so far, as nobody but the laws remembers.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// The version that was confirmed here and not given up by hand.
+    pub confirmed: Option<String>,
+    /// The rollouts that it kept.
+    pub kept: Vec<RolloutId>,
+    /// What it rejected and nobody meant since.
+    pub rejected: Vec<String>,
+    /// The rollouts that it began, by their places.
+    pub begun: Vec<usize>,
+    /// The versions that it left for another, and the place of the rollout that brought that.
+    pub left: Vec<(String, usize)>,
+    /// The rollouts that it has read the end of, by their places.
+    pub ended: Vec<usize>,
+}
+
+impl Host {
+    /// A node that runs the first version.
+    #[must_use]
+    pub fn new(id: NodeId, component: Component) -> Self {
+        Self {
+            id,
+            component,
+            node: Node::on(FIRST),
+            disk: None,
+            again: vec![],
+            slot: FIRST.into(),
+            versions: vec![FIRST.into()],
+            is_up: true,
+            is_gone: false,
+            life: 0,
+            job: 0,
+            off: 0,
+            cut: 0,
+            full: 0,
+            held: 0,
+            applied: 0,
+            looks: false,
+            unsaid: true,
+            said: 0,
+            sent: 0,
+            came: 0,
+            records: vec![],
+            missing: 0,
+            past: Past::default(),
+            due: None,
+            late: None,
+            counts: None,
+        }
+    }
+
+    /// True when a version is there.
+    #[must_use]
+    pub fn has(&self, version: &str) -> bool {
+        self.versions.iter().any(|v| v == version)
+    }
+
+    /// True while it needs looking at.
+    #[must_use]
+    pub const fn is_watched(&self) -> bool {
+        matches!(self.node.phase, Phase::Applying { .. } | Phase::Soaking { .. } | Phase::RollingBack { .. })
+    }
+
+    /// The rollout, by its place, that brought what it runs and nobody confirmed.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Option<usize> {
+        if self.slot == self.node.running { None } else { self.node.rollout().map(place) }
+    }
+
+    /// What a look finds.
+    #[must_use]
+    pub fn look(&self, release: Release, now: i64, wrong: Wrong) -> Event {
+        if !matches!(self.node.phase, Phase::Soaking { .. }) {
+            return Event::Tick;
+        }
+        match release {
+            Release::Bad if wrong != Wrong::Blind => Event::NotReady("it ended".into()),
+            Release::GoesBad(after) if now - self.applied >= after => {
+                Event::NotReady("no longer ready".into())
+            }
+            _ => Event::Ready,
+        }
+    }
+
+    /// An event changes where it stands: what is to be done is given back, and the law that was broken. As with the real one,
+    /// nothing is done that could not be written down, but for the way back.
+    pub fn happen(
+        &mut self,
+        event: Event,
+        now: i64,
+        soak: u64,
+        wrong: Wrong,
+    ) -> (Vec<Action>, Option<String>) {
+        let (time, own) = (clock(now, self.off), now + self.off);
+        let patience = PATIENCE.0.max(PATIENCE.1 * soak as i64 * SECOND);
+        // A clock that was set back gives no more time than a new start would.
+        self.due = self.due.map(|due| if own < due.0 { (own, own + patience) } else { due });
+        if wrong == Wrong::Forgiving && matches!(event, Event::Prepare(_)) {
+            self.node.rejected.clear();
+        }
+        let (mut next, mut actions) = step(&self.node, event.clone(), time);
+        match &mut next.phase {
+            Phase::RollingBack { why, .. } if wrong == Wrong::NoDeadline && why.starts_with("nobody") => {
+                (next, actions) = (self.node.clone(), vec![]);
+            }
+            Phase::Soaking { order, since, deadline, .. } if wrong == Wrong::Patient => {
+                *deadline = zagent_rollout::phase::after(*since, order.patience() * 1000);
+            }
+            _ => {}
+        }
+        if next == self.node {
+            return (actions, None);
+        }
+        let is_written = now >= self.full;
+        if !is_written && !matches!(next.phase, Phase::RollingBack { .. }) {
+            if is_answer(&event) && !self.again.contains(&event) {
+                self.again.push(event);
+            }
+            return (vec![], None);
+        }
+        let broken = self.past.begins(&self.node, &next, &event).map(|words| format!("{}: {words}", self.id));
+        self.past.note(
+            &self.node,
+            &next,
+            matches!((&event, &self.node.phase), (Event::GoBack(_), Phase::Idle)),
+        );
+        if std::mem::discriminant(&self.node.phase) != std::mem::discriminant(&next.phase)
+            && matches!(next.phase, Phase::Applying { .. } | Phase::Soaking { .. })
+        {
+            self.due = Some((own, own + patience));
+        }
+        let before = std::mem::replace(&mut self.node, next);
+        if is_written {
+            self.disk = None;
+        } else {
+            self.disk.get_or_insert(before);
+        }
+        (actions, broken)
+    }
+
+    /// Power fails: what was not written down is forgotten.
+    pub fn fall(&mut self) {
+        (self.is_up, self.looks, self.late) = (false, false, None);
+        self.life += 1;
+        self.missing = 0;
+        self.records.clear();
+        self.again.clear();
+        if let Some(disk) = self.disk.take() {
+            self.node = disk;
+            self.slot = self.node.current().to_owned();
+        }
+    }
+
+    /// What others should know at once.
+    #[must_use]
+    pub fn said(&self) -> Said {
+        let is_ready = matches!(&self.node.phase, Phase::Soaking { ready_since: Some(_), .. });
+        let last = self.node.last.as_ref().map(|last| (place(&last.rollout), last.at));
+        Said(std::mem::discriminant(&self.node.phase), is_ready, last)
+    }
+
+    /// What it says about itself.
+    #[must_use]
+    pub fn report(&self, now: i64) -> Report {
+        let mut report = Report {
+            id: self.id.clone(),
+            component: self.component,
+            version: self.node.running.clone(),
+            revision: None,
+            state: Doing::Idle,
+            taken: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            facts: std::collections::BTreeMap::new(),
+            updated_at: clock(now, self.off),
+            child: None,
+            degraded: None,
+            protocol: PROTOCOL,
+            hold: None,
+            last_run: None,
+        };
+        report.tell(&self.node);
+        report
+    }
+
+    /// The law that it breaks by being past its deadline for too long. When that is follows from the rollout alone, not from what
+    /// the node wrote down about it.
+    pub fn is_late(&mut self, now: i64) -> Option<String> {
+        let has_begun = match &self.node.phase {
+            Phase::Soaking { .. } => true,
+            // A run of states is not cut off.
+            Phase::Applying { .. } => self.component == Component::Agent,
+            _ => false,
+        };
+        let is_past = has_begun && self.due.is_some_and(|(_, due)| now + self.off >= due);
+        if !is_past || !self.is_up {
+            self.late = None;
+            return None;
+        }
+        let since = *self.late.get_or_insert(now);
+        (now - since > GRAIN).then(|| format!("{}: unconfirmed and past its deadline", self.id))
+    }
+}
+
+/// What others should know at once: where it stands, whether it is ready, how its last rollout ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said(std::mem::Discriminant<Phase>, bool, Option<(usize, Timestamp)>);
+
+impl Past {
+    /// The law that a node breaks by what it begins.
+    fn begins(&mut self, node: &Node, next: &Node, event: &Event) -> Option<String> {
+        let Event::Prepare(order) = event else { return None };
+        if node.phase != Phase::Idle {
+            return None;
+        }
+        let (rollout, to) = (place(order.rollout.as_ref()?), &order.to);
+        let is_again = self.begun.contains(&rollout);
+        self.begun.push(rollout);
+        if is_again {
+            return Some(format!("it begins r{rollout} again"));
+        }
+        if next.phase == Phase::Idle {
+            return None;
+        }
+        if self.rejected.contains(to) && !order.anyway {
+            return Some(format!("it tries {to}, which it rejected"));
+        }
+        let newer = self.left.iter().find(|(version, newer)| version == to && *newer > rollout);
+        newer.map(|(_, newer)| format!("r{rollout} brings it back to {to}, which it left for r{newer}"))
+    }
+
+    /// Remembers what the laws ask for later.
+    fn note(&mut self, node: &Node, next: &Node, is_by_hand: bool) {
+        if let Phase::RollingBack { order, rejects: true, .. } = &node.phase
+            && next.phase == Phase::Idle
+        {
+            self.rejected.push(order.to.clone());
+        }
+        if next.running != node.running {
+            self.confirmed = if is_by_hand { None } else { Some(next.running.clone()) };
+            self.rejected.retain(|version| *version != next.running);
+            self.left.extend(node.rollout().map(|rollout| (node.running.clone(), place(rollout))));
+        }
+        if let Some(last) = next.last.as_ref().filter(|last| last.outcome == Outcome::Confirmed)
+            && self.kept.last() != Some(&last.rollout)
+        {
+            self.kept.push(last.rollout.clone());
+        }
+    }
+}
+
+/// True for what is said once; everything else comes again by itself.
+const fn is_answer(event: &Event) -> bool {
+    use Event::{Applied, Fetched, RolledBack, Unapplied, Unfetched};
+    matches!(event, Fetched | Unfetched(_) | Applied | Unapplied(_) | RolledBack)
+}

@@ -1,0 +1,134 @@
+//! What must hold in every history, after every event: a write or a node in, the law that it breaks out.
+
+use zagent_rollout::phase::Phase;
+use zagent_rollout::record::{Mode, NodeStatus, Record, State};
+
+use super::host::Host;
+
+/// The law that a write of a record breaks, if any.
+#[must_use]
+pub fn of_write(old: &Record, new: &Record) -> Option<String> {
+    let said = |words: String| Some(format!("{} {}: {words}", new.id, new.serial));
+    if old.state.is_final() {
+        return said(format!("it was {} and was written again", old.state.word()));
+    }
+    if new.serial != old.serial + 1 {
+        return said(format!("the serial before was {}", old.serial));
+    }
+    let frozen = |record: &Record| (record.to.clone(), record.created, record.max_failed, record.soak_time);
+    if frozen(old) != frozen(new) || old.batches != new.batches {
+        return said("the order itself was changed".into());
+    }
+    if !(old.current_batch..=old.current_batch + 1).contains(&new.current_batch) {
+        return said(format!("from batch {} to {}", old.current_batch, new.current_batch));
+    }
+    if old.state == State::Aborting && !matches!(new.state, State::Aborting | State::Aborted) {
+        return said(format!("from aborting to {}", new.state.word()));
+    }
+    let count = |record: &Record, status| record.nodes.values().filter(|node| node.status == status).count();
+    let (failed, silent) = (count(new, NodeStatus::Failed), count(new, NodeStatus::Silent));
+    if new.failed != failed || new.failed < old.failed {
+        return said(format!("{} failures are written down, {failed} nodes failed", new.failed));
+    }
+    let is_ending = matches!(new.state, State::Aborting | State::Aborted);
+    if failed >= new.max_failed && !is_ending {
+        return said(format!(
+            "{failed} of at most {} failed, and it is {}",
+            new.max_failed,
+            new.state.word()
+        ));
+    }
+    if silent > new.max_silent && !is_ending {
+        return said(format!(
+            "{silent} of at most {} are silent, and it is {}",
+            new.max_silent,
+            new.state.word()
+        ));
+    }
+    of_nodes(old, new).or_else(|| of_batches(old, new)).and_then(said)
+}
+
+fn of_nodes(old: &Record, new: &Record) -> Option<String> {
+    let ended = |status| matches!(status, NodeStatus::Confirmed | NodeStatus::Failed);
+    // Nobody joins and nobody leaves, so both name the same nodes in the same order.
+    if old.nodes.len() != new.nodes.len() {
+        return Some(format!("it was about {} nodes and is about {}", old.nodes.len(), new.nodes.len()));
+    }
+    for ((was, before), (id, progress)) in old.nodes.iter().zip(&new.nodes) {
+        if was != id {
+            return Some(format!("{was} was forgotten"));
+        }
+        let (before, status) = (before.status, progress.status);
+        if ended(before) && status != before {
+            return Some(format!("{id} was {before:?} and is {status:?}"));
+        }
+        let begins = before == NodeStatus::Waiting && status != NodeStatus::Waiting;
+        if begins && new.batch_of(id).is_none_or(|batch| batch > new.current_batch) {
+            return Some(format!("{id} is {status:?} before its turn"));
+        }
+    }
+    None
+}
+
+/// A batch is left only when everyone in it has ended, one way or another.
+fn of_batches(old: &Record, new: &Record) -> Option<String> {
+    let is_open =
+        |id| matches!(new.status(id), NodeStatus::Waiting | NodeStatus::Prepared | NodeStatus::Applied);
+    let left = if new.state == State::Completed { new.batches.len() } else { new.current_batch };
+    let open = new.batches.iter().take(left).skip(old.current_batch).flatten().find(|id| is_open(id));
+    open.map(|id| format!("{id} is {:?} and its batch is over", new.status(id)))
+}
+
+/// The law that a node breaks by what it is, if any; `is_broken` knows what does not work there.
+#[must_use]
+pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> {
+    let said = |words: String| Some(format!("{}: {words}", host.id));
+    // What is on the disk counts too: that is what it goes by after a power cut.
+    for node in [Some(&host.node), host.disk.as_ref()].into_iter().flatten() {
+        for version in [Some(node.current()), Some(node.running.as_str()), node.previous.as_deref()] {
+            if let Some(version) = version.filter(|version| !host.has(version)) {
+                return said(format!("{version} may be needed and is not there"));
+            }
+        }
+        for version in [Some(node.running.as_str()), node.previous.as_deref()].into_iter().flatten() {
+            if is_broken(version) {
+                return said(format!("it counts {version} as good, which does not work there"));
+            }
+        }
+    }
+    if !host.has(&host.slot) {
+        return said(format!("it runs {}, which is not there", host.slot));
+    }
+    let node = &host.node;
+    if node.phase == Phase::Idle {
+        if host.slot != node.running {
+            return said(format!("it rests on {} and runs {}", node.running, host.slot));
+        }
+        if node.rejected.contains_key(&node.running) || host.past.rejected.contains(&node.running) {
+            return said(format!("it rests on {}, which it rejected", node.running));
+        }
+    }
+    if let Some(confirmed) = host.past.confirmed.as_ref().filter(|confirmed| **confirmed != node.running) {
+        return said(format!("{confirmed} was confirmed and it is on {}", node.running));
+    }
+    None
+}
+
+/// The law that many nodes break together: never more of them than the largest batch and `max_failed` together run what nobody
+/// confirmed.
+///
+/// Silent nodes come on top, and only those that the record counts as such, which are `max_silent` at most before it ends. They
+/// must: who was cut off after it switched takes back what it has at its own deadline and no sooner, the batch behind it does
+/// not wait for that, and one that lost power has it for as long as that lasts.
+#[must_use]
+pub fn of_fleet(record: &Record, unconfirmed: usize, hosts: &[Host], place: usize) -> Option<String> {
+    let largest = record.batches.iter().map(Vec::len).max().unwrap_or(0);
+    let most = largest + record.max_failed;
+    if record.mode == Mode::Clock || unconfirmed <= most {
+        return None;
+    }
+    let is_silent =
+        |host: &&Host| host.counts == Some(place) && record.status(&host.id) == NodeStatus::Silent;
+    let heard = unconfirmed - hosts.iter().filter(is_silent).count();
+    (heard > most).then(|| format!("{heard} nodes run what nobody confirmed, {most} may"))
+}

@@ -1,0 +1,348 @@
+//! A seed in, a fleet and all that befalls it out.
+
+use zagent_rollout::record::{Component, Mode};
+
+use super::dice::Dice;
+use super::host::FIRST;
+
+/// A second, in the milliseconds that virtual time is counted in.
+pub const SECOND: i64 = 1000;
+/// A minute.
+pub const MINUTE: i64 = 60 * SECOND;
+/// An hour.
+pub const HOUR: i64 = 60 * MINUTE;
+
+/// How a version does on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// It works.
+    Good,
+    /// It ends at once, hangs or never becomes ready: a look cannot tell them apart.
+    Bad,
+    /// It becomes unready so long after it was applied.
+    GoesBad(i64),
+    /// What was fetched is not what was released.
+    Corrupt,
+    /// It cannot be switched to.
+    Unappliable,
+    /// The host goes down whenever it is applied.
+    Fells,
+}
+
+impl Release {
+    /// True when nobody may ever keep it: whatever the soak, a look finds out.
+    #[must_use]
+    pub const fn is_broken(self) -> bool {
+        !matches!(self, Self::Good | Self::GoesBad(_))
+    }
+}
+
+/// What people ask of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// To wait.
+    Pause,
+    /// To go on.
+    Resume,
+    /// To end.
+    Abort,
+}
+
+/// Something that goes wrong, or that somebody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A node loses power for so long.
+    Crash(usize, i64),
+    /// A node is never seen again.
+    Vanish(usize),
+    /// A node cannot reach the board for so long.
+    Cut(usize, i64),
+    /// A node's clock is set.
+    Clock(usize, i64),
+    /// A node's disk takes no more for so long.
+    Full(usize, i64),
+    /// A node may not switch for so long: no maintenance window is open.
+    Hold(usize, i64),
+    /// Somebody on a host goes back.
+    GoBack(usize),
+    /// A driver ends, and comes again after so long.
+    DriverCrash(usize, Option<i64>),
+    /// A driver cannot reach the board for so long.
+    DriverCut(usize, i64),
+    /// A driver's clock is set.
+    DriverClock(usize, i64),
+    /// A second program drives although one does.
+    Drive(usize),
+    /// An operator asks it of the rollout of that number, counted from the newest.
+    Asked(usize, Ask),
+    /// An operator asks between a driver's look and its write.
+    Races(Ask),
+    /// The record of that number, counted from the newest, is not there for so long; without a length for good.
+    Gone(usize, Option<i64>),
+    /// The record of that number, counted from the newest, cannot be read for so long.
+    Unread(usize, i64),
+}
+
+/// A rule that is broken on purpose, to see that it is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wrong {
+    /// None.
+    #[default]
+    Nothing,
+    /// Nodes do not mind their deadline.
+    NoDeadline,
+    /// Nodes give themselves a thousand times as long as they have.
+    Patient,
+    /// Nodes do not wait for their turn.
+    NoTurns,
+    /// Nodes throw the old version away when they switch.
+    ForgetsOld,
+    /// Nodes go back in words only.
+    StaysPut,
+    /// Nodes do not mind that a rollout was aborted.
+    DeafToAbort,
+    /// Nodes give up what was confirmed when a rollout is aborted.
+    GivesUp,
+    /// Nodes try what they rejected.
+    Forgiving,
+    /// Nodes find everything ready and every digest right.
+    Blind,
+    /// Nodes forget which rollouts have ended on them.
+    Forgetful,
+    /// Nodes take up a rollout by the clock although they took a newer one.
+    Backward,
+    /// Nodes never switch by the clock.
+    Hesitant,
+    /// The driver does not count failures.
+    NoMaxFailed,
+    /// The driver never writes that an abort is done.
+    NeverAborted,
+    /// The driver takes every node that soaks for confirmed.
+    Credulous,
+    /// The program falls over.
+    Falls,
+}
+
+/// One rollout of a history.
+#[derive(Clone, Debug)]
+pub struct Wave {
+    /// The version.
+    pub to: &'static str,
+    /// True when it is meant although it was rejected, or is older.
+    pub anyway: bool,
+    /// Who says when.
+    pub mode: Mode,
+    /// So long after the one before began; without it, once that one is over.
+    pub follows: Option<i64>,
+}
+
+/// A fleet and all that befalls it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Nodes.
+    pub nodes: usize,
+    /// What is rolled out.
+    pub component: Component,
+    /// Nodes a batch.
+    pub batch: usize,
+    /// Nodes that go first.
+    pub canaries: usize,
+    /// Seconds that nodes prove themselves.
+    pub soak: u64,
+    /// Seconds between batches.
+    pub pause: u64,
+    /// So many failures end it.
+    pub max_failed: usize,
+    /// So many silent nodes are passed over.
+    pub max_silent: usize,
+    /// How the versions do on each node; the one that all begin with works.
+    pub releases: Vec<(&'static str, Vec<Release>)>,
+    /// The rollouts.
+    pub waves: Vec<Wave>,
+    /// Messages of a thousand that get lost.
+    pub loss: u64,
+    /// Answers of a thousand that are older than the board.
+    pub stale: u64,
+    /// How often a node asks while it is part of a rollout.
+    pub poll: i64,
+    /// The longest that a message takes.
+    pub delay: i64,
+    /// The longest that a download takes.
+    pub download: i64,
+    /// The longest that a switch takes.
+    pub switch: i64,
+    /// How often of a thousand a node loses power while it does something.
+    pub power: u64,
+    /// Drivers.
+    pub drivers: usize,
+    /// True when they go by one name.
+    pub same_name: bool,
+    /// What happens when.
+    pub troubles: Vec<(i64, Trouble)>,
+    /// When trouble ends, and whoever can comes back.
+    pub calm: i64,
+    /// True when no driver comes back.
+    pub abandoned: bool,
+    /// What is broken on purpose.
+    pub wrong: Wrong,
+    /// True when records and reports are kept as text.
+    pub as_text: bool,
+}
+
+impl Scenario {
+    /// The fleet of a seed.
+    #[must_use]
+    pub fn of(seed: u64, wrong: Wrong) -> Self {
+        let mut dice = Dice::new(seed);
+        let nodes = dice.count(2, 12);
+        let hostile = dice.per_mille(700);
+        let calm = dice.between(5 * MINUTE, 40 * MINUTE);
+        let drivers = dice.count(1, 3);
+        let component = dice.pick(&[Component::Agent, Component::Agent, Component::States]);
+        let mut scenario = Self {
+            nodes,
+            component,
+            batch: dice.count(1, nodes.div_ceil(2)),
+            canaries: dice.count(0, 2.min(nodes - 1)),
+            soak: dice.pick(&[0, 10, 30, 60, 60, 150]),
+            pause: dice.pick(&[0, 5, 30]),
+            max_failed: dice.pick(&[1, 1, 2, 3]),
+            max_silent: dice.pick(&[0, 0, 1, 2]),
+            releases: ["2.0", "3.0"].map(|version| (version, releases(&mut dice, nodes))).to_vec(),
+            waves: waves(&mut dice),
+            loss: if hostile { dice.pick(&[0, 0, 10, 100, 300]) } else { 0 },
+            stale: if hostile { dice.pick(&[0, 0, 0, 100]) } else { 0 },
+            poll: 10 * SECOND,
+            delay: dice.pick(&[50, 500, 5 * SECOND, 20 * SECOND]),
+            download: dice.pick(&[SECOND, 20 * SECOND, 5 * MINUTE]),
+            switch: match component {
+                Component::Agent => SECOND,
+                Component::States => dice.pick(&[5 * SECOND, 30 * SECOND, 3 * MINUTE]),
+            },
+            power: if hostile { dice.pick(&[0, 0, 10, 50]) } else { 0 },
+            drivers,
+            same_name: dice.per_mille(100),
+            troubles: vec![],
+            calm,
+            abandoned: hostile && dice.per_mille(50),
+            wrong,
+            as_text: false,
+        };
+        let count = if hostile { dice.count(0, 8) } else { dice.count(0, 1) };
+        let drawn = |_| (dice.between(0, calm), trouble(&mut dice, nodes, drivers));
+        scenario.troubles = (0..count).map(drawn).collect();
+        scenario
+    }
+
+    /// A large fleet that meets with little trouble.
+    #[must_use]
+    pub fn large(nodes: usize) -> Self {
+        let vanish = |n: usize| (MINUTE, Trouble::Vanish(nodes / 2 + n));
+        Self {
+            nodes,
+            component: Component::Agent,
+            batch: nodes / 10,
+            canaries: 3,
+            soak: 60,
+            pause: 30,
+            max_failed: 20,
+            max_silent: 20,
+            releases: vec![],
+            waves: vec![Wave { to: "2.0", anyway: false, mode: Mode::Driver, follows: None }],
+            loss: 0,
+            stale: 0,
+            poll: 30 * SECOND,
+            delay: 2 * SECOND,
+            download: 20 * SECOND,
+            switch: SECOND,
+            power: 0,
+            drivers: 2,
+            same_name: false,
+            troubles: (0..10)
+                .map(vanish)
+                .chain([(20 * MINUTE, Trouble::DriverCrash(0, Some(10 * MINUTE)))])
+                .collect(),
+            calm: 12 * HOUR,
+            abandoned: false,
+            wrong: Wrong::Nothing,
+            as_text: false,
+        }
+    }
+
+    /// How a version does on a node.
+    #[must_use]
+    pub fn release(&self, version: &str, node: usize) -> Release {
+        let known = self.releases.iter().find(|(name, _)| *name == version);
+        known.map_or(Release::Good, |(_, all)| all[node])
+    }
+
+    /// True when nothing goes wrong by itself and nobody interferes.
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        self.troubles.is_empty() && self.loss == 0 && self.stale == 0 && self.power == 0 && !self.abandoned
+    }
+
+    /// True when some rollout goes by the clock.
+    #[must_use]
+    pub fn has_clocks(&self) -> bool {
+        self.waves.iter().any(|wave| wave.mode == Mode::Clock)
+    }
+}
+
+fn releases(dice: &mut Dice, nodes: usize) -> Vec<Release> {
+    let bad = dice.pick(&[0, 0, 0, 50, 300, 1000]);
+    let kinds =
+        [Release::Bad, Release::GoesBad(45 * SECOND), Release::Corrupt, Release::Unappliable, Release::Fells];
+    let kind = dice.pick(&kinds);
+    (0..nodes).map(|_| if dice.per_mille(bad) { kind } else { Release::Good }).collect()
+}
+
+/// One rollout mostly, and several of every kind: the same again, another, back to what was before; one after the other or one
+/// beside the other; by a driver or by the clock.
+fn waves(dice: &mut Dice) -> Vec<Wave> {
+    let (by_clock, beside) = (dice.pick(&[0, 0, 0, 500, 1000]), dice.pick(&[0, 500]));
+    let mut wave = |to, anyway| Wave {
+        to,
+        anyway,
+        mode: if dice.per_mille(by_clock) { Mode::Clock } else { Mode::Driver },
+        follows: dice.per_mille(beside).then(|| dice.between(SECOND, 20 * MINUTE)),
+    };
+    let (first, second, third) = (wave("2.0", false), wave("3.0", false), wave("2.0", true));
+    let (again, back) = (wave("2.0", false), wave(FIRST, true));
+    let anyway = dice.per_mille(300);
+    match dice.count(0, 7) {
+        // The same again: what was rejected is not tried, unless it is meant.
+        0 => vec![first, Wave { anyway, ..again }],
+        1 | 2 => vec![first, second],
+        3 => vec![first, back],
+        4 => vec![first, second, third],
+        _ => vec![first],
+    }
+}
+
+fn trouble(dice: &mut Dice, nodes: usize, drivers: usize) -> Trouble {
+    let node = dice.count(0, nodes - 1);
+    let driver = dice.count(0, drivers - 1);
+    let which = dice.count(0, 2);
+    let length = dice.pick(&[SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE]);
+    let jump =
+        dice.pick(&[-24 * HOUR, -HOUR, -5 * MINUTE, -45 * SECOND, 45 * SECOND, 5 * MINUTE, HOUR, 24 * HOUR]);
+    let ask = dice.pick(&[Ask::Pause, Ask::Pause, Ask::Resume, Ask::Resume, Ask::Abort]);
+    match dice.count(0, 25) {
+        0..=3 => Trouble::Crash(node, length),
+        4 => Trouble::Vanish(node),
+        5..=6 => Trouble::Cut(node, length),
+        7..=8 => Trouble::Clock(node, jump),
+        9 => Trouble::GoBack(node),
+        10..=12 => Trouble::DriverCrash(driver, if dice.per_mille(500) { Some(length) } else { None }),
+        13 => Trouble::DriverCut(driver, length),
+        14 => Trouble::DriverClock(driver, jump),
+        15 => Trouble::Drive(driver),
+        16..=17 => Trouble::Asked(which, ask),
+        18..=19 => Trouble::Races(ask),
+        20..=21 => Trouble::Full(node, length),
+        22 => Trouble::Hold(node, length),
+        23 => Trouble::Gone(which, if dice.per_mille(800) { Some(length) } else { None }),
+        _ => Trouble::Unread(which, length),
+    }
+}
