@@ -34,6 +34,10 @@ faults:
     CRASH_POINTS=1000 FLIPS=100000 IDLE_TURNS=100 cargo test -p zagent-cache --test crash --test flip --test idle
     PACK_CASES=1000 cargo test -p zagent-cache --test source packs
 
+# A hundred thousand histories of fleets on virtual time, and ten thousand nodes in one; SEED=N plays one again.
+fleets histories='100000' nodes='10000':
+    HISTORIES={{ histories }} NODES={{ nodes }} cargo test -p zagent-tests --test fleet -- --nocapture
+
 # Licences, sources and which crate may name which.
 deps:
     cargo deny check bans licenses sources
