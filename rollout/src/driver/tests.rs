@@ -241,7 +241,7 @@ fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
     assert_eq!((adopted.phase, adopted.driver.unwrap().id), (BatchPhase::Apply, "two".to_owned()));
     let back = turn(&mut records, &mut reports, "one", 61).unwrap();
     assert_eq!(back, Turn::SteppedAside { driver: "two".to_owned() });
-    assert_eq!(stale(&mut records, 61), 0);
+    assert_eq!(found(&mut records, "three", 61), 0);
 }
 
 /// Reports that are signed, and what they were held to.
