@@ -13,7 +13,7 @@ use zagent_rollout::record::{Artifact, Record};
 use zagent_rollout::records::{Records, Reports};
 use zagent_rollout::report::Report;
 use zagent_rollout::stores::{BoardRecords, BoardReports};
-use zagent_rollout::watchdog::{Fetch, Link, Voice};
+use zagent_rollout::watchdog::{Fetch, Link, Unfetched, Voice};
 
 use super::Load;
 use crate::cycle;
@@ -68,18 +68,20 @@ impl Fetch for Artifacts {
         artifact: &Artifact,
         into: &Path,
         stop: &AtomicBool,
-    ) -> Result<(), String> {
-        let settings = (self.load)()?;
-        let judge = Judge::read(&settings.trust).map_err(|error| chain(&error))?;
+    ) -> Result<(), Unfetched> {
+        let for_good = |error: &dyn std::error::Error| Unfetched::for_good(chain(error));
+        let settings = (self.load)().map_err(Unfetched::for_good)?;
+        let judge = Judge::read(&settings.trust).map_err(|error| for_good(&error))?;
         let place = match settings.rollout.url.as_deref() {
             Some(ON_BOARD) => Place::of_board(&settings),
             _ => Place::of_rollouts(&settings),
         };
         let shelf = place.ok().map(|place| Shelf::new(&place.remote, &place.source, place.scratch));
-        let shelf = shelf.transpose().map_err(|error| chain(&error))?;
+        let shelf = shelf.transpose().map_err(|error| for_good(&error))?;
         let release = Release { component: record.component, version: &record.to, artifact };
         let mut fetcher = Fetcher { judge, shelf, timeout: TIMEOUT };
-        fetcher.fetch(&release, into, stop).map_err(|error| chain(&error))
+        let fetched = fetcher.fetch(&release, into, stop);
+        fetched.map_err(|error| Unfetched { why: chain(&error), passing: error.is_passing() })
     }
 }
 

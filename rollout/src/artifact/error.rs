@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_cache::source::SourceError;
+use zagent_cache::source::{Kind, SourceError};
 use zagent_cache::trust::{SignError, SignatureError};
 
 /// Why an artifact was not taken.
@@ -38,6 +38,8 @@ pub enum ArtifactError {
         url: String,
         /// What was seen.
         why: String,
+        /// True when the same question may be answered later: no connection, a busy server.
+        passing: bool,
     },
     /// The repository did not give it.
     #[error("cannot fetch `{reference}`")]
@@ -133,6 +135,16 @@ fn named(there: &[String]) -> String {
 }
 
 impl ArtifactError {
+    /// True when it may be there later: who has time asks again.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Http { passing, .. } => *passing,
+            Self::Git { source, .. } => matches!(source.kind, Kind::Unreachable | Kind::Timeout),
+            _ => false,
+        }
+    }
+
     /// What the system says about a file.
     pub(super) fn local(path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Local { path: path.into(), source }

@@ -35,9 +35,9 @@ pub(super) fn get(url: &str, sink: &mut Sink<'_>, deadline: Deadline) -> Result<
     let agent = ureq::Agent::new_with_config(config);
     let mut at = first(url)?;
     for _ in 0..=MAX_REDIRECTS {
-        let left = deadline.remaining().ok_or_else(|| failed(&at, "it took too long"))?;
+        let left = deadline.remaining().ok_or_else(|| broken(&at, "it took too long"))?;
         // An error may hold the address.
-        let told = |error: ureq::Error| failed(&at, error.to_string().replace(&at.to_string(), "it"));
+        let told = |error: ureq::Error| broken(&at, error.to_string().replace(&at.to_string(), "it"));
         let asked = agent.get(&at).config().timeout_global(Some(left)).build();
         let mut answer = asked.call().map_err(told)?;
         let status = answer.status();
@@ -47,12 +47,13 @@ pub(super) fn get(url: &str, sink: &mut Sink<'_>, deadline: Deadline) -> Result<
             continue;
         }
         if status != ureq::http::StatusCode::OK {
-            return Err(failed(&at, format!("the server answers {}", status.as_u16())));
+            let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
+            return Err(refused(&at, format!("the server answers {}", status.as_u16()), passing));
         }
         let mut body = answer.body_mut().with_config().limit(u64::MAX).reader();
         let mut chunk = vec![0; CHUNK];
         loop {
-            match body.read(&mut chunk).map_err(|error| failed(&at, error.to_string()))? {
+            match body.read(&mut chunk).map_err(|error| broken(&at, error.to_string()))? {
                 0 => return Ok(()),
                 n => sink.take(&chunk[..n])?,
             }
@@ -61,11 +62,21 @@ pub(super) fn get(url: &str, sink: &mut Sink<'_>, deadline: Deadline) -> Result<
     Err(failed(&at, format!("the server redirects more than {MAX_REDIRECTS} times")))
 }
 
+/// The server does not give it, and will not.
 fn failed(at: &Uri, why: impl Into<String>) -> ArtifactError {
+    refused(at, why, false)
+}
+
+/// The connection was not there, or not long enough.
+fn broken(at: &Uri, why: impl Into<String>) -> ArtifactError {
+    refused(at, why, true)
+}
+
+fn refused(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
     // What follows the path may be a key to it.
     let url =
         format!("{}://{}{}", at.scheme_str().unwrap_or_default(), at.host().unwrap_or_default(), at.path());
-    ArtifactError::Http { url, why: why.into() }
+    ArtifactError::Http { url, why: why.into(), passing }
 }
 
 /// The URL of the record: https, or http on this machine.

@@ -72,13 +72,19 @@ pub enum PlanError {
         nodes: Vec<String>,
     },
     /// There is no binary for some.
-    #[error("there is no artifact of {to} for {}", .nodes.join(", "))]
+    #[error("there is no artifact of {to} for {}{}", .nodes.join(", "), instead(there))]
     NoArtifact {
         /// Of which version.
         to: String,
         /// Each as `os/arch (nodes)`.
         nodes: Vec<String>,
+        /// The machines that there is one for, each as `os/arch`.
+        there: Vec<String>,
     },
+}
+
+fn instead(there: &[String]) -> String {
+    if there.is_empty() { String::new() } else { format!("; there is one for {}", there.join(", ")) }
 }
 
 fn hint(error: &TargetError) -> String {

@@ -260,7 +260,11 @@ fn check_artifacts(draft: &Draft, nodes: &[&Report]) -> Result<(), PlanError> {
     if draft.artifacts.is_empty() && nodes.is_empty() {
         nodes.push("any node".to_owned());
     }
-    if nodes.is_empty() { Ok(()) } else { Err(PlanError::NoArtifact { to: draft.to.clone(), nodes }) }
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let there = draft.artifacts.iter().map(|artifact| format!("{}/{}", artifact.os, artifact.arch)).collect();
+    Err(PlanError::NoArtifact { to: draft.to.clone(), nodes, there })
 }
 
 fn strata(draft: &Draft, nodes: &[&Report]) -> Vec<Stratum> {

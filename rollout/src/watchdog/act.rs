@@ -5,17 +5,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use rustix::process::Signal;
 
-use super::net::Errand;
+use super::net::{Errand, Unfetched};
 use super::state::Held;
-use super::{Awaited, Event, Fetching, Watchdog, child, words};
+use super::{Awaited, Event, Fetching, Wanted, Watchdog, child, words};
+use crate::drive::PREPARE_LIMIT;
 use crate::phase::{self, Action, Node, Phase};
 use crate::slots::Program;
 use crate::supervise::{self, Act, Happening, Moment};
 use crate::{kept, point};
+
+/// The note about a binary that does not come.
+const FETCH: &str = "fetch";
 
 impl Watchdog<'_> {
     pub(super) fn moment(&self) -> Moment {
@@ -80,12 +85,12 @@ impl Watchdog<'_> {
     fn act(&mut self, action: Action, now: Timestamp) {
         match action {
             Action::Fetch(order) => {
-                self.wanted = Some(order);
+                self.wanted = Some(Wanted { order, since: now, tries: 0, next: Instant::now() });
                 self.fetch(now);
             }
             Action::Discard(to) => {
-                if self.wanted.as_ref().is_some_and(|order| order.to == to) {
-                    self.wanted = None;
+                if self.wanted.as_ref().is_some_and(|wanted| wanted.order.to == to) {
+                    self.want_nothing();
                     if let Some(fetching) = &self.fetching {
                         fetching.stop.store(true, Ordering::Relaxed);
                     }
@@ -100,7 +105,8 @@ impl Watchdog<'_> {
 
     /// Begins the fetch that is wanted, as soon as the record that tells where from is there and no other is under way.
     pub(super) fn fetch(&mut self, now: Timestamp) {
-        let Some(order) = self.wanted.clone().filter(|_| self.fetching.is_none()) else { return };
+        let due = |wanted: &&Wanted| self.fetching.is_none() && Instant::now() >= wanted.next;
+        let Some(Wanted { order, .. }) = self.wanted.as_ref().filter(due).cloned() else { return };
         let record = self.records.iter().find(|record| Some(&record.id) == order.rollout.as_ref());
         let Some(record) = record.cloned() else { return };
         let stop = Arc::new(AtomicBool::new(false));
@@ -115,21 +121,48 @@ impl Watchdog<'_> {
         match errand.start(self.events.clone()) {
             Ok(()) => self.fetching = Some(Fetching { stop }),
             Err(error) => {
-                self.wanted = None;
+                self.want_nothing();
                 self.happen(phase::Event::Unfetched(format!("cannot start a thread: {error}")), now);
             }
         }
     }
 
     /// A fetch has ended.
-    pub(super) fn fetched(&mut self, fetched: Result<(), String>, now: Timestamp) {
+    pub(super) fn fetched(&mut self, fetched: Result<(), Unfetched>, now: Timestamp) {
         let is_wanted = self.fetching.take().is_some_and(|fetching| !fetching.stop.load(Ordering::Relaxed));
         if !is_wanted {
             self.prune = true;
             return self.fetch(now);
         }
+        let event = match fetched {
+            Ok(()) => phase::Event::Fetched,
+            Err(Unfetched { why, passing: true }) if self.ask_again(&why, now) => return,
+            Err(Unfetched { why, .. }) => phase::Event::Unfetched(why),
+        };
+        self.want_nothing();
+        self.happen(event, now);
+    }
+
+    /// Nobody answered: asks again later, as long as the driver waits. False when that is over.
+    fn ask_again(&mut self, why: &str, now: Timestamp) -> bool {
+        let rules = &self.setup.pace.rules;
+        let Some(wanted) = &mut self.wanted else { return false };
+        let wait = rules.unit.saturating_mul(1 << wanted.tries.min(16)).min(rules.most);
+        if now >= phase::after(wanted.since, PREPARE_LIMIT) {
+            return false;
+        }
+        wanted.tries = wanted.tries.saturating_add(1);
+        wanted.next = Instant::now() + wait;
+        let note = format!("cannot fetch {} yet, and tries again: {why}", wanted.order.to);
+        if self.notes.insert(FETCH, note).is_none() {
+            tracing::warn!(why, to = wanted.order.to, "cannot be fetched yet; it is tried again");
+        }
+        true
+    }
+
+    fn want_nothing(&mut self) {
         self.wanted = None;
-        self.happen(fetched.map_or_else(phase::Event::Unfetched, |()| phase::Event::Fetched), now);
+        self.notes.remove(FETCH);
     }
 
     fn apply(&mut self, to: &str, now: Timestamp) {

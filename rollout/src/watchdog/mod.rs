@@ -40,7 +40,7 @@ use crate::report::Report;
 use crate::slots::{Program, Slots};
 use crate::supervise::{Rules, Supervised};
 
-pub use self::net::{Connect, Fetch, Link, Readiness};
+pub use self::net::{Connect, Fetch, Link, Readiness, Unfetched};
 pub use self::ready::SocketReadiness;
 pub use self::socket::{Answer, Ask, Status, Watch, ask};
 pub use self::state::{Kept, Renewal};
@@ -214,7 +214,7 @@ enum Event {
     /// A report was published.
     Published(Result<(), String>),
     /// A binary was fetched and installed.
-    Fetched(Result<(), String>),
+    Fetched(Result<(), Unfetched>),
     /// Another watchdog was asked whether it could begin.
     Probed(Result<(), String>),
     /// Somebody asks on the socket.
@@ -261,6 +261,18 @@ enum Awaited {
     Apply,
     /// The one before.
     Back,
+}
+
+/// A binary that a rollout asks for and that is not here yet.
+#[derive(Clone, Debug)]
+struct Wanted {
+    order: Order,
+    /// When it was asked for.
+    since: Timestamp,
+    /// How often nobody answered.
+    tries: u32,
+    /// When it is asked for again.
+    next: Instant,
 }
 
 /// A fetch that is under way.
@@ -311,7 +323,7 @@ struct Watchdog<'a> {
     /// How the agent ended last.
     ended: Option<String>,
     awaited: Option<Awaited>,
-    wanted: Option<Order>,
+    wanted: Option<Wanted>,
     fetching: Option<Fetching>,
     looking: bool,
     probing: bool,

@@ -46,14 +46,31 @@ pub trait Fetch: Send + Sync {
     /// Fetches one into a file that is not there yet, and verifies size, digest and signature. It ends soon after `stop` is set.
     ///
     /// # Errors
-    /// Fails when it cannot be fetched or is not what it should be, in words.
+    /// Fails when it cannot be fetched or is not what it should be.
     fn fetch(
         &self,
         record: &Record,
         artifact: &Artifact,
         into: &Path,
         stop: &AtomicBool,
-    ) -> Result<(), String>;
+    ) -> Result<(), Unfetched>;
+}
+
+/// Why there is no binary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfetched {
+    /// In words.
+    pub why: String,
+    /// True when the next try may go well: nobody answered.
+    pub passing: bool,
+}
+
+impl Unfetched {
+    /// It will not go better next time.
+    #[must_use]
+    pub fn for_good(why: String) -> Self {
+        Self { why, passing: false }
+    }
 }
 
 /// Says whether the agent is ready.
@@ -163,20 +180,28 @@ impl Errand {
     /// Fetches and installs on a thread of its own.
     pub(super) fn start(self, events: Sender<Event>) -> std::io::Result<()> {
         let thread = std::thread::Builder::new().name("fetch".into());
-        thread.spawn(move || drop(events.send(Event::Fetched(standing(|| self.carry_out()))))).map(drop)
+        thread.spawn(move || drop(events.send(Event::Fetched(self.answer())))).map(drop)
     }
 
-    fn carry_out(&self) -> Result<(), String> {
+    fn answer(&self) -> Result<(), Unfetched> {
+        standing(|| Ok(self.carry_out())).map_err(Unfetched::for_good).flatten()
+    }
+
+    fn carry_out(&self) -> Result<(), Unfetched> {
         let (os, arch) = (&self.machine.0, &self.machine.1);
-        let artifact = select(&self.record.artifacts, os, arch).map_err(|error| words(&error))?;
+        let artifact = select(&self.record.artifacts, os, arch).map_err(|error| for_good(&error))?;
         if self.slots.holds(&self.to, &artifact.blake3) {
             return Ok(());
         }
-        let file = self.slots.incoming().map_err(|error| words(&error))?;
+        let file = self.slots.incoming().map_err(|error| for_good(&error))?;
         self.fetch.fetch(&self.record, artifact, &file, &self.stop)?;
         let source = artifact.url.as_ref().or(artifact.reference.as_ref()).map_or("", String::as_str);
-        self.slots.install(&self.to, &file, &artifact.blake3, source).map_err(|error| words(&error))
+        self.slots.install(&self.to, &file, &artifact.blake3, source).map_err(|error| for_good(&error))
     }
+}
+
+fn for_good(error: &dyn std::error::Error) -> Unfetched {
+    Unfetched::for_good(words(error))
 }
 
 #[cfg(test)]

@@ -81,6 +81,9 @@ impl Watchdog<'_> {
         if self.node.phase != Phase::Idle || !self.again.is_empty() {
             nap = nap.min(SHORT_NAP);
         }
+        if let Some(wanted) = self.wanted.as_ref().filter(|_| self.fetching.is_none()) {
+            nap = nap.min(until(wanted.next));
+        }
         if matches!(self.node.phase, Phase::Soaking { .. }) && !self.looking {
             nap = nap.min(until(self.due.look));
         }

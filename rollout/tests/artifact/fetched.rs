@@ -27,6 +27,7 @@ fn a_binary_is_fetched_whole_or_not_at_all() {
         ("/cut", length(good.len()), good[..1_000_000].to_vec()),
         ("/long", "200 OK".into(), [good.as_slice(), b"x"].concat()),
         ("/none", "404 Not Found\r\nContent-Length: 0".into(), Vec::new()),
+        ("/busy", "503 Service Unavailable\r\nContent-Length: 0".into(), Vec::new()),
     ]);
     let dir = tempfile::tempdir().unwrap();
     let into = dir.path().join("bin/zagent");
@@ -36,17 +37,19 @@ fn a_binary_is_fetched_whole_or_not_at_all() {
         let artifact = Artifact { url: Some(format!("{url}{path}")), ..artifact(&good) };
         fetch(&mut fetcher, &release(&artifact), &into)
     };
-    for (path, why) in [
-        ("/bad", "BLAKE3"),
-        ("/short", "has 1000000 bytes"),
-        ("/cut", "cannot fetch"),
-        ("/long", "more than the 1300000 bytes"),
-        ("/none", "answers 404"),
-        ("/away", "without https"),
-        ("/round", "more than 5 times"),
+    for (path, why, passing) in [
+        ("/bad", "BLAKE3", false),
+        ("/short", "has 1000000 bytes", false),
+        ("/cut", "cannot fetch", true),
+        ("/long", "more than the 1300000 bytes", false),
+        ("/none", "answers 404", false),
+        ("/busy", "answers 503", true),
+        ("/away", "without https", false),
+        ("/round", "more than 5 times", false),
     ] {
-        let error = from(path).unwrap_err().to_string();
-        assert!(error.contains(why), "{path}: {error}");
+        let error = from(path).unwrap_err();
+        assert_eq!(error.is_passing(), passing, "{path}: {error}");
+        assert!(error.to_string().contains(why), "{path}: {error}");
         assert_eq!(std::fs::read_dir(dir.path().join("bin")).unwrap().count(), 0, "{path} left something");
     }
     for path in ["/good", "/moved"] {

@@ -148,6 +148,20 @@ fn what_cannot_be_fetched_or_run_never_stops_the_agent() {
 }
 
 #[test]
+fn a_line_that_is_jammed_is_tried_again_and_told() {
+    let mut site = Site::new();
+    site.release("0.2.0", GOOD, "");
+    site.write("jammed", b"");
+    site.start();
+    site.order("0.2.0", BatchPhase::Prepare, |_| ());
+    let status = site.status_with("the trouble", |status| !status.notes.is_empty());
+    assert_eq!(status.notes, ["cannot fetch 0.2.0 yet, and tries again: the line is jammed"]);
+    std::fs::remove_file(site.path("jammed")).unwrap();
+    assert_eq!(site.roll_out("0.2.0").taken.unwrap().outcome, Some(Outcome::Confirmed));
+    site.status_with("no trouble", |status| status.notes.is_empty());
+}
+
+#[test]
 fn an_abort_throws_away_what_is_staged_and_takes_back_what_is_not_confirmed() {
     let mut site = Site::new();
     site.release("0.2.0", GOOD, "");

@@ -23,7 +23,7 @@ use zagent_rollout::report::Report;
 use zagent_rollout::slots::Program;
 use zagent_rollout::supervise::Rules;
 use zagent_rollout::watchdog::{
-    self, Answer, Ask, Fetch, Inbox, Link, Pace, Readiness, Setup, Signal, Status, Voice,
+    self, Answer, Ask, Fetch, Inbox, Link, Pace, Readiness, Setup, Signal, Status, Unfetched, Voice,
 };
 
 /// Where the node of a watchdog process is.
@@ -401,12 +401,17 @@ impl Files {
 }
 
 impl Fetch for Files {
-    fn fetch(&self, _: &Record, artifact: &Artifact, into: &Path, _: &AtomicBool) -> Result<(), String> {
+    fn fetch(&self, _: &Record, artifact: &Artifact, into: &Path, _: &AtomicBool) -> Result<(), Unfetched> {
+        if self.0.join("jammed").exists() {
+            return Err(Unfetched { why: "the line is jammed".into(), passing: true });
+        }
         while self.0.join("slow").exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let from = artifact.url.as_ref().unwrap();
-        fs::copy(from, into).map(drop).map_err(|error| format!("cannot fetch `{from}`: {error}"))
+        fs::copy(from, into)
+            .map(drop)
+            .map_err(|error| Unfetched::for_good(format!("cannot fetch `{from}`: {error}")))
     }
 }
 
