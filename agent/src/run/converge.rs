@@ -344,14 +344,30 @@ fn foresee(state: &mut dyn State, look: Look, hidden: Veil, scene: &Scene<'_>) -
         return ended;
     }
     if let Err(failure) = state.apply(scene) {
-        // What it lacks (a user, a directory) may be there by then; what it makes is not imagined.
+        // What it lacks (a user, a directory) may be there by then.
         if !hidden.is_none() {
-            return uncertain(state, hidden, &failure.done.comment);
+            return match supposed(state, hidden, scene) {
+                Some(lacks) => {
+                    ended.done.comment = format!("{}\n{lacks}", ended.done.comment);
+                    ended
+                }
+                None => uncertain(state, hidden, &failure.done.comment),
+            };
         }
         let comment = format!("It would fail: {}", failure.done.comment);
         return Ended::new(Some(false), Done { comment, ..ended.done });
     }
     ended
+}
+
+/// What must come with a package for it to go well, where nothing but packages can bring it; what it makes is imagined then.
+fn supposed(state: &mut dyn State, hidden: Veil, scene: &Scene<'_>) -> Option<String> {
+    if hidden.meets(Veil::FILES) || !hidden.meets(Veil::BROUGHT) {
+        return None;
+    }
+    let lacks = state.suppose(scene).ok().filter(|lacks| !lacks.is_empty())?;
+    state.apply(scene).ok()?;
+    Some(format!("A package before it is taken to bring {}", lacks.join(" and ")))
 }
 
 fn quiet(look: Look) -> Done {

@@ -117,6 +117,42 @@ fn behind_a_veil_only_what_is_seen_counts() {
     }
 }
 
+/// What a real state foresees behind a veil: its result, whether that is unknown, and its words.
+fn foreseen(asked: (&str, &str, &str), veil: Veil, scene: &Scene<'_>) -> (Option<bool>, bool, String) {
+    let (mut task, _) = task("is right", "{}", How::Foresee);
+    let chunk = chunk(asked.0, asked.1, asked.2);
+    (task.state, task.tag) = (Some(crate::states::stage::built(&chunk)), chunk.tag());
+    task.shadow = Shadow { veil, any: !veil.is_none(), ..Shadow::default() };
+    let ended = task.run(scene);
+    (ended.result, ended.unknown, ended.done.comment)
+}
+
+#[test]
+fn a_package_is_taken_to_bring_a_directory_and_an_owner() {
+    let stage = Stage::strict();
+    let overlay = crate::fs::Overlay::new(Arc::new(crate::fs::Disk::default()));
+    let scene = Scene { fs: &overlay, ..stage.scene() };
+    let (dir, file) = (stage.path("brought"), stage.path("brought/conf"));
+    let args = r#"{"contents": "x", "user": "nobody-has-this"}"#;
+    let (result, unknown, words) = foreseen(("file.managed", &file, args), Veil::PACKAGE, &scene);
+    assert_eq!((result, unknown), (None, false), "{words}");
+    let lacks = format!("the user nobody-has-this and the directory {dir}");
+    assert!(words.ends_with(&format!("\nA package before it is taken to bring {lacks}")), "{words}");
+    let data = r#"{"dataset": {"a": 1}, "formatter": "json"}"#;
+    let beside = stage.path("brought/too/data");
+    let (result, unknown, words) = foreseen(("file.serialize", &beside, data), Veil::PACKAGE, &scene);
+    assert_eq!((result, unknown), (None, false), "{words}");
+    // Nobody knows more of the directory than that.
+    let (_, unknown, words) = foreseen(("file.directory", &dir, "{}"), Veil::PACKAGE, &scene);
+    assert!(unknown, "{words}");
+    // A command may do anything, and what nothing brings is missing.
+    let other = stage.path("other/conf");
+    let (_, unknown, words) = foreseen(("file.managed", &other, args), Veil::PACKAGE | Veil::FILES, &scene);
+    assert!(unknown && words.contains("may be others by then"), "{words}");
+    let (result, unknown, words) = foreseen(("file.managed", &other, args), Veil::NONE, &scene);
+    assert_eq!((result, unknown), (Some(false), false), "{words}");
+}
+
 #[test]
 fn look_change_and_look_again() {
     let still = "done\nIt was applied, and is still not as it should be: it would change";

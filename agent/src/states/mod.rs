@@ -25,7 +25,7 @@ mod test;
 mod thing;
 mod veil;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -267,6 +267,16 @@ pub trait State: Send {
         false
     }
 
+    /// Lets packages that a dry run foresees have brought what `apply` lacks (a directory, an owner), and says what that is;
+    /// nothing when it lacks nothing of the kind.
+    ///
+    /// # Errors
+    /// Fails when it cannot be imagined.
+    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
+        let _ = scene;
+        Ok(Vec::new())
+    }
+
     /// Tells the states after it in a dry run what they may count on, where that cannot be put into files.
     fn imagine(&self, scene: &Scene<'_>) {
         let _ = scene;
@@ -336,6 +346,8 @@ pub struct Shared {
     pub fired: Mutex<BTreeMap<String, Vec<String>>>,
     /// Users and groups that would be there by now; only a dry run has any.
     pub names: Arc<imagined::Names>,
+    /// Directories that a dry run takes for brought by a package; nobody knows more of them.
+    pub supposed: Mutex<BTreeSet<PathBuf>>,
     /// Variables that `environ.setenv` gave to all commands after it; nothing stands for a variable that is taken away.
     pub environment: Mutex<BTreeMap<String, Option<String>>>,
     /// The repositories are others than when the list of packages was last fetched.
@@ -350,6 +362,12 @@ impl Shared {
     pub fn fired(&self, tag: &str) -> Vec<String> {
         let fired = self.fired.lock().unwrap_or_else(PoisonError::into_inner);
         fired.get(tag).cloned().unwrap_or_default()
+    }
+
+    /// True when a dry run only takes it for brought by a package.
+    #[must_use]
+    pub fn is_supposed(&self, dir: &std::path::Path) -> bool {
+        self.supposed.lock().unwrap_or_else(PoisonError::into_inner).contains(dir)
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Directory {
     clean: bool,
     filter: Filter,
     require: Value,
+    /// Nothing is known of it but that a package may bring it.
+    is_supposed: bool,
 }
 
 /// What stands in the way of the directory.
@@ -81,6 +83,7 @@ impl Directory {
             clean,
             filter: if clean { Filter::read(args)?.without_include() } else { Filter::default() },
             require: args.get("require").cloned().unwrap_or_default(),
+            is_supposed: false,
         })
     }
 
@@ -101,6 +104,7 @@ impl Directory {
             clean: false,
             filter: Filter::default(),
             require: Value::Null,
+            is_supposed: false,
         }
     }
 
@@ -364,6 +368,7 @@ fn trimmed(path: PathBuf) -> PathBuf {
 
 impl State for Directory {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+        self.is_supposed = scene.is_dry() && scene.shared.is_supposed(&self.path);
         let found = stat(scene, &self.path, self.follow)?;
         // Without a link on the way the common case is this one look.
         if found.is_some_and(|found| found.kind != Kind::Dir) || self.force {
@@ -413,13 +418,13 @@ impl State for Directory {
     fn holds(&self, look: &Look, hidden: Veil) -> bool {
         // A package may bring a directory, and leaves one alone that is there.
         let is_there = look.standing == Standing::Right && !self.clean && self.recurse.is_none();
-        hidden == Veil::USERS || is_there && !hidden.meets(Veil::FILES)
+        !self.is_supposed && (hidden == Veil::USERS || is_there && !hidden.meets(Veil::FILES))
     }
 
     fn may_come(&self, look: &Look) -> bool {
         // Below these, packages bring nothing that they do not take for theirs.
         let is_peoples = ["/home", "/root", "/srv"].iter().any(|dir| self.path.starts_with(dir));
-        look.standing != Standing::Right && !is_peoples
+        self.is_supposed || look.standing != Standing::Right && !is_peoples
     }
 
     fn cost(&self) -> Cost {

@@ -7,7 +7,7 @@ mod change;
 mod look;
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zagent_config::Value;
@@ -16,6 +16,7 @@ use super::asked::{env, named, once_more, refuse, refuse_signatures};
 use super::backup;
 use super::desired::{Desired, Made};
 use super::ignore::Ignore;
+use super::parents;
 use super::perms::Perms;
 use super::source::Sources;
 use super::validate::CheckCmd;
@@ -223,6 +224,13 @@ fn as_dry_run(mut failure: Failure) -> Failure {
 /// Where packages leave alone what they did not bring.
 const PEOPLES: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
 
+/// True when what was found of a file that is written as a whole holds behind this veil: a package does not bring just what
+/// the state says, and where a person's file is it puts its own beside it.
+pub(super) fn stays(path: &Path, look: &Look, hidden: Veil) -> bool {
+    let is_own = || PEOPLES.iter().any(|dir| path.starts_with(dir));
+    !hidden.meets(Veil::FILES) && !hidden.is_all() && (look.standing != Standing::Right || is_own())
+}
+
 /// The mode of a file of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeMode {
@@ -303,15 +311,15 @@ impl State for Managed {
     }
 
     fn holds(&self, look: &Look, hidden: Veil) -> bool {
-        // A package does not bring just what the state says, and where a person's file is it puts its own beside it.
-        let is_own = || PEOPLES.iter().any(|dir| self.path.starts_with(dir));
-        !hidden.meets(Veil::FILES)
-            && !hidden.is_all()
-            && self.replace
-            && match look.standing {
-                Standing::Right => is_own(),
-                _ => true,
-            }
+        self.replace && stays(&self.path, look, hidden)
+    }
+
+    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
+        let mut lacks = self.perms.owner.suppose(scene);
+        if !self.makedirs {
+            lacks.extend(parents::suppose(scene, &self.path)?);
+        }
+        Ok(lacks)
     }
 
     fn cost(&self) -> Cost {

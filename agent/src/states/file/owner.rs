@@ -11,7 +11,7 @@ use zagent_config::Value;
 
 use crate::fs::Stat;
 use crate::states::imagined::{self, Whose};
-use crate::states::{Args, Failure};
+use crate::states::{Args, Failure, Scene};
 
 /// Who should own something, as a state says it; what it does not say stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -119,6 +119,19 @@ impl Owner {
             return Ok(Ids { uid: uid.flatten(), gid: gid.flatten() });
         }
         Err(Failure::new(missing))
+    }
+
+    /// Lets a dry run take whoever is missing for there, and says who that is.
+    pub(in crate::states) fn suppose(&self, scene: &Scene<'_>) -> Vec<String> {
+        let user = self.user.as_ref().filter(|who| who.uid().is_none());
+        let group = self.group.as_ref().filter(|who| who.gid().is_none());
+        let mut lacks = Vec::new();
+        for (who, kind, word) in [(user, Whose::User, "user"), (group, Whose::Group, "group")] {
+            let Some(who) = who else { continue };
+            scene.shared.names.add(kind, &who.to_string(), None);
+            lacks.push(format!("the {word} {who}"));
+        }
+        lacks
     }
 }
 

@@ -1,6 +1,7 @@
 //! Directories on the way to a path: are they there, and how they are made.
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use crate::fs::{Kind, Meta};
 use crate::states::{Failure, Scene};
@@ -44,6 +45,27 @@ pub(in crate::states) fn make_all(scene: &Scene<'_>, dir: &Path, meta: Meta) -> 
         }
     }
     missing.iter().rev().try_for_each(|dir| make_one(scene, dir, meta))
+}
+
+/// Lets a dry run take the directory that a path stands in for there, and says which that is; nothing when it is.
+///
+/// # Errors
+/// Fails when something else is in its way.
+pub(in crate::states) fn suppose(scene: &Scene<'_>, path: &Path) -> Result<Option<String>, Failure> {
+    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(None) };
+    if is_there(scene, path)? {
+        return Ok(None);
+    }
+    let mut missing = Vec::new();
+    for dir in parent.ancestors() {
+        if scene.fs.stat(dir)?.is_some() {
+            break;
+        }
+        missing.push(dir.to_owned());
+    }
+    make_all(scene, parent, Meta::default())?;
+    scene.shared.supposed.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
+    Ok(Some(format!("the directory {}", parent.display())))
 }
 
 /// Makes one directory; another state that needs it too may be quicker.

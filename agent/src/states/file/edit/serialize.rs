@@ -17,7 +17,7 @@ use super::edited::is_salt;
 use super::text::Encoding;
 use crate::fs::Kind;
 use crate::states::file::managed;
-use crate::states::{Args, Cost, Done, Failure, Look, Resource, Scene, Standing, State};
+use crate::states::{Args, Cost, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
 
 /// What Salt puts for a key that was not there.
 const NOTHING: &str = "<_null_>";
@@ -212,6 +212,17 @@ impl State for Serialize {
 
     fn is_foreseeable(&self) -> bool {
         Args::new(&self.file).get("check_cmd").is_none()
+    }
+
+    fn holds(&self, look: &Look, hidden: Veil) -> bool {
+        self.is_foreseeable() && !self.merge && managed::stays(&self.path, look, hidden)
+    }
+
+    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
+        match self.find(scene)? {
+            Sight::Right(_) => Ok(Vec::new()),
+            Sight::File(file, _) => file.suppose(scene),
+        }
     }
 
     fn cost(&self) -> Cost {
