@@ -11,8 +11,8 @@ use super::Side;
 pub struct Foresight {
     /// States of which it told rightly that they would change, or would not.
     pub right: usize,
-    /// States of which it said that nobody can tell.
-    pub unknown: usize,
+    /// Those of which it said that nobody can tell: why, and what came.
+    pub unknown: Vec<String>,
     /// What it told wrongly.
     pub wrong: Vec<String>,
 }
@@ -59,18 +59,14 @@ pub fn foresight(zagent: &Side) -> Foresight {
         let (trial, run) = (&zagent.trial[&tag], &zagent.first[&tag]);
         let told = (trial["result"].is_null() || trial["changed"] == true, trial["result"] == false);
         let came = (run["changed"] == true, run["result"] == false);
+        let words = |side: &Value| side["comment"].as_str().unwrap_or("nothing").replace('\n', " ");
+        let line = || format!("{tag}: foretold: {}; done: {} {}", words(trial), words(run), run["changes"]);
         if trial["unknown"] == true {
-            sum.unknown += 1;
+            sum.unknown.push(line());
         } else if trial.is_object() && told.1 == came.1 && (told.1 || told.0 == came.0) {
             sum.right += 1;
         } else {
-            let words = |side: &Value| side["comment"].as_str().unwrap_or("nothing").replace('\n', " ");
-            sum.wrong.push(format!(
-                "{tag}: foretold: {}; done: {} {}",
-                words(trial),
-                words(run),
-                run["changes"]
-            ));
+            sum.wrong.push(line());
         }
     }
     sum

@@ -54,7 +54,7 @@ pub fn page(outcomes: &[Outcome], out: &[Plan]) -> String {
     let verdict =
         |list: &[String]| if list.is_empty() { "yes".to_owned() } else { format!("**no** ({})", list.len()) };
     for o in outcomes {
-        let mut foretold = format!("{} + {}", o.foresight.right, o.foresight.unknown);
+        let mut foretold = format!("{} + {}", o.foresight.right, o.foresight.unknown.len());
         if !o.foresight.wrong.is_empty() {
             let _ = write!(foretold, ", **wrong: {}**", o.foresight.wrong.len());
         }
