@@ -8,6 +8,7 @@ use zagent_config::codes::{Code, yaml as codes};
 use zagent_config::{Fault, Map, Place, Pos, Step, Value};
 
 use crate::input::{Compat, Files, Host, Inputs, Options};
+use crate::jinja::with_line_feeds;
 use crate::render::{self, Pipe};
 use crate::sources::{FileId, Origin, Reached, SourceFile, Sources, Spot, Trace};
 use crate::template::{Phase, Source, Templates};
@@ -176,8 +177,7 @@ impl Session {
             return Err(fault(zagent_config::codes::limit::SOURCE, text));
         }
         match std::str::from_utf8(&bytes) {
-            Ok(text) if !text.contains('\r') => Ok(text.to_string()),
-            Ok(text) => Ok(text.replace("\r\n", "\n").replace('\r', "\n")),
+            Ok(text) => Ok(with_line_feeds(text)),
             Err(e) => {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
                 let mut fault = fault(codes::NOT_UTF8, format!("`{path}` is not UTF-8 text (line {line})"));
@@ -227,7 +227,7 @@ impl Session {
 
     fn trace(&self, id: FileId, file: &SourceFile) -> Traced {
         let text = match self.files.read(&file.env, &file.path) {
-            Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n"),
+            Ok(Some(bytes)) => with_line_feeds(&String::from_utf8_lossy(&bytes)),
             _ => String::new(),
         };
         let source = Source { env: &file.env, sls: &file.sls, path: &file.path, text: &text };

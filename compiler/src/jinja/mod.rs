@@ -20,4 +20,5 @@ mod told;
 
 pub use self::engine::{Engine, Template};
 pub use self::lines::LineMap;
+pub(crate) use self::source::with_line_feeds;
 pub use self::sources::SharedFiles;

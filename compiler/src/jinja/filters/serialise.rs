@@ -97,9 +97,12 @@ fn tojson(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         ensure_ascii: ascii.is_none_or(|v| v.is_true()),
         separators: separators.as_ref().map(|(comma, colon)| (comma.as_str(), colon.as_str())),
     };
-    let text = yaml::json(&data, &style).map_err(|e| args.wrong(e))?;
-    let text =
-        text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\'', "\\u0027");
+    let mut text = yaml::json(&data, &style).map_err(|e| args.wrong(e))?;
+    for (sign, code) in [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\'', "\\u0027")] {
+        if text.contains(sign) {
+            text = text.replace(sign, code);
+        }
+    }
     Ok(Value::from(text))
 }
 
@@ -107,8 +110,10 @@ fn yaml_text(args: &Args, data: &Data, is_flow: bool) -> Result<Value, Error> {
     if !is_flow {
         check_indented(args, data, 2)?;
     }
-    let text = if is_flow { yaml::dump_flow(data) } else { yaml::dump_block(data) };
-    let text = text.strip_suffix("\n...").unwrap_or(&text).to_owned();
+    let mut text = if is_flow { yaml::dump_flow(data) } else { yaml::dump_block(data) };
+    if text.ends_with("\n...") {
+        text.truncate(text.len() - "\n...".len());
+    }
     Ok(Value::from_safe_string(text))
 }
 

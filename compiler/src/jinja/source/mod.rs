@@ -121,13 +121,14 @@ pub(crate) fn pos(source: &str, at: usize) -> Pos {
     Pos::new(u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
+/// A text whose lines end with a line feed alone.
+pub(crate) fn with_line_feeds(text: &str) -> String {
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text.to_owned() }
+}
+
 /// Line ends as Jinja2 sees them: line feeds only, and not the last one unless it is kept.
 pub(crate) fn normalised(source: &str, keep_trailing_newline: bool) -> String {
-    let mut text = if source.contains('\r') {
-        source.replace("\r\n", "\n").replace('\r', "\n")
-    } else {
-        source.to_owned()
-    };
+    let mut text = with_line_feeds(source);
     if !keep_trailing_newline && text.ends_with('\n') {
         text.pop();
     }

@@ -1,5 +1,7 @@
 //! The text of an integer or float into the number.
 
+use std::borrow::Cow;
+
 use zagent_config::Value;
 
 /// Reads an integer; `None` when the text names none (`0x_`).
@@ -8,7 +10,7 @@ pub(super) fn int(text: &str) -> Option<Value> {
         return Some(value);
     }
     let stripped = strip_zeros(text);
-    let digits: String = stripped.chars().filter(|c| *c != '_').collect();
+    let digits = bare(stripped);
     let (negative, digits) = match digits.as_bytes().first()? {
         b'-' => (true, &digits[1..]),
         b'+' => (false, &digits[1..]),
@@ -28,6 +30,11 @@ pub(super) fn int(text: &str) -> Option<Value> {
         radix(digits.trim(), 10)?
     };
     Some(magnitude.signed(negative))
+}
+
+/// A number without the underscores between its digits.
+fn bare(text: &str) -> Cow<'_, str> {
+    if text.contains('_') { text.replace('_', "").into() } else { text.into() }
 }
 
 /// The common case: a few decimal digits, no sign, no leading zero.
@@ -145,7 +152,10 @@ impl Decimal {
 
 /// Reads a float; `None` when the text names none.
 pub(super) fn float(text: &str) -> Option<f64> {
-    let text: String = text.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
+    let mut text = bare(text);
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
+        text.to_mut().make_ascii_lowercase();
+    }
     let (sign, rest) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
         b'+' => (1.0, &text[1..]),

@@ -54,8 +54,11 @@ pub fn dump_block(value: &Value) -> String {
 }
 
 fn filtered(value: &Value, flow: Flow) -> String {
-    let text = dump(value, &DumpStyle { flow, allow_unicode: true, ..DumpStyle::default() });
-    text.trim_matches(python::is_space).to_owned()
+    let mut text = dump(value, &DumpStyle { flow, allow_unicode: true, ..DumpStyle::default() });
+    // In place: it may be as long as a template may make it.
+    text.truncate(text.trim_end_matches(python::is_space).len());
+    text.drain(..text.len() - text.trim_start_matches(python::is_space).len());
+    text
 }
 
 /// What `yaml.dump` gives, with the line break at its end.
