@@ -16,6 +16,9 @@ use crate::host::functions;
 use crate::output::{ReportFormat, Ui, json, report, yaml};
 use crate::report::{Exit, Trouble};
 
+/// Functions whose command a shell reads when a person calls them, as with salt-call; in a template it is split into words.
+const SHELLED: [&str; 4] = ["cmd.run_all", "cmd.run_stdout", "cmd.run_stderr", "cmd.retcode"];
+
 /// One function, called by its name.
 ///
 /// A state function (file.managed) is run on a name as `state.single` runs it; an execution function (network.interfaces)
@@ -49,6 +52,7 @@ impl Args {
         let (words, tree, order) = self.common.settle(&self.words)?;
         let name = self.function.as_str();
         if is_state(name) && !functions::looks(name) {
+            refuse_unbuilt(name)?;
             return single(name, words, &tree, &order, &self.common.report, ui);
         }
         let job = tree.job_anywhere()?;
@@ -68,9 +72,13 @@ impl Args {
     }
 
     fn call(&self, job: &Job, words: Words, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+        let name = self.function.as_str();
         words.refuse_slip_of_test(&self.function)?;
         let args = words.plain.iter().map(|word| value(word)).collect();
-        let call = Call { function: self.function.clone(), args, kwargs: words.named };
+        let mut call = Call { function: self.function.clone(), args, kwargs: words.named };
+        if SHELLED.contains(&name) && !call.kwargs.contains("python_shell") {
+            call.kwargs.insert("python_shell", true);
+        }
         let asked = match functions::acts(&self.function) {
             true => job.inputs.host.act(&call),
             false => job.compiler.functions().call(&call),
@@ -92,6 +100,17 @@ impl Args {
 
 fn is_state(name: &str) -> bool {
     name.split_once('.').is_some_and(|(module, function)| schema::function(module, function).is_some())
+}
+
+/// Refuses a state that only Salt carries out.
+fn refuse_unbuilt(name: &str) -> Result<(), Trouble> {
+    let function = name.split_once('.').and_then(|(module, function)| schema::function(module, function));
+    if function.is_none_or(|function| function.is_built()) {
+        return Ok(());
+    }
+    let message = format!("Salt has the state `{name}`, this agent does not carry it out");
+    let module = name.split('.').next().unwrap_or_default();
+    Err(Trouble::usage_hint(message, format!("an external module `_states/{module}` can")))
 }
 
 fn no_test(function: &str) -> Trouble {
@@ -127,6 +146,10 @@ fn unknown(name: &str, job: &Job) -> Trouble {
         schema::modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
     let calls = job.compiler.functions().names().into_iter().map(str::to_owned);
     let all: Vec<String> = states.chain(calls).chain(super::VERBS.map(str::to_owned)).collect();
+    if let Some(stage) = name.strip_prefix("state.show_") {
+        let message = format!("there is no function `{name}`");
+        return Trouble::usage_hint(message, format!("`zagent show {stage}` prints that stage"));
+    }
     let hint = match nearest(name, all.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`zagent explain MODULE` lists what a state module has".into(),

@@ -19,6 +19,7 @@ use crate::cycle::{self, Ground, Ran, Setup, Stage, Wish};
 use crate::files::RememberedFiles;
 use crate::history::{self, History};
 use crate::host::{Cancel, functions};
+use crate::operate::pause::Pause;
 use crate::output::report::Sheet;
 use crate::output::{Progress, ReportFormat, Ui, local_zone};
 use crate::report::{Exit, Trouble};
@@ -238,6 +239,9 @@ pub(super) fn carry_out(
     args: &ReportArgs,
     ui: &mut Ui<'_>,
 ) -> Result<Exit, Trouble> {
+    if !order.test {
+        mention_pause(job, ui);
+    }
     let cancel = Arc::new(Cancel::new());
     // Until all is printed and kept: who is told to stop at the very end still says what was done.
     let _signals = Signals::watch(&cancel);
@@ -247,6 +251,15 @@ pub(super) fn carry_out(
         remember(job, &report, ui);
     }
     Ok(exit(&report, args.detailed_exitcodes))
+}
+
+/// A pause holds what the agent does by itself; a person who asks for a run may know of it or not.
+fn mention_pause(job: &Job, ui: &mut Ui<'_>) {
+    let now = Timestamp::now();
+    if let Ok(Some(pause)) = Pause::read(&job.settings.paths(), now) {
+        let words = pause.words(now, &local_zone());
+        super::warn(&format!("the agent is {words}; this run was asked for by hand and goes on"), ui);
+    }
 }
 
 /// Runs a plan and prints its report.

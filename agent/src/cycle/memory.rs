@@ -15,7 +15,7 @@ use super::want::{Offer, Role, Wanted};
 use crate::operate::{KeptError, kept};
 use crate::output::local_zone;
 use crate::report::chain;
-use crate::run::{Report, Standing};
+use crate::run::{Outcome, Report, Standing};
 use crate::status::Verdict;
 
 /// How many failed states are named.
@@ -175,7 +175,9 @@ impl Memory {
         let counts: BTreeMap<String, usize> =
             counts.into_iter().map(|(word, standing)| (word.to_owned(), report.count(standing))).collect();
         let failed = report.states.iter().filter(|state| state.standing() == Standing::Failed);
-        let errors = failed.take(ERRORS).map(|state| format!("{}: {}", state.id, first_line(&state.comment)));
+        let words =
+            |state: &Outcome| format!("{}: {}{}", state.id, first_line(&state.comment), state.exit_words());
+        let errors = failed.take(ERRORS).map(words);
         let success = report.success();
         if !partial {
             self.last_success = if success { Some(report.start) } else { self.last_success };

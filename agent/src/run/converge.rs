@@ -78,13 +78,24 @@ pub(super) struct Task<'p> {
     pub(super) looked: Option<Look>,
     pub(super) how: How,
     /// Something it watches has changed.
-    pub(super) react: bool,
+    pub(super) react: Reacts,
     /// It is a listener: only its reaction counts.
     pub(super) listener: bool,
     /// What it waits for would change the host in a way that a look cannot see.
     pub(super) shadow: Shadow,
     pub(super) start: Timestamp,
     pub(super) begun: Instant,
+}
+
+/// Whether a state has something to react to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reacts {
+    /// Nothing that it watches changed.
+    No,
+    /// Nobody can tell.
+    Perhaps,
+    /// Something that it watches changed, or would.
+    Yes,
 }
 
 /// What would have happened to the host before a state looks at it in a dry run.
@@ -144,8 +155,12 @@ impl Task<'_> {
             return self.reaction(scene);
         }
         let own = self.attempt(scene);
-        if !self.react || own.guarded || !own.done.changes.is_empty() || self.how == How::Look {
+        let is_settled = own.guarded || !own.done.changes.is_empty() || self.how == How::Look;
+        if self.react == Reacts::No || is_settled {
             return own;
+        }
+        if self.react == Reacts::Perhaps {
+            return self.doubtful(own, scene);
         }
         // Strict: what would change by itself needs no reaction, and what nobody can tell stays so.
         if scene.compat == Compat::Strict && own.result != Some(true) {
@@ -154,6 +169,15 @@ impl Task<'_> {
         let mut reaction = self.reaction(scene);
         reaction.calls += own.calls;
         reaction
+    }
+
+    /// It would react to what nobody can foresee: unknown, unless it changes anyway or has no answer to it.
+    fn doubtful(&mut self, own: Ended, scene: &Scene<'_>) -> Ended {
+        if own.result != Some(true) || self.reaction(scene).result == Some(true) {
+            return own;
+        }
+        let veil = self.state().map_or(Veil::ALL, |state| state.veils());
+        Ended { veil, ..Ended::unknown("whether it reacts depends on a state that nobody can foresee") }
     }
 
     /// Whatever it finds by then: what it watches changes, so it either changes too or reacts to that.
@@ -216,7 +240,8 @@ impl Task<'_> {
             if comes && look.standing == Standing::Drift {
                 state.imagine(scene);
             }
-            return uncertain(&**state, hidden | below, &look.comment);
+            let veil = left(&mut **state, hidden | below, scene);
+            return Ended { veil, ..uncertain(&**state, hidden | below, &look.comment) };
         }
         match how {
             _ if look.standing == Standing::Right => Ended::new(Some(true), quiet(look)),
@@ -283,6 +308,15 @@ fn check_umask(chunk: &Chunk) -> Result<(), Failure> {
 fn uncertain(state: &dyn State, hidden: Veil, now: &str) -> Ended {
     let own = if state.is_foreseeable() { Veil::FILES } else { state.veils() };
     Ended { veil: own, ..Ended::unknown(format!("{} may be others by then; now: {now}", hidden.words())) }
+}
+
+/// What nobody can foresee after a state of which nobody can tell whether it would change something: nothing, when what it
+/// leaves does not depend on what it finds; that is imagined then.
+fn left(state: &mut dyn State, hidden: Veil, scene: &Scene<'_>) -> Veil {
+    if state.settles() && (state.apply(scene).is_ok() || supposed(state, hidden, scene).is_some()) {
+        return Veil::NONE;
+    }
+    if state.is_foreseeable() { Veil::FILES } else { state.veils() }
 }
 
 /// Changes, and looks whether that was enough.

@@ -73,7 +73,7 @@ fn task(what: &'static str, args: &str, how: How) -> (Task<'static>, Calls) {
         state: Some(Box::new(state)),
         looked: None,
         how,
-        react: false,
+        react: Reacts::No,
         listener: false,
         shadow: Shadow::default(),
         start: Timestamp::now(),
@@ -110,7 +110,7 @@ fn behind_a_veil_only_what_is_seen_counts() {
     for (what, veil, react, result, unknown, left) in rows {
         let shadow = Shadow { veil, any: !veil.is_none(), ..Shadow::default() };
         let (mut task, _) = task(what, "{}", How::Foresee);
-        (task.shadow, task.react) = (shadow, react);
+        (task.shadow, task.react) = (shadow, if react { Reacts::Yes } else { Reacts::No });
         let ended = task.run(&stage.scene());
         let found = (ended.result, ended.unknown, ended.veil);
         assert_eq!(found, (result, unknown, left), "{what} behind {veil:?}: {}", ended.done.comment);
@@ -151,6 +151,17 @@ fn a_package_is_taken_to_bring_a_directory_and_an_owner() {
     assert!(unknown && words.contains("may be others by then"), "{words}");
     let (result, unknown, words) = foreseen(("file.managed", &other, args), Veil::NONE, &scene);
     assert_eq!((result, unknown), (Some(false), false), "{words}");
+}
+
+#[test]
+fn what_watches_something_unknown_is_told_by_what_it_does_itself() {
+    let stage = Stage::strict();
+    for (what, unknown) in [("changes", false), ("is right", true), ("cannot look", false)] {
+        let (mut task, _) = task(what, "{}", How::Foresee);
+        task.react = Reacts::Perhaps;
+        let ended = task.run(&stage.scene());
+        assert_eq!(ended.unknown, unknown, "{what}: {}", ended.done.comment);
+    }
 }
 
 #[test]

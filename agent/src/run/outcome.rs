@@ -160,6 +160,17 @@ impl Outcome {
         self.details.get(detail).is_some_and(Value::is_truthy)
     }
 
+    /// ` (exit code 7)` of a command that failed, else nothing: its comment only says that it ran.
+    #[must_use]
+    pub fn exit_words(&self) -> String {
+        match self.changes.get("retcode") {
+            Some(Value::Int(code)) if self.result == Some(false) && *code != 0 => {
+                format!(" (exit code {code})")
+            }
+            _ => String::new(),
+        }
+    }
+
     /// How it ended, in one word.
     #[must_use]
     pub fn standing(&self) -> Standing {

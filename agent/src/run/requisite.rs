@@ -1,7 +1,7 @@
 //! How those a state waits for have ended in, whether it runs out.
 //!
 //! Law: the verdicts are Salt's. What nobody can foresee of a requisite nobody can foresee of its dependant, unless it does
-//! not matter.
+//! not matter. Whatever would be done is taken to succeed, except by who answers failures.
 
 use zagent_compiler::{Compat, Requisite};
 
@@ -27,9 +27,13 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    const fn answers_failure(&self) -> bool {
+        matches!(self.kind, Requisite::Onfail | Requisite::OnfailAny | Requisite::OnfailAll)
+    }
+
     /// True when a failure that a dry run cannot foresee would matter: for who answers failures.
     const fn is_feared(&self) -> bool {
-        self.may_fail && matches!(self.kind, Requisite::Onfail | Requisite::OnfailAny | Requisite::OnfailAll)
+        self.may_fail && self.answers_failure()
     }
 
     /// The same, when nobody can foresee it, as one guesses.
@@ -40,9 +44,9 @@ impl Seen<'_> {
             (false, _) => return self.clone(),
         }
         let (result, changed) = match guess {
-            Guess::Same => (Some(true), false),
+            Guess::Failed if self.answers_failure() => (Some(false), false),
+            Guess::Same | Guess::Failed => (Some(true), false),
             Guess::Changed => (None, true),
-            Guess::Failed => (Some(false), false),
         };
         Seen { result, changed, ..self.clone() }
     }
@@ -55,6 +59,8 @@ pub enum Decision {
     Run,
     /// It runs, and reacts when it had nothing to do itself.
     React,
+    /// It runs, and nobody can tell whether it has something to react to.
+    MayReact,
     /// It does not run.
     Skip(SkipReason),
     /// Nobody can tell whether it would run.
@@ -72,7 +78,12 @@ pub fn decide(seen: &[Seen<'_>], compat: Compat) -> Decision {
     }
     let [same, changed, failed] =
         [Guess::Same, Guess::Changed, Guess::Failed].map(|g| verdict(seen, compat, g));
-    if same == changed && same == failed { same } else { Decision::Unknown }
+    match changed {
+        _ if same != failed => Decision::Unknown,
+        _ if same == changed => same,
+        Decision::React if same == Decision::Run => Decision::MayReact,
+        _ => Decision::Unknown,
+    }
 }
 
 /// What those that nobody can foresee are taken for.

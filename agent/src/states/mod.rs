@@ -267,6 +267,11 @@ pub trait State: Send {
         false
     }
 
+    /// True when it works on files alone and what it leaves does not depend on what it finds.
+    fn settles(&self) -> bool {
+        false
+    }
+
     /// Lets packages that a dry run foresees have brought what `apply` lacks (a directory, an owner), and says what that is;
     /// nothing when it lacks nothing of the kind.
     ///

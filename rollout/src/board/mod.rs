@@ -73,7 +73,7 @@ pub enum BoardError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Nobody answers.
-    #[error("the board {board} cannot be reached")]
+    #[error("cannot reach {board}")]
     Unreachable {
         /// Which board, without a secret.
         board: String,

@@ -184,7 +184,7 @@ impl Errand {
     }
 
     fn answer(&self) -> Result<(), Unfetched> {
-        standing(|| Ok(self.carry_out())).map_err(Unfetched::for_good).flatten()
+        standing(|| Ok(self.carry_out())).unwrap_or_else(|why| Err(Unfetched::for_good(why)))
     }
 
     fn carry_out(&self) -> Result<(), Unfetched> {

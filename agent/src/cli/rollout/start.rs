@@ -196,6 +196,15 @@ fn ready(args: &DraftArgs, settings: &Settings, records: &mut dyn Records) -> Re
     if plan.record.from.is_none() {
         plan.record.from = common(&plan.record, &reports);
     }
+    // The plan is shown under the name that it will have, unless somebody is quicker.
+    if args.is_nameless() {
+        let first = plan.record.id.clone();
+        let mut number = 2;
+        while number < NAMES && records.get(&plan.record.id).map_err(place::trouble)?.is_some() {
+            plan.record.id = another(&first, number)?;
+            number += 1;
+        }
+    }
     let patience = patience(settings);
     let is_quiet = |node: &&NodeId| reports.get(*node).is_some_and(|report| is_silent(report, now, patience));
     let quiet = plan.record.batches.iter().flatten().filter(is_quiet).cloned().collect();

@@ -46,6 +46,16 @@ fn a_pause_is_asked_for_shown_and_ended() {
     let left = pause.until.unwrap().duration_since(now).as_secs();
     assert!((5300..=5400).contains(&left), "{left}");
     assert_eq!(std::fs::metadata(node.paths().pause()).unwrap().mode() & 0o777, 0o600);
+    let file = node.dir.path().join("by-hand").display().to_string();
+    let asked = ["state.single", "file.managed", &file, "contents=x"];
+    let said = node.say(&[&asked[..], &["--test"]].concat());
+    assert!(!said.err.contains("paused"), "who only looks disturbs no pause: {}", said.all());
+    let said = node.say(&asked);
+    assert!(
+        said.err.contains("warning: the agent is paused until ") && said.err.contains("by hand"),
+        "{}",
+        said.all()
+    );
     assert!(node.say(&["resume"]).out.starts_with("resumed; it was paused until "));
     assert_eq!(node.say(&["resume"]).out, "it was not paused\n");
     let data = node.say(&["pause", "--out", "json"]).json();

@@ -180,6 +180,16 @@ fn what_only_asks_in_salt_changes_nothing_here() {
 }
 
 #[test]
+fn a_shell_reads_the_commands_that_a_person_calls() {
+    let tree = Tree::new(TREE);
+    let said = tree.on_web(&["cmd.run_all", "echo a; exit 3", "--out", "json"]);
+    let data = said.json();
+    assert_eq!((&data["retcode"], &data["stdout"]), (&3.into(), &"a".into()), "{}", said.all());
+    let said = tree.on_web(&["cmd.run_stdout", "echo a; echo b", "python_shell=False"]);
+    assert_eq!(said.out, "a; echo b\n", "{}", said.all());
+}
+
+#[test]
 fn mistakes_of_verbs_are_told_with_a_way_out() {
     let tree = Tree::new(TREE);
     for (words, says) in [
@@ -187,6 +197,8 @@ fn mistakes_of_verbs_are_told_with_a_way_out() {
         (vec!["grians.get", "os"], "did you mean `grains.get`?"),
         (vec!["no.such"], "there is no function `no.such`"),
         (vec!["file.managed"], "`file.managed` of what?"),
+        (vec!["status.loadavg"], "this agent does not carry it out"),
+        (vec!["state.show_lowstate"], "`zagent show lowstate`"),
         (vec!["file.managed", "/x", "/y"], "`/y` has no key"),
         (vec!["state.sls"], "which SLS?"),
         (vec!["state.sls_id", "first"], "which SLS?"),

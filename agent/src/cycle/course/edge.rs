@@ -343,7 +343,7 @@ fn failed(report: &Report) -> Option<String> {
         return None;
     }
     let bad = report.states.iter().filter(|state| state.standing() == crate::run::Standing::Failed);
-    let ids: Vec<&str> = bad.map(|state| state.id.as_str()).take(3).collect();
+    let ids: Vec<String> = bad.map(|state| format!("{}{}", state.id, state.exit_words())).take(3).collect();
     Some(format!("its run failed: {}", ids.join(", ")))
 }
 

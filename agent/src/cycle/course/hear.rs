@@ -94,7 +94,9 @@ impl Turn<'_> {
             Course::take_over(&paths, all, &me::report(self.settings)).map_err(|error| chain(&error))
         });
         if let Err(words) = heard {
-            stage.warn(&format!("the node goes by what it last heard of rollouts: {words}"));
+            stage.warn(&format!(
+                "rollouts cannot be read, so the node goes by what it last heard of them: {words}"
+            ));
         }
     }
 }

@@ -10,6 +10,16 @@ fn check(sample: &Sample, cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
+fn signatures_name_parameters_and_nothing_else() {
+    for entry in super::all() {
+        for word in entry.signature.split_whitespace() {
+            let name = word.trim_start_matches('*').trim_end_matches('?');
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{}: {word}", entry.name);
+        }
+    }
+}
+
+#[test]
 fn every_name_stands_once() {
     let mut names: Vec<_> = super::all().map(|e| e.name).collect();
     let count = names.len();

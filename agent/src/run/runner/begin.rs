@@ -9,7 +9,7 @@ use zagent_compiler::{Chunk, Compat, Requisite, name_text, schema};
 use zagent_config::Value;
 
 use super::{Halt, Runner};
-use crate::run::converge::{Ended, How, Shadow, Task, panic_words};
+use crate::run::converge::{Ended, How, Reacts, Shadow, Task, panic_words};
 use crate::run::requisite::{self, Decision, Seen};
 use crate::run::{Mode, slot};
 use crate::states::Failure;
@@ -33,11 +33,12 @@ impl<'p> Runner<'_, 'p> {
         }
         let seen = self.seen(index);
         match requisite::decide(&seen, self.settings.compat) {
-            Decision::Run => self.call(index, tag, false),
+            Decision::Run => self.call(index, tag, Reacts::No),
+            Decision::MayReact => self.call(index, tag, Reacts::Perhaps),
             Decision::React => {
                 let fired = self.fired(index);
                 self.shared.fired.lock().unwrap_or_else(PoisonError::into_inner).insert(tag.clone(), fired);
-                self.call(index, tag, true);
+                self.call(index, tag, Reacts::Yes);
             }
             Decision::Unknown => {
                 let why = "whether it runs depends on a state that nobody can foresee";
@@ -98,7 +99,7 @@ impl<'p> Runner<'_, 'p> {
         fired.into_iter().map(|chunk| format!("{}: {}", chunk.state, chunk.id)).collect()
     }
 
-    pub(super) fn call(&mut self, index: usize, tag: String, react: bool) {
+    pub(super) fn call(&mut self, index: usize, tag: String, react: Reacts) {
         let chunk = &self.stage.plan.chunks[index];
         if let Some(words) = self.misfit(chunk) {
             self.given_up = Some(words);

@@ -8,7 +8,7 @@ use zagent_config::settings::RunSchedule;
 
 use super::{Runner, scene};
 use crate::fs::Masked;
-use crate::run::converge::{self, Ended, How, Task, panic_words, umask};
+use crate::run::converge::{self, Ended, How, Reacts, Task, panic_words, umask};
 use crate::run::guard;
 use crate::run::requisite::{self, Decision};
 use crate::states::{Cost, Failure, Resource, Standing};
@@ -104,7 +104,7 @@ impl<'p> Runner<'_, 'p> {
 
     /// Looks; true when there is nothing to change, or no way to look.
     pub(super) fn is_right(&self, task: &mut Task<'p>) -> bool {
-        if task.react || task.listener {
+        if task.react != Reacts::No || task.listener {
             return false;
         }
         let fs = self.stage.ground.fs(&task.tag);

@@ -12,7 +12,7 @@ use super::close::Entry;
 use super::pool::Message;
 use super::{Halt, Runner};
 use crate::run::Mode;
-use crate::run::converge::{Ended, How, Shadow, Task};
+use crate::run::converge::{Ended, How, Reacts, Shadow, Task};
 use crate::run::listen::{self, Changed, Listener};
 use crate::run::slot;
 use crate::states::Done;
@@ -70,7 +70,7 @@ impl Runner<'_, '_> {
             state: None,
             looked: None,
             how,
-            react: true,
+            react: Reacts::Yes,
             listener: true,
             shadow: Shadow::default(),
             start: Timestamp::now(),

@@ -421,6 +421,18 @@ impl State for Directory {
         !self.is_supposed && (hidden == Veil::USERS || is_there && !hidden.meets(Veil::FILES))
     }
 
+    fn settles(&self) -> bool {
+        !self.clean && self.recurse.is_none()
+    }
+
+    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
+        let mut lacks = self.perms.owner.suppose(scene);
+        if !self.makedirs {
+            lacks.extend(parents::suppose(scene, &self.path)?);
+        }
+        Ok(lacks)
+    }
+
     fn may_come(&self, look: &Look) -> bool {
         // Below these, packages bring nothing that they do not take for theirs.
         let is_peoples = ["/home", "/root", "/srv"].iter().any(|dir| self.path.starts_with(dir));

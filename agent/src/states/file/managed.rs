@@ -314,6 +314,10 @@ impl State for Managed {
         self.replace && stays(&self.path, look, hidden)
     }
 
+    fn settles(&self) -> bool {
+        self.is_foreseeable() && self.replace && self.create && !self.desired.asked()
+    }
+
     fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
         let mut lacks = self.perms.owner.suppose(scene);
         if !self.makedirs {
