@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Entry] = &[
     entry("pkg.latest_version", "* **", latest_version),
     entry("pkg.available_version", "* **", latest_version),
     entry("pkg.upgrade_available", "name **", upgrade_available),
-    entry("pkg.list_upgrades", "refresh? dist_upgrade=true **", list_upgrades),
+    entry("pkg.list_upgrades", "refresh? dist_upgrade? **", list_upgrades),
     entry("pkg.list_repo_pkgs", "* **", list_repo_pkgs),
     entry("pkg.get_selections", "pattern? state? **", get_selections),
     entry("pkg.list_holds", "**", list_holds),
