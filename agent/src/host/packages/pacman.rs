@@ -39,12 +39,12 @@ impl Provider for Pacman {
     }
 
     fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-        let format = match act {
-            Act::Install(..) | Act::Upgrade(..) => "+ %n %v",
-            Act::Remove(..) => "- %n %v",
+        let (format, mut line) = match act {
+            Act::Install(..) | Act::Upgrade(..) => ("+ %n %v", line(program, act)?),
+            // `--nosave` and `--print` may not be used together.
+            Act::Remove(names, _) => ("- %n %v", line(program, &Act::Remove(names, false))?),
             _ => return None,
         };
-        let mut line = line(program, act)?;
         line.splice(2..2, words(&["--print", "--print-format", format]));
         Some(line)
     }

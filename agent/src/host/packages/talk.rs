@@ -236,9 +236,10 @@ pub(super) fn essence(program: &str, said: &Said) -> String {
         ["E: ", "Err:", "dpkg: error", "dpkg-deb: error", "error:", "Error:", "ERROR:", "Problem"];
     // Those that tell what it is about in the lines below.
     const HEADS: [&str; 3] = ["dpkg: error", "Error:", "Problem"];
-    // What tells it without a mark; the last ones are pacman's, beside its errors.
-    const TELLING: [&str; 5] = [
+    // What tells it without a mark; the last four are pacman's, beside its errors.
+    const TELLING: [&str; 6] = [
         "No space left",
+        "Signature verification failed",
         "breaks dependency",
         "unable to satisfy dependency",
         "are in conflict",
@@ -246,15 +247,18 @@ pub(super) fn essence(program: &str, said: &Said) -> String {
     ];
     let mut lines: Vec<&str> = Vec::new();
     for text in [&said.err, &said.out] {
-        let mut follows = false;
+        let (mut follows, mut is_open) = (false, false);
         for line in text.lines().map(str::trim_end) {
             let is_marked =
                 MARKS.iter().any(|m| line.starts_with(m)) || TELLING.iter().any(|t| line.contains(t));
             follows &= line.starts_with(' ');
-            if (is_marked || follows) && !lines.contains(&line) {
+            is_open &= !line.is_empty();
+            if (is_marked || follows || is_open) && !lines.contains(&line) {
                 lines.push(line);
             }
             follows |= HEADS.iter().any(|head| line.starts_with(head));
+            // zypper does not indent.
+            is_open |= line.starts_with("Problem") && line.ends_with(':');
         }
     }
     if lines.len() > 1 {
@@ -311,6 +315,9 @@ mod tests {
         let dnf = "Error: \n Problem: conflicting requests\n  - nothing provides x needed by y-1-1.noarch\n(try to add)\n";
         let words = "Error:\n Problem: conflicting requests\n  - nothing provides x needed by y-1-1.noarch";
         assert_eq!(essence(said(dnf, "Last metadata expiration check\n")), words);
+        let zypper = "Problem occurred during removal of packages:\nFailed to cache rpm database (1).\n\nPlease see above.\n";
+        let words = "Problem occurred during removal of packages:\nFailed to cache rpm database (1).";
+        assert_eq!(essence(said(zypper, "")), words);
         let words = "error: failed to prepare transaction\n:: removing a breaks dependency 'a' required by b";
         let out = "checking dependencies...\n:: removing a breaks dependency 'a' required by b\n";
         assert_eq!(essence(said("error: failed to prepare transaction\n", out)), words);
