@@ -66,7 +66,8 @@ install destdir='':
 nspawn *args:
     SUITES=container .ci/nspawn {{ args }}
 
-# Everything that runs in containers: the daemon, every state function, hosts in trouble, and formulas when FORMULAS names them.
+# Everything that runs in containers: the daemon, every state function, managers of all kinds, hosts in trouble, and formulas when
+# FORMULAS names them.
 containers:
     .ci/nspawn
     test -z "${FORMULAS:-}" || just formulas
@@ -82,6 +83,10 @@ docs-matrix:
 # Hosts in trouble: locks, full disks, killed programs.
 hardship *args:
     SUITES=hardship .ci/nspawn {{ args }}
+
+# dnf, zypper, pacman, OpenRC and init scripts, for real.
+providers *args:
+    SUITES=providers .ci/nspawn {{ args }}
 
 # Formulas below FORMULAS=DIR, by zagent and by the Salt of the virtualenv SALT=DIR, and their table in the book; what Salt
 # leaves is kept in TWINS=DIR. `just formulas nginx,vim` takes some, and leaves the book alone.

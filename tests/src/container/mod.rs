@@ -5,14 +5,16 @@
 
 mod base;
 mod cgroup;
+mod host;
 mod mirror;
 mod node;
 mod scene;
 mod server;
 
 pub use base::Base;
+pub use host::{Changes, Host, Ran};
 pub use mirror::Mirror;
-pub use node::{Network, Node, Said};
+pub use node::{Init, Network, Node, Said};
 pub use scene::{Line, Scene, motd, program};
 pub use server::Server;
 

@@ -63,6 +63,23 @@ pub struct Said {
     pub err: String,
 }
 
+/// Who is process 1 of a container.
+#[derive(Clone, Copy, Debug)]
+pub struct Init {
+    /// Its program; nothing for systemd.
+    pub program: Option<&'static str>,
+    /// A script that ends well once it has booted.
+    pub is_up: &'static str,
+}
+
+impl Init {
+    /// systemd, up as soon as it has started all that it wanted to, or failed to.
+    const SYSTEMD: Self = Self {
+        program: None,
+        is_up: "case $(systemctl is-system-running) in running | degraded) ;; *) exit 1 ;; esac",
+    };
+}
+
 /// A container; it ends with this value.
 #[derive(Debug)]
 pub struct Node {
@@ -71,6 +88,7 @@ pub struct Node {
     machine: Option<Machine>,
     cgroup: Cgroup,
     binds: Vec<String>,
+    init: Init,
 }
 
 #[derive(Debug)]
@@ -131,7 +149,7 @@ impl Node {
         let network = Network::new();
         let cgroup = Cgroup::new(&format!("{}-{}", network.name(), std::process::id()));
         let binds = binds.iter().map(|bind| format!("--bind-ro={bind}")).collect();
-        let mut node = Self { scratch, network, machine: None, cgroup, binds };
+        let mut node = Self { scratch, network, machine: None, cgroup, binds, init: Init::SYSTEMD };
         // The Debian was made with the name of whoever made it.
         node.write("/etc/hostname", format!("{NAME}\n"));
         node.start();
@@ -148,9 +166,10 @@ impl Node {
             .args(self.cgroup.doors())
             .args(["--", "setpriv", "--pdeathsig", "KILL", "systemd-nspawn", "-D"])
             .arg(self.root())
-            .args(["-b", "--register=no", "--keep-unit", "--private-network", "--console=pipe"])
+            .args(["--register=no", "--keep-unit", "--private-network", "--console=pipe"])
             .arg(format!("--hostname={NAME}"))
             .args(&self.binds)
+            .arg(self.init.program.unwrap_or("--boot"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
@@ -161,10 +180,8 @@ impl Node {
         let machine = self.machine.insert(Machine { nspawn, leader: String::new() });
         machine.leader = eventually("the container has a first process", BOOT, || leader_of(parent));
         eventually("the container has booted", BOOT, || {
-            match self.run(&["systemctl", "is-system-running"]).out.trim() {
-                "running" | "degraded" => Ok(()),
-                other => Err(other.to_owned()),
-            }
+            let said = self.run(&["sh", "-c", self.init.is_up]);
+            if said.code == 0 { Ok(()) } else { Err(format!("{said:?}")) }
         });
     }
 
@@ -318,6 +335,16 @@ impl Node {
         });
         // Its number may be somebody else's by now.
         machine.leader.clear();
+        self.start();
+    }
+
+    /// Pulls the plug and boots the same disk with another first process; nobody puts the wire in again.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn boot_by(&mut self, init: Init) {
+        drop(self.machine.take());
+        self.init = init;
         self.start();
     }
 

@@ -6,7 +6,7 @@ use zagent_config::{Map, Value};
 use super::{Entry, acting, entry, flag, strings, text, word};
 use crate::fs::{Disk, FileSystem, Meta};
 use crate::host::command::shown;
-use crate::host::{Machine, Tools};
+use crate::host::{Machine, Tools, packages};
 use crate::states::Failure;
 use crate::states::packages::debconf::{self, Answer};
 use crate::states::packages::library::Shelf;
@@ -133,13 +133,12 @@ fn family(machine: &Machine) -> Result<Family, Refusal> {
         let value = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         value.unwrap_or_default().trim_matches('"').to_owned()
     };
-    let is_dir = |path: &str| machine.path(path).is_dir();
-    let name = match () {
-        () if is_dir("/etc/apt") => "Debian",
-        () if is_dir("/etc/zypp") => "Suse",
-        () if is_dir("/etc/yum.repos.d") => "RedHat",
-        () if is_dir("/etc/apk") => "Alpine",
-        () => "",
+    let name = match packages::choose(machine, None)?.provider.name() {
+        "apt" => "Debian",
+        "zypper" => "Suse",
+        "dnf" => "RedHat",
+        "apk" => "Alpine",
+        _ => "",
     };
     let grain = |key: &str| match key {
         "os_family" => Some(Value::from(name)),

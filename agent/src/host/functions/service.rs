@@ -52,8 +52,9 @@ fn of(machine: &Machine) -> Result<Box<dyn Provider + '_>, Refusal> {
 }
 
 fn is_available(machine: &Machine, name: &str) -> Result<bool, Refusal> {
-    // What has a file is there, and asking nobody is faster.
-    Ok(files::has_unit(machine, name) || of(machine)?.find(name)?.is_some())
+    // What has a file is there, and asking nobody is faster. Units are nothing to other managers.
+    let has_unit = services::is_systemd(machine) && files::has_unit(machine, name);
+    Ok(has_unit || of(machine)?.find(name)?.is_some())
 }
 
 fn refresh(machine: &Machine, _: &Bound<Value>) -> Result<Value, Refusal> {

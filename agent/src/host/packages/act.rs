@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) force: bool,
     /// New configuration files take the place of changed ones.
     pub(crate) new_config: bool,
+    /// The newest version, also of what is there in an older one.
+    pub(crate) newest: bool,
     /// Only what is installed already.
     pub(crate) only_upgrade: bool,
     /// Once more what is there.

@@ -16,6 +16,10 @@ impl Provider for Apk {
         &["apkpkg"]
     }
 
+    fn kin(&self) -> &'static [&'static str] {
+        &["alpine"]
+    }
+
     fn programs(&self) -> &'static [&'static str] {
         &["apk"]
     }

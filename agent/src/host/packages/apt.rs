@@ -22,6 +22,10 @@ impl Provider for Apt {
         &["aptpkg", "apt-get", "dpkg"]
     }
 
+    fn kin(&self) -> &'static [&'static str] {
+        &["debian", "ubuntu"]
+    }
+
     fn programs(&self) -> &'static [&'static str] {
         &["apt-get"]
     }

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
+use zagent_config::glob::Glob;
+
 use crate::host::Machine;
 
 /// What the database says about a package.
@@ -20,6 +22,8 @@ pub(crate) struct Pack {
     pub(crate) is_held: bool,
     /// How it was left when somebody was stopped half-way: `half-installed`, `unpacked`, ….
     pub(crate) broken: Option<String>,
+    /// Not there: an earlier state of a dry run would bring it.
+    pub(crate) is_foreseen: bool,
     /// Its architecture.
     pub(crate) arch: String,
 }
@@ -76,6 +80,16 @@ impl Db {
             pack.versions.sort_unstable();
         }
         pack
+    }
+
+    /// Notes that a package, or all that are there and fit a pattern, are kept at their version.
+    pub(super) fn hold(&mut self, pattern: &str) {
+        if !pattern.contains(['*', '?', '[']) {
+            self.packs.entry(pattern.to_owned()).or_default().is_held = true;
+            return;
+        }
+        let glob = Glob::new(pattern);
+        self.packs.iter_mut().filter(|(name, _)| glob.matches(name)).for_each(|(_, p)| p.is_held = true);
     }
 
     /// What is different after: name, version before, version after.
@@ -202,4 +216,33 @@ pub(super) fn rpm(text: &str, own: &str) -> Db {
         db.add(&name, version).arch = arch.to_owned();
     }
     db
+}
+
+/// Names that dnf and yum keep at a version: lines of `vim-2:9.0-1.fc38.*` or `2:vim-9.0-1.*`, or the `name = "vim"` of a TOML.
+/// A line with `!` keeps a version away, and the package at none.
+pub(super) fn dnf_locks(text: &str) -> Vec<String> {
+    let one = |line: &str| {
+        if let Some(name) = line.strip_prefix("name = ") {
+            return Some(name.trim_matches('"').to_owned());
+        }
+        if line.is_empty() || line.starts_with(['#', '!', '[']) || line.contains(" = ") {
+            return None;
+        }
+        let is_epoch = |head: &str| head.bytes().all(|b| b.is_ascii_digit());
+        let line = line.split_once(':').filter(|(head, _)| is_epoch(head)).map_or(line, |(_, rest)| rest);
+        let name = line.rsplit_once('-').and_then(|(head, _)| head.rsplit_once('-'));
+        let name = name.filter(|(_, version)| version.starts_with(|c: char| c.is_ascii_digit()));
+        Some(name.map_or(line, |(name, _)| name).to_owned())
+    };
+    text.lines().map(str::trim).filter_map(one).collect()
+}
+
+/// Names that zypper keeps at their version: paragraphs of `type: package` and `solvable_name: vim`.
+pub(super) fn zypper_locks(text: &str) -> Vec<String> {
+    let one = |paragraph: &str| {
+        let field = |key: &str| paragraph.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
+        let is_package = field("type:").is_none_or(|kind| kind == "package");
+        field("solvable_name:").filter(|_| is_package).map(str::to_owned)
+    };
+    text.split("\n\n").filter_map(one).collect()
 }

@@ -25,6 +25,10 @@ impl Provider for Dnf {
         &["yumpkg", "yum", "tdnf", "microdnf", "dnf5"]
     }
 
+    fn kin(&self) -> &'static [&'static str] {
+        &["fedora", "rhel", "centos", "amzn"]
+    }
+
     fn programs(&self) -> &'static [&'static str] {
         &["dnf", "yum", "tdnf", "microdnf"]
     }
@@ -33,8 +37,16 @@ impl Provider for Dnf {
         &RPM
     }
 
+    fn locks(&self) -> &'static [&'static str] {
+        &[
+            "/etc/dnf/plugins/versionlock.list",
+            "/etc/yum/pluginconf.d/versionlock.list",
+            "/etc/dnf/versionlock.toml",
+        ]
+    }
+
     fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
-        read_rpm(machine)
+        read_rpm(machine, self.locks(), db::dnf_locks)
     }
 
     fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
@@ -87,8 +99,12 @@ pub(super) const MEMBERS: [(&str, &str); 4] = [
     ("conditional", "conditional"),
 ];
 
-/// All that rpm has installed.
-pub(super) fn read_rpm(machine: &Machine) -> Result<Db, Refusal> {
+/// All that rpm has installed, and what these files keep at its version.
+pub(super) fn read_rpm(
+    machine: &Machine,
+    files: &[&str],
+    locks: fn(&str) -> Vec<String>,
+) -> Result<Db, Refusal> {
     let rpm = machine.which("rpm").filter(|_| machine.is_own());
     let rpm = rpm.ok_or_else(|| Refusal::failed("`rpm` is not on this host"))?;
     let out = machine.look(&rpm, &["-qa", "--qf", db::RPM_FORMAT])?;
@@ -96,7 +112,11 @@ pub(super) fn read_rpm(machine: &Machine) -> Result<Db, Refusal> {
         let words = String::from_utf8_lossy(&out.stderr).trim().to_owned();
         return Err(Refusal::failed(format!("`rpm -qa` ended with code {}: {words}", out.code())));
     }
-    Ok(db::rpm(&String::from_utf8_lossy(&out.stdout), std::env::consts::ARCH))
+    let mut db = db::rpm(&String::from_utf8_lossy(&out.stdout), std::env::consts::ARCH);
+    for file in files {
+        locks(&machine.read(file)?.unwrap_or_default()).iter().for_each(|pattern| db.hold(pattern));
+    }
+    Ok(db)
 }
 
 fn repos(options: &Options) -> Vec<String> {
@@ -125,6 +145,8 @@ fn line(program: &str, act: &Act<'_>) -> Vec<String> {
         Act::Refresh => line.extend(words(&["-q", "makecache", "--refresh"])),
         Act::Install(targets, options) => {
             line.extend(repos(options));
+            // To install what is there in an older version does nothing, unless the best is asked for.
+            line.extend((options.newest && program == "dnf").then(|| "--best".to_owned()));
             let verb = match options {
                 o if o.reinstall => "reinstall",
                 o if o.downgrade => "downgrade",

@@ -24,7 +24,7 @@ pub(crate) use db::{Db, Stamp};
 pub(crate) use talk::Teller;
 pub(crate) use version::{fulfils, shown_spec};
 
-use super::{Machine, Tools};
+use super::{Machine, Said, Tools};
 
 /// A package manager.
 pub(crate) trait Provider: Sync {
@@ -33,6 +33,9 @@ pub(crate) trait Provider: Sync {
 
     /// Other names that `provider:` may use: Salt's, and those of programs that take the same words.
     fn aliases(&self) -> &'static [&'static str];
+
+    /// What `/etc/os-release` calls systems whose own manager it is, as `ID` or in `ID_LIKE`.
+    fn kin(&self) -> &'static [&'static str];
 
     /// The programs without which it is not there; any of them is enough.
     fn programs(&self) -> &'static [&'static str];
@@ -45,6 +48,11 @@ pub(crate) trait Provider: Sync {
     /// Files whose change means that other packages are installed.
     fn witnesses(&self) -> &'static [&'static str];
 
+    /// Files that tell which packages are kept at their version, where the database does not.
+    fn locks(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What is installed.
     fn read(&self, machine: &Machine) -> Result<Db, Refusal>;
 
@@ -56,6 +64,16 @@ pub(crate) trait Provider: Sync {
 
     /// What a rehearsal said.
     fn steps(&self, said: &str) -> Vec<Step>;
+
+    /// What a rehearsal that failed said, as people read it.
+    fn plain(&self, said: Said) -> Said {
+        said
+    }
+
+    /// True when a command line that ends with this code has done what it was told.
+    fn is_done(&self, code: i32) -> bool {
+        code == 0
+    }
 
     /// What can be had, by name; a name that nobody knows is not in it.
     fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal>;
@@ -132,7 +150,8 @@ pub(crate) struct Chosen {
     pub(crate) program: &'static str,
 }
 
-/// The package manager that is asked for, or else the first whose database and program are there.
+/// The package manager that is asked for; or else the one that the system calls its own, or the first, whose database and
+/// program are there.
 ///
 /// # Errors
 /// Fails when there is none, or none of that name.
@@ -153,17 +172,26 @@ pub(crate) fn choose(machine: &Machine, asked: Option<&str>) -> Result<Chosen, R
             None => Err(Refusal::failed(format!("`{}` is not on this host", provider.programs()[0]))),
         };
     }
-    let here = |p: &&&'static dyn Provider| p.witnesses().iter().any(|w| machine.path(w).exists());
-    // A host may have the database of another family (rpm on Debian): the manager has to be there too, if any is.
-    let mut found = ALL.iter().filter(here);
-    let first = found.clone().find_map(|p| {
+    let mut found = ALL.to_vec();
+    found.retain(|p| p.witnesses().iter().any(|w| machine.path(w).exists()));
+    // A host may have the tools of other families: dpkg on Fedora, dnf on openSUSE.
+    let kin = kin(&machine.read("/etc/os-release")?.unwrap_or_default());
+    found.sort_by_key(|p| !p.kin().iter().any(|k| kin.iter().any(|name| name == k)));
+    // Or only their database (rpm on Debian): the manager has to be there too, if any is.
+    let first = found.iter().find_map(|p| {
         let program = p.programs().iter().find(|name| machine.which(name).is_some())?;
         Some(Chosen { provider: *p, program })
     });
-    let any = || found.next().map(|p| Chosen { provider: *p, program: p.programs()[0] });
+    let any = || found.first().map(|p| Chosen { provider: *p, program: p.programs()[0] });
     first
         .or_else(any)
         .ok_or_else(|| Refusal::failed("no package database was found (dpkg, apk, pacman or rpm)"))
+}
+
+/// What a system calls itself, and what it is like.
+fn kin(release: &str) -> Vec<String> {
+    let values = release.lines().filter_map(|l| l.strip_prefix("ID=").or_else(|| l.strip_prefix("ID_LIKE=")));
+    values.flat_map(|v| v.trim_matches(['"', '\'']).split_whitespace()).map(str::to_owned).collect()
 }
 
 /// Texts of a list.

@@ -18,6 +18,10 @@ impl Provider for Pacman {
         &["pacmanpkg"]
     }
 
+    fn kin(&self) -> &'static [&'static str] {
+        &["arch"]
+    }
+
     fn programs(&self) -> &'static [&'static str] {
         &["pacman"]
     }
@@ -35,26 +39,30 @@ impl Provider for Pacman {
     }
 
     fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-        if !matches!(act, Act::Install(..) | Act::Upgrade(..)) {
-            return None;
-        }
-        let mut line = line(program, act)?;
-        line.splice(2..2, words(&["--print", "--print-format", "%n %v"]));
+        let (format, mut line) = match act {
+            Act::Install(..) | Act::Upgrade(..) => ("+ %n %v", line(program, act)?),
+            // `--nosave` and `--print` may not be used together.
+            Act::Remove(names, _) => ("- %n %v", line(program, &Act::Remove(names, false))?),
+            _ => return None,
+        };
+        line.splice(2..2, words(&["--print", "--print-format", format]));
         Some(line)
     }
 
     fn steps(&self, said: &str) -> Vec<Step> {
         let one = |line: &str| {
-            let (name, version) = line.split_once(' ')?;
-            let is_pair = !version.contains(' ') && !name.ends_with(':');
-            is_pair.then(|| Step { name: name.into(), old: String::new(), new: version.into() })
+            // Other lines tell what it is busy with.
+            let (sign, rest) = line.split_once(' ').filter(|(sign, _)| matches!(*sign, "+" | "-"))?;
+            let (name, version) = rest.split_once(' ')?;
+            let (old, new) = if sign == "-" { (version, "") } else { ("", version) };
+            Some(Step { name: name.into(), old: old.into(), new: new.into() })
         };
         said.lines().filter_map(one).collect()
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], _: &Options) -> Result<Offers, Refusal> {
+    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal> {
         let mut line = words(&["-Si", "--"]);
-        line.extend(names.iter().cloned());
+        line.extend(names.iter().map(|name| in_repo(name, options)));
         // It ends with 1 when it does not know one of them.
         Ok(told(&tools.ask("pacman", &line)?.out))
     }
@@ -74,14 +82,13 @@ fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
             line.extend(options.download.then(|| "--downloadonly".to_owned()));
             line.extend((!options.reinstall).then(|| "--needed".to_owned()));
             // A repository has one version of a package: there is nothing to choose from.
-            line.extend(targets.iter().map(|t| {
-                let name = t.file.as_ref().unwrap_or(&t.name);
-                options.fromrepo.as_ref().map_or_else(|| name.clone(), |repo| format!("{repo}/{name}"))
-            }));
+            line.extend(targets.iter().map(|t| t.file.clone().unwrap_or_else(|| in_repo(&t.name, options))));
         }
         Act::Upgrade(names, _) => {
             let verb = if names.is_empty() { "-Su" } else { "-S" };
             line.extend(words(&[verb, "--noconfirm"]));
+            // What is as new as it could be would be brought once more.
+            line.extend((!names.is_empty()).then(|| "--needed".to_owned()));
             line.extend(names.iter().cloned());
         }
         Act::Remove(names, purge) => {
@@ -91,6 +98,11 @@ fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
         Act::Hold(_) | Act::Unhold(_) | Act::Autoremove(_) => return None,
     }
     Some(line)
+}
+
+/// A name, in the repository that is asked for.
+fn in_repo(name: &str, options: &Options) -> String {
+    options.fromrepo.as_ref().map_or_else(|| name.to_owned(), |repo| format!("{repo}/{name}"))
 }
 
 /// Blocks of `Name : vim` and `Version : 9.0-1`.

@@ -94,7 +94,7 @@ impl<'a> Teller<'a> {
         if said.is_fine() || !steps.is_empty() {
             return Ok(Some(steps));
         }
-        Err(Refusal::failed(essence(&line[0], &said)))
+        Err(Refusal::failed(essence(&line[0], &self.chosen.provider.plain(said))))
     }
 
     /// The same, and refused when it would touch what somebody holds and the act does not name.
@@ -190,7 +190,7 @@ impl<'a> Teller<'a> {
                 line.splice(1..1, ["-o".to_owned(), format!("DPkg::Lock::Timeout={rest}")]);
             }
             let said = self.run(&line, MOST, finishes)?;
-            if said.is_fine() {
+            if self.chosen.provider.is_done(said.code) {
                 return Ok(());
             }
             let is_busy = BUSY.iter().any(|b| said.err.contains(b) || said.out.contains(b));
@@ -234,15 +234,31 @@ const NOISE: [&str; 5] = [
 pub(super) fn essence(program: &str, said: &Said) -> String {
     const MARKS: [&str; 8] =
         ["E: ", "Err:", "dpkg: error", "dpkg-deb: error", "error:", "Error:", "ERROR:", "Problem"];
+    // Those that tell what it is about in the lines below.
+    const HEADS: [&str; 3] = ["dpkg: error", "Error:", "Problem"];
+    // What tells it without a mark; the last four are pacman's, beside its errors.
+    const TELLING: [&str; 6] = [
+        "No space left",
+        "Signature verification failed",
+        "breaks dependency",
+        "unable to satisfy dependency",
+        "are in conflict",
+        "exists in filesystem",
+    ];
     let mut lines: Vec<&str> = Vec::new();
     for text in [&said.err, &said.out] {
-        let mut follows = false;
+        let (mut follows, mut is_open) = (false, false);
         for line in text.lines().map(str::trim_end) {
-            let is_marked = MARKS.iter().any(|m| line.starts_with(m)) || line.contains("No space left");
-            if (is_marked || follows && line.starts_with(' ')) && !lines.contains(&line) {
+            let is_marked =
+                MARKS.iter().any(|m| line.starts_with(m)) || TELLING.iter().any(|t| line.contains(t));
+            follows &= line.starts_with(' ');
+            is_open &= !line.is_empty();
+            if (is_marked || follows || is_open) && !lines.contains(&line) {
                 lines.push(line);
             }
-            follows = line.starts_with("dpkg: error");
+            follows |= HEADS.iter().any(|head| line.starts_with(head));
+            // zypper does not indent.
+            is_open |= line.starts_with("Problem") && line.ends_with(':');
         }
     }
     if lines.len() > 1 {
@@ -296,6 +312,15 @@ mod tests {
             essence(said("E: Unable to locate package x\n", "a\nb\n")),
             "E: Unable to locate package x"
         );
+        let dnf = "Error: \n Problem: conflicting requests\n  - nothing provides x needed by y-1-1.noarch\n(try to add)\n";
+        let words = "Error:\n Problem: conflicting requests\n  - nothing provides x needed by y-1-1.noarch";
+        assert_eq!(essence(said(dnf, "Last metadata expiration check\n")), words);
+        let zypper = "Problem occurred during removal of packages:\nFailed to cache rpm database (1).\n\nPlease see above.\n";
+        let words = "Problem occurred during removal of packages:\nFailed to cache rpm database (1).";
+        assert_eq!(essence(said(zypper, "")), words);
+        let words = "error: failed to prepare transaction\n:: removing a breaks dependency 'a' required by b";
+        let out = "checking dependencies...\n:: removing a breaks dependency 'a' required by b\n";
+        assert_eq!(essence(said("error: failed to prepare transaction\n", out)), words);
         let tail = "`apt-get` ended with code 100:\n2\n3\n4\n5\n6\n7";
         assert_eq!(essence(said("", "1\n2\n3\n4\n5\n6\n7\n")), tail);
         assert_eq!(essence(said("", "")), "`apt-get` ended with code 100");

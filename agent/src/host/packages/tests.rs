@@ -80,12 +80,41 @@ fn rehearsals_are_understood() {
     assert_eq!(seen("dnf", dnf), want);
     let apk = "(1/3) Installing ncurses (6.4-r2)\n(2/3) Upgrading zlib (1.2-r0 -> 1.3-r0)\n(3/3) Purging vim (9.0-r0)\nOK: 9 MiB\n";
     assert_eq!(seen("apk", apk), ["ncurses [] [6.4-r2]", "zlib [1.2-r0] [1.3-r0]", "vim [9.0-r0] []"]);
-    assert_eq!(seen("pacman", "vim 9.0.1-1\nerror: target not found\n"), ["vim [] [9.0.1-1]"]);
-    let zypper = "Loading repository data...\n\nThe following 2 NEW packages are going to be installed:\n  vim       9.0-1.1  x86_64  \
-                  Main  openSUSE\n  vim-data  9.0-1.1  noarch  Main  openSUSE\n\nThe following package is going to be upgraded:\n  \
-                  zlib  1.2-1 -> 1.3-1  x86_64  Main\n\n2 new packages to install.\n";
-    let want = ["vim [] [9.0-1.1]", "vim-data [] [9.0-1.1]", "zlib [1.2-1] [1.3-1]"];
-    assert_eq!(seen("zypper", zypper), want);
+    let pacman = "loading packages...\n+ vim 9.0.1-1\n- nano 7.2-1\nerror: target not found\n";
+    assert_eq!(seen("pacman", pacman), ["vim [] [9.0.1-1]", "nano [7.2-1] []"]);
+    let zypper = "<message type=\"info\">Loading repository data...</message>\n<install-summary packages-to-change=\"4\">\n<to-upgrade>\n\
+                  <solvable type=\"package\" name=\"zlib\" edition=\"1.3-1\" arch=\"x86_64\" edition-old=\"1.2-1\" arch-old=\"x86_64\">\n\
+                  <description>x</description></solvable>\n</to-upgrade>\n<to-install>\n<solvable type=\"package\" name=\"vim\" \
+                  edition=\"2:9.0-1.1\" arch=\"x86_64\" summary=\"a &gt; b\">\n</solvable>\n<solvable type=\"pattern\" name=\"base\" \
+                  edition=\"1-1\"/>\n</to-install>\n<to-remove>\n<solvable type=\"package\" name=\"nano\" edition=\"7.2-1\"/>\n</to-remove>\n";
+    assert_eq!(seen("zypper", zypper), ["zlib [1.2-1] [1.3-1]", "vim [] [2:9.0-1.1]", "nano [7.2-1] []"]);
+}
+
+#[test]
+fn a_rehearsal_of_zypper_that_fails_is_told_in_words() {
+    let out = "<message type=\"info\">Loading repository data...</message>\n<message type=\"error\">Package &apos;nosuch&apos; not \
+               found.</message>\n<prompt id=\"1\">\n<description>Problem: nothing provides a &amp; b\n Solution 1: x\n</description>\n";
+    let said = provider("zypper").plain(Said { code: 104, out: out.into(), err: String::new() });
+    assert_eq!(said.out, "Package 'nosuch' not found.\nProblem: nothing provides a & b\n Solution 1: x");
+    let done: Vec<i32> = (0..110).filter(|code| provider("zypper").is_done(*code)).collect();
+    assert_eq!(done, [0, 102, 103, 106]);
+    assert!(provider("dnf").is_done(0) && !provider("dnf").is_done(102));
+}
+
+#[test]
+fn locks_of_dnf_and_zypper_are_read() {
+    let list = "\n# Added lock on Tue\nvim-enhanced-2:9.0.1-1.fc38.*\nbash-0:5.2-1.*\n!nano-0:7.2-1.*\n0:git-2.1-1.el7.*\nkernel*\n";
+    assert_eq!(db::dnf_locks(list), ["vim-enhanced", "bash", "git", "kernel*"]);
+    let toml = "version = \"1.0\"\n\n[[packages]]\nname = \"bash\"\n[[packages.conditions]]\nkey = \"evr\"\ncomparator = \
+                \"=\"\nvalue = \"0:5.2-1\"\n";
+    assert_eq!(db::dnf_locks(toml), ["bash"]);
+    let locks = "\ntype: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: vim\n\ntype: patch\nsolvable_name: x\n\n";
+    assert_eq!(db::zypper_locks(locks), ["vim"]);
+    let mut db = db::rpm("kernel 6.1-1 x86_64\nkernel-core 6.1-1 x86_64\nvim 9-1 x86_64\n", "x86_64");
+    ["kernel*", "absent"].iter().for_each(|pattern| db.hold(pattern));
+    let held: Vec<&str> = db.packs.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.as_str()).collect();
+    assert_eq!(held, ["absent", "kernel", "kernel-core"]);
+    assert!(db.get("absent").is_none());
 }
 
 #[test]
@@ -146,6 +175,13 @@ fn managers_are_told_in_their_words() {
     assert_eq!(told("pacmanpkg", &act), "pacman -S --noconfirm --needed vim git");
     let zypper = "zypper -n install --auto-agree-with-licenses --name vim=1.2-3 git";
     assert_eq!(told("zypperpkg", &act), zypper);
+    let newest = Options { newest: true, ..Options::default() };
+    assert_eq!(told("dnf", &Act::Install(&targets[1..], &newest)), "dnf -y --best install git");
+    assert_eq!(told("pacman", &Act::Upgrade(&["vim".into()], &plain)), "pacman -S --noconfirm --needed vim");
+    let line =
+        provider("zypper").rehearsal("zypper", &Act::Upgrade(&[], &Options { dist_upgrade: true, ..plain }));
+    let line = line.map(|line| line.join(" "));
+    assert_eq!(line.as_deref(), Some("zypper --xmlout -n dist-upgrade --dry-run --auto-agree-with-licenses"));
     let tuned = Options {
         fromrepo: Some("bookworm-backports".into()),
         recommends: Some(false),
@@ -197,6 +233,31 @@ fn a_provider_is_found_by_its_database_and_by_name() {
     assert_eq!(name(None), Ok("pacman"));
     assert!(name(Some("aptpkg")).unwrap_err().contains("not on this host"));
     assert!(name(Some("brew")).unwrap_err().contains("there is no provider `brew`"));
+}
+
+#[test]
+fn what_the_system_calls_its_own_is_preferred() {
+    let root = tempfile::tempdir().unwrap();
+    let machine = Machine::at(root.path());
+    let write = |path: &str, text: &str| {
+        let full = root.path().join(path);
+        std::fs::create_dir_all(full.parent().unwrap()).unwrap();
+        std::fs::write(full, text).unwrap();
+    };
+    write("var/lib/dpkg/status", "");
+    write("var/lib/rpm/rpmdb.sqlite", "");
+    for (release, want) in [
+        ("", "apt"),
+        ("ID=debian\n", "apt"),
+        ("NAME=\"Fedora Linux\"\nID=fedora\n", "dnf"),
+        ("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "dnf"),
+        ("ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n", "zypper"),
+        ("ID=gentoo\n", "apt"),
+    ] {
+        write("etc/os-release", release);
+        let chosen = choose(&machine, None).map(|c| c.provider.name()).map_err(|e| e.words());
+        assert_eq!(chosen, Ok(want), "{release}");
+    }
 }
 
 #[test]

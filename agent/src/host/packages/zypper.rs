@@ -2,8 +2,8 @@
 
 use zagent_compiler::functions::Refusal;
 
-use super::{Act, Db, Offers, Options, Provider, Step, dnf, words};
-use crate::host::{Machine, Tools};
+use super::{Act, Db, Offers, Options, Provider, Step, db, dnf, words};
+use crate::host::{Machine, Said, Tools};
 
 pub(super) struct Zypper;
 
@@ -16,6 +16,10 @@ impl Provider for Zypper {
         &["zypperpkg"]
     }
 
+    fn kin(&self) -> &'static [&'static str] {
+        &["suse", "opensuse", "sles"]
+    }
+
     fn programs(&self) -> &'static [&'static str] {
         &["zypper"]
     }
@@ -24,8 +28,12 @@ impl Provider for Zypper {
         &dnf::RPM
     }
 
+    fn locks(&self) -> &'static [&'static str] {
+        &["/etc/zypp/locks"]
+    }
+
     fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
-        dnf::read_rpm(machine)
+        dnf::read_rpm(machine, self.locks(), db::zypper_locks)
     }
 
     fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
@@ -33,12 +41,12 @@ impl Provider for Zypper {
     }
 
     fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
+        const VERBS: [&str; 4] = ["install", "remove", "update", "dist-upgrade"];
         let mut line = line(program, act)?;
-        if !matches!(act, Act::Install(..) | Act::Remove(..) | Act::Upgrade(..)) {
-            return None;
-        }
-        let verb = line.iter().position(|w| matches!(w.as_str(), "install" | "remove" | "update"))?;
-        line.splice(verb + 1..=verb, words(&["--dry-run", "--details"]));
+        let verb = line.iter().position(|w| VERBS.contains(&w.as_str()))?;
+        line.insert(verb + 1, "--dry-run".into());
+        // A table for people breaks its rows as the terminal is wide, and there is none.
+        line.insert(1, "--xmlout".into());
         Some(line)
     }
 
@@ -46,8 +54,18 @@ impl Provider for Zypper {
         steps(said)
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], _: &Options) -> Result<Offers, Refusal> {
+    fn plain(&self, said: Said) -> Said {
+        Said { out: complaints(&said.out), ..said }
+    }
+
+    fn is_done(&self, code: i32) -> bool {
+        // Done, and: the host should be started anew, zypper itself should, a repository was left out.
+        matches!(code, 0 | 102 | 103 | 106)
+    }
+
+    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal> {
         let mut line = words(&["-n", "-q", "--no-refresh", "search", "-s", "-t", "package", "--match-exact"]);
+        line.extend(options.fromrepo.iter().flat_map(|r| ["--repo".to_owned(), r.clone()]));
         line.extend(names.iter().cloned());
         // It ends with 104 when it knows none of them.
         Ok(found(&tools.ask("zypper", &line)?.out, self))
@@ -94,29 +112,41 @@ fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
     Some(line)
 }
 
-/// What `--details` lists: `  vim  9.0-1.1  x86_64  repo` below a headline, and `  vim  8.0 -> 9.0` for what changes.
+/// The summary of a transaction: `<solvable name="vim" edition="9.1-1" edition-old="9.0-1" …>` in `<to-upgrade>`.
 fn steps(said: &str) -> Vec<Step> {
-    let mut comes = None;
+    let mut goes = false;
     let mut all = Vec::new();
-    for line in said.lines() {
-        if !line.starts_with(' ') {
-            comes = match line {
-                l if !l.starts_with("The following") => None,
-                l if l.contains("REMOVED") => Some(false),
-                l => (l.contains("install") || l.contains("upgrade")).then_some(true),
-            };
+    for tag in said.split('<').filter_map(|piece| piece.split_once('>')).map(|(tag, _)| tag) {
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        if name.starts_with("to-") {
+            goes = name.starts_with("to-remove");
+        }
+        if name != "solvable" || attribute(tag, "type").as_deref() != Some("package") {
             continue;
         }
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (Some(comes), [name, first, rest @ ..]) = (comes, &words[..]) else { continue };
-        let (old, new) = match rest {
-            ["->", new, ..] => (*first, *new),
-            _ if comes => ("", *first),
-            _ => (*first, ""),
-        };
-        all.push(Step { name: (*name).to_owned(), old: old.into(), new: new.into() });
+        let text = |key: &str| attribute(tag, key).unwrap_or_default();
+        let (old, new) = if goes { ("edition", "") } else { ("edition-old", "edition") };
+        all.push(Step { name: text("name"), old: text(old), new: text(new) });
     }
     all
+}
+
+/// The value of an attribute of a tag.
+fn attribute(tag: &str, key: &str) -> Option<String> {
+    let rest = tag.split_once(&format!(" {key}=\""))?.1;
+    Some(unescaped(rest.split('"').next()?))
+}
+
+fn unescaped(text: &str) -> String {
+    let signs = [("&apos;", "'"), ("&quot;", "\""), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+    signs.into_iter().fold(text.to_owned(), |text, (sign, plain)| text.replace(sign, plain))
+}
+
+/// What stands in messages of errors and in the description of what it would ask.
+fn complaints(said: &str) -> String {
+    let pieces = said.split('<').filter_map(|piece| piece.split_once('>'));
+    let told = pieces.filter(|(tag, _)| *tag == "message type=\"error\"" || *tag == "description");
+    told.map(|(_, text)| unescaped(text.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 /// The table of a search: `i | vim | package | 9.0-1.1 | x86_64 | repo`.

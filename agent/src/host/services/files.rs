@@ -49,6 +49,11 @@ pub(crate) fn is_booted(machine: &Machine) -> bool {
     machine.is_own() && exists(machine, "/run/systemd/system")
 }
 
+/// True when process 1 is a program named `init`: systemd goes by its own name.
+pub(crate) fn is_old_init(machine: &Machine) -> bool {
+    machine.read("/proc/1/comm").is_ok_and(|comm| comm.is_some_and(|comm| comm.trim_end() == "init"))
+}
+
 /// Paths where the file of a service may lie: its own, and that of its template.
 pub(crate) fn places(name: &str) -> impl Iterator<Item = String> {
     let unit = unit(name);
@@ -127,8 +132,10 @@ pub(crate) fn units(machine: &Machine) -> Vec<String> {
 
 /// The names of all init scripts.
 pub(crate) fn scripts(machine: &Machine) -> Vec<String> {
+    // These start the others, or are read by them.
+    const NONE: [&str; 5] = ["README", "functions", "rc", "rcS", "skeleton"];
     let names = machine.names("/etc/init.d").into_iter();
-    names.filter(|n| n != "README" && n != "functions" && is_script(machine, n)).collect()
+    names.filter(|n| !NONE.contains(&n.as_str()) && is_script(machine, n)).collect()
 }
 
 fn exists(machine: &Machine, path: &str) -> bool {

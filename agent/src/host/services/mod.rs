@@ -206,17 +206,25 @@ pub(crate) fn of<'a>(tools: Tools<'a>, wanted: Option<&str>) -> Result<Box<dyn P
     })
 }
 
-/// Who manages the services: systemd where it runs, OpenRC where its programs are, systemd that does not run yet, scripts.
+/// Who manages the services: systemd where it runs, OpenRC where its programs are, scripts where the first process is an
+/// `init` of old, systemd that does not run yet, scripts.
 fn kind_of(machine: &Machine) -> Kind {
     if files::is_booted(machine) {
         Kind::Systemd
     } else if machine.which("rc-service").is_some() {
         Kind::OpenRc
+    } else if files::is_old_init(machine) {
+        Kind::SysV
     } else if machine.which("systemctl").is_some() || !machine.is_own() {
         Kind::Systemd
     } else {
         Kind::SysV
     }
+}
+
+/// True when systemd manages the services of a machine.
+pub(crate) fn is_systemd(machine: &Machine) -> bool {
+    kind_of(machine) == Kind::Systemd
 }
 
 /// True when the command line of some process contains a text, our own left out.

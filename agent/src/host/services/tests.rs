@@ -84,6 +84,25 @@ fn services_of_other_managers() {
 }
 
 #[test]
+fn who_manages_the_services() {
+    let root = tempfile::tempdir().unwrap();
+    let machine = Machine::at(root.path());
+    write(root.path(), "usr/bin/systemctl", "");
+    assert_eq!(kind_of(&machine), Kind::Systemd);
+    // systemd may be there and not run: process 1 has the last word.
+    write(root.path(), "proc/1/comm", "systemd\n");
+    assert_eq!(kind_of(&machine), Kind::Systemd);
+    write(root.path(), "proc/1/comm", "init\n");
+    assert_eq!(kind_of(&machine), Kind::SysV);
+    write(root.path(), "usr/sbin/rc-service", "");
+    assert_eq!(kind_of(&machine), Kind::OpenRc);
+    for name in ["rc", "rcS", "skeleton", "README", "web"] {
+        write(root.path(), &format!("etc/init.d/{name}"), "");
+    }
+    assert_eq!(files::scripts(&machine), ["web"]);
+}
+
+#[test]
 fn names_of_units() {
     assert_eq!(files::unit("ssh"), "ssh.service");
     assert_eq!(files::unit("backup.timer"), "backup.timer");

@@ -47,7 +47,7 @@ impl<'s> Desk<'s> {
     /// What is installed; in a dry run with what earlier states would have changed.
     pub(super) fn db(&self) -> Result<Arc<Db>, Failure> {
         let (provider, tools) = (self.chosen.provider, self.scene.tools());
-        let stamp = Stamp::of(tools.machine, provider.witnesses());
+        let stamp = Stamp::of(tools.machine, &[provider.witnesses(), provider.locks()].concat());
         let mut kept = self.scene.shared.packages.lock();
         let known = kept.db.as_ref().filter(|(name, of, _)| *name == provider.name() && *of == stamp);
         let db = match known {
@@ -64,6 +64,7 @@ impl<'s> Desk<'s> {
         let mut imagined = (*db).clone();
         for step in &kept.foreseen {
             let pack = imagined.packs.entry(step.name.clone()).or_default();
+            pack.is_foreseen |= !pack.is_installed();
             pack.versions = Some(step.new.clone()).filter(|v| !v.is_empty()).into_iter().collect();
         }
         Ok(Arc::new(imagined))
@@ -284,8 +285,14 @@ impl<'s> Desk<'s> {
         let db = self.db()?;
         let scheme = self.chosen.provider.scheme();
         let mut groups: [Vec<Target>; 3] = Default::default();
+        let mut held: Vec<&str> = Vec::new();
         for target in targets {
             let have = db.version(&target.name);
+            // Who keeps locks in a file of its own does not change what is locked, and may not even say so.
+            let is_locked = !self.chosen.provider.locks().is_empty() && !options.reinstall;
+            held.extend(
+                db.get(&target.name).filter(|p| is_locked && p.is_held).map(|_| target.name.as_str()),
+            );
             let order = target.version.as_ref().map(|v| scheme.compare(v, &have));
             let group = match order {
                 _ if have.is_empty() => 0,
@@ -293,7 +300,18 @@ impl<'s> Desk<'s> {
                 Some(std::cmp::Ordering::Greater) => 0,
                 _ => usize::from(options.reinstall),
             };
-            groups[group].push(target.clone());
+            let mut target = target.clone();
+            if group == 1 && self.chosen.provider.name() == "zypper" {
+                // It takes `--force` for a wish of the newest.
+                target.version.get_or_insert(have);
+            }
+            groups[group].push(target);
+        }
+        if !held.is_empty() {
+            return Err(Failure::new(format!(
+                "The following packages are held and were not changed: {}; pkg.unheld frees them",
+                held.join(", ")
+            )));
         }
         let [brought, again, back] = groups;
         let with = |reinstall, downgrade| Options { reinstall, downgrade, ..options.clone() };
@@ -344,6 +362,10 @@ mod tests {
     impl Provider for Unreached {
         fn name(&self) -> &'static str {
             "unreached"
+        }
+
+        fn kin(&self) -> &'static [&'static str] {
+            &[]
         }
 
         fn aliases(&self) -> &'static [&'static str] {

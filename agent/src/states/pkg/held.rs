@@ -33,19 +33,20 @@ pub(super) fn set(desk: &Desk<'_>, names: &[String], hold: bool) -> Result<Vec<S
     })?;
     let after = desk.db()?;
     let is = |db: &crate::host::packages::Db, n: &str| db.packs.get(n).is_some_and(|p| p.is_held);
-    // Managers whose database says nothing of holds did what they were told.
-    let knows = desk.chosen.provider.name() == "apt";
-    Ok(names.iter().filter(|n| !knows || is(&before, n) != is(&after, n)).cloned().collect())
+    Ok(names.iter().filter(|n| is(&before, n) != is(&after, n)).cloned().collect())
 }
 
 impl Held {
     /// What has to be held, and what has to be freed.
     fn lacking(&self, desk: &Desk<'_>) -> Result<(Vec<String>, Vec<String>), Failure> {
-        let db = desk.db()?;
-        let held: Vec<String> = match desk.chosen.provider.name() {
-            "apt" => db.packs.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect(),
-            name => locks(desk, name)?,
-        };
+        let (db, chosen) = (desk.db()?, desk.chosen);
+        if chosen.provider.lines(chosen.program, &Act::Hold(&[])).is_none() {
+            return Err(Failure::new(
+                "No any function to get the list of held packages available.\nCheck if the package manager supports \
+                 package locking.",
+            ));
+        }
+        let held: Vec<String> = db.packs.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect();
         let wanted: Vec<String> = self.asked.wanted_in(&db).into_iter().map(|w| w.name).collect();
         let named = |name: &String| wanted.contains(name);
         if self.hold {
@@ -61,35 +62,6 @@ impl Held {
         }
         Ok((Vec::new(), held.into_iter().filter(|n| self.all || named(n)).collect()))
     }
-}
-
-/// Locks as dnf and zypper list them.
-fn locks(desk: &Desk<'_>, provider: &str) -> Result<Vec<String>, Failure> {
-    let tools = desk.scene.tools();
-    let said = match provider {
-        "dnf" => tools.ask(desk.chosen.program, &["-q", "versionlock", "list"])?.out,
-        "zypper" => tools.ask("zypper", &["-n", "-q", "locks"])?.out,
-        _ => {
-            return Err(Failure::new(
-                "No any function to get the list of held packages available.\nCheck if the package manager supports \
-                 package locking.",
-            ));
-        }
-    };
-    Ok(read_locks(&said))
-}
-
-/// `vim-2:9.0-1.fc38.*` of dnf, and the table `1 | vim | package | (any)` of zypper.
-fn read_locks(said: &str) -> Vec<String> {
-    let one = |line: &str| {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        if let [number, name, _, ..] = cells[..] {
-            return number.bytes().all(|b| b.is_ascii_digit()).then(|| name.to_owned());
-        }
-        let (head, _) = line.trim().strip_suffix(".*")?.rsplit_once('-')?;
-        head.rsplit_once('-').map(|(name, _)| name.to_owned())
-    };
-    said.lines().filter_map(one).collect()
 }
 
 impl State for Held {
@@ -170,20 +142,4 @@ fn change(name: &str, hold: bool) -> Map {
         ("result", true.into()),
         ("comment", format!("Package {name} is {how}.").into()),
     ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::read_locks;
-
-    #[test]
-    fn locks_of_dnf_and_zypper_are_read() {
-        assert_eq!(
-            read_locks("vim-enhanced-2:9.0.1-1.fc38.*\n# Added by\nbash-0:5.2-1.*\n"),
-            ["vim-enhanced", "bash"]
-        );
-        let table =
-            "# | Name | Type    | Repository\n--+------+---------+-----------\n1 | vim  | package | (any)\n";
-        assert_eq!(read_locks(table), ["vim"]);
-    }
 }

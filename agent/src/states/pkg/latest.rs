@@ -14,7 +14,9 @@ pub(super) fn latest(args: &Args<'_>) -> Built {
     if args.get("sources").is_some_and(Value::is_truthy) {
         return Err(Failure::new("The \"sources\" parameter is not supported."));
     }
-    Ok(Box::new(Latest { asked: Asked::read(args)? }))
+    let mut asked = Asked::read(args)?;
+    asked.options.newest = true;
+    Ok(Box::new(Latest { asked }))
 }
 
 /// Makes `pkg.uptodate`.
@@ -170,10 +172,15 @@ impl Uptodate {
             desk.refresh(&self.asked)?;
         }
         desk.freshen()?;
-        let names = self.names(&*desk.db()?);
+        let db = desk.db()?;
+        let names = self.names(&db);
         let steps = desk.teller().rehearse(&Act::Upgrade(&names, &self.asked.options))?;
         let mut steps = steps.unwrap_or_default();
         steps.retain(|s| !s.new.is_empty());
+        // A manager that does not tell what there was: the database does.
+        for step in steps.iter_mut().filter(|s| s.old.is_empty()) {
+            step.old = db.version(&step.name);
+        }
         if self.asked.is_list {
             steps.retain(|s| names.contains(&s.name));
         }

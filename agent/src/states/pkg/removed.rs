@@ -95,7 +95,7 @@ impl State for Removed {
         let db = desk.db()?;
         let (mut targets, _) = self.targets(&desk, &db);
         // What only an earlier state of this dry run would bring is not there for the manager to take away.
-        targets.retain(|n| db.packs.get(n).is_some_and(|p| !p.arch.is_empty()));
+        targets.retain(|n| db.packs.get(n).is_some_and(|p| !p.is_foreseen));
         if !targets.is_empty()
             && let Some(steps) = desk.teller().rehearse_within(&Act::Remove(&targets, self.purge), &db)?
             && !steps.is_empty()

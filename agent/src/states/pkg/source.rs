@@ -51,16 +51,23 @@ impl Sources {
         let tools = desk.scene.tools();
         let is_deb = desk.chosen.provider.name() == "apt" && tools.which("dpkg-deb").is_some();
         let is_rpm = matches!(desk.chosen.provider.name(), "dnf" | "zypper");
-        let path = if is_deb || is_rpm { self.file(desk.scene, source)? } else { return Ok(None) };
+        let is_pacman = desk.chosen.provider.name() == "pacman";
+        if !(is_deb || is_rpm || is_pacman) {
+            return Ok(None);
+        }
+        let path = self.file(desk.scene, source)?;
         let said = if is_deb {
             tools.ask("dpkg-deb", &["-f", &path, "Version"])?
+        } else if is_pacman {
+            tools.ask("pacman", &["-Qp", "--", &path])?
         } else {
             tools.ask("rpm", &["-qp", "--qf", "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}", &path])?
         };
         if !said.is_fine() {
             return Err(Failure::new(format!("cannot read the package `{source}`: {}", said.words())));
         }
-        Ok(Some(said.out.trim().to_owned()).filter(|v| !v.is_empty()))
+        // pacman tells the name, too.
+        Ok(said.out.split_whitespace().next_back().map(str::to_owned))
     }
 }
 
