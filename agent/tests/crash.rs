@@ -1,7 +1,7 @@
 //! kill -9 at points drawn by lot of a run with 200 file states: no half-written file, no lost undo note, journal and history
 //! open again; a revert restores the host as it was, or the next run converges, and nothing is left lying about.
 //!
-//! `CRASH_POINTS=n` draws another number of points.
+//! `RUN_POINTS=n` draws another number of points.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read or write its files has failed")]
 
@@ -288,7 +288,7 @@ impl Scene {
 
 #[test]
 fn a_run_that_is_killed_leaves_nothing_half_done() {
-    let points = std::env::var("CRASH_POINTS").ok().and_then(|n| n.parse().ok()).unwrap_or(POINTS);
+    let points = std::env::var("RUN_POINTS").ok().and_then(|n| n.parse().ok()).unwrap_or(POINTS);
     let next = AtomicUsize::new(0);
     let told: Mutex<Vec<(usize, Told)>> = Mutex::default();
     std::thread::scope(|scope| {
