@@ -1,5 +1,5 @@
 //! Package and service managers that are not Debian's own, run for real in Debian containers with `NSPAWN=1`: dnf, zypper and
-//! pacman with repositories of the tests, OpenRC and init scripts with another process 1.
+//! pacman with repositories of the tests, OpenRC and init scripts with another process 1, busybox in the place of shadow.
 //!
 //! Law: what a state tells is compared with what the manager itself says afterwards.
 
@@ -385,4 +385,55 @@ fn init_scripts_for_real() {
     let is_up = "test \"$(runlevel)\" = 'N 2' && ! pgrep -x 'rc|startpar'";
     let init = Init { program: Some("/sbin/init"), is_up };
     services(&mut host, init, "test -e /etc/rc2.d/S??zad");
+}
+
+const ACCOUNTS: &str = "grep -hE '^(alice|svc|devs|ops|bob):' /etc/passwd /etc/group /etc/shadow || true";
+
+/// Users as `/etc/passwd`, `/etc/group` and `/etc/shadow` have them afterwards.
+#[test]
+fn busybox_for_real() {
+    if !is_asked_for() {
+        return;
+    }
+    let host = Host::with(&["gcc", "libc6-dev", "make", "bzip2"]);
+    host.node.write("/srv/busybox.config", include_str!("../providers/busybox.config"));
+    host.node.write("/srv/busybox.sh", include_str!("../providers/busybox.sh"));
+    host.sh("sh /srv/busybox.sh");
+    let lines = |file: &str| host.sh(&format!("grep -E '^(alice|svc|devs|ops):' {file} || true"));
+    host.settles("devs: {group.present: [{gid: 3000}]}\n", ACCOUNTS);
+    host.settles("ops: {group.present: [{system: true}]}\n", ACCOUNTS);
+    let number = host.sh("getent group ops | cut -d: -f3").trim().parse::<u32>().expect("a number");
+    assert!((100..1000).contains(&number), "a group of the system: {number}");
+    let user = |words: &str| format!("alice: {{user.present: [{{home: /home/alice}}, {words}]}}\n");
+    host.apply(&user("{uid: 3001}, {gid: devs}, {groups: [ops]}, {fullname: Alice A}, {shell: /bin/sh}"))
+        .is_well();
+    assert_eq!(lines("/etc/passwd"), "alice:x:3001:3000:Alice A:/home/alice:/bin/sh\n");
+    assert_eq!(host.sh("id -Gn alice; stat -c %U /home/alice"), "devs ops\nalice\n");
+    let more = "{uid: 3005}, {gid: ops}, {groups: [devs]}, {remove_groups: true}, {fullname: Alice B}, {shell: /bin/bash}, \
+                {password: '$6$salt$hash'}, {mindays: 1}, {maxdays: 90}, {allow_uid_change: true}, {allow_gid_change: true}";
+    let before = host.sh(ACCOUNTS);
+    host.foretell(&user(more)).is_well();
+    assert_eq!(host.sh(ACCOUNTS), before, "a dry run changed a user");
+    host.apply(&user(more)).is_well();
+    host.apply(&user(more)).is_still();
+    assert_eq!(lines("/etc/passwd"), format!("alice:x:3005:{number}:Alice B:/home/alice:/bin/bash\n"));
+    let shadow = lines("/etc/shadow");
+    assert!(shadow.starts_with("alice:$6$salt$hash:") && shadow.ends_with(":1:90:7:::\n"), "{shadow}");
+    // What is in its home is still its own.
+    assert_eq!(host.sh("id -Gn alice; stat -c %U /home/alice"), "ops devs\nalice\n");
+    let svc = "svc: {user.present: [{system: true}, {createhome: false}, {shell: /usr/sbin/nologin}]}\n";
+    host.apply(svc).is_well();
+    host.apply(svc).is_still();
+    host.apply("devs: {group.present: [{addusers: [svc]}, {delusers: [alice]}]}\n").is_well();
+    host.apply("ops: {group.present: [{gid: 3010}, {members: [svc]}]}\n").is_well();
+    assert_eq!(lines("/etc/group"), "devs:x:3000:svc\nops:x:3010:svc\n");
+    host.settles("alice: {user.absent: [{purge: true}]}\n", ACCOUNTS);
+    assert!(host.holds("test ! -e /home/alice && ! getent passwd alice"));
+    assert_eq!(host.call("run --revert")["success"], true);
+    assert!(lines("/etc/passwd").contains("alice:x:3005:"), "{}", lines("/etc/passwd"));
+    assert_eq!(lines("/etc/shadow").lines().filter(|l| l.starts_with("alice:$6$salt$hash:")).count(), 1);
+    host.settles("svc: {user.absent: []}\n", ACCOUNTS);
+    host.settles("devs: {group.absent: []}\n", ACCOUNTS);
+    assert_eq!(lines("/etc/group"), "ops:x:3010:\n");
+    host.apply("bob: {user.present: [{gid: nobody-has-it}]}\n").is_told(&["nobody-has-it"]);
 }

@@ -83,6 +83,7 @@ impl Ran {
         // A purge tells apart what was installed.
         let all = all.get("installed").unwrap_or(all).as_object().into_iter().flatten();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let all = all.filter(|(_, how)| how.get("old").is_some());
         all.map(|(name, how)| (name.clone(), (text(&how["old"]), text(&how["new"])))).collect()
     }
 }

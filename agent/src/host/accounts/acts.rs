@@ -2,11 +2,12 @@
 //!
 //! Law: what busybox has no program for (it cannot change a user) is an edit of one line, written whole.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use zagent_compiler::functions::Refusal;
 
-use super::{DAYS, find_local_group};
+use super::{DAYS, User, find_local, find_local_group};
 use crate::fs::{Disk, FileSystem, Meta};
 use crate::host::{Said, Tools};
 
@@ -150,11 +151,24 @@ impl Accounts<'_> {
         if self.is_busybox() {
             let group = if key == "gid" { find_local_group(self.0.machine, value)? } else { None };
             let gid = group.map(|g| g.gid.to_string());
-            return self.edit("/etc/passwd", name, at, gid.as_deref().unwrap_or(value));
+            let before = find_local(self.0.machine, name)?;
+            self.edit("/etc/passwd", name, at, gid.as_deref().unwrap_or(value))?;
+            return if key == "uid" { self.hand_over(before, value) } else { Ok(()) };
         }
         let mut args = more.to_vec();
         args.extend([flag, value, name]);
         self.must("usermod", &args, name)
+    }
+
+    /// Gives what a user has in its home to its new number, as `usermod` does.
+    fn hand_over(&self, before: Option<User>, uid: &str) -> Result<(), Refusal> {
+        // A home that was not its own, such as `/`, stays as it is.
+        let owner = |home: &str| Some(std::fs::metadata(self.0.machine.path(home)).ok()?.uid());
+        let is_own = |u: &User| owner(&u.home).map(i64::from) == Some(u.uid);
+        let Some(user) = before.filter(is_own) else { return Ok(()) };
+        let old = user.uid.to_string();
+        let words = [&*user.home, "-xdev", "-user", &old, "-exec", "chown", "-h", uid, "{}", "+"];
+        self.must("find", &words, &user.name)
     }
 
     /// Puts a user into groups: these alone, or these too.
