@@ -5,6 +5,7 @@ mod cron;
 mod group;
 mod hosts;
 mod ini;
+mod judge;
 mod ssh;
 #[cfg(test)]
 mod tests;
