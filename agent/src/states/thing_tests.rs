@@ -158,8 +158,7 @@ fn a_dry_run_takes_files_away_that_go_with_a_thing() {
     let overlay = crate::fs::Overlay::new(std::sync::Arc::new(Disk::default()));
     let scene = Scene { fs: &overlay, ..stage.scene() };
     let note = ThingNote { thing: "nest".into(), key: path.as_str().into(), how: How::Before(Value::Null) };
-    let put = |test| match Returns::default().put(&Nest, &note, Course { is_forced: false, test }, &scene)
-    {
+    let put = |test| match Returns::default().put(&Nest, &note, Course { is_forced: false, test }, &scene) {
         Ok(Some(PutBack::Done(done))) => done.comment,
         other => format!("{other:?}"),
     };

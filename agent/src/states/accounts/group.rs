@@ -4,7 +4,7 @@ use zagent_compiler::Compat;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{holds, is_new, judge, seen, things};
+use super::{holds, is_missing_for_sure, is_new, judge, seen, things};
 use crate::host::Machine;
 use crate::host::accounts::acts::Accounts;
 use crate::host::accounts::{self, Group, group_info};
@@ -21,6 +21,8 @@ pub(super) struct Present {
     delete: Vec<String>,
     non_unique: bool,
     local: bool,
+    /// The last look failed for want of a user or group.
+    is_lost: bool,
 }
 
 fn find(machine: &Machine, name: &str, local: bool) -> Result<Option<Group>, Failure> {
@@ -54,6 +56,7 @@ impl Present {
             delete,
             non_unique: args.flag("non_unique", false),
             local: args.flag("local", false),
+            is_lost: false,
         })
     }
 
@@ -103,7 +106,7 @@ impl Present {
     }
 
     /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
-    fn verify(&self, scene: &Scene<'_>, changes: Option<&Map>) -> Result<(), Failure> {
+    fn verify(&mut self, scene: &Scene<'_>, changes: Option<&Map>) -> Result<(), Failure> {
         let tools = scene.tools();
         let is_imagined = imagined::id(Whose::Group, &self.name).is_some();
         if scene.compat == Compat::Salt || is_imagined {
@@ -125,7 +128,7 @@ impl Present {
         if tools.which("gpasswd").is_none() {
             return Ok(());
         }
-        judge::verify_members(tools.machine, &self.name, users)
+        judge::verify_members(tools.machine, &self.name, users).inspect_err(|_| self.is_lost = true)
     }
 
     /// What is told of a group that would be made. Salt tells its name alone.
@@ -189,9 +192,9 @@ impl Present {
             let users = each(key);
             for (at, user) in users.iter().enumerate() {
                 if is_in {
-                    acts.join(&self.name, user)?
+                    acts.join(&self.name, user)?;
                 } else {
-                    acts.leave(&self.name, user)?
+                    acts.leave(&self.name, user)?;
                 }
                 applied.insert(key, list(&users[..=at]));
             }
@@ -241,6 +244,10 @@ impl State for Present {
 
     fn holds(&self, _: &Look, hidden: Veil) -> bool {
         holds(hidden)
+    }
+
+    fn is_lost(&self, hidden: Veil) -> bool {
+        self.is_lost && is_missing_for_sure(hidden)
     }
 
     fn may_come(&self, look: &Look) -> bool {

@@ -59,6 +59,12 @@ fn holds(hidden: Veil) -> bool {
     hidden == Veil::USERS
 }
 
+/// True when only states of users and groups come before: of those it is known whom they make, so that who is missing stays
+/// so. A number or a group that is taken may be given back by one that takes a user away.
+fn is_missing_for_sure(hidden: Veil) -> bool {
+    hidden == Veil::USERS
+}
+
 /// True when a user or a group would be made; only then a look tells the name as a change.
 fn is_new(look: &Look) -> bool {
     look.changes.contains("name")

@@ -1,6 +1,7 @@
 //! States that need no program of the host: what they say and what they leave.
 
 use crate::host::{Machine, Tools};
+use crate::states::Veil;
 use crate::states::imagined::{Known, Whose};
 use crate::states::stage::{Stage, apply, built, chunk, preview, seen};
 
@@ -149,6 +150,23 @@ fn what_would_fail_is_foretold() {
         let chunk = chunk("group.present", "nobody-such", r#"{"members": ["nosuchuser"]}"#);
         let said = preview(&chunk, &stage.scene());
         assert!(said.starts_with("false") && said.contains("not present: nosuchuser"), "{said}");
+    }
+}
+
+#[test]
+fn who_is_missing_stays_so_behind_other_users() {
+    let stage = Stage::strict();
+    for (function, name, args, is_lost) in [
+        ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, true),
+        ("user.present", "nobody-such", r#"{"gid": "nosuchgroup"}"#, true),
+        // Whoever has the number may go before.
+        ("user.present", "nobody-such", r#"{"uid": 0}"#, false),
+        ("group.absent", "root", "{}", false),
+    ] {
+        let mut state = built(&chunk(function, name, args));
+        assert!(state.preview(&stage.scene()).is_err(), "{function} {args}");
+        assert_eq!(state.is_lost(Veil::USERS), is_lost, "{function} {args}");
+        assert!(!state.is_lost(Veil::PACKAGE), "a package may bring it");
     }
 }
 

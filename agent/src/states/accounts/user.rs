@@ -8,7 +8,7 @@ use zagent_compiler::Compat;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{holds, is_new, judge, seen, things};
+use super::{holds, is_missing_for_sure, is_new, judge, seen, things};
 use crate::fs::{Kind, Meta};
 use crate::host::Machine;
 use crate::host::accounts::acts::{Accounts, NewUser, day};
@@ -47,6 +47,8 @@ pub(super) struct Present {
     may_change_gid: bool,
     lock: Option<bool>,
     local: bool,
+    /// The last look failed for want of a user or group.
+    is_lost: bool,
 }
 
 impl Present {
@@ -94,6 +96,7 @@ impl Present {
             may_change_gid: args.flag("allow_gid_change", false),
             lock: is_given("password_lock"),
             local: args.flag("local", false),
+            is_lost: false,
         })
     }
 
@@ -114,7 +117,7 @@ impl Present {
     }
 
     /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
-    fn verify(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn verify(&mut self, scene: &Scene<'_>) -> Result<(), Failure> {
         // Who is made by a state before is judged there.
         let is_imagined = imagined::id(Whose::User, &self.name).is_some();
         if scene.compat == Compat::Salt || is_imagined {
@@ -131,7 +134,9 @@ impl Present {
             judge::verify_uid(machine, &self.name, uid)?;
         }
         match self.main_group(machine)? {
-            Some(group) if is_asked("gid") => judge::verify_main(machine, &group),
+            Some(group) if is_asked("gid") => {
+                judge::verify_main(machine, &group).inspect_err(|_| self.is_lost = true)
+            }
             None if user.is_none() && self.usergroup.is_none() && !self.names_own_group() => {
                 judge::verify_own_group(machine, &self.name)
             }
@@ -550,7 +555,8 @@ impl State for Present {
         if scene.is_dry() && scene.compat == Compat::Strict {
             let is_lost = |group: &&String| imagined::id(Whose::Group, group).is_none();
             let lost: Vec<String> = missing.iter().filter(is_lost).cloned().collect();
-            if !lost.is_empty() {
+            self.is_lost = !lost.is_empty();
+            if self.is_lost {
                 return Err(absent(&lost));
             }
             self.verify(scene)?;
@@ -587,6 +593,10 @@ impl State for Present {
 
     fn holds(&self, _: &Look, hidden: Veil) -> bool {
         holds(hidden)
+    }
+
+    fn is_lost(&self, hidden: Veil) -> bool {
+        self.is_lost && is_missing_for_sure(hidden)
     }
 
     fn may_come(&self, look: &Look) -> bool {
