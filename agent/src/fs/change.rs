@@ -28,6 +28,11 @@ fn replaceable(place: &Place) -> io::Result<Option<Stat>> {
     }
 }
 
+/// True for what the kernel says when a file is a mount point: nothing can be moved over it, or nothing made beside it.
+fn is_mounted(error: &io::Error) -> bool {
+    [Errno::BUSY, Errno::ROFS].iter().any(|said| error.raw_os_error() == Some(said.raw_os_error()))
+}
+
 fn dress_of(meta: Meta) -> undo::Dress {
     undo::Dress { mode: meta.mode, uid: meta.uid, gid: meta.gid }
 }
@@ -64,6 +69,7 @@ impl Disk {
     pub(super) fn put_file(&self, path: &Path, content: &[u8], meta: Meta) -> io::Result<()> {
         let place = Place::open(path)?;
         let old = replaceable(&place)?;
+        place.verify_room()?;
         let kept = old.filter(|old| old.kind == Kind::File);
         let xattrs = kept.map(|_| lasting_xattrs(&place)).transpose()?;
         let dress = Dress {
@@ -82,9 +88,12 @@ impl Disk {
         let mark = self.note_replace(&place, old.as_ref(), after, Some(temp))?;
         // The new content is written before the note is durable, so that one wait may serve both; the file itself is
         // not touched before.
-        let temp = put::file(&place, &name, content, &dress)?;
+        let temp = put::file(&place, &name, content, &dress);
         self.commit(mark)?;
-        temp.place(&place, old.is_none())?;
+        match (temp.and_then(|temp| temp.place(&place, old.is_none())), &kept) {
+            (Err(error), Some(kept)) if is_mounted(&error) => put::in_place(&place, content, &dress, kept)?,
+            (placed, _) => placed?,
+        }
         self.settle.touched(place.dir.as_fd())
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatFs};
 use rustix::io::Errno;
 
 use super::Stat;
@@ -114,11 +114,35 @@ impl Place {
         Ok(is_same_dir && self.name == other.name)
     }
 
+    /// Refuses a directory in which only the kernel makes entries.
+    pub(crate) fn verify_room(&self) -> io::Result<()> {
+        refuse_kernel(&rustix::fs::fstatfs(&self.dir)?)
+    }
+
     /// The entry itself, open for nothing but being named.
     pub(crate) fn entry(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?)
     }
+}
+
+/// The file systems whose entries only the kernel makes, by their magic numbers: proc, sysfs, both cgroups, debugfs, tracefs
+/// and securityfs.
+const KERNEL: [u64; 7] =
+    [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
+
+fn refuse_kernel(found: &StatFs) -> io::Result<()> {
+    if u64::try_from(found.f_type).is_ok_and(|kind| KERNEL.contains(&kind)) {
+        let words = "only the kernel makes files there, so that none can be written beside it and moved over it: \
+                     set it with `sysctl.present` or with a command (`cmd.run`)";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+    }
+    Ok(())
+}
+
+/// The same refusal for the path of a directory; one that is not there refuses nothing.
+pub(crate) fn verify_room(dir: &Path) -> io::Result<()> {
+    rustix::fs::statfs(dir).map_or(Ok(()), |found| refuse_kernel(&found))
 }
 
 /// The directory part and the name of a path; a path that ends in no name (`/`, `..`) is `.` in itself.

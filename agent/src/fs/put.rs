@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::fs::{AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
 use super::place::{Place, through};
@@ -121,6 +121,34 @@ pub(crate) fn file<'a>(
     }
     rustix::fs::fsync(&file)?;
     Ok(temp)
+}
+
+/// Writes new content into the file that stands at a place: the way for a mount point (a bound `/etc/hosts` of a container),
+/// over which nothing can be moved. It is the same file afterwards, so that whoever mounted it sees the change too. Whoever
+/// reads meanwhile may see part of it; when it cannot be written, the old content is put back as far as that goes.
+pub(crate) fn in_place(place: &Place, content: &[u8], dress: &Dress, old: &Stat) -> io::Result<()> {
+    let before = place.read()?;
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file = rustix::fs::openat(&place.dir, &place.name, flags, Mode::empty())?;
+    let now = stat_of(&rustix::fs::fstat(&file)?)?;
+    if now.kind != Kind::File || now.id != old.id {
+        return Err(swapped());
+    }
+    rustix::fs::ftruncate(&file, 0)?;
+    // While it is empty: neither the old nor the new content is seen under an owner or mode that it should not have.
+    let meta = Meta { mode: Some(dress.mode & 0o777), uid: dress.uid, gid: dress.gid };
+    let written = redress(file.as_fd(), &now, meta).and_then(|()| write_all(&file, content));
+    if let Err(error) = written {
+        let _ = rustix::fs::ftruncate(&file, 0).and_then(|()| rustix::fs::seek(&file, SeekFrom::Start(0)));
+        let was = Meta { mode: Some(now.mode), uid: Some(now.uid), gid: Some(now.gid) };
+        let _ = stat_of(&rustix::fs::fstat(&file)?).and_then(|half| redress(file.as_fd(), &half, was));
+        let _ = write_all(&file, &before);
+        return Err(error);
+    }
+    if dress.mode & 0o7000 != 0 {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(dress.mode))?;
+    }
+    Ok(rustix::fs::fsync(&file)?)
 }
 
 /// Writes all of it.

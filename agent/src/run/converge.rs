@@ -226,11 +226,13 @@ impl Task<'_> {
         let look = || if how == How::Apply { state.check(scene) } else { state.preview(scene) };
         let look = match looked.map_or_else(look, Ok) {
             Ok(look) => look,
-            Err(failure) if (shadow.veil | shadow.below).meets(state.sees()) => {
+            Err(failure) => {
                 let hidden = (shadow.veil | shadow.below) & state.sees();
+                if hidden.is_none() || state.is_lost(hidden) {
+                    return Ended::failed(failure);
+                }
                 return uncertain(&**state, hidden, &failure.done.comment);
             }
-            Err(failure) => return Ended::failed(failure),
         };
         let hidden = shadow.veil & state.sees();
         let below = shadow.below & state.sees();

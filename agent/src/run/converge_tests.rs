@@ -20,7 +20,7 @@ impl State for Act {
             "panics when it looks" => panic!("no {}", "sight"),
             "panics with something else" => std::panic::panic_any(7_u8),
             "is right" => Ok(Look::right("fine")),
-            "cannot look" => Err(Failure::new("blind")),
+            "cannot look" | "cannot ever look" => Err(Failure::new("blind")),
             "is mended" if before > 0 => Ok(Look::right("fine")),
             "breaks when it looks again" if before > 0 => Err(Failure::new("gone")),
             "nobody knows" => Ok(Look::unknown("fog")),
@@ -52,6 +52,10 @@ impl State for Act {
 
     fn holds(&self, _: &Look, hidden: Veil) -> bool {
         hidden == Veil::USERS
+    }
+
+    fn is_lost(&self, hidden: Veil) -> bool {
+        self.what == "cannot ever look" && hidden == Veil::USERS
     }
 
     fn foresee(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
@@ -104,6 +108,8 @@ fn behind_a_veil_only_what_is_seen_counts() {
         ("changes", Veil::PACKAGE, false, None, true, Veil::SERVICES),
         ("cannot look", Veil::SERVICES, false, None, true, Veil::SERVICES),
         ("cannot look", Veil::KERNEL, false, Some(false), false, Veil::NONE),
+        ("cannot ever look", Veil::USERS, false, Some(false), false, Veil::NONE),
+        ("cannot ever look", Veil::SERVICES, false, None, true, Veil::SERVICES),
         // Either it changes or it reacts.
         ("is right", Veil::SERVICES, true, None, false, Veil::SERVICES),
     ];

@@ -38,11 +38,22 @@ impl Names {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.get(&(kind, name.to_owned())).copied()
     }
+
+    fn name(&self, kind: Whose, id: i64) -> Option<String> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut his = names.iter().filter(|((of, _), own)| *of == kind && i64::from(**own) == id);
+        his.next().map(|((_, name), _)| name.clone())
+    }
 }
 
 /// The number of a name that a state before this one would have made.
 pub(crate) fn id(kind: Whose, name: &str) -> Option<u32> {
     HERE.with_borrow(|here| here.as_ref()?.get(kind, name))
+}
+
+/// The name that a state before this one would have given a number.
+pub(crate) fn name(kind: Whose, id: i64) -> Option<String> {
+    HERE.with_borrow(|here| here.as_ref()?.name(kind, id))
 }
 
 /// While it lives, this thread knows these names.
@@ -78,6 +89,8 @@ mod tests {
             assert_eq!(id(Whose::User, "app"), Some(FIRST));
             assert_eq!(id(Whose::Group, "app"), Some(950));
             assert_eq!(id(Whose::Group, "other"), None);
+            assert_eq!(name(Whose::Group, 950).as_deref(), Some("app"));
+            assert_eq!(name(Whose::User, 950), None);
             assert_eq!(std::thread::spawn(|| id(Whose::User, "app")).join().unwrap(), None);
         }
         assert_eq!(id(Whose::User, "app"), None);

@@ -260,6 +260,13 @@ pub trait State: Send {
         self.is_foreseeable() && hidden == Veil::USERS
     }
 
+    /// True when the look that just failed would fail although some of what it sees may be different by then; `hidden` says
+    /// what. By default no failure is that certain.
+    fn is_lost(&self, hidden: Veil) -> bool {
+        let _ = hidden;
+        false
+    }
+
     /// True when what it lacks may come along with a package: a directory, a unit, a user. Then it cannot be told what it
     /// would do while a package would come before it, whether it waits for that package by a requisite or not.
     fn may_come(&self, look: &Look) -> bool {

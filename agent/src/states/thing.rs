@@ -39,6 +39,25 @@ pub trait Thing: Sync {
         Ok(None)
     }
 
+    /// Does to imagined files what `put` would do to real ones, so that a dry run of a revert goes on as the revert would.
+    /// By default no files go with it.
+    ///
+    /// # Errors
+    /// Fails when it cannot be imagined.
+    fn imagine(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        let _ = (key, to, scene);
+        Ok(())
+    }
+
+    /// What stays behind when it is taken away, in words; asked before. By default nothing.
+    ///
+    /// # Errors
+    /// Fails when it cannot be looked at.
+    fn stays(&self, key: &Value, scene: &Scene<'_>) -> Result<Option<String>, Failure> {
+        let _ = (key, scene);
+        Ok(None)
+    }
+
     /// True when a thing that is `now` so counts as being `then` so. By default what is equal.
     fn is_same(&self, now: &Value, then: &Value) -> bool {
         now == then
@@ -204,12 +223,17 @@ impl Returns {
         }
         let change = Map::from_iter([("old", thing.shown(&now)), ("new", thing.shown(before))]);
         let changes = Map::from_iter([(note.what().as_str(), Value::from(change))]);
-        if course.test {
+        let stays = if before.is_null() { thing.stays(&note.key, scene)? } else { None };
+        let stays = stays.map_or_else(String::new, |what| format!("; {what}"));
+        let word = if course.test {
+            thing.imagine(&note.key, before, scene)?;
             self.imagined.insert(key, before.clone());
-            return Ok(Some(PutBack::Done(Done::new(format!("{} would be put back", note.what()), changes))));
-        }
-        scene.change(thing, note.key.clone(), || thing.put(&note.key, before, scene))?;
-        Ok(Some(PutBack::Done(Done::new(format!("{} put back", note.what()), changes))))
+            "would be put back"
+        } else {
+            scene.change(thing, note.key.clone(), || thing.put(&note.key, before, scene))?;
+            "put back"
+        };
+        Ok(Some(PutBack::Done(Done::new(format!("{} {word}{stays}", note.what()), changes))))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::fs::Disk;
+use crate::fs::{Disk, FileSystem as _};
 use crate::states::stage::Stage;
 use crate::undo::{Journal, Notes, Record};
 
@@ -122,6 +122,48 @@ fn what_holds_something_is_kept_even_when_forced() {
     }
     // What was there before is only put back.
     assert!(put("open".into(), false).contains("thrown away"));
+}
+
+/// A nest: a directory of files that nobody noted.
+struct Nest;
+
+impl Thing for Nest {
+    fn kind(&self) -> &'static str {
+        "nest"
+    }
+
+    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+        let found = scene.fs.lstat(key.as_str().unwrap_or_default().as_ref())?;
+        Ok(found.map_or(Value::Null, |_| "built".into()))
+    }
+
+    fn put(&self, key: &Value, _: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        Ok(scene.fs.remove(key.as_str().unwrap_or_default().as_ref())?)
+    }
+
+    fn imagine(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        self.put(key, to, scene)
+    }
+
+    fn stays(&self, _: &Value, _: &Scene<'_>) -> Result<Option<String>, Failure> {
+        Ok(Some("an egg stays".to_owned()))
+    }
+}
+
+#[test]
+fn a_dry_run_takes_files_away_that_go_with_a_thing() {
+    let stage = Stage::new();
+    let path = stage.path("nest");
+    std::fs::write(&path, "").unwrap();
+    let overlay = crate::fs::Overlay::new(std::sync::Arc::new(Disk::default()));
+    let scene = Scene { fs: &overlay, ..stage.scene() };
+    let note = ThingNote { thing: "nest".into(), key: path.as_str().into(), how: How::Before(Value::Null) };
+    let put = |test| match Returns::default().put(&Nest, &note, Course { is_forced: false, test }, &scene) {
+        Ok(Some(PutBack::Done(done))) => done.comment,
+        other => format!("{other:?}"),
+    };
+    assert_eq!(put(true), format!("nest {path} would be put back; an egg stays"));
+    assert!(stage.exists("nest") && overlay.lstat(path.as_ref()).unwrap().is_none());
 }
 
 #[test]

@@ -120,6 +120,22 @@ impl Yard {
     }
 }
 
+/// A file that is mounted over itself, as a container has its `/etc/hosts`; none where nobody may mount.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(path: PathBuf) -> Option<Self> {
+        let said = std::process::Command::new("mount").arg("--bind").args([&path, &path]).output();
+        said.is_ok_and(|said| said.status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).output();
+    }
+}
+
 fn mode(mode: u32) -> Meta {
     Meta { mode: Some(mode), ..Meta::default() }
 }
@@ -418,4 +434,26 @@ fn the_journal_is_for_our_eyes_only() {
     yard.run("a").finish().unwrap();
     let mode = |name: &str| std::fs::metadata(yard.undo().join(name)).unwrap().mode() & 0o7777;
     assert_eq!((mode("a"), mode("a/journal"), mode("a/blob-1")), (0o700, 0o600, 0o600));
+}
+
+#[test]
+fn a_mount_point_is_written_and_put_back_in_place() {
+    use std::os::unix::fs::MetadataExt;
+
+    let yard = Yard::new();
+    let before = yard.picture();
+    let Some(mounted) = Mounted::new(yard.at("plain")) else { return };
+    let number = || std::fs::metadata(&mounted.0).unwrap().ino();
+    let own = number();
+    let journal = yard.journal("a");
+    let disk = Disk::new(Some(journal.clone())).for_state("one");
+    disk.write(&mounted.0, b"new\n", mode(0o4600)).unwrap();
+    disk.settle().unwrap();
+    journal.finish().unwrap();
+    let stat = disk.lstat(&mounted.0).unwrap().unwrap();
+    assert_eq!((disk.read(&mounted.0).unwrap(), stat.mode, number()), (b"new\n".to_vec(), 0o4600, own));
+    let states = yard.revert("a", "b", &Choice::default());
+    assert_success(&states);
+    assert_eq!(yard.picture(), before, "nothing is left beside it either");
+    assert_eq!(number(), own);
 }

@@ -4,6 +4,7 @@
 //! is empty always pass: that is what templates leave behind for "not given". A relative path passes too: one state that
 //! fails is better than a tree that does not run.
 
+use super::crontab;
 use zagent_config::Value;
 use zagent_config::suggest::nearest;
 
@@ -18,9 +19,16 @@ const MAP: u16 = 1 << 7;
 const DURATION: u16 = 1 << 8;
 const WORD: u16 = 1 << 9;
 const ANY: u16 = 1 << 10;
+const MINUTE: u16 = 1 << 11;
+const HOUR: u16 = 1 << 12;
+const DAYMONTH: u16 = 1 << 13;
+const MONTH: u16 = 1 << 14;
+const DAYWEEK: u16 = 1 << 15;
+/// The fields of a crontab.
+const FIELDS: u16 = MINUTE | HOUR | DAYMONTH | MONTH | DAYWEEK;
 
 /// Names in descriptions, what a human calls them, and their bits.
-const KINDS: [(&str, &str, u16); 10] = [
+const KINDS: [(&str, &str, u16); 15] = [
     ("text", "text", TEXT),
     ("bool", "true or false", BOOL),
     ("int", "a whole number", INT),
@@ -31,6 +39,11 @@ const KINDS: [(&str, &str, u16); 10] = [
     ("map", "a mapping", MAP),
     ("duration", "a duration such as 30s", DURATION),
     ("any", "anything", ANY),
+    ("minute", "minutes of a crontab (0 to 59)", MINUTE),
+    ("hour", "hours of a crontab (0 to 23)", HOUR),
+    ("daymonth", "days of a month of a crontab (1 to 31)", DAYMONTH),
+    ("month", "months of a crontab (1 to 12, or jan to dec)", MONTH),
+    ("dayweek", "days of a week of a crontab (0 to 7, or mon to sun)", DAYWEEK),
 ];
 
 /// The highest mode there is.
@@ -126,13 +139,20 @@ impl Kinds {
         self.has(TEXT | INT | NUMBER | DURATION)
             || self.has(BOOL) && (n == 0 || n == 1)
             || self.has(MODE) && is_mode(&n.to_string())
+            || self.has(FIELDS) && self.fits_field(&n.to_string())
             || self.has(WORD) && self.allows(&n.to_string())
+    }
+
+    fn fits_field(self, text: &str) -> bool {
+        let fields = [MINUTE, HOUR, DAYMONTH, MONTH, DAYWEEK].into_iter().zip(crontab::FIELDS);
+        fields.filter(|(bit, _)| self.has(*bit)).any(|(_, field)| field.is_fit(text))
     }
 
     fn fits_text(self, text: &str) -> bool {
         self.has(PATH)
             || self.has(WORD) && self.allows(text)
             || self.has(MODE) && is_mode(text)
+            || self.has(FIELDS) && self.fits_field(text)
             || self.has(BOOL) && ["true", "yes", "on", "1"].iter().any(|word| word.eq_ignore_ascii_case(text))
             || self.has(INT) && text.trim().parse::<i64>().is_ok()
             || self.has(NUMBER) && text.trim().parse::<f64>().is_ok()
@@ -158,6 +178,9 @@ impl Kinds {
                 Misfit::Kind(Some("put every item on a line of its own, behind a dash"))
             }
             _ if self.has(MODE) => Misfit::Kind(Some("a mode is written in octal digits, in quotes: '0644'")),
+            _ if self.has(FIELDS) => Misfit::Kind(Some(
+                "`*`, a number, a range `1-5`, a step `*/15`, a list `1,3` of these, `random`, or `5:10` for one of them",
+            )),
             Value::List(_) if self.has(MAP) => Misfit::Kind(Some("write `key: value` lines without dashes")),
             _ => Misfit::Kind(None),
         }
@@ -226,6 +249,12 @@ mod tests {
                 json!(["30s", "1h30m", "1.5s", 30, 0.5, "30", "100ms"]),
                 json!(["30x", "s", "-1", "soon", true, [1]]),
             ),
+            (
+                "minute",
+                json!([0, 59, "*/5", "1-5,30", "random", "5:10", ""]),
+                json!([60, 99, "abc", "*/0", true, [5]]),
+            ),
+            ("dayweek", json!([7, "MON-fri", "sun"]), json!([8, "jan"])),
             ("\"b\"|\"c\"", json!(["b", "C"]), json!(["d", 1, true, ["b"]])),
             ("text|list", json!(["a", ["a"], 1]), json!([{"a": 1}])),
             ("any", json!([[], {}, "a", 1, null]), json!([])),
@@ -246,6 +275,8 @@ mod tests {
         assert_eq!(misfit("\"posix\"|\"shell\"", "python".into()), Misfit::Choice(None));
         assert_eq!(misfit("mode|\"keep\"", "kep".into()), Misfit::Choice(Some("keep")));
         assert!(matches!(misfit("bool", "no".into()), Misfit::Kind(Some(hint)) if hint.contains("quotes")));
+        assert!(matches!(misfit("hour", "abc".into()), Misfit::Kind(Some(hint)) if hint.contains("range")));
+        assert_eq!(misfit("\"@daily\"|\"@reboot\"", "daily".into()), Misfit::Choice(Some("@daily")));
         assert!(matches!(misfit("mode", 888.into()), Misfit::Kind(Some(hint)) if hint.contains("octal")));
     }
 

@@ -7,6 +7,7 @@
 //! answers a watch; `apart`: Salt ships it apart from its core), a line with one is a function and its parameters
 //! besides `name`; `**` takes any. A module without functions there is told in full in `described/MODULE.txt`.
 
+mod crontab;
 mod describe;
 mod kind;
 mod table;

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use self::layer::{Body, Inode, Layer, Spot, Way};
 use super::change::timespec;
-use super::place::is_missing;
+use super::place::{is_missing, verify_room};
 use super::put::Node;
 use super::umask::umask;
 use super::{FileSystem, FsError, Kind, Meta, Stat, Xattr, flags, xattr};
@@ -80,6 +80,7 @@ impl Overlay {
         let mut layer = self.changed();
         let spot = layer.spot(&*self.base, path, Way::Change)?;
         let kept = replaceable(&spot)?.filter(|old| old.kind == Kind::File);
+        verify_room(&spot.dir.path)?;
         let mut stat = fresh(&spot, Kind::File, meta, 0o666 & !umask());
         let mut xattrs = Vec::new();
         if let Some(kept) = kept {

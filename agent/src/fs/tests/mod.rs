@@ -350,3 +350,16 @@ fn what_is_read_for_a_change_is_no_link() {
         assert!(fs.end_for_change(&at("circle")).is_err());
     }
 }
+
+#[test]
+fn nobody_makes_files_where_only_the_kernel_does() {
+    let disk = Disk::default();
+    let overlay = Overlay::new(Arc::new(disk.clone()));
+    for fs in [&disk as &dyn FileSystem, &overlay] {
+        for path in ["/proc/sys/kernel/ostype", "/proc/nothing-here"] {
+            let refused = fs.write(Path::new(path), b"x", Meta::default()).unwrap_err();
+            let words = crate::report::chain(&refused);
+            assert!(words.contains("only the kernel makes files there"), "{words}");
+        }
+    }
+}

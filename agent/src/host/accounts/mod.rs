@@ -140,6 +140,16 @@ pub(crate) fn find_local_group(machine: &Machine, name: &str) -> Result<Option<G
     Ok(groups(machine)?.into_iter().find(|g| g.name == name))
 }
 
+/// True when there is a group of this number: in the file, else in whatever else the system asks.
+pub(crate) fn has_gid(machine: &Machine, gid: i64) -> Result<bool, Refusal> {
+    if groups(machine)?.iter().any(|g| g.gid == gid) {
+        return Ok(true);
+    }
+    let Some(number) = u32::try_from(gid).ok().filter(|_| machine.is_own()) else { return Ok(false) };
+    let found = nix::unistd::Group::from_gid(number.into());
+    found.map(|g| g.is_some()).map_err(|e| Refusal::failed(format!("cannot look the gid {gid} up: {e}")))
+}
+
 /// The password of a user; nothing when it has no line.
 pub(crate) fn shadow(machine: &Machine, name: &str) -> Result<Option<Shadow>, Refusal> {
     let text = machine.read("/etc/shadow")?.unwrap_or_default();

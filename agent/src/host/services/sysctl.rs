@@ -34,6 +34,18 @@ pub(crate) fn live(machine: &Machine, name: &str) -> Result<Option<String>, Refu
     Ok(machine.read(&path(name)?)?.map(|v| v.trim_end_matches('\n').to_owned()))
 }
 
+/// Refuses a parameter that cannot be written here, without writing it.
+pub(crate) fn verify_writable(machine: &Machine, name: &str) -> Result<(), Refusal> {
+    let path = path(name)?;
+    match rustix::fs::access(machine.path(&path), rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::ROFS) => Err(Refusal::failed(format!(
+            "`{path}` is mounted read-only, as in a container: set it on the host that the container runs on"
+        ))),
+        Err(error) => Err(cannot("write", &path, &error.into())),
+    }
+}
+
 /// Gives the kernel a value.
 pub(crate) fn assign(machine: &Machine, name: &str, value: &str) -> Result<(), Refusal> {
     let path = path(name)?;

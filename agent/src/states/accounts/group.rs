@@ -1,13 +1,14 @@
 //! `group.present` and `group.absent`.
 
+use zagent_compiler::Compat;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{holds, is_new, seen, things};
+use super::{holds, is_missing_for_sure, is_new, judge, seen, things};
 use crate::host::Machine;
 use crate::host::accounts::acts::Accounts;
 use crate::host::accounts::{self, Group, group_info};
-use crate::states::imagined::Whose;
+use crate::states::imagined::{self, Whose};
 use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
 
 pub(super) struct Present {
@@ -20,6 +21,8 @@ pub(super) struct Present {
     delete: Vec<String>,
     non_unique: bool,
     local: bool,
+    /// The last look failed for want of a user or group.
+    is_lost: bool,
 }
 
 fn find(machine: &Machine, name: &str, local: bool) -> Result<Option<Group>, Failure> {
@@ -53,6 +56,7 @@ impl Present {
             delete,
             non_unique: args.flag("non_unique", false),
             local: args.flag("local", false),
+            is_lost: false,
         })
     }
 
@@ -96,9 +100,55 @@ impl Present {
         }
     }
 
+    /// Who would be put into a new group.
+    fn newcomers(&self) -> &[String] {
+        self.members.as_deref().filter(|m| !m.is_empty()).unwrap_or(&self.add)
+    }
+
+    /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
+    fn verify(&mut self, scene: &Scene<'_>, changes: Option<&Map>) -> Result<(), Failure> {
+        let tools = scene.tools();
+        let is_imagined = imagined::id(Whose::Group, &self.name).is_some();
+        if scene.compat == Compat::Salt || is_imagined {
+            return Ok(());
+        }
+        let is_asked = |key: &str| changes.is_none_or(|changes| changes.contains(key));
+        if changes.is_none() {
+            judge::verify_name("group", &self.name)?;
+        }
+        if let Some(gid) = self.gid.filter(|_| !self.non_unique && is_asked("gid")) {
+            judge::verify_gid(tools.machine, &self.name, gid)?;
+        }
+        let users = match &self.members {
+            Some(members) if is_asked("members") => members,
+            None if is_asked("addusers") => &self.add,
+            _ => return Ok(()),
+        };
+        // Without it the line of the group is edited, and nobody asks who they are.
+        if tools.which("gpasswd").is_none() {
+            return Ok(());
+        }
+        judge::verify_members(tools.machine, &self.name, users).inspect_err(|_| self.is_lost = true)
+    }
+
+    /// What is told of a group that would be made. Salt tells its name alone.
+    fn announced(&self, compat: Compat) -> Map {
+        let mut told = Map::from_iter([("name", Value::from(self.name.as_str()))]);
+        if compat == Compat::Salt {
+            return told;
+        }
+        if let Some(gid) = self.gid {
+            told.insert("gid", gid);
+        }
+        if !self.newcomers().is_empty() {
+            told.insert("members", list(self.newcomers()));
+        }
+        told
+    }
+
     fn make(&self, acts: &Accounts<'_>) -> Result<Done, Failure> {
         acts.add_group(&self.name, self.gid, self.system, self.non_unique)?;
-        let members = self.members.as_deref().filter(|m| !m.is_empty()).unwrap_or(&self.add);
+        let members = self.newcomers();
         let set = if members.is_empty() { Ok(()) } else { acts.set_members(&self.name, members) };
         let made = find(acts.0.machine, &self.name, self.local)?;
         let changes = made.as_ref().map(group_info).unwrap_or_default();
@@ -116,20 +166,40 @@ impl Present {
     }
 
     fn change(&self, acts: &Accounts<'_>, changes: &Map) -> Result<Done, Failure> {
+        let mut applied = Map::new();
+        if let Err(failure) = self.tell(acts, changes, &mut applied) {
+            return Err(Done { changes: applied, ..failure.done }.into());
+        }
+        let done = Map::from_iter([("Final", Value::from("All changes applied successfully"))]);
+        Ok(Done::new(Self::would(changes), done))
+    }
+
+    /// Changes one after the other; `applied` holds what was done by then.
+    fn tell(&self, acts: &Accounts<'_>, changes: &Map, applied: &mut Map) -> Result<(), Failure> {
         if let Some(gid) = changes.get("gid").and_then(Value::as_int) {
             acts.set_gid(&self.name, gid, self.non_unique)?;
+            applied.insert("gid", gid);
         }
         if let Some(members) = self.members.as_ref().filter(|_| changes.contains("members")) {
             acts.set_members(&self.name, members)?;
+            applied.insert("members", list(members));
         }
         let each = |key: &str| -> Vec<String> {
             let list = changes.get(key).and_then(Value::as_list);
             list.into_iter().flat_map(|l| l.iter()).filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        each("addusers").iter().try_for_each(|user| acts.join(&self.name, user))?;
-        each("delusers").iter().try_for_each(|user| acts.leave(&self.name, user))?;
-        let done = Map::from_iter([("Final", Value::from("All changes applied successfully"))]);
-        Ok(Done::new(Self::would(changes), done))
+        for (key, is_in) in [("addusers", true), ("delusers", false)] {
+            let users = each(key);
+            for (at, user) in users.iter().enumerate() {
+                if is_in {
+                    acts.join(&self.name, user)?;
+                } else {
+                    acts.leave(&self.name, user)?;
+                }
+                applied.insert(key, list(&users[..=at]));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -138,13 +208,15 @@ impl State for Present {
         let tools = scene.tools();
         let Some(group) = find(tools.machine, &self.name, self.local)? else {
             self.is_taken(tools.machine)?;
-            let changes = Map::from_iter([("name", Value::from(self.name.as_str()))]);
+            self.verify(scene, None)?;
+            let changes = self.announced(scene.compat);
             return Ok(Look::drift(format!("Group {} set to be added", self.name), changes));
         };
         let changes = self.changes(&group);
         if changes.is_empty() {
             return Ok(Look::right(format!("Group {} is present and up to date", self.name)));
         }
+        self.verify(scene, Some(&changes))?;
         Ok(Look::drift(Self::would(&changes), changes))
     }
 
@@ -174,6 +246,10 @@ impl State for Present {
         holds(hidden)
     }
 
+    fn is_lost(&self, hidden: Veil) -> bool {
+        self.is_lost && is_missing_for_sure(hidden)
+    }
+
     fn may_come(&self, look: &Look) -> bool {
         // Packages bring accounts of the system, never a person's.
         self.system && is_new(look)
@@ -201,8 +277,12 @@ impl Absent {
 
 impl State for Absent {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        if find(scene.tools().machine, &self.name, self.local)?.is_none() {
+        let machine = scene.tools().machine;
+        let Some(group) = find(machine, &self.name, self.local)? else {
             return Ok(Look::right("Group not present"));
+        };
+        if scene.compat == Compat::Strict {
+            judge::verify_free(machine, &group)?;
         }
         Ok(Look::drift(format!("Group {} is set for removal", self.name), self.changes()))
     }

@@ -1,6 +1,9 @@
 //! States that need no program of the host: what they say and what they leave.
 
-use crate::states::stage::{Stage, apply, built, chunk, preview};
+use crate::host::{Machine, Tools};
+use crate::states::Veil;
+use crate::states::imagined::{Known, Whose};
+use crate::states::stage::{Stage, apply, built, chunk, preview, seen};
 
 #[test]
 fn options_are_set_once() {
@@ -115,4 +118,75 @@ fn a_package_may_bring_who_is_missing() {
         assert_eq!(state.may_come(&look), comes, "{function} {name}");
         assert!(!built(&chunk(function, name, "{}")).may_come(&look), "a person's {function} {name}");
     }
+}
+
+#[test]
+fn what_would_fail_is_foretold() {
+    let stage = Stage::strict();
+    for (function, name, args, words) in [
+        ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, "not present: nosuchgroup"),
+        (
+            "user.present",
+            "nobody-such",
+            r#"{"gid": "nosuchgroup"}"#,
+            "the main group `nosuchgroup` is not present",
+        ),
+        ("user.present", "nobody-such", r#"{"uid": 0}"#, "uid 0 is already taken by user root"),
+        ("user.present", "Carl X", "{}", "`Carl X` cannot be the name of a user"),
+        ("group.present", "Carl X", "{}", "`Carl X` cannot be the name of a group"),
+        ("group.present", "nobody-such", r#"{"gid": 0}"#, "is already taken by group root"),
+        ("group.absent", "root", "{}", "it is the main group of user root"),
+    ] {
+        let chunk = chunk(function, name, args);
+        for said in [preview(&chunk, &stage.scene()), seen(built(&chunk).check(&stage.scene()))] {
+            assert!(said.starts_with("false") && said.contains(words), "{function} {args}: {said}");
+        }
+    }
+    // What a dry run of Salt does not see is left to the run.
+    let salt = Stage::new();
+    let said = preview(&chunk("group.absent", "root", "{}"), &salt.scene());
+    assert!(said.starts_with("null"), "{said}");
+    if Tools::new(&Machine::new()).which("gpasswd").is_some() {
+        let chunk = chunk("group.present", "nobody-such", r#"{"members": ["nosuchuser"]}"#);
+        let said = preview(&chunk, &stage.scene());
+        assert!(said.starts_with("false") && said.contains("not present: nosuchuser"), "{said}");
+    }
+}
+
+#[test]
+fn who_is_missing_stays_so_behind_other_users() {
+    let stage = Stage::strict();
+    for (function, name, args, is_lost) in [
+        ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, true),
+        ("user.present", "nobody-such", r#"{"gid": "nosuchgroup"}"#, true),
+        // Whoever has the number may go before.
+        ("user.present", "nobody-such", r#"{"uid": 0}"#, false),
+        ("group.absent", "root", "{}", false),
+    ] {
+        let mut state = built(&chunk(function, name, args));
+        assert!(state.preview(&stage.scene()).is_err(), "{function} {args}");
+        assert_eq!(state.is_lost(Veil::USERS), is_lost, "{function} {args}");
+        assert!(!state.is_lost(Veil::PACKAGE), "a package may bring it");
+    }
+}
+
+#[test]
+fn groups_that_would_be_made_before_count() {
+    let stage = Stage::strict();
+    let names = &stage.shared.names;
+    names.add(Whose::Group, "nosuchgroup", None);
+    let _known = Known::here(names);
+    let args = r#"{"groups": ["nosuchgroup"], "uid": 54321, "home": "/srv/x", "shell": "/bin/sh", "usergroup": true}"#;
+    let said = preview(&chunk("user.present", "nobody-such", args), &stage.scene());
+    let told =
+        r#"{"name":"nobody-such","uid":54321,"groups":["nosuchgroup"],"home":"/srv/x","shell":"/bin/sh"}"#;
+    assert_eq!(
+        said,
+        format!(r#"null "User nobody-such set to be added (pending groups: nosuchgroup)" {told}"#)
+    );
+    let group = chunk("group.present", "nobody-such", r#"{"gid": 54321, "addusers": ["root"]}"#);
+    assert_eq!(
+        preview(&group, &stage.scene()),
+        r#"null "Group nobody-such set to be added" {"name":"nobody-such","gid":54321,"members":["root"]}"#
+    );
 }

@@ -14,6 +14,9 @@ pub(super) const USER: Users = Users;
 /// Groups.
 pub(super) const GROUP: Groups = Groups;
 
+/// What every new home gets.
+const SKEL: &str = "/etc/skel";
+
 pub(super) struct Users;
 pub(super) struct Groups;
 
@@ -65,7 +68,7 @@ impl Thing for Users {
         let Value::Map(to) = to else {
             let Some(user) = now else { return Ok(()) };
             acts.delete_user(&name, false, false)?;
-            return forget_home(scene, &user, Path::new("/etc/skel"));
+            return forget_home(scene, &user, Path::new(SKEL));
         };
         let user = match now {
             Some(user) => user,
@@ -89,6 +92,18 @@ impl Thing for Users {
             put_shadow(&acts, &name, &was)?;
         }
         Ok(())
+    }
+
+    fn imagine(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        match accounts::find_local(scene.tools().machine, &zagent_compiler::name_text(key))? {
+            Some(user) if to.is_null() => forget_home(scene, &user, Path::new(SKEL)),
+            _ => Ok(()),
+        }
+    }
+
+    fn stays(&self, key: &Value, scene: &Scene<'_>) -> Result<Option<String>, Failure> {
+        let found = accounts::find_local(scene.tools().machine, &zagent_compiler::name_text(key))?;
+        found.map_or(Ok(None), |user| told_home(scene, &user, Path::new(SKEL)))
     }
 
     fn shown(&self, how: &Value) -> Value {
@@ -133,13 +148,23 @@ fn put_shadow(acts: &Accounts<'_>, name: &str, was: &Shadow) -> Result<(), Failu
     Ok(acts.set_days(name, &days)?)
 }
 
-/// Removes the home of a user that was made and is no more, when nothing was put there since: only files that every new
-/// home gets, as they were.
-fn forget_home(scene: &Scene<'_>, user: &User, skel: &Path) -> Result<(), Failure> {
+/// What is to be said of the home of a user that was made.
+#[derive(Debug, PartialEq, Eq)]
+enum Home {
+    /// There is none that is its own.
+    None,
+    /// It holds only files that every new home gets, as they were.
+    AsItCame,
+    /// It holds something else, such as this.
+    Used(String),
+}
+
+/// Looks at the home of a user.
+fn home_of(scene: &Scene<'_>, user: &User, skel: &Path) -> Result<Home, Failure> {
     let (fs, home) = (scene.fs, Path::new(&user.home));
     let is_own = |s: &Stat| s.kind == Kind::Dir && i64::from(s.uid) == user.uid && user.uid != 0;
     if !fs.lstat(home)?.as_ref().is_some_and(is_own) {
-        return Ok(());
+        return Ok(Home::None);
     }
     for (name, _) in fs.read_dir(home)? {
         let (own, plain) = (home.join(&name), skel.join(&name));
@@ -149,10 +174,28 @@ fn forget_home(scene: &Scene<'_>, user: &User, skel: &Path) -> Result<(), Failur
             .zip(was)
             .is_some_and(|(is, was)| is.kind == Kind::File && was.kind == Kind::File && is.size == was.size);
         if !is_alike || fs.read_for_change(&own)? != fs.read(&plain)? {
-            return Ok(());
+            return Ok(Home::Used(name.to_string_lossy().into_owned()));
         }
     }
-    Ok(fs.remove(home)?)
+    Ok(Home::AsItCame)
+}
+
+/// Removes the home of a user that is no more, when nothing was put there since.
+fn forget_home(scene: &Scene<'_>, user: &User, skel: &Path) -> Result<(), Failure> {
+    match home_of(scene, user, skel)? {
+        Home::AsItCame => Ok(scene.fs.remove(Path::new(&user.home))?),
+        Home::None | Home::Used(_) => Ok(()),
+    }
+}
+
+/// Says that a home stays, and whose it was: its number may be given to somebody else.
+fn told_home(scene: &Scene<'_>, user: &User, skel: &Path) -> Result<Option<String>, Failure> {
+    let Home::Used(file) = home_of(scene, user, skel)? else { return Ok(None) };
+    let User { name, uid, home, .. } = user;
+    Ok(Some(format!(
+        "its home {home} stays, for it holds `{file}`, which the run did not make. It belongs to the uid {uid}, \
+         which was that of {name} and is free then: remove it or give it to somebody"
+    )))
 }
 
 impl Thing for Groups {
@@ -231,7 +274,13 @@ mod tests {
         );
         forget(&own);
         assert!(stage.exists("home"), "a pipe is not read");
+        let told = |user: &User| told_home(&stage.scene(), user, Path::new(&skel)).expect("looked at");
+        let words = told(&own).expect("it stays");
+        let start = format!("its home {} stays, for it holds `pipe`", own.home);
+        assert!(words.starts_with(&start) && words.contains(&format!("the uid {number}")), "{words}");
+        assert_eq!(told(&user(0)), None);
         std::fs::remove_file(&pipe).expect("removed");
+        assert_eq!(told(&own), None);
         forget(&own);
         assert!(!stage.exists("home"));
     }

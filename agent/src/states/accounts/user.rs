@@ -4,15 +4,16 @@
 
 use std::path::Path;
 
+use zagent_compiler::Compat;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{holds, is_new, seen, things};
+use super::{holds, is_missing_for_sure, is_new, judge, seen, things};
 use crate::fs::{Kind, Meta};
 use crate::host::Machine;
 use crate::host::accounts::acts::{Accounts, NewUser, day};
 use crate::host::accounts::{self, GECOS, REDACTED, Shadow, User, shadow_info, user_info};
-use crate::states::imagined::Whose;
+use crate::states::imagined::{self, Whose};
 use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
 
 /// The days of a password: how a state calls each, and its place in the file.
@@ -46,6 +47,8 @@ pub(super) struct Present {
     may_change_gid: bool,
     lock: Option<bool>,
     local: bool,
+    /// The last look failed for want of a user or group.
+    is_lost: bool,
 }
 
 impl Present {
@@ -93,6 +96,7 @@ impl Present {
             may_change_gid: args.flag("allow_gid_change", false),
             lock: is_given("password_lock"),
             local: args.flag("local", false),
+            is_lost: false,
         })
     }
 
@@ -110,6 +114,39 @@ impl Present {
             }
         }
         Ok(missing)
+    }
+
+    /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
+    fn verify(&mut self, scene: &Scene<'_>) -> Result<(), Failure> {
+        // Who is made by a state before is judged there.
+        let is_imagined = imagined::id(Whose::User, &self.name).is_some();
+        if scene.compat == Compat::Salt || is_imagined {
+            return Ok(());
+        }
+        let machine = scene.tools().machine;
+        let user = self.find(machine)?;
+        let changes = user.as_ref().map_or_else(|| Ok(Map::new()), |user| self.changes(user, scene))?;
+        let is_asked = |key: &str| user.is_none() || changes.contains(key);
+        if user.is_none() {
+            judge::verify_name("user", &self.name)?;
+        }
+        if let Some(uid) = self.uid.filter(|_| self.unique && is_asked("uid")) {
+            judge::verify_uid(machine, &self.name, uid)?;
+        }
+        match self.main_group(machine)? {
+            Some(group) if is_asked("gid") => {
+                judge::verify_main(machine, &group).inspect_err(|_| self.is_lost = true)
+            }
+            None if user.is_none() && self.usergroup.is_none() && !self.names_own_group() => {
+                judge::verify_own_group(machine, &self.name)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True when a group of its own name is among those that are asked for.
+    fn names_own_group(&self) -> bool {
+        self.groups.iter().flatten().chain(&self.optional).any(|group| *group == self.name)
     }
 
     /// The groups that are asked for and are there; nothing when none are asked for.
@@ -285,7 +322,7 @@ impl Present {
             } else {
                 format!(" (pending groups: {})", missing.join(","))
             };
-            let changes = Map::from_iter([("name", Value::from(self.name.as_str()))]);
+            let changes = self.announced(scene)?;
             return Ok(Look::drift(format!("User {} set to be added{pending}", self.name), changes));
         };
         let mut changes = Self::shown(&self.changes(&user, scene)?);
@@ -298,6 +335,39 @@ impl Present {
         let lines: String =
             changes.iter().map(|(k, v)| format!("{}: {}\n", k.json_key(), python_str(v))).collect();
         Ok(Look::drift(format!("The following user attributes are set to be changed:\n{lines}"), changes))
+    }
+
+    /// What is told of a user that would be made. Salt tells its name alone.
+    fn announced(&self, scene: &Scene<'_>) -> Result<Map, Failure> {
+        let mut told = Map::from_iter([("name", Value::from(self.name.as_str()))]);
+        if scene.compat == Compat::Salt {
+            return Ok(told);
+        }
+        if let Some(uid) = self.uid {
+            told.insert("uid", uid);
+        }
+        if let Some(gid) = &self.gid {
+            told.insert("gid", gid.as_str());
+        }
+        let machine = scene.tools().machine;
+        let mut groups = self.groups.clone().unwrap_or_default();
+        for group in &self.optional {
+            if judge::is_group(machine, group)? && !groups.contains(group) {
+                groups.push(group.clone());
+            }
+        }
+        if !groups.is_empty() {
+            told.insert("groups", groups.into_iter().map(Value::from).collect::<Value>());
+        }
+        match &self.home {
+            Some(home) => drop(told.insert("home", home.as_str())),
+            None if self.createhome => drop(told.insert("home", judge::usual_home(machine, &self.name)?)),
+            None => {}
+        }
+        if let Some(shell) = &self.shell {
+            told.insert("shell", shell.as_str());
+        }
+        Ok(told)
     }
 
     fn make(&self, acts: &Accounts<'_>) -> Result<Done, Failure> {
@@ -449,6 +519,10 @@ impl Present {
     }
 }
 
+fn absent(groups: &[String]) -> Failure {
+    Failure::new(format!("The following group(s) are not present: {}", groups.join(",")))
+}
+
 /// The comment of a user from its parts.
 fn gecos(parts: [String; 5]) -> String {
     parts.join(",").trim_end_matches(',').to_owned()
@@ -469,15 +543,24 @@ impl State for Present {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
         let missing = self.missing(scene.tools().machine)?;
         if !missing.is_empty() {
-            let words = format!("The following group(s) are not present: {}", missing.join(","));
-            return Err(Failure::new(words));
+            return Err(absent(&missing));
         }
+        self.verify(scene)?;
         self.look(scene, &[])
     }
 
     fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        // An earlier state may make the groups.
         let missing = self.missing(scene.tools().machine)?;
+        // An earlier state may make the groups: of a dry run it is known which, a `prereq` looks before its time.
+        if scene.is_dry() && scene.compat == Compat::Strict {
+            let is_lost = |group: &&String| imagined::id(Whose::Group, group).is_none();
+            let lost: Vec<String> = missing.iter().filter(is_lost).cloned().collect();
+            self.is_lost = !lost.is_empty();
+            if self.is_lost {
+                return Err(absent(&lost));
+            }
+            self.verify(scene)?;
+        }
         self.look(scene, &missing)
     }
 
@@ -510,6 +593,10 @@ impl State for Present {
 
     fn holds(&self, _: &Look, hidden: Veil) -> bool {
         holds(hidden)
+    }
+
+    fn is_lost(&self, hidden: Veil) -> bool {
+        self.is_lost && is_missing_for_sure(hidden)
     }
 
     fn may_come(&self, look: &Look) -> bool {

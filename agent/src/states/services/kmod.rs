@@ -1,7 +1,9 @@
 //! `kmod.present` and `kmod.absent`: modules of the kernel, loaded now and at boot.
 
+use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
+use crate::host::Tools;
 use crate::host::services::{lines, modules};
 use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
 
@@ -65,6 +67,25 @@ impl Modules {
         Ok(wrong)
     }
 
+    /// The program that loads or removes a module now.
+    const fn program(&self) -> &'static str {
+        if self.on { "modprobe" } else { "rmmod" }
+    }
+
+    /// Refuses a change of the running kernel that nothing on the host can make.
+    fn verify(&self, tools: &Tools<'_>, wrong: &[(String, bool, bool)]) -> Result<(), Failure> {
+        if !wrong.iter().any(|(_, now, _)| *now) || tools.which(self.program()).is_some() {
+            return Ok(());
+        }
+        let names: Vec<&str> = wrong.iter().filter(|(_, now, _)| *now).map(|(name, ..)| &**name).collect();
+        let verb = if self.on { "load" } else { "remove" };
+        Err(Failure::new(format!(
+            "Failed to {verb} kernel module {}: there is no `{}` program on this host: a package such as kmod brings it",
+            names.join(", "),
+            self.program()
+        )))
+    }
+
     fn changes(&self, names: &[String]) -> Map {
         let word = if self.on { "loaded" } else { "removed" };
         names.iter().map(|n| (n.clone(), word)).collect()
@@ -72,10 +93,9 @@ impl Modules {
 
     fn change(&self, name: &str, now: bool, boot: bool, scene: &Scene<'_>) -> Result<(), Failure> {
         if now {
-            let program = if self.on { "modprobe" } else { "rmmod" };
             let verb = if self.on { "load" } else { "remove" };
             scene.change(&Module, name, || {
-                let said = scene.tools().tell(program, &[name])?;
+                let said = scene.tools().tell(self.program(), &[name])?;
                 if said.is_fine() {
                     return Ok(());
                 }
@@ -98,7 +118,12 @@ impl Modules {
 
 impl State for Modules {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let wrong: Vec<String> = self.wrong(scene)?.into_iter().map(|(n, ..)| n).collect();
+        let wrong = self.wrong(scene)?;
+        // Salt finds out when it calls the program.
+        if scene.compat == Compat::Strict {
+            self.verify(&scene.tools(), &wrong)?;
+        }
+        let wrong: Vec<String> = wrong.into_iter().map(|(n, ..)| n).collect();
         let (already, will) = if self.on {
             ("already present", "set to be loaded")
         } else {
@@ -158,5 +183,25 @@ impl Thing for Module {
         let program = if to.is_truthy() { "modprobe" } else { "rmmod" };
         scene.tools().must(program, &[key.as_str().unwrap_or_default()])?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Machine;
+
+    #[test]
+    fn a_host_without_the_program_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let bare = Machine::at(dir.path());
+        let tools = Tools::new(&bare);
+        let state = |on| Modules { on, mods: vec!["loop".into()], persist: true, comment: true };
+        for (on, program) in [(true, "`modprobe`"), (false, "`rmmod`")] {
+            let refused = state(on).verify(&tools, &[("loop".into(), true, false)]).unwrap_err();
+            assert!(refused.done.comment.contains(program), "{}", refused.done.comment);
+            // Only the next boot is to change: a line of a file.
+            assert!(state(on).verify(&tools, &[("loop".into(), false, true)]).is_ok());
+        }
     }
 }

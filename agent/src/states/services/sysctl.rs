@@ -1,5 +1,6 @@
 //! `sysctl.present`: a parameter of the kernel, as it is and as it will be after a boot.
 
+use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use crate::host::services::{lines, sysctl};
@@ -58,6 +59,11 @@ impl Present {
 impl State for Present {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
         let seen = self.see(scene)?;
+        // Salt finds out when it writes.
+        if !seen.live && scene.compat == Compat::Strict {
+            sysctl::verify_writable(scene.tools().machine, &self.name)
+                .map_err(|r| self.failed(&r.words()))?;
+        }
         let Self { name, value, .. } = self;
         let words = match (seen.live, seen.kept) {
             (true, true) => return Ok(Look::right(format!("Sysctl value {name} = {value} is already set"))),
@@ -124,5 +130,21 @@ impl Thing for Parameter {
     fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
         let (Some(name), Some(value)) = (key.as_str(), to.as_str()) else { return Ok(()) };
         Ok(sysctl::assign(scene.tools().machine, name, value)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::states::stage::{Stage, chunk, preview};
+
+    #[test]
+    fn a_parameter_that_cannot_be_written_is_foretold() {
+        let stage = Stage::strict();
+        let args = format!(r#"{{"value": "x", "config": "{}"}}"#, stage.path("sysctl.conf"));
+        // The kernel lets nobody change it.
+        let ostype = chunk("sysctl.present", "kernel.ostype", &args);
+        let would = preview(&ostype, &stage.scene());
+        assert!(would.starts_with("false \"Failed to set kernel.ostype to x"), "{would}");
+        assert!(preview(&ostype, &Stage::new().scene()).starts_with("null"), "Salt does not look");
     }
 }

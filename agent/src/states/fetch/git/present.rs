@@ -1,5 +1,8 @@
 //! `git.present` and `git.cloned`: a repository is there, wherever its head stands.
 
+use std::collections::BTreeMap;
+
+use zagent_compiler::Compat;
 use zagent_config::Map;
 
 use super::super::super::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
@@ -121,6 +124,29 @@ impl Cloned {
         Ok(Self { access: Access::read(args)?, target: Target::read(args, "target", false)?, branch })
     }
 
+    /// Refuses a remote repository that cannot be reached, and a branch that it has not; Salt finds out by the clone.
+    fn verify(
+        &self,
+        scene: &Scene<'_>,
+        has_branch: impl FnOnce(&Git<'_>) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        if scene.compat == Compat::Salt {
+            return Ok(());
+        }
+        let git = self.access.git(scene)?;
+        if has_branch(&git)? {
+            return Ok(());
+        }
+        let refs = git.remote_refs(None, &self.access.url, &[]);
+        let refs = refs.map_err(|e| Failure::new(format!("Failed to check remote refs: {}", e.words())))?;
+        match &self.branch {
+            Some(branch) if !is_there(&refs, branch) => {
+                Err(Failure::new(format!("No branch or tag '{branch}' exists in the remote repository")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What differs: the words of a dry run, the changes, and the branch that is checked out.
     fn differs(&self, scene: &Scene<'_>) -> Result<Option<(String, Map)>, Failure> {
         let (name, path) = (redact(&self.access.url), self.target.path.display());
@@ -131,6 +157,7 @@ impl Cloned {
                 Err(Failure::new(format!("Target '{path}' exists, is non-empty and is not a git repository")))
             }
             Place::Missing | Place::Empty => {
+                self.verify(scene, |_| Ok(false))?;
                 let changes = Map::from_iter([("new", format!("{name} => {path}"))]);
                 Ok(Some((format!("{name} would be cloned to {path}{with}"), changes)))
             }
@@ -140,11 +167,21 @@ impl Cloned {
                 if now.as_ref() == Some(branch) {
                     return Ok(None);
                 }
+                self.verify(scene, |git| {
+                    let dir = &self.target.path;
+                    let has = |name: &str| git.line(dir, &["rev-parse", "--verify", "--quiet", name]);
+                    Ok(has(branch)?.is_some() || has(&format!("origin/{branch}"))?.is_some())
+                })?;
                 let changes = Map::from_iter([("branch", moved(now.as_deref(), Some(branch)))]);
                 Ok(Some((format!("Branch would be changed to '{branch}'"), changes)))
             }
         }
     }
+}
+
+/// True when a repository has a branch or tag of this name.
+fn is_there(refs: &BTreeMap<String, String>, name: &str) -> bool {
+    ["heads", "tags"].iter().any(|kind| refs.contains_key(&format!("refs/{kind}/{name}")))
 }
 
 impl State for Cloned {

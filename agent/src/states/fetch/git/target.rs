@@ -165,6 +165,10 @@ impl Thing for Repository {
         }
     }
 
+    fn imagine(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+        if to.is_null() { Target::of_key(key).empty(scene) } else { Ok(()) }
+    }
+
     fn full(&self, key: &Value, scene: &Scene<'_>) -> Result<Option<String>, Failure> {
         let target = Target::of_key(key);
         if target.bare || target.place(scene)? != Place::Repository {

@@ -215,3 +215,38 @@ fn a_key_of_the_tree_is_a_file_only_as_long_as_git_needs_it() {
     assert!(missing.done.comment.contains("salt://keys/none"), "{}", missing.done.comment);
     assert!(access("keys/id").is_err_and(|f| f.done.comment.contains("not an absolute path")));
 }
+
+#[test]
+fn a_clone_of_what_is_not_there_is_foretold() {
+    let stage = Stage::strict();
+    let (from, to) = (origin(&stage), stage.path("clone"));
+    git(&from, "tag v1");
+    let cloned =
+        |branch: &str| chunk("git.cloned", &from, &format!(r#"{{"target": "{to}", "branch": "{branch}"}}"#));
+    let none = "No branch or tag 'nope' exists in the remote repository";
+    assert!(preview(&cloned("nope"), &stage.scene()).contains(none));
+    for there in ["main", "v1"] {
+        assert!(preview(&cloned(there), &stage.scene()).starts_with("null"), "{there}");
+    }
+    assert!(apply(&cloned("main"), &stage.scene()).starts_with("true"));
+    assert!(preview(&cloned("nope"), &stage.scene()).contains(none));
+    let gone = chunk("git.cloned", &stage.path("gone"), &format!(r#"{{"target": "{}"}}"#, stage.path("x")));
+    assert!(preview(&gone, &stage.scene()).contains("Failed to check remote refs"));
+}
+
+#[test]
+fn a_dry_revert_of_a_clone_takes_its_files_away() {
+    use crate::fs::{Disk, FileSystem as _, Overlay};
+    use crate::states::Scene;
+
+    let stage = Stage::new();
+    let (from, to) = (origin(&stage), stage.path("clone"));
+    let latest = chunk("git.latest", &from, &format!(r#"{{"target": "{to}"}}"#));
+    assert!(apply(&latest, &stage.scene()).starts_with("true"));
+    let overlay = Overlay::new(std::sync::Arc::new(Disk::default()));
+    let scene = Scene { fs: &overlay, ..stage.scene() };
+    let key = Value::from(Map::from_iter([("path", Value::from(to.as_str()))]));
+    REPOSITORY.imagine(&key, &Value::Null, &scene).unwrap();
+    assert!(overlay.read_dir(to.as_ref()).unwrap().is_empty(), "so that the directory goes with its note");
+    assert!(stage.exists("clone/.git"));
+}

@@ -133,6 +133,19 @@ impl Format {
         })
     }
 
+    /// The program that unpacks it.
+    ///
+    /// # Errors
+    /// Fails when there is none on the host.
+    pub(super) fn opener(self, tools: &Tools<'_>, has_password: bool) -> Result<&'static str, Failure> {
+        if !has_password {
+            return self.program(tools);
+        }
+        let words =
+            "an archive with a password needs python3: other programs show the password to every user";
+        tools.which("python3").map(|_| "python3").ok_or_else(|| Failure::new(words))
+    }
+
     /// What an archive holds, in its order.
     ///
     /// # Errors
@@ -186,14 +199,7 @@ impl Format {
         password: Option<&str>,
     ) -> Result<String, Failure> {
         let tools = scene.tools();
-        let program = match password {
-            None => self.program(&tools)?,
-            Some(_) if tools.which("python3").is_some() => "python3",
-            Some(_) => {
-                let words = "an archive with a password needs python3: other programs show the password to every user";
-                return Err(Failure::new(words));
-            }
-        };
+        let program = self.opener(&tools, password.is_some())?;
         let file = archive.display().to_string();
         let dir = to.display().to_string();
         let words: Vec<String> = match program {
@@ -408,6 +414,21 @@ mod tests {
             assert_eq!((member.path, member.kind), (PathBuf::from(path), kind), "{line}");
         }
         assert!(Member::noted("").is_none());
+    }
+
+    #[test]
+    fn a_host_without_a_program_opens_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let bare = crate::host::Machine::at(dir.path());
+        let tools = Tools::new(&bare);
+        for (format, has_password, words) in [
+            (Format::Zip, false, "unzip or bsdtar or 7z or 7za command not available"),
+            (Format::Zip, true, "needs python3"),
+            (Format::Tar, false, "tar command not available"),
+        ] {
+            let refused = format.opener(&tools, has_password).unwrap_err();
+            assert!(refused.done.comment.contains(words), "{}", refused.done.comment);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod place;
 
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::Chunk;
+use zagent_compiler::{Chunk, Compat};
 use zagent_config::{Map, Value};
 
 pub(crate) use self::list::Format;
@@ -360,6 +360,11 @@ impl State for Extracted {
         let found = self.look(scene)?;
         let (source, to) = (source::redact(&self.text), self.to.display());
         if let Some(why) = found.why {
+            // What it holds may be known from an earlier look, when there was a program that tells.
+            if scene.compat == Compat::Strict {
+                let password = Args::new(&self.chunk).text("password")?;
+                self.format.opener(&scene.tools(), password.is_some())?;
+            }
             let cleaning = if self.flag("clean") { ", after cleaning destination path(s)" } else { "" };
             let comment = format!("Archive {source} would be extracted to {to}/{cleaning}{}", explained(why));
             return Ok(Look::drift(comment, Map::from_iter([("extracted_files", Value::from(source))])));

@@ -4,11 +4,13 @@ use std::fs::metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use zagent_compiler::Compat;
 use zagent_config::Map;
 
 use super::opts::Rules;
 use super::{MountThing, config, fstab, number, options, place, required, table};
 use crate::fs::Meta;
+use crate::host::Machine;
 use crate::host::services::lines;
 use crate::host::services::mounts::{self, Entry, Kept, Mount};
 use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
@@ -115,6 +117,27 @@ impl Mounted {
         Ok((act, (kept != Kept::Present).then_some((text, kept))))
     }
 
+    /// Refuses a device, or what is bound, that is not there. What only its file system can tell is left to it.
+    fn verify_device(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+        let Entry { device, fstype, .. } = &self.entry;
+        // Then `mount` does not mind.
+        if self.opts.iter().any(|o| o == "nofail") {
+            return Ok(());
+        }
+        let is_named = if self.is_bind() {
+            device.starts_with('/')
+        } else {
+            device.starts_with("/dev/") && !is_nodev(scene.tools().machine, fstype)?
+        };
+        if !is_named || scene.fs.stat(Path::new(device))?.is_some() {
+            return Ok(());
+        }
+        let what = if self.is_bind() { "what should be bound" } else { "the device" };
+        Err(Failure::new(format!(
+            "{what} is not present: {device} does not exist (`nofail` in `opts` lets it be missing)"
+        )))
+    }
+
     fn make(&self, scene: &Scene<'_>) -> Result<(), Failure> {
         let path = Path::new(&self.entry.name);
         let mut missing = Vec::new();
@@ -148,6 +171,9 @@ impl Mounted {
 
     fn perform(&self, act: &Act, scene: &Scene<'_>) -> Result<(), Failure> {
         let name = &self.entry.name;
+        if matches!(act, Act::Mount | Act::Replace(_)) {
+            self.verify_device(scene)?;
+        }
         if matches!(act, Act::Mount | Act::Make | Act::Replace(_)) {
             self.make(scene)?;
         }
@@ -190,6 +216,13 @@ impl Mounted {
     }
 }
 
+/// True for a file system that needs no device, as the kernel tells it.
+fn is_nodev(machine: &Machine, fstype: &str) -> Result<bool, Failure> {
+    let text = machine.read("/proc/filesystems")?.unwrap_or_default();
+    let is_listed = text.lines().filter_map(|l| l.strip_prefix("nodev")).any(|name| name.trim() == fstype);
+    Ok(is_listed || fstype.starts_with("fuse.") || fstype == "none")
+}
+
 /// The number of a user or group, from the text of its file.
 fn id_of(file: &str, who: &str) -> Option<u32> {
     let row = file.lines().find(|l| l.split(':').next() == Some(who))?;
@@ -199,6 +232,10 @@ fn id_of(file: &str, who: &str) -> Option<u32> {
 impl State for Mounted {
     fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
         let (act, table) = self.see(scene)?;
+        // Salt finds out when it mounts.
+        if scene.compat == Compat::Strict && matches!(act, Act::Mount | Act::Replace(_)) {
+            self.verify_device(scene)?;
+        }
         let kept = table.map(|(_, kept)| kept);
         let name = &self.entry.name;
         let is_there = scene.fs.stat(Path::new(name))?.is_some();
@@ -231,8 +268,15 @@ impl State for Mounted {
 
     fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
         let (act, table) = self.see(scene)?;
-        self.perform(&act, scene)?;
         let name = &self.entry.name;
+        let was_there = scene.fs.stat(Path::new(name))?.is_some();
+        if let Err(mut failure) = self.perform(&act, scene) {
+            // The place is there now, whatever came of the mount.
+            if !was_there && scene.fs.stat(Path::new(name))?.is_some() {
+                failure.done.changes.insert("mkmnt", name.as_str());
+            }
+            return Err(failure);
+        }
         let mut words = match &act {
             Act::Nothing | Act::Remount(_) if self.mount => "Target was already mounted".to_owned(),
             Act::Make => format!("{name} was created, not mounted"),
@@ -272,5 +316,36 @@ impl State for Mounted {
 
     fn resources(&self) -> Vec<Resource> {
         vec![Resource::Path(self.config.clone().into())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::states::stage::{Stage, acted, built, chunk, preview};
+
+    #[test]
+    fn a_device_that_is_not_there_is_foretold_and_nothing_made() {
+        let stage = Stage::strict();
+        let at = stage.path("mnt");
+        for (more, words) in [
+            (r#""device": "/dev/nosuch", "fstype": "ext4""#, "the device is not present: /dev/nosuch"),
+            (r#""device": "/nosuch/dir", "fstype": "none", "opts": ["bind"]"#, "what should be bound is not"),
+        ] {
+            let args = format!(r#"{{{more}, "mkmnt": true, "persist": false}}"#);
+            let chunk = chunk("mount.mounted", &at, &args);
+            let would = preview(&chunk, &stage.scene());
+            assert!(would.starts_with("false") && would.contains(words), "{would}");
+            let did = acted(built(&chunk).apply(&stage.scene()));
+            assert!(did.starts_with("false") && did.contains(words) && !stage.exists("mnt"), "{did}");
+        }
+        for more in [
+            r#""device": "/dev/nosuch", "fstype": "ext4", "opts": ["nofail"]"#,
+            r#""device": "/dev/nosuch", "fstype": "tmpfs""#,
+            r#""device": "UUID=0", "fstype": "ext4""#,
+        ] {
+            let args = format!(r#"{{{more}, "mkmnt": true, "persist": false}}"#);
+            let would = preview(&chunk("mount.mounted", &at, &args), &stage.scene());
+            assert!(would.starts_with("null"), "{would}");
+        }
     }
 }
