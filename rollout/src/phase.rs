@@ -335,6 +335,12 @@ fn idle(node: &mut Node, event: Event, now: Timestamp) -> Vec<Action> {
                 node.end(&order, Outcome::Failed, Some(why), now);
                 return vec![];
             }
+            // Another rollout brought something newer since this one was planned.
+            if compare(&order.to, &node.running) == Some(std::cmp::Ordering::Less) && !order.anyway {
+                let why = format!("{} is older than {}, which runs here", order.to, node.running);
+                node.end(&order, Outcome::Failed, Some(why), now);
+                return vec![];
+            }
             node.newest = node.newest.max(Some(order.created));
             node.phase = Phase::Preparing { order: order.clone(), since: now };
             vec![Action::Fetch(order)]

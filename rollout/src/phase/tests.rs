@@ -180,6 +180,17 @@ fn a_rejected_version_is_not_tried_unless_it_is_meant() {
 }
 
 #[test]
+fn an_older_version_is_not_taken_unless_it_is_meant() {
+    let node = Node::on("2.1");
+    let (next, actions) = step(&node, Event::Prepare(order()), at(0));
+    assert_eq!(told(&next, &actions), "idle on 2.1; failed");
+    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 is older than 2.1, which runs here");
+    let meant = Order { anyway: true, ..order() };
+    let (next, actions) = step(&node, Event::Prepare(meant), at(0));
+    assert_eq!(told(&next, &actions), "preparing on 2.1; fetch 2.0");
+}
+
+#[test]
 fn reasons_and_what_is_remembered_have_a_bound() {
     let mut node = Node::on(OLD);
     for n in 0..400 {

@@ -266,11 +266,7 @@ impl World<'_> {
             // A report speaks of one rollout: who took another since could not say it again.
             let mut last = kept.filter(|host| host.past.begun.last() == Some(&place));
             // Who ran it already keeps it without being told, and may be counted out before it could say so.
-            let is_same = |other: &Record| other.id != record.id && other.to == record.to;
-            let had_it = |host: &Host| {
-                let others = board.entries.iter().filter(|entry| is_same(&entry.record));
-                others.map(|entry| &entry.record.id).any(|id| host.past.kept.contains(id))
-            };
+            let had_it = |host: &Host| host.past.had.contains(&record.id);
             let is_out = |host: &Host| record.status(&host.id) == NodeStatus::Failed;
             if let Some(host) = last.find(|host| is_out(host) && !had_it(host)) {
                 self.broken = Some(format!("{} counts as failed and keeps {}", host.id, record.to));
@@ -286,7 +282,11 @@ impl World<'_> {
         let order = &scenario.waves[board.entries.len() - 1];
         let is_good =
             (0..self.hosts.len()).all(|n| scenario.release(order.to, n) == super::scenario::Release::Good);
-        if scenario.is_quiet() && is_good && order.follows.is_none() && self.told.confirmed < self.hosts.len()
+        if scenario.is_quiet()
+            && scenario.is_timely()
+            && is_good
+            && order.follows.is_none()
+            && self.told.confirmed < self.hosts.len()
         {
             let confirmed = self.told.confirmed;
             self.broken = Some(format!("{} is good, and only {confirmed} keep it", order.to));

@@ -118,6 +118,8 @@ pub struct Past {
     pub confirmed: Option<String>,
     /// The rollouts that it kept.
     pub kept: Vec<RolloutId>,
+    /// The rollouts to what it ran already.
+    pub had: Vec<RolloutId>,
     /// What it rejected and nobody meant since.
     pub rejected: Vec<String>,
     /// The rollouts that it began, by their places.
@@ -332,6 +334,9 @@ impl Past {
         self.begun.push(rollout);
         if is_again {
             return Some(format!("it begins r{rollout} again"));
+        }
+        if *to == node.running {
+            self.had.extend(order.rollout.clone());
         }
         if next.phase == Phase::Idle {
             return None;

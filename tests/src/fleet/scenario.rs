@@ -282,6 +282,13 @@ impl Scenario {
         self.troubles.is_empty() && self.loss == 0 && self.stale == 0 && self.power == 0 && !self.abandoned
     }
 
+    /// True when the slowest node of a batch has switched before the quickest must be confirmed.
+    #[must_use]
+    pub fn is_timely(&self) -> bool {
+        let soak = i64::try_from(self.soak).unwrap_or(i64::MAX / 3_000) * 1000;
+        self.switch + 3 * (self.poll + self.delay) + soak <= (3 * soak).max(300_000)
+    }
+
     /// True when some rollout goes by the clock.
     #[must_use]
     pub fn has_clocks(&self) -> bool {
