@@ -2,7 +2,7 @@
 
 use zagent_rollout::driver::{DriveError, Driver, Turn};
 use zagent_rollout::phase::{Event, Phase, after};
-use zagent_rollout::record::{Mode, NodeStatus, Record, State};
+use zagent_rollout::record::{Mode, NodeStatus, State};
 use zagent_rollout::waves;
 
 use super::board::{Entry, Wire};
