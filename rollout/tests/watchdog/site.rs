@@ -116,7 +116,7 @@ impl Site {
         if let Some(points) = self.points.take() {
             command.env("FAILPOINTS", points);
         }
-        self.watchdog = Some(command.spawn().unwrap());
+        self.watchdog = Some(spawned(&mut command));
     }
 
     /// Starts another watchdog beside the one that runs, and waits for its end: how, and what it said.
@@ -124,8 +124,7 @@ impl Site {
         let log = self.path("second");
         let mut command = Command::new(self.program("0.1.0"));
         command.arg("watchdog").env(ROOT, self.dir.path()).env_remove("FAILPOINTS").stdin(Stdio::null());
-        let mut child =
-            command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+        let mut child = spawned(command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()));
         let until = Instant::now() + PATIENCE;
         let ended = loop {
             if let Some(ended) = child.try_wait().unwrap() {
@@ -267,6 +266,17 @@ impl Drop for Site {
         }
         for (pid, _) in self.living() {
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Told::KILL);
+        }
+    }
+}
+
+/// Starts a program that was written just now: a child that another thread starts in this moment has it open for writing until
+/// it is another program itself.
+fn spawned(command: &mut Command) -> Child {
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            started => return started.unwrap(),
         }
     }
 }
