@@ -30,6 +30,8 @@ pub(super) enum How {
 pub(super) struct Ended {
     pub(super) result: Option<bool>,
     pub(super) unknown: bool,
+    /// Unknown, and it may fail as well.
+    pub(super) shaky: bool,
     pub(super) done: Done,
     /// Guards kept it from running, so it does not react either.
     pub(super) guarded: bool,
@@ -48,6 +50,7 @@ impl Ended {
         Self {
             result,
             unknown: false,
+            shaky: false,
             done,
             guarded: false,
             veil: Veil::NONE,
@@ -64,7 +67,7 @@ impl Ended {
 
     pub(super) fn unknown(why: impl std::fmt::Display) -> Self {
         let done = Done::new(format!("unknown: {why}"), Map::new());
-        Self { unknown: true, veil: Veil::ALL, ..Self::new(None, done) }
+        Self { unknown: true, shaky: true, veil: Veil::ALL, ..Self::new(None, done) }
     }
 }
 
@@ -177,7 +180,8 @@ impl Task<'_> {
             return own;
         }
         let veil = self.state().map_or(Veil::ALL, |state| state.veils());
-        Ended { veil, ..Ended::unknown("whether it reacts depends on a state that nobody can foresee") }
+        let why = "whether it reacts depends on a state that nobody can foresee";
+        Ended { veil, shaky: false, ..Ended::unknown(why) }
     }
 
     /// Whatever it finds by then: what it watches changes, so it either changes too or reacts to that.
@@ -242,8 +246,11 @@ impl Task<'_> {
             if comes && look.standing == Standing::Drift {
                 state.imagine(scene);
             }
-            let veil = left(&mut **state, hidden | below, scene);
-            return Ended { veil, ..uncertain(&**state, hidden | below, &look.comment) };
+            let hidden = hidden | below;
+            let veil = left(&mut **state, hidden, scene);
+            // A package takes nothing away from those after it; a command may.
+            let shaky = hidden.meets(Veil::FILES);
+            return Ended { veil, shaky, ..uncertain(&**state, hidden, &look.comment) };
         }
         match how {
             _ if look.standing == Standing::Right => Ended::new(Some(true), quiet(look)),

@@ -1,7 +1,7 @@
 //! How those a state waits for have ended in, whether it runs out.
 //!
 //! Law: the verdicts are Salt's. What nobody can foresee of a requisite nobody can foresee of its dependant, unless it does
-//! not matter. Whatever would be done is taken to succeed, except by who answers failures.
+//! not matter. What would be done is taken to succeed, except by who answers failures and where a command may get in the way.
 
 use zagent_compiler::{Compat, Requisite};
 
@@ -24,6 +24,8 @@ pub struct Seen<'a> {
     pub unknown: bool,
     /// It would do something that may fail.
     pub may_fail: bool,
+    /// Nobody can tell whether it would fail.
+    pub shaky: bool,
 }
 
 impl Seen<'_> {
@@ -44,7 +46,7 @@ impl Seen<'_> {
             (false, _) => return self.clone(),
         }
         let (result, changed) = match guess {
-            Guess::Failed if self.answers_failure() => (Some(false), false),
+            Guess::Failed if self.shaky || self.answers_failure() => (Some(false), false),
             Guess::Same | Guess::Failed => (Some(true), false),
             Guess::Changed => (None, true),
         };

@@ -15,6 +15,7 @@ fn seen(kind: Requisite, word: &str) -> Seen<'static> {
         ran: true,
         unknown: false,
         may_fail: false,
+        shaky: false,
     };
     match word {
         "same" => base,
@@ -24,6 +25,7 @@ fn seen(kind: Requisite, word: &str) -> Seen<'static> {
         "would" => Seen { result: None, changed: true, ..base },
         "may-fail" => Seen { result: None, changed: true, may_fail: true, ..base },
         "unknown" => Seen { result: None, unknown: true, ..base },
+        "shaky" => Seen { result: None, unknown: true, shaky: true, ..base },
         "skipped" => Seen { ran: false, ..base },
         "skipped-failed" => Seen { result: Some(false), ran: false, ..base },
         other => panic!("{other}"),
@@ -41,6 +43,9 @@ fn what_becomes_of_a_state() {
         (&[(R::Require, "skipped-failed")], Decision::Skip(S::RequireFailed)),
         (&[(R::Require, "same"), (R::Require, "failed")], Decision::Skip(S::RequireFailed)),
         (&[(R::Require, "unknown")], Decision::Run),
+        (&[(R::Require, "shaky")], Decision::Unknown),
+        (&[(R::RequireAny, "shaky"), (R::RequireAny, "same")], Decision::Run),
+        (&[(R::Watch, "shaky")], Decision::Unknown),
         (&[(R::Require, "unknown"), (R::Require, "failed")], Decision::Skip(S::RequireFailed)),
         (&[(R::RequireAny, "unknown"), (R::RequireAny, "same")], Decision::Run),
         (&[(R::Onfail, "unknown")], Decision::Unknown),

@@ -66,6 +66,7 @@ impl<'p> Runner<'_, 'p> {
                 ran: mark.ran,
                 unknown: mark.unknown,
                 may_fail: mark.may_fail,
+                shaky: mark.shaky,
             })
         })
         .collect()

@@ -93,6 +93,7 @@ impl Runner<'_, '_> {
             ran: skip.is_none(),
             unknown: ended.unknown,
             may_fail: strict_test && !ended.veil.is_none(),
+            shaky: ended.shaky,
             veil: ended.veil,
             shadow,
         };

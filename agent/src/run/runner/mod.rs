@@ -163,6 +163,8 @@ struct Mark {
     unknown: bool,
     /// A dry run cannot tell whether it would succeed.
     may_fail: bool,
+    /// Nobody can tell whether it would fail.
+    shaky: bool,
     /// What it would change itself that nobody can foresee.
     veil: Veil,
     shadow: Shadow,
