@@ -11,7 +11,8 @@ use libyaml_safer::{Scanner, TokenData};
 /// They change no structure, so it is shown the text with a space behind every candidate, and what it calls a tag gets
 /// one for good. More tags than `most`, the nodes of a document, are not worth looking for.
 pub(super) fn repair(text: &str, most: usize) -> Cow<'_, str> {
-    let candidates = candidates(text);
+    // Outside of brackets a comma is a character as any other.
+    let candidates = if text.contains(['[', '{']) { candidates(text) } else { Vec::new() };
     if candidates.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -111,6 +112,7 @@ mod tests {
             ("- |\n  [!x, y]\n- [!z, q]", "- |\n  [!x, y]\n- [!z , q]"),
             ("# [!x, y]", "# [!x, y]"),
             ("a: !x, y", "a: !x, y"),
+            ("~:!:, %", "~:!:, %"),
             ("['a'!x, \"!\"!y, !-!z, b]", "['a'!x , \"!\"!y , !-!z , b]"),
             ("[!<tag:yaml.org,2002:str> a]", "[!<tag:yaml.org,2002:str> a]"),
             ("[!<tag:yaml.org,2002:str>, a]", "[!<tag:yaml.org,2002:str> , a]"),
