@@ -247,10 +247,14 @@ impl Task<'_> {
                 state.imagine(scene);
             }
             let hidden = hidden | below;
-            let veil = left(&mut **state, hidden, scene);
             // A package takes nothing away from those after it; a command may.
             let shaky = hidden.meets(Veil::FILES);
-            return Ended { veil, shaky, ..uncertain(&**state, hidden, &look.comment) };
+            let ended = Ended { shaky, ..uncertain(&**state, hidden, &look.comment) };
+            return if settled(&mut **state, hidden, scene) {
+                Ended { veil: Veil::NONE, ..ended }
+            } else {
+                ended
+            };
         }
         match how {
             _ if look.standing == Standing::Right => Ended::new(Some(true), quiet(look)),
@@ -319,13 +323,9 @@ fn uncertain(state: &dyn State, hidden: Veil, now: &str) -> Ended {
     Ended { veil: own, ..Ended::unknown(format!("{} may be others by then; now: {now}", hidden.words())) }
 }
 
-/// What nobody can foresee after a state of which nobody can tell whether it would change something: nothing, when what it
-/// leaves does not depend on what it finds; that is imagined then.
-fn left(state: &mut dyn State, hidden: Veil, scene: &Scene<'_>) -> Veil {
-    if state.settles() && (state.apply(scene).is_ok() || supposed(state, hidden, scene).is_some()) {
-        return Veil::NONE;
-    }
-    if state.is_foreseeable() { Veil::FILES } else { state.veils() }
+/// True when what a state leaves does not depend on what it finds; that is imagined then, and nothing is hidden after it.
+fn settled(state: &mut dyn State, hidden: Veil, scene: &Scene<'_>) -> bool {
+    state.settles() && (state.apply(scene).is_ok() || supposed(state, hidden, scene).is_some())
 }
 
 /// Changes, and looks whether that was enough.

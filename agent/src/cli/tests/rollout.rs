@@ -185,6 +185,25 @@ fn meanwhile(mut nodes: Vec<Host>, act: impl FnOnce() -> Said) -> (Said, Vec<Hos
 }
 
 #[test]
+fn a_plan_is_shown_under_the_name_that_is_written() {
+    needs!("git");
+    let fleet = Fleet::new();
+    let _nodes = fleet.nodes(&["web-01", "web-02"]);
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let said = fleet.start(&["--dry-run"]);
+        let written = said
+            .out
+            .lines()
+            .find_map(|line| line.strip_suffix(" is written as a dry run: nothing will be done"));
+        let written = written.unwrap_or_else(|| panic!("{}", said.all())).to_owned();
+        assert!(said.out.lines().next().is_some_and(|head| head.contains(&written)), "{}", said.all());
+        names.push(written);
+    }
+    assert_eq!(names[1], format!("{}-2", names[0]));
+}
+
+#[test]
 fn a_rollout_from_the_plan_to_the_end() {
     needs!("git");
     let fleet = Fleet::new();

@@ -391,6 +391,10 @@ mod tests {
         assert!(report.states.iter().any(|state| state.result == Some(false)), "a run that failed");
         assert!(speaks_against(&report, 0).is_some_and(|why| why.starts_with("its run failed: ")));
         assert!(speaks_against(&report, FAILING - 1).is_some(), "once or twice may be chance");
+        if let Some(state) = report.states.iter_mut().find(|state| state.result == Some(false)) {
+            state.changes.insert("retcode", 7);
+        }
+        assert!(speaks_against(&report, 0).is_some_and(|why| why.contains(" (exit code 7)")));
         assert_eq!(speaks_against(&report, FAILING), None);
         report.states.clear();
         assert_eq!(speaks_against(&report, 0), None);
