@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -145,12 +145,10 @@ impl Watchdog<'_> {
 
     /// Nobody answered: asks again later, as long as the driver waits. False when that is over.
     fn ask_again(&mut self, why: &str, now: Timestamp) -> bool {
-        let rules = &self.setup.pace.rules;
         let Some(wanted) = &mut self.wanted else { return false };
-        let wait = rules.unit.saturating_mul(1 << wanted.tries.min(16)).min(rules.most);
-        if now >= phase::after(wanted.since, PREPARE_LIMIT) {
+        let Some(wait) = wait_before(wanted.tries, wanted.since, now, &self.setup.pace.rules) else {
             return false;
-        }
+        };
         wanted.tries = wanted.tries.saturating_add(1);
         wanted.next = Instant::now() + wait;
         let note = format!("cannot fetch {} yet, and tries again: {why}", wanted.order.to);
@@ -320,4 +318,26 @@ impl Watchdog<'_> {
 const fn is_answer(event: &phase::Event) -> bool {
     use phase::Event::{Applied, Fetched, RolledBack, Unapplied, Unfetched};
     matches!(event, Fetched | Unfetched(_) | Applied | Unapplied(_) | RolledBack)
+}
+
+/// How long to wait before a binary that nobody gives is asked for again; nothing once the driver has given up.
+fn wait_before(tries: u32, since: Timestamp, now: Timestamp, rules: &supervise::Rules) -> Option<Duration> {
+    let wait = rules.unit.saturating_mul(1 << tries.min(16)).min(rules.most);
+    (now < phase::after(since, PREPARE_LIMIT)).then_some(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_is_asked_for_ever_more_seldom_until_the_driver_gives_up() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let wait = |tries, seconds| {
+            wait_before(tries, at(0), at(seconds), &supervise::Rules::REAL).map(|wait| wait.as_secs())
+        };
+        let limit = i64::try_from(PREPARE_LIMIT.as_secs()).unwrap();
+        assert_eq!((wait(0, 0), wait(3, 9), wait(40, 99)), (Some(1), Some(8), Some(60)));
+        assert_eq!((wait(0, limit - 1), wait(0, limit)), (Some(1), None));
+    }
 }
