@@ -51,6 +51,10 @@ advisories:
 bench:
     cargo test --release -p zagent-tests --test speed -- --nocapture
 
+# The order of functions in the program, so that a waiting daemon takes little memory; needs valgrind.
+layout:
+    .ci/layout
+
 # The book.
 book:
     mdbook build docs

@@ -20,7 +20,7 @@ use zagent_cache::testing::ls_refs;
 use self::node::{Node, Upstream, eventually};
 
 /// The most that the idle daemon of a release may hold in memory.
-const BUDGET: u64 = 15 << 20;
+const BUDGET: u64 = 15_000_000;
 /// The most that may be added between the first and the last quarter of the polls: less than one page in ten polls.
 const FLAT: u64 = 256 << 10;
 

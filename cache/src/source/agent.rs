@@ -14,6 +14,9 @@ use super::error::{Failure, Kind};
 
 /// How long a kept connection may stand unused: longer than the poll interval.
 const IDLE: Duration = Duration::from_secs(300);
+/// What a kept connection holds in memory meanwhile: answers come in pieces of this size, the heads of the longest as a whole;
+/// questions are short.
+const BUFFERS: (usize, usize) = (64 << 10, 16 << 10);
 
 /// The client for a remote.
 pub(super) fn new(remote: &Remote) -> Result<ureq::Agent, Failure> {
@@ -29,6 +32,8 @@ pub(super) fn new(remote: &Remote) -> Result<ureq::Agent, Failure> {
         .max_idle_age(IDLE)
         .max_idle_connections(2)
         .max_idle_connections_per_host(1)
+        .input_buffer_size(BUFFERS.0)
+        .output_buffer_size(BUFFERS.1)
         .accept_encoding("identity")
         .user_agent(AGENT);
     if let Some(proxy) = &remote.proxy {
