@@ -3,8 +3,6 @@
 //! The kernel maps code in pieces of at least 64 KiB. With the functions of a waiting daemon strewn over the whole program, most
 //! of the program would count as its memory. `.ci/layout` writes the list.
 
-#![expect(clippy::print_stdout, reason = "it is how a build script speaks to cargo")]
-
 use std::env::var;
 
 fn main() {
