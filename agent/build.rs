@@ -13,6 +13,6 @@ fn main() {
     let other = var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("mold"));
     if is("PROFILE", "release") && tried && !other {
         let here = var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo::rustc-link-arg-bin=zagent=-Wl,-T,{here}/layout.ld");
+        println!("cargo::rustc-link-arg-bin=zagent=-T{here}/layout.ld");
     }
 }
