@@ -14,9 +14,10 @@ use super::error::{Failure, Kind};
 
 /// How long a kept connection may stand unused: longer than the poll interval.
 const IDLE: Duration = Duration::from_secs(300);
-/// What a kept connection holds in memory meanwhile: answers come in pieces of this size, the heads of the longest as a whole;
-/// questions are short.
+/// What a kept connection holds in memory meanwhile, in and out. The head of an answer must fit as a whole.
 const BUFFERS: (usize, usize) = (64 << 10, 16 << 10);
+/// The longest head of an answer. Shorter than its buffer: one that fills it would count as a broken connection.
+const HEAD: usize = BUFFERS.0 - 1;
 
 /// The client for a remote.
 pub(super) fn new(remote: &Remote) -> Result<ureq::Agent, Failure> {
@@ -34,6 +35,7 @@ pub(super) fn new(remote: &Remote) -> Result<ureq::Agent, Failure> {
         .max_idle_connections_per_host(1)
         .input_buffer_size(BUFFERS.0)
         .output_buffer_size(BUFFERS.1)
+        .max_response_header_size(HEAD)
         .accept_encoding("identity")
         .user_agent(AGENT);
     if let Some(proxy) = &remote.proxy {
