@@ -3,7 +3,7 @@
 //! Law: a node that looks at itself and a driver that looks at its report see the same.
 
 use serde_json::Value as Json;
-use zagent_config::target::{MatchKind, Subject, Target, TargetError};
+use zagent_config::target::{Subject, Target, TargetError};
 use zagent_config::value::{Map, Value};
 
 use crate::report::Report;
@@ -13,7 +13,7 @@ use crate::report::Report;
 /// # Errors
 /// Fails when the target cannot be understood; pillar and groups are not known here.
 pub fn is_meant(target: &str, report: &Report) -> Result<bool, TargetError> {
-    Target::parse(target, MatchKind::Compound)?.matches(&Seen::new(report))
+    Target::parse_reported(target)?.matches(&Seen::new(report))
 }
 
 /// The nodes of a target, of all that are asked.
@@ -21,7 +21,7 @@ pub(crate) fn meant<'r>(
     target: &str,
     reports: impl IntoIterator<Item = &'r Report>,
 ) -> Result<Vec<&'r Report>, TargetError> {
-    let target = Target::parse(target, MatchKind::Compound)?;
+    let target = Target::parse_reported(target)?;
     let mut found = vec![];
     for report in reports {
         if target.matches(&Seen::new(report))? {

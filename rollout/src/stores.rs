@@ -28,13 +28,15 @@ const ATTEMPTS: usize = 3;
 pub struct BoardRecords {
     board: Box<dyn Board>,
     unread: Vec<RolloutId>,
+    /// What was said to be left out, each version once.
+    told: BTreeMap<RolloutId, Token>,
 }
 
 impl BoardRecords {
     /// Records on this board.
     #[must_use]
     pub fn new(board: Box<dyn Board>) -> Self {
-        Self { board, unread: Vec::new() }
+        Self { board, unread: Vec::new(), told: BTreeMap::new() }
     }
 
     /// Records where the settings say: `rollout.url`, the first remote that is a repository, or the board.
@@ -109,7 +111,10 @@ impl Records for BoardRecords {
             match read(&key, &id, &entry.value) {
                 Ok(value) => all.push(Held { value, token: entry.token }),
                 Err(error) => {
-                    tracing::warn!(rollout = %id, %error, "left out");
+                    if self.told.get(&id) != Some(&entry.token) {
+                        tracing::warn!(rollout = %id, %error, "left out");
+                        self.told.insert(id.clone(), entry.token);
+                    }
                     unread.push(id);
                 }
             }

@@ -174,11 +174,26 @@ fn table(reports: &[&Report], now: Timestamp, patience: Duration, paint: Paint) 
 impl One {
     /// The reports of the node, at least one.
     fn reports(&self, settings: &Settings) -> Result<Vec<Report>, Trouble> {
-        let mut nodes = all(settings)?;
-        if let Some(reports) = nodes.remove(&self.id) {
-            return Ok(reports);
+        let mut board = board_of(settings)?;
+        let (mut own, mut others, mut wrong) = (Vec::new(), Vec::new(), None);
+        for part in PARTS {
+            let (mut good, refused) = board.judged(part, Timestamp::now()).map_err(trouble)?;
+            own.extend(good.remove(&self.id).map(|opened| opened.report));
+            wrong = wrong.or_else(|| refused.into_iter().find(|error| of(error) == Some(&self.id)));
+            others.extend(good.into_keys());
         }
-        Err(self.unknown(nodes.keys()))
+        match wrong {
+            _ if !own.is_empty() => Ok(own),
+            Some(error) => Err(Trouble::Refusal {
+                exit: Exit::Failed,
+                message: crate::report::chain(&error),
+                hint: Some(format!(
+                    "its next report takes the place of this one, or: zagent node forget {}",
+                    self.id
+                )),
+            }),
+            None => Err(self.unknown(others.iter())),
+        }
     }
 
     fn unknown<'n>(&self, others: impl Iterator<Item = &'n NodeId>) -> Trouble {
@@ -283,7 +298,7 @@ fn page(report: &Report, now: Timestamp, patience: Duration, paint: Paint) -> St
     if let Some(child) = &report.child {
         let up = i64::try_from(child.uptime).ok().and_then(|s| Timestamp::from_second(s).ok());
         let up = up.map_or_else(|| "for ages".into(), |up| span(Timestamp::UNIX_EPOCH, up));
-        line("process", Tone::Plain, format!("{}, up {up}", child.pid));
+        line("process", Tone::Plain, format!("{}, up {up} when it reported", child.pid));
     }
     line("system", Tone::Plain, format!("{}/{}", report.os, report.arch));
     let facts = report.facts.iter().map(|(name, value)| match value {

@@ -11,6 +11,7 @@ use zagent_config::settings::Settings;
 use zagent_rollout::artifact::{self, ArtifactError, Binary, Edition, Outcome};
 use zagent_rollout::board::BoardError;
 use zagent_rollout::record::Component;
+use zagent_rollout::version::is_version;
 
 use super::common::Common;
 use super::settings;
@@ -39,8 +40,8 @@ struct Publish {
     #[arg(value_name = "BIN")]
     file: PathBuf,
 
-    /// Its version
-    #[arg(long, value_name = "VERSION")]
+    /// Its version, such as 1.4.0
+    #[arg(long, value_name = "VERSION", value_parser = version)]
     version: String,
 
     /// The kernel that it is for, such as linux; default: as the file says
@@ -65,6 +66,15 @@ struct Publish {
 
     #[command(flatten)]
     common: Common,
+}
+
+/// What can be published is what can be rolled out.
+fn version(text: &str) -> Result<String, String> {
+    if is_version(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("write numbers between dots, such as 1.4.0".into())
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -186,5 +196,18 @@ fn trouble(error: ArtifactError) -> Trouble {
             Trouble::Refusal { exit: Exit::Unreachable, message, hint: None }
         }
         _ => Trouble::failed(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn only_what_can_be_rolled_out_is_published() {
+        assert_eq!(version("1.4.0-rc.1+linux").as_deref(), Ok("1.4.0-rc.1+linux"));
+        for bad in ["", "v1.4", "abc", "../2"] {
+            assert!(version(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -158,7 +158,9 @@ impl Session {
             .at(&shown);
         }
         if text.contains("not our ref") {
-            let gone = format!("{shown} has no such commit any more: its history was rewritten meanwhile");
+            let gone = format!(
+                "{shown} has no such commit: it was not pushed, or its history was rewritten meanwhile"
+            );
             return Failure::new(Kind::NoBranch, gone).at(&shown);
         }
         let message = format!("{shown} {what}");

@@ -455,6 +455,15 @@ impl Limits {
 }
 
 impl Board {
+    /// How often nodes report on a board of this kind unless told otherwise.
+    #[must_use]
+    pub const fn usual_every(kind: BoardKind) -> Duration {
+        match kind {
+            BoardKind::Git => BOARD_EVERY_GIT,
+            _ => BOARD_EVERY,
+        }
+    }
+
     pub(super) fn read(all: &Record) -> Self {
         Self {
             kind: choice(all, "board.kind", BoardKind::find),
@@ -464,10 +473,9 @@ impl Board {
             known_hosts: all.path_if("board.known_hosts"),
             ca: all.path_if("board.ca"),
             bucket: all.text("board.bucket"),
-            every: all.time_if("board.every").unwrap_or(match choice(all, "board.kind", BoardKind::find) {
-                BoardKind::Git => BOARD_EVERY_GIT,
-                _ => BOARD_EVERY,
-            }),
+            every: all
+                .time_if("board.every")
+                .unwrap_or_else(|| Self::usual_every(choice(all, "board.kind", BoardKind::find))),
             allowed_nodes: all.path_if("board.allowed_nodes"),
         }
     }

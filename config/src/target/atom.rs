@@ -60,6 +60,16 @@ const LETTERS: [(char, MatchKind); 10] = [
 ];
 
 impl Atom {
+    /// True for a letter that stands before `@`.
+    pub(super) fn has_letter(letter: char) -> bool {
+        letter == 'R' || LETTERS.iter().any(|(known, _)| *known == letter)
+    }
+
+    /// The letter of a word that asks for pillar, with a delimiter of its own or without.
+    pub(super) fn pillar_letter(word: &str) -> Option<char> {
+        cut(word).0.filter(|letter| matches!(letter, 'I' | 'J'))
+    }
+
     /// Reads a word of a compound target; the second part is a fault that leaves the tree standing.
     pub(super) fn of_word(word: &Word) -> Result<(Self, Option<TargetError>), TargetError> {
         let (letter, delimiter, text) = cut(&word.text);
@@ -185,7 +195,7 @@ fn regular(test: Test, text: &str, delimiter: Option<char>, column: u32) -> Resu
 /// Cuts `G;@os;Debian` into letter, delimiter and text; a word without a letter is all text.
 fn cut(word: &str) -> (Option<char>, Option<char>, &str) {
     let mut chars = word.chars();
-    let Some(letter) = chars.next().filter(|c| *c == 'R' || LETTERS.iter().any(|(l, _)| l == c)) else {
+    let Some(letter) = chars.next().filter(|c| Atom::has_letter(*c)) else {
         return (None, None, word);
     };
     let rest = chars.as_str();

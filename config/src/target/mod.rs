@@ -150,6 +150,18 @@ impl Target {
         }
     }
 
+    /// Reads a compound target that means nodes by what they report. Words that could only mean nobody, and behind `not` everybody,
+    /// are errors: a parenthesis that touches a word, a letter that is none, and pillar, which no report holds.
+    ///
+    /// # Errors
+    /// Fails with the first fault and its column.
+    pub fn parse_reported(text: &str) -> Result<Self, TargetError> {
+        for word in parse::split(text) {
+            word.means_a_node()?;
+        }
+        Self::parse(text, MatchKind::Compound)
+    }
+
     /// Reads a target with Salt's patience: faults are kept for a warning, the answers are Salt's.
     #[must_use]
     pub fn parse_lenient(text: &str, kind: MatchKind) -> Self {

@@ -23,6 +23,31 @@ impl Word {
         self.text.strip_prefix("N@").filter(|name| !name.is_empty())
     }
 
+    /// Refuses a word that no node of a report can match.
+    pub(super) fn means_a_node(&self) -> Result<(), TargetError> {
+        let fault = |message: &str, hint: &str| {
+            let message = format!("`{}`: {message}", self.text);
+            Err(TargetError::new(top::TARGET_SYNTAX, message, self.column).with_hint(hint))
+        };
+        let count = |c| self.text.matches(c).count();
+        let opens = self.text.starts_with('(') && self.text != "(";
+        if opens || (self.text.ends_with(')') && self.text != ")" && count(')') > count('(')) {
+            return fault("a parenthesis touches a word", "put spaces around it: `not ( a or b )`");
+        }
+        let mut chars = self.text.chars();
+        let letter = chars.next().filter(|_| chars.as_str().starts_with('@'));
+        match letter.or_else(|| Atom::pillar_letter(&self.text)) {
+            Some('I' | 'J') => fault(
+                "reports of nodes hold no pillar",
+                "ask for facts: `G@role:db`; `rollout.facts` names them",
+            ),
+            Some(letter) if !Atom::has_letter(letter) => {
+                fault("there is no such letter", "those of compound targets are G, P, L, S and E")
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn names_group(&self) -> bool {
         self.group().is_some()
     }

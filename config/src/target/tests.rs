@@ -140,6 +140,25 @@ fn faults_say_what_and_where() {
 }
 
 #[test]
+fn a_target_over_reports_refuses_words_that_mean_nobody() {
+    for (text, column, message) in [
+        ("not (n1 or n2", 5, "`(n1`: a parenthesis touches a word"),
+        ("not ( n1 or n2)", 13, "`n2)`: a parenthesis touches a word"),
+        ("n* and not (n1)", 12, "`(n1)`: a parenthesis touches a word"),
+        ("not I@role:db", 5, "`I@role:db`: reports of nodes hold no pillar"),
+        ("not J;@role;d.*", 5, "`J;@role;d.*`: reports of nodes hold no pillar"),
+        ("not X@foo", 5, "`X@foo`: there is no such letter"),
+    ] {
+        let fault = Target::parse_reported(text).unwrap_err();
+        assert_eq!((fault.column, fault.message.as_str()), (column, message), "{text}");
+        assert!(fault.hint.is_some(), "{text}");
+    }
+    for text in ["not ( n1 or n2 )", "E@web(1|2)", "G@os:Debian and web-*", "not L@a,b", "E@(a|b)"] {
+        assert!(Target::parse_reported(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn a_strict_target_names_the_group_at_fault() {
     let node = node();
     for (text, message) in [

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::is_live;
 use crate::phase::after;
 use crate::record::{BatchPhase, Mode, Record, State};
 
@@ -28,17 +29,22 @@ impl Refused {
 }
 
 /// The record of a rollout that somebody ends. What is confirmed stays; the driver, or whoever adopts it, finishes the rest.
-/// Where nobody drives, this is the end.
+/// Where nobody drives, or whoever did is gone, this is the end.
 #[must_use]
 pub fn abort(record: &Record, why: &str, now: Timestamp) -> Record {
-    if record.state.is_final() || record.state == State::Aborting {
+    let is_driven = record.driver.as_ref().is_some_and(|driver| is_live(driver, now));
+    let ends = !is_driven || record.dry_run || record.mode == Mode::Clock;
+    let was_asked = record.state == State::Aborting;
+    if record.state.is_final() || (was_asked && !ends) {
         return record.clone();
     }
     let mut next = record.clone();
     next.serial = record.serial.saturating_add(1);
-    next.reason = Some(why.to_owned());
+    if !was_asked {
+        next.reason = Some(why.to_owned());
+    }
     next.state = State::Aborting;
-    if record.driver.is_none() || record.dry_run || record.mode == Mode::Clock {
+    if ends {
         (next.state, next.finished) = (State::Aborted, Some(now));
     }
     next

@@ -428,6 +428,25 @@ fn an_aborting_record_is_finished_with_what_is_known_by_then() {
 }
 
 #[test]
+fn an_abort_does_not_wait_for_a_driver_that_is_gone() {
+    let driver = Some(Driver { id: "gone".to_owned(), heartbeat: at(0) });
+    let driven = Record { driver, ..record(&[&["a"]]) };
+    let asked = abort(&driven, "wrong one", at(30));
+    assert_eq!(asked.state, State::Aborting);
+    assert_eq!(abort(&asked, "hurry", at(40)), asked, "its driver may still come to it");
+    let ended = abort(&asked, "hurry", at(90));
+    assert_eq!(
+        (ended.state, ended.finished, ended.reason.as_deref()),
+        (State::Aborted, Some(at(90)), Some("wrong one"))
+    );
+    assert_eq!(
+        abort(&driven, "wrong one", at(90)).state,
+        State::Aborted,
+        "and at once when it was gone before"
+    );
+}
+
+#[test]
 fn strange_records_are_answered() {
     let gone = Record { current_batch: 7, state: State::Rolling, ..record(&[&["a"]]) };
     let step_of = |record: &Record| step(record, &BTreeMap::new(), ME, at(1)).record;

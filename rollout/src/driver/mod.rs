@@ -176,6 +176,19 @@ impl Driver<'_> {
             .collect())
     }
 
+    /// Stops driving: whoever goes on need not wait until this driver counts as gone. Without that write it does, and no more.
+    ///
+    /// # Errors
+    /// Fails when the record cannot be read or written.
+    pub fn let_go(&mut self, id: &RolloutId) -> Result<(), BoardError> {
+        let Some(Held { value: record, token }) = self.records.get(id)? else { return Ok(()) };
+        if record.state.is_final() || record.driver.as_ref().is_none_or(|driver| driver.id != self.id) {
+            return Ok(());
+        }
+        let next = Record { driver: None, serial: record.serial.saturating_add(1), ..record };
+        self.records.put(&next, Some(&token), &format!("{} stops driving", self.id), true).map(drop)
+    }
+
     /// The end of a turn where there is nothing for this driver to do.
     fn not_ours(&self, record: &Record, now: Timestamp) -> Result<Option<Turn>, DriveError> {
         let undriven = |why| Err(DriveError::Undriven { id: record.id.clone(), why });

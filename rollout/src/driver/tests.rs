@@ -284,6 +284,20 @@ fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
 
 /// A server with a lock that nobody holds any more, or with a full disk, says that somebody else was faster.
 #[test]
+fn who_stops_driving_leaves_the_record_to_the_next() {
+    let (mut records, mut reports) = (Memory::of(record(&[&["a"]])), Said::default());
+    goes(turn(&mut records, &mut reports, "one", 1));
+    let mut other = Driver { records: &mut records, reports: &mut reports, id: "two".to_owned() };
+    other.let_go(&id("r1")).unwrap();
+    assert!(records.only().driver.is_some(), "what another drives is not let go");
+    let mut one = Driver { records: &mut records, reports: &mut reports, id: "one".to_owned() };
+    one.let_go(&id("r1")).unwrap();
+    assert_eq!((records.only().driver.as_ref(), records.only().state), (None, State::Rolling));
+    let next = goes(turn(&mut records, &mut reports, "two", 2));
+    assert_eq!(next.driver.map(|driver| driver.id).as_deref(), Some("two"), "a second later");
+}
+
+#[test]
 fn a_race_that_is_lost_to_nobody_is_told() {
     let mut records = Memory::of(record(&[&["a"], &["b"]]));
     records.faults.extend((0..5).map(|_| Fault::Locked));

@@ -13,6 +13,16 @@ pub enum PlanError {
         /// What it must be.
         wanted: &'static str,
     },
+    /// An artifact that no node could ever take.
+    #[error("the artifact of {os}/{arch} cannot be used: {why}")]
+    BadArtifact {
+        /// For which kernel.
+        os: String,
+        /// For which machine.
+        arch: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// The target cannot be understood.
     #[error("the target `{target}` cannot be used: {fault}{}", hint(fault))]
     Target {

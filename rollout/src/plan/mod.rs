@@ -246,6 +246,15 @@ fn check_artifacts(draft: &Draft, nodes: &[&Report]) -> Result<(), PlanError> {
     if draft.component != Component::Agent {
         return Ok(());
     }
+    for artifact in &draft.artifacts {
+        let is_digest = artifact.blake3.len() == 64 && artifact.blake3.bytes().all(|b| b.is_ascii_hexdigit());
+        let why = match (&artifact.url, &artifact.reference) {
+            _ if !is_digest => "its `blake3` is not 64 hexadecimal digits",
+            (None, None) => "it has neither `url` nor `ref`",
+            _ => continue,
+        };
+        return Err(PlanError::BadArtifact { os: artifact.os.clone(), arch: artifact.arch.clone(), why });
+    }
     let mut without: BTreeMap<(&str, &str), Vec<&NodeId>> = BTreeMap::new();
     for report in nodes {
         let fits = |artifact: &Artifact| artifact.os == report.os && artifact.arch == report.arch;

@@ -36,8 +36,8 @@ fn artifact(arch: &str) -> Artifact {
         os: "linux".to_owned(),
         arch: arch.to_owned(),
         size: 1,
-        blake3: String::new(),
-        url: None,
+        blake3: "0".repeat(64),
+        url: Some("https://releases.example.org/zagent".to_owned()),
         reference: None,
         signature: None,
     }
@@ -195,6 +195,16 @@ fn every_node_needs_a_binary() {
     assert_eq!(refused(&draft(), &nodes), words);
     let both = Draft { artifacts: vec![artifact("x86_64"), artifact("aarch64")], ..draft() };
     assert!(plan(&both, &nodes, at(0)).is_ok());
+}
+
+#[test]
+fn artifacts_that_no_node_could_take_are_refused() {
+    let of = |artifact| Draft { artifacts: vec![artifact], ..draft() };
+    let words = "the artifact of linux/x86_64 cannot be used: ";
+    let short = Artifact { blake3: "zz".to_owned(), ..artifact("x86_64") };
+    assert_eq!(refused(&of(short), &six()), format!("{words}its `blake3` is not 64 hexadecimal digits"));
+    let nowhere = Artifact { url: None, ..artifact("x86_64") };
+    assert_eq!(refused(&of(nowhere), &six()), format!("{words}it has neither `url` nor `ref`"));
 }
 
 #[test]

@@ -104,7 +104,11 @@ fn words(record: &Record, word: Word) -> String {
     match (word, record.state) {
         (Word::Abort, State::Aborted) => format!("{id} is aborted{reason}"),
         (Word::Abort, State::Completed) => format!("{id} was completed before: there is nothing to abort"),
-        (Word::Abort, _) => format!("{id} is being aborted{reason}"),
+        (Word::Abort, _) => {
+            format!(
+                "{id} is being aborted{reason} by its driver; if that is gone for a minute, abort it again"
+            )
+        }
         (Word::Pause, _) => {
             format!("{id} is paused{reason}: what is applied is finished, nothing new is begun")
         }

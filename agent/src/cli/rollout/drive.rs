@@ -239,7 +239,8 @@ impl Wheel<'_> {
                 worst = worse(worst, Exit::Locked);
                 for ride in rides {
                     ride.live.end();
-                    ui.say(&stopped(&ride.id));
+                    let left = self.driver.let_go(&ride.id).is_ok();
+                    ui.say(&stopped(&ride.id, left));
                     done.extend(ride.last);
                 }
                 break;
@@ -283,9 +284,11 @@ fn nodes(record: &Record) -> u32 {
 }
 
 /// What whoever stops driving should know.
-fn stopped(id: &RolloutId) -> String {
+fn stopped(id: &RolloutId, left: bool) -> String {
+    // A record that could not be written still names this driver.
+    let adopt = if left { "" } else { " --adopt" };
     format!(
-        "stopped driving; {id} is not aborted. Go on: zagent rollout drive {id}   End it: zagent rollout abort {id}"
+        "stopped driving; {id} is not aborted. Go on: zagent rollout drive {id}{adopt}   End it: zagent rollout abort {id}"
     )
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Law: whatever is missing is named by its key in the configuration and by the flag that stands in for it.
 
+use zagent_cache::source::{Kind, SourceError};
 use zagent_config::Value;
-use zagent_config::settings::{BoardKind, Settings};
+use zagent_config::settings::{Board, BoardKind, Settings};
 use zagent_rollout::board::BoardError;
 use zagent_rollout::records::{Records, Reports};
 use zagent_rollout::stores::{BoardRecords, BoardReports};
@@ -67,6 +68,10 @@ impl Place {
             settings.rollout.url = Some(url.clone());
         }
         if let Some(Named { kind, url }) = &self.board {
+            // What the configuration says of another kind of board says nothing about this one.
+            if settings.board.kind != *kind {
+                settings.board.every = Board::usual_every(*kind);
+            }
             settings.board.kind = *kind;
             settings.board.url.clone_from(url);
         }
@@ -133,8 +138,26 @@ pub(in crate::cli) fn me(settings: &Settings) -> String {
     format!("{}@{}:{}", who(), settings.id, std::process::id())
 }
 
+/// What went wrong on this host on the way to a board, if that is it.
+fn local(error: &BoardError) -> Option<&SourceError> {
+    let BoardError::Unreachable { source, .. } = error else { return None };
+    source.downcast_ref::<SourceError>().filter(|error| error.kind == Kind::Local)
+}
+
+/// True when a permission is what lacks.
+fn is_denied(error: &(dyn std::error::Error + 'static)) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+        || error.source().is_some_and(is_denied)
+}
+
 /// A board that did not do it, and a way out.
 pub(in crate::cli) fn trouble(error: BoardError) -> Trouble {
+    if let Some(here) = local(&error) {
+        let exit = if is_denied(here) { Exit::Permission } else { Exit::Failed };
+        let hint = "this user must be able to write below the `root:` of the configuration".to_owned();
+        return Trouble::Refusal { exit, message: chain(here), hint: Some(hint) };
+    }
     let message = chain(&error);
     let refusal = |exit, hint: &str| Trouble::Refusal { exit, message, hint: Some(hint.to_owned()) };
     match error {
@@ -142,9 +165,10 @@ pub(in crate::cli) fn trouble(error: BoardError) -> Trouble {
         BoardError::Unknown { .. } => {
             refusal(Exit::Unreachable, "`zagent rollout status` shows whether it was written")
         }
-        BoardError::Unreachable { .. } => {
-            refusal(Exit::Unreachable, "`zagent doctor` looks at each remote; nothing was written")
-        }
+        BoardError::Unreachable { .. } => refusal(
+            Exit::Unreachable,
+            "look at `rollout.url` and `board.url`, or --url and --board; nothing was written",
+        ),
         BoardError::Refused { board, .. } if board == OF_REPORTS => refusal(
             Exit::Refused,
             "look at `board.allowed_nodes`, and at the keys below the root of this host",
@@ -156,7 +180,10 @@ pub(in crate::cli) fn trouble(error: BoardError) -> Trouble {
             Exit::Refused,
             "the login needs write access there: `rollout.credentials` and `board.credentials`",
         ),
-        BoardError::Damaged { .. } => refusal(Exit::Failed, "somebody wrote it by hand: mend or delete it"),
+        BoardError::Damaged { .. } => refusal(
+            Exit::Failed,
+            "somebody wrote it by hand, or with a newer agent: look at it before you mend or delete it",
+        ),
     }
 }
 
@@ -178,6 +205,39 @@ mod tests {
         let said_no = BoardError::Refused { board: "https://x".into(), message: "403".into() };
         let Trouble::Refusal { hint: Some(hint), .. } = trouble(said_no) else { panic!("a way out") };
         assert!(hint.contains("`board.credentials`"), "{hint}");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_no_server_that_cannot_be_reached() {
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        for (kind, source, code) in [
+            (Kind::Local, Some(denied), Exit::Permission),
+            (Kind::Local, None, Exit::Failed),
+            (Kind::Unreachable, None, Exit::Unreachable),
+        ] {
+            let source = source.map(|io| Box::new(io) as Box<_>);
+            let message = "cannot keep what https://x sends".to_owned();
+            let error = SourceError { remote: "https://x".into(), kind, retry_after: None, message, source };
+            let error = BoardError::Unreachable { board: "https://x".into(), source: Box::new(error) };
+            let Trouble::Refusal { exit, message, .. } = trouble(error) else { panic!("a way out") };
+            assert_eq!((exit, message.starts_with("cannot reach")), (code, kind != Kind::Local), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_board_that_is_typed_has_the_patience_of_its_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("zagent.yaml");
+        let every = |text: &str, board: &str| {
+            std::fs::write(&config, format!("root: {}\n{text}", dir.path().display())).unwrap();
+            let common = Common { config: Some(config.clone()), out: Format::Text };
+            let place = Place { url: None, board: Some(super::board(board).unwrap()), common };
+            place.settings().unwrap().board.every.as_secs()
+        };
+        assert_eq!(every("", "git:/srv/board.git"), 900);
+        assert_eq!(every("board: {kind: sled}\n", "git:/srv/board.git"), 900);
+        assert_eq!(every("board: {kind: git, url: /srv/b.git}\n", "nats:tls://n:4222"), 30);
+        assert_eq!(every("board: {kind: git, url: /srv/b.git, every: 2m}\n", "git:/srv/other.git"), 120);
     }
 
     #[test]

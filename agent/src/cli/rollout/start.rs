@@ -296,6 +296,10 @@ fn refusal(error: &PlanError) -> Trouble {
     };
     match error {
         PlanError::BadGoal { .. } => Trouble::usage(message),
+        PlanError::BadArtifact { .. } => Trouble::usage_hint(
+            message,
+            "`zagent release publish` prints the entry as it must be, with --url for one that is offered elsewhere",
+        ),
         PlanError::Target { .. } => {
             Trouble::usage_hint(message, "write a compound target such as 'G@os:Debian and web-*'")
         }

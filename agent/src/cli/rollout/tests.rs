@@ -344,10 +344,18 @@ fn a_word_is_said_until_it_is_heard() {
     let version = busy.version;
     assert_eq!(say(&mut busy, &id, Word::Pause, "by bob").unwrap(), paused);
     assert_eq!(busy.version, version, "saying it again writes nothing");
+    let heard = |heartbeat| Some(Driver { id: "root@ci:1".to_owned(), heartbeat });
+    busy.record.driver = heard(Timestamp::now());
     say(&mut busy, &id, Word::Abort, "by ada").unwrap();
     let aborting = busy.record.clone();
     assert_eq!(aborting.state, State::Aborting, "its driver finishes it");
     assert_eq!(say(&mut busy, &id, Word::Abort, "by bob").unwrap(), aborting);
+    busy.record.driver = heard(now());
+    assert_eq!(
+        say(&mut busy, &id, Word::Abort, "by bob").unwrap().state,
+        State::Aborted,
+        "nobody else would"
+    );
     assert!(say(&mut busy, &id, Word::Resume, "by ada").is_err());
     busy.record = rolling();
     busy.losses = usize::MAX;

@@ -35,6 +35,8 @@ pub struct GitBoard {
     appends: bool,
     /// The keys that were left out of the last list.
     left_out: Vec<String>,
+    /// What was said to be left out, each commit once: a list is asked for at every look.
+    told: BTreeMap<String, Revision>,
 }
 
 /// A commit as it was read or written.
@@ -56,7 +58,14 @@ impl GitBoard {
     pub fn new(place: Place) -> Result<Self, BoardError> {
         let shelf = Shelf::new(&place.remote, &place.source, place.scratch.clone());
         let shelf = shelf.map_err(|error| failed(error.remote.clone(), error))?;
-        Ok(Self { shelf, place, seen: BTreeMap::new(), appends: false, left_out: Vec::new() })
+        Ok(Self {
+            shelf,
+            place,
+            seen: BTreeMap::new(),
+            appends: false,
+            left_out: Vec::new(),
+            told: BTreeMap::new(),
+        })
     }
 
     fn deadline(&self) -> Deadline {
@@ -304,7 +313,10 @@ impl Board for GitBoard {
                 Ok(entry) => all.push((key.to_owned(), entry)),
                 // One that somebody else made must not hide the others.
                 Err(error) => {
-                    tracing::warn!(key, %error, "left out");
+                    if self.told.get(key) != Some(&seen.revision) {
+                        tracing::warn!(key, %error, "left out");
+                        self.told.insert(key.to_owned(), seen.revision.clone());
+                    }
                     left_out.push(key.to_owned());
                 }
             }
