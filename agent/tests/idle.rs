@@ -183,5 +183,7 @@ fn a_poll_costs_little_more_than_the_question() {
     }
     let bare = (spent_here() - begun) / polls;
     println!("a poll of the daemon {ours:?}, with all that asks for it; the Git library alone {bare:?}");
-    assert!(ours <= bare * 3, "a poll costs {ours:?}, the Git library alone {bare:?}");
+    // Without optimisation our own part costs several times as much, and the processes of Git the same.
+    let most = if release().is_some() { 3 } else { 8 };
+    assert!(ours <= bare * most, "a poll costs {ours:?}, the Git library alone {bare:?}");
 }
