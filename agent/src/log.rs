@@ -14,9 +14,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// From now on, warnings go to stderr; with `-v` also what is done, with `-vv` every command. The agent that stays says
 /// what it does without being asked.
-pub fn start() {
+pub fn init() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let level = match verbosity(args.iter().map(String::as_str)) + usize::from(stays(&args)) {
+    let level = match verbosity(args.iter().map(String::as_str)) + usize::from(is_daemon(&args)) {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::DEBUG,
@@ -24,10 +24,10 @@ pub fn start() {
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
     // Somebody else may have started it; then that one counts.
     let _ = if is_journal() {
-        log.with_ansi(false).event_format(Journal).try_init()
+        log.with_ansi(false).event_format(JournalFormat).try_init()
     } else {
         let log = log.with_ansi(std::io::stderr().is_terminal()).with_target(false);
-        if stays(&args) { log.try_init() } else { log.without_time().try_init() }
+        if is_daemon(&args) { log.try_init() } else { log.without_time().try_init() }
     };
 }
 
@@ -40,9 +40,9 @@ pub(crate) fn is_journal() -> bool {
 }
 
 /// Lines for a journal.
-struct Journal;
+struct JournalFormat;
 
-impl<S, N> FormatEvent<S, N> for Journal
+impl<S, N> FormatEvent<S, N> for JournalFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -70,7 +70,7 @@ pub(crate) const fn priority(level: Level) -> u8 {
 }
 
 /// True for `run` without `--once`, and for `watchdog` without a question.
-fn stays(args: &[String]) -> bool {
+fn is_daemon(args: &[String]) -> bool {
     let mut words = args.iter().filter(|arg| !arg.starts_with('-'));
     let stays = match words.next().map(String::as_str) {
         Some("run") => true,
@@ -117,7 +117,7 @@ mod tests {
             ("status", false),
             ("", false),
         ] {
-            assert_eq!(stays(&words(line)), expected, "{line}");
+            assert_eq!(is_daemon(&words(line)), expected, "{line}");
         }
     }
 }

@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    zagent::log::start();
+    zagent::log::init();
     zagent::cli::main()
 }

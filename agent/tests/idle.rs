@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
-use zagent::api::Wish;
+use zagent::api::RunRequest;
 use zagent_cache::testing::ls_refs;
 
 use self::node::{Node, Upstream, eventually};
@@ -106,7 +106,7 @@ fn an_idle_poll_writes_nothing() {
 fn poll(node: &Node) {
     let asked = || node.said().matches("the remotes were asked").count();
     let before = asked();
-    node.client().changed().unwrap();
+    node.client().notify_changed().unwrap();
     eventually("a poll", || (asked() > before).then_some(()));
 }
 
@@ -117,7 +117,7 @@ fn memory_stays_as_it_is() {
     let mut node = Node::with_program(&upstream.config().replace("1s", "1h"), release());
     let revision = upstream.push_marker(&node, "one");
     node.start_with(&["-v"]);
-    node.run(&Wish::default());
+    node.run(&RunRequest::default());
     node.converges(&revision);
     node.fine(&["pause", "--for", "1h"]);
     node.until("the pause is seen", |status| status.paused.is_some());
@@ -145,7 +145,7 @@ fn turns_leave_nothing_behind() {
     let mut node = Node::with_program(&upstream.config().replace("1s", "1h"), release());
     upstream.push_marker(&node, "one");
     node.start();
-    let turn = |fetch| assert_eq!(node.run(&Wish { fetch, ..Wish::default() }).exit, 0);
+    let turn = |fetch| assert_eq!(node.run(&RunRequest { fetch, ..RunRequest::default() }).exit, 0);
     (0..2).for_each(|_| turn(true));
     let pid = node.pid();
     let open = || entries(format!("/proc/{pid}/fd"));
@@ -168,7 +168,7 @@ fn a_poll_costs_little_more_than_the_question() {
     let mut node = Node::with_program(&config, release());
     let revision = upstream.push_marker(&node, "one");
     node.start_with(&["-v"]);
-    node.run(&Wish::default());
+    node.run(&RunRequest::default());
     node.converges(&revision);
     node.fine(&["pause", "--for", "1h"]);
     node.until("the pause is seen", |status| status.paused.is_some());

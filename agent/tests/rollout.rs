@@ -9,15 +9,18 @@ use std::process::Command;
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
-use zagent::cycle::Why;
-use zagent::status::{Rollout, Status};
+use zagent::cycle::HoldReason;
+use zagent::status::{AgentStatus, RolloutSummary};
 use zagent_config::paths::Paths;
 use zagent_rollout::board::SledBoard;
-use zagent_rollout::envelope::Keys;
-use zagent_rollout::record::{BatchPhase, Component, Mode, NodeStatus, Profile, Progress, Record, State};
+use zagent_rollout::board_stores::{BoardRecords, BoardReports};
+use zagent_rollout::envelope::NodeKeys;
+use zagent_rollout::record::{
+    BatchPhase, Component, NodeProgress, NodeStatus, RolloutMode, RolloutProfile, RolloutRecord,
+    RolloutStatus,
+};
 use zagent_rollout::records::{Records, Reports};
-use zagent_rollout::report::Doing;
-use zagent_rollout::stores::{BoardRecords, BoardReports};
+use zagent_rollout::report::NodeActivity;
 use zagent_rollout::{BatchSize, Span};
 
 use crate::node::{Node, Upstream, eventually, is_idle, marker};
@@ -31,7 +34,7 @@ const HEALTH: &str = "health: [{name: web, command: '! test -e $D/host/sick', re
 struct Scene {
     upstream: Upstream,
     node: Node,
-    record: Record,
+    record: RolloutRecord,
 }
 
 impl Scene {
@@ -43,7 +46,7 @@ impl Scene {
         node.start();
         node.converges(&first);
         let [other, own] = ["other", "node"].map(|name| vec![name.parse().unwrap()]);
-        let record = Record {
+        let record = RolloutRecord {
             schema: 1,
             id: "web-42".parse().unwrap(),
             component: Component::States,
@@ -58,8 +61,8 @@ impl Scene {
             max_silent: 0,
             min_protocol: 0,
             dry_run: false,
-            mode: Mode::Driver,
-            profile: Profile::Normal,
+            mode: RolloutMode::Driver,
+            profile: RolloutProfile::Normal,
             anyway: false,
             artifacts: vec![],
             batches: vec![other, own],
@@ -68,7 +71,7 @@ impl Scene {
             phase_since: None,
             nodes: BTreeMap::new(),
             failed: 0,
-            state: State::Created,
+            state: RolloutStatus::Created,
             reason: None,
             driver: None,
             created: Timestamp::now(),
@@ -76,13 +79,13 @@ impl Scene {
             started: None,
             finished: None,
             serial: 0,
-            more: std::collections::BTreeMap::new(),
+            unknown_fields: std::collections::BTreeMap::new(),
         };
         Self { upstream, node, record }
     }
 
     /// Writes the record as a commit of its branch.
-    fn write(&mut self, change: impl FnOnce(&mut Record)) {
+    fn write(&mut self, change: impl FnOnce(&mut RolloutRecord)) {
         change(&mut self.record);
         self.record.serial += 1;
         let file = self.node.path("rollout.yaml");
@@ -114,7 +117,7 @@ impl Scene {
         )
         .unwrap();
         let commit = git(&["commit-tree", tree.trim(), "-m", "a step"]);
-        self.upstream.repo.branch("rollout/web-42", &commit);
+        self.upstream.repo.set_branch("rollout/web-42", &commit);
     }
 
     /// Pushes `two`, which the rollout holds back, and releases nobody yet.
@@ -123,7 +126,7 @@ impl Scene {
         self.node.until("the rollout is known", |status| status.rollout.is_some());
         let second = self.upstream.push(&self.node, sls);
         let to = second.clone();
-        self.write(move |record| (record.to, record.state) = (to, State::Rolling));
+        self.write(move |record| (record.to, record.state) = (to, RolloutStatus::Rolling));
         second
     }
 
@@ -134,12 +137,12 @@ impl Scene {
 
     fn driver_says(&mut self, status: NodeStatus) {
         self.write(|record| {
-            record.nodes.insert("node".parse().unwrap(), Progress { status, ..Progress::default() });
+            record.nodes.insert("node".parse().unwrap(), NodeProgress { status, ..NodeProgress::default() });
         });
     }
 
-    fn is(&self, phase: &str) -> Status {
-        let is = |rollout: &Rollout| rollout.phase == phase;
+    fn is(&self, phase: &str) -> AgentStatus {
+        let is = |rollout: &RolloutSummary| rollout.phase == phase;
         self.node.until(phase, |status| status.rollout.as_ref().is_some_and(is) && is_idle(status))
     }
 
@@ -151,7 +154,7 @@ impl Scene {
     }
 }
 
-fn on(status: &Status) -> &str {
+fn on(status: &AgentStatus) -> &str {
     &status.current.as_ref().unwrap().revision
 }
 
@@ -161,7 +164,7 @@ fn held_back_released_applied_soaked_and_confirmed() {
     let second = scene.hold_back(&marker("two"));
     let status = scene.node.until("the head is held back", |status| status.why_not.is_some());
     let held = status.why_not.unwrap();
-    assert_eq!((held.revision.as_str(), held.why), (second.as_str(), Why::Rollout));
+    assert_eq!((held.revision.as_str(), held.why), (second.as_str(), HoldReason::Rollout));
     assert!(held.message.contains("held back by rollout web-42: batch 2 of 2, waiting"), "{}", held.message);
     assert!(scene.node.fine(&["status"]).contains("batch 2 of 2, waiting"));
     scene.upstream.polls(2);
@@ -183,7 +186,7 @@ fn held_back_released_applied_soaked_and_confirmed() {
         status.why_not.as_ref().is_some_and(|held| held.revision.as_str() == third)
     });
     assert_eq!(scene.node.host("marker"), "two\n", "the rollout is not over yet");
-    scene.write(|record| record.state = State::Completed);
+    scene.write(|record| record.state = RolloutStatus::Completed);
     scene.node.converges(&third);
     assert_eq!(scene.node.host("marker"), "three\n", "the head counts again");
 }
@@ -196,13 +199,13 @@ fn a_rollout_back_lasts_until_something_new_is_pushed() {
     scene.node.converges(&second);
     let back = first.clone();
     scene.write(move |record| {
-        (record.to, record.from, record.anyway, record.state) = (back, None, true, State::Rolling);
+        (record.to, record.from, record.anyway, record.state) = (back, None, true, RolloutStatus::Rolling);
     });
     scene.release(BatchPhase::Apply);
     assert_eq!(on(&scene.is("soaking")), first);
     scene.release(BatchPhase::Confirm);
     scene.is("confirmed");
-    scene.write(|record| record.state = State::Completed);
+    scene.write(|record| record.state = RolloutStatus::Completed);
     scene.node.until("it stays", |status| {
         status.why_not.as_ref().is_some_and(|held| held.message.contains("led this node where it is"))
     });
@@ -247,9 +250,9 @@ fn a_failing_check_rolls_back_and_quarantines() {
     assert!(status.quarantined[0].message.contains("health check web failed"), "{:?}", status.quarantined);
     assert_eq!(status.last_run.unwrap().trigger, "rollout");
     // Nothing tempts it again: not the level of the record, not the head when all is over.
-    scene.write(|record| record.state = State::Completed);
+    scene.write(|record| record.state = RolloutStatus::Completed);
     scene.node.until("it is over", |status| {
-        status.why_not.as_ref().is_some_and(|held| held.why == Why::Quarantined)
+        status.why_not.as_ref().is_some_and(|held| held.why == HoldReason::Quarantined)
     });
     assert_eq!(scene.node.host("marker"), "one\n");
 }
@@ -280,8 +283,9 @@ fn an_abort_while_soaking_rolls_back_without_blame() {
     let second = scene.hold_back(&marker("two"));
     scene.release(BatchPhase::Apply);
     assert_eq!(on(&scene.is("soaking")), second);
-    scene
-        .write(|record| (record.state, record.reason) = (State::Aborted, Some("another node failed".into())));
+    scene.write(|record| {
+        (record.state, record.reason) = (RolloutStatus::Aborted, Some("another node failed".into()))
+    });
     let status = scene.is("failed");
     assert_ne!(on(&status), second);
     assert_eq!((scene.node.host("marker").as_str(), status.quarantined.len()), ("one\n", 0));
@@ -308,15 +312,15 @@ fn a_pin_wins_and_says_so() {
 #[test]
 fn the_clock_needs_nobody() {
     let mut scene = Scene::new("");
-    scene.write(|record| (record.mode, record.state) = (Mode::Clock, State::Paused));
+    scene.write(|record| (record.mode, record.state) = (RolloutMode::Clock, RolloutStatus::Paused));
     scene.node.until("the rollout is known", |status| status.rollout.is_some());
     let second = scene.upstream.push_marker(&scene.node, "two");
     scene.node.until("the head is held back", |status| status.why_not.is_some());
     let started = Timestamp::now() - jiff::SignedDuration::from_mins(1);
     let to = second.clone();
     scene.write(|record| {
-        (record.to, record.state, record.started) = (to, State::Rolling, Some(started));
-        (record.mode, record.batches) = (Mode::Clock, vec![]);
+        (record.to, record.state, record.started) = (to, RolloutStatus::Rolling, Some(started));
+        (record.mode, record.batches) = (RolloutMode::Clock, vec![]);
     });
     let status = scene.is("confirmed");
     assert_eq!((on(&status), scene.node.host("marker").as_str()), (second.as_str(), "two\n"));
@@ -366,7 +370,7 @@ fn killed_on_the_way_back_it_goes_back_once() {
     scene.is("soaking");
     // The daemon looks at what a turn did when the turn is over; what the run does is seen at once.
     let ran = scene.node.host("back").lines().count();
-    scene.write(|record| (record.state, record.reason) = (State::Aborted, Some("enough".into())));
+    scene.write(|record| (record.state, record.reason) = (RolloutStatus::Aborted, Some("enough".into())));
     eventually("it is going back", || (scene.node.host("back").lines().count() > ran).then_some(()));
     for child in scene.node.children() {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(-child), Signal::SIGKILL).unwrap();
@@ -381,7 +385,7 @@ fn killed_on_the_way_back_it_goes_back_once() {
 #[test]
 fn without_a_daemon_a_timer_is_enough() {
     let mut scene = Scene::new(HEALTH);
-    scene.write(|record| (record.mode, record.state) = (Mode::Clock, State::Paused));
+    scene.write(|record| (record.mode, record.state) = (RolloutMode::Clock, RolloutStatus::Paused));
     scene.node.until("the rollout is known", |status| status.rollout.is_some());
     let second = scene.upstream.push_marker(&scene.node, "two");
     scene.node.signal(Signal::SIGTERM);
@@ -390,11 +394,13 @@ fn without_a_daemon_a_timer_is_enough() {
     assert_eq!(scene.node.host("marker"), "one\n", "the record holds it back");
     let started = Timestamp::now() - jiff::SignedDuration::from_mins(1);
     let to = second.clone();
-    scene.write(|record| (record.to, record.state, record.started) = (to, State::Rolling, Some(started)));
+    scene.write(|record| {
+        (record.to, record.state, record.started) = (to, RolloutStatus::Rolling, Some(started))
+    });
     scene.node.fine(&["run", "--once", "--trigger", "timer"]);
     assert_eq!(scene.node.host("marker"), "two\n");
     let status = scene.node.fine(&["status", "--out", "json"]);
-    let status: Status = serde_json::from_str(&status).unwrap();
+    let status: AgentStatus = serde_json::from_str(&status).unwrap();
     assert_eq!(status.rollout.unwrap().phase, "confirmed", "one turn saw it through");
 }
 
@@ -403,12 +409,12 @@ fn a_node_that_may_drive_adopts_what_nobody_drives_and_sees_it_through() {
     let mut scene = Scene::new("board: {kind: sled}\nrollout: {url: board}\ndriver: true\n");
     let paths = Paths::new(scene.node.path("root"));
     let board = || Box::new(SledBoard::new(paths.board()));
-    let mut reports = BoardReports::new(board(), paths.key(), Keys::new(None, paths.nodes()));
+    let mut reports = BoardReports::new(board(), paths.key(), NodeKeys::new(None, paths.nodes()));
     let told = eventually("the board is told", || {
-        let told = reports.all(Component::States).unwrap().remove(&"node".parse().unwrap())?;
+        let told = reports.latest_reports(Component::States).unwrap().remove(&"node".parse().unwrap())?;
         told.last_run.as_ref().is_some_and(|run| run.success).then_some(told)
     });
-    assert_eq!((told.revision.as_ref(), told.state), (scene.record.from.as_ref(), Doing::Idle));
+    assert_eq!((told.revision.as_ref(), told.state), (scene.record.from.as_ref(), NodeActivity::Idle));
     assert!(told.facts.contains_key("kernel") && told.degraded.is_none(), "{told:?}");
     scene.node.signal(Signal::SIGTERM);
     scene.node.ended();
@@ -417,17 +423,18 @@ fn a_node_that_may_drive_adopts_what_nobody_drives_and_sees_it_through() {
     let second = scene.upstream.push_marker(&scene.node, "two");
     scene.record.to = second.clone();
     scene.record.batches = vec![vec!["node".parse().unwrap()]];
-    scene.record.nodes.insert("node".parse().unwrap(), Progress::default());
+    scene.record.nodes.insert("node".parse().unwrap(), NodeProgress::default());
     let mut records = BoardRecords::new(board());
     records.put(&scene.record, None, "ordered", true).unwrap();
     scene.node.start();
-    let is_on = |status: &Status| status.current.as_ref().is_some_and(|current| current.revision == second);
+    let is_on =
+        |status: &AgentStatus| status.current.as_ref().is_some_and(|current| current.revision == second);
     scene.node.until("it is applied", is_on);
     let status = scene.is("confirmed");
     assert_eq!((on(&status), scene.node.host("marker").as_str()), (second.as_str(), "two\n"));
     eventually("the driver says so too", || {
         let record = records.get(&scene.record.id).unwrap().unwrap().value;
         let driver = record.driver.as_ref().map(|driver| driver.id.as_str());
-        (record.state == State::Completed && driver == Some("node/daemon")).then_some(())
+        (record.state == RolloutStatus::Completed && driver == Some("node/daemon")).then_some(())
     });
 }

@@ -9,19 +9,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use zagent_config::paths::Paths;
-use zagent_config::settings::Source;
+use zagent_config::settings::SourceSettings;
 
-use crate::lock::Lock;
-use crate::{CacheError, Depth, Generation, Limits, disk};
+use crate::lock::CacheLock;
+use crate::{CacheError, CacheLimits, CheckDepth, Generation, disk};
 
 /// How long an act on the cache waits for another one.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cache below one root.
 #[derive(Clone, Debug)]
 pub struct Cache {
     paths: Paths,
-    limits: Limits,
+    limits: CacheLimits,
     keep: usize,
 }
 
@@ -30,28 +30,28 @@ impl Cache {
     ///
     /// # Errors
     /// Fails when a directory cannot be made.
-    pub fn open(paths: &Paths, source: &Source) -> Result<Self, CacheError> {
+    pub fn open(paths: &Paths, source: &SourceSettings) -> Result<Self, CacheError> {
         for dir in [paths.staging(), paths.generations()] {
             disk::make_dirs(&dir)?;
         }
-        let limits = Limits {
+        let limits = CacheLimits {
             files: source.max_files,
             bytes: source.max_file,
             // What is sent is compressed; four times as much is written at most.
             total: source.max_pack.saturating_mul(4).max(source.max_file),
-            ..Limits::default()
+            ..CacheLimits::default()
         };
         Ok(Self { paths: paths.clone(), limits, keep: source.keep.max(1) })
     }
 
     /// What a tree may hold.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> CacheLimits {
         self.limits
     }
 
     /// How many generations are kept.
-    pub(crate) fn keep(&self) -> usize {
+    pub(crate) fn keep_count(&self) -> usize {
         self.keep
     }
 
@@ -59,8 +59,8 @@ impl Cache {
         &self.paths
     }
 
-    pub(crate) fn lock(&self) -> Result<Lock, CacheError> {
-        Lock::take(&self.paths.cache_lock(), PATIENCE)
+    pub(crate) fn lock(&self) -> Result<CacheLock, CacheError> {
+        CacheLock::acquire(&self.paths.cache_lock(), LOCK_TIMEOUT)
     }
 
     /// The generation that runs read; `None` before the first one was published.
@@ -82,7 +82,7 @@ impl Cache {
                 target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(disk::failed("read the link", &link)(error)),
+            Err(error) => Err(disk::io_error("read the link", &link)(error)),
         }
     }
 
@@ -91,7 +91,7 @@ impl Cache {
     /// # Errors
     /// Fails when the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Generation>, CacheError> {
-        let names = disk::names(&self.paths.generations())?;
+        let names = disk::list_names(&self.paths.generations())?;
         Ok(names.iter().filter_map(|name| Generation::open(&self.paths, name).ok()).collect())
     }
 
@@ -114,10 +114,10 @@ impl Cache {
         let _lock = self.lock()?;
         let to = match name {
             Some(name) => self.find(name)?,
-            None => self.previous()?.ok_or(CacheError::NothingBefore)?,
+            None => self.previous()?.ok_or(CacheError::NoPrevious)?,
         };
-        to.check(Depth::Full)?;
-        self.flip(to.name())?;
+        to.check(CheckDepth::Full)?;
+        self.switch_current(to.name())?;
         Ok(to)
     }
 
@@ -133,7 +133,7 @@ impl Cache {
     }
 
     /// Lets `current` lead to a generation, in one step.
-    pub(crate) fn flip(&self, name: &str) -> Result<(), CacheError> {
+    pub(crate) fn switch_current(&self, name: &str) -> Result<(), CacheError> {
         let link = self.paths.current();
         let new = link.with_extension("new");
         let generations = self.paths.generations();
@@ -141,7 +141,7 @@ impl Cache {
         disk::remove_file(&new)?;
         disk::make_link(&format!("{within}/{name}"), &new)?;
         disk::rename(&new, &link)?;
-        disk::point("publish::flipped").map_err(disk::failed("flip", &link))?;
+        disk::failpoint("publish::flipped").map_err(disk::io_error("flip", &link))?;
         disk::sync_dir(link.parent().unwrap_or(Path::new("/")))
     }
 }

@@ -11,12 +11,12 @@ use std::path::Path;
 use crate::CacheError;
 
 /// Opens nothing through a link, and does not wait for the other end of a pipe.
-const AS_IT_IS: i32 =
+const NOFOLLOW_NONBLOCK: i32 =
     (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()).cast_signed();
 
 /// A place at which a test may let the process die or the disk be full.
 #[cfg(feature = "failpoints")]
-pub(crate) fn point(name: &str) -> io::Result<()> {
+pub(crate) fn failpoint(name: &str) -> io::Result<()> {
     match fail::eval(name, Option::unwrap_or_default) {
         None => Ok(()),
         Some(what) if what == "abort" => std::process::abort(),
@@ -31,15 +31,15 @@ pub(crate) const fn point(_: &str) -> io::Result<()> {
 }
 
 /// Turns what the system said into an error with the act and the path.
-pub(crate) fn failed(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
+pub(crate) fn io_error(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
     let path = path.to_owned();
     move |source| CacheError::Io { act, path, source }
 }
 
 pub(crate) fn make_dir(path: &Path) -> Result<(), CacheError> {
-    point("disk::dir")
+    failpoint("disk::dir")
         .and_then(|()| DirBuilder::new().mode(0o700).create(path))
-        .map_err(failed("make the directory", path))
+        .map_err(io_error("make the directory", path))
 }
 
 /// Makes a directory and those above it, unless they are there.
@@ -47,51 +47,51 @@ pub(crate) fn make_dirs(path: &Path) -> Result<(), CacheError> {
     if path.is_dir() {
         return Ok(());
     }
-    point("disk::dir")
+    failpoint("disk::dir")
         .and_then(|()| DirBuilder::new().mode(0o700).recursive(true).create(path))
-        .map_err(failed("make the directory", path))
+        .map_err(io_error("make the directory", path))
 }
 
 /// Writes a file that is not there yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<File, CacheError> {
     let write = || {
-        point("disk::file")?;
+        failpoint("disk::file")?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-        point("disk::write")?;
+        failpoint("disk::write")?;
         file.write_all(bytes)?;
         Ok(file)
     };
-    write().map_err(failed("write", path))
+    write().map_err(io_error("write", path))
 }
 
 pub(crate) fn make_link(target: &str, path: &Path) -> Result<(), CacheError> {
-    point("disk::link")
+    failpoint("disk::link")
         .and_then(|()| std::os::unix::fs::symlink(target, path))
-        .map_err(failed("make the link", path))
+        .map_err(io_error("make the link", path))
 }
 
 /// Moves what is at one path to another, in one step; both lie in directories that the caller syncs.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), CacheError> {
-    point("disk::rename").and_then(|()| fs::rename(from, to)).map_err(failed("rename to", to))
+    failpoint("disk::rename").and_then(|()| fs::rename(from, to)).map_err(io_error("rename to", to))
 }
 
 /// Makes the names in a directory last.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), CacheError> {
-    point("disk::sync")
+    failpoint("disk::sync")
         .and_then(|()| File::open(path).and_then(|dir| dir.sync_all()))
-        .map_err(failed("sync the directory", path))
+        .map_err(io_error("sync the directory", path))
 }
 
 /// Makes all that was written below a directory last, with one call for the whole file system: for two thousand files
 /// that is a hundred times faster than to sync each.
 pub(crate) fn sync_below(path: &Path) -> Result<(), CacheError> {
-    point("disk::sync")
+    failpoint("disk::sync")
         .and_then(|()| File::open(path).and_then(|dir| rustix::fs::syncfs(&dir).map_err(io::Error::from)))
-        .map_err(failed("sync", path))
+        .map_err(io_error("sync", path))
 }
 
 /// Replaces a file as a whole; durable when it returns.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
+pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     make_dirs(dir)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
     let new = dir.join(name);
     remove_file(&new)?;
     let file = write_new(&new, bytes, 0o600)?;
-    point("disk::sync").and_then(|()| file.sync_all()).map_err(failed("sync", &new))?;
+    failpoint("disk::sync").and_then(|()| file.sync_all()).map_err(io_error("sync", &new))?;
     rename(&new, path)?;
     sync_dir(dir)
 }
@@ -107,7 +107,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
 /// Removes a file; one that is not there is removed.
 pub(crate) fn remove_file(path: &Path) -> Result<(), CacheError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -120,21 +120,21 @@ pub(crate) fn remove_all(path: &Path) -> Result<(), CacheError> {
         Err(error) => Err(error),
     };
     match gone {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
         _ => Ok(()),
     }
 }
 
 /// The names in a directory, sorted; none when it is not there.
-pub(crate) fn names(dir: &Path) -> Result<Vec<String>, CacheError> {
+pub(crate) fn list_names(dir: &Path) -> Result<Vec<String>, CacheError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed("read the directory", dir)(error)),
+        Err(error) => return Err(io_error("read the directory", dir)(error)),
     };
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(failed("read the directory", dir))?;
+        let entry = entry.map_err(io_error("read the directory", dir))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort_unstable();
@@ -142,8 +142,8 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>, CacheError> {
 }
 
 /// Opens a plain file for reading: neither through a link nor on a pipe or device.
-pub(crate) fn open_plain(path: &Path) -> io::Result<(File, fs::Metadata)> {
-    let file = OpenOptions::new().read(true).custom_flags(AS_IT_IS).open(path)?;
+pub(crate) fn open_nofollow(path: &Path) -> io::Result<(File, fs::Metadata)> {
+    let file = OpenOptions::new().read(true).custom_flags(NOFOLLOW_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
     if meta.is_file() { Ok((file, meta)) } else { Err(io::Error::other("no plain file")) }
 }
@@ -151,7 +151,7 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<(File, fs::Metadata)> {
 /// The bytes of a plain file of at most `limit` bytes; `None` when it is not there.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CacheError> {
     let read = || {
-        let (file, _) = open_plain(path)?;
+        let (file, _) = open_nofollow(path)?;
         let mut bytes = Vec::new();
         file.take(limit + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit { Err(io::Error::other("far too large")) } else { Ok(bytes) }
@@ -159,6 +159,6 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CacheErro
     match read() {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed("read", path)(error)),
+        Err(error) => Err(io_error("read", path)(error)),
     }
 }

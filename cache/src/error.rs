@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// A failed act on a repository; the cause is in `source`.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum RepositoryError {
     /// There is no repository there.
     #[error("no Git repository holds `{dir}`")]
     NoRepository {
@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// Two entries of one name.
     #[error("the tree holds `{path}` twice")]
-    Twice {
+    Duplicate {
         /// The path in the tree.
         path: String,
     },
@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// Links that lead over each other again and again.
     #[error("the links of the tree lead over each other too often to be followed; one of them is `{path}`")]
-    Tangled {
+    LinkLoop {
         /// One of them.
         path: String,
     },
@@ -158,14 +158,14 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl RepositoryError {
     /// The word of the cause when the tree itself is at fault; `None` when it could not be read.
     #[must_use]
-    pub fn refusal(&self) -> Option<&'static str> {
+    pub fn refusal_code(&self) -> Option<&'static str> {
         Some(match self {
             Self::Name { .. } => "name",
-            Self::Link { .. } | Self::Target { .. } | Self::Tangled { .. } => "link",
-            Self::Twice { .. } => "duplicate",
+            Self::Link { .. } | Self::Target { .. } | Self::LinkLoop { .. } => "link",
+            Self::Duplicate { .. } => "duplicate",
             Self::Special { .. } => "special",
             Self::Submodule { .. } => "submodule",
             Self::TooLarge { .. } => "too-large",

@@ -11,8 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 use std::os::unix::fs::MetadataExt;
 use zagent_config::paths::Paths;
 
-use crate::record::{self, Record};
-use crate::{CacheError, Tampered, disk};
+use crate::record::{self, GenerationRecord};
+use crate::{CacheError, TamperError, disk};
 
 /// The tree in a generation's directory.
 pub(crate) const TREE: &str = "tree";
@@ -28,34 +28,35 @@ const DIGEST: usize = 16;
 #[must_use]
 pub struct Generation {
     name: String,
-    home: PathBuf,
+    root_dir: PathBuf,
     dir: PathBuf,
-    record: Arc<Record>,
+    record: Arc<GenerationRecord>,
 }
 
 /// Keeps a generation from being pruned, as long as it lives.
 #[derive(Debug)]
 #[must_use]
-pub struct Pin(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub struct GenerationPin(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
 
 impl Generation {
     /// The one by that name, its record checked against the name.
     pub(crate) fn open(paths: &Paths, name: &str) -> Result<Self, CacheError> {
         let unknown = || CacheError::NoGeneration { name: name.into() };
-        let digest = digest_of(name).ok_or_else(unknown)?;
+        let digest = record_digest(name).ok_or_else(unknown)?;
         let home = paths.generation(name);
         let path = home.join(RECORD);
-        let damaged = |what| Tampered { generation: name.into(), path: RECORD.into(), what };
+        let damaged = |what| TamperError { generation: name.into(), path: RECORD.into(), what };
         let bytes = disk::read(&path, MAX_RECORD)?.ok_or_else(unknown)?;
         if !blake3::hash(&bytes).to_hex().starts_with(digest) {
             return Err(damaged("was edited").into());
         }
-        let record: Record = serde_json::from_slice(&bytes).map_err(|_| damaged("cannot be read"))?;
+        let record: GenerationRecord =
+            serde_json::from_slice(&bytes).map_err(|_| damaged("cannot be read"))?;
         if record.schema != record::SCHEMA {
             return Err(damaged("was written by another version of the agent").into());
         }
         let dir = home.join(TREE);
-        Ok(Self { name: name.into(), home, dir, record: Arc::new(record) })
+        Ok(Self { name: name.into(), root_dir: home, dir, record: Arc::new(record) })
     }
 
     /// Its name: a number that rises, the revision in short, and the digest of its record.
@@ -66,18 +67,18 @@ impl Generation {
 
     /// The tree.
     #[must_use]
-    pub fn dir(&self) -> &Path {
+    pub fn tree_dir(&self) -> &Path {
         &self.dir
     }
 
     /// The directory that holds tree and record.
-    pub(crate) fn home(&self) -> &Path {
-        &self.home
+    pub(crate) fn root_dir(&self) -> &Path {
+        &self.root_dir
     }
 
     /// What is known of it.
     #[must_use]
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &GenerationRecord {
         &self.record
     }
 
@@ -85,32 +86,32 @@ impl Generation {
     ///
     /// # Errors
     /// Fails when it was pruned in this moment.
-    pub fn pin(&self) -> Result<Pin, CacheError> {
-        let path = self.home.join(RECORD);
+    pub fn pin(&self) -> Result<GenerationPin, CacheError> {
+        let path = self.root_dir.join(RECORD);
         let gone = || CacheError::NoGeneration { name: self.name.clone() };
         let file = File::open(&path).map_err(|_| gone())?;
         flock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| gone())?;
         // Pruning takes the lock, then moves the directory away: what is still in its place now stays.
         let inode = |meta: std::fs::Metadata| meta.ino();
         match (file.metadata().map(inode), std::fs::metadata(&path).map(inode)) {
-            (Ok(held), Ok(there)) if held == there => Ok(Pin(file)),
+            (Ok(held), Ok(there)) if held == there => Ok(GenerationPin(file)),
             _ => Err(gone()),
         }
     }
 }
 
 /// The name of a generation.
-pub(crate) fn name(number: u64, revision: &str, record: &[u8]) -> String {
-    format!("{number:08}-{}-{}", record::short(revision), &blake3::hash(record).to_hex()[..DIGEST])
+pub(crate) fn generation_name(number: u64, revision: &str, record: &[u8]) -> String {
+    format!("{number:08}-{}-{}", record::short_revision(revision), &blake3::hash(record).to_hex()[..DIGEST])
 }
 
 /// The number in a name.
-pub(crate) fn number(name: &str) -> Option<u64> {
+pub(crate) fn generation_number(name: &str) -> Option<u64> {
     name.split('-').next()?.parse().ok()
 }
 
 /// The digest in a name; `None` when it is no name of a generation.
-fn digest_of(name: &str) -> Option<&str> {
+fn record_digest(name: &str) -> Option<&str> {
     let mut parts = name.split('-');
     let (number, short, digest) = (parts.next()?, parts.next()?, parts.next()?);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -129,10 +130,10 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        let made = name(7, "dir:0123456789abcdef", b"record");
+        let made = generation_name(7, "dir:0123456789abcdef", b"record");
         assert!(made.starts_with("00000007-0123456789ab-"), "{made}");
-        assert_eq!(number(&made), Some(7));
-        assert_eq!(digest_of(&made).unwrap().len(), DIGEST);
+        assert_eq!(generation_number(&made), Some(7));
+        assert_eq!(record_digest(&made).unwrap().len(), DIGEST);
         for bad in [
             "",
             ".",
@@ -142,7 +143,7 @@ mod tests {
             "00000007-ab",
             "00000007-ab-0123456789abcdeg",
         ] {
-            assert_eq!(digest_of(bad), None, "{bad}");
+            assert_eq!(record_digest(bad), None, "{bad}");
         }
     }
 }

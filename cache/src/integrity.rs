@@ -11,13 +11,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::generation::{RECORD, TREE};
-use crate::record::{Kept, Stamp};
-use crate::shape::join;
+use crate::record::{FileRecord, TreeFileStamp};
+use crate::tree_listing::join_path;
 use crate::{Generation, disk};
 
 /// How closely to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum CheckDepth {
     /// At what the file system says; at the bytes only where that has changed.
     Quick,
     /// At every byte.
@@ -27,7 +27,7 @@ pub enum Depth {
 /// A generation that is not as it was published.
 #[derive(Debug, thiserror::Error)]
 #[error("generation {generation} was changed behind the agent's back: `{path}` {what}")]
-pub struct Tampered {
+pub struct TamperError {
     /// The generation.
     pub generation: String,
     /// The file.
@@ -41,100 +41,107 @@ impl Generation {
     ///
     /// # Errors
     /// Fails with the first file that differs, is missing, or is one too many.
-    pub fn check(&self, depth: Depth) -> Result<(), Tampered> {
-        let mut look =
-            Look { generation: self, depth, user: rustix::process::geteuid().as_raw(), files: 0, dirs: 0 };
-        look.home()?;
-        look.dir(self.dir(), "", &self.record().dirs.iter().map(String::as_str).collect())?;
-        look.counts()
+    pub fn check(&self, depth: CheckDepth) -> Result<(), TamperError> {
+        let mut look = IntegrityCheck {
+            generation: self,
+            depth,
+            user: rustix::process::geteuid().as_raw(),
+            files: 0,
+            dirs: 0,
+        };
+        look.check_root()?;
+        look.check_dir(self.tree_dir(), "", &self.record().dirs.iter().map(String::as_str).collect())?;
+        look.check_missing()
     }
 }
 
-struct Look<'g> {
+struct IntegrityCheck<'g> {
     generation: &'g Generation,
-    depth: Depth,
+    depth: CheckDepth,
     user: u32,
     files: usize,
     dirs: usize,
 }
 
-impl Look<'_> {
-    fn fault(&self, path: &str, what: &'static str) -> Tampered {
-        Tampered { generation: self.generation.name().into(), path: path.into(), what }
+impl IntegrityCheck<'_> {
+    fn tamper_error(&self, path: &str, what: &'static str) -> TamperError {
+        TamperError { generation: self.generation.name().into(), path: path.into(), what }
     }
 
     /// Beside the tree there is its record, and nothing else.
-    fn home(&self) -> Result<(), Tampered> {
-        let names = disk::names(self.generation.home()).map_err(|_| self.fault(".", "cannot be read"))?;
+    fn check_root(&self) -> Result<(), TamperError> {
+        let names = disk::list_names(self.generation.root_dir())
+            .map_err(|_| self.tamper_error(".", "cannot be read"))?;
         match names.iter().find(|name| *name != TREE && *name != RECORD) {
-            Some(extra) => Err(self.fault(extra, "does not belong there")),
+            Some(extra) => Err(self.tamper_error(extra, "does not belong there")),
             None => Ok(()),
         }
     }
 
-    fn dir(&mut self, dir: &Path, below: &str, known: &BTreeSet<&str>) -> Result<(), Tampered> {
+    fn check_dir(&mut self, dir: &Path, below: &str, known: &BTreeSet<&str>) -> Result<(), TamperError> {
         let shown = if below.is_empty() { "." } else { below };
-        let meta = fs::symlink_metadata(dir).map_err(|e| self.fault(shown, unreadable(&e)))?;
+        let meta = fs::symlink_metadata(dir).map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
         if !meta.is_dir() {
-            return Err(self.fault(shown, "is no directory any more"));
+            return Err(self.tamper_error(shown, "is no directory any more"));
         }
-        self.owner(shown, &meta)?;
+        self.check_owner(shown, &meta)?;
         if meta.mode() & 0o777 != 0o700 {
-            return Err(self.fault(shown, "has another mode"));
+            return Err(self.tamper_error(shown, "has another mode"));
         }
-        let entries = fs::read_dir(dir).map_err(|e| self.fault(shown, unreadable(&e)))?;
+        let entries = fs::read_dir(dir).map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
         for entry in entries {
-            let entry = entry.map_err(|e| self.fault(shown, unreadable(&e)))?;
+            let entry = entry.map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
             let name = entry.file_name();
-            let path = join(below, &name.to_string_lossy());
+            let path = join_path(below, &name.to_string_lossy());
             if let Some(kept) = self.generation.record().files.get(&path) {
                 self.files += 1;
-                self.file(&entry.path(), &path, kept)?;
+                self.check_file(&entry.path(), &path, kept)?;
             } else if known.contains(path.as_str()) {
                 self.dirs += 1;
-                self.dir(&entry.path(), &path, known)?;
+                self.check_dir(&entry.path(), &path, known)?;
             } else {
-                return Err(self.fault(&path, "does not belong there"));
+                return Err(self.tamper_error(&path, "does not belong there"));
             }
         }
         Ok(())
     }
 
-    fn file(&self, place: &Path, path: &str, kept: &Kept) -> Result<(), Tampered> {
-        let meta = fs::symlink_metadata(place).map_err(|e| self.fault(path, unreadable(&e)))?;
-        let untouched =
-            meta.size() == kept.size && meta.mode() == kept.mode && Stamp::of(&meta) == kept.stamp;
-        if untouched && self.depth == Depth::Quick {
+    fn check_file(&self, place: &Path, path: &str, kept: &FileRecord) -> Result<(), TamperError> {
+        let meta = fs::symlink_metadata(place).map_err(|e| self.tamper_error(path, io_problem(&e)))?;
+        let untouched = meta.size() == kept.size
+            && meta.mode() == kept.mode
+            && TreeFileStamp::from_metadata(&meta) == kept.stamp;
+        if untouched && self.depth == CheckDepth::Quick {
             return Ok(());
         }
-        self.owner(path, &meta)?;
+        self.check_owner(path, &meta)?;
         if meta.mode() != kept.mode {
-            return Err(self.fault(path, "has another kind or mode"));
+            return Err(self.tamper_error(path, "has another kind or mode"));
         }
         if meta.size() != kept.size {
-            return Err(self.fault(path, "has another size"));
+            return Err(self.tamper_error(path, "has another size"));
         }
         let digest = if kept.is_link() { digest_link(place) } else { digest_file(place) };
         match digest {
             Ok(digest) if digest.to_hex().as_str() == kept.blake3 => Ok(()),
-            Ok(_) => Err(self.fault(path, "has other bytes")),
-            Err(error) => Err(self.fault(path, unreadable(&error))),
+            Ok(_) => Err(self.tamper_error(path, "has other bytes")),
+            Err(error) => Err(self.tamper_error(path, io_problem(&error))),
         }
     }
 
-    fn owner(&self, path: &str, meta: &Metadata) -> Result<(), Tampered> {
-        if meta.uid() == self.user { Ok(()) } else { Err(self.fault(path, "belongs to another user")) }
+    fn check_owner(&self, path: &str, meta: &Metadata) -> Result<(), TamperError> {
+        if meta.uid() == self.user { Ok(()) } else { Err(self.tamper_error(path, "belongs to another user")) }
     }
 
     /// Nothing was too many; this finds what is too few.
-    fn counts(&self) -> Result<(), Tampered> {
+    fn check_missing(&self) -> Result<(), TamperError> {
         let record = self.generation.record();
         if self.files == record.files.len() && self.dirs == record.dirs.len() {
             return Ok(());
         }
         let mut paths = record.dirs.iter().chain(record.files.keys());
-        let gone = paths.find(|path| fs::symlink_metadata(self.generation.dir().join(path)).is_err());
-        Err(self.fault(gone.map_or(".", String::as_str), "is missing"))
+        let gone = paths.find(|path| fs::symlink_metadata(self.generation.tree_dir().join(path)).is_err());
+        Err(self.tamper_error(gone.map_or(".", String::as_str), "is missing"))
     }
 }
 
@@ -143,12 +150,12 @@ fn digest_link(place: &Path) -> io::Result<blake3::Hash> {
 }
 
 fn digest_file(place: &Path) -> io::Result<blake3::Hash> {
-    let (file, _) = disk::open_plain(place)?;
+    let (file, _) = disk::open_nofollow(place)?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(file)?;
     Ok(hasher.finalize())
 }
 
-fn unreadable(error: &io::Error) -> &'static str {
+fn io_problem(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::NotFound { "is missing" } else { "cannot be read" }
 }

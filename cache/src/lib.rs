@@ -1,45 +1,45 @@
 //! A Git repository in, the files of one commit out, verified and published so that nothing half-done is ever visible.
 //!
 //! Law: nothing is checked out. Objects are read, names are judged before they are believed, and a tree that holds a
-//! hostile name or a link that leaves it is refused whole. States of trust are types: [`Staged`], [`Verified`],
+//! hostile name or a link that leaves it is refused whole. States of trust are types: [`StagedRevision`], [`VerifiedTree`],
 //! [`Generation`]; each is made from the one before, and from nothing else.
 
 mod cache;
+mod commit_tree;
 mod disk;
 mod error;
-mod floor;
 mod generation;
-mod heal;
 mod integrity;
 mod lock;
 pub mod manifest;
-mod name;
+mod object_store;
+mod path_names;
 mod prune;
 mod publish;
 mod record;
 mod refusal;
+mod repair;
+mod replay_floor;
 mod repository;
-mod shape;
+mod signatures;
 pub mod source;
 mod stage;
-mod store;
 #[cfg(feature = "testing")]
 #[expect(clippy::unwrap_used, reason = "a test that cannot set up its repository has failed")]
 pub mod testing;
-mod tree;
+mod tree_listing;
 pub mod trust;
 mod verify;
-mod vouch;
 
 pub use cache::Cache;
-pub use error::Error;
-pub use generation::{Generation, Pin};
-pub use heal::Healed;
-pub use integrity::{Depth, Tampered};
-pub use record::{Kept, Record, Stamp};
+pub use commit_tree::{CacheLimits, CommitTree};
+pub use error::RepositoryError;
+pub use generation::{Generation, GenerationPin};
+pub use integrity::{CheckDepth, TamperError};
+pub use object_store::{ObjectStore, StoredCommit};
+pub use record::{FileRecord, GenerationRecord, TreeFileStamp};
 pub use refusal::{CacheError, Refusal};
-pub use repository::Repository;
-pub use stage::{DIRECTORY, Staged};
-pub use store::{Commit, Store};
-pub use tree::{Limits, Tree};
-pub use verify::{Ancestry, Newest, Proof, Verified};
+pub use repair::RepairReport;
+pub use repository::GitRepository;
+pub use stage::{DIR_PREFIX, StagedRevision};
+pub use verify::{Ancestry, NewestAccepted, VerifiedTree, VerifyContext};

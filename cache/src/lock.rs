@@ -14,15 +14,15 @@ use rustix::io::Errno;
 use crate::{CacheError, disk};
 
 /// How often a lock that others hold is tried again.
-const RETRY: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held; let go of when dropped.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub(crate) struct CacheLock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
 
-impl Lock {
+impl CacheLock {
     /// Waits at most `patience` for others to finish.
-    pub(crate) fn take(path: &Path, patience: Duration) -> Result<Self, CacheError> {
+    pub(crate) fn acquire(path: &Path, patience: Duration) -> Result<Self, CacheError> {
         let until = Instant::now() + patience;
         if let Some(dir) = path.parent() {
             disk::make_dirs(dir)?;
@@ -34,18 +34,18 @@ impl Lock {
             .truncate(false)
             .mode(0o600)
             .open(path)
-            .map_err(disk::failed("open the lock", path))?;
+            .map_err(disk::io_error("open the lock", path))?;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(RETRY),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(RETRY_INTERVAL),
                 Err(Errno::WOULDBLOCK) => {
                     let holder = std::fs::read_to_string(path).unwrap_or_default();
                     let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
                     return Err(CacheError::Busy { path: path.into(), holder: holder.into() });
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(disk::failed("take the lock", path)(error.into())),
+                Err(error) => return Err(disk::io_error("take the lock", path)(error.into())),
             }
         }
         // Only for the eyes of others: that it cannot be written, as on a full disk, must not stop the holder.
@@ -63,11 +63,11 @@ mod tests {
     fn the_holder_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/lock");
-        let held = Lock::take(&path, Duration::ZERO).unwrap();
-        let error = Lock::take(&path, Duration::from_millis(30)).unwrap_err().to_string();
+        let held = CacheLock::acquire(&path, Duration::ZERO).unwrap();
+        let error = CacheLock::acquire(&path, Duration::from_millis(30)).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
         // A program that another test starts just now holds it too, until it is another program.
-        assert!(Lock::take(&path, Duration::from_secs(10)).is_ok());
+        assert!(CacheLock::acquire(&path, Duration::from_secs(10)).is_ok());
     }
 }

@@ -20,7 +20,7 @@ impl Cache {
         let all = self.list()?;
         let current = self.current_name()?;
         let previous = self.previous()?;
-        let newest = all.len().saturating_sub(self.keep());
+        let newest = all.len().saturating_sub(self.keep_count());
         let mut removed = Vec::new();
         for generation in &all[..newest] {
             let needed = [current.as_deref(), previous.as_ref().map(Generation::name)];
@@ -28,10 +28,10 @@ impl Cache {
                 continue;
             }
             // Held until it is gone: a run that begins now must not find it half removed.
-            let Some(_held) = unpinned(generation) else {
+            let Some(_held) = lock_unpinned(generation) else {
                 continue;
             };
-            disk::point("prune::one").map_err(disk::failed("remove", generation.home()))?;
+            disk::failpoint("prune::one").map_err(disk::io_error("remove", generation.root_dir()))?;
             self.discard(generation.name())?;
             removed.push(generation.name().to_owned());
         }
@@ -40,7 +40,7 @@ impl Cache {
 }
 
 /// The lock on a generation that no run reads.
-fn unpinned(generation: &Generation) -> Option<File> {
-    let file = File::open(generation.home().join(RECORD)).ok()?;
+fn lock_unpinned(generation: &Generation) -> Option<File> {
+    let file = File::open(generation.root_dir().join(RECORD)).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
 }

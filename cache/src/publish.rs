@@ -4,18 +4,18 @@
 //! before `current` leads there. Whenever the process dies, `current` leads to the old tree or to the new one.
 
 use crate::generation::{self, RECORD};
-use crate::{CacheError, Generation, Verified, disk};
+use crate::{CacheError, Generation, VerifiedTree, disk};
 
-impl Verified {
+impl VerifiedTree {
     /// Makes it the current generation.
     ///
     /// # Errors
     /// Fails when something cannot be written; `current` then leads where it led before.
     pub fn publish(self) -> Result<Generation, CacheError> {
-        let Self { holding, record, floor } = self;
-        let (cache, paths, place) = (&holding.cache, holding.cache.paths(), holding.place.path());
-        let at = |name: &str| disk::point(name).map_err(disk::failed("publish", place));
-        let bytes = serde_json::to_vec(&record).map_err(|e| disk::failed("write", place)(e.into()))?;
+        let Self { staged_tree: holding, record, floor } = self;
+        let (cache, paths, place) = (&holding.cache, holding.cache.paths(), holding.staging_dir.path());
+        let at = |name: &str| disk::failpoint(name).map_err(disk::io_error("publish", place));
+        let bytes = serde_json::to_vec(&record).map_err(|e| disk::io_error("write", place)(e.into()))?;
         disk::write_new(&place.join(RECORD), &bytes, 0o600)?;
         disk::sync_below(place)?;
         at("publish::synced")?;
@@ -25,15 +25,16 @@ impl Verified {
         at("publish::floor")?;
         // Somebody may have wiped the cache under a running agent.
         disk::make_dirs(&paths.generations())?;
-        let taken = disk::names(&paths.generations())?;
-        let number = taken.iter().filter_map(|name| generation::number(name)).max().unwrap_or(0) + 1;
-        let name = generation::name(number, &record.revision, &bytes);
+        let taken = disk::list_names(&paths.generations())?;
+        let number =
+            taken.iter().filter_map(|name| generation::generation_number(name)).max().unwrap_or(0) + 1;
+        let name = generation::generation_name(number, &record.revision, &bytes);
         disk::rename(place, &paths.generation(&name))?;
         at("publish::renamed")?;
         disk::sync_dir(&paths.generations())?;
         disk::sync_dir(&paths.staging())?;
         at("publish::named")?;
-        cache.flip(&name)?;
+        cache.switch_current(&name)?;
         Generation::open(paths, &name)
     }
 }

@@ -15,12 +15,12 @@ use crate::trust::Signer;
 /// The version of the format.
 pub(crate) const SCHEMA: u32 = 1;
 
-const FORMAT: u32 = 0o170_000;
+const FILE_TYPE_MASK: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct GenerationRecord {
     /// The version of this format.
     pub schema: u32,
     /// The commit, or `dir:` and a digest.
@@ -46,12 +46,12 @@ pub struct Record {
     /// Every directory.
     pub dirs: Vec<String>,
     /// Every file and link, by its path.
-    pub files: BTreeMap<String, Kept>,
+    pub files: BTreeMap<String, FileRecord>,
 }
 
 /// A file or a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct FileRecord {
     /// The digest of its bytes, or of its target.
     pub blake3: String,
     /// Its mode, the kind of file included.
@@ -59,12 +59,12 @@ pub struct Kept {
     /// Its size in bytes.
     pub size: u64,
     /// What changes when anybody touches it.
-    pub stamp: Stamp,
+    pub stamp: TreeFileStamp,
 }
 
 /// What the file system says of a file that nobody has touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct TreeFileStamp {
     /// The number of its inode.
     pub inode: u64,
     /// When its bytes changed, in nanoseconds.
@@ -73,10 +73,10 @@ pub struct Stamp {
     pub changed: i64,
 }
 
-impl Stamp {
+impl TreeFileStamp {
     /// Of a file.
     #[must_use]
-    pub fn of(meta: &Metadata) -> Self {
+    pub fn from_metadata(meta: &Metadata) -> Self {
         let nanos = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
         Self {
             inode: meta.ino(),
@@ -86,20 +86,20 @@ impl Stamp {
     }
 }
 
-impl Kept {
+impl FileRecord {
     pub(crate) fn new(blake3: &blake3::Hash, meta: &Metadata) -> Self {
         Self {
             blake3: blake3.to_hex().to_string(),
             mode: meta.mode(),
             size: meta.size(),
-            stamp: Stamp::of(meta),
+            stamp: TreeFileStamp::from_metadata(meta),
         }
     }
 
     /// True for a link.
     #[must_use]
     pub fn is_link(&self) -> bool {
-        self.mode & FORMAT == LINK
+        self.mode & FILE_TYPE_MASK == LINK
     }
 
     /// True for a file that may be executed.
@@ -109,22 +109,22 @@ impl Kept {
     }
 }
 
-impl Record {
+impl GenerationRecord {
     /// Enough of the revision to tell it from others by eye.
     #[must_use]
-    pub fn short(&self) -> &str {
-        short(&self.revision)
+    pub fn short_revision(&self) -> &str {
+        short_revision(&self.revision)
     }
 }
 
 /// The first twelve digits of a revision.
-pub(crate) fn short(revision: &str) -> &str {
+pub(crate) fn short_revision(revision: &str) -> &str {
     let id = revision.strip_prefix("dir:").unwrap_or(revision);
     id.get(..12).unwrap_or(id)
 }
 
 /// The digest of a list of files: equal digests, equal trees.
-pub(crate) fn content(dirs: &[String], files: &BTreeMap<String, Kept>) -> String {
+pub(crate) fn content_digest(dirs: &[String], files: &BTreeMap<String, FileRecord>) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut line = |kind: &str, path: &str, digest: &str| {
         for part in [kind, path, digest] {

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use zagent_config::fault::Faults;
+use zagent_config::diagnostic::Diagnostics;
 
 use crate::trust::SignatureError;
-use crate::{Error, Tampered};
+use crate::{RepositoryError, TamperError};
 
 /// A revision that is not taken; the last good one stays.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ use crate::{Error, Tampered};
 pub enum Refusal {
     /// The tree itself: a name, a link, a size.
     #[error(transparent)]
-    Tree(Error),
+    Tree(RepositoryError),
     /// Nothing in it.
     #[error("{revision} holds no file")]
     Empty {
@@ -37,7 +37,7 @@ pub enum Refusal {
     Signature(#[from] SignatureError),
     /// A manifest that cannot be read.
     #[error("the manifest cannot be used: {0}")]
-    Manifest(Box<Faults>),
+    Manifest(Box<Diagnostics>),
     /// A manifest that vouches for nothing.
     #[error("the manifest lists no files, so it vouches for none; `zagent manifest write` lists them")]
     Unlisted,
@@ -72,7 +72,7 @@ pub enum Refusal {
         "the manifest has serial {serial}, but {floor} was accepted before: an older revision is being offered again \
          (to take it all the same: `zagent source sync --allow-rewind`)"
     )]
-    Replayed {
+    SerialReplayed {
         /// Its serial.
         serial: u64,
         /// The lowest that is accepted.
@@ -82,7 +82,7 @@ pub enum Refusal {
     #[error(
         "the manifest has serial {serial}, which was accepted with another content; a new manifest needs a new serial"
     )]
-    Reused {
+    SerialReused {
         /// Its serial.
         serial: u64,
     },
@@ -157,7 +157,7 @@ impl Refusal {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Tree(error) => error.refusal().unwrap_or("tree"),
+            Self::Tree(error) => error.refusal_code().unwrap_or("tree"),
             Self::Empty { .. } => "empty",
             Self::Unsigned { .. } => "unsigned",
             Self::Signature(error) => error.code(),
@@ -167,8 +167,8 @@ impl Refusal {
             Self::Signatures { .. } => "signatures",
             Self::Expired { .. } => "expired",
             Self::OldAgent { .. } => "old-agent",
-            Self::Replayed { .. } => "replayed",
-            Self::Reused { .. } => "reused",
+            Self::SerialReplayed { .. } => "replayed",
+            Self::SerialReused { .. } => "reused",
             Self::ManifestGone { .. } => "manifest-gone",
             Self::Rewound { .. } => "rewound",
             Self::Rewritten { .. } => "rewritten",
@@ -210,7 +210,7 @@ pub enum CacheError {
     Refused(Box<Refusal>),
     /// The repository could not be read.
     #[error(transparent)]
-    Repository(Error),
+    Repository(RepositoryError),
     /// Somebody else changes the cache.
     #[error("the cache is being changed by {holder} (`{path}`); try again when it is done")]
     Busy {
@@ -221,7 +221,7 @@ pub enum CacheError {
     },
     /// A directory changed while it was read.
     #[error("`{path}` changed while it was read; it is read again when it rests")]
-    Restless {
+    SourceChanged {
         /// The path.
         path: PathBuf,
     },
@@ -230,7 +230,7 @@ pub enum CacheError {
         "what was accepted before cannot be told: `{floor}` and `{copy}` are damaged or missing \
          (to start anew with the next revision: `zagent source sync --allow-rewind`)"
     )]
-    Floor {
+    FloorDamaged {
         /// The floor.
         floor: PathBuf,
         /// Its copy.
@@ -244,10 +244,10 @@ pub enum CacheError {
     },
     /// None before the current one.
     #[error("there is no generation before the current one")]
-    NothingBefore,
+    NoPrevious,
     /// A generation that is not as it was published.
     #[error(transparent)]
-    Tampered(#[from] Tampered),
+    Tampered(#[from] TamperError),
 }
 
 impl CacheError {
@@ -260,7 +260,7 @@ impl CacheError {
     /// True when something was not what it claims to be.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Tampered(_) | Self::Floor { .. })
+        matches!(self, Self::Refused(_) | Self::Tampered(_) | Self::FloorDamaged { .. })
     }
 }
 
@@ -273,9 +273,9 @@ impl From<Refusal> for CacheError {
     }
 }
 
-impl From<Error> for CacheError {
-    fn from(error: Error) -> Self {
-        match error.refusal() {
+impl From<RepositoryError> for CacheError {
+    fn from(error: RepositoryError) -> Self {
+        match error.refusal_code() {
             Some(_) => Self::Refused(Box::new(Refusal::Tree(error))),
             None => Self::Repository(error),
         }

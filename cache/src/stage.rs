@@ -17,10 +17,10 @@ use zagent_config::manifest;
 use zagent_config::paths::tree::MANIFEST;
 
 use crate::generation::TREE;
-use crate::lock::Lock;
-use crate::record::{self, Kept, Stamp};
-use crate::shape::{Node, Shape, join};
-use crate::{Cache, CacheError, Error, Refusal, Store, Tree, disk, name};
+use crate::lock::CacheLock;
+use crate::record::{self, FileRecord, TreeFileStamp};
+use crate::tree_listing::{ListingEntry, TreeListing, join_path};
+use crate::{Cache, CacheError, CommitTree, ObjectStore, Refusal, RepositoryError, disk, path_names};
 
 /// Signatures of one manifest.
 const MAX_SIGNATURES: usize = 32;
@@ -32,42 +32,42 @@ const MAX_WARNINGS: usize = 5;
 /// A tree on its way into the cache: complete, but nobody has vouched for it.
 #[derive(Debug)]
 #[must_use = "a staged tree is thrown away unless it is verified and published"]
-pub struct Staged(pub(crate) Holding);
+pub struct StagedRevision(pub(crate) StagedTree);
 
 /// A tree in the staging directory and what is known of it.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct StagedTree {
     pub(crate) cache: Cache,
-    pub(crate) place: Place,
+    pub(crate) staging_dir: StagingDir,
     pub(crate) revision: String,
     /// The commit's own bytes; a directory has none.
     pub(crate) commit: Option<Vec<u8>>,
     pub(crate) parents: Vec<String>,
     pub(crate) committed: Option<Timestamp>,
-    pub(crate) written: Written,
+    pub(crate) written: StagedFiles,
     /// Held until it is published or dropped; the last field, so that the place is cleared before others may come.
-    pub(crate) _lock: Lock,
+    pub(crate) _lock: CacheLock,
 }
 
 /// What was written.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct StagedFiles {
     pub(crate) dirs: Vec<String>,
-    pub(crate) files: BTreeMap<String, Kept>,
+    pub(crate) files: BTreeMap<String, FileRecord>,
     pub(crate) manifest: Option<Vec<u8>>,
     pub(crate) signatures: Vec<(String, Vec<u8>)>,
     /// With a manifest: every file as it is seen through links, and where it really is.
-    pub(crate) seen: BTreeMap<String, String>,
+    pub(crate) resolved_files: BTreeMap<String, String>,
     /// With a manifest: links that lead nowhere.
-    pub(crate) idle: Vec<String>,
+    pub(crate) broken_links: Vec<String>,
     total: u64,
 }
 
 /// A directory of its own below the staging directory; cleared when dropped.
 #[derive(Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct StagingDir(PathBuf);
 
-impl Place {
+impl StagingDir {
     fn new(staging: &Path) -> Result<Self, CacheError> {
         disk::make_dirs(staging)?;
         let taken = |n: &u32| fs::symlink_metadata(staging.join(n.to_string())).is_ok();
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StagingDir {
     fn drop(&mut self) {
         // What stays is removed by the next heal.
         if let Err(error) = disk::remove_all(&self.0) {
@@ -93,9 +93,9 @@ impl Drop for Place {
 }
 
 /// What the revision of a plain directory begins with.
-pub const DIRECTORY: &str = "dir:";
+pub const DIR_PREFIX: &str = "dir:";
 
-impl Staged {
+impl StagedRevision {
     /// The commit, or `dir:` and a digest.
     #[must_use]
     pub fn revision(&self) -> &str {
@@ -103,16 +103,16 @@ impl Staged {
     }
 
     /// Names a directory by the digest that its source gave it, so that a poll can tell whether it is another one.
-    pub fn known_as(mut self, fingerprint: &Revision) -> Self {
+    pub fn with_fingerprint(mut self, fingerprint: &Revision) -> Self {
         if self.0.commit.is_none() {
-            self.0.revision = format!("{DIRECTORY}{fingerprint}");
+            self.0.revision = format!("{DIR_PREFIX}{fingerprint}");
         }
         self
     }
 
     /// When the commit was made.
     #[must_use]
-    pub fn committed(&self) -> Option<Timestamp> {
+    pub fn commit_time(&self) -> Option<Timestamp> {
         self.0.committed
     }
 }
@@ -122,58 +122,62 @@ impl Cache {
     ///
     /// # Errors
     /// Fails when the tree is refused or cannot be read or written.
-    pub fn stage_commit(&self, store: &Store, revision: &Revision) -> Result<Staged, CacheError> {
-        self.stage_tree(&store.tree(revision, self.limits())?)
+    pub fn stage_commit(
+        &self,
+        store: &ObjectStore,
+        revision: &Revision,
+    ) -> Result<StagedRevision, CacheError> {
+        self.stage_tree(&store.read_tree(revision, self.limits())?)
     }
 
     /// Writes the tree of a commit into the staging directory.
     ///
     /// # Errors
     /// Fails when the tree is refused or cannot be read or written.
-    pub fn stage_tree(&self, tree: &Tree) -> Result<Staged, CacheError> {
+    pub fn stage_tree(&self, tree: &CommitTree) -> Result<StagedRevision, CacheError> {
         if let Some(path) = tree.submodules().first() {
-            return Err(Error::Submodule { path: path.clone() }.into());
+            return Err(RepositoryError::Submodule { path: path.clone() }.into());
         }
         let lock = self.lock()?;
-        let place = Place::new(&self.paths().staging())?;
-        let mut read = tree.reader();
-        let written = write(
+        let place = StagingDir::new(&self.paths().staging())?;
+        let mut read = tree.blob_reader();
+        let written = write_tree(
             &place.path().join(TREE),
-            tree.shape(),
+            tree.listing(),
             |file| file.executable,
             |path, file| read(path, file).map_err(CacheError::from),
         )?;
-        let staged = Holding {
+        let staged = StagedTree {
             cache: self.clone(),
-            place,
-            revision: tree.commit().to_owned(),
+            staging_dir: place,
+            revision: tree.commit_id().to_owned(),
             commit: Some(tree.commit_bytes().to_vec()),
             parents: tree.parents().to_vec(),
-            committed: tree.committed(),
+            committed: tree.commit_time(),
             written,
             _lock: lock,
         };
-        done(staged)
+        finish_staging(staged)
     }
 
     /// Copies a plain directory into the staging directory; `.git` is left out.
     ///
     /// # Errors
     /// Fails when what it holds is refused, cannot be read or written, or changes meanwhile.
-    pub fn stage_dir(&self, dir: &Path) -> Result<Staged, CacheError> {
+    pub fn stage_dir(&self, dir: &Path) -> Result<StagedRevision, CacheError> {
         let lock = self.lock()?;
-        let place = Place::new(&self.paths().staging())?;
-        let mut shape = Shape::new(self.limits());
-        scan(dir, "", &mut shape)?;
-        shape.settle()?;
+        let place = StagingDir::new(&self.paths().staging())?;
+        let mut shape = TreeListing::new(self.limits());
+        scan_dir(dir, "", &mut shape)?;
+        shape.check_links()?;
         let limit = self.limits().bytes;
-        let read = |path: &str, file: &Source| copy(&dir.join(path), path, file, limit);
-        let written = write(&place.path().join(TREE), &shape, |file| file.executable, read)?;
-        still(dir, &shape)?;
-        let revision = format!("{DIRECTORY}{}", record::content(&written.dirs, &written.files));
-        let staged = Holding {
+        let read = |path: &str, file: &ListedFile| read_listed(&dir.join(path), path, file, limit);
+        let written = write_tree(&place.path().join(TREE), &shape, |file| file.executable, read)?;
+        check_unchanged(dir, &shape)?;
+        let revision = format!("{DIR_PREFIX}{}", record::content_digest(&written.dirs, &written.files));
+        let staged = StagedTree {
             cache: self.clone(),
-            place,
+            staging_dir: place,
             revision,
             commit: None,
             parents: Vec::new(),
@@ -181,46 +185,46 @@ impl Cache {
             written,
             _lock: lock,
         };
-        done(staged)
+        finish_staging(staged)
     }
 }
 
-fn done(staged: Holding) -> Result<Staged, CacheError> {
+fn finish_staging(staged: StagedTree) -> Result<StagedRevision, CacheError> {
     if staged.written.files.is_empty() {
         return Err(Refusal::Empty { revision: staged.revision }.into());
     }
-    disk::point("stage::done").map_err(disk::failed("stage", staged.place.path()))?;
-    Ok(Staged(staged))
+    disk::failpoint("stage::done").map_err(disk::io_error("stage", staged.staging_dir.path()))?;
+    Ok(StagedRevision(staged))
 }
 
 /// Writes every entry of a shape below `root`.
-fn write<F>(
+fn write_tree<F>(
     root: &Path,
-    shape: &Shape<F>,
+    shape: &TreeListing<F>,
     executable: impl Fn(&F) -> bool,
     mut read: impl FnMut(&str, &F) -> Result<Vec<u8>, CacheError>,
-) -> Result<Written, CacheError> {
-    let mut written = Written::default();
-    for (one, other) in shape.same_but_case().into_iter().take(MAX_WARNINGS) {
+) -> Result<StagedFiles, CacheError> {
+    let mut written = StagedFiles::default();
+    for (one, other) in shape.case_collisions().into_iter().take(MAX_WARNINGS) {
         tracing::warn!(one, other, "two names that only their case tells apart");
     }
     for (path, node) in shape.nodes() {
         match node {
-            Node::Dir => {
+            ListingEntry::Dir => {
                 disk::make_dir(&root.join(path))?;
                 written.dirs.push(path.to_owned());
             }
-            Node::File(file) => {
+            ListingEntry::File(file) => {
                 let bytes = read(path, file)?;
-                written.file(root, path, bytes, executable(file), shape.limits().total)?;
+                written.write_file(root, path, bytes, executable(file), shape.limits().total)?;
             }
-            Node::Link(_) => {}
+            ListingEntry::Link(_) => {}
         }
     }
     for (path, node) in shape.nodes() {
-        if let Node::Link(target) = node {
+        if let ListingEntry::Link(target) = node {
             if path == MANIFEST || manifest::is_signature(path) {
-                return Err(Error::Target {
+                return Err(RepositoryError::Target {
                     path: path.into(),
                     why: "what vouches for the tree must be a file",
                 }
@@ -228,19 +232,20 @@ fn write<F>(
             }
             let place = root.join(path);
             disk::make_link(target, &place)?;
-            let meta = fs::symlink_metadata(&place).map_err(disk::failed("look at", &place))?;
-            written.files.insert(path.to_owned(), Kept::new(&blake3::hash(target.as_bytes()), &meta));
+            let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
+            written.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(target.as_bytes()), &meta));
         }
     }
     if written.manifest.is_some() {
-        written.seen = shape.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).collect();
-        written.idle = shape.idle_links()?;
+        written.resolved_files =
+            shape.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).collect();
+        written.broken_links = shape.broken_links()?;
     }
     Ok(written)
 }
 
-impl Written {
-    fn file(
+impl StagedFiles {
+    fn write_file(
         &mut self,
         root: &Path,
         path: &str,
@@ -250,16 +255,16 @@ impl Written {
     ) -> Result<(), CacheError> {
         self.total = self.total.saturating_add(bytes.len() as u64);
         if self.total > limit {
-            return Err(Error::TooMuch { limit }.into());
+            return Err(RepositoryError::TooMuch { limit }.into());
         }
         if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
             tracing::warn!(path, "a pointer of Git LFS, not the file it stands for: LFS is not followed");
         }
         let place = root.join(path);
-        disk::point("stage::file").map_err(disk::failed("write", &place))?;
+        disk::failpoint("stage::file").map_err(disk::io_error("write", &place))?;
         let file = disk::write_new(&place, &bytes, if executable { 0o700 } else { 0o600 })?;
-        let meta = file.metadata().map_err(disk::failed("look at", &place))?;
-        self.files.insert(path.to_owned(), Kept::new(&blake3::hash(&bytes), &meta));
+        let meta = file.metadata().map_err(disk::io_error("look at", &place))?;
+        self.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(&bytes), &meta));
         if path == MANIFEST {
             self.manifest = Some(bytes);
         } else if manifest::is_signature(path) {
@@ -273,47 +278,50 @@ impl Written {
 }
 
 /// A file of a plain directory, as it was when it was listed.
-struct Source {
+struct ListedFile {
     executable: bool,
-    stamp: Stamp,
+    stamp: TreeFileStamp,
 }
 
 /// Lists a directory; names are judged and kinds are checked before anything is opened.
-fn scan(root: &Path, below: &str, shape: &mut Shape<Source>) -> Result<(), CacheError> {
+fn scan_dir(root: &Path, below: &str, shape: &mut TreeListing<ListedFile>) -> Result<(), CacheError> {
     let dir = root.join(below);
-    let failed = |error| disk::failed("read the directory", &dir)(error);
+    let failed = |error| disk::io_error("read the directory", &dir)(error);
     let mut entries = fs::read_dir(&dir).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         if entry.file_name() == ".git" {
             continue;
         }
-        let name = name::component(entry.file_name().as_bytes(), below)?;
-        let (path, place) = (join(below, &name), entry.path());
-        let meta = fs::symlink_metadata(&place).map_err(disk::failed("look at", &place))?;
+        let name = path_names::check_component(entry.file_name().as_bytes(), below)?;
+        let (path, place) = (join_path(below, &name), entry.path());
+        let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
         let kind = meta.file_type();
         if kind.is_dir() {
-            shape.add(path.clone(), Node::Dir)?;
-            scan(root, &path, shape)?;
+            shape.add(path.clone(), ListingEntry::Dir)?;
+            scan_dir(root, &path, shape)?;
         } else if kind.is_symlink() {
-            let target = fs::read_link(&place).map_err(disk::failed("read the link", &place))?;
-            let target = name::target(target.as_os_str().as_bytes(), &path)?.to_owned();
-            shape.add(path, Node::Link(target))?;
+            let target = fs::read_link(&place).map_err(disk::io_error("read the link", &place))?;
+            let target = path_names::check_target(target.as_os_str().as_bytes(), &path)?.to_owned();
+            shape.add(path, ListingEntry::Link(target))?;
         } else if kind.is_file() {
             let limit = shape.limits().bytes;
             if meta.len() > limit {
-                return Err(Error::TooLarge { path, size: meta.len(), limit }.into());
+                return Err(RepositoryError::TooLarge { path, size: meta.len(), limit }.into());
             }
             let executable = meta.mode() & 0o111 != 0;
-            shape.add(path, Node::File(Source { executable, stamp: Stamp::of(&meta) }))?;
+            shape.add(
+                path,
+                ListingEntry::File(ListedFile { executable, stamp: TreeFileStamp::from_metadata(&meta) }),
+            )?;
         } else {
-            return Err(Error::Special { path, kind: special(kind) }.into());
+            return Err(RepositoryError::Special { path, kind: special_kind(kind) }.into());
         }
     }
     Ok(())
 }
 
-fn special(kind: fs::FileType) -> &'static str {
+fn special_kind(kind: fs::FileType) -> &'static str {
     match kind {
         kind if kind.is_fifo() => "pipe",
         kind if kind.is_socket() => "socket",
@@ -322,36 +330,36 @@ fn special(kind: fs::FileType) -> &'static str {
 }
 
 /// The bytes of one file, which is still the one that was listed.
-fn copy(place: &Path, path: &str, file: &Source, limit: u64) -> Result<Vec<u8>, CacheError> {
-    let failed = |error| disk::failed("read", place)(error);
-    let (open, meta) = disk::open_plain(place).map_err(failed)?;
-    if Stamp::of(&meta) != file.stamp {
-        return Err(CacheError::Restless { path: place.into() });
+fn read_listed(place: &Path, path: &str, file: &ListedFile, limit: u64) -> Result<Vec<u8>, CacheError> {
+    let failed = |error| disk::io_error("read", place)(error);
+    let (open, meta) = disk::open_nofollow(place).map_err(failed)?;
+    if TreeFileStamp::from_metadata(&meta) != file.stamp {
+        return Err(CacheError::SourceChanged { path: place.into() });
     }
     let mut bytes = Vec::new();
     open.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     match bytes.len() as u64 {
-        size if size > limit => Err(Error::TooLarge { path: path.into(), size, limit }.into()),
+        size if size > limit => Err(RepositoryError::TooLarge { path: path.into(), size, limit }.into()),
         _ => Ok(bytes),
     }
 }
 
 /// Fails when a file changed after it was listed: half of an edit must not be published.
-fn still(root: &Path, shape: &Shape<Source>) -> Result<(), CacheError> {
-    let mut now = Shape::new(shape.limits());
-    scan(root, "", &mut now)?;
-    let differs = |one: &Node<Source>, other: &Node<Source>| match (one, other) {
-        (Node::File(one), Node::File(other)) => one.stamp != other.stamp,
-        (Node::Link(one), Node::Link(other)) => one != other,
-        (Node::Dir, Node::Dir) => false,
+fn check_unchanged(root: &Path, shape: &TreeListing<ListedFile>) -> Result<(), CacheError> {
+    let mut now = TreeListing::new(shape.limits());
+    scan_dir(root, "", &mut now)?;
+    let differs = |one: &ListingEntry<ListedFile>, other: &ListingEntry<ListedFile>| match (one, other) {
+        (ListingEntry::File(one), ListingEntry::File(other)) => one.stamp != other.stamp,
+        (ListingEntry::Link(one), ListingEntry::Link(other)) => one != other,
+        (ListingEntry::Dir, ListingEntry::Dir) => false,
         _ => true,
     };
     let mut pairs = shape.nodes().zip(now.nodes());
     let moved = pairs.find(|((path, one), (other_path, other))| path != other_path || differs(one, other));
     let same_count = shape.nodes().count() == now.nodes().count();
     match moved {
-        Some(((path, _), _)) => Err(CacheError::Restless { path: root.join(path) }),
-        None if !same_count => Err(CacheError::Restless { path: root.into() }),
+        Some(((path, _), _)) => Err(CacheError::SourceChanged { path: root.join(path) }),
+        None if !same_count => Err(CacheError::SourceChanged { path: root.into() }),
         None => Ok(()),
     }
 }

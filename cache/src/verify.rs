@@ -1,35 +1,35 @@
 //! A staged tree and a proof in, a verified tree out, or why it is refused.
 //!
-//! Law: the only way to a [`Verified`]. Who signed is settled before anything that was signed is read; then what the
+//! Law: the only way to a [`VerifiedTree`]. Who signed is settled before anything that was signed is read; then what the
 //! manifest says; then whether history went forward. What was accepted before is remembered in the floor, which the
 //! publication writes before it flips.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use zagent_config::settings::Trust;
+use zagent_config::settings::TrustSettings;
 
-use crate::floor::{Accepted, Floor, Line};
 use crate::generation::TREE;
-use crate::record::{self, Record};
-use crate::stage::Holding;
-use crate::{Cache, CacheError, Generation, Refusal, Staged, disk, vouch};
+use crate::record::{self, GenerationRecord};
+use crate::replay_floor::{AcceptedRevision, BranchFloor, ReplayFloor};
+use crate::stage::StagedTree;
+use crate::{Cache, CacheError, Generation, Refusal, StagedRevision, disk, signatures};
 
 /// What a tree is judged by.
 #[derive(Clone, Copy, Debug)]
-pub struct Proof<'a> {
+pub struct VerifyContext<'a> {
     /// What it must prove.
-    pub trust: &'a Trust,
+    pub trust: &'a TrustSettings,
     /// The time.
     pub now: Timestamp,
     /// Whose versions these are: the branch. Each line has a floor of its own.
-    pub line: &'a str,
+    pub branch: &'a str,
     /// Where it came from, without a password.
     pub source: &'a str,
-    /// Whether it stands on the newest revision that was accepted; see [`Staged::doubt`].
+    /// Whether it stands on the newest revision that was accepted; see [`StagedRevision::unproven_ancestor`].
     pub ancestry: Ancestry,
     /// A line whose serials this one must not fall behind either: the one that it stands on.
-    pub below: Option<&'a str>,
+    pub base_branch: Option<&'a str>,
     /// True when somebody asked to take it although history goes back.
     pub allow_rewind: bool,
 }
@@ -49,30 +49,30 @@ pub enum Ancestry {
 /// A tree that may be published.
 #[derive(Debug)]
 #[must_use = "a verified tree is thrown away unless it is published"]
-pub struct Verified {
-    pub(crate) holding: Holding,
-    pub(crate) record: Record,
+pub struct VerifiedTree {
+    pub(crate) staged_tree: StagedTree,
+    pub(crate) record: GenerationRecord,
     /// What is accepted from then on; `None` when nothing changes.
-    pub(crate) floor: Option<Floor>,
+    pub(crate) floor: Option<ReplayFloor>,
 }
 
-impl Verified {
+impl VerifiedTree {
     /// The tree, where it lies until it is published.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
-        self.holding.place.path().join(TREE)
+        self.staged_tree.staging_dir.path().join(TREE)
     }
 
     /// What is known of it.
     #[must_use]
-    pub const fn record(&self) -> &Record {
+    pub const fn record(&self) -> &GenerationRecord {
         &self.record
     }
 }
 
 /// What was accepted last of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Newest {
+pub struct NewestAccepted {
     /// The revision.
     pub revision: String,
     /// When that commit was made.
@@ -86,9 +86,9 @@ impl Cache {
     ///
     /// # Errors
     /// Fails when that cannot be told any more.
-    pub fn newest(&self, line: &str) -> Result<Option<Newest>, CacheError> {
-        let (floor, _) = Floor::read(self.paths(), &self.list()?)?;
-        Ok(floor.line(line).map(|line| Newest {
+    pub fn newest_accepted(&self, line: &str) -> Result<Option<NewestAccepted>, CacheError> {
+        let (floor, _) = ReplayFloor::read(self.paths(), &self.list()?)?;
+        Ok(floor.branch(line).map(|line| NewestAccepted {
             revision: line.revision.clone(),
             committed: line.committed,
             serial: line.serial,
@@ -96,31 +96,31 @@ impl Cache {
     }
 }
 
-impl Staged {
-    /// The revision whose ancestry matters: whoever can tell whether this tree stands on it fills [`Proof::ancestry`].
+impl StagedRevision {
+    /// The revision whose ancestry matters: whoever can tell whether this tree stands on it fills [`VerifyContext::ancestry`].
     /// `None` when the commit names it as its parent, or it is the same one, or there was none.
     ///
     /// # Errors
     /// Fails when what was accepted before cannot be told any more.
-    pub fn doubt(&self, line: &str) -> Result<Option<String>, CacheError> {
-        let newest = self.0.cache.newest(line)?.map(|newest| newest.revision);
-        Ok(newest.filter(|newest| !self.0.is_directory() && !self.0.stands_on(newest)))
+    pub fn unproven_ancestor(&self, line: &str) -> Result<Option<String>, CacheError> {
+        let newest = self.0.cache.newest_accepted(line)?.map(|newest| newest.revision);
+        Ok(newest.filter(|newest| !self.0.is_directory() && !self.0.descends_from(newest)))
     }
 
     /// Judges it.
     ///
     /// # Errors
     /// Fails with the first cause for which it is refused.
-    pub fn verify(self, proof: &Proof<'_>) -> Result<Verified, Refusal> {
+    pub fn verify(self, proof: &VerifyContext<'_>) -> Result<VerifiedTree, Refusal> {
         let holding = self.0;
-        let signers = vouch::signers(&holding, proof)?;
-        let manifest = vouch::manifest(&holding, proof)?;
+        let signers = signatures::verify_signatures(&holding, proof)?;
+        let manifest = signatures::verify_manifest(&holding, proof)?;
         let current = holding.cache.current().ok().flatten();
-        let content = record::content(&holding.written.dirs, &holding.written.files);
-        let mut record = Record {
+        let content = record::content_digest(&holding.written.dirs, &holding.written.files);
+        let mut record = GenerationRecord {
             schema: record::SCHEMA,
             revision: holding.revision.clone(),
-            line: proof.line.to_owned(),
+            line: proof.branch.to_owned(),
             source: proof.source.to_owned(),
             serial: manifest.as_ref().map(|manifest| manifest.serial),
             expires: manifest.as_ref().and_then(|manifest| manifest.expires),
@@ -132,42 +132,46 @@ impl Staged {
             dirs: holding.written.dirs.clone(),
             files: holding.written.files.clone(),
         };
-        let again = current.as_ref().filter(|current| is_again(current, &record));
+        let again = current.as_ref().filter(|current| is_unchanged(current, &record));
         let floor = match again {
             // What is current is taken again when somebody damaged it, also when it was rolled back to.
             Some(current) => {
                 record.previous.clone_from(&current.record().previous);
                 None
             }
-            None => Some(raise(&holding, &record, proof)?),
+            None => Some(raise_floor(&holding, &record, proof)?),
         };
-        let place = holding.place.path();
-        disk::point("verify::done").map_err(disk::failed("verify", place))?;
-        Ok(Verified { holding, record, floor })
+        let place = holding.staging_dir.path();
+        disk::failpoint("verify::done").map_err(disk::io_error("verify", place))?;
+        Ok(VerifiedTree { staged_tree: holding, record, floor })
     }
 }
 
 /// True when the tree is the current generation once more.
-fn is_again(current: &Generation, new: &Record) -> bool {
+fn is_unchanged(current: &Generation, new: &GenerationRecord) -> bool {
     let old = current.record();
     old.revision == new.revision && old.content == new.content && old.line == new.line
 }
 
 /// The floor after this tree, unless it lies below the one of now.
-fn raise(holding: &Holding, record: &Record, proof: &Proof<'_>) -> Result<Floor, Refusal> {
+fn raise_floor(
+    holding: &StagedTree,
+    record: &GenerationRecord,
+    proof: &VerifyContext<'_>,
+) -> Result<ReplayFloor, Refusal> {
     let paths = holding.cache.paths();
-    let mut floor = match Floor::heal(paths, &holding.cache.list()?) {
-        Err(CacheError::Floor { .. }) if proof.allow_rewind => Floor::default(),
+    let mut floor = match ReplayFloor::repair(paths, &holding.cache.list()?) {
+        Err(CacheError::FloorDamaged { .. }) if proof.allow_rewind => ReplayFloor::default(),
         floor => floor?,
     };
     let digest = holding.written.manifest.as_deref().map(|bytes| blake3::hash(bytes).to_hex().to_string());
     let manifest = record.serial.zip(digest);
-    if let Some(below) = proof.below.and_then(|line| floor.line(line))
+    if let Some(below) = proof.base_branch.and_then(|line| floor.branch(line))
         && let Some(serial) = below.serial
     {
         match &manifest {
             Some((own, _)) if *own < serial => {
-                return Err(Refusal::Replayed { serial: *own, floor: serial });
+                return Err(Refusal::SerialReplayed { serial: *own, floor: serial });
             }
             Some(_) => {}
             None => {
@@ -176,8 +180,8 @@ fn raise(holding: &Holding, record: &Record, proof: &Proof<'_>) -> Result<Floor,
         }
     }
     let mut rewound = false;
-    if let Some(line) = floor.line(proof.line)
-        && let Err(refusal) = forward(holding, line, manifest.as_ref(), proof)
+    if let Some(line) = floor.branch(proof.branch)
+        && let Err(refusal) = check_fast_forward(holding, line, manifest.as_ref(), proof)
     {
         if !proof.allow_rewind {
             return Err(refusal);
@@ -185,26 +189,26 @@ fn raise(holding: &Holding, record: &Record, proof: &Proof<'_>) -> Result<Floor,
         tracing::warn!(why = %refusal, "taken all the same, as it was asked for");
         rewound = true;
     }
-    let new = Accepted { revision: &record.revision, committed: record.committed, manifest, rewound };
-    floor.accept(proof.line, &new);
+    let new = AcceptedRevision { revision: &record.revision, committed: record.committed, manifest, rewound };
+    floor.accept(proof.branch, &new);
     Ok(floor)
 }
 
 /// Fails when the tree goes back behind what was accepted of its line.
-fn forward(
-    holding: &Holding,
-    line: &Line,
+fn check_fast_forward(
+    holding: &StagedTree,
+    line: &BranchFloor,
     manifest: Option<&(u64, String)>,
-    proof: &Proof<'_>,
+    proof: &VerifyContext<'_>,
 ) -> Result<(), Refusal> {
     let revision = || holding.revision.clone();
-    let ancestry = if holding.stands_on(&line.revision) { Ancestry::Descendant } else { proof.ancestry };
+    let ancestry = if holding.descends_from(&line.revision) { Ancestry::Descendant } else { proof.ancestry };
     match (manifest, line.serial) {
         (Some((serial, _)), Some(floor)) if *serial < floor => {
-            return Err(Refusal::Replayed { serial: *serial, floor });
+            return Err(Refusal::SerialReplayed { serial: *serial, floor });
         }
         (Some((serial, digest)), Some(floor)) if *serial == floor && line.is_other_manifest(digest) => {
-            return Err(Refusal::Reused { serial: *serial });
+            return Err(Refusal::SerialReused { serial: *serial });
         }
         // A manifest may be given up in the open, by a commit on top of those that had one.
         (None, Some(floor)) if ancestry != Ancestry::Descendant => {
@@ -227,13 +231,13 @@ fn forward(
     }
 }
 
-impl Holding {
+impl StagedTree {
     fn is_directory(&self) -> bool {
         self.commit.is_none()
     }
 
     /// True when it is that revision, or names it as its parent.
-    fn stands_on(&self, newest: &str) -> bool {
+    fn descends_from(&self, newest: &str) -> bool {
         self.revision == newest || self.parents.iter().any(|parent| parent == newest)
     }
 }

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use site::{Dice, Site, file, times};
-use zagent_cache::testing::{EntryKind, Scratch};
+use site::{CacheSite, CacheTestRng, file, iterations};
+use zagent_cache::testing::{EntryKind, ScratchRepo};
 
 /// What the child is told: the root, the repository, and the commits in order.
 const CHILD: &str = "CRASH_CHILD";
@@ -41,7 +41,7 @@ const POINTS: [&str; 18] = [
 ];
 
 /// Commits, each with other files.
-fn history(scratch: &mut Scratch, count: usize) -> Vec<String> {
+fn history(scratch: &mut ScratchRepo, count: usize) -> Vec<String> {
     let mut commits = Vec::new();
     for n in 0..count {
         let text = format!("version {n}\n").repeat(50);
@@ -61,12 +61,12 @@ fn child() {
     };
     let scenario = fail::FailScenario::setup();
     let mut told = told.split(' ');
-    let site = Site::at(Path::new(told.next().unwrap()));
+    let site = CacheSite::at(Path::new(told.next().unwrap()));
     let repository = Path::new(told.next().unwrap());
-    site.cache.heal().unwrap();
+    site.cache.repair().unwrap();
     for commit in told {
         println!("begin {commit}");
-        let taken = site.take(repository, commit).unwrap();
+        let taken = site.publish(repository, commit).unwrap();
         println!("taken {}", taken.name());
         site.cache.gc().unwrap();
     }
@@ -74,7 +74,7 @@ fn child() {
     scenario.teardown();
 }
 
-fn start(root: &Path, scratch: &Scratch, commits: &[String], points: &str) -> Child {
+fn start(root: &Path, scratch: &ScratchRepo, commits: &[String], points: &str) -> Child {
     let told = format!("{} {} {}", root.display(), scratch.path().display(), commits.join(" "));
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
@@ -88,33 +88,35 @@ fn start(root: &Path, scratch: &Scratch, commits: &[String], points: &str) -> Ch
 
 /// The revision that is current after a crash: one of those that may be, and whole.
 fn survivor(root: &Path, old: &str, new: &str, what: &str) -> String {
-    let site = Site::at(root);
+    let site = CacheSite::at(root);
     // Whole before anything is put right: a run may begin at once.
     let found = site.current().name().to_owned();
-    site.cache.heal().unwrap();
+    site.cache.repair().unwrap();
     assert_eq!(site.current().name(), found, "{what}: a whole current was touched");
-    assert_eq!(site.staged(), 0, "{what}: leftovers");
-    let again = site.cache.heal().unwrap();
-    assert!(again.is_nothing(), "{what}: {again:?}");
+    assert_eq!(site.staged_count(), 0, "{what}: leftovers");
+    let again = site.cache.repair().unwrap();
+    assert!(again.is_clean(), "{what}: {again:?}");
     let revision = site.current().record().revision.clone();
     assert!([old, new].contains(&revision.as_str()), "{what}: {revision} is neither the old nor the new one");
-    let newest = site.cache.newest("main").unwrap().unwrap().revision;
+    let newest = site.cache.newest_accepted("main").unwrap().unwrap().revision;
     assert!(revision == newest || revision == old && newest == new, "{what}: the floor is behind current");
     revision
 }
 
 #[test]
 fn dying_at_any_point_leaves_the_old_or_the_new_one() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let commits = history(&mut scratch, 6);
     for point in POINTS {
         let mut hits = 0;
         // The first times, and some later ones: in the middle of a tree and of the next turns.
-        let skips: &[usize] = if times("CRASH_POINTS", 60) > 60 { &[0, 1, 2, 5, 11, 29] } else { &[0, 7] };
+        let skips: &[usize] =
+            if iterations("CRASH_POINTS", 60) > 60 { &[0, 1, 2, 5, 11, 29] } else { &[0, 7] };
         for skip in skips {
-            let dir = site::memory();
+            let dir = site::memory_dir();
             let root = dir.path().join("root");
-            let first = Site::at(&root).take(scratch.path(), &commits[0]).unwrap().record().revision.clone();
+            let first =
+                CacheSite::at(&root).publish(scratch.path(), &commits[0]).unwrap().record().revision.clone();
             let action =
                 if *skip == 0 { "return(abort)".into() } else { format!("{skip}*off->return(abort)") };
             let child = start(&root, &scratch, &commits[1..], &format!("{point}={action}"));
@@ -130,8 +132,8 @@ fn dying_at_any_point_leaves_the_old_or_the_new_one() {
             }
             survivor(&root, &commits[old], begun.unwrap_or(&first), &format!("{point} after {skip}"));
             // And the next turn goes on as if nothing had been.
-            let site = Site::at(&root);
-            let last = site.take(scratch.path(), &commits[5]).unwrap();
+            let site = CacheSite::at(&root);
+            let last = site.publish(scratch.path(), &commits[5]).unwrap();
             assert_eq!(site.current().name(), last.name(), "{point}");
         }
         assert!(hits > 0, "{point} is never passed");
@@ -140,14 +142,15 @@ fn dying_at_any_point_leaves_the_old_or_the_new_one() {
 
 #[test]
 fn kill_at_points_drawn_by_lot() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let commits = history(&mut scratch, 30);
-    let mut dice = Dice(4);
+    let mut dice = CacheTestRng(4);
     let (mut old, mut new) = (0, 0);
-    for n in 0..times("CRASH_POINTS", 60) {
-        let dir = site::memory();
+    for n in 0..iterations("CRASH_POINTS", 60) {
+        let dir = site::memory_dir();
         let root = dir.path().join("root");
-        let first = Site::at(&root).take(scratch.path(), &commits[0]).unwrap().record().revision.clone();
+        let first =
+            CacheSite::at(&root).publish(scratch.path(), &commits[0]).unwrap().record().revision.clone();
         let mut child = start(&root, &scratch, &commits[1..], "");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let turns = usize::try_from(dice.below(8)).unwrap();

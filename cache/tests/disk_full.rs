@@ -12,14 +12,14 @@ use std::process::Command;
 
 use site::{Site, file};
 use zagent_cache::CacheError;
-use zagent_cache::testing::{EntryKind, Scratch};
+use zagent_cache::testing::{EntryKind, ScratchRepo};
 
 const POINTS: [&str; 7] =
     ["disk::dir", "disk::file", "disk::write", "disk::link", "disk::sync", "disk::rename", "prune::one"];
 /// What the child is told: the directory with little room, the repository, and two commits.
 const CHILD: &str = "FULL_CHILD";
 
-fn history(scratch: &mut Scratch) -> Vec<String> {
+fn history(scratch: &mut ScratchRepo) -> Vec<String> {
     let text = "0123456789abcdef".repeat(300);
     let files = |n: usize| format!("{n}{text}");
     (0..6)
@@ -48,7 +48,7 @@ fn names_its_cause(error: &CacheError, root: &Path, what: &str) {
 
 #[test]
 fn every_write_may_fail() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let commits = history(&mut scratch);
     let scenario = fail::FailScenario::setup();
     for point in POINTS {
@@ -73,7 +73,7 @@ fn every_write_may_fail() {
                 break;
             };
             names_its_cause(&error, &root, &what);
-            site.cache.heal().unwrap();
+            site.cache.repair().unwrap();
             let last = site.take(scratch.path(), &commits[5]).unwrap();
             assert_eq!(site.current().name(), last.name(), "{what}");
         }
@@ -113,7 +113,7 @@ fn child() {
             }
         }
         std::fs::remove_file(&filler).unwrap();
-        site.cache.heal().unwrap();
+        site.cache.repair().unwrap();
     }
     assert!(failures > 5, "{failures} failures");
     assert_eq!(site.current().record().revision, told[3]);
@@ -125,7 +125,7 @@ fn a_full_file_system() {
         assert!(std::env::var("CI").is_err(), "only root can mount a small file system");
         return;
     }
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let commits = history(&mut scratch);
     let dir = tempfile::tempdir().unwrap();
     let told = format!("{} {} {} {}", dir.path().display(), scratch.path().display(), commits[0], commits[1]);

@@ -9,13 +9,13 @@ mod site;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use site::{Site, file, times};
-use zagent_cache::testing::Scratch;
+use zagent_cache::testing::ScratchRepo;
 
 const FILES: [&str; 4] = ["a", "b/c", "b/d", "e"];
 
 #[test]
 fn a_reader_never_sees_a_missing_or_mixed_tree() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let dir = site::memory();
     let site = Site::at(dir.path());
     let commits = ["one", "two"].map(|text| scratch.commit(&FILES.map(|path| file(path, text))));

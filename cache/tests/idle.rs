@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
-use zagent_cache::source::{Client, Deadline};
-use zagent_cache::testing::{EntryKind, Scratch, Server, ls_refs, source};
-use zagent_cache::{Limits, Store};
+use zagent_cache::source::{Deadline, RemoteClient};
+use zagent_cache::testing::{EntryKind, GitHttpServer, ScratchRepo, ls_refs, test_source};
+use zagent_cache::{CacheLimits, ObjectStore};
 use zagent_config::ids::Revision;
 
-fn ample() -> Deadline {
+fn long_deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
@@ -47,24 +47,24 @@ fn time(clock: fn() -> Duration, rounds: u32, mut act: impl FnMut()) -> Duration
 
 #[test]
 fn waiting_leaves_nothing_behind_and_costs_little() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let first: Revision = scratch.commit(&[("states/top.sls", EntryKind::Blob, "one")]).parse().unwrap();
-    let server = Server::start(scratch.path().parent().unwrap());
+    let server = GitHttpServer::start(scratch.path().parent().unwrap());
     let name = scratch.path().file_name().unwrap().to_str().unwrap();
     let file = scratch.path().to_str().unwrap().to_owned();
     let dir = tempfile::tempdir().unwrap();
     let client = |url: &str| {
-        let source = source(url);
-        Client::new(&source.remotes[0], &source).unwrap()
+        let source = test_source(url);
+        RemoteClient::new(&source.remotes[0], &source).unwrap()
     };
 
     for url in [server.url(name), file.clone()] {
         let mut client = client(&url);
-        let store = Store::open(dir.path().join("store")).unwrap();
+        let store = ObjectStore::open(dir.path().join("store")).unwrap();
         let mut turn = || {
-            assert_eq!(client.poll(&["main"], ample()).unwrap(), [Some(first.clone())]);
-            client.fetch(&store, "main", &first, ample()).unwrap();
-            assert_eq!(store.tree(&first, Limits::default()).unwrap().list().count(), 1);
+            assert_eq!(client.poll(&["main"], long_deadline()).unwrap(), [Some(first.clone())]);
+            client.fetch(&store, "main", &first, long_deadline()).unwrap();
+            assert_eq!(store.read_tree(&first, CacheLimits::default()).unwrap().list().count(), 1);
             store.discard().unwrap();
         };
         turn();
@@ -74,12 +74,14 @@ fn waiting_leaves_nothing_behind_and_costs_little() {
     }
 
     let mut http = client(&server.url(name));
-    let idle = time(thread_time, 200, || assert!(http.poll(&["main"], ample()).unwrap()[0].is_some()));
+    let idle =
+        time(thread_time, 200, || assert!(http.poll(&["main"], long_deadline()).unwrap()[0].is_some()));
     let greeted = time(thread_time, 50, || {
-        assert!(client(&server.url(name)).poll(&["main"], ample()).unwrap()[0].is_some());
+        assert!(client(&server.url(name)).poll(&["main"], long_deadline()).unwrap()[0].is_some());
     });
     let mut local = client(&file);
-    let ours = time(process_time, 100, || assert!(local.poll(&["main"], ample()).unwrap()[0].is_some()));
+    let ours =
+        time(process_time, 100, || assert!(local.poll(&["main"], long_deadline()).unwrap()[0].is_some()));
     let gix = time(process_time, 100, || assert_eq!(ls_refs(&file), 1));
     println!("http: idle poll {idle:?}, with greeting {greeted:?}; file: ours {ours:?}, bare gix {gix:?}");
     assert!(ours < gix * 3, "a poll costs {ours:?}, the Git library alone {gix:?}");

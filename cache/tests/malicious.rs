@@ -7,11 +7,11 @@ mod site;
 use std::os::unix::fs::symlink;
 
 use site::{Site, file};
-use zagent_cache::testing::Scratch;
-use zagent_cache::{CacheError, Refusal, Repository};
+use zagent_cache::testing::ScratchRepo;
+use zagent_cache::{CacheError, GitRepository, Refusal};
 
 /// An entry, written as it stands.
-enum Raw {
+enum RawTreeEntry {
     /// Mode, name and bytes.
     Blob(&'static str, Vec<u8>, Vec<u8>),
     /// Name and entries.
@@ -20,13 +20,13 @@ enum Raw {
     Id(&'static str, Vec<u8>, [u8; 20]),
 }
 
-fn put(scratch: &Scratch, entries: &[Raw]) -> Vec<u8> {
+fn write_raw_tree(scratch: &ScratchRepo, entries: &[RawTreeEntry]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in entries {
         let (mode, name, id) = match entry {
-            Raw::Blob(mode, name, text) => (*mode, name, scratch.blob(text)),
-            Raw::Dir(name, inner) => ("40000", name, put(scratch, inner)),
-            Raw::Id(mode, name, id) => (*mode, name, id.to_vec()),
+            RawTreeEntry::Blob(mode, name, text) => (*mode, name, scratch.write_blob(text)),
+            RawTreeEntry::Dir(name, inner) => ("40000", name, write_raw_tree(scratch, inner)),
+            RawTreeEntry::Id(mode, name, id) => (*mode, name, id.to_vec()),
         };
         bytes.extend_from_slice(mode.as_bytes());
         bytes.push(b' ');
@@ -34,32 +34,33 @@ fn put(scratch: &Scratch, entries: &[Raw]) -> Vec<u8> {
         bytes.push(0);
         bytes.extend_from_slice(&id);
     }
-    scratch.directory(&bytes)
+    scratch.write_tree(&bytes)
 }
 
-fn plain(name: impl AsRef<[u8]>) -> Raw {
-    Raw::Blob("100644", name.as_ref().to_vec(), b"x".to_vec())
+fn plain(name: impl AsRef<[u8]>) -> RawTreeEntry {
+    RawTreeEntry::Blob("100644", name.as_ref().to_vec(), b"x".to_vec())
 }
 
-fn link(name: &str, target: impl AsRef<[u8]>) -> Raw {
-    Raw::Blob("120000", name.into(), target.as_ref().to_vec())
+fn link(name: &str, target: impl AsRef<[u8]>) -> RawTreeEntry {
+    RawTreeEntry::Blob("120000", name.into(), target.as_ref().to_vec())
 }
 
-fn dir(name: &str, inner: Vec<Raw>) -> Raw {
-    Raw::Dir(name.into(), inner)
+fn dir(name: &str, inner: Vec<RawTreeEntry>) -> RawTreeEntry {
+    RawTreeEntry::Dir(name.into(), inner)
 }
 
 /// A directory in a directory, so many times.
-fn nested(depth: usize) -> Raw {
+fn nested(depth: usize) -> RawTreeEntry {
     (0..depth).fold(plain("f"), |inner, _| dir("d", vec![inner]))
 }
 
 /// Ten names for one directory, of which ten are in one, and so on: few objects, many files.
-fn bomb(scratch: &Scratch, width: usize, depth: usize, core: Vec<Raw>) -> Vec<u8> {
-    let mut id: [u8; 20] = put(scratch, &core).try_into().unwrap();
+fn bomb(scratch: &ScratchRepo, width: usize, depth: usize, core: Vec<RawTreeEntry>) -> Vec<u8> {
+    let mut id: [u8; 20] = write_raw_tree(scratch, &core).try_into().unwrap();
     for _ in 0..depth {
-        let entries: Vec<Raw> = (0..width).map(|n| Raw::Id("40000", format!("d{n}").into(), id)).collect();
-        id = put(scratch, &entries).try_into().unwrap();
+        let entries: Vec<RawTreeEntry> =
+            (0..width).map(|n| RawTreeEntry::Id("40000", format!("d{n}").into(), id)).collect();
+        id = write_raw_tree(scratch, &entries).try_into().unwrap();
     }
     id.to_vec()
 }
@@ -110,8 +111,8 @@ fn names() -> Vec<Vec<u8>> {
 }
 
 /// Trees by what they try, and the word of the cause.
-fn trees() -> Vec<(&'static str, Vec<Raw>, &'static str)> {
-    let long = || (0..5).fold(plain("f"), |inner, _| Raw::Dir(vec![b'd'; 250], vec![inner]));
+fn trees() -> Vec<(&'static str, Vec<RawTreeEntry>, &'static str)> {
+    let long = || (0..5).fold(plain("f"), |inner, _| RawTreeEntry::Dir(vec![b'd'; 250], vec![inner]));
     vec![
         ("link to a root file", vec![link("l", "/etc/passwd")], "link"),
         ("link to the root", vec![link("l", "/")], "link"),
@@ -147,25 +148,31 @@ fn trees() -> Vec<(&'static str, Vec<Raw>, &'static str)> {
         ),
         ("link and file", vec![link("a", "b"), plain("a"), plain("b")], "duplicate"),
         ("twice below", vec![dir("d", vec![plain("a"), plain("b"), plain("a")])], "duplicate"),
-        ("large file", vec![Raw::Blob("100644", b"f".to_vec(), vec![0; (64 << 10) + 1])], "too-large"),
+        (
+            "large file",
+            vec![RawTreeEntry::Blob("100644", b"f".to_vec(), vec![0; (64 << 10) + 1])],
+            "too-large",
+        ),
         (
             "large together",
-            (0..70).map(|n| Raw::Blob("100644", format!("f{n:02}").into(), vec![n; 64 << 10])).collect(),
+            (0..70)
+                .map(|n| RawTreeEntry::Blob("100644", format!("f{n:02}").into(), vec![n; 64 << 10]))
+                .collect(),
             "too-much",
         ),
         ("many files", (0..3001).map(|n| plain(format!("f{n:04}"))).collect(), "too-many"),
         ("deep", vec![nested(70)], "too-deep"),
         ("very deep", vec![nested(500)], "too-deep"),
         ("long path", vec![long()], "name"),
-        ("submodule", vec![plain("f"), Raw::Id("160000", b"sub".to_vec(), [7; 20])], "submodule"),
+        ("submodule", vec![plain("f"), RawTreeEntry::Id("160000", b"sub".to_vec(), [7; 20])], "submodule"),
         ("nothing", vec![], "empty"),
         ("only directories", vec![dir("a", vec![dir("b", vec![])])], "empty"),
-        ("pipe", vec![plain("a"), Raw::Blob("10644", b"p".to_vec(), b"".to_vec())], "special"),
-        ("device", vec![Raw::Blob("20666", b"null".to_vec(), b"".to_vec())], "special"),
-        ("block device", vec![Raw::Blob("60660", b"sda".to_vec(), b"".to_vec())], "special"),
-        ("socket", vec![Raw::Blob("140777", b"s".to_vec(), b"".to_vec())], "repository"),
-        ("missing file", vec![Raw::Id("100644", b"f".to_vec(), [9; 20])], "repository"),
-        ("missing directory", vec![Raw::Id("40000", b"d".to_vec(), [9; 20])], "repository"),
+        ("pipe", vec![plain("a"), RawTreeEntry::Blob("10644", b"p".to_vec(), b"".to_vec())], "special"),
+        ("device", vec![RawTreeEntry::Blob("20666", b"null".to_vec(), b"".to_vec())], "special"),
+        ("block device", vec![RawTreeEntry::Blob("60660", b"sda".to_vec(), b"".to_vec())], "special"),
+        ("socket", vec![RawTreeEntry::Blob("140777", b"s".to_vec(), b"".to_vec())], "repository"),
+        ("missing file", vec![RawTreeEntry::Id("100644", b"f".to_vec(), [9; 20])], "repository"),
+        ("missing directory", vec![RawTreeEntry::Id("40000", b"d".to_vec(), [9; 20])], "repository"),
     ]
 }
 
@@ -177,31 +184,31 @@ fn code(error: &CacheError) -> &'static str {
     }
 }
 
-struct Trial {
+struct HostileTreeTest {
     site: Site,
-    scratch: Scratch,
+    scratch: ScratchRepo,
     good: String,
     count: usize,
 }
 
-impl Trial {
+impl HostileTreeTest {
     fn new() -> Self {
-        let (site, mut scratch) = (Site::new(), Scratch::new());
+        let (site, mut scratch) = (Site::new(), ScratchRepo::new());
         let first = scratch.commit(&[file("states/top.sls", "good")]);
         let good = site.take(scratch.path(), &first).unwrap().name().to_owned();
         Self { site, scratch, good, count: 0 }
     }
 
     /// A commit of this tree is refused for this cause, and nothing has changed.
-    fn refused(&mut self, what: &str, tree: &[u8], want: &[&str]) {
+    fn assert_refused(&mut self, what: &str, tree: &[u8], want: &[&str]) {
         let commit = self.scratch.commit_directory(tree);
         let taken = self.site.take(self.scratch.path(), &commit);
         let error = taken.map(|g| g.name().to_owned()).expect_err(what);
         assert!(want.contains(&code(&error)), "{what}: {} ({error})", code(&error));
-        self.unchanged(what);
+        self.assert_unchanged(what);
     }
 
-    fn unchanged(&mut self, what: &str) {
+    fn assert_unchanged(&mut self, what: &str) {
         assert_eq!(self.site.current().name(), self.good, "{what}");
         assert_eq!((self.site.staged(), self.site.generations().len()), (0, 1), "{what}");
         self.count += 1;
@@ -210,30 +217,34 @@ impl Trial {
 
 #[test]
 fn no_hostile_tree_is_published() {
-    let mut trial = Trial::new();
+    let mut trial = HostileTreeTest::new();
     for name in names() {
         for nested in [false, true] {
             let bad = vec![plain("good"), plain(&name)];
             let entries = if nested { vec![dir("states", bad)] } else { bad };
-            let tree = put(&trial.scratch, &entries);
-            trial.refused(&format!("{:?}", String::from_utf8_lossy(&name)), &tree, &["name", "repository"]);
+            let tree = write_raw_tree(&trial.scratch, &entries);
+            trial.assert_refused(
+                &format!("{:?}", String::from_utf8_lossy(&name)),
+                &tree,
+                &["name", "repository"],
+            );
         }
     }
     for (what, entries, want) in trees() {
-        let tree = put(&trial.scratch, &entries);
-        trial.refused(what, &tree, &[want]);
+        let tree = write_raw_tree(&trial.scratch, &entries);
+        trial.assert_refused(what, &tree, &[want]);
     }
     for (what, core, want) in
         [("bomb of files", vec![plain("f")], "too-many"), ("bomb of directories", vec![], "too-many")]
     {
         let tree = bomb(&trial.scratch, 10, 10, core);
-        trial.refused(what, &tree, &[want]);
+        trial.assert_refused(what, &tree, &[want]);
     }
-    let tangle: Vec<Raw> = (0..40)
+    let tangle: Vec<RawTreeEntry> = (0..40)
         .map(|n| dir(&format!("d{n}"), ["x", "y"].map(|name| link(name, format!("../d{}", n + 1))).into()))
         .collect();
-    let tree = put(&trial.scratch, &tangle);
-    trial.refused("tangled links", &tree, &["link"]);
+    let tree = write_raw_tree(&trial.scratch, &tangle);
+    trial.assert_refused("tangled links", &tree, &["link"]);
     for garbage in [
         b"".as_slice(),
         b"100644",
@@ -242,22 +253,22 @@ fn no_hostile_tree_is_published() {
         &[0xff; 64],
         b"999999999 a\0aaaaaaaaaaaaaaaaaaaa",
     ] {
-        let tree = trial.scratch.directory(garbage);
-        trial.refused(&format!("{garbage:?}"), &tree, &["repository", "empty", "special"]);
+        let tree = trial.scratch.write_tree(garbage);
+        trial.assert_refused(&format!("{garbage:?}"), &tree, &["repository", "empty", "special"]);
     }
     assert!(trial.count >= 60, "{} trees", trial.count);
 }
 
 #[test]
 fn no_hostile_directory_is_published() {
-    let mut trial = Trial::new();
-    let refuse = |trial: &mut Trial, what: &str, want: &str, make: &dyn Fn(&std::path::Path)| {
+    let mut trial = HostileTreeTest::new();
+    let refuse = |trial: &mut HostileTreeTest, what: &str, want: &str, make: &dyn Fn(&std::path::Path)| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("good"), "x").unwrap();
         make(dir.path());
         let error = trial.site.cache.stage_dir(dir.path()).map(|s| s.revision().to_owned()).expect_err(what);
         assert_eq!(code(&error), want, "{what}: {error}");
-        trial.unchanged(what);
+        trial.assert_unchanged(what);
     };
     let fifo = |dir: &std::path::Path| {
         rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("pipe"), rustix::fs::Mode::RUSR).unwrap();
@@ -278,7 +289,7 @@ fn no_hostile_directory_is_published() {
 
 #[test]
 fn honest_trees_with_odd_files_are_published() {
-    let (site, scratch) = (Site::new(), Scratch::new());
+    let (site, scratch) = (Site::new(), ScratchRepo::new());
     let entries = [
         dir(".github", vec![plain("x")]),
         plain(".gitignore"),
@@ -287,14 +298,18 @@ fn honest_trees_with_odd_files_are_published() {
         link("loop", "loop"),
         dir(
             "real",
-            vec![Raw::Blob("100755", b"run".to_vec(), b"#!".to_vec()), link("up", ".."), plain("ünï cödé")],
+            vec![
+                RawTreeEntry::Blob("100755", b"run".to_vec(), b"#!".to_vec()),
+                link("up", ".."),
+                plain("ünï cödé"),
+            ],
         ),
     ];
-    let tree = put(&scratch, &entries);
+    let tree = write_raw_tree(&scratch, &entries);
     let mut scratch = scratch;
     let commit = scratch.commit_directory(&tree);
     let generation = site.take(scratch.path(), &commit).unwrap();
-    let read = |path: &str| std::fs::read_to_string(generation.dir().join(path)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(generation.tree_dir().join(path)).unwrap();
     assert_eq!((read("alias/run"), read("real/up/alias/ünï cödé")), ("#!".into(), "x".into()));
     let mode = |path: &str| generation.record().files[path].mode;
     assert_eq!((mode("real/run"), mode(".gitignore"), mode("idle")), (0o100_700, 0o100_600, 0o120_777));
@@ -303,20 +318,20 @@ fn honest_trees_with_odd_files_are_published() {
 
 #[test]
 fn a_damaged_object_is_not_believed() {
-    let mut trial = Trial::new();
+    let mut trial = HostileTreeTest::new();
     let commit = trial.scratch.commit(&[file("states/top.sls", "tampered with later")]);
-    let id = Repository::discover(trial.scratch.path())
-        .and_then(|r| r.tree(&commit, site::limits()))
+    let id = GitRepository::discover(trial.scratch.path())
+        .and_then(|r| r.read_tree(&commit, site::limits()))
         .unwrap()
-        .id("states/top.sls")
+        .blob_id("states/top.sls")
         .unwrap();
-    let other = trial.scratch.blob(b"something else entirely");
+    let other = trial.scratch.write_blob(b"something else entirely");
     let hex: String = other.iter().map(|b| format!("{b:02x}")).collect();
     let place = |id: &str| trial.scratch.path().join(".git/objects").join(&id[..2]).join(&id[2..]);
     std::fs::remove_file(place(&id)).unwrap();
     std::fs::copy(place(&hex), place(&id)).unwrap();
     let error = trial.site.take(trial.scratch.path(), &commit).map(|g| g.name().to_owned()).unwrap_err();
     assert!(matches!(error, CacheError::Repository(_)), "{error}");
-    trial.unchanged("another object under its id");
+    trial.assert_unchanged("another object under its id");
     assert_eq!(code(&Refusal::Unlisted.into()), "unlisted");
 }

@@ -11,20 +11,25 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use site::{NOW, Site, file};
-use zagent_cache::testing::Scratch;
-use zagent_cache::{Ancestry, CacheError, Generation, Proof, Refusal, trust};
-use zagent_config::manifest::{Entry, Manifest, Mode};
-use zagent_config::settings::{ManifestRule, Require};
+use zagent_cache::testing::ScratchRepo;
+use zagent_cache::{Ancestry, CacheError, Generation, Refusal, VerifyContext, trust};
+use zagent_config::manifest::{Manifest, ManifestEntry, ManifestMode};
+use zagent_config::settings::{ManifestRule, RequiredSignatures};
 
-fn taken(site: &Site, scratch: &Scratch, commit: &str, proof: &Proof<'_>) -> Result<Generation, Refusal> {
+fn publish_revision(
+    site: &Site,
+    scratch: &ScratchRepo,
+    commit: &str,
+    proof: &VerifyContext<'_>,
+) -> Result<Generation, Refusal> {
     let staged = site.stage(scratch.path(), commit)?;
     Ok(staged.verify(proof)?.publish()?)
 }
 
 /// The word of the cause for which a commit is refused; `taken` when it is not.
-fn verdict(site: &Site, scratch: &Scratch, commit: &str, proof: &Proof<'_>) -> &'static str {
+fn refusal_code(site: &Site, scratch: &ScratchRepo, commit: &str, proof: &VerifyContext<'_>) -> &'static str {
     let before = site.cache.current().unwrap().map(|g| g.name().to_owned());
-    match taken(site, scratch, commit, proof) {
+    match publish_revision(site, scratch, commit, proof) {
         Ok(generation) => {
             assert_eq!(generation.record().revision, commit);
             "taken"
@@ -37,8 +42,11 @@ fn verdict(site: &Site, scratch: &Scratch, commit: &str, proof: &Proof<'_>) -> &
     }
 }
 
-fn entry(text: &str, mode: u32) -> Entry {
-    Entry { blake3: blake3::hash(text.as_bytes()).to_hex().to_string(), mode: Mode::of(mode) }
+fn entry(text: &str, mode: u32) -> ManifestEntry {
+    ManifestEntry {
+        blake3: blake3::hash(text.as_bytes()).to_hex().to_string(),
+        mode: ManifestMode::from_bits(mode),
+    }
 }
 
 fn manifest(serial: u64, text: &str) -> Manifest {
@@ -48,69 +56,70 @@ fn manifest(serial: u64, text: &str) -> Manifest {
 
 #[test]
 fn a_superseded_commit_is_refused() {
-    let (site, mut scratch) = (Site::new(), Scratch::new());
+    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
     let commits: Vec<String> =
         (0..4_u32).map(|n| scratch.commit_at(&[file("top.sls", &n.to_string())], 100 + n)).collect();
     let proof = site.proof();
     for commit in &commits[..3] {
-        assert_eq!(verdict(&site, &scratch, commit, &proof), "taken");
+        assert_eq!(refusal_code(&site, &scratch, commit, &proof), "taken");
     }
     for old in &commits[..2] {
-        assert_eq!(verdict(&site, &scratch, old, &proof), "rewound");
-        let known = Proof { ancestry: Ancestry::NotDescendant, ..proof };
-        assert_eq!(verdict(&site, &scratch, old, &known), "rewound");
+        assert_eq!(refusal_code(&site, &scratch, old, &proof), "rewound");
+        let known = VerifyContext { ancestry: Ancestry::NotDescendant, ..proof };
+        assert_eq!(refusal_code(&site, &scratch, old, &known), "rewound");
     }
-    assert_eq!(verdict(&site, &scratch, &commits[2], &proof), "taken", "the newest, once more");
+    assert_eq!(refusal_code(&site, &scratch, &commits[2], &proof), "taken", "the newest, once more");
     // The cache is gone, then one half of the floor, then the other: the way back stays shut.
     fs::remove_dir_all(site.paths.root().join("cache")).unwrap();
     let again = Site::at(site.paths.root());
     assert!(again.cache.current().unwrap().is_none());
-    assert_eq!(verdict(&site, &scratch, &commits[0], &proof), "rewound");
+    assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "rewound");
     fs::remove_dir_all(site.paths.root().join("state")).unwrap();
-    assert_eq!(verdict(&site, &scratch, &commits[1], &proof), "rewound");
+    assert_eq!(refusal_code(&site, &scratch, &commits[1], &proof), "rewound");
     assert!(site.paths.floor().is_file(), "the missing half is healed");
     fs::write(site.paths.floor_copy(), "damaged").unwrap();
-    assert_eq!(verdict(&site, &scratch, &commits[1], &proof), "rewound");
+    assert_eq!(refusal_code(&site, &scratch, &commits[1], &proof), "rewound");
     // Asked for, it is taken; and from there on forward again.
-    let asked = Proof { allow_rewind: true, ..proof };
-    assert_eq!(verdict(&site, &scratch, &commits[0], &asked), "taken");
+    let asked = VerifyContext { allow_rewind: true, ..proof };
+    assert_eq!(refusal_code(&site, &scratch, &commits[0], &asked), "taken");
     for commit in &commits[1..] {
-        assert_eq!(verdict(&site, &scratch, commit, &proof), "taken");
+        assert_eq!(refusal_code(&site, &scratch, commit, &proof), "taken");
     }
 }
 
 #[test]
 fn an_older_copy_of_the_floor_does_not_count() {
-    let (site, mut scratch) = (Site::new(), Scratch::new());
+    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
     let commits: Vec<String> =
         (0..3_u32).map(|n| scratch.commit_at(&[file("top.sls", &n.to_string())], n)).collect();
     let proof = site.proof();
-    assert_eq!(verdict(&site, &scratch, &commits[0], &proof), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "taken");
     let old = fs::read(site.paths.floor()).unwrap();
-    assert_eq!(verdict(&site, &scratch, &commits[1], &proof), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &commits[1], &proof), "taken");
     for place in [site.paths.floor(), site.paths.floor_copy()] {
         fs::write(&place, &old).unwrap();
-        assert_eq!(verdict(&site, &scratch, &commits[0], &proof), "rewound");
+        assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "rewound");
         assert_eq!(fs::read(site.paths.floor()).unwrap(), fs::read(site.paths.floor_copy()).unwrap());
     }
     for place in [site.paths.floor(), site.paths.floor_copy()] {
         fs::write(&place, "damaged").unwrap();
     }
-    let error = taken(&site, &scratch, &commits[2], &proof).map(|g| g.name().to_owned()).unwrap_err();
-    assert!(matches!(&error, Refusal::Local(e) if matches!(**e, CacheError::Floor { .. })), "{error}");
+    let error =
+        publish_revision(&site, &scratch, &commits[2], &proof).map(|g| g.name().to_owned()).unwrap_err();
+    assert!(matches!(&error, Refusal::Local(e) if matches!(**e, CacheError::FloorDamaged { .. })), "{error}");
     fs::remove_file(site.paths.floor()).unwrap();
     fs::remove_file(site.paths.floor_copy()).unwrap();
-    assert_eq!(verdict(&site, &scratch, &commits[0], &proof), "rewound", "the generations still know");
-    assert_eq!(verdict(&site, &scratch, &commits[2], &proof), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "rewound", "the generations still know");
+    assert_eq!(refusal_code(&site, &scratch, &commits[2], &proof), "taken");
 }
 
 #[test]
 fn rewritten_history_is_refused() {
-    let (site, mut scratch) = (Site::new(), Scratch::new());
+    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
     let mut commit = |on: Option<&str>, text: &str, at| {
         match on {
-            Some(on) => scratch.stand_on(on),
-            None => scratch.orphan(),
+            Some(on) => scratch.checkout(on),
+            None => scratch.start_orphan(),
         }
         scratch.commit_at(&[file("top.sls", text)], at)
     };
@@ -122,58 +131,62 @@ fn rewritten_history_is_refused() {
     let orphan = commit(None, "new", 500);
     let unseen = commit(Some(&first), "never accepted", 120);
     let proof = site.proof();
-    let with = |ancestry| Proof { ancestry, ..proof };
-    let doubt = |commit: &str| site.stage(scratch.path(), commit).unwrap().doubt("main").unwrap();
+    let with = |ancestry| VerifyContext { ancestry, ..proof };
+    let doubt = |commit: &str| site.stage(scratch.path(), commit).unwrap().unproven_ancestor("main").unwrap();
     assert_eq!(doubt(&first), None);
-    assert_eq!(verdict(&site, &scratch, &first, &proof), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &first, &proof), "taken");
     assert_eq!(
-        verdict(&site, &scratch, &second, &with(Ancestry::NotDescendant)),
+        refusal_code(&site, &scratch, &second, &with(Ancestry::NotDescendant)),
         "taken",
         "it names its parent"
     );
     assert_eq!((doubt(&second), doubt(&late)), (None, None));
     assert_eq!(doubt(&skipped).as_deref(), Some(second.as_str()));
     for other in [&rewritten, &orphan] {
-        assert_eq!(verdict(&site, &scratch, other, &with(Ancestry::NotDescendant)), "rewritten");
+        assert_eq!(refusal_code(&site, &scratch, other, &with(Ancestry::NotDescendant)), "rewritten");
     }
-    assert_eq!(verdict(&site, &scratch, &unseen, &proof), "rewound", "older by its time");
-    assert_eq!(verdict(&site, &scratch, &skipped, &with(Ancestry::Descendant)), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &unseen, &proof), "rewound", "older by its time");
+    assert_eq!(refusal_code(&site, &scratch, &skipped, &with(Ancestry::Descendant)), "taken");
     let mut free = Site::at(site.paths.root());
     free.trust.fast_forward = false;
-    assert_eq!(verdict(&free, &scratch, &rewritten, &free.proof()), "taken");
-    let asked = Proof { allow_rewind: true, ..with(Ancestry::NotDescendant) };
-    assert_eq!(verdict(&site, &scratch, &orphan, &asked), "taken");
-    assert_eq!(verdict(&site, &scratch, &skipped, &proof), "rewound", "what was left by a rewrite is old");
+    assert_eq!(refusal_code(&free, &scratch, &rewritten, &free.proof()), "taken");
+    let asked = VerifyContext { allow_rewind: true, ..with(Ancestry::NotDescendant) };
+    assert_eq!(refusal_code(&site, &scratch, &orphan, &asked), "taken");
+    assert_eq!(
+        refusal_code(&site, &scratch, &skipped, &proof),
+        "rewound",
+        "what was left by a rewrite is old"
+    );
 }
 
 #[test]
 fn lines_have_floors_of_their_own() {
-    let (site, mut scratch) = (Site::new(), Scratch::new());
+    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
     let main = scratch.commit_at(&[file("top.sls", "main")], 1);
     let ahead = scratch.commit_at(&[file("top.sls", "testing")], 2);
     let proof = site.proof();
-    let testing = Proof { line: "testing/web-01", ..proof };
-    assert_eq!(verdict(&site, &scratch, &main, &proof), "taken");
-    assert_eq!(verdict(&site, &scratch, &ahead, &testing), "taken");
-    assert_eq!(verdict(&site, &scratch, &main, &proof), "taken", "the testing branch ended");
-    assert_eq!(site.cache.newest("main").unwrap().unwrap().revision, main);
-    assert_eq!(site.cache.newest("testing/web-01").unwrap().unwrap().revision, ahead);
-    assert_eq!(site.cache.newest("other").unwrap(), None);
+    let testing = VerifyContext { branch: "testing/web-01", ..proof };
+    assert_eq!(refusal_code(&site, &scratch, &main, &proof), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &ahead, &testing), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &main, &proof), "taken", "the testing branch ended");
+    assert_eq!(site.cache.newest_accepted("main").unwrap().unwrap().revision, main);
+    assert_eq!(site.cache.newest_accepted("testing/web-01").unwrap().unwrap().revision, ahead);
+    assert_eq!(site.cache.newest_accepted("other").unwrap(), None);
 }
 
 #[test]
 fn serials_only_rise() {
-    let (site, mut scratch) = (Site::new(), Scratch::new());
+    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
     let proof = site.proof();
     let mut commit = |serial: u64, text: &str| {
         let yaml = manifest(serial, text).to_yaml();
         scratch.commit(&[file("manifest.yaml", &yaml), file("states/top.sls", text)])
     };
     let (five, reused, four, six) = (commit(5, "a"), commit(5, "b"), commit(4, "c"), commit(6, "d"));
-    scratch.orphan();
+    scratch.start_orphan();
     let none = scratch.commit(&[file("states/top.sls", "e")]);
-    let verdict = |commit: &str, proof: &Proof<'_>| verdict(&site, &scratch, commit, proof);
-    let known = Proof { ancestry: Ancestry::Descendant, ..proof };
+    let verdict = |commit: &str, proof: &VerifyContext<'_>| refusal_code(&site, &scratch, commit, proof);
+    let known = VerifyContext { ancestry: Ancestry::Descendant, ..proof };
     assert_eq!(verdict(&five, &known), "taken");
     assert_eq!(verdict(&reused, &known), "reused");
     assert_eq!(verdict(&four, &known), "replayed");
@@ -183,7 +196,7 @@ fn serials_only_rise() {
     assert_eq!(verdict(&six, &known), "taken");
     assert_eq!(site.current().record().serial, Some(6));
     assert_eq!(verdict(&none, &proof), "manifest-gone");
-    let asked = Proof { allow_rewind: true, ..known };
+    let asked = VerifyContext { allow_rewind: true, ..known };
     assert_eq!(verdict(&four, &asked), "taken");
     assert_eq!(verdict(&five, &known), "taken", "from there on forward");
     assert_eq!(verdict(&none, &known), "taken", "given up in the open");
@@ -191,11 +204,11 @@ fn serials_only_rise() {
 
 #[test]
 fn a_manifest_is_held_to_every_word() {
-    let (mut site, mut scratch) = (Site::new(), Scratch::new());
+    let (mut site, mut scratch) = (Site::new(), ScratchRepo::new());
     let good = scratch.commit(&[file("states/top.sls", "x")]);
-    assert_eq!(verdict(&site, &scratch, &good, &site.proof()), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &good, &site.proof()), "taken");
     let at = |seconds| Some(Timestamp::from_second(seconds).unwrap());
-    let listing = |entries: &[(&str, Entry)]| {
+    let listing = |entries: &[(&str, ManifestEntry)]| {
         let files = entries.iter().map(|(path, entry)| ((*path).to_owned(), entry.clone())).collect();
         Manifest { files: Some(files), ..manifest(1, "x") }
     };
@@ -215,18 +228,18 @@ fn a_manifest_is_held_to_every_word() {
     for (want, manifest) in cases {
         let yaml = manifest.to_yaml();
         let commit = scratch.commit(&[file("manifest.yaml", &yaml), file("states/top.sls", "x")]);
-        assert_eq!(verdict(&site, &scratch, &commit, &site.proof()), want, "{yaml}");
+        assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), want, "{yaml}");
     }
     for broken in ["", "[]", "serial: x", "schema: 99\nserial: 2\n", "\u{0}", "a: &a [*a, *a]\n"] {
         let commit = scratch.commit(&[file("manifest.yaml", broken), file("states/top.sls", "x")]);
-        assert_eq!(verdict(&site, &scratch, &commit, &site.proof()), "manifest", "{broken:?}");
+        assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), "manifest", "{broken:?}");
     }
     site.trust.manifest = ManifestRule::Required;
     let commit = scratch.commit(&[file("states/top.sls", "x")]);
-    assert_eq!(verdict(&site, &scratch, &commit, &site.proof()), "no-manifest");
+    assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), "no-manifest");
     let bare = Manifest { files: None, ..manifest(9, "x") }.to_yaml();
     let commit = scratch.commit(&[file("manifest.yaml", &bare), file("states/top.sls", "x")]);
-    assert_eq!(verdict(&site, &scratch, &commit, &site.proof()), "unlisted");
+    assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), "unlisted");
 }
 
 /// A key that may sign manifests, and one that may not.
@@ -249,13 +262,13 @@ fn keys(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
 
 #[test]
 fn only_who_may_sign_is_believed() {
-    let (mut site, mut scratch) = (Site::new(), Scratch::new());
+    let (mut site, mut scratch) = (Site::new(), ScratchRepo::new());
     let dir = tempfile::tempdir().unwrap();
     let (known, stranger) = keys(dir.path());
-    site.trust.require = Require::Manifest;
+    site.trust.require = RequiredSignatures::Manifest;
     site.trust.allowed_signers = dir.path().join("allowed_signers");
     let yaml = manifest(1, "x").to_yaml();
-    let sign = |key: &Path, text: &str| trust::sign(key, trust::MANIFEST, text.as_bytes()).unwrap();
+    let sign = |key: &Path, text: &str| trust::sign(key, trust::MANIFEST_NAMESPACE, text.as_bytes()).unwrap();
     let mut commit = |yaml: &str, signature: Option<String>| {
         let signature = signature.unwrap_or_default();
         let mut files = vec![file("manifest.yaml", yaml), file("states/top.sls", "x")];
@@ -273,12 +286,12 @@ fn only_who_may_sign_is_believed() {
     ];
     let plain = scratch.commit(&[file("states/top.sls", "x")]);
     for (want, commit) in &cases {
-        assert_eq!(verdict(&site, &scratch, commit, &site.proof()), *want);
+        assert_eq!(refusal_code(&site, &scratch, commit, &site.proof()), *want);
     }
     assert_eq!(site.current().record().signers[0].principal, "release@example.org");
-    assert_eq!(verdict(&site, &scratch, &plain, &site.proof()), "unsigned");
-    site.trust.require = Require::Commit;
-    assert_eq!(verdict(&site, &scratch, &plain, &site.proof()), "unsigned");
+    assert_eq!(refusal_code(&site, &scratch, &plain, &site.proof()), "unsigned");
+    site.trust.require = RequiredSignatures::Commit;
+    assert_eq!(refusal_code(&site, &scratch, &plain, &site.proof()), "unsigned");
     let states = tempfile::tempdir().unwrap();
     fs::write(states.path().join("top.sls"), "x").unwrap();
     let refused = site.cache.stage_dir(states.path()).unwrap().verify(&site.proof());

@@ -9,11 +9,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use site::{Site, file};
-use zagent_cache::testing::{EntryKind, Scratch};
-use zagent_cache::{CacheError, Depth, Generation};
+use zagent_cache::testing::{EntryKind, ScratchRepo};
+use zagent_cache::{CacheError, CheckDepth, Generation};
 
-fn history(count: usize) -> (Scratch, Vec<String>) {
-    let mut scratch = Scratch::new();
+fn history(count: usize) -> (ScratchRepo, Vec<String>) {
+    let mut scratch = ScratchRepo::new();
     let commit = |n: usize| {
         let text = format!("version {n}");
         scratch.commit_at(
@@ -30,7 +30,7 @@ fn history(count: usize) -> (Scratch, Vec<String>) {
     (scratch, commits)
 }
 
-fn published(count: usize) -> (Site, Scratch, Vec<String>, Vec<String>) {
+fn published(count: usize) -> (Site, ScratchRepo, Vec<String>, Vec<String>) {
     let (site, (scratch, commits)) = (Site::new(), history(count));
     let names = commits.iter().map(|c| site.take(scratch.path(), c).unwrap().name().to_owned()).collect();
     (site, scratch, commits, names)
@@ -46,8 +46,8 @@ fn rewrite(path: &Path, bytes: &[u8]) {
 
 #[test]
 fn whatever_is_touched_is_found() {
-    type Touch = (&'static str, &'static str, &'static str, fn(&Path));
-    let touches: [Touch; 12] = [
+    type TamperCase = (&'static str, &'static str, &'static str, fn(&Path));
+    let touches: [TamperCase; 12] = [
         ("edited", "states/top.sls", "size", |d| fs::write(d.join("states/top.sls"), "evil").unwrap()),
         ("edited in secret", "states/top.sls", "bytes", |d| rewrite(&d.join("states/top.sls"), b"version X")),
         ("removed", "states/top.sls", "missing", |d| fs::remove_file(d.join("states/top.sls")).unwrap()),
@@ -78,9 +78,9 @@ fn whatever_is_touched_is_found() {
     for (what, path, word, touch) in touches {
         let site = Site::new();
         let generation = site.take(scratch.path(), &commits[0]).unwrap();
-        generation.check(Depth::Quick).unwrap();
-        touch(generation.dir());
-        for depth in [Depth::Quick, Depth::Full] {
+        generation.check(CheckDepth::Quick).unwrap();
+        touch(generation.tree_dir());
+        for depth in [CheckDepth::Quick, CheckDepth::Full] {
             let found = generation.check(depth).expect_err(what);
             assert!(found.path == path && found.what.contains(word), "{what}: {found}");
         }
@@ -94,12 +94,12 @@ fn whatever_is_touched_is_found() {
 #[test]
 fn an_untouched_copy_is_as_good() {
     let (site, _, _, names) = published(1);
-    let path = site.current().dir().join("states/top.sls");
+    let path = site.current().tree_dir().join("states/top.sls");
     let bytes = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
     fs::write(&path, bytes).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    site.cache.current().unwrap().unwrap().check(Depth::Quick).unwrap();
+    site.cache.current().unwrap().unwrap().check(CheckDepth::Quick).unwrap();
     assert_eq!(site.current().name(), names[0]);
 }
 
@@ -110,7 +110,7 @@ fn an_edited_record_does_not_belong_to_its_generation() {
     let text = fs::read_to_string(&record).unwrap();
     fs::write(&record, text.replacen("main", "evil", 1)).unwrap();
     assert!(matches!(site.cache.current(), Err(CacheError::Tampered(_))));
-    let healed = site.cache.heal().unwrap();
+    let healed = site.cache.repair().unwrap();
     assert_eq!((healed.current.as_ref(), &healed.broken[..]), (Some(&names[0]), &names[1..]));
     assert_eq!(site.current().name(), names[0]);
 }
@@ -138,7 +138,7 @@ fn what_a_crash_leaves_is_put_right() {
     fs::create_dir_all(staging.join("7/tree/deep")).unwrap();
     fs::create_dir(site.paths.generation("00000009-abcdef-0123456789abcdef")).unwrap();
     fs::create_dir(site.paths.generations().join("junk")).unwrap();
-    let healed = site.cache.heal().unwrap();
+    let healed = site.cache.repair().unwrap();
     assert_eq!((healed.staged, healed.broken.len(), healed.current), (1, 2, None));
     assert_eq!(site.current().name(), names[2]);
     // A link that is gone, leads nowhere, or to something else.
@@ -149,15 +149,15 @@ fn what_a_crash_leaves_is_put_right() {
     ] {
         fs::remove_file(site.paths.current()).unwrap();
         break_it(&site);
-        assert_eq!(site.cache.heal().unwrap().current.as_deref(), Some(names[2].as_str()));
+        assert_eq!(site.cache.repair().unwrap().current.as_deref(), Some(names[2].as_str()));
         assert_eq!(site.current().name(), names[2]);
     }
     // The newest that is whole: a damaged one is passed over.
     fs::remove_file(site.paths.current()).unwrap();
     fs::write(site.paths.generation(&names[2]).join("tree/states/top.sls"), "evil").unwrap();
-    assert_eq!(site.cache.heal().unwrap().current.as_deref(), Some(names[1].as_str()));
+    assert_eq!(site.cache.repair().unwrap().current.as_deref(), Some(names[1].as_str()));
     fs::remove_dir_all(site.paths.generations()).unwrap();
-    assert_eq!(site.cache.heal().unwrap().current, None);
+    assert_eq!(site.cache.repair().unwrap().current, None);
     assert!(site.cache.current().unwrap().is_none());
 }
 
@@ -175,7 +175,7 @@ fn rollback_goes_to_what_was_current_before() {
     assert_eq!(site.current().name(), more);
     assert_eq!(site.cache.rollback(None).unwrap().name(), names[1]);
     assert_eq!(site.cache.rollback(None).unwrap().name(), names[0]);
-    assert!(matches!(site.cache.rollback(None), Err(CacheError::NothingBefore)));
+    assert!(matches!(site.cache.rollback(None), Err(CacheError::NoPrevious)));
     assert_eq!(site.cache.rollback(Some(&names[2])).unwrap().name(), names[2]);
     assert_eq!(site.cache.rollback(Some(&commits[0][..10])).unwrap().name(), names[0]);
     assert!(matches!(site.cache.rollback(Some("nope")), Err(CacheError::NoGeneration { .. })));
@@ -204,14 +204,14 @@ fn few_are_kept_and_none_that_is_needed_goes() {
     for commit in &more {
         assert!(site.take(scratch.path(), commit).is_ok());
     }
-    site.cache.rollback(Some(&names[5])).unwrap().check(Depth::Quick).unwrap();
+    site.cache.rollback(Some(&names[5])).unwrap().check(CheckDepth::Quick).unwrap();
     let kept = |site: &Site| site.generations()[..site.generations().len() - 3].to_vec();
     site.cache.gc().unwrap();
     assert_eq!(kept(&site), names[3..], "pinned, before the current one, current");
     drop(pin);
     assert_eq!(site.cache.gc().unwrap(), names[3..4]);
     assert!(matches!(pinned.pin(), Err(CacheError::NoGeneration { .. })));
-    pinned.check(Depth::Quick).expect_err("it is gone");
+    pinned.check(CheckDepth::Quick).expect_err("it is gone");
 }
 
 #[test]
@@ -225,8 +225,8 @@ fn a_directory_is_a_source() {
     symlink("states", dir.path().join("alias")).unwrap();
     let take = || site.cache.stage_dir(dir.path()).unwrap().verify(&site.proof()).unwrap().publish().unwrap();
     let one = take();
-    assert!(one.record().revision.starts_with("dir:") && !one.dir().join(".git").exists());
-    assert_eq!(fs::read_to_string(one.dir().join("alias/top.sls")).unwrap(), "one");
+    assert!(one.record().revision.starts_with("dir:") && !one.tree_dir().join(".git").exists());
+    assert_eq!(fs::read_to_string(one.tree_dir().join("alias/top.sls")).unwrap(), "one");
     fs::write(dir.path().join("states/top.sls"), "two").unwrap();
     assert_ne!(take().record().revision, one.record().revision);
     fs::write(dir.path().join("states/top.sls"), "one").unwrap();
@@ -243,7 +243,7 @@ fn one_at_a_time() {
             // Were it not for the lock, the other one would clear away what is staged.
             let new = staged.verify(&site.proof()).unwrap().publish().unwrap();
             other.join().unwrap().unwrap();
-            new.check(Depth::Full).unwrap();
+            new.check(CheckDepth::Full).unwrap();
         });
     }
 }

@@ -2,24 +2,24 @@
 
 use std::path::Path;
 
-use zagent_cache::testing::{EntryKind, File, Scratch};
-use zagent_cache::{Error, Limits, Repository, Tree};
+use zagent_cache::testing::{EntryKind, ScratchRepo, TestFile};
+use zagent_cache::{CacheLimits, CommitTree, GitRepository, RepositoryError};
 
-fn open(scratch: &Scratch, revision: &str) -> Result<Tree, Error> {
-    Repository::discover(scratch.path())?.tree(revision, Limits::default())
+fn open(scratch: &ScratchRepo, revision: &str) -> Result<CommitTree, RepositoryError> {
+    GitRepository::discover(scratch.path())?.read_tree(revision, CacheLimits::default())
 }
 
-fn file<'a>(path: &'a str, text: &'a str) -> File<'a> {
+fn file<'a>(path: &'a str, text: &'a str) -> TestFile<'a> {
     (path, EntryKind::Blob, text)
 }
 
-fn names(tree: &Tree) -> Vec<&str> {
+fn names(tree: &CommitTree) -> Vec<&str> {
     tree.list().collect()
 }
 
 #[test]
 fn revisions_are_read_without_a_checkout() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let first = scratch.commit(&[file("states/top.sls", "one")]);
     scratch.commit(&[file("states/top.sls", "two"), file("manifest.yaml", "x")]);
     for (revision, want) in
@@ -31,42 +31,42 @@ fn revisions_are_read_without_a_checkout() {
     assert_eq!(open(&scratch, "main").unwrap().read("nope").unwrap(), None);
     assert_eq!(names(&open(&scratch, "main").unwrap()), ["manifest.yaml", "states/top.sls"]);
     for bad in ["nope", "main~9", "", "--all", "main:states"] {
-        assert!(matches!(open(&scratch, bad), Err(Error::Revision { .. })), "{bad:?}");
+        assert!(matches!(open(&scratch, bad), Err(RepositoryError::Revision { .. })), "{bad:?}");
     }
 }
 
 #[test]
 fn a_directory_of_the_repository_is_seen_from_there_on() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     scratch.commit(&[file("infra/states/top.sls", "in"), file("other", "out")]);
     std::fs::create_dir_all(scratch.path().join("infra/states")).unwrap();
-    let repository = Repository::discover(&scratch.path().join("infra")).unwrap();
+    let repository = GitRepository::discover(&scratch.path().join("infra")).unwrap();
     assert_eq!(repository.prefix(), "infra");
-    let tree = repository.tree("main", Limits::default()).unwrap();
+    let tree = repository.read_tree("main", CacheLimits::default()).unwrap();
     assert_eq!(names(&tree), ["states/top.sls"]);
 }
 
 #[test]
 fn hostile_trees_are_refused_whole() {
     for name in ["..", ".git", ".GIT", "a\nb", "\u{1b}[2J"] {
-        let mut scratch = Scratch::new();
+        let mut scratch = ScratchRepo::new();
         scratch.commit(&[file("good", "x"), file(&format!("dir/{name}"), "x")]);
-        assert!(matches!(open(&scratch, "main"), Err(Error::Name { .. })), "{name:?}");
+        assert!(matches!(open(&scratch, "main"), Err(RepositoryError::Name { .. })), "{name:?}");
     }
     for target in ["/etc/passwd", "../../x", ".."] {
-        let mut scratch = Scratch::new();
+        let mut scratch = ScratchRepo::new();
         scratch.commit(&[("dir/link", EntryKind::Link, target), file("good", "x")]);
         let opened = open(&scratch, "main");
         match target {
             ".." => assert!(opened.is_ok(), "it leads to the root, which is inside"),
-            _ => assert!(matches!(opened, Err(Error::Link { .. })), "{target}"),
+            _ => assert!(matches!(opened, Err(RepositoryError::Link { .. })), "{target}"),
         }
     }
 }
 
 #[test]
 fn links_are_followed_inside() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     scratch.commit(&[
         file("real/a.sls", "a"),
         ("alias", EntryKind::Link, "real"),
@@ -78,25 +78,34 @@ fn links_are_followed_inside() {
     let tree = open(&scratch, "main").unwrap();
     assert_eq!(names(&tree), ["alias/a.sls", "deep/b.sls", "real/a.sls"]);
     assert_eq!(tree.read("deep/b.sls").unwrap().unwrap(), b"a");
-    assert_eq!(tree.id("alias/a.sls"), tree.id("real/a.sls"));
+    assert_eq!(tree.blob_id("alias/a.sls"), tree.blob_id("real/a.sls"));
     assert!(tree.contains("real/a.sls") && !tree.contains("dangling"));
 }
 
 #[test]
 fn limits_hold() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     scratch.commit(&[file("a", "12345"), file("b", ""), file("c/d/e", "")]);
-    let repository = Repository::discover(scratch.path()).unwrap();
-    let open_with = |limits| repository.tree("main", limits);
-    let tree = open_with(Limits { bytes: 4, ..Limits::default() }).unwrap();
-    assert!(matches!(tree.read("a"), Err(Error::TooLarge { size: 5, limit: 4, .. })));
-    assert!(matches!(open_with(Limits { files: 1, ..Limits::default() }), Err(Error::TooMany { limit: 1 })));
-    assert!(matches!(open_with(Limits { depth: 1, ..Limits::default() }), Err(Error::TooDeep { .. })));
+    let repository = GitRepository::discover(scratch.path()).unwrap();
+    let open_with = |limits| repository.read_tree("main", limits);
+    let tree = open_with(CacheLimits { bytes: 4, ..CacheLimits::default() }).unwrap();
+    assert!(matches!(tree.read("a"), Err(RepositoryError::TooLarge { size: 5, limit: 4, .. })));
+    assert!(matches!(
+        open_with(CacheLimits { files: 1, ..CacheLimits::default() }),
+        Err(RepositoryError::TooMany { limit: 1 })
+    ));
+    assert!(matches!(
+        open_with(CacheLimits { depth: 1, ..CacheLimits::default() }),
+        Err(RepositoryError::TooDeep { .. })
+    ));
 }
 
 #[test]
 fn what_is_no_repository_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(Repository::discover(dir.path()), Err(Error::NoRepository { .. })));
-    assert!(matches!(Repository::discover(Path::new("/nonexistent/x")), Err(Error::Resolve { .. })));
+    assert!(matches!(GitRepository::discover(dir.path()), Err(RepositoryError::NoRepository { .. })));
+    assert!(matches!(
+        GitRepository::discover(Path::new("/nonexistent/x")),
+        Err(RepositoryError::Resolve { .. })
+    ));
 }

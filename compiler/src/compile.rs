@@ -5,26 +5,26 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use zagent_config::codes::pillar as codes;
-use zagent_config::target::Subject;
-use zagent_config::{Fault, Faults, Map, Place, Step, Value};
+use zagent_config::target::TargetSubject;
+use zagent_config::{Diagnostic, Diagnostics, FileLocation, Map, TraceStep, Value};
 
-use crate::high::High;
-use crate::input::{Compat, Files, Host, Inputs, Options};
-use crate::lower::turn::turn;
+use crate::high::HighData;
+use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
+use crate::lower::reverse_requisites::reverse_requisites;
 use crate::lower::verify::verify;
 use crate::merge::exclude::exclude;
-use crate::merge::extend::{Find, extend};
+use crate::merge::extend::{FindBy, extend};
 use crate::pillar::{self, Pillar};
 use crate::plan::{Chunk, Plan};
-use crate::select::{self, Matches};
-use crate::session::{Read, Session};
-use crate::sources::{Reached, Spot};
-use crate::template::{Phase, Templates};
-use crate::{link, lower, merge, render, strict, veil};
+use crate::select::{self, TopMatches};
+use crate::session::{CompileSession, ReadRequest};
+use crate::source_files::{ReachedBy, RenderedPos};
+use crate::template::{RenderPhase, Templates};
+use crate::{link, lower, mask, merge, render, strict};
 
 /// What to compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum CompileTarget {
     /// What the top files select.
     Highstate,
     /// These SLS of one environment.
@@ -38,11 +38,11 @@ pub enum Want {
 
 /// A compiled tree.
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompileOutput {
     /// What would run.
     pub plan: Plan,
     /// What is doubtful and stops nothing.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// A target of a top file, for reports.
@@ -53,26 +53,26 @@ pub struct TopTarget {
     /// The target as it was written.
     pub target: String,
     /// Where it stands.
-    pub place: Place,
+    pub place: FileLocation,
     /// True when it means this node.
     pub matched: bool,
 }
 
 /// Compiles one tree for one node. Every stage can be asked for; the pillar is compiled once.
 pub struct Compiler {
-    inputs: Inputs,
-    pillar: OnceCell<(Session, Pillar)>,
-    states: OnceCell<Session>,
+    inputs: CompileInputs,
+    pillar: OnceCell<(CompileSession, Pillar)>,
+    states: OnceCell<CompileSession>,
 }
 
 /// A node as the matcher sees it.
-struct Node<'n> {
-    options: &'n Options,
-    host: &'n dyn Host,
+struct NodeSubject<'n> {
+    options: &'n CompileOptions,
+    host: &'n dyn TemplateHost,
     pillar: Value,
 }
 
-impl Subject for Node<'_> {
+impl TargetSubject for NodeSubject<'_> {
     fn id(&self) -> &str {
         &self.options.id
     }
@@ -116,15 +116,15 @@ fn resources(pillar: &Value) -> Vec<(String, String)> {
 impl Compiler {
     /// Takes what it is given; nothing is read before it is asked for.
     #[must_use]
-    pub fn new(inputs: Inputs) -> Self {
+    pub fn new(inputs: CompileInputs) -> Self {
         Self { inputs, pillar: OnceCell::new(), states: OnceCell::new() }
     }
 
-    fn options(&self) -> &Options {
+    fn options(&self) -> &CompileOptions {
         &self.inputs.options
     }
 
-    fn pillar_stage(&self) -> &(Session, Pillar) {
+    fn pillar_stage(&self) -> &(CompileSession, Pillar) {
         self.pillar.get_or_init(|| {
             let over = &self.options().pillar_override;
             let (session, first) = self.pillar_pass(Map::new(), &Map::new());
@@ -133,14 +133,14 @@ impl Compiler {
             }
             // What the caller gives is merged in a second pass, whose templates see the first.
             let (session, second) = self.pillar_pass(first.value.clone(), over);
-            (session, first.followed_by(second))
+            (session, first.merged_with(second))
         })
     }
 
-    fn pillar_pass(&self, seen: Map, over: &Map) -> (Session, Pillar) {
-        let templates = Templates::new(&self.inputs, Phase::Pillar, seen.clone());
-        let session = Session::new(self.inputs.clone(), templates);
-        let node = Node { options: self.options(), host: &*self.inputs.host, pillar: seen.into() };
+    fn pillar_pass(&self, seen: Map, over: &Map) -> (CompileSession, Pillar) {
+        let templates = Templates::new(&self.inputs, RenderPhase::Pillar, seen.clone());
+        let session = CompileSession::new(self.inputs.clone(), templates);
+        let node = NodeSubject { options: self.options(), host: &*self.inputs.host, pillar: seen.into() };
         let pillar = pillar::compile(&session, &node, over);
         (session, pillar)
     }
@@ -149,65 +149,65 @@ impl Compiler {
         self.options().compat
     }
 
-    pub(crate) fn states(&self) -> &Session {
-        self.states.get_or_init(|| self.states_with(&self.pillar_stage().1))
+    pub(crate) fn state_session(&self) -> &CompileSession {
+        self.states.get_or_init(|| self.new_state_session(&self.pillar_stage().1))
     }
 
-    fn states_with(&self, pillar: &Pillar) -> Session {
-        let templates = Templates::new(&self.inputs, Phase::States, pillar.value.clone());
-        Session::new(self.inputs.clone(), templates)
+    fn new_state_session(&self, pillar: &Pillar) -> CompileSession {
+        let templates = Templates::new(&self.inputs, RenderPhase::States, pillar.value.clone());
+        CompileSession::new(self.inputs.clone(), templates)
     }
 
-    fn node(&self) -> Node<'_> {
+    fn subject(&self) -> NodeSubject<'_> {
         let (_, pillar) = self.pillar_stage();
-        Node { options: self.options(), host: &*self.inputs.host, pillar: pillar.value.clone().into() }
+        NodeSubject { options: self.options(), host: &*self.inputs.host, pillar: pillar.value.clone().into() }
     }
 
     /// The pillar. With Salt's verdicts, faults stand in `_errors`; else they are the error.
     ///
     /// # Errors
     /// Fails with every fault of the pillar.
-    pub fn pillar(&self) -> Result<Value, Faults> {
+    pub fn pillar(&self) -> Result<Value, Diagnostics> {
         let (_, pillar) = self.pillar_stage();
         if self.options().compat == Compat::Salt {
-            return Ok(self.second_pillar().map_or_else(|| pillar.with_errors(), |p| p.with_errors()));
+            return Ok(self.second_pillar_pass().map_or_else(|| pillar.with_errors(), |p| p.with_errors()));
         }
-        self.sound_pillar()?;
+        self.check_pillar()?;
         Ok(pillar.value.clone().into())
     }
 
-    fn sound_pillar(&self) -> Result<(), Faults> {
+    fn check_pillar(&self) -> Result<(), Diagnostics> {
         let (_, pillar) = self.pillar_stage();
         if self.options().compat == Compat::Salt && pillar.value.contains("_errors") {
             // Salt keeps its faults under this key, and does not ask who put it there.
             let text = "the pillar has a key `_errors`, by which Salt knows a pillar that failed";
-            return Err(Fault::new(codes::NOT_A_MAPPING, text).hint("rename the key").into());
+            return Err(Diagnostic::new(codes::NOT_A_MAPPING, text).hint("rename the key").into());
         }
-        Faults(pillar.troubles.iter().map(|t| t.fault.clone()).collect()).into_result()
+        Diagnostics(pillar.errors.iter().map(|t| t.fault.clone()).collect()).into_result()
     }
 
     /// Where a pillar key such as `nginx:workers` was written.
     #[must_use]
-    pub fn pillar_origin(&self, path: &str) -> Option<Place> {
+    pub fn pillar_origin(&self, path: &str) -> Option<FileLocation> {
         let (session, pillar) = self.pillar_stage();
         pillar.origin(session, path)
     }
 
     /// What only the whole knows about faults: where a pillar key that a hint names was written, and what is secret.
-    fn complete(&self, mut faults: Faults) -> Faults {
+    fn add_context(&self, mut faults: Diagnostics) -> Diagnostics {
         if faults.is_empty() {
             return faults;
         }
         let mut secrets = self.secrets();
-        veil::told_secret(&self.pillar_stage().1.value.clone().into(), &mut secrets);
+        mask::collect_secrets(&self.pillar_stage().1.value.clone().into(), &mut secrets);
         for fault in &mut faults.0 {
             let place = fault.pillar_key.as_deref().and_then(|key| self.pillar_origin(key));
             if let (Some(hint), Some(place)) = (&mut fault.hint, place) {
                 let stop = if hint.ends_with('?') { "" } else { ";" };
                 let _ = write!(hint, "{stop} {}:{}", place.file, place.pos.line);
             }
-            veil::texts(fault, &secrets);
-            veil::shorten(fault);
+            mask::mask_secrets(fault, &secrets);
+            mask::shorten_messages(fault);
         }
         faults
     }
@@ -216,23 +216,23 @@ impl Compiler {
     ///
     /// # Errors
     /// Fails with the faults of pillar and top files.
-    pub fn top(&self) -> Result<Value, Faults> {
-        self.sound_pillar()?;
-        Ok(self.matches(&Want::Highstate)?.to_value())
+    pub fn top(&self) -> Result<Value, Diagnostics> {
+        self.check_pillar()?;
+        Ok(self.select_sls(&CompileTarget::Highstate)?.to_value())
     }
 
     /// Every target of the top files, and whether it means this node.
     ///
     /// # Errors
     /// Fails with the faults of pillar and top files.
-    pub fn top_targets(&self) -> Result<Vec<TopTarget>, Faults> {
-        self.sound_pillar()?;
-        let (session, node) = (self.states(), self.node());
-        let mut faults = Faults::default();
+    pub fn top_targets(&self) -> Result<Vec<TopTarget>, Diagnostics> {
+        self.check_pillar()?;
+        let (session, node) = (self.state_session(), self.subject());
+        let mut faults = Diagnostics::default();
         let mut targets = Vec::new();
-        for pattern in select::patterns(session).map_err(|faults| self.complete(faults))? {
+        for pattern in select::patterns(session).map_err(|faults| self.add_context(faults))? {
             let items = pattern.items.as_list().map(|l| l.to_vec()).unwrap_or_default();
-            match select::confirm(session, &pattern, &items, &node) {
+            match select::matches_node(session, &pattern, &items, &node) {
                 Ok(matched) => targets.push(TopTarget {
                     env: pattern.env.to_string(),
                     target: pattern.target.to_string(),
@@ -246,42 +246,41 @@ impl Compiler {
         Ok(targets)
     }
 
-    fn matches(&self, want: &Want) -> Result<Matches, Faults> {
+    fn select_sls(&self, want: &CompileTarget) -> Result<TopMatches, Diagnostics> {
         match want {
-            Want::Highstate => {
-                select::select(self.states(), &self.node()).map_err(|faults| self.complete(faults))
-            }
-            Want::Sls { names, env } => Ok(Matches::asked(env, names)),
+            CompileTarget::Highstate => select::select(self.state_session(), &self.subject())
+                .map_err(|faults| self.add_context(faults)),
+            CompileTarget::Sls { names, env } => Ok(TopMatches::for_sls(env, names)),
         }
     }
 
-    fn merged(&self, session: &Session, want: &Want) -> Result<High, Faults> {
-        self.sound_pillar()?;
-        let matches = self.matches(want)?;
+    fn merge_high(&self, session: &CompileSession, want: &CompileTarget) -> Result<HighData, Diagnostics> {
+        self.check_pillar()?;
+        let matches = self.select_sls(want)?;
         let (high, faults) = merge::merge(session, &matches);
-        self.complete(faults).into_result()?;
+        self.add_context(faults).into_result()?;
         Ok(high)
     }
 
     /// A second pass over the pillar, when its templates may look at it and Salt's commands would make one.
-    fn second_pillar(&self) -> Option<Pillar> {
+    fn second_pillar_pass(&self) -> Option<Pillar> {
         let (session, pillar) = self.pillar_stage();
         let over = &self.options().pillar_override;
-        let wanted = self.options().compat == Compat::Salt && over.is_empty() && session.asks_for_pillar();
-        wanted.then(|| pillar.clone().followed_by(self.pillar_pass(pillar.value.clone(), over).1))
+        let wanted = self.options().compat == Compat::Salt && over.is_empty() && session.uses_pillar();
+        wanted.then(|| pillar.clone().merged_with(self.pillar_pass(pillar.value.clone(), over).1))
     }
 
     /// Salt's high data: everything that was rendered, before it is torn into chunks.
     ///
     /// # Errors
     /// Fails with every fault up to there.
-    pub fn high(&self, want: &Want) -> Result<Value, Faults> {
+    pub fn high(&self, want: &CompileTarget) -> Result<Value, Diagnostics> {
         // Salt's show commands compile the pillar once more than a run does.
-        let again = self.second_pillar().map(|pillar| self.states_with(&pillar));
-        let session = again.as_ref().unwrap_or_else(|| self.states());
-        let high = self.merged(session, want)?;
-        if matches!(want, Want::Sls { .. }) {
-            let mut faults = Faults::default();
+        let again = self.second_pillar_pass().map(|pillar| self.new_state_session(&pillar));
+        let session = again.as_ref().unwrap_or_else(|| self.state_session());
+        let high = self.merge_high(session, want)?;
+        if matches!(want, CompileTarget::Sls { .. }) {
+            let mut faults = Diagnostics::default();
             verify(session, &high, &mut faults);
             faults.into_result()?;
         }
@@ -292,74 +291,79 @@ impl Compiler {
     ///
     /// # Errors
     /// Fails with all faults of the first stage that has any.
-    pub fn compile(&self, want: &Want) -> Result<Compiled, Faults> {
-        let session = self.states();
-        let high = self.merged(session, want)?;
-        self.lowered(session, high).map_err(|faults| self.complete(faults))
+    pub fn compile(&self, want: &CompileTarget) -> Result<CompileOutput, Diagnostics> {
+        let session = self.state_session();
+        let high = self.merge_high(session, want)?;
+        self.lower_and_link(session, high).map_err(|faults| self.add_context(faults))
     }
 
     /// From high data to a plan.
-    fn lowered(&self, session: &Session, mut high: High) -> Result<Compiled, Faults> {
-        let mut faults = Faults::default();
-        extend(session, &mut high, Find::ById, &mut faults);
+    fn lower_and_link(
+        &self,
+        session: &CompileSession,
+        mut high: HighData,
+    ) -> Result<CompileOutput, Diagnostics> {
+        let mut faults = Diagnostics::default();
+        extend(session, &mut high, FindBy::ById, &mut faults);
         verify(session, &high, &mut faults);
         faults.into_result()?;
-        let mut faults = Faults::default();
-        turn(session, &mut high, &mut faults);
-        extend(session, &mut high, Find::ByIdAndModule, &mut faults);
+        let mut faults = Diagnostics::default();
+        reverse_requisites(session, &mut high, &mut faults);
+        extend(session, &mut high, FindBy::ByIdAndModule, &mut faults);
         let mut warnings = exclude(session, &mut high);
         faults.into_result()?;
-        let mut faults = Faults::default();
+        let mut faults = Diagnostics::default();
         let lowered = lower::lower(session, high, &mut faults);
         faults.into_result()?;
         if self.options().compat == Compat::Strict {
             warnings.extend(strict::check(session, &lowered)?);
         }
         let plan = link::link(session, lowered)?;
-        Ok(Compiled { plan, warnings })
+        Ok(CompileOutput { plan, warnings })
     }
 
     /// The text of an SLS after its template stage.
     ///
     /// # Errors
     /// Fails when there is no such SLS or its template has a fault.
-    pub fn rendered(&self, name: &str, env: &str) -> Result<String, Faults> {
-        self.sound_pillar()?;
-        let session = self.states();
+    pub fn render_sls(&self, name: &str, env: &str) -> Result<String, Diagnostics> {
+        self.check_pillar()?;
+        let session = self.state_session();
         let Some(path) = session.locate(env, name) else {
-            let matches = Matches::asked(env, &[name.to_string()]);
+            let matches = TopMatches::for_sls(env, &[name.to_string()]);
             let (_, faults) = merge::merge(session, &matches);
             return Err(faults);
         };
-        let read = Read { env: env.into(), sls: name.into(), path, reached: Reached::Asked };
+        let read = ReadRequest { env: env.into(), sls: name.into(), path, reached: ReachedBy::Requested };
         let (file, _) = session.read(read);
-        let source = session.source(file).map_err(|fault| Faults::from(*fault))?;
-        render::rendered(session, file, &source).map_err(|fault| self.complete(Faults::from(*fault)))
+        let source = session.source_text(file).map_err(|fault| Diagnostics::from(*fault))?;
+        render::render_text(session, file, &source)
+            .map_err(|fault| self.add_context(Diagnostics::from(*fault)))
     }
 
     /// Where a chunk stands in the source.
     #[must_use]
-    pub fn place(&self, chunk: &Chunk) -> Place {
-        self.states().place(Spot { file: chunk.file, pos: chunk.at })
+    pub fn place(&self, chunk: &Chunk) -> FileLocation {
+        self.state_session().place(RenderedPos { file: chunk.file, pos: chunk.at })
     }
 
     /// How the SLS of a chunk was reached, up to the top file.
     #[must_use]
-    pub fn chain(&self, chunk: &Chunk) -> Vec<Step> {
-        self.states().chain(chunk.file)
+    pub fn include_chain(&self, chunk: &Chunk) -> Vec<TraceStep> {
+        self.state_session().include_chain(chunk.file)
     }
 
     /// Every file that was read, as `(environment, path)`, states first.
     #[must_use]
     pub fn files_read(&self) -> Vec<(String, String)> {
-        self.states().files_read()
+        self.state_session().files_read()
     }
 
     /// Plain texts of what was decrypted: to be masked wherever something is printed.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let mut all = self.pillar_stage().0.secrets();
-        all.extend(self.states.get().map(Session::secrets).unwrap_or_default());
+        all.extend(self.states.get().map(CompileSession::secrets).unwrap_or_default());
         all
     }
 
@@ -367,14 +371,20 @@ impl Compiler {
     ///
     /// # Errors
     /// Fails with the fault of the template.
-    pub fn render_file(&self, env: &str, path: &str, source: &str, context: &Map) -> Result<String, Faults> {
-        let rendered = self.states().templates().render_file(env, path, source, context);
-        rendered.map_err(|fault| self.complete((*fault).into()))
+    pub fn render_file(
+        &self,
+        env: &str,
+        path: &str,
+        source: &str,
+        context: &Map,
+    ) -> Result<String, Diagnostics> {
+        let rendered = self.state_session().templates().render_file(env, path, source, context);
+        rendered.map_err(|fault| self.add_context((*fault).into()))
     }
 
     /// The state trees.
     #[must_use]
-    pub fn files(&self) -> &Arc<dyn Files> {
+    pub fn files(&self) -> &Arc<dyn FileTree> {
         &self.inputs.states
     }
 }

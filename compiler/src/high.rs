@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use zagent_config::{List, Map, Pos, Value};
 
-use crate::sources::{FileId, Spot};
+use crate::source_files::{FileId, RenderedPos};
 
 /// One `module[.function]:` under an id, with its arguments as they were written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decl {
+pub(crate) struct StateDecl {
     /// The module; a dotted key was split by then, unless what it holds is no list.
     pub(crate) key: Arc<str>,
     /// A list of function names and argument mappings in a sound tree.
@@ -20,7 +20,7 @@ pub(crate) struct Decl {
 
 /// What stands under one id.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
+pub(crate) struct IdDecl {
     /// The SLS that declared it.
     pub(crate) sls: Arc<str>,
     /// The environment of that SLS.
@@ -32,32 +32,32 @@ pub(crate) struct Body {
     /// Every SLS whose include brought it in, innermost first.
     pub(crate) included_from: Vec<Arc<str>>,
     /// Its declarations in order.
-    pub(crate) decls: Vec<Decl>,
+    pub(crate) decls: Vec<StateDecl>,
 }
 
-impl Body {
+impl IdDecl {
     /// The declaration of a module.
-    pub(crate) fn decl(&self, key: &str) -> Option<&Decl> {
+    pub(crate) fn decl(&self, key: &str) -> Option<&StateDecl> {
         self.decls.iter().find(|d| &*d.key == key)
     }
 
-    pub(crate) fn decl_mut(&mut self, key: &str) -> Option<&mut Decl> {
+    pub(crate) fn decl_mut(&mut self, key: &str) -> Option<&mut StateDecl> {
         self.decls.iter_mut().find(|d| &*d.key == key)
     }
 
     /// The declarations that are states: names with two underscores are bookkeeping.
-    pub(crate) fn states(&self) -> impl Iterator<Item = &Decl> {
+    pub(crate) fn states(&self) -> impl Iterator<Item = &StateDecl> {
         self.decls.iter().filter(|d| !d.key.starts_with("__"))
     }
 
     /// Where the id stands.
-    pub(crate) fn spot(&self) -> Spot {
-        Spot { file: self.file, pos: self.at }
+    pub(crate) fn spot(&self) -> RenderedPos {
+        RenderedPos { file: self.file, pos: self.at }
     }
 
     /// A place in this body's file.
-    pub(crate) fn spot_at(&self, pos: Pos) -> Spot {
-        Spot { file: self.file, pos: if pos.is_known() { pos } else { self.at } }
+    pub(crate) fn spot_at(&self, pos: Pos) -> RenderedPos {
+        RenderedPos { file: self.file, pos: if pos.is_known() { pos } else { self.at } }
     }
 
     fn to_value(&self) -> Value {
@@ -77,7 +77,7 @@ impl Body {
     }
 }
 
-impl PartialEq for Body {
+impl PartialEq for IdDecl {
     fn eq(&self, other: &Self) -> bool {
         self.sls == other.sls
             && self.env == other.env
@@ -93,7 +93,7 @@ pub(crate) struct Extension {
     /// The id (or name) to extend.
     pub(crate) id: Arc<str>,
     /// What to add or replace.
-    pub(crate) body: Body,
+    pub(crate) body: IdDecl,
 }
 
 /// One item of an `exclude`.
@@ -102,13 +102,13 @@ pub(crate) struct Exclusion {
     /// As it was written.
     pub(crate) item: Value,
     /// Where.
-    pub(crate) spot: Spot,
+    pub(crate) spot: RenderedPos,
 }
 
 /// All ids in order, and the extends and excludes that wait.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct High {
-    ids: Vec<(Arc<str>, Body)>,
+pub(crate) struct HighData {
+    ids: Vec<(Arc<str>, IdDecl)>,
     index: HashMap<Arc<str>, usize>,
     /// Extensions in the order they were read.
     pub(crate) extend: Vec<Extension>,
@@ -116,12 +116,12 @@ pub(crate) struct High {
     pub(crate) exclude: Vec<Exclusion>,
 }
 
-impl High {
-    pub(crate) fn get(&self, id: &str) -> Option<&Body> {
+impl HighData {
+    pub(crate) fn get(&self, id: &str) -> Option<&IdDecl> {
         self.index.get(id).map(|&i| &self.ids[i].1)
     }
 
-    pub(crate) fn get_mut(&mut self, id: &str) -> Option<&mut Body> {
+    pub(crate) fn get_mut(&mut self, id: &str) -> Option<&mut IdDecl> {
         let i = *self.index.get(id)?;
         Some(&mut self.ids[i].1)
     }
@@ -131,7 +131,7 @@ impl High {
     }
 
     /// Sets an id; one that exists keeps its place.
-    pub(crate) fn insert(&mut self, id: Arc<str>, body: Body) {
+    pub(crate) fn insert(&mut self, id: Arc<str>, body: IdDecl) {
         if let Some(&i) = self.index.get(&id) {
             self.ids[i].1 = body;
         } else {
@@ -140,22 +140,22 @@ impl High {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Body)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &IdDecl)> {
         self.ids.iter().map(|(id, body)| (id, body))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Body)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut IdDecl)> {
         self.ids.iter_mut().map(|(id, body)| (&*id, body))
     }
 
     /// Keeps the ids that `keep` wants.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str, &Body) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str, &IdDecl) -> bool) {
         self.ids.retain(|(id, body)| keep(id, body));
         self.index = self.ids.iter().enumerate().map(|(i, (id, _))| (id.clone(), i)).collect();
     }
 
     /// Takes the ids out, in order.
-    pub(crate) fn into_ids(self) -> Vec<(Arc<str>, Body)> {
+    pub(crate) fn into_ids(self) -> Vec<(Arc<str>, IdDecl)> {
         self.ids
     }
 
@@ -187,7 +187,7 @@ pub(crate) fn first_key(arg: &Value) -> Option<(&str, &Value, Pos)> {
 }
 
 /// A one-key mapping.
-pub(crate) fn one(key: impl Into<Value>, value: impl Into<Value>) -> Value {
+pub(crate) fn single_entry(key: impl Into<Value>, value: impl Into<Value>) -> Value {
     let mut map = Map::with_capacity(1);
     map.insert(key, value);
     map.into()

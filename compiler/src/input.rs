@@ -6,7 +6,7 @@ use zagent_config::value::MergeStrategy;
 use zagent_config::{Map, Value};
 
 /// The files of a tree (states or pillar), by environment. Paths are relative, with `/`, without a leading one.
-pub trait Files: Send + Sync {
+pub trait FileTree: Send + Sync {
     /// The environments, `base` first, the others in the order they were given.
     fn envs(&self) -> Vec<String>;
 
@@ -28,7 +28,7 @@ pub trait Files: Send + Sync {
     fn list(&self, env: &str) -> Result<Arc<[String]>, String>;
 
     /// A cheap proof of what a file holds, without reading it; `None` where there is none.
-    fn stamp(&self, env: &str, path: &str) -> Option<Stamp> {
+    fn stamp(&self, env: &str, path: &str) -> Option<FileStamp> {
         let _ = (env, path);
         None
     }
@@ -66,14 +66,14 @@ pub trait Files: Send + Sync {
 
 /// A proof of what a file holds: two that are equal mean the same content, as far as the file system tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     /// Device, inode, size, and last changes of content and of the inode in nanoseconds; all zero when there is no file.
     pub of: [u64; 5],
 }
 
 /// A call of an execution function: `salt['mod.fun'](positional, named=…)`.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct FunctionCall {
     /// `mod.fun`.
     pub function: String,
     /// Positional arguments.
@@ -103,7 +103,7 @@ pub enum Cipher {
 }
 
 /// The node, as far as templates may ask it. The agent implements it; tests and recorded hosts do too.
-pub trait Host: Send + Sync {
+pub trait TemplateHost: Send + Sync {
     /// One grain, collected when asked for.
     fn grain(&self, name: &str) -> Option<Value>;
 
@@ -114,13 +114,13 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// Fails when there is no such function, it is forbidden, or it failed.
-    fn call(&self, call: &Call) -> Result<Value, CallError>;
+    fn call(&self, call: &FunctionCall) -> Result<Value, CallError>;
 
     /// Calls an execution function, also one that changes the host: for states and the command line.
     ///
     /// # Errors
     /// Fails when there is no such function, it is forbidden, or it failed.
-    fn act(&self, call: &Call) -> Result<Value, CallError> {
+    fn call_mutating(&self, call: &FunctionCall) -> Result<Value, CallError> {
         self.call(call)
     }
 
@@ -158,7 +158,7 @@ pub enum Compat {
 
 /// What a hostile or broken tree may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TreeLimits {
     /// Steps of one template, imports included.
     pub fuel: u64,
     /// Nested calls, includes and imports of templates.
@@ -175,7 +175,7 @@ pub struct Limits {
     pub files: usize,
 }
 
-impl Default for Limits {
+impl Default for TreeLimits {
     fn default() -> Self {
         Self {
             fuel: 10_000_000,
@@ -191,7 +191,7 @@ impl Default for Limits {
 
 /// How to compile: Salt's minion options that matter here, and ours.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CompileOptions {
     /// The node's id.
     pub id: String,
     /// Whose verdicts count.
@@ -221,10 +221,10 @@ pub struct Options {
     /// Everything else of the configuration, as templates see it in `opts`.
     pub opts: Map,
     /// What a tree may cost.
-    pub limits: Limits,
+    pub limits: TreeLimits,
 }
 
-impl Default for Options {
+impl Default for CompileOptions {
     fn default() -> Self {
         Self {
             id: "localhost".into(),
@@ -241,20 +241,20 @@ impl Default for Options {
             jinja_env: Map::new(),
             jinja_sls_env: Map::new(),
             opts: Map::new(),
-            limits: Limits::default(),
+            limits: TreeLimits::default(),
         }
     }
 }
 
 /// All that one compile is given. Shared, because templates keep hold of what they may ask.
 #[derive(Clone)]
-pub struct Inputs {
+pub struct CompileInputs {
     /// The state trees.
-    pub states: Arc<dyn Files>,
+    pub states: Arc<dyn FileTree>,
     /// The pillar trees.
-    pub pillar: Arc<dyn Files>,
+    pub pillar: Arc<dyn FileTree>,
     /// The node.
-    pub host: Arc<dyn Host>,
+    pub host: Arc<dyn TemplateHost>,
     /// How.
-    pub options: Arc<Options>,
+    pub options: Arc<CompileOptions>,
 }

@@ -6,24 +6,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use zagent_config::codes::pillar as codes;
-use zagent_config::target::Subject;
-use zagent_config::value::{Entry, MergeStrategy, merge, traverse};
-use zagent_config::{Fault, Map, Place, Pos, Value, glob};
+use zagent_config::target::TargetSubject;
+use zagent_config::value::{MapEntry, MergeStrategy, merge, traverse};
+use zagent_config::{Diagnostic, FileLocation, Map, Pos, Value, glob};
 
 use crate::input::Cipher;
 use crate::render;
-use crate::select::{Pattern, TOP, confirm};
-use crate::session::{Read, Session};
-use crate::sources::{FileId, Reached, Spot};
+use crate::select::{TOP_FILE, TopPattern, matches_node};
+use crate::session::{CompileSession, ReadRequest};
+use crate::source_files::{FileId, ReachedBy, RenderedPos};
 
 /// How deep pillar includes may nest.
 const INCLUDE_DEPTH: usize = 100;
 
 /// Something wrong with the pillar: our words, and the line that Salt keeps in `_errors`.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
-    pub(crate) salt: String,
-    pub(crate) fault: Fault,
+pub(crate) struct PillarError {
+    pub(crate) salt_message: String,
+    pub(crate) fault: Diagnostic,
 }
 
 /// A compiled pillar.
@@ -32,7 +32,7 @@ pub(crate) struct Pillar {
     /// The data.
     pub(crate) value: Map,
     /// What went wrong.
-    pub(crate) troubles: Vec<Trouble>,
+    pub(crate) errors: Vec<PillarError>,
     /// Each document that was merged, in order, for telling where a key comes from.
     documents: Vec<(FileId, Value)>,
 }
@@ -41,26 +41,26 @@ impl Pillar {
     /// The pillar with Salt's `_errors` in it, if there are any.
     pub(crate) fn with_errors(&self) -> Value {
         let mut map = self.value.clone();
-        if !self.troubles.is_empty() {
+        if !self.errors.is_empty() {
             map.insert(
                 "_errors",
-                self.troubles.iter().map(|t| Value::from(t.salt.clone())).collect::<Value>(),
+                self.errors.iter().map(|t| Value::from(t.salt_message.clone())).collect::<Value>(),
             );
         }
         map.into()
     }
 
     /// A second pass over this one: its keys win, and what only the first had stays, faults included.
-    pub(crate) fn followed_by(mut self, second: Self) -> Self {
+    pub(crate) fn merged_with(mut self, second: Self) -> Self {
         for (key, value) in second.value.iter() {
             self.value.insert(key.clone(), value.clone());
         }
-        let troubles = if second.troubles.is_empty() { self.troubles } else { second.troubles };
-        Self { value: self.value, troubles, documents: second.documents }
+        let troubles = if second.errors.is_empty() { self.errors } else { second.errors };
+        Self { value: self.value, errors: troubles, documents: second.documents }
     }
 
     /// Where the value of a nested key was written: the last document that has it.
-    pub(crate) fn origin(&self, session: &Session, path: &str) -> Option<Place> {
+    pub(crate) fn origin(&self, session: &CompileSession, path: &str) -> Option<FileLocation> {
         let (parent, key) = path.rsplit_once(':').map_or((None, path), |(p, k)| (Some(p), k));
         self.documents.iter().rev().find_map(|(file, document)| {
             let holder = match parent {
@@ -68,38 +68,43 @@ impl Pillar {
                 None => document,
             };
             let entry = holder.as_map()?.entry(key)?;
-            Some(session.place(Spot { file: *file, pos: entry.at }))
+            Some(session.place(RenderedPos { file: *file, pos: entry.at }))
         })
     }
 }
 
 /// Compiles the pillar of a node; `over` is merged over what the trees say.
-pub(crate) fn compile(session: &Session, subject: &dyn Subject, over: &Map) -> Pillar {
-    let mut compiler =
-        Compiler { session, troubles: Vec::new(), ignored: HashMap::new(), documents: Vec::new(), depth: 0 };
-    let (patterns, top_troubles) = compiler.top();
-    let matches = compiler.matches(&patterns, subject);
+pub(crate) fn compile(session: &CompileSession, subject: &dyn TargetSubject, over: &Map) -> Pillar {
+    let mut compiler = PillarCompiler {
+        session,
+        errors: Vec::new(),
+        ignored: HashMap::new(),
+        documents: Vec::new(),
+        depth: 0,
+    };
+    let (patterns, top_troubles) = compiler.read_tops();
+    let matches = compiler.match_targets(&patterns, subject);
     let over = Value::from(over.clone());
     let mut pillar = Value::empty_map();
     for (env, names) in matches {
-        pillar = compiler.environment(&env, &names, pillar);
+        pillar = compiler.merge_env(&env, &names, pillar);
     }
-    pillar = compiler.external(pillar, &over);
-    compiler.troubles.extend(top_troubles);
+    pillar = compiler.add_external_pillar(pillar, &over);
+    compiler.errors.extend(top_troubles);
     if over.is_truthy() {
         pillar = compiler.merge(&pillar, &over);
     }
-    pillar = compiler.decrypt(&pillar);
+    pillar = compiler.decrypt_keys(&pillar);
     let value = match pillar {
         Value::Map(map) => Arc::unwrap_or_clone(map),
         _ => Map::new(),
     };
-    Pillar { value, troubles: compiler.troubles, documents: compiler.documents }
+    Pillar { value, errors: compiler.errors, documents: compiler.documents }
 }
 
-struct Compiler<'s> {
-    session: &'s Session,
-    troubles: Vec<Trouble>,
+struct PillarCompiler<'s> {
+    session: &'s CompileSession,
+    errors: Vec<PillarError>,
     /// SLS that may be missing, by environment.
     ignored: HashMap<Arc<str>, Vec<Arc<str>>>,
     documents: Vec<(FileId, Value)>,
@@ -107,33 +112,34 @@ struct Compiler<'s> {
 }
 
 /// The SLS of one environment that were selected, each with what selected it.
-type Selected = (Arc<str>, Vec<(Arc<str>, Reached)>);
+type EnvSelection = (Arc<str>, Vec<(Arc<str>, ReachedBy)>);
 
 /// The documents of one environment that were read, by SLS; includes taken out.
-type Seen = HashMap<Arc<str>, Value>;
+type ReadDocuments = HashMap<Arc<str>, Value>;
 
-impl Compiler<'_> {
+impl PillarCompiler<'_> {
     fn merge(&self, base: &Value, over: &Value) -> Value {
         let options = self.session.options();
         merge(base, over, options.pillar_merge, options.pillar_merge_lists)
     }
 
-    fn trouble(&mut self, salt: impl Into<String>, fault: Fault) {
-        self.troubles.push(Trouble { salt: salt.into(), fault });
+    fn add_error(&mut self, salt: impl Into<String>, fault: Diagnostic) {
+        self.errors.push(PillarError { salt_message: salt.into(), fault });
     }
 
     /// The targets of all pillar top files, sorted by their `order`.
-    fn top(&mut self) -> (Vec<Pattern>, Vec<Trouble>) {
+    fn read_tops(&mut self) -> (Vec<TopPattern>, Vec<PillarError>) {
         let mut troubles = Vec::new();
-        let mut patterns: Vec<(i64, Pattern)> = Vec::new();
+        let mut patterns: Vec<(i64, TopPattern)> = Vec::new();
         for env in self.envs() {
-            if !self.session.exists(&env, TOP) {
+            if !self.session.exists(&env, TOP_FILE) {
                 continue;
             }
-            let mut wanted: Vec<(String, Reached)> = vec![(TOP.into(), Reached::Asked)];
+            let mut wanted: Vec<(String, ReachedBy)> = vec![(TOP_FILE.into(), ReachedBy::Requested)];
             let mut done = Vec::new();
             while let Some((path, reached)) = wanted.pop() {
-                let read = Read { env: env.as_str().into(), sls: "".into(), path: path.clone(), reached };
+                let read =
+                    ReadRequest { env: env.as_str().into(), sls: "".into(), path: path.clone(), reached };
                 let (file, document) = self.session.read(read);
                 done.push(path);
                 let map = match document {
@@ -144,9 +150,13 @@ impl Compiler<'_> {
                             "the pillar top file holds {}, not a mapping of environments",
                             other.kind()
                         );
-                        let fault = self.session.fault(codes::TOP, Spot { file, pos: Pos::new(1, 1) }, text);
-                        troubles.push(Trouble {
-                            salt: "Error encountered while rendering pillar top file.".into(),
+                        let fault = self.session.diagnostic(
+                            codes::TOP,
+                            RenderedPos { file, pos: Pos::new(1, 1) },
+                            text,
+                        );
+                        troubles.push(PillarError {
+                            salt_message: "Error encountered while rendering pillar top file.".into(),
                             fault,
                         });
                         continue;
@@ -154,18 +164,18 @@ impl Compiler<'_> {
                     Err(fault) => {
                         let salt =
                             format!("Rendering Primary Top file failed, render error:\n{}", fault.message);
-                        troubles.push(Trouble { salt, fault: *fault });
+                        troubles.push(PillarError { salt_message: salt, fault: *fault });
                         continue;
                     }
                 };
                 self.read_top(&map, file, &mut patterns, &mut troubles);
                 if let Some(Value::List(includes)) = map.get("include") {
-                    let spot = Spot { file, pos: map.entry("include").map_or(Pos::NONE, |e| e.at) };
+                    let spot = RenderedPos { file, pos: map.entry("include").map_or(Pos::NONE, |e| e.at) };
                     for sls in includes.iter().filter_map(Value::as_str) {
                         if let Some(path) = self.session.locate(&env, sls)
                             && !done.contains(&path)
                         {
-                            wanted.push((path, Reached::Included { spot }));
+                            wanted.push((path, ReachedBy::Included { spot }));
                         }
                     }
                 }
@@ -194,10 +204,10 @@ impl Compiler<'_> {
         &mut self,
         map: &Map,
         file: FileId,
-        patterns: &mut Vec<(i64, Pattern)>,
-        troubles: &mut Vec<Trouble>,
+        patterns: &mut Vec<(i64, TopPattern)>,
+        troubles: &mut Vec<PillarError>,
     ) {
-        for Entry { key, value, at } in map.entries() {
+        for MapEntry { key, value, at } in map.entries() {
             if key.as_str() == Some("include") {
                 continue;
             }
@@ -208,22 +218,22 @@ impl Compiler<'_> {
             let Some(targets) = value.as_map() else {
                 let text =
                     format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
-                let fault = self.session.fault(codes::TOP, Spot { file, pos: *at }, text);
+                let fault = self.session.diagnostic(codes::TOP, RenderedPos { file, pos: *at }, text);
                 let fault = fault.hint("write `'*':` and a list of SLS");
-                troubles.push(Trouble {
-                    salt: "Error encountered while rendering pillar top file.".into(),
+                troubles.push(PillarError {
+                    salt_message: "Error encountered while rendering pillar top file.".into(),
                     fault,
                 });
                 continue;
             };
-            for Entry { key, value, at } in targets.entries() {
+            for MapEntry { key, value, at } in targets.entries() {
                 let target: Arc<str> = match key {
                     Value::Str(target) => target.clone(),
                     other => other.json_key().into(),
                 };
-                let spot = Spot { file, pos: *at };
+                let spot = RenderedPos { file, pos: *at };
                 let (order, items) = self.read_target(&env, value);
-                let pattern = Pattern { env: env.clone(), target, items, spot };
+                let pattern = TopPattern { env: env.clone(), target, items, spot };
                 match patterns.iter_mut().find(|(_, p)| p.env == pattern.env && p.target == pattern.target) {
                     Some(old) => *old = (order, pattern),
                     None => patterns.push((order, pattern)),
@@ -272,18 +282,18 @@ impl Compiler<'_> {
     }
 
     /// The SLS of this node, by environment, each once.
-    fn matches(&mut self, patterns: &[Pattern], subject: &dyn Subject) -> Vec<Selected> {
-        let mut matches: Vec<Selected> = Vec::new();
+    fn match_targets(&mut self, patterns: &[TopPattern], subject: &dyn TargetSubject) -> Vec<EnvSelection> {
+        let mut matches: Vec<EnvSelection> = Vec::new();
         for pattern in patterns {
             if self.session.options().pillar_env.as_deref().is_some_and(|env| env != &*pattern.env) {
                 continue;
             }
             let list = pattern.items.as_list().cloned().unwrap_or_default();
-            match confirm(self.session, pattern, &list, subject) {
+            match matches_node(self.session, pattern, &list, subject) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(fault) => {
-                    self.trouble(fault.message.clone(), *fault);
+                    self.add_error(fault.message.clone(), *fault);
                     continue;
                 }
             }
@@ -297,8 +307,8 @@ impl Compiler<'_> {
                     continue;
                 }
                 let pos = if list.pos(i).is_known() { list.pos(i) } else { pattern.spot.pos };
-                let reached = Reached::Matched {
-                    spot: Spot { pos, ..pattern.spot },
+                let reached = ReachedBy::Matched {
+                    spot: RenderedPos { pos, ..pattern.spot },
                     pattern: pattern.target.to_string(),
                 };
                 matches[at].1.push((name.clone(), reached));
@@ -309,7 +319,7 @@ impl Compiler<'_> {
     }
 
     /// Environments by `env_order`, the last one winning; the others behind, as they come.
-    fn order_envs(&self, matches: &mut [Selected]) {
+    fn order_envs(&self, matches: &mut [EnvSelection]) {
         let Some(order) = self.session.options().opts.get("env_order").and_then(Value::as_list) else {
             return;
         };
@@ -317,20 +327,24 @@ impl Compiler<'_> {
         matches.sort_by_key(|(env, _)| rank(env));
     }
 
-    fn environment(&mut self, env: &Arc<str>, names: &[(Arc<str>, Reached)], mut pillar: Value) -> Value {
+    fn merge_env(&mut self, env: &Arc<str>, names: &[(Arc<str>, ReachedBy)], mut pillar: Value) -> Value {
         let known = self.session.has_env(env);
-        let mut seen = Seen::new();
+        let mut seen = ReadDocuments::new();
         for (name, reached) in names {
             if !known {
-                let fault = Fault::new(codes::ENV, format!("there is no pillar environment `{env}`"))
+                let fault = Diagnostic::new(codes::ENV, format!("there is no pillar environment `{env}`"))
                     .hint(format!("environments: {}", self.session.envs().join(", ")));
-                let fault = self.session.placed(fault, reached);
-                self.trouble(format!("No matching pillar environment for environment '{env}' found"), fault);
+                let fault = self.session.at_requester(fault, reached);
+                self.add_error(
+                    format!("No matching pillar environment for environment '{env}' found"),
+                    fault,
+                );
             }
-            let found = if known && glob::is_pattern(name) { self.available(env, name) } else { Vec::new() };
+            let found =
+                if known && glob::is_pattern(name) { self.available_sls(env, name) } else { Vec::new() };
             let found = if found.is_empty() { vec![name.clone()] } else { found };
             for sls in found {
-                let document = self.sls(env, &sls, reached.clone(), &mut seen, &Map::new());
+                let document = self.read_sls(env, &sls, reached.clone(), &mut seen, &Map::new());
                 if let Some(document @ Value::Map(_)) = document {
                     pillar = self.merge(&pillar, &document);
                 }
@@ -339,31 +353,31 @@ impl Compiler<'_> {
         pillar
     }
 
-    fn available(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
-        match self.session.available(env) {
+    fn available_sls(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
+        match self.session.available_sls(env) {
             Ok(all) => all.iter().filter(|sls| glob::matches(pattern, sls)).cloned().collect(),
             Err(fault) => {
-                self.trouble(fault.message.clone(), *fault);
+                self.add_error(fault.message.clone(), *fault);
                 Vec::new()
             }
         }
     }
 
     /// Reads one pillar SLS with its includes merged under it; `None` when there is nothing to merge.
-    fn sls(
+    fn read_sls(
         &mut self,
         env: &Arc<str>,
         sls: &Arc<str>,
-        reached: Reached,
-        seen: &mut Seen,
+        reached: ReachedBy,
+        seen: &mut ReadDocuments,
         variables: &Map,
     ) -> Option<Value> {
         let Some(path) = self.session.locate(env, sls) else {
             if self.ignored.get(env).is_some_and(|i| i.contains(sls)) || !self.session.has_env(env) {
                 return None;
             }
-            let all = self.session.available(env).unwrap_or_default();
-            let mut fault = Fault::new(
+            let all = self.session.available_sls(env).unwrap_or_default();
+            let mut fault = Diagnostic::new(
                 codes::NOT_FOUND,
                 format!("there is no pillar SLS `{sls}` in environment `{env}`"),
             );
@@ -371,8 +385,8 @@ impl Compiler<'_> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "list it with `- ignore_missing: true` if it may be missing".into(),
             });
-            let fault = self.session.placed(fault, &reached);
-            self.trouble(
+            let fault = self.session.at_requester(fault, &reached);
+            self.add_error(
                 format!("Specified SLS '{sls}' in environment '{env}' is not available on the salt master"),
                 fault,
             );
@@ -380,12 +394,12 @@ impl Compiler<'_> {
             return Some(Value::empty_map());
         };
         let is_init = path.ends_with("/init.sls");
-        let read = Read { env: env.clone(), sls: sls.clone(), path, reached };
+        let read = ReadRequest { env: env.clone(), sls: sls.clone(), path, reached };
         let (file, document) = self.session.read_with(read, variables.clone());
         let document = match document {
             Ok(document) => document,
             Err(fault) => {
-                self.trouble(
+                self.add_error(
                     format!("Rendering SLS '{sls}' failed. Please see master log for details."),
                     *fault,
                 );
@@ -395,9 +409,10 @@ impl Compiler<'_> {
         };
         let Value::Map(map) = document else {
             let text = format!("the pillar SLS `{sls}` renders to {}, not to a mapping", document.kind());
-            let fault = self.session.fault(codes::NOT_A_MAPPING, self.session.start(file), text);
-            let fault = self.session.veiled(fault, file).hint("a pillar is made of `key: value`");
-            self.trouble(format!("SLS '{sls}' does not render to a dictionary"), fault);
+            let fault =
+                self.session.diagnostic(codes::NOT_A_MAPPING, self.session.document_start(file), text);
+            let fault = self.session.masked(fault, file).hint("a pillar is made of `key: value`");
+            self.add_error(format!("SLS '{sls}' does not render to a dictionary"), fault);
             seen.insert(sls.clone(), document);
             return None;
         };
@@ -410,9 +425,10 @@ impl Compiler<'_> {
             }
             Some((other, at)) => {
                 let text = format!("`include` in the pillar SLS `{sls}` holds {}, not a list", other.kind());
-                let fault = self.session.fault(codes::INCLUDE_NOT_LIST, Spot { file, pos: at }, text);
+                let fault =
+                    self.session.diagnostic(codes::INCLUDE_NOT_LIST, RenderedPos { file, pos: at }, text);
                 let fault = fault.hint("put a dash in front: `- name.of.sls`");
-                self.trouble(format!("Include Declaration in SLS '{sls}' is not formed as a list"), fault);
+                self.add_error(format!("Include Declaration in SLS '{sls}' is not formed as a list"), fault);
                 None
             }
             None => None,
@@ -423,18 +439,18 @@ impl Compiler<'_> {
             self.documents.push((file, own.clone()));
             return Some(own);
         };
-        let including = Including { env, sls, is_init, spot: Spot { file, pos: at } };
-        let merged = self.includes(&including, &list, seen, variables);
+        let including = IncludeParent { env, sls, is_init, spot: RenderedPos { file, pos: at } };
+        let merged = self.merge_includes(&including, &list, seen, variables);
         self.documents.push((file, own.clone()));
         Some(merged.map_or(own.clone(), |merged| self.merge(&merged, &own)))
     }
 
     /// What an include list brings, merged in order.
-    fn includes(
+    fn merge_includes(
         &mut self,
-        by: &Including<'_>,
+        by: &IncludeParent<'_>,
         list: &zagent_config::List,
-        seen: &mut Seen,
+        seen: &mut ReadDocuments,
         variables: &Map,
     ) -> Option<Value> {
         let mut merged: Option<Value> = None;
@@ -442,15 +458,16 @@ impl Compiler<'_> {
         let mut defaults = variables.clone();
         for (i, item) in list.iter().enumerate() {
             let pos = if list.pos(i).is_known() { list.pos(i) } else { by.spot.pos };
-            let spot = Spot { pos, ..by.spot };
+            let spot = RenderedPos { pos, ..by.spot };
             let Some((name, key)) = self.include_item(by, item, spot, &mut defaults) else { continue };
-            for sls in self.included(by, &name) {
+            for sls in self.resolve_include(by, &name) {
                 let document = match seen.get(&sls) {
                     Some(document) => Some(document.clone()),
                     None if self.depth >= INCLUDE_DEPTH => {
                         let text = format!("the include of `{sls}` nests too deep");
-                        let fault = self.session.fault(zagent_config::codes::limit::INCLUDES, spot, text);
-                        self.trouble(
+                        let fault =
+                            self.session.diagnostic(zagent_config::codes::limit::INCLUDES, spot, text);
+                        self.add_error(
                             format!("Rendering SLS '{sls}' failed. Please see master log for details."),
                             fault,
                         );
@@ -458,14 +475,15 @@ impl Compiler<'_> {
                     }
                     None => {
                         self.depth += 1;
-                        let document = self.sls(by.env, &sls, Reached::Included { spot }, seen, &defaults);
+                        let document =
+                            self.read_sls(by.env, &sls, ReachedBy::Included { spot }, seen, &defaults);
                         self.depth -= 1;
                         document
                     }
                 };
                 let Some(mut document) = document.filter(Value::is_truthy) else { continue };
                 for part in key.iter().flat_map(|k| k.rsplit(':')) {
-                    document = crate::high::one(part, document);
+                    document = crate::high::single_entry(part, document);
                 }
                 merged = Some(match merged {
                     Some(merged) => self.merge(&merged, &document),
@@ -479,9 +497,9 @@ impl Compiler<'_> {
     /// The name and key of an include item; its defaults are put into `defaults`.
     fn include_item(
         &mut self,
-        by: &Including<'_>,
+        by: &IncludeParent<'_>,
         item: &Value,
-        spot: Spot,
+        spot: RenderedPos,
         defaults: &mut Map,
     ) -> Option<(String, Option<String>)> {
         let malformed = |text: String| (text, spot);
@@ -500,14 +518,17 @@ impl Compiler<'_> {
             },
             other => malformed(format!("an item of `include` is {}", other.kind())),
         };
-        let fault = self.session.fault(codes::INCLUDE_ITEM, spot, text);
+        let fault = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
         let fault = fault.hint("write `- name`, or\n- name:\n    key: where\n    defaults: {…}");
-        self.trouble(format!("Rendering SLS '{}' failed. Please see master log for details.", by.sls), fault);
+        self.add_error(
+            format!("Rendering SLS '{}' failed. Please see master log for details.", by.sls),
+            fault,
+        );
         None
     }
 
     /// The SLS that an include means: by its plain name and, when relative, by its full one. Both count in Salt.
-    fn included(&mut self, by: &Including<'_>, name: &str) -> Vec<Arc<str>> {
+    fn resolve_include(&mut self, by: &IncludeParent<'_>, name: &str) -> Vec<Arc<str>> {
         let plain = name.trim_start_matches('.').replace('/', ".");
         let full = match name.strip_prefix('.') {
             None => name.to_string(),
@@ -520,12 +541,12 @@ impl Compiler<'_> {
                 parts.join(".")
             }
         };
-        let mut found = self.available(by.env, &plain);
-        found.extend(self.available(by.env, &full));
+        let mut found = self.available_sls(by.env, &plain);
+        found.extend(self.available_sls(by.env, &full));
         if found.is_empty() { vec![full.into()] } else { found }
     }
 
-    fn external(&mut self, pillar: Value, over: &Value) -> Value {
+    fn add_external_pillar(&mut self, pillar: Value, over: &Value) -> Value {
         match self.session.host().external_pillar(&pillar) {
             Ok(more) if more.is_empty() => pillar,
             Ok(more) => {
@@ -537,15 +558,15 @@ impl Compiler<'_> {
             }
             Err(why) => {
                 let fault =
-                    Fault::new(codes::EXTERNAL, why).hint("`ext_pillar` of the configuration names it");
-                self.trouble(format!("Failed to load ext_pillar: {}", fault.message), fault);
+                    Diagnostic::new(codes::EXTERNAL, why).hint("`ext_pillar` of the configuration names it");
+                self.add_error(format!("Failed to load ext_pillar: {}", fault.message), fault);
                 pillar
             }
         }
     }
 
     /// `decrypt_pillar`: keys whose values are decrypted whole.
-    fn decrypt(&mut self, pillar: &Value) -> Value {
+    fn decrypt_keys(&mut self, pillar: &Value) -> Value {
         let mut pillar = pillar.clone();
         let opts = &self.session.options().opts;
         let Some(list) = opts.get("decrypt_pillar").and_then(Value::as_list) else { return pillar };
@@ -563,14 +584,17 @@ impl Compiler<'_> {
             match self.decrypt_at(&pillar, &path, cipher) {
                 Ok(done) => pillar = done,
                 Err(fault) => {
-                    self.trouble(format!("Failed to decrypt pillar key '{key}': {}", fault.message), *fault);
+                    self.add_error(
+                        format!("Failed to decrypt pillar key '{key}': {}", fault.message),
+                        *fault,
+                    );
                 }
             }
         }
         pillar
     }
 
-    fn decrypt_at(&self, value: &Value, path: &[&str], cipher: Cipher) -> Result<Value, Box<Fault>> {
+    fn decrypt_at(&self, value: &Value, path: &[&str], cipher: Cipher) -> Result<Value, Box<Diagnostic>> {
         let Some((first, rest)) = path.split_first() else {
             return render::decrypt(self.session, None, cipher, value);
         };
@@ -584,9 +608,9 @@ impl Compiler<'_> {
 }
 
 /// The SLS whose includes are followed.
-struct Including<'i> {
+struct IncludeParent<'i> {
     env: &'i Arc<str>,
     sls: &'i Arc<str>,
     is_init: bool,
-    spot: Spot,
+    spot: RenderedPos,
 }

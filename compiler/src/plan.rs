@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zagent_config::{Map, Pos, Value};
 
-use crate::sources::FileId;
+use crate::source_files::FileId;
 
 /// One call of one state function: a low chunk, as Salt names it.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Chunk {
     /// The SLS that was being included when this one was read, if any (`__sls_included_from__`).
     pub included_from: Vec<Arc<str>>,
     /// Its part in prereqs.
-    pub prereq: Prereq,
+    pub prereq: PrereqRole,
     /// The file it was read from, as the compiler counts them.
     pub(crate) file: FileId,
     /// Where the function stands in the rendered SLS.
@@ -37,7 +37,7 @@ pub struct Chunk {
 
 /// A chunk's part in prereqs; all false for most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prereq {
+pub struct PrereqRole {
     /// Only the check of a target: it stands in the plan before the state that has the `prereq`.
     pub check: bool,
     /// A `prereq` points at it.
@@ -60,7 +60,7 @@ impl Chunk {
             order: 0.0,
             args,
             included_from: Vec::new(),
-            prereq: Prereq::default(),
+            prereq: PrereqRole::default(),
             file: 0,
             at: Pos::NONE,
         }
@@ -90,7 +90,7 @@ impl Chunk {
         for entry in self.args.entries() {
             map.insert(entry.key.clone(), entry.value.clone());
         }
-        map.insert("order", whole(self.order));
+        map.insert("order", int_if_whole(self.order));
         map.insert("fun", self.fun.clone());
         if self.prereq.target {
             map.insert("__prereq__", true);
@@ -104,7 +104,7 @@ impl Chunk {
 
 /// A number without a fraction as an integer.
 #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
-fn whole(order: f64) -> Value {
+fn int_if_whole(order: f64) -> Value {
     if order.fract() == 0.0 && order.abs() < 9e15 { Value::Int(order as i64) } else { Value::Float(order) }
 }
 
@@ -181,7 +181,7 @@ impl Requisite {
 
 /// `chunks[from]` comes before `chunks[to]`, because `to` has the requisite (for `prereq`, `to` is the target).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Edge {
+pub struct RequisiteEdge {
     /// Index of the chunk that comes first.
     pub from: usize,
     /// Index of the chunk that waits.
@@ -192,9 +192,9 @@ pub struct Edge {
 
 /// The chunks' dependencies. Indices are positions in [`Plan::chunks`].
 #[derive(Clone, Debug, Default)]
-pub struct Graph {
+pub struct RequisiteGraph {
     /// All edges, sorted.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<RequisiteEdge>,
     /// Kahn levels: every chunk stands in a later level than all it waits for.
     pub levels: Vec<Vec<usize>>,
 }
@@ -205,5 +205,5 @@ pub struct Plan {
     /// The chunks in Salt's order.
     pub chunks: Vec<Chunk>,
     /// Their dependencies.
-    pub graph: Graph,
+    pub graph: RequisiteGraph,
 }

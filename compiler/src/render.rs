@@ -6,16 +6,16 @@
 use std::sync::Arc;
 
 use zagent_config::codes::yaml as codes;
-use zagent_config::{Fault, List, Map, Pos, Value};
+use zagent_config::{Diagnostic, List, Map, Pos, Value};
 
 use crate::input::Cipher;
-use crate::session::Session;
-use crate::sources::{FileId, Spot};
+use crate::session::CompileSession;
+use crate::source_files::{FileId, RenderedPos};
 use crate::yaml;
 
 /// One stage of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Renderer {
+pub(crate) enum RendererKind {
     Jinja,
     Yaml,
     Json,
@@ -24,40 +24,40 @@ pub(crate) enum Renderer {
 }
 
 /// The renderers by name.
-const RENDERERS: [(&str, Renderer); 6] = [
-    ("jinja", Renderer::Jinja),
-    ("yaml", Renderer::Yaml),
-    ("json", Renderer::Json),
-    ("text", Renderer::Text),
-    ("gpg", Renderer::Decrypt(Cipher::Gpg)),
-    ("age", Renderer::Decrypt(Cipher::Age)),
+const RENDERERS: [(&str, RendererKind); 6] = [
+    ("jinja", RendererKind::Jinja),
+    ("yaml", RendererKind::Yaml),
+    ("json", RendererKind::Json),
+    ("text", RendererKind::Text),
+    ("gpg", RendererKind::Decrypt(Cipher::Gpg)),
+    ("age", RendererKind::Decrypt(Cipher::Age)),
 ];
 
 /// Names of whole pipes from before pipes.
-const OLD_NAMES: [(&str, &str); 2] = [("yaml_jinja", "jinja|yaml"), ("json_jinja", "jinja|json")];
+const RENDERER_ALIASES: [(&str, &str); 2] = [("yaml_jinja", "jinja|yaml"), ("json_jinja", "jinja|json")];
 
 /// Renderers of Salt that need Python.
-const PYTHON: [&str; 9] =
+const PYTHON_RENDERERS: [&str; 9] =
     ["py", "pyobjects", "pydsl", "mako", "wempy", "cheetah", "genshi", "stateconf", "yamlex"];
 
 /// A pipe of renderers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pipe(Vec<Renderer>);
+pub(crate) struct RenderPipe(Vec<RendererKind>);
 
 /// Why there is no pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoPipe {
+pub(crate) enum PipeError {
     Unknown(String),
     NeedsPython(String),
     TooLong(usize),
 }
 
 /// Renderers of one pipe; more than a handful make no sense.
-const STAGES: usize = 16;
+const MAX_STAGES: usize = 16;
 
-impl Pipe {
+impl RenderPipe {
     /// The pipe of a file: its shebang's, or the default.
-    pub(crate) fn of(session: &Session, source: &str) -> Result<Self, NoPipe> {
+    pub(crate) fn for_file(session: &CompileSession, source: &str) -> Result<Self, PipeError> {
         let line = source.lines().next().unwrap_or_default();
         match line.strip_prefix("#!") {
             Some(shebang) if !shebang.starts_with('/') => Self::parse(shebang.trim()),
@@ -65,19 +65,19 @@ impl Pipe {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, NoPipe> {
-        let text = OLD_NAMES.iter().find(|(old, _)| *old == text).map_or(text, |(_, new)| new);
+    fn parse(text: &str) -> Result<Self, PipeError> {
+        let text = RENDERER_ALIASES.iter().find(|(old, _)| *old == text).map_or(text, |(_, new)| new);
         let count = text.split('|').count();
-        if count > STAGES {
-            return Err(NoPipe::TooLong(count));
+        if count > MAX_STAGES {
+            return Err(PipeError::TooLong(count));
         }
         let stages = text.split('|').map(|part| {
             // What follows the name are arguments of the renderer; none of ours takes any.
             let name = part.split_whitespace().next().unwrap_or_default();
             match RENDERERS.iter().find(|(known, _)| *known == name) {
                 Some((_, renderer)) => Ok(*renderer),
-                None if PYTHON.contains(&name) => Err(NoPipe::NeedsPython(name.into())),
-                None => Err(NoPipe::Unknown(name.into())),
+                None if PYTHON_RENDERERS.contains(&name) => Err(PipeError::NeedsPython(name.into())),
+                None => Err(PipeError::Unknown(name.into())),
             }
         });
         stages.collect::<Result<_, _>>().map(Self)
@@ -85,71 +85,76 @@ impl Pipe {
 
     /// True when a template stage makes the lines.
     pub(crate) fn has_template(&self) -> bool {
-        self.0.contains(&Renderer::Jinja)
+        self.0.contains(&RendererKind::Jinja)
     }
 }
 
 /// What flows through a pipe.
-enum Flow {
+enum PipeValue {
     Text(String),
     Data(Value),
 }
 
 /// Renders a file to data; an empty file is an empty mapping.
-pub(crate) fn render(session: &Session, file: FileId, source: &str) -> Result<Value, Box<Fault>> {
+pub(crate) fn render(session: &CompileSession, file: FileId, source: &str) -> Result<Value, Box<Diagnostic>> {
     if source.trim().is_empty() {
         return Ok(Value::empty_map());
     }
-    let pipe = match Pipe::of(session, source) {
+    let pipe = match RenderPipe::for_file(session, source) {
         Ok(pipe) => pipe,
         // Salt logs an unknown renderer and takes the file for empty.
-        Err(NoPipe::Unknown(_)) if session.is_salt() => return Ok(Value::empty_map()),
-        Err(no_pipe) => return Err(Box::new(refuse(session, file, source, no_pipe))),
+        Err(PipeError::Unknown(_)) if session.is_salt() => return Ok(Value::empty_map()),
+        Err(no_pipe) => return Err(Box::new(pipe_diagnostic(session, file, source, no_pipe))),
     };
-    let mut flow = Flow::Text(source.to_string());
+    let mut flow = PipeValue::Text(source.to_string());
     for stage in &pipe.0 {
-        flow = step(session, file, *stage, flow)?;
+        flow = run_stage(session, file, *stage, flow)?;
     }
     Ok(match flow {
-        Flow::Data(data) => data,
+        PipeValue::Data(data) => data,
         // Salt knows no renderer that ends in text.
-        Flow::Text(_) if session.is_salt() => Value::empty_map(),
-        Flow::Text(text) => Value::from(text),
+        PipeValue::Text(_) if session.is_salt() => Value::empty_map(),
+        PipeValue::Text(text) => Value::from(text),
     })
 }
 
 /// The text of a file after its template stages.
-pub(crate) fn rendered(session: &Session, file: FileId, source: &str) -> Result<String, Box<Fault>> {
-    let pipe = match Pipe::of(session, source) {
+pub(crate) fn render_text(
+    session: &CompileSession,
+    file: FileId,
+    source: &str,
+) -> Result<String, Box<Diagnostic>> {
+    let pipe = match RenderPipe::for_file(session, source) {
         Ok(pipe) => pipe,
-        Err(no_pipe) => return Err(Box::new(refuse(session, file, source, no_pipe))),
+        Err(no_pipe) => return Err(Box::new(pipe_diagnostic(session, file, source, no_pipe))),
     };
     let mut text = source.to_string();
-    for _ in pipe.0.iter().take_while(|stage| **stage == Renderer::Jinja) {
-        text = session.template(file, &text)?;
+    for _ in pipe.0.iter().take_while(|stage| **stage == RendererKind::Jinja) {
+        text = session.render_template(file, &text)?;
     }
     Ok(text)
 }
 
-fn refuse(session: &Session, file: FileId, source: &str, no_pipe: NoPipe) -> Fault {
+fn pipe_diagnostic(session: &CompileSession, file: FileId, source: &str, no_pipe: PipeError) -> Diagnostic {
     let pos = if source.starts_with("#!") { Pos::new(1, 3) } else { Pos::NONE };
-    let spot = Spot { file, pos };
+    let spot = RenderedPos { file, pos };
     match no_pipe {
-        NoPipe::Unknown(name) => {
+        PipeError::Unknown(name) => {
             let fault =
-                session.fault(codes::UNKNOWN_RENDERER, spot, format!("there is no renderer `{name}`"));
+                session.diagnostic(codes::UNKNOWN_RENDERER, spot, format!("there is no renderer `{name}`"));
             let names = RENDERERS.iter().map(|(name, _)| *name);
             match zagent_config::suggest::nearest(&name, names.clone()) {
                 Some(near) => fault.hint(format!("did you mean `{near}`?")),
                 None => fault.hint(format!("renderers: {}", names.collect::<Vec<_>>().join(", "))),
             }
         }
-        NoPipe::TooLong(count) => {
-            let text = format!("a pipe of {count} renderers is longer than the {STAGES} that are allowed");
-            session.fault(codes::PIPE_ORDER, spot, text)
+        PipeError::TooLong(count) => {
+            let text =
+                format!("a pipe of {count} renderers is longer than the {MAX_STAGES} that are allowed");
+            session.diagnostic(codes::PIPE_ORDER, spot, text)
         }
-        NoPipe::NeedsPython(name) => session
-            .fault(
+        PipeError::NeedsPython(name) => session
+            .diagnostic(
                 codes::PYTHON_RENDERER,
                 spot,
                 format!("the renderer `{name}` needs Python, which is not here"),
@@ -158,34 +163,42 @@ fn refuse(session: &Session, file: FileId, source: &str, no_pipe: NoPipe) -> Fau
     }
 }
 
-fn step(session: &Session, file: FileId, stage: Renderer, flow: Flow) -> Result<Flow, Box<Fault>> {
+fn run_stage(
+    session: &CompileSession,
+    file: FileId,
+    stage: RendererKind,
+    flow: PipeValue,
+) -> Result<PipeValue, Box<Diagnostic>> {
     let needs_text = |name: &str| {
         let text = format!("`{name}` stands behind a renderer that made data; it takes text");
-        let fault = session.fault(codes::PIPE_ORDER, Spot { file, pos: Pos::new(1, 3) }, text);
+        let fault = session.diagnostic(codes::PIPE_ORDER, RenderedPos { file, pos: Pos::new(1, 3) }, text);
         Box::new(fault.hint("templates come first: `#!jinja|yaml`"))
     };
     Ok(match (stage, flow) {
-        (Renderer::Jinja, Flow::Text(text)) => Flow::Text(session.template(file, &text)?),
-        (Renderer::Jinja, Flow::Data(_)) => return Err(needs_text("jinja")),
-        (Renderer::Yaml, Flow::Text(text)) => Flow::Data(load_yaml(session, file, &text)?),
-        (Renderer::Json, Flow::Text(text)) => Flow::Data(load_json(session, file, &text)?),
-        (Renderer::Yaml, Flow::Data(_)) => return Err(needs_text("yaml")),
-        (Renderer::Json, Flow::Data(_)) => return Err(needs_text("json")),
-        (Renderer::Text, flow) => flow,
-        (Renderer::Decrypt(cipher), Flow::Text(text)) => {
-            Flow::Text(decrypt_text(session, Some(Spot { file, pos: Pos::NONE }), cipher, &text)?)
+        (RendererKind::Jinja, PipeValue::Text(text)) => {
+            PipeValue::Text(session.render_template(file, &text)?)
         }
-        (Renderer::Decrypt(cipher), Flow::Data(data)) => {
-            Flow::Data(decrypt(session, Some(Spot { file, pos: Pos::NONE }), cipher, &data)?)
+        (RendererKind::Jinja, PipeValue::Data(_)) => return Err(needs_text("jinja")),
+        (RendererKind::Yaml, PipeValue::Text(text)) => PipeValue::Data(load_yaml(session, file, &text)?),
+        (RendererKind::Json, PipeValue::Text(text)) => PipeValue::Data(load_json(session, file, &text)?),
+        (RendererKind::Yaml, PipeValue::Data(_)) => return Err(needs_text("yaml")),
+        (RendererKind::Json, PipeValue::Data(_)) => return Err(needs_text("json")),
+        (RendererKind::Text, flow) => flow,
+        (RendererKind::Decrypt(cipher), PipeValue::Text(text)) => {
+            PipeValue::Text(decrypt_text(session, Some(RenderedPos { file, pos: Pos::NONE }), cipher, &text)?)
+        }
+        (RendererKind::Decrypt(cipher), PipeValue::Data(data)) => {
+            PipeValue::Data(decrypt(session, Some(RenderedPos { file, pos: Pos::NONE }), cipher, &data)?)
         }
     })
 }
 
-fn load_yaml(session: &Session, file: FileId, text: &str) -> Result<Value, Box<Fault>> {
+fn load_yaml(session: &CompileSession, file: FileId, text: &str) -> Result<Value, Box<Diagnostic>> {
     let loaded = yaml::load(text, &session.options().limits).map_err(|e| {
-        let mut fault = session.veiled(session.fault(e.code, Spot { file, pos: e.pos }, e.message), file);
+        let mut fault =
+            session.masked(session.diagnostic(e.code, RenderedPos { file, pos: e.pos }, e.message), file);
         for (words, pos) in e.notes {
-            fault.notes.push(format!("{words}: {}", session.place(Spot { file, pos })));
+            fault.notes.push(format!("{words}: {}", session.place(RenderedPos { file, pos })));
         }
         fault.hint = e.hint;
         Box::new(fault)
@@ -193,7 +206,7 @@ fn load_yaml(session: &Session, file: FileId, text: &str) -> Result<Value, Box<F
     Ok(if loaded.is_truthy() { loaded } else { Value::empty_map() })
 }
 
-fn load_json(session: &Session, file: FileId, text: &str) -> Result<Value, Box<Fault>> {
+fn load_json(session: &CompileSession, file: FileId, text: &str) -> Result<Value, Box<Diagnostic>> {
     // The shebang is not JSON; its line stays, so that numbers of lines hold.
     let body = if text.starts_with("#!") { text.find('\n').map_or("", |i| &text[i..]) } else { text };
     if body.trim().is_empty() {
@@ -205,12 +218,16 @@ fn load_json(session: &Session, file: FileId, text: &str) -> Result<Value, Box<F
         let pos = Pos::new(line, u32::try_from(e.column()).unwrap_or(0));
         let why = e.to_string();
         let why = why.split(" at line ").next().unwrap_or_default();
-        let fault = session.fault(codes::JSON_SYNTAX, Spot { file, pos }, format!("this is not JSON: {why}"));
-        Box::new(session.veiled(fault, file))
+        let fault = session.diagnostic(
+            codes::JSON_SYNTAX,
+            RenderedPos { file, pos },
+            format!("this is not JSON: {why}"),
+        );
+        Box::new(session.masked(fault, file))
     })
 }
 
-const fn armour(cipher: Cipher) -> (&'static str, &'static str) {
+const fn armor_markers(cipher: Cipher) -> (&'static str, &'static str) {
     match cipher {
         Cipher::Gpg => ("-----BEGIN PGP MESSAGE-----", "-----END PGP MESSAGE-----"),
         Cipher::Age => ("-----BEGIN AGE ENCRYPTED FILE-----", "-----END AGE ENCRYPTED FILE-----"),
@@ -219,12 +236,12 @@ const fn armour(cipher: Cipher) -> (&'static str, &'static str) {
 
 /// Decrypts every armoured block in a text; `spot` is where it stands, if it was read from a file.
 fn decrypt_text(
-    session: &Session,
-    spot: Option<Spot>,
+    session: &CompileSession,
+    spot: Option<RenderedPos>,
     cipher: Cipher,
     text: &str,
-) -> Result<String, Box<Fault>> {
-    let (begin, end) = armour(cipher);
+) -> Result<String, Box<Diagnostic>> {
+    let (begin, end) = armor_markers(cipher);
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(begin) {
@@ -234,12 +251,12 @@ fn decrypt_text(
         let plain = session.host().decrypt(cipher, &armoured).map_err(|why| {
             let message = format!("cannot decrypt a value: {why}");
             let fault = match spot {
-                Some(spot) => session.veiled(session.fault(codes::DECRYPT, spot, message), spot.file),
-                None => Fault::new(codes::DECRYPT, message),
+                Some(spot) => session.masked(session.diagnostic(codes::DECRYPT, spot, message), spot.file),
+                None => Diagnostic::new(codes::DECRYPT, message),
             };
             Box::new(fault.hint("is the node's key among the recipients?"))
         })?;
-        session.keep_secret(plain.trim_end_matches('\n'));
+        session.add_secret(plain.trim_end_matches('\n'));
         out.push_str(&plain);
         rest = &rest[stop..];
     }
@@ -255,26 +272,29 @@ fn unindented(block: &str) -> String {
 
 /// Decrypts every string in data that is armoured.
 pub(crate) fn decrypt(
-    session: &Session,
-    spot: Option<Spot>,
+    session: &CompileSession,
+    spot: Option<RenderedPos>,
     cipher: Cipher,
     data: &Value,
-) -> Result<Value, Box<Fault>> {
+) -> Result<Value, Box<Diagnostic>> {
     Ok(match data {
-        Value::Str(text) if text.contains(armour(cipher).0) => {
+        Value::Str(text) if text.contains(armor_markers(cipher).0) => {
             decrypt_text(session, spot, cipher, text)?.into()
         }
         Value::List(list) => {
-            let items = list
-                .iter()
-                .enumerate()
-                .map(|(i, v)| Ok((decrypt(session, moved(spot, list.pos(i)), cipher, v)?, list.pos(i))));
-            Value::List(Arc::new(items.collect::<Result<List, Box<Fault>>>()?))
+            let items = list.iter().enumerate().map(|(i, v)| {
+                Ok((decrypt(session, spot_inside(spot, list.pos(i)), cipher, v)?, list.pos(i)))
+            });
+            Value::List(Arc::new(items.collect::<Result<List, Box<Diagnostic>>>()?))
         }
         Value::Map(map) => {
             let mut out = Map::with_capacity(map.len());
             for e in map.entries() {
-                out.insert_at(e.key.clone(), decrypt(session, moved(spot, e.at), cipher, &e.value)?, e.at);
+                out.insert_at(
+                    e.key.clone(),
+                    decrypt(session, spot_inside(spot, e.at), cipher, &e.value)?,
+                    e.at,
+                );
             }
             out.into()
         }
@@ -283,6 +303,6 @@ pub(crate) fn decrypt(
 }
 
 /// A spot further inside, when that is known.
-fn moved(spot: Option<Spot>, pos: Pos) -> Option<Spot> {
-    spot.map(|spot| if pos.is_known() { Spot { pos, ..spot } } else { spot })
+fn spot_inside(spot: Option<RenderedPos>, pos: Pos) -> Option<RenderedPos> {
+    spot.map(|spot| if pos.is_known() { RenderedPos { pos, ..spot } } else { spot })
 }

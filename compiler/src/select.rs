@@ -5,37 +5,37 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use zagent_config::codes::top as codes;
-use zagent_config::target::{MatchKind, Subject, Target};
-use zagent_config::value::Entry;
-use zagent_config::{Fault, Faults, Map, Pos, Value, glob, suggest};
+use zagent_config::target::{MatchKind, Target, TargetSubject};
+use zagent_config::value::MapEntry;
+use zagent_config::{Diagnostic, Diagnostics, Map, Pos, Value, glob, suggest};
 
-use crate::session::{Read, Session};
-use crate::sources::{FileId, Reached, Spot};
+use crate::session::{CompileSession, ReadRequest};
+use crate::source_files::{FileId, ReachedBy, RenderedPos};
 
 /// The name of a top file.
-pub(crate) const TOP: &str = "top.sls";
+pub(crate) const TOP_FILE: &str = "top.sls";
 
 /// One SLS that was selected.
 #[derive(Clone, Debug)]
-pub(crate) struct Selected {
+pub(crate) struct SelectedSls {
     /// Its name, or a pattern of names.
     pub(crate) sls: Arc<str>,
     /// What selected it.
-    pub(crate) reached: Reached,
+    pub(crate) reached: ReachedBy,
 }
 
 /// Everything that was selected, environments in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Matches {
-    pub(crate) envs: Vec<(Arc<str>, Vec<Selected>)>,
+pub(crate) struct TopMatches {
+    pub(crate) envs: Vec<(Arc<str>, Vec<SelectedSls>)>,
 }
 
-impl Matches {
+impl TopMatches {
     pub(crate) fn has_env(&self, env: &str) -> bool {
         self.envs.iter().any(|(e, _)| &**e == env)
     }
 
-    fn env(&mut self, env: &str) -> &mut Vec<Selected> {
+    fn env_mut(&mut self, env: &str) -> &mut Vec<SelectedSls> {
         let i = self.envs.iter().position(|(e, _)| &**e == env).unwrap_or_else(|| {
             self.envs.push((env.into(), Vec::new()));
             self.envs.len() - 1
@@ -44,10 +44,11 @@ impl Matches {
     }
 
     /// What `--sls` asks for.
-    pub(crate) fn asked(env: &str, names: &[String]) -> Self {
+    pub(crate) fn for_sls(env: &str, names: &[String]) -> Self {
         let mut matches = Self::default();
-        let selected = names.iter().map(|n| Selected { sls: n.as_str().into(), reached: Reached::Asked });
-        matches.env(env).extend(selected);
+        let selected =
+            names.iter().map(|n| SelectedSls { sls: n.as_str().into(), reached: ReachedBy::Requested });
+        matches.env_mut(env).extend(selected);
         matches
     }
 
@@ -63,7 +64,7 @@ impl Matches {
 
 /// One target of a top file, before it is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct TopPattern {
     /// The environment whose SLS it selects.
     pub(crate) env: Arc<str>,
     /// The target's text.
@@ -71,7 +72,7 @@ pub(crate) struct Pattern {
     /// The list under it.
     pub(crate) items: Value,
     /// Where the target stands.
-    pub(crate) spot: Spot,
+    pub(crate) spot: RenderedPos,
 }
 
 /// A top file as it was read, by the environment it lies in.
@@ -82,30 +83,33 @@ struct TopFile {
 }
 
 /// Reads all top files and asks every target.
-pub(crate) fn select(session: &Session, subject: &dyn Subject) -> Result<Matches, Faults> {
+pub(crate) fn select(
+    session: &CompileSession,
+    subject: &dyn TargetSubject,
+) -> Result<TopMatches, Diagnostics> {
     let patterns = patterns(session)?;
-    let mut faults = Faults::default();
-    verify(session, &patterns, &mut faults);
+    let mut faults = Diagnostics::default();
+    verify_patterns(session, &patterns, &mut faults);
     faults.into_result()?;
-    let mut faults = Faults::default();
-    let mut matches = Matches::default();
+    let mut faults = Diagnostics::default();
+    let mut matches = TopMatches::default();
     for pattern in &patterns {
         if session.options().state_env.as_deref().is_some_and(|env| env != &*pattern.env) {
             continue;
         }
-        match confirm(session, pattern, &items(&pattern.items), subject) {
-            Ok(true) => take(session, pattern, &mut matches),
+        match matches_node(session, pattern, &target_items(&pattern.items), subject) {
+            Ok(true) => add_matches(session, pattern, &mut matches),
             Ok(false) => {}
             Err(fault) => faults.push(*fault),
         }
     }
-    external(session, &mut matches, &mut faults);
+    add_external_tops(session, &mut matches, &mut faults);
     faults.into_result()?;
     Ok(matches)
 }
 
 /// A string under a target is a list of one.
-fn items(value: &Value) -> Vec<Value> {
+fn target_items(value: &Value) -> Vec<Value> {
     match value {
         Value::List(list) => list.to_vec(),
         other => vec![other.clone()],
@@ -113,60 +117,65 @@ fn items(value: &Value) -> Vec<Value> {
 }
 
 /// Asks one target whether it means the node.
-pub(crate) fn confirm(
-    session: &Session,
-    pattern: &Pattern,
+pub(crate) fn matches_node(
+    session: &CompileSession,
+    pattern: &TopPattern,
     items: &[Value],
-    subject: &dyn Subject,
-) -> Result<bool, Box<Fault>> {
-    let place_at = |fault: Fault, spot: Spot| {
-        let mut placed = session.fault(fault.code, spot, fault.message);
+    subject: &dyn TargetSubject,
+) -> Result<bool, Box<Diagnostic>> {
+    let place_at = |fault: Diagnostic, spot: RenderedPos| {
+        let mut placed = session.diagnostic(fault.code, spot, fault.message);
         placed.hint = fault.hint;
         Box::new(placed)
     };
-    let place = |fault: Fault| place_at(fault, pattern.spot);
+    let place = |fault: Diagnostic| place_at(fault, pattern.spot);
     let named = items.iter().filter_map(|i| i.get("match")).next_back();
     let kind = match named {
         None => MatchKind::default(),
         Some(name) => {
             let name = name.as_str().unwrap_or_default();
-            MatchKind::from_str(name).map_err(|e| place_at(e.fault(&pattern.target), option_spot(pattern)))?
+            MatchKind::from_str(name)
+                .map_err(|e| place_at(e.diagnostic(&pattern.target), option_spot(pattern)))?
         }
     };
     let target = if session.is_salt() {
         Target::parse_lenient(&pattern.target, kind)
     } else {
-        Target::parse(&pattern.target, kind).map_err(|e| place(e.fault(&pattern.target)))?
+        Target::parse(&pattern.target, kind).map_err(|e| place(e.diagnostic(&pattern.target)))?
     };
-    target.matches(subject).map_err(|e| place(e.fault(&pattern.target)))
+    target.matches(subject).map_err(|e| place(e.diagnostic(&pattern.target)))
 }
 
 /// Where the match option of a target stands.
-fn option_spot(pattern: &Pattern) -> Spot {
+fn option_spot(pattern: &TopPattern) -> RenderedPos {
     let list = pattern.items.as_list().cloned().unwrap_or_default();
     let at = list.iter().rposition(|v| v.get("match").is_some());
     let pos = at.map(|i| list.pos(i)).filter(|pos| pos.is_known()).unwrap_or(pattern.spot.pos);
-    Spot { pos, ..pattern.spot }
+    RenderedPos { pos, ..pattern.spot }
 }
 
-fn take(session: &Session, pattern: &Pattern, matches: &mut Matches) {
-    matches.env(&pattern.env);
-    let reached = |pos: Pos| Reached::Matched {
-        spot: Spot { pos: if pos.is_known() { pos } else { pattern.spot.pos }, ..pattern.spot },
+fn add_matches(session: &CompileSession, pattern: &TopPattern, matches: &mut TopMatches) {
+    matches.env_mut(&pattern.env);
+    let reached = |pos: Pos| ReachedBy::Matched {
+        spot: RenderedPos { pos: if pos.is_known() { pos } else { pattern.spot.pos }, ..pattern.spot },
         pattern: pattern.target.to_string(),
     };
     let marks = pattern.items.as_list().cloned().unwrap_or_default();
-    for (i, item) in items(&pattern.items).iter().enumerate() {
+    for (i, item) in target_items(&pattern.items).iter().enumerate() {
         match item {
             Value::Str(sls) => {
-                matches.env(&pattern.env).push(Selected { sls: sls.clone(), reached: reached(marks.pos(i)) });
+                matches
+                    .env_mut(&pattern.env)
+                    .push(SelectedSls { sls: sls.clone(), reached: reached(marks.pos(i)) });
             }
             Value::Map(map) => {
                 let Some((env, sls)) = map.iter().next_back() else { continue };
                 if let (Some(env), Value::Str(sls)) = (env.as_str(), sls)
                     && session.has_env(env)
                 {
-                    matches.env(env).push(Selected { sls: sls.clone(), reached: reached(marks.pos(i)) });
+                    matches
+                        .env_mut(env)
+                        .push(SelectedSls { sls: sls.clone(), reached: reached(marks.pos(i)) });
                 }
             }
             _ => {}
@@ -174,11 +183,13 @@ fn take(session: &Session, pattern: &Pattern, matches: &mut Matches) {
     }
 }
 
-fn external(session: &Session, matches: &mut Matches, faults: &mut Faults) {
+fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, faults: &mut Diagnostics) {
     let tops = match session.host().external_tops() {
         Ok(tops) => tops,
         Err(why) => {
-            faults.push(Fault::new(codes::EXTERNAL, why).hint("`master_tops` of the configuration names it"));
+            faults.push(
+                Diagnostic::new(codes::EXTERNAL, why).hint("`master_tops` of the configuration names it"),
+            );
             return;
         }
     };
@@ -186,28 +197,28 @@ fn external(session: &Session, matches: &mut Matches, faults: &mut Faults) {
     for top in &tops {
         let Some(map) = top.as_map() else {
             let text = format!("an external top printed {}, not a mapping of environments", top.kind());
-            faults.push(Fault::new(codes::EXTERNAL, text));
+            faults.push(Diagnostic::new(codes::EXTERNAL, text));
             continue;
         };
         for (env, names) in map.iter() {
             let (Some(env), Some(names)) = (env.as_str(), names.as_list()) else { continue };
-            let known: HashSet<Arc<str>> = matches.env(env).iter().map(|s| s.sls.clone()).collect();
+            let known: HashSet<Arc<str>> = matches.env_mut(env).iter().map(|s| s.sls.clone()).collect();
             let new = names.iter().filter_map(|n| match n {
                 Value::Str(sls) if !known.contains(sls) => {
-                    Some(Selected { sls: sls.clone(), reached: Reached::External })
+                    Some(SelectedSls { sls: sls.clone(), reached: ReachedBy::External })
                 }
                 _ => None,
             });
-            let new: Vec<Selected> = new.collect();
-            let at = if first { 0 } else { matches.env(env).len() };
-            matches.env(env).splice(at..at, new);
+            let new: Vec<SelectedSls> = new.collect();
+            let at = if first { 0 } else { matches.env_mut(env).len() };
+            matches.env_mut(env).splice(at..at, new);
         }
     }
 }
 
 /// Every target of every top file, merged by the strategy of the configuration.
-pub(crate) fn patterns(session: &Session) -> Result<Vec<Pattern>, Faults> {
-    let mut faults = Faults::default();
+pub(crate) fn patterns(session: &CompileSession) -> Result<Vec<TopPattern>, Diagnostics> {
+    let mut faults = Diagnostics::default();
     let mut tops = read_tops(session, &mut faults);
     include_tops(session, &mut tops, &mut faults);
     // Salt logs a top file that does not render, and goes on as if there were none at all.
@@ -218,7 +229,7 @@ pub(crate) fn patterns(session: &Session) -> Result<Vec<Pattern>, Faults> {
     merge_tops(session, tops)
 }
 
-fn read_tops(session: &Session, faults: &mut Faults) -> Vec<TopFile> {
+fn read_tops(session: &CompileSession, faults: &mut Diagnostics) -> Vec<TopFile> {
     let options = session.options();
     let envs = match (&options.state_env, options.opts.get("state_top_saltenv").and_then(Value::as_str)) {
         (Some(env), _) => vec![env.clone()],
@@ -227,15 +238,15 @@ fn read_tops(session: &Session, faults: &mut Faults) -> Vec<TopFile> {
     };
     let mut tops = Vec::new();
     for env in envs {
-        if session.exists(&env, TOP) {
-            read_top(session, &env, TOP, Reached::Asked, &mut tops, faults);
+        if session.exists(&env, TOP_FILE) {
+            read_top(session, &env, TOP_FILE, ReachedBy::Requested, &mut tops, faults);
         }
     }
     tops
 }
 
 /// The environments, by `env_order` when it is set.
-fn ordered_envs(session: &Session) -> Vec<String> {
+fn ordered_envs(session: &CompileSession) -> Vec<String> {
     let mut envs = vec!["base".to_string()];
     envs.extend(session.envs().into_iter().filter(|e| e != "base"));
     let order = session.options().opts.get("env_order").and_then(Value::as_list);
@@ -249,38 +260,42 @@ fn ordered_envs(session: &Session) -> Vec<String> {
 }
 
 fn read_top(
-    session: &Session,
+    session: &CompileSession,
     env: &str,
     path: &str,
-    reached: Reached,
+    reached: ReachedBy,
     tops: &mut Vec<TopFile>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) {
-    let read = Read { env: env.into(), sls: "".into(), path: path.into(), reached };
+    let read = ReadRequest { env: env.into(), sls: "".into(), path: path.into(), reached };
     let (file, document) = session.read(read);
     match document {
         Ok(Value::Map(map)) => tops.push(TopFile { env: env.into(), file, map: Arc::unwrap_or_clone(map) }),
         Ok(other) if !other.is_truthy() => {}
         Ok(other) => {
             let text = format!("the top file holds {}, not a mapping of environments", other.kind());
-            faults.push(session.fault(codes::NOT_A_MAPPING, Spot { file, pos: Pos::new(1, 1) }, text));
+            faults.push(session.diagnostic(
+                codes::NOT_A_MAPPING,
+                RenderedPos { file, pos: Pos::new(1, 1) },
+                text,
+            ));
         }
         Err(fault) => faults.push(*fault),
     }
 }
 
 /// Top files may include further top files by SLS name.
-fn include_tops(session: &Session, tops: &mut Vec<TopFile>, faults: &mut Faults) {
+fn include_tops(session: &CompileSession, tops: &mut Vec<TopFile>, faults: &mut Diagnostics) {
     let mut wanted = Vec::new();
     for top in tops.iter_mut() {
         let Some(at) = top.map.entry("include").map(|e| e.at) else { continue };
         let Some(Value::List(list)) = top.map.remove("include") else { continue };
-        let spot = Spot { file: top.file, pos: at };
+        let spot = RenderedPos { file: top.file, pos: at };
         wanted.extend(list.iter().filter_map(Value::as_str).map(|s| (top.env.clone(), s.to_string(), spot)));
     }
     let mut done = HashSet::new();
     for (env, name, spot) in wanted {
-        let found = match session.available(&env) {
+        let found = match session.available_sls(&env) {
             Ok(all) => all.iter().filter(|sls| glob::matches(&name, sls)).cloned().collect::<Vec<_>>(),
             Err(fault) => {
                 faults.push(*fault);
@@ -291,7 +306,7 @@ fn include_tops(session: &Session, tops: &mut Vec<TopFile>, faults: &mut Faults)
             if done.insert((env.clone(), sls.clone()))
                 && let Some(path) = session.locate(&env, &sls)
             {
-                read_top(session, &env, &path, Reached::Included { spot }, tops, faults);
+                read_top(session, &env, &path, ReachedBy::Included { spot }, tops, faults);
             }
         }
     }
@@ -299,7 +314,7 @@ fn include_tops(session: &Session, tops: &mut Vec<TopFile>, faults: &mut Faults)
 
 /// How top files of several environments become one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Strategy {
+enum TopMergeStrategy {
     /// Base rules; other environments speak for themselves where base is silent.
     Merge,
     /// Every environment speaks for itself.
@@ -308,25 +323,25 @@ enum Strategy {
     MergeAll,
 }
 
-fn merge_tops(session: &Session, tops: Vec<TopFile>) -> Result<Vec<Pattern>, Faults> {
+fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPattern>, Diagnostics> {
     let opts = &session.options().opts;
     let strategy = match opts.get("top_file_merging_strategy").and_then(Value::as_str) {
-        Some("same") => Strategy::Same,
-        Some("merge_all") => Strategy::MergeAll,
-        _ => Strategy::Merge,
+        Some("same") => TopMergeStrategy::Same,
+        Some("merge_all") => TopMergeStrategy::MergeAll,
+        _ => TopMergeStrategy::Merge,
     };
     let default_top = opts.get("default_top").and_then(Value::as_str).unwrap_or("base");
-    let mut faults = Faults::default();
-    let mut patterns: Vec<Pattern> = Vec::new();
+    let mut faults = Diagnostics::default();
+    let mut patterns: Vec<TopPattern> = Vec::new();
     let (base, others): (Vec<_>, Vec<_>) = tops.into_iter().partition(|t| &*t.env == "base");
     let mut from_base: HashSet<Arc<str>> = HashSet::new();
     let have: HashSet<Arc<str>> = base.iter().chain(&others).map(|t| t.env.clone()).collect();
     for top in base.into_iter().chain(others) {
         let is_base = &*top.env == "base";
-        for Entry { key, value, at } in top.map.entries() {
-            let spot = Spot { file: top.file, pos: *at };
+        for MapEntry { key, value, at } in top.map.entries() {
+            let spot = RenderedPos { file: top.file, pos: *at };
             let Value::Str(env) = key else {
-                faults.push(session.fault(
+                faults.push(session.diagnostic(
                     codes::ENV_NOT_STRING,
                     spot,
                     format!("the environment `{}` is {}, not a string", key.json_key(), key.kind()),
@@ -334,10 +349,12 @@ fn merge_tops(session: &Session, tops: Vec<TopFile>) -> Result<Vec<Pattern>, Fau
                 continue;
             };
             let counts = match strategy {
-                Strategy::MergeAll => true,
-                Strategy::Merge if is_base => true,
-                Strategy::Merge => *env == top.env && !from_base.contains(env),
-                Strategy::Same => *env == top.env || (&*top.env == default_top && !have.contains(env)),
+                TopMergeStrategy::MergeAll => true,
+                TopMergeStrategy::Merge if is_base => true,
+                TopMergeStrategy::Merge => *env == top.env && !from_base.contains(env),
+                TopMergeStrategy::Same => {
+                    *env == top.env || (&*top.env == default_top && !have.contains(env))
+                }
             };
             if !counts {
                 continue;
@@ -349,7 +366,7 @@ fn merge_tops(session: &Session, tops: Vec<TopFile>) -> Result<Vec<Pattern>, Fau
                 let text =
                     format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
                 faults.push(
-                    session.fault(codes::NO_TARGETS, spot, text).hint("write `'*':` and a list of SLS"),
+                    session.diagnostic(codes::NO_TARGETS, spot, text).hint("write `'*':` and a list of SLS"),
                 );
                 continue;
             };
@@ -357,30 +374,38 @@ fn merge_tops(session: &Session, tops: Vec<TopFile>) -> Result<Vec<Pattern>, Fau
         }
     }
     faults.into_result()?;
-    Ok(by_env(patterns))
+    Ok(group_by_env(patterns))
 }
 
-fn add_targets(patterns: &mut Vec<Pattern>, env: &Arc<str>, targets: &Map, file: FileId, strategy: Strategy) {
-    for Entry { key, value, at } in targets.entries() {
+fn add_targets(
+    patterns: &mut Vec<TopPattern>,
+    env: &Arc<str>,
+    targets: &Map,
+    file: FileId,
+    strategy: TopMergeStrategy,
+) {
+    for MapEntry { key, value, at } in targets.entries() {
         let target: Arc<str> = match key {
             Value::Str(s) => s.clone(),
             other => other.json_key().into(),
         };
-        let spot = Spot { file, pos: *at };
+        let spot = RenderedPos { file, pos: *at };
         match patterns.iter_mut().find(|p| p.env == *env && p.target == target) {
-            Some(old) if strategy == Strategy::MergeAll => old.items = union(&old.items, value),
+            Some(old) if strategy == TopMergeStrategy::MergeAll => {
+                old.items = union_targets(&old.items, value)
+            }
             Some(old) => {
                 old.items = value.clone();
                 old.spot = spot;
             }
-            None => patterns.push(Pattern { env: env.clone(), target, items: value.clone(), spot }),
+            None => patterns.push(TopPattern { env: env.clone(), target, items: value.clone(), spot }),
         }
     }
 }
 
 /// Two lists under the same target: the later match option, then every SLS once.
-fn union(old: &Value, new: &Value) -> Value {
-    let (old, new) = (items(old), items(new));
+fn union_targets(old: &Value, new: &Value) -> Value {
+    let (old, new) = (target_items(old), target_items(new));
     let option = |list: &[Value]| list.iter().rfind(|v| v.as_map().is_some()).cloned();
     let mut out: Vec<Value> = option(&new).or_else(|| option(&old)).into_iter().collect();
     out.extend(old.into_iter().filter(|v| v.as_str().is_some()));
@@ -393,7 +418,7 @@ fn union(old: &Value, new: &Value) -> Value {
 }
 
 /// Groups by environment in the order these first appear.
-fn by_env(patterns: Vec<Pattern>) -> Vec<Pattern> {
+fn group_by_env(patterns: Vec<TopPattern>) -> Vec<TopPattern> {
     let mut envs: Vec<Arc<str>> = Vec::new();
     for pattern in &patterns {
         if !envs.contains(&pattern.env) {
@@ -406,19 +431,21 @@ fn by_env(patterns: Vec<Pattern>) -> Vec<Pattern> {
 }
 
 /// Notes malformed lists under targets.
-fn verify(session: &Session, patterns: &[Pattern], faults: &mut Faults) {
-    for Pattern { env, target, items, spot } in patterns {
+fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], faults: &mut Diagnostics) {
+    for TopPattern { env, target, items, spot } in patterns {
         let Value::List(list) = items else {
             let text = format!("`{target}` in environment `{env}` holds {}, not a list of SLS", items.kind());
-            faults
-                .push(session.fault(codes::NOT_A_LIST, *spot, text).hint("put a dash in front of every SLS"));
+            faults.push(
+                session.diagnostic(codes::NOT_A_LIST, *spot, text).hint("put a dash in front of every SLS"),
+            );
             continue;
         };
         for (i, item) in list.iter().enumerate() {
-            let spot = Spot { pos: if list.pos(i).is_known() { list.pos(i) } else { spot.pos }, ..*spot };
+            let spot =
+                RenderedPos { pos: if list.pos(i).is_known() { list.pos(i) } else { spot.pos }, ..*spot };
             match item {
                 Value::Str(s) if s.is_empty() => {
-                    faults.push(session.fault(
+                    faults.push(session.diagnostic(
                         codes::EMPTY_SLS,
                         spot,
                         format!("`{target}` lists an SLS without a name"),
@@ -427,7 +454,7 @@ fn verify(session: &Session, patterns: &[Pattern], faults: &mut Faults) {
                 Value::Map(map) => {
                     for (key, value) in map.iter().filter(|(_, v)| !v.is_truthy()) {
                         let text = format!("`{}` under `{target}` says {}", key.json_key(), value.kind());
-                        let fault = session.fault(codes::BAD_OPTION, spot, text);
+                        let fault = session.diagnostic(codes::BAD_OPTION, spot, text);
                         let near = key.as_str().and_then(|k| suggest::nearest(k, ["match"]));
                         faults.push(fault.hint(match near {
                             Some(near) => format!("did you mean `{near}: grain`?"),

@@ -5,33 +5,35 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use zagent_config::codes::{Code, yaml as codes};
-use zagent_config::{Fault, Map, Place, Pos, Step, Value};
+use zagent_config::{Diagnostic, FileLocation, Map, Pos, TraceStep, Value};
 
-use crate::input::{Compat, Files, Host, Inputs, Options};
+use crate::input::{Compat, CompileInputs, CompileOptions, FileTree, TemplateHost};
 use crate::jinja::with_line_feeds;
-use crate::render::{self, Pipe};
-use crate::sources::{FileId, Origin, Reached, SourceFile, Sources, Spot, Trace};
-use crate::template::{Phase, Source, Templates};
-use crate::trace::{Lines, Traced, Traces};
-use crate::veil;
+use crate::mask;
+use crate::render::{self, RenderPipe};
+use crate::source_files::{
+    FileId, LineOrigin, OriginLookup, ReachedBy, RenderedPos, SourceFile, SourceFiles,
+};
+use crate::template::{RenderPhase, TemplateSource, Templates};
+use crate::trace::{FileTrace, TextLines, TraceCache};
 
 /// A file to read, and how it was reached.
-pub(crate) struct Read {
+pub(crate) struct ReadRequest {
     pub(crate) env: Arc<str>,
     /// Its SLS name; empty for a top file.
     pub(crate) sls: Arc<str>,
     pub(crate) path: String,
-    pub(crate) reached: Reached,
+    pub(crate) reached: ReachedBy,
 }
 
 /// A tree (states or pillar) on its way through the compiler.
-pub(crate) struct Session {
-    pub(crate) inputs: Inputs,
-    files: Arc<dyn Files>,
+pub(crate) struct CompileSession {
+    pub(crate) inputs: CompileInputs,
+    files: Arc<dyn FileTree>,
     templates: Arc<Templates>,
     renderer: String,
-    sources: Sources,
-    traces: Traces,
+    sources: SourceFiles,
+    traces: TraceCache,
     available: RefCell<HashMap<String, Arc<[Arc<str>]>>>,
     /// What was decrypted on the way, to be masked wherever something is printed.
     secrets: RefCell<Vec<String>>,
@@ -41,21 +43,21 @@ pub(crate) struct Session {
     variables: RefCell<HashMap<FileId, Map>>,
 }
 
-impl Session {
-    pub(crate) fn new(inputs: Inputs, templates: Arc<Templates>) -> Self {
+impl CompileSession {
+    pub(crate) fn new(inputs: CompileInputs, templates: Arc<Templates>) -> Self {
         let renderer = inputs.options.renderer.clone();
         Self::with_renderer(inputs, templates, &renderer)
     }
 
     /// A pass whose files are rendered by another pipe unless they say so.
-    pub(crate) fn with_renderer(inputs: Inputs, templates: Arc<Templates>, renderer: &str) -> Self {
+    pub(crate) fn with_renderer(inputs: CompileInputs, templates: Arc<Templates>, renderer: &str) -> Self {
         Self {
             inputs,
             files: templates.files().clone(),
             templates,
             renderer: renderer.to_string(),
-            sources: Sources::default(),
-            traces: Traces::default(),
+            sources: SourceFiles::default(),
+            traces: TraceCache::default(),
             available: RefCell::default(),
             secrets: RefCell::default(),
             external: OnceCell::new(),
@@ -63,11 +65,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &CompileOptions {
         &self.inputs.options
     }
 
-    pub(crate) fn host(&self) -> &dyn Host {
+    pub(crate) fn host(&self) -> &dyn TemplateHost {
         &*self.inputs.host
     }
 
@@ -85,7 +87,7 @@ impl Session {
     }
 
     /// True when a requisite is switched off by configuration.
-    pub(crate) fn disabled(&self, requisite: &str) -> bool {
+    pub(crate) fn is_requisite_disabled(&self, requisite: &str) -> bool {
         self.options().disabled_requisites.iter().any(|r| r == requisite)
     }
 
@@ -98,16 +100,16 @@ impl Session {
     }
 
     /// True when no more files may be read.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(crate) fn is_limit_reached(&self) -> bool {
         self.sources.len() >= self.options().limits.files
     }
 
     /// Every SLS of an environment, sorted.
-    pub(crate) fn available(&self, env: &str) -> Result<Arc<[Arc<str>]>, Box<Fault>> {
+    pub(crate) fn available_sls(&self, env: &str) -> Result<Arc<[Arc<str>]>, Box<Diagnostic>> {
         if let Some(all) = self.available.borrow().get(env) {
             return Ok(all.clone());
         }
-        let files = self.files.list(env).map_err(|why| Box::new(Fault::new(codes::UNREADABLE, why)))?;
+        let files = self.files.list(env).map_err(|why| Box::new(Diagnostic::new(codes::UNREADABLE, why)))?;
         let mut names: Vec<Arc<str>> = files.iter().filter_map(|path| sls_name(path)).collect();
         names.sort_unstable();
         names.dedup();
@@ -121,7 +123,7 @@ impl Session {
         let stem = sls.replace('.', "/");
         [format!("{stem}.sls"), format!("{stem}/init.sls")]
             .into_iter()
-            .map(|path| clean(&path))
+            .map(|path| normalize_path(&path))
             .find(|path| !path.is_empty() && self.files.has(env, path))
     }
 
@@ -131,40 +133,44 @@ impl Session {
     }
 
     /// Reads and renders a file to data.
-    pub(crate) fn read(&self, read: Read) -> (FileId, Result<Value, Box<Fault>>) {
+    pub(crate) fn read(&self, read: ReadRequest) -> (FileId, Result<Value, Box<Diagnostic>>) {
         self.read_with(read, Map::new())
     }
 
     /// The same, with more variables for its template.
-    pub(crate) fn read_with(&self, read: Read, variables: Map) -> (FileId, Result<Value, Box<Fault>>) {
+    pub(crate) fn read_with(
+        &self,
+        read: ReadRequest,
+        variables: Map,
+    ) -> (FileId, Result<Value, Box<Diagnostic>>) {
         self.read_text(read, variables, None)
     }
 
     /// The same, of a text that stands in no file when one is given.
     pub(crate) fn read_text(
         &self,
-        read: Read,
+        read: ReadRequest,
         variables: Map,
         text: Option<&str>,
-    ) -> (FileId, Result<Value, Box<Fault>>) {
-        let Read { env, sls, path, reached } = read;
+    ) -> (FileId, Result<Value, Box<Diagnostic>>) {
+        let ReadRequest { env, sls, path, reached } = read;
         let file = self.sources.add(SourceFile { env, sls, path, reached });
         if !variables.is_empty() {
             self.variables.borrow_mut().insert(file, variables);
         }
         let document = match text {
             Some(text) => render::render(self, file, text),
-            None => self.source(file).and_then(|source| render::render(self, file, &source)),
+            None => self.source_text(file).and_then(|source| render::render(self, file, &source)),
         };
         (file, document)
     }
 
     /// The text of a file, line ends made plain.
-    pub(crate) fn source(&self, file: FileId) -> Result<String, Box<Fault>> {
+    pub(crate) fn source_text(&self, file: FileId) -> Result<String, Box<Diagnostic>> {
         let SourceFile { env, path, .. } = self.sources.get(file);
         let fault = |code: Code, text: String| {
-            let fault = Fault::new(code, text).at(self.files.display(&env, &path), Pos::NONE);
-            Box::new(self.reached_by(fault, file))
+            let fault = Diagnostic::new(code, text).at(self.files.display(&env, &path), Pos::NONE);
+            Box::new(self.with_include_chain(fault, file))
         };
         let bytes = match self.files.read(&env, &path) {
             Ok(Some(bytes)) => bytes,
@@ -182,7 +188,7 @@ impl Session {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
                 let mut fault = fault(codes::NOT_UTF8, format!("`{path}` is not UTF-8 text (line {line})"));
                 fault.hint = Some("save it as UTF-8; text of another encoding cannot be told apart".into());
-                fault.place = Some(Place::new(
+                fault.location = Some(FileLocation::new(
                     self.files.display(&env, &path),
                     Pos::new(u32::try_from(line).unwrap_or(0), 0),
                 ));
@@ -192,57 +198,60 @@ impl Session {
     }
 
     /// Runs the template stage of a file.
-    pub(crate) fn template(&self, file: FileId, source: &str) -> Result<String, Box<Fault>> {
+    pub(crate) fn render_template(&self, file: FileId, source: &str) -> Result<String, Box<Diagnostic>> {
         let SourceFile { env, sls, path, .. } = self.sources.get(file);
-        let source = Source { env: &env, sls: &sls, path: &path, text: source };
+        let source = TemplateSource { env: &env, sls: &sls, path: &path, text: source };
         self.templates.render(&source, &self.variables(file)).map_err(|mut fault| {
             let shown = self.files.display(&env, &path);
-            if fault.place.is_none() {
-                fault.place = Some(Place::new(shown.as_str(), Pos::NONE));
+            if fault.location.is_none() {
+                fault.location = Some(FileLocation::new(shown.as_str(), Pos::NONE));
             }
-            fault.chain.extend(self.used_by(&fault, file));
-            fault.chain.extend(self.sources.chain(self, file));
-            Box::new(self.veiled(*fault, file))
+            fault.chain.extend(self.import_step(&fault, file));
+            fault.chain.extend(self.sources.include_chain(self, file));
+            Box::new(self.masked(*fault, file))
         })
     }
 
     /// The step from a macro or an imported template to the file that was being rendered, unless the fault tells it.
-    fn used_by(&self, fault: &Fault, file: FileId) -> Option<Step> {
+    fn import_step(&self, fault: &Diagnostic, file: FileId) -> Option<TraceStep> {
         let SourceFile { env, sls, path, .. } = self.sources.get(file);
         let shown = self.files.display(&env, &path);
-        let places = fault.place.iter().chain(fault.chain.iter().map(|s| &s.place));
+        let places = fault.location.iter().chain(fault.chain.iter().map(|s| &s.location));
         let is_told = places.into_iter().any(|place| place.file == shown);
         let what = if sls.is_empty() { "used by".to_string() } else { format!("used by `{sls}`") };
-        (!is_told).then(|| Step { what, place: Place::new(shown, Pos::NONE) })
+        (!is_told).then(|| TraceStep { what, location: FileLocation::new(shown, Pos::NONE) })
     }
 
     /// A fault in the text of a file; values of a pillar stay out of it.
-    pub(crate) fn veiled(&self, mut fault: Fault, file: FileId) -> Fault {
+    pub(crate) fn masked(&self, mut fault: Diagnostic, file: FileId) -> Diagnostic {
         let is_top = self.sources.get(file).sls.is_empty();
-        if self.templates.phase() == Phase::Pillar && !is_top {
-            veil::pillar(&mut fault);
+        if self.templates.phase() == RenderPhase::Pillar && !is_top {
+            mask::mask_pillar_values(&mut fault);
         }
         fault
     }
 
-    fn trace(&self, id: FileId, file: &SourceFile) -> Traced {
+    fn trace_file(&self, id: FileId, file: &SourceFile) -> FileTrace {
         let text = match self.files.read(&file.env, &file.path) {
             Ok(Some(bytes)) => with_line_feeds(&String::from_utf8_lossy(&bytes)),
             _ => String::new(),
         };
-        let source = Source { env: &file.env, sls: &file.sls, path: &file.path, text: &text };
-        let is_made = Pipe::of(self, &text).is_ok_and(|pipe| pipe.has_template());
-        let made = if is_made { self.templates.trace(&source, &self.variables(id)) } else { None };
-        Traced { made: made.map(|(text, map)| (Lines::new(text), map)), source: Lines::new(text) }
+        let source = TemplateSource { env: &file.env, sls: &file.sls, path: &file.path, text: &text };
+        let is_made = RenderPipe::for_file(self, &text).is_ok_and(|pipe| pipe.has_template());
+        let made = if is_made { self.templates.render_traced(&source, &self.variables(id)) } else { None };
+        FileTrace {
+            rendered: made.map(|(text, map)| (TextLines::new(text), map)),
+            source: TextLines::new(text),
+        }
     }
 
     /// Where the first thing in the rendered text of a file stands: what a document as a whole is shown by.
-    pub(crate) fn start(&self, file: FileId) -> Spot {
-        let source = self.source(file).unwrap_or_default();
-        let text = render::rendered(self, file, &source).unwrap_or_default();
+    pub(crate) fn document_start(&self, file: FileId) -> RenderedPos {
+        let source = self.source_text(file).unwrap_or_default();
+        let text = render::render_text(self, file, &source).unwrap_or_default();
         let is_said = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         let line = text.lines().position(is_said).unwrap_or(0);
-        Spot { file, pos: Pos::new(u32::try_from(line + 1).unwrap_or(1), 1) }
+        RenderedPos { file, pos: Pos::new(u32::try_from(line + 1).unwrap_or(1), 1) }
     }
 
     fn variables(&self, file: FileId) -> Map {
@@ -250,18 +259,18 @@ impl Session {
     }
 
     /// True when a template that was read may look at `pillar`, itself or by what it imports.
-    pub(crate) fn asks_for_pillar(&self) -> bool {
+    pub(crate) fn uses_pillar(&self) -> bool {
         let asks = |text: &str| {
             text.contains("{%") && (text.contains("import") || text.contains("include"))
                 || text.contains('{') && text.contains("pillar")
         };
         (0..self.sources.len())
             .filter_map(|i| FileId::try_from(i).ok())
-            .any(|file| self.source(file).is_ok_and(|text| asks(&text)))
+            .any(|file| self.source_text(file).is_ok_and(|text| asks(&text)))
     }
 
     /// Remembers a text that must not be printed.
-    pub(crate) fn keep_secret(&self, text: &str) {
+    pub(crate) fn add_secret(&self, text: &str) {
         self.secrets.borrow_mut().push(text.to_string());
     }
 
@@ -275,9 +284,13 @@ impl Session {
     }
 
     /// The file of what stands in none, because it was asked for by hand.
-    pub(crate) fn by_hand(&self) -> FileId {
-        let file =
-            SourceFile { env: "base".into(), sls: "".into(), path: String::new(), reached: Reached::Asked };
+    pub(crate) fn manual_file(&self) -> FileId {
+        let file = SourceFile {
+            env: "base".into(),
+            sls: "".into(),
+            path: String::new(),
+            reached: ReachedBy::Requested,
+        };
         self.sources.add(file)
     }
 
@@ -297,47 +310,47 @@ impl Session {
     }
 
     /// A fault at a spot.
-    pub(crate) fn fault(&self, code: Code, spot: Spot, message: impl Into<String>) -> Fault {
-        let mut fault = self.sources.fault(self, code, spot, message);
-        if let Some(step) = self.used_by(&fault, spot.file) {
+    pub(crate) fn diagnostic(&self, code: Code, spot: RenderedPos, message: impl Into<String>) -> Diagnostic {
+        let mut fault = self.sources.diagnostic(self, code, spot, message);
+        if let Some(step) = self.import_step(&fault, spot.file) {
             fault.chain.insert(0, step);
         }
         fault
     }
 
     /// The place in the source that a spot stands for.
-    pub(crate) fn place(&self, spot: Spot) -> Place {
+    pub(crate) fn place(&self, spot: RenderedPos) -> FileLocation {
         self.sources.place(self, spot)
     }
 
     /// How a file was reached.
-    pub(crate) fn chain(&self, file: FileId) -> Vec<Step> {
-        self.sources.chain(self, file)
+    pub(crate) fn include_chain(&self, file: FileId) -> Vec<TraceStep> {
+        self.sources.include_chain(self, file)
     }
 
-    fn reached_by(&self, mut fault: Fault, file: FileId) -> Fault {
-        fault.chain.extend(self.chain(file));
+    fn with_include_chain(&self, mut fault: Diagnostic, file: FileId) -> Diagnostic {
+        fault.chain.extend(self.include_chain(file));
         fault
     }
 
     /// Puts a fault about something that was asked for at the place that asked for it.
-    pub(crate) fn placed(&self, fault: Fault, reached: &Reached) -> Fault {
+    pub(crate) fn at_requester(&self, fault: Diagnostic, reached: &ReachedBy) -> Diagnostic {
         let spot = match reached {
-            Reached::Asked | Reached::External => return fault,
-            Reached::Matched { spot, .. } | Reached::Included { spot } => *spot,
+            ReachedBy::Requested | ReachedBy::External => return fault,
+            ReachedBy::Matched { spot, .. } | ReachedBy::Included { spot } => *spot,
         };
-        let mut placed = self.fault(fault.code, spot, fault.message);
+        let mut placed = self.diagnostic(fault.code, spot, fault.message);
         placed.hint = fault.hint;
         placed.notes = fault.notes;
         placed
     }
 }
 
-impl Trace for Session {
-    fn origin(&self, id: FileId, pos: Pos) -> Origin {
+impl OriginLookup for CompileSession {
+    fn origin(&self, id: FileId, pos: Pos) -> LineOrigin {
         let file = self.sources.get(id);
-        let traced = self.traces.of(id, || self.trace(id, &file));
-        self.templates.origin((&file.env, &file.path), &traced, pos).unwrap_or_else(|| Origin {
+        let traced = self.traces.get_or_trace(id, || self.trace_file(id, &file));
+        self.templates.origin((&file.env, &file.path), &traced, pos).unwrap_or_else(|| LineOrigin {
             file: self.files.display(&file.env, &file.path),
             pos,
             text: traced.source.line(pos.line).to_string(),
@@ -347,7 +360,7 @@ impl Trace for Session {
 }
 
 /// A path without empty and `.` parts.
-fn clean(path: &str) -> String {
+fn normalize_path(path: &str) -> String {
     path.split('/').filter(|p| !p.is_empty() && *p != ".").collect::<Vec<_>>().join("/")
 }
 

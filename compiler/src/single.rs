@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use zagent_config::{Faults, Map, Pos, Value};
+use zagent_config::{Diagnostics, Map, Pos, Value};
 
 use crate::compile::Compiler;
 use crate::functions::Functions;
 use crate::input::Compat;
-use crate::lower::Lowered;
-use crate::plan::{Chunk, Edge, Graph, Plan, Requisite};
-use crate::sources::Spot;
+use crate::lower::LoweredChunk;
+use crate::plan::{Chunk, Plan, Requisite, RequisiteEdge, RequisiteGraph};
+use crate::source_files::RenderedPos;
 use crate::{link, strict};
 
 impl Compiler {
@@ -19,19 +19,19 @@ impl Compiler {
     ///
     /// # Errors
     /// Fails with unknown functions and parameters, and with requisites that cannot be met.
-    pub fn plan_of(&self, chunks: Vec<Chunk>) -> Result<Plan, Faults> {
-        let session = self.states();
-        let file = session.by_hand();
-        let spot = Spot { file, pos: Pos::NONE };
-        let lower = |chunk| Lowered { chunk: Chunk { file, ..chunk }, name_order: 0, order: None, spot };
-        let lowered: Vec<Lowered> = chunks.into_iter().map(lower).collect();
+    pub fn plan_for_chunks(&self, chunks: Vec<Chunk>) -> Result<Plan, Diagnostics> {
+        let session = self.state_session();
+        let file = session.manual_file();
+        let spot = RenderedPos { file, pos: Pos::NONE };
+        let lower = |chunk| LoweredChunk { chunk: Chunk { file, ..chunk }, name_order: 0, order: None, spot };
+        let lowered: Vec<LoweredChunk> = chunks.into_iter().map(lower).collect();
         let checked = match self.compat() {
             Compat::Strict => strict::check(session, &lowered).map(drop),
             Compat::Salt => Ok(()),
         };
         checked.and_then(|()| link::link(session, lowered)).map_err(|mut faults| {
             for fault in &mut faults.0 {
-                (fault.place, fault.excerpts, fault.chain) = (None, Vec::new(), Vec::new());
+                (fault.location, fault.excerpts, fault.chain) = (None, Vec::new(), Vec::new());
             }
             faults
         })
@@ -40,13 +40,13 @@ impl Compiler {
     /// True for a state module that the tree brings itself, as an executable in `_states`.
     #[must_use]
     pub fn is_external_state(&self, module: &str) -> bool {
-        self.states().is_external_state(module)
+        self.state_session().is_external_state(module)
     }
 
     /// The execution functions, as templates call them.
     #[must_use]
     pub fn functions(&self) -> &Functions {
-        self.states().templates().functions()
+        self.state_session().templates().functions()
     }
 }
 
@@ -55,7 +55,7 @@ impl Chunk {
     ///
     /// # Errors
     /// Fails with words when one of these three is missing or is no text.
-    pub fn low(data: &Map) -> Result<Self, String> {
+    pub fn from_low_data(data: &Map) -> Result<Self, String> {
         let text = |key: &str| match data.get(key) {
             Some(Value::Str(text)) if !text.is_empty() => Ok(text.clone()),
             Some(Value::Str(_)) => Err(format!("`{key}` is empty")),
@@ -79,7 +79,7 @@ impl Chunk {
 impl Plan {
     /// The chunks that are wanted and all they wait for.
     #[must_use]
-    pub fn only(&self, wanted: impl Fn(&Chunk) -> bool) -> Self {
+    pub fn with_dependencies(&self, wanted: impl Fn(&Chunk) -> bool) -> Self {
         let mut kept: Vec<bool> = self.chunks.iter().map(wanted).collect();
         let mut waiting: Vec<usize> = (0..kept.len()).filter(|i| kept[*i]).collect();
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); kept.len()];
@@ -93,10 +93,10 @@ impl Plan {
                 }
             }
         }
-        self.part(&kept)
+        self.subset(&kept)
     }
 
-    fn part(&self, kept: &[bool]) -> Self {
+    fn subset(&self, kept: &[bool]) -> Self {
         let mut next = 0;
         let place: Vec<usize> = kept
             .iter()
@@ -108,12 +108,13 @@ impl Plan {
         let chunks =
             self.chunks.iter().zip(kept).filter(|(_, keep)| **keep).map(|(c, _)| c.clone()).collect();
         let edges = self.graph.edges.iter().filter(|e| kept[e.from] && kept[e.to]);
-        let edges = edges.map(|e| Edge { from: place[e.from], to: place[e.to], kind: e.kind }).collect();
+        let edges =
+            edges.map(|e| RequisiteEdge { from: place[e.from], to: place[e.to], kind: e.kind }).collect();
         let level = |level: &Vec<usize>| -> Vec<usize> {
             level.iter().filter(|i| kept[**i]).map(|i| place[*i]).collect()
         };
         let levels = self.graph.levels.iter().map(level).filter(|l| !l.is_empty()).collect();
-        Self { chunks, graph: Graph { edges, levels } }
+        Self { chunks, graph: RequisiteGraph { edges, levels } }
     }
 }
 
@@ -123,8 +124,11 @@ mod tests {
 
     fn plan(count: usize, edges: &[(usize, usize, Requisite)], levels: &[&[usize]]) -> Plan {
         let chunks = (0..count).map(|n| Chunk::single("test", "nop", &format!("s{n}"), Map::new())).collect();
-        let edges = edges.iter().map(|(from, to, kind)| Edge { from: *from, to: *to, kind: *kind }).collect();
-        Plan { chunks, graph: Graph { edges, levels: levels.iter().map(|l| l.to_vec()).collect() } }
+        let edges = edges
+            .iter()
+            .map(|(from, to, kind)| RequisiteEdge { from: *from, to: *to, kind: *kind })
+            .collect();
+        Plan { chunks, graph: RequisiteGraph { edges, levels: levels.iter().map(|l| l.to_vec()).collect() } }
     }
 
     #[test]
@@ -137,20 +141,20 @@ mod tests {
             (1, 3, Requisite::Listen),
         ];
         let whole = plan(6, &edges, &[&[0, 1, 5], &[2], &[3, 4]]);
-        let part = whole.only(|c| &*c.id == "s4");
+        let part = whole.with_dependencies(|c| &*c.id == "s4");
         let ids: Vec<_> = part.chunks.iter().map(|c| c.id.to_string()).collect();
         assert_eq!(ids, ["s0", "s1", "s2", "s4"]);
         assert_eq!(part.graph.levels, vec![vec![0, 1], vec![2], vec![3]]);
         let ends: Vec<_> = part.graph.edges.iter().map(|e| (e.from, e.to)).collect();
         assert_eq!(ends, [(0, 2), (1, 2), (2, 3)]);
-        assert!(whole.only(|_| false).chunks.is_empty());
+        assert!(whole.with_dependencies(|_| false).chunks.is_empty());
     }
 
     #[test]
     fn low_data_needs_three_texts() {
         let low = |json: &str| {
             let Value::Map(map) = Value::from_json_str(json).unwrap() else { panic!("no mapping") };
-            Chunk::low(&map)
+            Chunk::from_low_data(&map)
         };
         let chunk =
             low(r#"{"state": "pkg", "fun": "installed", "name": "vim", "__id__": "ed", "order": 3, "v": 1}"#);

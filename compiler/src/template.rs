@@ -5,75 +5,75 @@ use std::sync::{Arc, Weak};
 
 use minijinja::value::Value as Live;
 use zagent_config::codes::limit;
-use zagent_config::{Fault, Map, Pos, Value};
+use zagent_config::{Diagnostic, Map, Pos, Value};
 
-use crate::functions::{Functions, RenderRequest, RenderSource, Renderer};
-use crate::input::{Files, Inputs};
+use crate::functions::{FunctionRenderer, Functions, RenderRequest, RenderSource};
+use crate::input::{CompileInputs, FileTree};
 use crate::jinja::filters::FilterHost;
 use crate::jinja::object::to_template;
-use crate::jinja::{Engine, LineMap, Template};
-use crate::session::{Read, Session};
-use crate::sources::{Origin, Reached};
-use crate::trace::Traced;
+use crate::jinja::{JinjaEngine, JinjaTemplate, LineMap};
+use crate::session::{CompileSession, ReadRequest};
+use crate::source_files::{LineOrigin, ReachedBy};
+use crate::trace::FileTrace;
 
 /// Which tree is being rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RenderPhase {
     Pillar,
     States,
 }
 
 /// The templates of one tree.
 pub(crate) struct Templates {
-    engine: Engine,
+    engine: JinjaEngine,
     functions: Functions,
-    inputs: Inputs,
-    files: Arc<dyn Files>,
-    phase: Phase,
+    inputs: CompileInputs,
+    files: Arc<dyn FileTree>,
+    phase: RenderPhase,
     /// How many renderings are under way that a function of a template asked for.
     nested: AtomicUsize,
-    me: Weak<Self>,
+    weak_self: Weak<Self>,
 }
 
 /// How deep templates may render by a function: each takes a good part of the stack.
-const NESTED: usize = 6;
+const MAX_NESTED: usize = 6;
 
 /// A source on its way through a template stage.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'t> {
+pub(crate) struct TemplateSource<'t> {
     pub(crate) env: &'t str,
     pub(crate) sls: &'t str,
     pub(crate) path: &'t str,
     pub(crate) text: &'t str,
 }
 
-impl<'t> Source<'t> {
-    fn template(&self) -> Template<'t> {
-        Template { env: self.env, path: self.path, source: self.text, sls: Some(self.sls) }
+impl<'t> TemplateSource<'t> {
+    fn template(&self) -> JinjaTemplate<'t> {
+        JinjaTemplate { env: self.env, path: self.path, source: self.text, sls: Some(self.sls) }
     }
 }
 
 impl Templates {
     /// Makes the engine and the functions that its templates call.
-    pub(crate) fn new(inputs: &Inputs, phase: Phase, pillar: Map) -> Arc<Self> {
+    pub(crate) fn new(inputs: &CompileInputs, phase: RenderPhase, pillar: Map) -> Arc<Self> {
         let files = match phase {
-            Phase::Pillar => inputs.pillar.clone(),
-            Phase::States => inputs.states.clone(),
+            RenderPhase::Pillar => inputs.pillar.clone(),
+            RenderPhase::States => inputs.states.clone(),
         };
         let pillar = Value::from(pillar);
         let functions = Functions::new(inputs.clone(), pillar.clone());
         let shared = functions.variables(to_template(&pillar));
         let host: Arc<dyn FilterHost> = Arc::new(inputs.host.clone());
         let templates = Arc::new_cyclic(|me| Self {
-            engine: Engine::new(files.clone(), &inputs.options, &host, shared),
+            engine: JinjaEngine::new(files.clone(), &inputs.options, &host, shared),
             functions: functions.clone(),
             inputs: inputs.clone(),
             files,
             phase,
             nested: AtomicUsize::new(0),
-            me: me.clone(),
+            weak_self: me.clone(),
         });
-        let renderer: Arc<dyn Renderer> = templates.clone();
+        let renderer: Arc<dyn FunctionRenderer> = templates.clone();
         functions.set_renderer(Arc::downgrade(&renderer));
         templates
     }
@@ -83,18 +83,22 @@ impl Templates {
         &self.functions
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> RenderPhase {
         self.phase
     }
 
-    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+    pub(crate) fn files(&self) -> &Arc<dyn FileTree> {
         &self.files
     }
 
     /// Renders a source with more variables than Salt's.
-    pub(crate) fn render(&self, source: &Source<'_>, variables: &Map) -> Result<String, Box<Fault>> {
-        let variables = live(variables);
-        self.engine.render(&source.template(), &named(&variables))
+    pub(crate) fn render(
+        &self,
+        source: &TemplateSource<'_>,
+        variables: &Map,
+    ) -> Result<String, Box<Diagnostic>> {
+        let variables = to_template_values(variables);
+        self.engine.render(&source.template(), &borrow_names(&variables))
     }
 
     /// Renders a file that a state manages, with the state's context.
@@ -104,23 +108,32 @@ impl Templates {
         path: &str,
         source: &str,
         context: &Map,
-    ) -> Result<String, Box<Fault>> {
-        let template = Template { env, path, source, sls: None };
-        let variables = live(context);
-        self.engine.render(&template, &named(&variables))
+    ) -> Result<String, Box<Diagnostic>> {
+        let template = JinjaTemplate { env, path, source, sls: None };
+        let variables = to_template_values(context);
+        self.engine.render(&template, &borrow_names(&variables))
     }
 
     /// What a source renders to, and where each line of that is from; `None` when it does not render.
-    pub(crate) fn trace(&self, source: &Source<'_>, variables: &Map) -> Option<(String, LineMap)> {
-        let variables = live(variables);
-        let rendered = self.engine.render(&source.template(), &named(&variables)).ok()?;
-        let map = self.engine.line_map(&source.template(), &named(&variables), &rendered);
+    pub(crate) fn render_traced(
+        &self,
+        source: &TemplateSource<'_>,
+        variables: &Map,
+    ) -> Option<(String, LineMap)> {
+        let variables = to_template_values(variables);
+        let rendered = self.engine.render(&source.template(), &borrow_names(&variables)).ok()?;
+        let map = self.engine.line_map(&source.template(), &borrow_names(&variables), &rendered);
         Some((rendered, map))
     }
 
     /// What a place in the rendered text of a file was made from; `None` when that cannot be told.
-    pub(crate) fn origin(&self, (env, path): (&str, &str), traced: &Traced, pos: Pos) -> Option<Origin> {
-        let (rendered, map) = traced.made.as_ref()?;
+    pub(crate) fn origin(
+        &self,
+        (env, path): (&str, &str),
+        traced: &FileTrace,
+        pos: Pos,
+    ) -> Option<LineOrigin> {
+        let (rendered, map) = traced.rendered.as_ref()?;
         let (file, line) = map.origin(pos.line)?;
         let made = rendered.line(pos.line).to_string();
         let text = if self.files.display(env, path) == file {
@@ -130,7 +143,7 @@ impl Templates {
         };
         // The column holds when the line came through as it is.
         let column = if text == made { pos.column } else { first_column(&text) };
-        Some(Origin {
+        Some(LineOrigin {
             file: file.to_string(),
             pos: Pos::new(line, column),
             rendered: (text != made).then_some(made),
@@ -151,20 +164,20 @@ impl Templates {
     }
 }
 
-impl Renderer for Templates {
-    fn render(&self, request: &RenderRequest) -> Result<Value, Box<Fault>> {
-        let me = self.me.upgrade().expect("a template is rendering, so its engine is there");
-        let session = Session::with_renderer(self.inputs.clone(), me, &request.renderer);
+impl FunctionRenderer for Templates {
+    fn render(&self, request: &RenderRequest) -> Result<Value, Box<Diagnostic>> {
+        let me = self.weak_self.upgrade().expect("a template is rendering, so its engine is there");
+        let session = CompileSession::with_renderer(self.inputs.clone(), me, &request.renderer);
         let (env, path, text) = match &request.source {
             RenderSource::File { env, path } => (env.as_str(), path.clone(), None),
             RenderSource::Text(text) => ("base", "<string>".to_string(), Some(text.as_str())),
         };
-        let read = Read { env: env.into(), sls: "".into(), path, reached: Reached::Asked };
-        if self.nested.fetch_add(1, Ordering::Relaxed) >= NESTED {
+        let read = ReadRequest { env: env.into(), sls: "".into(), path, reached: ReachedBy::Requested };
+        if self.nested.fetch_add(1, Ordering::Relaxed) >= MAX_NESTED {
             self.nested.fetch_sub(1, Ordering::Relaxed);
-            let text = format!("templates render each other more than {NESTED} deep");
+            let text = format!("templates render each other more than {MAX_NESTED} deep");
             return Err(Box::new(
-                Fault::new(limit::RECURSION, text).hint("look for a file that renders itself"),
+                Diagnostic::new(limit::RECURSION, text).hint("look for a file that renders itself"),
             ));
         }
         let (_, document) = session.read_text(read, request.variables.clone(), text);
@@ -173,11 +186,11 @@ impl Renderer for Templates {
     }
 }
 
-fn live(variables: &Map) -> Vec<(String, Live)> {
+fn to_template_values(variables: &Map) -> Vec<(String, Live)> {
     variables.iter().map(|(k, v)| (k.json_key(), to_template(v))).collect()
 }
 
-fn named(variables: &[(String, Live)]) -> Vec<(&str, Live)> {
+fn borrow_names(variables: &[(String, Live)]) -> Vec<(&str, Live)> {
     variables.iter().map(|(k, v)| (k.as_str(), v.clone())).collect()
 }
 

@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::jinja::LineMap;
-use crate::sources::FileId;
+use crate::source_files::FileId;
 
 /// A text that is asked for its lines.
-pub(crate) struct Lines {
+pub(crate) struct TextLines {
     text: String,
     starts: Vec<usize>,
 }
 
-impl Lines {
+impl TextLines {
     pub(crate) fn new(text: String) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
         Self { text, starts }
@@ -28,33 +28,33 @@ impl Lines {
 }
 
 /// A file, and its rendered text with the origin of each line when a template made it.
-pub(crate) struct Traced {
-    pub(crate) source: Lines,
-    pub(crate) made: Option<(Lines, LineMap)>,
+pub(crate) struct FileTrace {
+    pub(crate) source: TextLines,
+    pub(crate) rendered: Option<(TextLines, LineMap)>,
 }
 
-impl Traced {
+impl FileTrace {
     fn size(&self) -> usize {
-        self.source.text.len() + self.made.as_ref().map_or(0, |(lines, _)| lines.text.len())
+        self.source.text.len() + self.rendered.as_ref().map_or(0, |(lines, _)| lines.text.len())
     }
 }
 
 /// Bytes of texts that are kept.
-const KEPT: usize = 4 << 20;
+const MAX_CACHED_BYTES: usize = 4 << 20;
 
 /// What was traced lately.
 #[derive(Default)]
-pub(crate) struct Traces(RefCell<Vec<(FileId, Rc<Traced>)>>);
+pub(crate) struct TraceCache(RefCell<Vec<(FileId, Rc<FileTrace>)>>);
 
-impl Traces {
+impl TraceCache {
     /// The trace of a file; `make` is asked when it is not kept.
-    pub(crate) fn of(&self, file: FileId, make: impl FnOnce() -> Traced) -> Rc<Traced> {
+    pub(crate) fn get_or_trace(&self, file: FileId, make: impl FnOnce() -> FileTrace) -> Rc<FileTrace> {
         if let Some((_, traced)) = self.0.borrow().iter().find(|(id, _)| *id == file) {
             return Rc::clone(traced);
         }
         let traced = Rc::new(make());
         let mut kept = self.0.borrow_mut();
-        if kept.iter().map(|(_, t)| t.size()).sum::<usize>() > KEPT {
+        if kept.iter().map(|(_, t)| t.size()).sum::<usize>() > MAX_CACHED_BYTES {
             kept.clear();
         }
         kept.push((file, Rc::clone(&traced)));
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn lines_are_those_of_the_text() {
         for text in ["", "a", "a\n", "a\nb", "\n\nb\n", "ä\nö"] {
-            let lines = Lines::new(text.into());
+            let lines = TextLines::new(text.into());
             for (i, line) in text.lines().enumerate() {
                 assert_eq!(lines.line(u32::try_from(i + 1).unwrap()), line, "{text:?}");
             }

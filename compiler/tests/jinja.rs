@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use zagent_compiler::jinja::filters::FilterHost;
 use zagent_compiler::jinja::object::to_template;
-use zagent_compiler::jinja::{Engine, LineMap, Template};
-use zagent_compiler::{Call, CallError, Files, Options};
-use zagent_config::{Fault, Map, Value};
+use zagent_compiler::jinja::{JinjaEngine, JinjaTemplate, LineMap};
+use zagent_compiler::{CallError, CompileOptions, FileTree, FunctionCall};
+use zagent_config::{Diagnostic, Map, Value};
 
 struct Tree(BTreeMap<String, String>);
 
-impl Files for Tree {
+impl FileTree for Tree {
     fn envs(&self) -> Vec<String> {
         vec!["base".into()]
     }
@@ -39,7 +39,7 @@ impl Files for Tree {
 struct Nobody;
 
 impl FilterHost for Nobody {
-    fn call(&self, _call: &Call) -> Result<Value, CallError> {
+    fn call(&self, _call: &FunctionCall) -> Result<Value, CallError> {
         Err(CallError::Unknown)
     }
 }
@@ -59,7 +59,7 @@ fn sections(text: &str) -> Vec<(String, String)> {
     all
 }
 
-fn told(fault: &Fault) -> String {
+fn told(fault: &Diagnostic) -> String {
     let mut out = fault.to_string();
     for excerpt in &fault.excerpts {
         let _ = write!(out, "\n| {}", excerpt.text);
@@ -68,7 +68,7 @@ fn told(fault: &Fault) -> String {
         }
     }
     for step in &fault.chain {
-        let _ = write!(out, "\n{} {}", step.what, step.place);
+        let _ = write!(out, "\n{} {}", step.what, step.location);
     }
     if let Some(hint) = &fault.hint {
         let _ = write!(out, "\nhint: {hint}");
@@ -77,19 +77,19 @@ fn told(fault: &Fault) -> String {
 }
 
 /// An engine over files, with a pillar and one grain.
-fn engine(files: BTreeMap<String, String>, pillar: &Value, options: &Options) -> Engine {
+fn engine(files: BTreeMap<String, String>, pillar: &Value, options: &CompileOptions) -> JinjaEngine {
     let host: Arc<dyn FilterHost> = Arc::new(Nobody);
     let grains = Value::from_json_str(r#"{"os": "Debian"}"#).unwrap();
     let shared =
         [("pillar", pillar), ("grains", &grains)].map(|(name, v)| (name.to_string(), to_template(v)));
-    Engine::new(Arc::new(Tree(files)), options, &host, shared.to_vec())
+    JinjaEngine::new(Arc::new(Tree(files)), options, &host, shared.to_vec())
 }
 
-fn template(source: &str) -> Template<'_> {
-    Template { env: "base", path: "web/init.sls", source, sls: Some("web") }
+fn template(source: &str) -> JinjaTemplate<'_> {
+    JinjaTemplate { env: "base", path: "web/init.sls", source, sls: Some("web") }
 }
 
-fn run(case: &[(String, String)]) -> Result<String, Box<Fault>> {
+fn run(case: &[(String, String)]) -> Result<String, Box<Diagnostic>> {
     let section = |name: &str| case.iter().find(|(n, _)| n == name).map(|(_, body)| body.as_str());
     let files =
         case.iter().filter_map(|(n, body)| Some((n.strip_prefix("file ")?.to_string(), body.clone())));
@@ -97,7 +97,7 @@ fn run(case: &[(String, String)]) -> Result<String, Box<Fault>> {
         Value::Map(map) => map.as_ref().clone(),
         _ => Map::new(),
     };
-    let options = Options { jinja_sls_env: map("options"), ..Options::default() };
+    let options = CompileOptions { jinja_sls_env: map("options"), ..CompileOptions::default() };
     let engine = engine(files.collect(), &map("pillar").into(), &options);
     let vars = map("vars");
     let vars: Vec<_> = vars.iter().map(|(k, v)| (k.as_str().unwrap(), to_template(v))).collect();
@@ -133,7 +133,7 @@ fn cases() {
 
 fn lines(files: &[(&str, &str)], source: &str) -> (String, LineMap) {
     let files = files.iter().map(|(path, text)| ((*path).to_string(), (*text).to_string())).collect();
-    let engine = engine(files, &Value::empty_map(), &Options::default());
+    let engine = engine(files, &Value::empty_map(), &CompileOptions::default());
     let rendered = engine.render(&template(source), &[]).unwrap();
     let map = engine.line_map(&template(source), &[], &rendered);
     (rendered, map)
@@ -175,7 +175,7 @@ fn plain_text_is_its_own_source() {
 
 /// The code that ends a render under small limits.
 fn ends_with(source: &str, files: &[(&str, &str)]) -> String {
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.limits.output = 1 << 20;
     options.limits.fuel = 1_000_000;
     let files = files.iter().map(|(path, text)| ((*path).to_string(), (*text).to_string())).collect();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zagent_compiler::jinja::filters::FilterHost;
-use zagent_compiler::jinja::{Engine, Template};
-use zagent_compiler::{Call, CallError, Files, Limits, Options};
+use zagent_compiler::jinja::{JinjaEngine, JinjaTemplate};
+use zagent_compiler::{CallError, CompileOptions, FileTree, FunctionCall, TreeLimits};
 use zagent_config::Value;
 
 /// What a debug build on a busy machine may take; without limits the rows here never end.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Still;
 
 impl FilterHost for Still {
-    fn call(&self, call: &Call) -> Result<Value, CallError> {
+    fn call(&self, call: &FunctionCall) -> Result<Value, CallError> {
         match call.function.as_str() {
             "zagent.random" => {
                 let n = call.args.get(1).and_then(Value::as_int).unwrap_or(0);
@@ -36,7 +36,7 @@ impl FilterHost for Still {
 /// A tree without files.
 struct Empty;
 
-impl Files for Empty {
+impl FileTree for Empty {
     fn envs(&self) -> Vec<String> {
         vec!["base".into()]
     }
@@ -54,21 +54,26 @@ impl Files for Empty {
     }
 }
 
-fn engine(limits: Limits) -> Engine {
+fn engine(limits: TreeLimits) -> JinjaEngine {
     let host: Arc<dyn FilterHost> = Arc::new(Still);
-    Engine::new(Arc::new(Empty), &Options { limits, ..Options::default() }, &host, Vec::new())
+    JinjaEngine::new(
+        Arc::new(Empty),
+        &CompileOptions { limits, ..CompileOptions::default() },
+        &host,
+        Vec::new(),
+    )
 }
 
-fn render(engine: &Engine, row: &str) -> Result<String, String> {
+fn render(engine: &JinjaEngine, row: &str) -> Result<String, String> {
     let source = if row.starts_with("{%") { row.to_owned() } else { format!("{{{{ {row} }}}}") };
-    let template = Template { env: "base", path: "row", source: &source, sls: None };
+    let template = JinjaTemplate { env: "base", path: "row", source: &source, sls: None };
     engine.render(&template, &[]).map_err(|fault| fault.to_string())
 }
 
 #[test]
 fn values_answer_as_in_python() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/values");
-    let engine = engine(Limits::default());
+    let engine = engine(TreeLimits::default());
     let (mut rows, mut wrong) = (0, Vec::new());
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
     files.sort();
@@ -96,7 +101,7 @@ fn values_answer_as_in_python() {
 
 #[test]
 fn messages_name_the_filter_or_method_and_the_types() {
-    let engine = engine(Limits::default());
+    let engine = engine(TreeLimits::default());
     for (row, words) in [
         ("[1]|dictsort", "filter dictsort: the value must be a mapping, not 'list'"),
         (
@@ -119,7 +124,7 @@ fn messages_name_the_filter_or_method_and_the_types() {
 
 #[test]
 fn the_host_is_asked() {
-    let engine = engine(Limits::default());
+    let engine = engine(TreeLimits::default());
     assert_eq!(render(&engine, "'sh'|which").unwrap(), "/usr/bin/which");
     assert_eq!(render(&engine, "none|strftime('%Y')").unwrap(), "1970");
     assert_eq!(render(&engine, "['a','b']|random").unwrap(), "a");
@@ -130,7 +135,7 @@ fn the_host_is_asked() {
 
 #[test]
 fn hostile_values_end_in_an_error_and_soon() {
-    let engine = engine(Limits::default());
+    let engine = engine(TreeLimits::default());
     for row in [
         "{% set l = [1] %}{% for i in range(64) %}{% do l.extend(l) %}{% endfor %}",
         "{% set l = [1] %}{% for i in range(64) %}{% do l.append(l.copy()) %}{% do l.extend(l) %}{% endfor %}",
@@ -193,7 +198,7 @@ fn hostile_values_end_in_an_error_and_soon() {
 
 #[test]
 fn odd_values_neither_panic_nor_overflow() {
-    let engine = engine(Limits::default());
+    let engine = engine(TreeLimits::default());
     for row in [
         "{% set a = [] %}{% do a.append(a) %}{% set b = [] %}{% do b.append(b) %}{{ a == b }}{{ a in [b] }}",
         "{% set a = {} %}{% do a.update(x=a) %}{% set b = {} %}{% do b.update(x=b) %}{{ a == b }}",

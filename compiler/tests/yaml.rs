@@ -8,8 +8,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
-use zagent_compiler::Limits;
-use zagent_compiler::yaml::{self, DumpStyle, Flow, JsonStyle};
+use zagent_compiler::TreeLimits;
+use zagent_compiler::yaml::{self, DumpStyle, FlowStyle, JsonStyle};
 use zagent_config::{Map, Value};
 
 fn folder() -> PathBuf {
@@ -74,7 +74,7 @@ fn files_read_as_salt_reads_them() {
         let text = fs::read_to_string(&path).unwrap();
         let want = fs::read_to_string(path.with_extension("json")).unwrap();
         let got =
-            yaml::load(&text, &Limits::default()).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
+            yaml::load(&text, &TreeLimits::default()).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
         let got = yaml::json(&got, &JsonStyle { indent: Some(2), ..JsonStyle::default() }).unwrap();
         assert_eq!(got, want.trim_end(), "{}", path.display());
         seen += 1;
@@ -86,7 +86,7 @@ fn files_read_as_salt_reads_them() {
 fn texts_read_as_salt_reads_them() {
     for row in table("texts.jsonl") {
         let text = row["text"].as_str().unwrap();
-        match (yaml::load(text, &Limits::default()), row.get("value")) {
+        match (yaml::load(text, &TreeLimits::default()), row.get("value")) {
             (Ok(got), Some(want)) => assert_eq!(told(&got), told(&value(want)), "{text:?}"),
             (Err(error), None) => {
                 assert!(error.pos.is_known() && error.hint.is_some(), "{text:?}: {error:?}");
@@ -99,7 +99,7 @@ fn texts_read_as_salt_reads_them() {
 #[test]
 fn values_are_written_as_salt_writes_them() {
     let narrow =
-        DumpStyle { flow: Flow::Never, sort_keys: false, indent: 4, width: 40, ..DumpStyle::default() };
+        DumpStyle { flow: FlowStyle::Never, sort_keys: false, indent: 4, width: 40, ..DumpStyle::default() };
     let plain = JsonStyle::default();
     for row in table("values.jsonl") {
         let value = value(&row["value"]);
@@ -197,7 +197,7 @@ fn faults_are_told_in_words() {
         for line in text.lines() {
             writeln!(out, "    {line}").unwrap();
         }
-        let error = yaml::load(text, &Limits::default()).expect_err(text);
+        let error = yaml::load(text, &TreeLimits::default()).expect_err(text);
         writeln!(out, "{} at {}:{}: {}", error.code.id, error.pos.line, error.pos.column, error.message)
             .unwrap();
         for (words, pos) in &error.notes {

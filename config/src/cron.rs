@@ -1,6 +1,6 @@
 //! Five words of cron to times: `0 3 * * mon-fri` and `@daily` in, the next minute that they name out.
 //!
-//! Law: a value of [`Cron`] always comes again, and the search for it ends. An hour that a change of clocks skips runs once, at
+//! Law: a value of [`CronSchedule`] always comes again, and the search for it ends. An hour that a change of clocks skips runs once, at
 //! the first minute after it; one that it repeats runs once. What runs in every hour goes by elapsed time instead: nothing is
 //! made up for, and the repeated hour is an hour like any other.
 
@@ -13,13 +13,13 @@ use jiff::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-use self::field::{DAY, Field, HOUR, MINUTE, MONTH, WEEKDAY};
+use self::field::{CronField, DAY, HOUR, MINUTE, MONTH, WEEKDAY};
 
 /// After so many days every date has met every weekday, also around a year without a leap day.
 const HORIZON_DAYS: u32 = 41 * 366;
 
 /// Short forms and what they stand for.
-const NAMED: [(&str, &str); 7] = [
+const NICKNAMES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
     ("@midnight", "0 0 * * *"),
@@ -31,13 +31,13 @@ const NAMED: [(&str, &str); 7] = [
 
 /// Minutes of the calendar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cron {
+pub struct CronSchedule {
     text: String,
-    minutes: Field,
-    hours: Field,
-    days: Field,
-    months: Field,
-    weekdays: Field,
+    minutes: CronField,
+    hours: CronField,
+    days: CronField,
+    months: CronField,
+    weekdays: CronField,
 }
 
 /// Why a text is no cron expression.
@@ -58,7 +58,7 @@ impl CronError {
     }
 }
 
-impl FromStr for Cron {
+impl FromStr for CronSchedule {
     type Err = CronError;
 
     fn from_str(text: &str) -> Result<Self, CronError> {
@@ -72,13 +72,13 @@ impl FromStr for Cron {
     }
 }
 
-impl fmt::Display for Cron {
+impl fmt::Display for CronSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Cron {
+impl CronSchedule {
     fn parse(text: &str) -> Result<Self, CronError> {
         const SHAPE: &str =
             "write minute, hour, day of the month, month and day of the week, such as `0 3 * * *`";
@@ -86,14 +86,14 @@ impl Cron {
         let long = match trimmed.strip_prefix('@') {
             None => text,
             Some(_) => {
-                let found = NAMED.iter().find(|(name, _)| trimmed.eq_ignore_ascii_case(name));
-                let names = NAMED.map(|(name, _)| format!("`{name}`")).join(", ");
+                let found = NICKNAMES.iter().find(|(name, _)| trimmed.eq_ignore_ascii_case(name));
+                let names = NICKNAMES.map(|(name, _)| format!("`{name}`")).join(", ");
                 let unknown =
                     || CronError::new(0, format!("there is no `{trimmed}`"), format!("there is {names}"));
                 found.ok_or_else(unknown)?.1
             }
         };
-        let words = words(long);
+        let words = split_fields(long);
         let [minutes, hours, days, months, weekdays] = words[..] else {
             let message = format!("`{trimmed}` has {} fields instead of five", words.len());
             return Err(CronError::new(0, message, SHAPE));
@@ -110,11 +110,12 @@ impl Cron {
 
     /// True on a date that it names. As ever with cron, when both a day of the month and a day of the week are given, either
     /// will do.
-    fn names(&self, date: Date) -> bool {
-        let day = self.days.has(date.day().unsigned_abs());
-        let weekday = self.weekdays.has(date.weekday().to_sunday_zero_offset().unsigned_abs());
+    fn matches_date(&self, date: Date) -> bool {
+        let day = self.days.contains(date.day().unsigned_abs());
+        let weekday = self.weekdays.contains(date.weekday().to_sunday_zero_offset().unsigned_abs());
         let both = !self.days.is_star && !self.weekdays.is_star;
-        self.months.has(date.month().unsigned_abs()) && if both { day || weekday } else { day && weekday }
+        self.months.contains(date.month().unsigned_abs())
+            && if both { day || weekday } else { day && weekday }
     }
 
     /// The first time after this one; none only where the calendar itself ends.
@@ -124,9 +125,9 @@ impl Cron {
         let today = zone.to_datetime(after).date();
         let mut date = today.yesterday().unwrap_or(today);
         for _ in 0..HORIZON_DAYS {
-            if let Some(found) = self.on(date, after, zone) {
+            if let Some(found) = self.first_on_date(date, after, zone) {
                 // Clocks set back over midnight mix two days.
-                let other = date.tomorrow().ok().and_then(|next| self.on(next, after, zone));
+                let other = date.tomorrow().ok().and_then(|next| self.first_on_date(next, after, zone));
                 return Some(other.map_or(found, |other| other.min(found)));
             }
             date = date.tomorrow().ok()?;
@@ -135,20 +136,27 @@ impl Cron {
     }
 
     /// The first time of one date that is after this.
-    fn on(&self, date: Date, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        if !self.names(date) {
+    fn first_on_date(&self, date: Date, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        if !self.matches_date(date) {
             return None;
         }
-        let minutes = self.hours.all().flat_map(|hour| self.minutes.all().map(move |minute| (hour, minute)));
+        let minutes =
+            self.hours.values().flat_map(|hour| self.minutes.values().map(move |minute| (hour, minute)));
         let times = minutes.filter_map(|(hour, minute)| {
             let time = Time::new(i8::try_from(hour).ok()?, i8::try_from(minute).ok()?, 0, 0).ok()?;
-            self.when(date, time, after, zone)
+            self.wall_time_after(date, time, after, zone)
         });
         times.min()
     }
 
     /// When a time on the wall is after this, if it ever is.
-    fn when(&self, date: Date, time: Time, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn wall_time_after(
+        &self,
+        date: Date,
+        time: Time,
+        after: Timestamp,
+        zone: &TimeZone,
+    ) -> Option<Timestamp> {
         let ambiguous = zone.to_ambiguous_timestamp(date.to_datetime(time));
         let first = match ambiguous.offset() {
             AmbiguousOffset::Gap { .. } if self.is_hourly() => return None,
@@ -175,7 +183,7 @@ pub fn end_of_gap(inside: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
 }
 
 /// The words of a text and where each begins, in characters.
-fn words(text: &str) -> Vec<(usize, &str)> {
+fn split_fields(text: &str) -> Vec<(usize, &str)> {
     let mut out: Vec<(usize, &str)> = Vec::new();
     let mut rest = text;
     let mut at = 0;

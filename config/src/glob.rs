@@ -4,16 +4,16 @@
 
 /// One piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum GlobPiece {
     Char(char),
     One,
     Many,
-    Class(Class),
+    Class(CharClass),
 }
 
 /// What stands in square brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Class {
+struct CharClass {
     negated: bool,
     ranges: Vec<(char, char)>,
 }
@@ -21,7 +21,7 @@ struct Class {
 /// A pattern, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
-    pieces: Vec<Piece>,
+    pieces: Vec<GlobPiece>,
 }
 
 impl Glob {
@@ -34,17 +34,17 @@ impl Glob {
         while let Some(&c) = chars.get(at) {
             at += 1;
             match c {
-                '*' if pieces.last() == Some(&Piece::Many) => {}
-                '*' => pieces.push(Piece::Many),
-                '?' => pieces.push(Piece::One),
+                '*' if pieces.last() == Some(&GlobPiece::Many) => {}
+                '*' => pieces.push(GlobPiece::Many),
+                '?' => pieces.push(GlobPiece::One),
                 '[' => match class_end(&chars, at) {
                     Some(end) => {
-                        pieces.push(Piece::Class(Class::read(&chars[at..end])));
+                        pieces.push(GlobPiece::Class(CharClass::read(&chars[at..end])));
                         at = end + 1;
                     }
-                    None => pieces.push(Piece::Char('[')),
+                    None => pieces.push(GlobPiece::Char('[')),
                 },
-                other => pieces.push(Piece::Char(other)),
+                other => pieces.push(GlobPiece::Char(other)),
             }
         }
         Self { pieces }
@@ -59,12 +59,12 @@ impl Glob {
         loop {
             let next = text[at..].chars().next();
             match (self.pieces.get(piece), next) {
-                (Some(Piece::Many), _) => {
+                (Some(GlobPiece::Many), _) => {
                     piece += 1;
                     back = Some((piece, at));
                     continue;
                 }
-                (Some(p), Some(c)) if p.takes(c) => {
+                (Some(p), Some(c)) if p.matches_char(c) => {
                     piece += 1;
                     at += c.len_utf8();
                     continue;
@@ -93,13 +93,13 @@ pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-impl Piece {
-    fn takes(&self, c: char) -> bool {
+impl GlobPiece {
+    fn matches_char(&self, c: char) -> bool {
         match self {
             Self::Char(own) => *own == c,
             Self::One => true,
             Self::Many => false,
-            Self::Class(class) => class.takes(c),
+            Self::Class(class) => class.matches_char(c),
         }
     }
 }
@@ -116,7 +116,7 @@ fn class_end(chars: &[char], from: usize) -> Option<usize> {
     (at..chars.len()).find(|&i| chars[i] == ']')
 }
 
-impl Class {
+impl CharClass {
     fn read(inside: &[char]) -> Self {
         let negated = inside.first() == Some(&'!');
         let members = if negated { &inside[1..] } else { inside };
@@ -140,7 +140,7 @@ impl Class {
         Self { negated, ranges }
     }
 
-    fn takes(&self, c: char) -> bool {
+    fn matches_char(&self, c: char) -> bool {
         self.ranges.iter().any(|&(low, high)| low <= c && c <= high) != self.negated
     }
 }

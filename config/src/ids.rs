@@ -75,7 +75,7 @@ impl fmt::Display for Revision {
     }
 }
 
-fn check(text: &str) -> Result<(), NameError> {
+fn check_name(text: &str) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
@@ -132,7 +132,7 @@ macro_rules! names {
             type Err = NameError;
 
             fn from_str(text: &str) -> Result<Self, NameError> {
-                check(text).map(|()| Self(text.to_owned()))
+                check_name(text).map(|()| Self(text.to_owned()))
             }
         }
 

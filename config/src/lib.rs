@@ -3,20 +3,20 @@
 
 pub mod codes;
 pub mod cron;
-pub mod fault;
+pub mod diagnostic;
 pub mod glob;
 pub mod ids;
 pub mod manifest;
 pub mod paths;
-pub mod pattern;
+pub mod py_regex;
+mod py_text;
 pub mod salt_config;
-pub mod secret;
+pub mod secret_keys;
 pub mod settings;
 pub mod suggest;
 pub mod target;
-mod text;
 pub mod value;
 mod yaml;
 
-pub use fault::{Excerpt, Fault, Faults, Place, Step};
+pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, FileLocation, TraceStep};
 pub use value::{List, Map, Pos, Value};

@@ -71,7 +71,7 @@ impl Paths {
 
     /// The undo journal of one run.
     #[must_use]
-    pub fn undo_of(&self, run: &str) -> PathBuf {
+    pub fn undo_dir(&self, run: &str) -> PathBuf {
         self.undo().join(run)
     }
 }
@@ -173,7 +173,7 @@ pub mod tree {
 
 /// The recorded facts of a node, relative to the states repository.
 #[must_use]
-pub fn inventory_of(node: &NodeId) -> PathBuf {
+pub fn inventory_path(node: &NodeId) -> PathBuf {
     Path::new(tree::INVENTORY).join(format!("{node}.yaml"))
 }
 
@@ -190,6 +190,6 @@ mod tests {
         let paths = Paths::new("/x");
         assert_eq!(paths.generation("7-abc"), Path::new("/x/cache/generations/7-abc"));
         assert_eq!(paths.root(), Path::new("/x"));
-        assert_eq!(inventory_of(&NodeId::localhost()), Path::new("inventory/localhost.yaml"));
+        assert_eq!(inventory_path(&NodeId::localhost()), Path::new("inventory/localhost.yaml"));
     }
 }

@@ -4,10 +4,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::codes::configuration as code;
-use crate::fault::{Fault, Faults};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::suggest;
 use crate::value::{Map, MergeStrategy, Pos, Value};
-use crate::yaml::{self, Words};
+use crate::yaml::{self, ScalarSchema};
 
 /// The renderer pipe of a file without a shebang, in Salt as here.
 pub const RENDERER: &str = "jinja|yaml";
@@ -120,18 +120,18 @@ impl SaltConfig {
     ///
     /// # Errors
     /// Fails when the text is no mapping, and with every option that matters and has an impossible value.
-    pub fn read(file: &str, text: &str) -> Result<Self, Faults> {
+    pub fn read(file: &str, text: &str) -> Result<Self, Diagnostics> {
         let value = match Value::from_json_str(text) {
             Ok(value) => value,
-            Err(_) => yaml::load(text, Words::Salt)
-                .map_err(|fault| Fault::new(code::SALT_CONFIG, fault.message).at(file, fault.pos))?,
+            Err(_) => yaml::load(text, ScalarSchema::Salt)
+                .map_err(|fault| Diagnostic::new(code::SALT_CONFIG, fault.message).at(file, fault.pos))?,
         };
         let opts = match value {
             Value::Null => Arc::default(),
             Value::Map(map) => map,
             other => {
                 let message = format!("a Salt configuration is a mapping, this is {}", other.kind());
-                return Err(Fault::new(code::SALT_CONFIG, message).at(file, Pos::NONE).into());
+                return Err(Diagnostic::new(code::SALT_CONFIG, message).at(file, Pos::NONE).into());
             }
         };
         Self::from_opts(file, &opts)
@@ -141,8 +141,8 @@ impl SaltConfig {
     ///
     /// # Errors
     /// Fails with every option that matters and has an impossible value.
-    pub fn from_opts(file: &str, opts: &Map) -> Result<Self, Faults> {
-        let mut pick = Pick { file, opts, faults: Faults::default() };
+    pub fn from_opts(file: &str, opts: &Map) -> Result<Self, Diagnostics> {
+        let mut pick = OptionReader { file, opts, faults: Diagnostics::default() };
         let mut config = Self::default();
         config.id = pick.text("id");
         config.nodegroups = pick.map("nodegroups");
@@ -178,27 +178,27 @@ impl SaltConfig {
         config.pillar_roots = pick.roots("pillar_roots");
         config.opts = opts.clone();
         let mut faults = pick.faults;
-        faults.0.sort_by_key(|fault| fault.place.as_ref().map(|place| place.pos));
+        faults.0.sort_by_key(|fault| fault.location.as_ref().map(|place| place.pos));
         faults.into_result().map(|()| config)
     }
 }
 
-struct Pick<'o> {
+struct OptionReader<'o> {
     file: &'o str,
     opts: &'o Map,
-    faults: Faults,
+    faults: Diagnostics,
 }
 
-impl Pick<'_> {
+impl OptionReader<'_> {
     /// The value of an option that is there and not null.
     fn get(&self, name: &str) -> Option<&Value> {
         self.opts.get(name).filter(|value| !value.is_null())
     }
 
-    fn wrong(&mut self, name: &str, want: &str) {
+    fn report_wrong_type(&mut self, name: &str, want: &str) {
         let pos = self.opts.entry(name).map_or(Pos::NONE, |entry| entry.at);
         let message = format!("the option `{name}` takes {want}");
-        self.faults.push(Fault::new(code::SALT_CONFIG, message).at(self.file, pos));
+        self.faults.push(Diagnostic::new(code::SALT_CONFIG, message).at(self.file, pos));
     }
 
     fn text(&mut self, name: &str) -> Option<String> {
@@ -206,7 +206,7 @@ impl Pick<'_> {
             Value::Str(text) => Some(text.to_string()),
             Value::Int(n) => Some(n.to_string()),
             _ => {
-                self.wrong(name, "text");
+                self.report_wrong_type(name, "text");
                 None
             }
         }
@@ -218,7 +218,7 @@ impl Pick<'_> {
             Some(Value::Bool(b)) => *b,
             Some(Value::Int(n)) => *n != 0,
             Some(_) => {
-                self.wrong(name, "true or false");
+                self.report_wrong_type(name, "true or false");
                 default
             }
         }
@@ -229,7 +229,7 @@ impl Pick<'_> {
             None => Map::new(),
             Some(Value::Map(map)) => (**map).clone(),
             Some(_) => {
-                self.wrong(name, "a mapping");
+                self.report_wrong_type(name, "a mapping");
                 Map::new()
             }
         }
@@ -241,7 +241,7 @@ impl Pick<'_> {
             None => Vec::new(),
             Some(Some(texts)) => texts,
             Some(None) => {
-                self.wrong(name, "a list of texts");
+                self.report_wrong_type(name, "a list of texts");
                 Vec::new()
             }
         }
@@ -252,7 +252,7 @@ impl Pick<'_> {
         let text = value.as_str().unwrap_or_default().to_owned();
         text.parse().unwrap_or_else(|_| {
             let near = suggest::nearest(&text, names.iter().copied());
-            self.wrong(name, &format!("one of {}", names.join(", ")));
+            self.report_wrong_type(name, &format!("one of {}", names.join(", ")));
             if let (Some(near), Some(fault)) = (near, self.faults.0.last_mut()) {
                 fault.hint = Some(format!("did you mean `{near}`?"));
             }
@@ -266,7 +266,7 @@ impl Pick<'_> {
         for (env, dirs) in map.iter() {
             match texts(dirs) {
                 Some(dirs) => roots.push((env.json_key(), dirs)),
-                None => self.wrong(name, "a list of directories for each environment"),
+                None => self.report_wrong_type(name, "a list of directories for each environment"),
             }
         }
         roots

@@ -5,7 +5,7 @@
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let letters: Vec<char> = word.chars().collect();
     let limit = (letters.len() / 3).clamp(1, 4);
-    let mut table = Table::default();
+    let mut table = EditDistance::default();
     candidates
         .into_iter()
         .filter(|c| *c != word && c.chars().count().abs_diff(letters.len()) <= limit)
@@ -17,12 +17,12 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
 
 /// Room for the comparison of two words: the last three rows are all that one needs.
 #[derive(Default)]
-struct Table {
+struct EditDistance {
     other: Vec<char>,
     rows: [Vec<usize>; 3],
 }
 
-impl Table {
+impl EditDistance {
     /// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
     fn distance(&mut self, a: &[char], b: &str) -> usize {
         let Self { other: b_letters, rows: [before, last, row] } = self;

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Which plain words are more than text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
+pub(crate) enum ScalarSchema {
     /// `true`, `false`, numbers and `null`: a time like `22:00` and a word like `on` stay text.
     Core,
     /// As a Salt configuration is read: also `yes`, `no`, `on` and `off`.
@@ -26,18 +26,18 @@ pub(crate) enum Words {
 
 /// What is wrong and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct YamlFault {
+pub(crate) struct ConfigYamlError {
     pub(crate) message: String,
     pub(crate) pos: Pos,
 }
 
 /// Reads one document; an empty one is null.
-pub(crate) fn load(text: &str, words: Words) -> Result<Value, YamlFault> {
+pub(crate) fn load(text: &str, words: ScalarSchema) -> Result<Value, ConfigYamlError> {
     load_within(text, words, MAX_NODES)
 }
 
 /// Reads one document of at most so many values, aliases expanded.
-pub(crate) fn load_within(text: &str, words: Words, most: usize) -> Result<Value, YamlFault> {
+pub(crate) fn load_within(text: &str, words: ScalarSchema, most: usize) -> Result<Value, ConfigYamlError> {
     // The event parser has a few panics left on texts that are no YAML; the other parser refuses them first. What
     // it refuses without a place (a second document, too many aliases) is refused below with one.
     if let Err(error) = serde_yaml::from_str::<serde::de::IgnoredAny>(text)
@@ -45,90 +45,96 @@ pub(crate) fn load_within(text: &str, words: Words, most: usize) -> Result<Value
     {
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
-        return Err(YamlFault { message, pos: Pos::new(small(at.line()), small(at.column())) });
+        return Err(ConfigYamlError {
+            message,
+            pos: Pos::new(saturating_u32(at.line()), saturating_u32(at.column())),
+        });
     }
     let text = format!("{}\n", text.trim_start_matches('\u{feff}'));
-    catch_unwind(AssertUnwindSafe(|| Reader::read(&text, words, most)))
-        .unwrap_or_else(|_| Err(YamlFault { message: "not YAML".into(), pos: Pos::NONE }))
+    catch_unwind(AssertUnwindSafe(|| YamlReader::read(&text, words, most)))
+        .unwrap_or_else(|_| Err(ConfigYamlError { message: "not YAML".into(), pos: Pos::NONE }))
 }
 
-fn small(n: usize) -> u32 {
+fn saturating_u32(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-fn pos(mark: Mark) -> Pos {
+fn mark_pos(mark: Mark) -> Pos {
     let number = |n: u64| u32::try_from(n + 1).unwrap_or(u32::MAX);
     Pos::new(number(mark.line), number(mark.column))
 }
 
-struct Reader<'t> {
+struct YamlReader<'t> {
     parser: Parser<&'t mut &'t [u8]>,
-    words: Words,
+    words: ScalarSchema,
     anchors: HashMap<String, (Value, usize)>,
     nodes: usize,
     most: usize,
     depth: usize,
 }
 
-type Event = (EventData, Pos);
+type YamlEvent = (EventData, Pos);
 
-impl<'t> Reader<'t> {
-    fn read(text: &'t str, words: Words, most: usize) -> Result<Value, YamlFault> {
+impl<'t> YamlReader<'t> {
+    fn read(text: &'t str, words: ScalarSchema, most: usize) -> Result<Value, ConfigYamlError> {
         let mut bytes = text.as_bytes();
         let mut parser = Parser::new();
         parser.set_input_string(&mut bytes);
-        Reader { parser, words, anchors: HashMap::new(), nodes: 0, most, depth: 0 }.document()
+        YamlReader { parser, words, anchors: HashMap::new(), nodes: 0, most, depth: 0 }.read_document()
     }
 
-    fn next(&mut self) -> Result<Event, YamlFault> {
+    fn next(&mut self) -> Result<YamlEvent, ConfigYamlError> {
         match self.parser.parse() {
-            Ok(event) => Ok((event.data, pos(event.start_mark))),
-            Err(error) => Err(YamlFault { message: error.to_string(), pos: Pos::NONE }),
+            Ok(event) => Ok((event.data, mark_pos(event.start_mark))),
+            Err(error) => Err(ConfigYamlError { message: error.to_string(), pos: Pos::NONE }),
         }
     }
 
-    fn document(mut self) -> Result<Value, YamlFault> {
+    fn read_document(mut self) -> Result<Value, ConfigYamlError> {
         let mut found = None;
         loop {
             match self.next()? {
                 (EventData::StreamEnd, _) => return Ok(found.unwrap_or_default()),
                 (EventData::DocumentStart { .. }, at) if found.is_some() => {
-                    return Err(YamlFault { message: "a second document starts here".into(), pos: at });
+                    return Err(ConfigYamlError { message: "a second document starts here".into(), pos: at });
                 }
                 (EventData::DocumentStart { .. }, _) => {
                     let first = self.next()?;
-                    found = Some(self.node(first)?);
+                    found = Some(self.read_node(first)?);
                 }
                 _ => {}
             }
         }
     }
 
-    fn node(&mut self, (event, at): Event) -> Result<Value, YamlFault> {
+    fn read_node(&mut self, (event, at): YamlEvent) -> Result<Value, ConfigYamlError> {
         let before = self.nodes;
-        self.count(1, at)?;
+        self.count_nodes(1, at)?;
         let (value, anchor) = match event {
             EventData::Alias { anchor } => {
                 let Some((value, size)) = self.anchors.get(&anchor).cloned() else {
-                    return Err(YamlFault { message: format!("there is no anchor `{anchor}`"), pos: at });
+                    return Err(ConfigYamlError {
+                        message: format!("there is no anchor `{anchor}`"),
+                        pos: at,
+                    });
                 };
-                self.count(size, at)?;
+                self.count_nodes(size, at)?;
                 return Ok(value);
             }
             EventData::Scalar { anchor, tag, value, style, .. } => {
-                self.no_tag(tag.as_deref(), at)?;
+                self.refuse_tag(tag.as_deref(), at)?;
                 let plain = style == ScalarStyle::Plain;
-                (if plain { scalar(&value, self.words) } else { Value::from(value) }, anchor)
+                (if plain { parse_scalar(&value, self.words) } else { Value::from(value) }, anchor)
             }
             EventData::SequenceStart { anchor, tag, .. } => {
-                self.no_tag(tag.as_deref(), at)?;
-                (self.deeper(at, Self::list)?, anchor)
+                self.refuse_tag(tag.as_deref(), at)?;
+                (self.read_nested(at, Self::read_list)?, anchor)
             }
             EventData::MappingStart { anchor, tag, .. } => {
-                self.no_tag(tag.as_deref(), at)?;
-                (self.deeper(at, Self::map)?, anchor)
+                self.refuse_tag(tag.as_deref(), at)?;
+                (self.read_nested(at, Self::read_map)?, anchor)
             }
-            _ => return Err(YamlFault { message: "a value is expected here".into(), pos: at }),
+            _ => return Err(ConfigYamlError { message: "a value is expected here".into(), pos: at }),
         };
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, (value.clone(), self.nodes - before));
@@ -136,51 +142,52 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    fn count(&mut self, nodes: usize, at: Pos) -> Result<(), YamlFault> {
+    fn count_nodes(&mut self, nodes: usize, at: Pos) -> Result<(), ConfigYamlError> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > self.most {
-            return Err(YamlFault { message: format!("more than {} values", self.most), pos: at });
+            return Err(ConfigYamlError { message: format!("more than {} values", self.most), pos: at });
         }
         Ok(())
     }
 
-    fn no_tag(&self, tag: Option<&str>, at: Pos) -> Result<(), YamlFault> {
+    fn refuse_tag(&self, tag: Option<&str>, at: Pos) -> Result<(), ConfigYamlError> {
         match tag {
-            Some(tag) => {
-                Err(YamlFault { message: format!("tags such as `{tag}` are not understood here"), pos: at })
-            }
+            Some(tag) => Err(ConfigYamlError {
+                message: format!("tags such as `{tag}` are not understood here"),
+                pos: at,
+            }),
             None => Ok(()),
         }
     }
 
-    fn deeper(
+    fn read_nested(
         &mut self,
         at: Pos,
-        read: fn(&mut Self) -> Result<Value, YamlFault>,
-    ) -> Result<Value, YamlFault> {
+        read: fn(&mut Self) -> Result<Value, ConfigYamlError>,
+    ) -> Result<Value, ConfigYamlError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(YamlFault { message: format!("nested deeper than {MAX_DEPTH}"), pos: at });
+            return Err(ConfigYamlError { message: format!("nested deeper than {MAX_DEPTH}"), pos: at });
         }
         let value = read(self)?;
         self.depth -= 1;
         Ok(value)
     }
 
-    fn list(&mut self) -> Result<Value, YamlFault> {
+    fn read_list(&mut self) -> Result<Value, ConfigYamlError> {
         let mut list = List::default();
         loop {
             match self.next()? {
                 (EventData::SequenceEnd, _) => return Ok(list.into()),
                 item => {
                     let at = item.1;
-                    list.push_at(self.node(item)?, at);
+                    list.push_at(self.read_node(item)?, at);
                 }
             }
         }
     }
 
-    fn map(&mut self) -> Result<Value, YamlFault> {
+    fn read_map(&mut self) -> Result<Value, ConfigYamlError> {
         let mut map = Map::new();
         loop {
             let key = match self.next()? {
@@ -188,12 +195,12 @@ impl<'t> Reader<'t> {
                 key => key,
             };
             let at = key.1;
-            let key = self.node(key)?;
+            let key = self.read_node(key)?;
             let value = self.next()?;
-            let value = self.node(value)?;
+            let value = self.read_node(value)?;
             let name = key.json_key();
             if map.insert_at(key, value, at).is_some() {
-                return Err(YamlFault {
+                return Err(ConfigYamlError {
                     message: format!("the key `{name}` stands here a second time"),
                     pos: at,
                 });
@@ -202,13 +209,17 @@ impl<'t> Reader<'t> {
     }
 }
 
-fn scalar(text: &str, words: Words) -> Value {
+fn parse_scalar(text: &str, words: ScalarSchema) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return Value::Bool(true),
         "false" | "False" | "FALSE" => return Value::Bool(false),
-        "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == Words::Salt => return Value::Bool(true),
-        "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == Words::Salt => return Value::Bool(false),
+        "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == ScalarSchema::Salt => {
+            return Value::Bool(true);
+        }
+        "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == ScalarSchema::Salt => {
+            return Value::Bool(false);
+        }
         _ => {}
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -233,7 +244,7 @@ mod tests {
 
     #[test]
     fn keys_and_items_know_their_place() {
-        let value = load("a: 1\nb:\n  - x\n  - {c: on}\n", Words::Core).unwrap();
+        let value = load("a: 1\nb:\n  - x\n  - {c: on}\n", ScalarSchema::Core).unwrap();
         let map = value.as_map().unwrap();
         assert_eq!(map.entry("b").unwrap().at, Pos::new(2, 1));
         let list = map.get("b").and_then(Value::as_list).unwrap();
@@ -259,8 +270,8 @@ mod tests {
             ("~", Value::Null, Value::Null),
             ("", Value::Null, Value::Null),
         ] {
-            assert_eq!(load(text, Words::Core), Ok(core), "{text}");
-            assert_eq!(load(text, Words::Salt), Ok(salt), "{text}");
+            assert_eq!(load(text, ScalarSchema::Core), Ok(core), "{text}");
+            assert_eq!(load(text, ScalarSchema::Salt), Ok(salt), "{text}");
         }
     }
 
@@ -274,7 +285,7 @@ mod tests {
             ("a: !x 1\n", 1),
             ("a: *b\n", 1),
         ] {
-            assert_eq!(load(text, Words::Core).unwrap_err().pos.line, line, "{text}");
+            assert_eq!(load(text, ScalarSchema::Core).unwrap_err().pos.line, line, "{text}");
         }
     }
 
@@ -284,17 +295,17 @@ mod tests {
         for i in 1..40 {
             text += &format!("a{i}: &a{i} [*a{0}, *a{0}, *a{0}]\n", i - 1);
         }
-        assert!(load(&text, Words::Core).is_err());
-        assert!(load(&"[".repeat(5000), Words::Core).is_err());
+        assert!(load(&text, ScalarSchema::Core).is_err());
+        assert!(load(&"[".repeat(5000), ScalarSchema::Core).is_err());
         for text in ["!,", "!", "'", "|", "a: |\n b", "\u{feff}a: 1", "- -", "&a", "? ", "%YAML 9"] {
-            let _ = load(text, Words::Core);
+            let _ = load(text, ScalarSchema::Core);
         }
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_panics(text in "[a-c:\\- \\n{}\\[\\]&*!|>'\"#?%,0-9~]{0,60}") {
-            let _ = load(&text, Words::Salt);
+            let _ = load(&text, ScalarSchema::Salt);
         }
     }
 }

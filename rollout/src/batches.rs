@@ -21,7 +21,7 @@ pub enum BatchSize {
 impl BatchSize {
     /// The size for a fleet of `total` nodes: at least one, and less than all of two or more.
     #[must_use]
-    pub fn of(self, total: usize) -> usize {
+    pub fn nodes_per_batch(self, total: usize) -> usize {
         let wanted = match self {
             Self::Nodes(n) => n,
             Self::Percent(p) => total.saturating_mul(usize::from(p.min(100))) / 100,
@@ -33,7 +33,7 @@ impl BatchSize {
 /// What is wrong with a written batch size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no batch size: write a number of nodes (`5`) or a share (`10%`)")]
-pub struct BadSize(String);
+pub struct BatchSizeError(String);
 
 /// A batch size in a record: `5` or `10%`.
 #[derive(Serialize, Deserialize)]
@@ -44,9 +44,9 @@ enum Written {
 }
 
 impl TryFrom<Written> for BatchSize {
-    type Error = BadSize;
+    type Error = BatchSizeError;
 
-    fn try_from(written: Written) -> Result<Self, BadSize> {
+    fn try_from(written: Written) -> Result<Self, BatchSizeError> {
         match written {
             Written::Nodes(nodes) => nodes.to_string().parse(),
             Written::Share(text) => text.parse(),
@@ -73,10 +73,10 @@ impl std::fmt::Display for BatchSize {
 }
 
 impl FromStr for BatchSize {
-    type Err = BadSize;
+    type Err = BatchSizeError;
 
-    fn from_str(text: &str) -> Result<Self, BadSize> {
-        let bad = || BadSize(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, BatchSizeError> {
+        let bad = || BatchSizeError(text.to_owned());
         match text.trim().strip_suffix('%') {
             Some(share) => match share.trim().parse() {
                 Ok(p @ 1..=100) => Ok(Self::Percent(p)),
@@ -94,7 +94,7 @@ impl FromStr for BatchSize {
 ///
 /// Canaries form batches of their own unless that would leave nobody behind them.
 #[must_use]
-pub fn batches<'n>(
+pub fn split_batches<'n>(
     nodes: impl IntoIterator<Item = &'n str>,
     canaries: impl IntoIterator<Item = &'n str>,
     size: BatchSize,
@@ -103,7 +103,7 @@ pub fn batches<'n>(
     let first: BTreeSet<&str> = canaries.into_iter().filter(|c| nodes.contains(c)).collect();
     let rest: Vec<&str> = nodes.difference(&first).copied().collect();
     let first: Vec<&str> = first.into_iter().collect();
-    let size = size.of(nodes.len());
+    let size = size.nodes_per_batch(nodes.len());
     first.chunks(size).chain(rest.chunks(size)).map(<[&str]>::to_vec).collect()
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn canaries_go_first() {
-        let got = batches(["web-1", "web-2", "db-1", "db-2"], ["web-2", "gone"], BatchSize::Nodes(2));
+        let got = split_batches(["web-1", "web-2", "db-1", "db-2"], ["web-2", "gone"], BatchSize::Nodes(2));
         assert_eq!(got, [vec!["web-2"], vec!["db-1", "db-2"], vec!["web-1"]]);
     }
 
@@ -139,11 +139,11 @@ mod tests {
             canaries in proptest::collection::btree_set("[a-d]{1,3}", 0..5),
             size in size(),
         ) {
-            let got = batches(nodes.iter().map(String::as_str), canaries.iter().map(String::as_str), size);
+            let got = split_batches(nodes.iter().map(String::as_str), canaries.iter().map(String::as_str), size);
             let mut seen: Vec<&str> = got.iter().flatten().copied().collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, nodes.iter().map(String::as_str).collect::<Vec<_>>());
-            prop_assert!(got.iter().all(|b| !b.is_empty() && b.len() <= size.of(nodes.len())));
+            prop_assert!(got.iter().all(|b| !b.is_empty() && b.len() <= size.nodes_per_batch(nodes.len())));
             if nodes.len() >= 2 {
                 prop_assert!(got.len() >= 2);
             }
@@ -153,9 +153,9 @@ mod tests {
 
         #[test]
         fn the_order_given_does_not_matter(mut nodes in proptest::collection::vec("[a-f]{1,2}", 1..30), size in size()) {
-            let forth = batches(nodes.iter().map(String::as_str), [], size).into_iter().map(|b| b.join(",")).collect::<Vec<_>>();
+            let forth = split_batches(nodes.iter().map(String::as_str), [], size).into_iter().map(|b| b.join(",")).collect::<Vec<_>>();
             nodes.reverse();
-            let back = batches(nodes.iter().map(String::as_str), [], size).into_iter().map(|b| b.join(",")).collect::<Vec<_>>();
+            let back = split_batches(nodes.iter().map(String::as_str), [], size).into_iter().map(|b| b.join(",")).collect::<Vec<_>>();
             prop_assert_eq!(forth, back);
         }
     }

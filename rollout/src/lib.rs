@@ -6,11 +6,11 @@
 pub mod artifact;
 mod batches;
 pub mod board;
-pub mod drive;
+pub mod board_stores;
 pub mod driver;
+pub mod driver_logic;
 pub mod envelope;
-pub mod kept;
-pub mod meant;
+pub mod json_file;
 pub mod node;
 pub mod phase;
 pub mod plan;
@@ -19,13 +19,13 @@ pub mod records;
 pub mod report;
 pub mod slots;
 mod span;
-pub mod stores;
 pub mod supervise;
+pub mod targeting;
 pub mod version;
 pub mod watchdog;
 pub mod waves;
 
-pub use batches::{BadSize, BatchSize, batches};
+pub use batches::{BatchSize, BatchSizeError, split_batches};
 pub use span::Span;
 
 /// The protocol that this version speaks with drivers and boards: what is written is only ever added to.

@@ -2,7 +2,7 @@
 //!
 //! Law: total and pure. Every event is answered in every phase; one that does not belong there changes nothing. What [`step`]
 //! gives back is written down before it is done, and doing it twice is as good as once, so that a crash between the two
-//! loses nothing. A node always has a version that it can run: [`Node::running`] moves only when the new one is confirmed.
+//! loses nothing. A node always has a version that it can run: [`NodeState::running`] moves only when the new one is confirmed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::Span;
 use crate::version::compare;
 
 /// So many looks in a row that find it not ready roll back.
-pub const MISSES: u32 = 3;
+pub const MAX_MISSES: u32 = 3;
 /// How often a soaking node is looked at.
-pub const LOOK_EVERY: Duration = Duration::from_secs(10);
+pub const SOAK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The shortest time until a new version must be confirmed.
-const DEADLINE_FLOOR: Duration = Duration::from_secs(5 * 60);
+const MIN_CONFIRM_TIME: Duration = Duration::from_secs(5 * 60);
 /// Versions that are remembered as rejected.
-const REJECTED: usize = 256;
+const MAX_REJECTED: usize = 256;
 /// Rollouts that are remembered as ended.
-const ENDED: usize = 64;
+const MAX_ENDED: usize = 64;
 /// Characters of a reason: it is kept in a small file.
-const WORDS: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 
 /// What a node is asked to become.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct RolloutOrder {
     /// By which rollout; none when somebody on the host goes back, which is all that is done without one.
     pub rollout: Option<RolloutId>,
     /// The version or commit.
@@ -43,46 +43,46 @@ pub struct Order {
     pub created: Timestamp,
 }
 
-impl Order {
+impl RolloutOrder {
     /// How long after it was applied it must be confirmed.
     #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.soak.0.saturating_mul(3).max(DEADLINE_FLOOR)
+    pub fn confirm_timeout(&self) -> Duration {
+        self.soak.0.saturating_mul(3).max(MIN_CONFIRM_TIME)
     }
 }
 
 /// Where a node stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
-pub enum Phase {
+pub enum NodePhase {
     /// It runs what it should.
     #[default]
     Idle,
     /// It fetches and verifies.
     Preparing {
         /// What.
-        order: Order,
+        order: RolloutOrder,
         /// Since when.
         since: Timestamp,
     },
     /// It has what it needs.
     Staged {
         /// What.
-        order: Order,
+        order: RolloutOrder,
         /// Since when.
         since: Timestamp,
     },
     /// It switches.
     Applying {
         /// To what.
-        order: Order,
+        order: RolloutOrder,
         /// Since when.
         since: Timestamp,
     },
     /// It runs the new one, which has to prove itself and be confirmed.
     Soaking {
         /// What.
-        order: Order,
+        order: RolloutOrder,
         /// Since when.
         since: Timestamp,
         /// By when it must be confirmed.
@@ -95,7 +95,7 @@ pub enum Phase {
     /// It goes back.
     RollingBack {
         /// What it goes back from.
-        order: Order,
+        order: RolloutOrder,
         /// What it goes back to.
         back: String,
         /// Why.
@@ -110,7 +110,7 @@ pub enum Phase {
 /// How a rollout ended on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum NodeOutcome {
     /// It keeps the new one.
     Confirmed,
     /// It is back on the old one, or never left it.
@@ -121,13 +121,13 @@ pub enum Outcome {
 
 /// The last rollout of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct LastRollout {
     /// Which.
     pub rollout: RolloutId,
     /// To what.
     pub to: String,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: NodeOutcome,
     /// Why it failed.
     pub why: Option<String>,
     /// When.
@@ -140,28 +140,28 @@ pub struct Ended {
 /// What a node knows about itself, kept on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Node {
+pub struct NodeState {
     /// The version that counts as good.
     pub running: String,
     /// The good one before.
     pub previous: Option<String>,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: NodePhase,
     /// Versions that failed here, and why.
     pub rejected: BTreeMap<String, String>,
     /// How the last rollout ended.
-    pub last: Option<Ended>,
+    pub last: Option<LastRollout>,
     /// The rollouts that ended here, the last one last: each is carried out once.
     pub ended: Vec<(RolloutId, Timestamp)>,
     /// When the newest rollout was ordered that this node ever began.
     pub newest: Option<Timestamp>,
     /// What was heeded of each rollout: an older record of it is not.
-    pub heard: BTreeMap<RolloutId, Heard>,
+    pub heard: BTreeMap<RolloutId, AcceptedSerial>,
 }
 
 /// Which write of a record was heeded last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Heard {
+pub struct AcceptedSerial {
     /// When the rollout was ordered; a later one of the same name is another.
     pub created: Timestamp,
     /// The serial of the record.
@@ -170,9 +170,9 @@ pub struct Heard {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum NodeEvent {
     /// The node is to fetch and verify.
-    Prepare(Order),
+    Prepare(RolloutOrder),
     /// The node is to switch.
     Apply(RolloutId),
     /// The node is to keep the new one.
@@ -182,11 +182,11 @@ pub enum Event {
     /// It has what it needs.
     Fetched,
     /// It could not be fetched or verified.
-    Unfetched(String),
+    FetchFailed(String),
     /// It runs the new one.
     Applied,
     /// It could not switch.
-    Unapplied(String),
+    ApplyFailed(String),
     /// It was looked at, and is ready.
     Ready,
     /// It was looked at, and is not; or it ended.
@@ -194,9 +194,9 @@ pub enum Event {
     /// It is back on the old one.
     RolledBack,
     /// It could not go back.
-    NotRolledBack(String),
+    RollbackFailed(String),
     /// Somebody on the host asks to go back.
-    GoBack(String),
+    RollBack(String),
     /// Time passes.
     Tick,
     /// The process that carries out actions has just begun.
@@ -206,55 +206,55 @@ pub enum Event {
 /// Something to do.
 ///
 /// Actions are done one after the other, and one answers only as long as no later one has taken its place: what is still being
-/// fetched when a [`Action::Discard`] comes answers nothing any more.
+/// fetched when a [`NodeAction::Discard`] comes answers nothing any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Fetch and verify; answer with [`Event::Fetched`] or [`Event::Unfetched`].
-    Fetch(Order),
+pub enum NodeAction {
+    /// Fetch and verify; answer with [`NodeEvent::Fetched`] or [`NodeEvent::FetchFailed`].
+    Fetch(RolloutOrder),
     /// Forget what was fetched; no answer.
     Discard(String),
-    /// Verify again, switch, start; answer with [`Event::Applied`] or [`Event::Unapplied`].
+    /// Verify again, switch, start; answer with [`NodeEvent::Applied`] or [`NodeEvent::ApplyFailed`].
     Apply(String),
-    /// Switch back, start; answer with [`Event::RolledBack`] or [`Event::NotRolledBack`].
-    GoBack(String),
+    /// Switch back, start; answer with [`NodeEvent::RolledBack`] or [`NodeEvent::RollbackFailed`].
+    RollBack(String),
     /// The version is good: what is older than the one before it may go, and the watchdog renews itself; no answer.
     Settle(String),
 }
 
-impl Node {
+impl NodeState {
     /// A node that runs a version.
     #[must_use]
-    pub fn on(running: impl Into<String>) -> Self {
+    pub fn with_version(running: impl Into<String>) -> Self {
         Self { running: running.into(), ..Self::default() }
     }
 
     /// The version that should be running now, confirmed or not.
     #[must_use]
-    pub fn current(&self) -> &str {
+    pub fn current_version(&self) -> &str {
         match &self.phase {
-            Phase::Applying { order, .. } | Phase::Soaking { order, .. } => &order.to,
-            Phase::RollingBack { back, .. } => back,
-            Phase::Idle | Phase::Preparing { .. } | Phase::Staged { .. } => &self.running,
+            NodePhase::Applying { order, .. } | NodePhase::Soaking { order, .. } => &order.to,
+            NodePhase::RollingBack { back, .. } => back,
+            NodePhase::Idle | NodePhase::Preparing { .. } | NodePhase::Staged { .. } => &self.running,
         }
     }
 
     /// The rollout that it is in.
     #[must_use]
-    pub const fn rollout(&self) -> Option<&RolloutId> {
+    pub const fn current_rollout(&self) -> Option<&RolloutId> {
         match &self.phase {
-            Phase::Idle => None,
-            Phase::Preparing { order, .. }
-            | Phase::Staged { order, .. }
-            | Phase::Applying { order, .. }
-            | Phase::Soaking { order, .. }
-            | Phase::RollingBack { order, .. } => order.rollout.as_ref(),
+            NodePhase::Idle => None,
+            NodePhase::Preparing { order, .. }
+            | NodePhase::Staged { order, .. }
+            | NodePhase::Applying { order, .. }
+            | NodePhase::Soaking { order, .. }
+            | NodePhase::RollingBack { order, .. } => order.rollout.as_ref(),
         }
     }
 
     /// True while it runs something that nobody has confirmed.
     #[must_use]
     pub const fn is_unconfirmed(&self) -> bool {
-        matches!(self.phase, Phase::Applying { .. } | Phase::Soaking { .. })
+        matches!(self.phase, NodePhase::Applying { .. } | NodePhase::Soaking { .. })
     }
 
     /// True when a rollout has ended on this node, however it did.
@@ -263,94 +263,106 @@ impl Node {
         self.ended.iter().any(|(id, at)| id == rollout && *at == created)
     }
 
-    fn end(&mut self, order: &Order, outcome: Outcome, why: Option<String>, now: Timestamp) {
-        self.phase = Phase::Idle;
+    fn end_rollout(
+        &mut self,
+        order: &RolloutOrder,
+        outcome: NodeOutcome,
+        why: Option<String>,
+        now: Timestamp,
+    ) {
+        self.phase = NodePhase::Idle;
         if let Some(rollout) = order.rollout.clone() {
             if !self.has_ended(&rollout, order.created) {
-                self.ended.drain(..(self.ended.len() + 1).saturating_sub(ENDED));
+                self.ended.drain(..(self.ended.len() + 1).saturating_sub(MAX_ENDED));
                 self.ended.push((rollout.clone(), order.created));
             }
             self.newest = self.newest.max(Some(order.created));
-            let (to, why, created) = (order.to.clone(), why.as_deref().map(cut), order.created);
-            self.last = Some(Ended { rollout, to, outcome, why, at: now, created });
+            let (to, why, created) = (order.to.clone(), why.as_deref().map(truncate_reason), order.created);
+            self.last = Some(LastRollout { rollout, to, outcome, why, at: now, created });
         }
     }
 
-    fn go_back(&mut self, order: Order, why: String, rejects: bool, now: Timestamp) -> Vec<Action> {
-        let (back, why) = (self.running.clone(), cut(&why));
-        self.phase = Phase::RollingBack { order, back: back.clone(), why, rejects, since: now };
-        vec![Action::GoBack(back)]
+    fn start_rollback(
+        &mut self,
+        order: RolloutOrder,
+        why: String,
+        rejects: bool,
+        now: Timestamp,
+    ) -> Vec<NodeAction> {
+        let (back, why) = (self.running.clone(), truncate_reason(&why));
+        self.phase = NodePhase::RollingBack { order, back: back.clone(), why, rejects, since: now };
+        vec![NodeAction::RollBack(back)]
     }
 
-    fn reject(&mut self, version: &str, why: &str) {
-        if self.rejected.len() >= REJECTED && !self.rejected.contains_key(version) {
+    fn reject_version(&mut self, version: &str, why: &str) {
+        if self.rejected.len() >= MAX_REJECTED && !self.rejected.contains_key(version) {
             // The oldest one is the least likely to be ordered again.
             let oldest = self.rejected.keys().min_by(|a, b| compare(a, b).unwrap_or_else(|| a.cmp(b)));
             if let Some(oldest) = oldest.cloned() {
                 self.rejected.remove(&oldest);
             }
         }
-        self.rejected.insert(version.to_owned(), cut(why));
+        self.rejected.insert(version.to_owned(), truncate_reason(why));
         // Nobody goes back to what is bad.
         self.previous.take_if(|previous| previous == version);
     }
 
     /// Throws a version away, unless it is needed: a rollout may lead to the one before.
-    fn discard(&self, version: String) -> Vec<Action> {
+    fn discard_version(&self, version: String) -> Vec<NodeAction> {
         let needed = version == self.running || self.previous.as_ref() == Some(&version);
-        if needed { vec![] } else { vec![Action::Discard(version)] }
+        if needed { vec![] } else { vec![NodeAction::Discard(version)] }
     }
 }
 
 /// What follows from an event, and what is to be done about it.
 #[must_use]
-pub fn step(node: &Node, event: Event, now: Timestamp) -> (Node, Vec<Action>) {
+pub fn step(node: &NodeState, event: NodeEvent, now: Timestamp) -> (NodeState, Vec<NodeAction>) {
     let mut next = node.clone();
     let actions = match std::mem::take(&mut next.phase) {
-        Phase::Idle => idle(&mut next, event, now),
-        Phase::Preparing { order, since } => preparing(&mut next, order, since, event, now),
-        Phase::Staged { order, since } => staged(&mut next, order, since, event, now),
-        Phase::Applying { order, since } => applying(&mut next, order, since, event, now),
-        Phase::Soaking { order, since, deadline, misses, ready_since } => {
-            soaking(&mut next, Soak { order, since, deadline, misses, ready_since }, event, now)
+        NodePhase::Idle => step_idle(&mut next, event, now),
+        NodePhase::Preparing { order, since } => step_preparing(&mut next, order, since, event, now),
+        NodePhase::Staged { order, since } => step_staged(&mut next, order, since, event, now),
+        NodePhase::Applying { order, since } => step_applying(&mut next, order, since, event, now),
+        NodePhase::Soaking { order, since, deadline, misses, ready_since } => {
+            step_soaking(&mut next, SoakState { order, since, deadline, misses, ready_since }, event, now)
         }
-        Phase::RollingBack { order, back, why, rejects, since } => {
-            rolling_back(&mut next, Back { order, back, why, rejects, since }, event, now)
+        NodePhase::RollingBack { order, back, why, rejects, since } => {
+            step_rolling_back(&mut next, RollbackState { order, back, why, rejects, since }, event, now)
         }
     };
     (next, actions)
 }
 
-fn idle(node: &mut Node, event: Event, now: Timestamp) -> Vec<Action> {
+fn step_idle(node: &mut NodeState, event: NodeEvent, now: Timestamp) -> Vec<NodeAction> {
     match event {
         // Nobody would ever say apply or confirm.
-        Event::Prepare(order) if order.rollout.is_none() => vec![],
-        Event::Prepare(order) if order.to == node.running => {
-            node.end(&order, Outcome::Confirmed, None, now);
+        NodeEvent::Prepare(order) if order.rollout.is_none() => vec![],
+        NodeEvent::Prepare(order) if order.to == node.running => {
+            node.end_rollout(&order, NodeOutcome::Confirmed, None, now);
             vec![]
         }
-        Event::Prepare(order) => {
+        NodeEvent::Prepare(order) => {
             if let Some(why) = node.rejected.get(&order.to).filter(|_| !order.anyway) {
                 let why = format!("{} was rejected here before: {why}", order.to);
-                node.end(&order, Outcome::Failed, Some(why), now);
+                node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
                 return vec![];
             }
             // Another rollout brought something newer since this one was planned.
             if compare(&order.to, &node.running) == Some(std::cmp::Ordering::Less) && !order.anyway {
                 let why = format!("{} is older than {}, which runs here", order.to, node.running);
-                node.end(&order, Outcome::Failed, Some(why), now);
+                node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
                 return vec![];
             }
             node.newest = node.newest.max(Some(order.created));
-            node.phase = Phase::Preparing { order: order.clone(), since: now };
-            vec![Action::Fetch(order)]
+            node.phase = NodePhase::Preparing { order: order.clone(), since: now };
+            vec![NodeAction::Fetch(order)]
         }
-        Event::GoBack(why) => match node.previous.take() {
+        NodeEvent::RollBack(why) => match node.previous.take() {
             Some(previous) => {
                 let bad = std::mem::replace(&mut node.running, previous);
                 let soak = Span::default();
-                let order = Order { rollout: None, to: bad, soak, anyway: false, created: now };
-                node.go_back(order, why, true, now)
+                let order = RolloutOrder { rollout: None, to: bad, soak, anyway: false, created: now };
+                node.start_rollback(order, why, true, now)
             }
             None => vec![],
         },
@@ -358,175 +370,205 @@ fn idle(node: &mut Node, event: Event, now: Timestamp) -> Vec<Action> {
     }
 }
 
-fn preparing(node: &mut Node, order: Order, since: Timestamp, event: Event, now: Timestamp) -> Vec<Action> {
+fn step_preparing(
+    node: &mut NodeState,
+    order: RolloutOrder,
+    since: Timestamp,
+    event: NodeEvent,
+    now: Timestamp,
+) -> Vec<NodeAction> {
     match event {
-        Event::Fetched => {
-            node.phase = Phase::Staged { order, since: now };
+        NodeEvent::Fetched => {
+            node.phase = NodePhase::Staged { order, since: now };
             vec![]
         }
-        Event::Unfetched(why) => {
-            node.end(&order, Outcome::Failed, Some(why), now);
-            node.discard(order.to)
+        NodeEvent::FetchFailed(why) => {
+            node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
+            node.discard_version(order.to)
         }
-        Event::Boot => {
-            node.phase = Phase::Preparing { order: order.clone(), since };
-            vec![Action::Fetch(order)]
+        NodeEvent::Boot => {
+            node.phase = NodePhase::Preparing { order: order.clone(), since };
+            vec![NodeAction::Fetch(order)]
         }
-        other => withdrawn(node, order, other, now, |order| Phase::Preparing { order, since }),
+        other => step_withdrawable(node, order, other, now, |order| NodePhase::Preparing { order, since }),
     }
 }
 
-fn staged(node: &mut Node, order: Order, since: Timestamp, event: Event, now: Timestamp) -> Vec<Action> {
+fn step_staged(
+    node: &mut NodeState,
+    order: RolloutOrder,
+    since: Timestamp,
+    event: NodeEvent,
+    now: Timestamp,
+) -> Vec<NodeAction> {
     match event {
-        Event::Apply(rollout) if order.rollout.as_ref() == Some(&rollout) => {
+        NodeEvent::Apply(rollout) if order.rollout.as_ref() == Some(&rollout) => {
             let to = order.to.clone();
-            node.phase = Phase::Applying { order, since: now };
-            vec![Action::Apply(to)]
+            node.phase = NodePhase::Applying { order, since: now };
+            vec![NodeAction::Apply(to)]
         }
-        other => withdrawn(node, order, other, now, |order| Phase::Staged { order, since }),
+        other => step_withdrawable(node, order, other, now, |order| NodePhase::Staged { order, since }),
     }
 }
 
 /// What was only fetched is thrown away when nobody wants it any more.
-fn withdrawn(
-    node: &mut Node,
-    order: Order,
-    event: Event,
+fn step_withdrawable(
+    node: &mut NodeState,
+    order: RolloutOrder,
+    event: NodeEvent,
     now: Timestamp,
-    stay: impl FnOnce(Order) -> Phase,
-) -> Vec<Action> {
+    stay: impl FnOnce(RolloutOrder) -> NodePhase,
+) -> Vec<NodeAction> {
     let why = match event {
-        Event::Withdraw(rollout, why) if order.rollout.as_ref() == Some(&rollout) => why,
-        Event::GoBack(why) => why,
+        NodeEvent::Withdraw(rollout, why) if order.rollout.as_ref() == Some(&rollout) => why,
+        NodeEvent::RollBack(why) => why,
         _ => {
             node.phase = stay(order);
             return vec![];
         }
     };
-    node.end(&order, Outcome::Withdrawn, Some(why), now);
-    node.discard(order.to)
+    node.end_rollout(&order, NodeOutcome::Withdrawn, Some(why), now);
+    node.discard_version(order.to)
 }
 
-fn applying(node: &mut Node, order: Order, since: Timestamp, event: Event, now: Timestamp) -> Vec<Action> {
+fn step_applying(
+    node: &mut NodeState,
+    order: RolloutOrder,
+    since: Timestamp,
+    event: NodeEvent,
+    now: Timestamp,
+) -> Vec<NodeAction> {
     // A clock that was set back must not give more time than a new start would.
     let since = since.min(now);
     match event {
-        Event::Applied => {
-            let deadline = after(now, order.patience());
-            node.phase = Phase::Soaking { order, since: now, deadline, misses: 0, ready_since: None };
+        NodeEvent::Applied => {
+            let deadline = saturating_after(now, order.confirm_timeout());
+            node.phase = NodePhase::Soaking { order, since: now, deadline, misses: 0, ready_since: None };
             vec![]
         }
-        Event::Unapplied(why) => node.go_back(order, why, false, now),
-        Event::GoBack(why) => node.go_back(order, why, true, now),
-        Event::Withdraw(rollout, why) if order.rollout.as_ref() == Some(&rollout) => {
-            node.go_back(order, why, false, now)
+        NodeEvent::ApplyFailed(why) => node.start_rollback(order, why, false, now),
+        NodeEvent::RollBack(why) => node.start_rollback(order, why, true, now),
+        NodeEvent::Withdraw(rollout, why) if order.rollout.as_ref() == Some(&rollout) => {
+            node.start_rollback(order, why, false, now)
         }
         // A version that takes the whole host down when it is applied would be applied at every boot for ever.
-        _ if now >= after(since, order.patience()) => {
-            let why = format!("it was not applied within {}", Span(order.patience()));
-            node.go_back(order, why, false, now)
+        _ if now >= saturating_after(since, order.confirm_timeout()) => {
+            let why = format!("it was not applied within {}", Span(order.confirm_timeout()));
+            node.start_rollback(order, why, false, now)
         }
-        Event::Boot => {
+        NodeEvent::Boot => {
             let to = order.to.clone();
-            node.phase = Phase::Applying { order, since };
-            vec![Action::Apply(to)]
+            node.phase = NodePhase::Applying { order, since };
+            vec![NodeAction::Apply(to)]
         }
         _ => {
-            node.phase = Phase::Applying { order, since };
+            node.phase = NodePhase::Applying { order, since };
             vec![]
         }
     }
 }
 
-struct Soak {
-    order: Order,
+struct SoakState {
+    order: RolloutOrder,
     since: Timestamp,
     deadline: Timestamp,
     misses: u32,
     ready_since: Option<Timestamp>,
 }
 
-fn soaking(node: &mut Node, mut soak: Soak, event: Event, now: Timestamp) -> Vec<Action> {
+fn step_soaking(
+    node: &mut NodeState,
+    mut soak: SoakState,
+    event: NodeEvent,
+    now: Timestamp,
+) -> Vec<NodeAction> {
     // A clock that was set back must not give more time than a new start would.
     if now < soak.since {
         soak.since = now;
-        soak.deadline = after(now, soak.order.patience());
+        soak.deadline = saturating_after(now, soak.order.confirm_timeout());
         soak.ready_since = soak.ready_since.map(|_| now);
     }
     let is_ours = |rollout: &RolloutId| soak.order.rollout.as_ref() == Some(rollout);
     match event {
-        Event::Confirm(rollout) if is_ours(&rollout) && soak.is_proven(now) => {
+        NodeEvent::Confirm(rollout) if is_ours(&rollout) && soak.is_proven(now) => {
             let to = soak.order.to.clone();
             node.rejected.remove(&to);
             node.previous = Some(std::mem::replace(&mut node.running, to.clone()));
-            node.end(&soak.order, Outcome::Confirmed, None, now);
-            return vec![Action::Settle(to)];
+            node.end_rollout(&soak.order, NodeOutcome::Confirmed, None, now);
+            return vec![NodeAction::Settle(to)];
         }
-        Event::Withdraw(rollout, why) if is_ours(&rollout) => {
-            return node.go_back(soak.order, why, false, now);
+        NodeEvent::Withdraw(rollout, why) if is_ours(&rollout) => {
+            return node.start_rollback(soak.order, why, false, now);
         }
-        Event::GoBack(why) => return node.go_back(soak.order, why, true, now),
-        Event::Ready => {
+        NodeEvent::RollBack(why) => return node.start_rollback(soak.order, why, true, now),
+        NodeEvent::Ready => {
             soak.misses = 0;
             soak.ready_since.get_or_insert(now);
         }
         // What was ready before the host went down is not yet ready after it came up.
-        Event::Boot => soak.ready_since = None,
-        Event::NotReady(why) => {
+        NodeEvent::Boot => soak.ready_since = None,
+        NodeEvent::NotReady(why) => {
             (soak.misses, soak.ready_since) = (soak.misses + 1, None);
-            if soak.misses >= MISSES {
-                return node.go_back(soak.order, why, true, now);
+            if soak.misses >= MAX_MISSES {
+                return node.start_rollback(soak.order, why, true, now);
             }
         }
         _ => {}
     }
     if now >= soak.deadline {
-        let why = format!("nobody confirmed it within {}", Span(soak.order.patience()));
-        return node.go_back(soak.order, why, false, now);
+        let why = format!("nobody confirmed it within {}", Span(soak.order.confirm_timeout()));
+        return node.start_rollback(soak.order, why, false, now);
     }
-    let Soak { order, since, deadline, misses, ready_since } = soak;
-    node.phase = Phase::Soaking { order, since, deadline, misses, ready_since };
+    let SoakState { order, since, deadline, misses, ready_since } = soak;
+    node.phase = NodePhase::Soaking { order, since, deadline, misses, ready_since };
     vec![]
 }
 
-impl Soak {
-    /// True when it has run for as long as it must and was ready at the last look, and its time is not over. Short of [`MISSES`]
+impl SoakState {
+    /// True when it has run for as long as it must and was ready at the last look, and its time is not over. Short of [`MAX_MISSES`]
     /// in a row, a miss does not begin the time anew.
     fn is_proven(&self, now: Timestamp) -> bool {
-        self.ready_since.is_some() && now >= after(self.since, self.order.soak.0) && now < self.deadline
+        self.ready_since.is_some()
+            && now >= saturating_after(self.since, self.order.soak.0)
+            && now < self.deadline
     }
 }
 
-struct Back {
-    order: Order,
+struct RollbackState {
+    order: RolloutOrder,
     back: String,
     why: String,
     rejects: bool,
     since: Timestamp,
 }
 
-fn rolling_back(node: &mut Node, went: Back, event: Event, now: Timestamp) -> Vec<Action> {
+fn step_rolling_back(
+    node: &mut NodeState,
+    went: RollbackState,
+    event: NodeEvent,
+    now: Timestamp,
+) -> Vec<NodeAction> {
     match event {
-        Event::RolledBack => {
+        NodeEvent::RolledBack => {
             if went.rejects {
-                node.reject(&went.order.to, &went.why);
+                node.reject_version(&went.order.to, &went.why);
             }
-            node.end(&went.order, Outcome::Failed, Some(went.why), now);
-            node.discard(went.order.to)
+            node.end_rollout(&went.order, NodeOutcome::Failed, Some(went.why), now);
+            node.discard_version(went.order.to)
         }
         other => {
-            let again = matches!(other, Event::Boot | Event::NotRolledBack(_) | Event::Tick);
-            let actions = if again { vec![Action::GoBack(went.back.clone())] } else { vec![] };
-            let Back { order, back, why, rejects, since } = went;
-            node.phase = Phase::RollingBack { order, back, why, rejects, since };
+            let again = matches!(other, NodeEvent::Boot | NodeEvent::RollbackFailed(_) | NodeEvent::Tick);
+            let actions = if again { vec![NodeAction::RollBack(went.back.clone())] } else { vec![] };
+            let RollbackState { order, back, why, rejects, since } = went;
+            node.phase = NodePhase::RollingBack { order, back, why, rejects, since };
             actions
         }
     }
 }
 
 /// As much of a reason as is kept.
-fn cut(why: &str) -> String {
-    match why.char_indices().nth(WORDS) {
+fn truncate_reason(why: &str) -> String {
+    match why.char_indices().nth(MAX_REASON_CHARS) {
         Some((end, _)) => format!("{}…", &why[..end]),
         None => why.to_owned(),
     }
@@ -534,7 +576,7 @@ fn cut(why: &str) -> String {
 
 /// A moment so much later, or the last there is.
 #[must_use]
-pub fn after(moment: Timestamp, time: Duration) -> Timestamp {
+pub fn saturating_after(moment: Timestamp, time: Duration) -> Timestamp {
     let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
     moment.checked_add(time).unwrap_or(Timestamp::MAX)
 }

@@ -12,7 +12,7 @@ use zagent_config::ids::{NodeId, RolloutId};
 use crate::{BatchSize, Span};
 
 /// The version of the format.
-pub const SCHEMA: u32 = 1;
+pub const RECORD_SCHEMA: u32 = 1;
 
 /// What is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Component {
 impl Component {
     /// Its word in records and keys.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
             Self::States => "states",
@@ -38,7 +38,7 @@ impl Component {
 /// Who decides when a node's turn has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum RolloutMode {
     /// A driver, by what nodes report.
     #[default]
     Driver,
@@ -49,7 +49,7 @@ pub enum Mode {
 /// How much care is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Profile {
+pub enum RolloutProfile {
     /// As the fields say.
     #[default]
     Normal,
@@ -138,7 +138,7 @@ pub enum NodeStatus {
 
 /// How one node does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct NodeProgress {
     /// Where it stands.
     pub status: NodeStatus,
     /// Why it failed.
@@ -161,7 +161,7 @@ pub struct Progress {
 /// Where a rollout stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum RolloutStatus {
     /// Written; nobody has begun.
     #[default]
     Created,
@@ -177,7 +177,7 @@ pub enum State {
     Aborted,
 }
 
-impl State {
+impl RolloutStatus {
     /// True when nothing follows.
     #[must_use]
     pub const fn is_final(self) -> bool {
@@ -186,7 +186,7 @@ impl State {
 
     /// Its word in a record.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Rolling => "rolling",
@@ -200,7 +200,7 @@ impl State {
 
 /// Who drives, and when it last said so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Driver {
+pub struct DriverLease {
     /// Who.
     pub id: String,
     /// When.
@@ -209,7 +209,7 @@ pub struct Driver {
 
 /// A rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RolloutRecord {
     /// The version of the format.
     pub schema: u32,
     /// Its name.
@@ -245,10 +245,10 @@ pub struct Record {
     pub dry_run: bool,
     /// Who decides when a node's turn has come.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: RolloutMode,
     /// How much care is taken.
     #[serde(default)]
-    pub profile: Profile,
+    pub profile: RolloutProfile,
     /// True when an older version, or one that a node rejected, is meant.
     #[serde(default)]
     pub anyway: bool,
@@ -269,18 +269,18 @@ pub struct Record {
     pub phase_since: Option<Timestamp>,
     /// How each node does.
     #[serde(default)]
-    pub nodes: BTreeMap<NodeId, Progress>,
+    pub nodes: BTreeMap<NodeId, NodeProgress>,
     /// How many failed.
     #[serde(default)]
     pub failed: usize,
     /// Where it stands.
-    pub state: State,
+    pub state: RolloutStatus,
     /// Why it is paused or was ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Who drives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver: Option<Driver>,
+    pub driver: Option<DriverLease>,
     /// When it was ordered, and by whom.
     pub created: Timestamp,
     /// By whom.
@@ -296,10 +296,10 @@ pub struct Record {
     pub serial: u64,
     /// What this version does not know.
     #[serde(flatten)]
-    pub more: BTreeMap<String, serde_json::Value>,
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
-impl Record {
+impl RolloutRecord {
     /// The batch of a node.
     #[must_use]
     pub fn batch_of(&self, node: &NodeId) -> Option<usize> {
@@ -308,7 +308,7 @@ impl Record {
 
     /// Where a node stands.
     #[must_use]
-    pub fn status(&self, node: &NodeId) -> NodeStatus {
+    pub fn node_status(&self, node: &NodeId) -> NodeStatus {
         self.nodes.get(node).map_or(NodeStatus::Waiting, |progress| progress.status)
     }
 }

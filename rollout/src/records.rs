@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use zagent_config::ids::{NodeId, RolloutId};
 
-use crate::board::{BoardError, Token};
-use crate::record::{Component, Record};
-use crate::report::Report;
+use crate::board::{BoardError, VersionToken};
+use crate::record::{Component, RolloutRecord};
+use crate::report::NodeReport;
 
 /// Something as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held<T> {
+pub struct VersionedValue<T> {
     /// What.
     pub value: T,
     /// Which version of it.
-    pub token: Token,
+    pub token: VersionToken,
 }
 
 /// The records of rollouts.
@@ -25,7 +25,7 @@ pub trait Records {
     ///
     /// # Errors
     /// Fails when the place cannot be asked, and when what is there is no record.
-    fn get(&mut self, id: &RolloutId) -> Result<Option<Held<Record>>, BoardError>;
+    fn get(&mut self, id: &RolloutId) -> Result<Option<VersionedValue<RolloutRecord>>, BoardError>;
 
     /// Writes a record, when it is still what the writer knows; `expected` is none for a new one. `note` is what happened,
     /// its first line short; a write that is not `lasting` need not be kept in a log.
@@ -34,21 +34,21 @@ pub trait Records {
     /// Fails with a conflict when it is not, and when the place cannot be asked.
     fn put(
         &mut self,
-        record: &Record,
-        expected: Option<&Token>,
+        record: &RolloutRecord,
+        expected: Option<&VersionToken>,
         note: &str,
         lasting: bool,
-    ) -> Result<Token, BoardError>;
+    ) -> Result<VersionToken, BoardError>;
 
     /// All records, by id.
     ///
     /// # Errors
     /// Fails when the place cannot be asked.
-    fn list(&mut self) -> Result<Vec<Held<Record>>, BoardError>;
+    fn list(&mut self) -> Result<Vec<VersionedValue<RolloutRecord>>, BoardError>;
 
     /// Those that the last list left out: they are there, and cannot be read or do not count. Whoever knew one before goes
     /// by what it knew.
-    fn unread(&self) -> Vec<RolloutId> {
+    fn unreadable(&self) -> Vec<RolloutId> {
         Vec::new()
     }
 
@@ -56,7 +56,7 @@ pub trait Records {
     ///
     /// # Errors
     /// As [`Records::put`].
-    fn delete(&mut self, id: &RolloutId, expected: &Token) -> Result<(), BoardError>;
+    fn delete(&mut self, id: &RolloutId, expected: &VersionToken) -> Result<(), BoardError>;
 }
 
 /// The reports of nodes.
@@ -65,13 +65,13 @@ pub trait Reports {
     ///
     /// # Errors
     /// Fails when the board cannot be asked.
-    fn all(&mut self, component: Component) -> Result<BTreeMap<NodeId, Report>, BoardError>;
+    fn latest_reports(&mut self, component: Component) -> Result<BTreeMap<NodeId, NodeReport>, BoardError>;
 
     /// Says something about this node.
     ///
     /// # Errors
     /// Fails when the board cannot be asked, and when it says no.
-    fn put(&mut self, report: &Report) -> Result<(), BoardError>;
+    fn put(&mut self, report: &NodeReport) -> Result<(), BoardError>;
 
     /// Forgets a node that is gone.
     ///
@@ -80,10 +80,10 @@ pub trait Reports {
     fn forget(&mut self, component: Component, id: &NodeId) -> Result<(), BoardError>;
 
     /// The fingerprints of the keys that signed what was read last, for [`Progress::key`](crate::record::Progress::key).
-    fn keys(&self) -> BTreeMap<NodeId, String> {
+    fn signing_keys(&self) -> BTreeMap<NodeId, String> {
         BTreeMap::new()
     }
 
     /// Holds nodes to the keys that a record names: whoever takes a rollout over need not have seen them before.
-    fn expect(&mut self, _record: &Record) {}
+    fn pin_keys(&mut self, _record: &RolloutRecord) {}
 }

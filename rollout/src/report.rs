@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use zagent_config::ids::{NodeId, RolloutId};
 
-use crate::phase::{Node, Outcome, Phase};
+use crate::phase::{NodeOutcome, NodePhase, NodeState};
 use crate::record::Component;
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Doing {
+pub enum NodeActivity {
     /// Nothing but its work.
     #[default]
     Idle,
@@ -30,12 +30,12 @@ pub enum Doing {
 
 /// How a rollout ended on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct NodeRollout {
     /// Which rollout.
     pub rollout: RolloutId,
     /// How it ended; none while it is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<NodeOutcome>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -51,7 +51,7 @@ pub struct Taken {
 
 /// The process that the watchdog looks after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Child {
+pub struct AgentProcess {
     /// Its number.
     pub pid: u32,
     /// Seconds since it began.
@@ -60,7 +60,7 @@ pub struct Child {
 
 /// The last run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastRun {
+pub struct ReportedRun {
     /// Which.
     pub run: String,
     /// When it began.
@@ -75,7 +75,7 @@ pub struct LastRun {
 
 /// A report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct NodeReport {
     /// The node.
     pub id: NodeId,
     /// What it speaks of.
@@ -86,10 +86,10 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// What it does.
-    pub state: Doing,
+    pub state: NodeActivity,
     /// The rollout that it takes part in, or took part in last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taken: Option<Taken>,
+    pub taken: Option<NodeRollout>,
     /// Its kernel, such as `linux`.
     pub os: String,
     /// Its machine, such as `x86_64`.
@@ -101,7 +101,7 @@ pub struct Report {
     pub updated_at: Timestamp,
     /// The process that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<Child>,
+    pub child: Option<AgentProcess>,
     /// Why it is not well; none when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<String>,
@@ -113,34 +113,37 @@ pub struct Report {
     pub protocol: u32,
     /// The last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_run: Option<LastRun>,
+    pub last_run: Option<ReportedRun>,
 }
 
-impl Report {
+impl NodeReport {
     /// Takes over what a node's phase says.
-    pub fn tell(&mut self, node: &Node) {
-        let under_way = |order: &crate::phase::Order, at| {
+    pub fn update_from_node(&mut self, node: &NodeState) {
+        let under_way = |order: &crate::phase::RolloutOrder, at| {
             let (rollout, created) = (order.rollout.clone()?, order.created);
-            Some(Taken { rollout, outcome: None, error: None, at, ready_since: None, created })
+            Some(NodeRollout { rollout, outcome: None, error: None, at, ready_since: None, created })
         };
         let ended = || {
             let last = node.last.as_ref()?;
             let (outcome, error) = (Some(last.outcome), last.why.clone());
             let (rollout, at, created) = (last.rollout.clone(), last.at, last.created);
-            Some(Taken { rollout, outcome, error, at, ready_since: None, created })
+            Some(NodeRollout { rollout, outcome, error, at, ready_since: None, created })
         };
         (self.state, self.taken) = match &node.phase {
-            Phase::Idle => (Doing::Idle, ended()),
-            Phase::Preparing { order, since } => (Doing::Preparing, under_way(order, *since)),
-            Phase::Staged { order, since } => (Doing::Staged, under_way(order, *since)),
-            Phase::Applying { order, since } => (Doing::Applying, under_way(order, *since)),
-            Phase::Soaking { order, since, ready_since, .. } => {
+            NodePhase::Idle => (NodeActivity::Idle, ended()),
+            NodePhase::Preparing { order, since } => (NodeActivity::Preparing, under_way(order, *since)),
+            NodePhase::Staged { order, since } => (NodeActivity::Staged, under_way(order, *since)),
+            NodePhase::Applying { order, since } => (NodeActivity::Applying, under_way(order, *since)),
+            NodePhase::Soaking { order, since, ready_since, .. } => {
                 let taken = under_way(order, *since);
-                (Doing::Soaking, taken.map(|taken| Taken { ready_since: *ready_since, ..taken }))
+                (NodeActivity::Soaking, taken.map(|taken| NodeRollout { ready_since: *ready_since, ..taken }))
             }
-            Phase::RollingBack { order, why, since, .. } => {
+            NodePhase::RollingBack { order, why, since, .. } => {
                 let taken = under_way(order, *since);
-                (Doing::RollingBack, taken.map(|taken| Taken { error: Some(why.clone()), ..taken }))
+                (
+                    NodeActivity::RollingBack,
+                    taken.map(|taken| NodeRollout { error: Some(why.clone()), ..taken }),
+                )
             }
         };
     }

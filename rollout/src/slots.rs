@@ -14,23 +14,23 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::kept::{self, KeptError};
+use crate::json_file::{self, JsonFileError};
 use crate::point;
 
 /// The name of the program that came with the package, where slots are listed.
 pub const BUILT_IN: &str = "built-in";
 /// The program in a slot.
-const PROGRAM: &str = "zagent";
+const PROGRAM_FILE: &str = "zagent";
 /// What is known of it.
-const RECORD: &str = "slot.json";
+const SLOT_FILE: &str = "slot.json";
 /// The link to the slot that runs.
-const CURRENT: &str = "current";
+const CURRENT_LINK: &str = "current";
 /// Longest name of a version in bytes.
-const NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// What is known of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
+pub struct BinarySlot {
     /// Its version.
     pub version: String,
     /// The digest of the program, in hex.
@@ -43,7 +43,7 @@ pub struct Slot {
 
 /// A program that can be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct AgentProgram {
     /// Its version.
     pub version: String,
     /// Where it is.
@@ -58,7 +58,7 @@ pub enum SlotError {
     BadName(String),
     /// There is none.
     #[error("version {0} is not on this host")]
-    None(String),
+    Missing(String),
     /// It is not what it was.
     #[error("the program of version {version} is damaged: {why}")]
     Damaged {
@@ -69,7 +69,7 @@ pub enum SlotError {
     },
     /// It cannot run on this machine.
     #[error("version {version} cannot run on this machine: {why}")]
-    Foreign {
+    WrongMachine {
         /// Which.
         version: String,
         /// Why.
@@ -88,10 +88,10 @@ pub enum SlotError {
     },
     /// What is known of it cannot be kept or read.
     #[error(transparent)]
-    Kept(#[from] KeptError),
+    JsonFile(#[from] JsonFileError),
 }
 
-fn disk(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SlotError {
+fn disk_error(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SlotError {
     let path = path.to_owned();
     move |source| SlotError::Disk { act, path, source }
 }
@@ -100,26 +100,26 @@ fn disk(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SlotError {
 #[derive(Clone, Debug)]
 pub struct Slots {
     dir: PathBuf,
-    built_in: Program,
+    built_in: AgentProgram,
 }
 
 impl Slots {
     /// Slots in a directory, beside the program that was installed.
     #[must_use]
-    pub fn new(dir: impl Into<PathBuf>, built_in: Program) -> Self {
+    pub fn new(dir: impl Into<PathBuf>, built_in: AgentProgram) -> Self {
         Self { dir: dir.into(), built_in }
     }
 
     /// The program that was installed.
     #[must_use]
-    pub const fn built_in(&self) -> &Program {
+    pub const fn built_in(&self) -> &AgentProgram {
         &self.built_in
     }
 
     /// The version that the link names; that of the built-in program when there is none.
     #[must_use]
     pub fn current(&self) -> String {
-        let named = fs::read_link(self.dir.join(CURRENT)).ok();
+        let named = fs::read_link(self.dir.join(CURRENT_LINK)).ok();
         let named = named.as_deref().and_then(Path::to_str).filter(|name| is_version(name));
         named.unwrap_or(&self.built_in.version).to_owned()
     }
@@ -128,11 +128,15 @@ impl Slots {
     ///
     /// # Errors
     /// Fails when the disk does.
-    pub fn incoming(&self) -> Result<PathBuf, SlotError> {
+    pub fn incoming_path(&self) -> Result<PathBuf, SlotError> {
         let dir = &self.dir;
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(disk("make the directory", dir))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(disk_error("make the directory", dir))?;
         let path = dir.join(".incoming");
-        remove(&path)?;
+        remove_path(&path)?;
         Ok(path)
     }
 
@@ -141,58 +145,62 @@ impl Slots {
     /// # Errors
     /// Fails when the version is no name, the file is not what it should be or is for another machine, and when the disk does.
     pub fn install(&self, version: &str, file: &Path, blake3: &str, source: &str) -> Result<(), SlotError> {
-        check(version)?;
-        let size = fs::metadata(file).map_err(disk("look at", file))?.len();
-        let found = digest(file).map_err(disk("read", file))?;
+        check_version_name(version)?;
+        let size = fs::metadata(file).map_err(disk_error("look at", file))?.len();
+        let found = file_digest(file).map_err(disk_error("read", file))?;
         if !found.eq_ignore_ascii_case(blake3) {
             let why = format!("its digest is {found}, and {blake3} was ordered");
             return Err(SlotError::Damaged { version: version.into(), why });
         }
-        let foreign = |why| SlotError::Foreign { version: version.into(), why };
-        fits(file, Path::new("/proc/self/exe")).map_err(disk("read", file))?.map_err(foreign)?;
+        let foreign = |why| SlotError::WrongMachine { version: version.into(), why };
+        check_machine(file, Path::new("/proc/self/exe"))
+            .map_err(disk_error("read", file))?
+            .map_err(foreign)?;
         let new = self.dir.join(".new");
-        remove(&new)?;
-        DirBuilder::new().mode(0o700).create(&new).map_err(disk("make the directory", &new))?;
-        let program = new.join(PROGRAM);
-        fs::rename(file, &program).map_err(disk("move", file))?;
+        remove_path(&new)?;
+        DirBuilder::new().mode(0o700).create(&new).map_err(disk_error("make the directory", &new))?;
+        let program = new.join(PROGRAM_FILE);
+        fs::rename(file, &program).map_err(disk_error("move", file))?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))
             .and_then(|()| File::open(&program)?.sync_all())
-            .map_err(disk("sync", &program))?;
-        let slot = Slot { version: version.into(), blake3: found, size, source: source.into() };
+            .map_err(disk_error("sync", &program))?;
+        let slot = BinarySlot { version: version.into(), blake3: found, size, source: source.into() };
         // It syncs the directory, and so the name of the program too.
-        kept::write(&new.join(RECORD), &slot)?;
-        point("slots::written").map_err(disk("write", &new))?;
+        json_file::write(&new.join(SLOT_FILE), &slot)?;
+        point("slots::written").map_err(disk_error("write", &new))?;
         let place = self.dir.join(version);
-        remove(&place)?;
-        fs::rename(&new, &place).map_err(disk("move", &new))?;
-        point("slots::named").map_err(disk("write", &place))?;
-        self.sync()
+        remove_path(&place)?;
+        fs::rename(&new, &place).map_err(disk_error("move", &new))?;
+        point("slots::named").map_err(disk_error("write", &place))?;
+        self.sync_dir()
     }
 
     /// A version as a program: looked up, and hashed again.
     ///
     /// # Errors
     /// Fails when there is none, and when it is not what it was.
-    pub fn verify(&self, version: &str) -> Result<Program, SlotError> {
-        check(version)?;
+    pub fn verify(&self, version: &str) -> Result<AgentProgram, SlotError> {
+        check_version_name(version)?;
         let dir = self.dir.join(version);
-        let Some(slot) = kept::read::<Slot>(&dir.join(RECORD))? else {
+        let Some(slot) = json_file::read::<BinarySlot>(&dir.join(SLOT_FILE))? else {
             let is_built_in = version == self.built_in.version && self.built_in.path.exists();
-            return is_built_in.then(|| self.built_in.clone()).ok_or_else(|| SlotError::None(version.into()));
+            return is_built_in
+                .then(|| self.built_in.clone())
+                .ok_or_else(|| SlotError::Missing(version.into()));
         };
         let damaged = |why: String| SlotError::Damaged { version: version.into(), why };
-        let path = dir.join(PROGRAM);
-        let found = digest(&path).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
+        let path = dir.join(PROGRAM_FILE);
+        let found = file_digest(&path).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
         if found != slot.blake3 {
             return Err(damaged(format!("its digest is {found}, and was {}", slot.blake3)));
         }
-        Ok(Program { version: version.into(), path })
+        Ok(AgentProgram { version: version.into(), path })
     }
 
     /// True when a slot holds exactly this.
     #[must_use]
-    pub fn holds(&self, version: &str, blake3: &str) -> bool {
-        let slot = kept::read::<Slot>(&self.dir.join(version).join(RECORD));
+    pub fn contains(&self, version: &str, blake3: &str) -> bool {
+        let slot = json_file::read::<BinarySlot>(&self.dir.join(version).join(SLOT_FILE));
         is_version(version)
             && matches!(slot, Ok(Some(slot)) if slot.blake3.eq_ignore_ascii_case(blake3))
             && self.verify(version).is_ok()
@@ -200,7 +208,10 @@ impl Slots {
 
     /// The first of these versions that can be run, else the built-in program; and why the others cannot.
     #[must_use]
-    pub fn pick<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> (Program, Vec<SlotError>) {
+    pub fn pick_runnable<'a>(
+        &self,
+        wanted: impl IntoIterator<Item = &'a str>,
+    ) -> (AgentProgram, Vec<SlotError>) {
         let mut passed_over = Vec::new();
         for version in wanted {
             match self.verify(version) {
@@ -215,19 +226,19 @@ impl Slots {
     ///
     /// # Errors
     /// Fails when the disk does; then the link is as before.
-    pub fn promote(&self, program: &Program) -> Result<(), SlotError> {
-        let link = self.dir.join(CURRENT);
+    pub fn set_current(&self, program: &AgentProgram) -> Result<(), SlotError> {
+        let link = self.dir.join(CURRENT_LINK);
         if program.path == self.built_in.path {
-            return if remove(&link)? { self.sync() } else { Ok(()) };
+            return if remove_path(&link)? { self.sync_dir() } else { Ok(()) };
         }
         if fs::read_link(&link).is_ok_and(|named| named == Path::new(&program.version)) {
             return Ok(());
         }
         let new = self.dir.join(".current");
-        remove(&new)?;
-        std::os::unix::fs::symlink(&program.version, &new).map_err(disk("make the link", &new))?;
-        fs::rename(&new, &link).map_err(disk("move", &new))?;
-        self.sync()
+        remove_path(&new)?;
+        std::os::unix::fs::symlink(&program.version, &new).map_err(disk_error("make the link", &new))?;
+        fs::rename(&new, &link).map_err(disk_error("move", &new))?;
+        self.sync_dir()
     }
 
     /// Removes what is not to be kept, and what a crash left; the names of what went.
@@ -238,23 +249,25 @@ impl Slots {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(disk("read the directory", &self.dir)(error)),
+            Err(error) => return Err(disk_error("read the directory", &self.dir)(error)),
         };
         let mut gone = Vec::new();
         for entry in entries {
-            let name = entry.map_err(disk("read the directory", &self.dir))?.file_name();
+            let name = entry.map_err(disk_error("read the directory", &self.dir))?.file_name();
             let name = name.to_string_lossy().into_owned();
-            if name != CURRENT && !keep.contains(name.as_str()) {
-                remove(&self.dir.join(&name))?;
+            if name != CURRENT_LINK && !keep.contains(name.as_str()) {
+                remove_path(&self.dir.join(&name))?;
                 gone.push(name);
             }
         }
         gone.sort();
-        if gone.is_empty() { Ok(gone) } else { self.sync().map(|()| gone) }
+        if gone.is_empty() { Ok(gone) } else { self.sync_dir().map(|()| gone) }
     }
 
-    fn sync(&self) -> Result<(), SlotError> {
-        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(disk("sync the directory", &self.dir))
+    fn sync_dir(&self) -> Result<(), SlotError> {
+        File::open(&self.dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(disk_error("sync the directory", &self.dir))
     }
 }
 
@@ -262,25 +275,25 @@ impl Slots {
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-' | b'_');
-    text.len() <= NAME
+    text.len() <= MAX_NAME_BYTES
         && text.bytes().all(plain)
         && text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
-        && !matches!(text, CURRENT | BUILT_IN)
+        && !matches!(text, CURRENT_LINK | BUILT_IN)
 }
 
-fn check(version: &str) -> Result<(), SlotError> {
+fn check_version_name(version: &str) -> Result<(), SlotError> {
     if is_version(version) { Ok(()) } else { Err(SlotError::BadName(version.into())) }
 }
 
 /// The digest of a file, in hex; read in pieces.
-fn digest(path: &Path) -> io::Result<String> {
+fn file_digest(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Removes a file, a link or a directory; false when there was none.
-fn remove(path: &Path) -> Result<bool, SlotError> {
+fn remove_path(path: &Path) -> Result<bool, SlotError> {
     let gone = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -289,14 +302,14 @@ fn remove(path: &Path) -> Result<bool, SlotError> {
     match gone {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(disk("remove", path)(error)),
+        Err(error) => Err(disk_error("remove", path)(error)),
     }
 }
 
 /// Whether a program is made for the machine that another one runs on; why not, in words.
 ///
 /// The first twenty bytes of an ELF file tell its class, its byte order and its machine.
-fn fits(program: &Path, ours: &Path) -> io::Result<Result<(), String>> {
+fn check_machine(program: &Path, ours: &Path) -> io::Result<Result<(), String>> {
     let head = |path: &Path| -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
         File::open(path)?.take(20).read_to_end(&mut head)?;
@@ -316,29 +329,29 @@ fn fits(program: &Path, ours: &Path) -> io::Result<Result<(), String>> {
 mod tests {
     use super::*;
 
-    struct Place {
+    struct SlotsFixture {
         dir: tempfile::TempDir,
         slots: Slots,
     }
 
-    fn place() -> Place {
+    fn place() -> SlotsFixture {
         let dir = tempfile::tempdir().unwrap();
-        let built_in = Program { version: "0.1.0".into(), path: dir.path().join("usr-bin-zagent") };
+        let built_in = AgentProgram { version: "0.1.0".into(), path: dir.path().join("usr-bin-zagent") };
         fs::write(&built_in.path, "#!/bin/sh\n").unwrap();
         let slots = Slots::new(dir.path().join("slots"), built_in);
-        Place { dir, slots }
+        SlotsFixture { dir, slots }
     }
 
-    impl Place {
+    impl SlotsFixture {
         fn install(&self, version: &str, text: &str) -> Result<(), SlotError> {
-            let file = self.slots.incoming().unwrap();
+            let file = self.slots.incoming_path().unwrap();
             fs::write(&file, text).unwrap();
             let digest = blake3::hash(text.as_bytes()).to_hex().to_string();
             self.slots.install(version, &file, &digest, "https://example.org/zagent")
         }
 
         fn program(&self, version: &str) -> PathBuf {
-            self.dir.path().join("slots").join(version).join(PROGRAM)
+            self.dir.path().join("slots").join(version).join(PROGRAM_FILE)
         }
     }
 
@@ -351,14 +364,14 @@ mod tests {
         assert_eq!(fs::metadata(place.program("0.2.0")).unwrap().permissions().mode() & 0o777, 0o755);
         assert_eq!(slots.current(), "0.1.0", "a slot that is only installed does not run");
         let two = slots.verify("0.2.0").unwrap();
-        assert_eq!(two, Program { version: "0.2.0".into(), path: place.program("0.2.0") });
-        slots.promote(&two).unwrap();
-        slots.promote(&two).unwrap();
+        assert_eq!(two, AgentProgram { version: "0.2.0".into(), path: place.program("0.2.0") });
+        slots.set_current(&two).unwrap();
+        slots.set_current(&two).unwrap();
         assert_eq!(slots.current(), "0.2.0");
-        slots.promote(&slots.verify("0.1.0").unwrap()).unwrap();
-        slots.promote(slots.built_in()).unwrap();
+        slots.set_current(&slots.verify("0.1.0").unwrap()).unwrap();
+        slots.set_current(slots.built_in()).unwrap();
         assert_eq!(slots.current(), "0.1.0");
-        assert!(!slots.incoming().unwrap().exists());
+        assert!(!slots.incoming_path().unwrap().exists());
     }
 
     #[test]
@@ -367,7 +380,7 @@ mod tests {
         place.install("0.2.0", "#!/bin/sh\n2").unwrap();
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
         let picked = |wanted: &[&str]| {
-            let (program, passed_over) = place.slots.pick(wanted.iter().copied());
+            let (program, passed_over) = place.slots.pick_runnable(wanted.iter().copied());
             (program.version, passed_over.len())
         };
         assert_eq!(picked(&["0.3.0", "0.2.0"]), ("0.3.0".into(), 0));
@@ -380,26 +393,26 @@ mod tests {
         // A slot that is installed anew is whole again.
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
         assert_eq!(picked(&["0.3.0"]), ("0.3.0".into(), 0));
-        assert!(place.slots.holds("0.3.0", blake3::hash(b"#!/bin/sh\n3").to_hex().as_str()));
-        assert!(!place.slots.holds("0.3.0", "another"));
-        assert!(!place.slots.holds("0.4.0", "any"));
+        assert!(place.slots.contains("0.3.0", blake3::hash(b"#!/bin/sh\n3").to_hex().as_str()));
+        assert!(!place.slots.contains("0.3.0", "another"));
+        assert!(!place.slots.contains("0.4.0", "any"));
     }
 
     #[test]
     fn another_digest_another_machine_and_no_program_are_refused() {
         let place = place();
-        let file = place.slots.incoming().unwrap();
+        let file = place.slots.incoming_path().unwrap();
         fs::write(&file, "#!/bin/sh\n").unwrap();
         let refused = place.slots.install("0.2.0", &file, "00", "here");
         assert!(matches!(refused, Err(SlotError::Damaged { .. })));
-        assert!(matches!(place.install("0.2.0", "hello"), Err(SlotError::Foreign { .. })));
+        assert!(matches!(place.install("0.2.0", "hello"), Err(SlotError::WrongMachine { .. })));
         let mut ours = fs::read("/proc/self/exe").unwrap();
         ours.truncate(64);
         fs::write(place.dir.path().join("ours"), &ours).unwrap();
         let judged = |head: &[u8]| {
             let path = place.dir.path().join("theirs");
             fs::write(&path, head).unwrap();
-            fits(&path, &place.dir.path().join("ours")).unwrap().is_ok()
+            check_machine(&path, &place.dir.path().join("ours")).unwrap().is_ok()
         };
         assert!(judged(&ours));
         for at in [4, 5, 18, 19] {
@@ -408,7 +421,7 @@ mod tests {
             assert!(!judged(&theirs), "byte {at}");
         }
         assert!(!judged(&ours[..10]));
-        assert!(matches!(place.slots.verify("0.2.0"), Err(SlotError::None(_))));
+        assert!(matches!(place.slots.verify("0.2.0"), Err(SlotError::Missing(_))));
     }
 
     #[test]
@@ -428,8 +441,8 @@ mod tests {
         for version in ["0.2.0", "0.3.0", "0.4.0"] {
             place.install(version, "#!/bin/sh\n").unwrap();
         }
-        place.slots.promote(&place.slots.verify("0.4.0").unwrap()).unwrap();
-        fs::write(place.slots.incoming().unwrap(), "half").unwrap();
+        place.slots.set_current(&place.slots.verify("0.4.0").unwrap()).unwrap();
+        fs::write(place.slots.incoming_path().unwrap(), "half").unwrap();
         let keep = BTreeSet::from(["0.3.0", "0.4.0"]);
         assert_eq!(place.slots.prune(&keep).unwrap(), [".incoming", "0.2.0"]);
         assert_eq!(place.slots.prune(&keep).unwrap(), Vec::<String>::new());

@@ -23,20 +23,20 @@ impl Span {
 /// A text that is no length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no length of time: write `90s`, `5m` or `1h`")]
-pub struct BadSpan(String);
+pub struct SpanError(String);
 
 impl FromStr for Span {
-    type Err = BadSpan;
+    type Err = SpanError;
 
-    fn from_str(text: &str) -> Result<Self, BadSpan> {
-        parse_duration(text).map(Self).ok_or_else(|| BadSpan(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, SpanError> {
+        parse_duration(text).map(Self).ok_or_else(|| SpanError(text.to_owned()))
     }
 }
 
 impl TryFrom<String> for Span {
-    type Error = BadSpan;
+    type Error = SpanError;
 
-    fn try_from(text: String) -> Result<Self, BadSpan> {
+    fn try_from(text: String) -> Result<Self, SpanError> {
         text.parse()
     }
 }

@@ -7,88 +7,88 @@
 use std::time::Duration;
 
 /// A moment: the time since the supervisor began.
-pub type Moment = Duration;
+pub type SupervisorTime = Duration;
 
 /// The lengths of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct RestartPolicy {
     /// What is doubled with each failure.
-    pub unit: Duration,
+    pub base_delay: Duration,
     /// The longest wait before it counts as degraded.
-    pub most: Duration,
+    pub max_delay: Duration,
     /// So many failures in a row make it degraded.
     pub degraded_after: u32,
     /// How often it is tried then.
-    pub slow: Duration,
+    pub degraded_delay: Duration,
     /// How long it must live to be healthy.
-    pub healthy: Duration,
+    pub healthy_after: Duration,
     /// How long it may take to end when it is told to.
     pub grace: Duration,
 }
 
-impl Rules {
+impl RestartPolicy {
     /// As on a real host.
-    pub const REAL: Self = Self {
-        unit: Duration::from_secs(1),
-        most: Duration::from_secs(60),
+    pub const PRODUCTION: Self = Self {
+        base_delay: Duration::from_secs(1),
+        max_delay: Duration::from_secs(60),
         degraded_after: 10,
-        slow: Duration::from_secs(600),
-        healthy: Duration::from_secs(30),
+        degraded_delay: Duration::from_secs(600),
+        healthy_after: Duration::from_secs(30),
         grace: Duration::from_secs(90),
     };
 
     /// How long to wait after so many failures in a row.
     #[must_use]
-    pub fn wait(&self, failures: u32) -> Duration {
+    pub fn backoff(&self, failures: u32) -> Duration {
         if failures >= self.degraded_after {
-            return self.slow;
+            return self.degraded_delay;
         }
-        self.unit.saturating_mul(2_u32.saturating_pow(failures)).min(self.most)
+        self.base_delay.saturating_mul(2_u32.saturating_pow(failures)).min(self.max_delay)
     }
 }
 
 /// How the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum ProcessState {
     /// It waits for its next start.
-    Resting {
+    BackingOff {
         /// Until when.
-        until: Moment,
+        until: SupervisorTime,
     },
-    /// It is being started; the answer is `Started` or `NotStarted`.
+    /// It is being started; the answer is `Started` or `StartFailed`.
     Starting,
     /// It lives.
     Up {
         /// Since when.
-        since: Moment,
+        since: SupervisorTime,
     },
     /// It was told to end.
     Ending {
         /// When it is ended by force.
-        kill_at: Moment,
+        kill_at: SupervisorTime,
         /// True when it is started again then.
         again: bool,
     },
     /// It is not wanted any more.
-    Off,
+    Stopped,
 }
 
 /// A process that is kept up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Supervised {
+pub struct SupervisedProcess {
     /// How it does.
-    pub life: Life,
+    pub state: ProcessState,
     /// Failures in a row.
     pub failures: u32,
 }
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum ProcessEvent {
     /// It was started.
     Started,
     /// It could not be started.
-    NotStarted,
+    StartFailed,
     /// It ended.
     Ended,
     /// Time passes.
@@ -101,7 +101,7 @@ pub enum Happening {
 
 /// Something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum ProcessAction {
     /// Start it.
     Start,
     /// Tell it to end.
@@ -110,110 +110,115 @@ pub enum Act {
     Kill,
 }
 
-impl Supervised {
+impl SupervisedProcess {
     /// A process that is to be started at once.
-    pub const NEW: Self = Self { life: Life::Resting { until: Duration::ZERO }, failures: 0 };
+    pub const NEW: Self = Self { state: ProcessState::BackingOff { until: Duration::ZERO }, failures: 0 };
 
     /// A process that somebody else has left behind: it is told to end, and then started anew.
     #[must_use]
-    pub fn left_behind(now: Moment, rules: &Rules) -> Self {
-        Self { life: Life::Ending { kill_at: now + rules.grace, again: true }, failures: 0 }
+    pub fn from_leftover(now: SupervisorTime, rules: &RestartPolicy) -> Self {
+        Self { state: ProcessState::Ending { kill_at: now + rules.grace, again: true }, failures: 0 }
     }
 
     /// A process that lives.
     #[must_use]
-    pub const fn living(since: Moment) -> Self {
-        Self { life: Life::Up { since }, failures: 0 }
+    pub const fn running_since(since: SupervisorTime) -> Self {
+        Self { state: ProcessState::Up { since }, failures: 0 }
     }
 
     /// True after too many failures in a row.
     #[must_use]
-    pub const fn is_degraded(&self, rules: &Rules) -> bool {
+    pub const fn is_degraded(&self, rules: &RestartPolicy) -> bool {
         self.failures >= rules.degraded_after
     }
 
     /// True while it lives and was not told to end.
     #[must_use]
     pub const fn is_up(&self) -> bool {
-        matches!(self.life, Life::Up { .. })
+        matches!(self.state, ProcessState::Up { .. })
     }
 
     /// When [`step`] should hear of the time again; none when nothing is due.
     #[must_use]
-    pub fn due(&self, rules: &Rules) -> Option<Moment> {
-        match self.life {
-            Life::Resting { until } => Some(until),
-            Life::Up { since } if self.failures > 0 => Some(since + rules.healthy),
-            Life::Ending { kill_at, .. } => Some(kill_at),
-            Life::Up { .. } | Life::Starting | Life::Off => None,
+    pub fn next_due(&self, rules: &RestartPolicy) -> Option<SupervisorTime> {
+        match self.state {
+            ProcessState::BackingOff { until } => Some(until),
+            ProcessState::Up { since } if self.failures > 0 => Some(since + rules.healthy_after),
+            ProcessState::Ending { kill_at, .. } => Some(kill_at),
+            ProcessState::Up { .. } | ProcessState::Starting | ProcessState::Stopped => None,
         }
     }
 
-    fn failed(&mut self, now: Moment, rules: &Rules) {
+    fn record_failure(&mut self, now: SupervisorTime, rules: &RestartPolicy) {
         self.failures = self.failures.saturating_add(1);
-        self.life = Life::Resting { until: now + rules.wait(self.failures) };
+        self.state = ProcessState::BackingOff { until: now + rules.backoff(self.failures) };
     }
 
-    const fn start(&mut self) -> Option<Act> {
-        self.life = Life::Starting;
-        Some(Act::Start)
+    const fn start(&mut self) -> Option<ProcessAction> {
+        self.state = ProcessState::Starting;
+        Some(ProcessAction::Start)
     }
 }
 
 /// What follows from what happened, and what is to be done about it.
 #[must_use]
-pub fn step(of: &Supervised, happened: Happening, now: Moment, rules: &Rules) -> (Supervised, Option<Act>) {
+pub fn step(
+    of: &SupervisedProcess,
+    happened: ProcessEvent,
+    now: SupervisorTime,
+    rules: &RestartPolicy,
+) -> (SupervisedProcess, Option<ProcessAction>) {
     let mut next = *of;
-    let act = match (of.life, happened) {
-        (Life::Resting { until }, Happening::Tick) if now >= until => next.start(),
-        (Life::Resting { .. }, Happening::Restart) => {
+    let act = match (of.state, happened) {
+        (ProcessState::BackingOff { until }, ProcessEvent::Tick) if now >= until => next.start(),
+        (ProcessState::BackingOff { .. }, ProcessEvent::Restart) => {
             next.failures = 0;
             next.start()
         }
-        (Life::Resting { .. } | Life::Starting, Happening::Stop) => {
-            next.life = Life::Off;
+        (ProcessState::BackingOff { .. } | ProcessState::Starting, ProcessEvent::Stop) => {
+            next.state = ProcessState::Stopped;
             None
         }
-        (Life::Starting, Happening::Started) => {
-            next.life = Life::Up { since: now };
+        (ProcessState::Starting, ProcessEvent::Started) => {
+            next.state = ProcessState::Up { since: now };
             None
         }
-        (Life::Starting, Happening::NotStarted) => {
-            next.failed(now, rules);
+        (ProcessState::Starting, ProcessEvent::StartFailed) => {
+            next.record_failure(now, rules);
             None
         }
-        (Life::Up { since }, Happening::Tick) if now >= since + rules.healthy => {
+        (ProcessState::Up { since }, ProcessEvent::Tick) if now >= since + rules.healthy_after => {
             next.failures = 0;
             None
         }
-        (Life::Up { since }, Happening::Ended) => {
-            if now >= since + rules.healthy {
+        (ProcessState::Up { since }, ProcessEvent::Ended) => {
+            if now >= since + rules.healthy_after {
                 next.failures = 0;
             }
-            next.failed(now, rules);
+            next.record_failure(now, rules);
             None
         }
-        (Life::Up { .. }, Happening::Restart | Happening::Stop) => {
+        (ProcessState::Up { .. }, ProcessEvent::Restart | ProcessEvent::Stop) => {
             next.failures = 0;
-            let again = happened == Happening::Restart;
-            next.life = Life::Ending { kill_at: now + rules.grace, again };
-            Some(Act::Terminate)
+            let again = happened == ProcessEvent::Restart;
+            next.state = ProcessState::Ending { kill_at: now + rules.grace, again };
+            Some(ProcessAction::Terminate)
         }
-        (Life::Ending { again: true, .. }, Happening::Ended) => next.start(),
-        (Life::Ending { again: false, .. }, Happening::Ended) => {
-            next.life = Life::Off;
+        (ProcessState::Ending { again: true, .. }, ProcessEvent::Ended) => next.start(),
+        (ProcessState::Ending { again: false, .. }, ProcessEvent::Ended) => {
+            next.state = ProcessState::Stopped;
             None
         }
-        (Life::Ending { kill_at, again }, Happening::Tick) if now >= kill_at => {
+        (ProcessState::Ending { kill_at, again }, ProcessEvent::Tick) if now >= kill_at => {
             // Said again after as long: one that is stuck in the kernel does not hear it at once.
-            next.life = Life::Ending { kill_at: now + rules.grace, again };
-            Some(Act::Kill)
+            next.state = ProcessState::Ending { kill_at: now + rules.grace, again };
+            Some(ProcessAction::Kill)
         }
-        (Life::Ending { kill_at, again: true }, Happening::Stop) => {
-            next.life = Life::Ending { kill_at, again: false };
+        (ProcessState::Ending { kill_at, again: true }, ProcessEvent::Stop) => {
+            next.state = ProcessState::Ending { kill_at, again: false };
             None
         }
-        (Life::Ending { again: false, .. }, Happening::Stop) => Some(Act::Kill),
+        (ProcessState::Ending { again: false, .. }, ProcessEvent::Stop) => Some(ProcessAction::Kill),
         _ => None,
     };
     (next, act)
@@ -225,57 +230,64 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules::REAL;
+    const RULES: RestartPolicy = RestartPolicy::PRODUCTION;
 
-    const fn at(seconds: u64) -> Moment {
+    const fn at(seconds: u64) -> SupervisorTime {
         Duration::from_secs(seconds)
     }
 
     #[test]
     fn each_wait_is_twice_the_last_up_to_a_minute_then_ten_minutes() {
-        let waits: Vec<u64> = (1..12).map(|failures| RULES.wait(failures).as_secs()).collect();
+        let waits: Vec<u64> = (1..12).map(|failures| RULES.backoff(failures).as_secs()).collect();
         assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60, 60, 60, 600, 600]);
-        assert_eq!(RULES.wait(u32::MAX), RULES.slow);
+        assert_eq!(RULES.backoff(u32::MAX), RULES.degraded_delay);
     }
 
     #[test]
     fn a_process_that_always_ends_at_once_is_degraded_after_ten_and_forgiven_when_it_lives() {
-        let (mut one, mut now) = (Supervised::NEW, at(0));
+        let (mut one, mut now) = (SupervisedProcess::NEW, at(0));
         let mut starts = Vec::new();
         for _ in 0..12 {
-            now = one.due(&RULES).unwrap();
-            let (starting, act) = step(&one, Happening::Tick, now, &RULES);
-            assert_eq!(act, Some(Act::Start));
+            now = one.next_due(&RULES).unwrap();
+            let (starting, act) = step(&one, ProcessEvent::Tick, now, &RULES);
+            assert_eq!(act, Some(ProcessAction::Start));
             starts.push(now.as_secs());
-            let (up, _) = step(&starting, Happening::Started, now, &RULES);
-            one = step(&up, Happening::Ended, now, &RULES).0;
+            let (up, _) = step(&starting, ProcessEvent::Started, now, &RULES);
+            one = step(&up, ProcessEvent::Ended, now, &RULES).0;
         }
         assert_eq!(starts, [0, 2, 6, 14, 30, 62, 122, 182, 242, 302, 902, 1502]);
         assert!(one.is_degraded(&RULES));
-        let (starting, _) = step(&one, Happening::Tick, one.due(&RULES).unwrap(), &RULES);
-        let (up, _) = step(&starting, Happening::Started, now, &RULES);
+        let (starting, _) = step(&one, ProcessEvent::Tick, one.next_due(&RULES).unwrap(), &RULES);
+        let (up, _) = step(&starting, ProcessEvent::Started, now, &RULES);
         assert!(up.is_degraded(&RULES), "a start alone proves nothing");
-        assert_eq!(up.due(&RULES), Some(now + at(30)));
-        let (early, _) = step(&up, Happening::Tick, now + at(29), &RULES);
+        assert_eq!(up.next_due(&RULES), Some(now + at(30)));
+        let (early, _) = step(&up, ProcessEvent::Tick, now + at(29), &RULES);
         assert!(early.is_degraded(&RULES));
-        let (healthy, _) = step(&up, Happening::Tick, now + at(30), &RULES);
-        assert_eq!((healthy.failures, healthy.due(&RULES)), (0, None));
+        let (healthy, _) = step(&up, ProcessEvent::Tick, now + at(30), &RULES);
+        assert_eq!((healthy.failures, healthy.next_due(&RULES)), (0, None));
         // One that lived long enough and ends begins anew with the shortest wait.
-        let (again, _) = step(&up, Happening::Ended, now + at(31), &RULES);
-        assert_eq!(again, Supervised { life: Life::Resting { until: now + at(33) }, failures: 1 });
+        let (again, _) = step(&up, ProcessEvent::Ended, now + at(31), &RULES);
+        assert_eq!(
+            again,
+            SupervisedProcess { state: ProcessState::BackingOff { until: now + at(33) }, failures: 1 }
+        );
     }
 
     #[test]
     fn what_is_told_to_end_is_ended_by_force_when_it_does_not() {
-        let up = Supervised { life: Life::Up { since: at(0) }, failures: 3 };
-        let (ending, act) = step(&up, Happening::Stop, at(5), &RULES);
-        assert_eq!(act, Some(Act::Terminate));
-        assert_eq!(ending.due(&RULES), Some(at(95)));
-        assert_eq!(step(&ending, Happening::Tick, at(94), &RULES), (ending, None));
-        assert_eq!(step(&ending, Happening::Tick, at(95), &RULES).1, Some(Act::Kill));
-        assert_eq!(step(&ending, Happening::Stop, at(6), &RULES).1, Some(Act::Kill), "told twice");
-        let (off, _) = step(&ending, Happening::Ended, at(7), &RULES);
-        assert_eq!(off.life, Life::Off);
+        let up = SupervisedProcess { state: ProcessState::Up { since: at(0) }, failures: 3 };
+        let (ending, act) = step(&up, ProcessEvent::Stop, at(5), &RULES);
+        assert_eq!(act, Some(ProcessAction::Terminate));
+        assert_eq!(ending.next_due(&RULES), Some(at(95)));
+        assert_eq!(step(&ending, ProcessEvent::Tick, at(94), &RULES), (ending, None));
+        assert_eq!(step(&ending, ProcessEvent::Tick, at(95), &RULES).1, Some(ProcessAction::Kill));
+        assert_eq!(
+            step(&ending, ProcessEvent::Stop, at(6), &RULES).1,
+            Some(ProcessAction::Kill),
+            "told twice"
+        );
+        let (off, _) = step(&ending, ProcessEvent::Ended, at(7), &RULES);
+        assert_eq!(off.state, ProcessState::Stopped);
         for happened in ALL {
             assert_eq!(step(&off, happened, at(999), &RULES), (off, None), "{happened:?}");
         }
@@ -283,26 +295,32 @@ mod tests {
 
     #[test]
     fn a_restart_waits_for_the_end_of_the_old_one_and_for_nothing_else() {
-        let up = Supervised { life: Life::Up { since: at(0) }, failures: 9 };
-        let (ending, act) = step(&up, Happening::Restart, at(5), &RULES);
-        assert_eq!(act, Some(Act::Terminate));
-        let (starting, act) = step(&ending, Happening::Ended, at(6), &RULES);
-        assert_eq!((starting, act), (Supervised { life: Life::Starting, failures: 0 }, Some(Act::Start)));
-        let resting = Supervised { life: Life::Resting { until: at(600) }, failures: 12 };
-        assert_eq!(step(&resting, Happening::Restart, at(5), &RULES), (starting, Some(Act::Start)));
-        let (stopping, _) = step(&ending, Happening::Stop, at(6), &RULES);
-        assert_eq!(step(&stopping, Happening::Ended, at(7), &RULES).0.life, Life::Off);
-        let orphan = Supervised::left_behind(at(1), &RULES);
-        assert_eq!(step(&orphan, Happening::Ended, at(2), &RULES).1, Some(Act::Start));
+        let up = SupervisedProcess { state: ProcessState::Up { since: at(0) }, failures: 9 };
+        let (ending, act) = step(&up, ProcessEvent::Restart, at(5), &RULES);
+        assert_eq!(act, Some(ProcessAction::Terminate));
+        let (starting, act) = step(&ending, ProcessEvent::Ended, at(6), &RULES);
+        assert_eq!(
+            (starting, act),
+            (SupervisedProcess { state: ProcessState::Starting, failures: 0 }, Some(ProcessAction::Start))
+        );
+        let resting = SupervisedProcess { state: ProcessState::BackingOff { until: at(600) }, failures: 12 };
+        assert_eq!(
+            step(&resting, ProcessEvent::Restart, at(5), &RULES),
+            (starting, Some(ProcessAction::Start))
+        );
+        let (stopping, _) = step(&ending, ProcessEvent::Stop, at(6), &RULES);
+        assert_eq!(step(&stopping, ProcessEvent::Ended, at(7), &RULES).0.state, ProcessState::Stopped);
+        let orphan = SupervisedProcess::from_leftover(at(1), &RULES);
+        assert_eq!(step(&orphan, ProcessEvent::Ended, at(2), &RULES).1, Some(ProcessAction::Start));
     }
 
-    const ALL: [Happening; 6] = [
-        Happening::Started,
-        Happening::NotStarted,
-        Happening::Ended,
-        Happening::Tick,
-        Happening::Restart,
-        Happening::Stop,
+    const ALL: [ProcessEvent; 6] = [
+        ProcessEvent::Started,
+        ProcessEvent::StartFailed,
+        ProcessEvent::Ended,
+        ProcessEvent::Tick,
+        ProcessEvent::Restart,
+        ProcessEvent::Stop,
     ];
 
     proptest! {
@@ -311,36 +329,36 @@ mod tests {
         fn there_is_one_process_at_most_and_none_after_a_stop(
             history in proptest::collection::vec((0_usize..6, 0_u64..100), 0..200),
         ) {
-            let (mut one, mut now, mut lives, mut stopped) = (Supervised::NEW, Duration::ZERO, false, false);
+            let (mut one, mut now, mut lives, mut stopped) = (SupervisedProcess::NEW, Duration::ZERO, false, false);
             for (n, passed) in history {
                 now += at(passed);
                 let happened = ALL[n];
                 // The world does not tell of a start that was not asked for, nor of an end of nobody.
                 match happened {
-                    Happening::Ended if !lives => continue,
-                    Happening::Started | Happening::NotStarted if one.life != Life::Starting => continue,
-                    Happening::Started => lives = true,
-                    Happening::Ended => lives = false,
-                    Happening::Stop => stopped = true,
+                    ProcessEvent::Ended if !lives => continue,
+                    ProcessEvent::Started | ProcessEvent::StartFailed if one.state != ProcessState::Starting => continue,
+                    ProcessEvent::Started => lives = true,
+                    ProcessEvent::Ended => lives = false,
+                    ProcessEvent::Stop => stopped = true,
                     _ => {}
                 }
                 let (next, act) = step(&one, happened, now, &RULES);
                 match act {
-                    Some(Act::Start) => {
+                    Some(ProcessAction::Start) => {
                         prop_assert!(!lives && !stopped, "{one:?} {happened:?}");
                         // A start is answered before anything else is heard.
-                        let answer = if n % 2 == 0 { Happening::Started } else { Happening::NotStarted };
-                        lives = answer == Happening::Started;
+                        let answer = if n % 2 == 0 { ProcessEvent::Started } else { ProcessEvent::StartFailed };
+                        lives = answer == ProcessEvent::Started;
                         one = step(&next, answer, now, &RULES).0;
                     }
-                    Some(Act::Terminate | Act::Kill) => {
+                    Some(ProcessAction::Terminate | ProcessAction::Kill) => {
                         prop_assert!(lives, "{one:?} {happened:?}");
                         one = next;
                     }
                     None => one = next,
                 }
-                prop_assert_eq!(lives, matches!(one.life, Life::Up { .. } | Life::Ending { .. }));
-                let waits = one.due(&RULES).is_none_or(|due| due <= now + RULES.slow);
+                prop_assert_eq!(lives, matches!(one.state, ProcessState::Up { .. } | ProcessState::Ending { .. }));
+                let waits = one.next_due(&RULES).is_none_or(|due| due <= now + RULES.degraded_delay);
                 prop_assert!(waits, "{:?}", one);
             }
         }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// Compares two versions; none when one of them is no version.
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Option<Ordering> {
-    let (a, b) = (Version::read(a)?, Version::read(b)?);
+    let (a, b) = (ParsedVersion::parse(a)?, ParsedVersion::parse(b)?);
     Some(a.numbers.cmp(&b.numbers).then_with(|| match (a.pre.is_empty(), b.pre.is_empty()) {
         (true, true) => Ordering::Equal,
         (true, false) => Ordering::Greater,
@@ -20,27 +20,27 @@ pub fn compare(a: &str, b: &str) -> Option<Ordering> {
 /// True for a text that is a version: numbers between dots, perhaps with a pre-release and a build after them.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
-    Version::read(text).is_some()
+    ParsedVersion::parse(text).is_some()
 }
 
-struct Version<'a> {
+struct ParsedVersion<'a> {
     /// Without zeros at the end.
     numbers: Vec<u64>,
-    pre: Vec<Part<'a>>,
+    pre: Vec<PreReleasePart<'a>>,
 }
 
 /// A part of a pre-release: numbers come before words.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Part<'a> {
+enum PreReleasePart<'a> {
     Number(u64),
     Word(&'a str),
 }
 
-impl<'a> Version<'a> {
-    fn read(text: &'a str) -> Option<Self> {
+impl<'a> ParsedVersion<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
         let (text, build) = text.split_once('+').unwrap_or((text, "0"));
         let (numbers, pre) = text.split_once('-').map_or((text, None), |(n, pre)| (n, Some(pre)));
-        let mut numbers = numbers.split('.').map(number).collect::<Option<Vec<u64>>>()?;
+        let mut numbers = numbers.split('.').map(parse_number).collect::<Option<Vec<u64>>>()?;
         while numbers.last() == Some(&0) {
             numbers.pop();
         }
@@ -50,12 +50,15 @@ impl<'a> Version<'a> {
         if !pre.iter().all(|part| is_word(part)) || !build.split('.').all(is_word) {
             return None;
         }
-        let pre = pre.into_iter().map(|part| number(part).map_or(Part::Word(part), Part::Number)).collect();
+        let pre = pre
+            .into_iter()
+            .map(|part| parse_number(part).map_or(PreReleasePart::Word(part), PreReleasePart::Number))
+            .collect();
         Some(Self { numbers, pre })
     }
 }
 
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     // `parse` would take a sign.
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

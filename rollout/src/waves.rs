@@ -6,7 +6,7 @@
 //!
 //! A wave lasts as long as pause and soak of the record together: its nodes begin one after the other during the pause
 //! (which keeps them from asking for the same thing at once), and have proved themselves when the next wave begins. With
-//! the first wave at [`FIRST_SHARE`] there are five waves, and the last node begins before [`spread`] is over.
+//! the first wave at [`FIRST_WAVE_PERCENT`] there are five waves, and the last node begins before [`spread`] is over.
 
 use std::time::Duration;
 
@@ -14,48 +14,51 @@ use jiff::Timestamp;
 use zagent_config::ids::NodeId;
 
 use crate::BatchSize;
-use crate::phase::after;
-use crate::record::{Mode, Profile, Record, State};
+use crate::phase::saturating_after;
+use crate::record::{RolloutMode, RolloutProfile, RolloutRecord, RolloutStatus};
 
 /// Percent of the nodes in the first wave, unless the batch size of the record is a share.
-pub const FIRST_SHARE: u8 = 5;
+pub const FIRST_WAVE_PERCENT: u8 = 5;
 
 /// When a node may begin; none as long as it may not: the rollout is halted, or not by the clock.
 #[must_use]
-pub fn release_at(record: &Record, node: &NodeId, stratum: &str) -> Option<Timestamp> {
+pub fn release_at(record: &RolloutRecord, node: &NodeId, stratum: &str) -> Option<Timestamp> {
     // Who comes late to a rollout that is over still takes part: nobody waits for it any more.
-    let goes = matches!(record.state, State::Rolling | State::Completed);
-    if record.mode != Mode::Clock || record.dry_run || !goes {
+    let goes = matches!(record.state, RolloutStatus::Rolling | RolloutStatus::Completed);
+    if record.mode != RolloutMode::Clock || record.dry_run || !goes {
         return None;
     }
-    let place = place(record, node, stratum);
-    let ends = ends(record);
+    let place = node_position(record, node, stratum);
+    let ends = wave_ends(record);
     let wave = ends.iter().position(|end| place < *end).unwrap_or(ends.len() - 1);
     let from = if wave == 0 { 0.0 } else { ends[wave - 1] };
     let inside = ((place - from) / (ends[wave] - from)).clamp(0.0, 1.0);
-    let begins = after(begin(record), length(record).saturating_mul(u32::try_from(wave).unwrap_or(u32::MAX)));
-    Some(after(begins, record.batch_pause.0.mul_f64(inside)))
+    let begins = saturating_after(
+        first_start(record),
+        total_length(record).saturating_mul(u32::try_from(wave).unwrap_or(u32::MAX)),
+    );
+    Some(saturating_after(begins, record.batch_pause.0.mul_f64(inside)))
 }
 
 /// When each wave begins.
 #[must_use]
-pub fn begins(record: &Record) -> Vec<Timestamp> {
-    moments(begin(record), length(record), shares(record).len())
+pub fn wave_starts(record: &RolloutRecord) -> Vec<Timestamp> {
+    spaced_times(first_start(record), total_length(record), wave_shares(record).len())
 }
 
 /// So many moments, each so much after the one before.
-pub(crate) fn moments(first: Timestamp, each: Duration, count: usize) -> Vec<Timestamp> {
-    std::iter::successors(Some(first), |moment| Some(after(*moment, each))).take(count).collect()
+pub(crate) fn spaced_times(first: Timestamp, each: Duration, count: usize) -> Vec<Timestamp> {
+    std::iter::successors(Some(first), |moment| Some(saturating_after(*moment, each))).take(count).collect()
 }
 
 /// The percentage of nodes that the waves up to and with each take.
 #[must_use]
-pub fn shares(record: &Record) -> Vec<u8> {
+pub fn wave_shares(record: &RolloutRecord) -> Vec<u8> {
     let first = match (record.profile, record.batch_size) {
-        (Profile::Normal, BatchSize::Percent(share)) => share.clamp(1, 100),
-        _ => FIRST_SHARE,
+        (RolloutProfile::Normal, BatchSize::Percent(share)) => share.clamp(1, 100),
+        _ => FIRST_WAVE_PERCENT,
     };
-    if record.profile == Profile::Emergency {
+    if record.profile == RolloutProfile::Emergency {
         return vec![first, 100];
     }
     let (mut share, mut sum, mut all) = (u32::from(first), 0, vec![]);
@@ -69,25 +72,25 @@ pub fn shares(record: &Record) -> Vec<u8> {
 
 /// How long after the first node the last one begins, at most.
 #[must_use]
-pub fn spread(record: &Record) -> Duration {
-    length(record).saturating_mul(u32::try_from(ends(record).len()).unwrap_or(u32::MAX))
+pub fn total_spread(record: &RolloutRecord) -> Duration {
+    total_length(record).saturating_mul(u32::try_from(wave_ends(record).len()).unwrap_or(u32::MAX))
 }
 
-fn begin(record: &Record) -> Timestamp {
+fn first_start(record: &RolloutRecord) -> Timestamp {
     record.started.unwrap_or(record.created)
 }
 
-fn length(record: &Record) -> Duration {
+fn total_length(record: &RolloutRecord) -> Duration {
     record.soak_time.0.saturating_add(record.batch_pause.0)
 }
 
 /// Where waves end on the line from 0 to 1; never empty.
-fn ends(record: &Record) -> Vec<f64> {
-    shares(record).into_iter().map(|share| f64::from(share) / 100.0).collect()
+fn wave_ends(record: &RolloutRecord) -> Vec<f64> {
+    wave_shares(record).into_iter().map(|share| f64::from(share) / 100.0).collect()
 }
 
 /// The place of a node on the line from 0 to 1.
-fn place(record: &Record, node: &NodeId, stratum: &str) -> f64 {
+fn node_position(record: &RolloutRecord, node: &NodeId, stratum: &str) -> f64 {
     let mut hasher = blake3::Hasher::new();
     for part in [record.id.as_str(), stratum, node.as_str()] {
         hasher.update(&(part.len() as u64).to_le_bytes());
@@ -104,13 +107,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::drive::tests::{at, id, record};
-    use crate::{Span, drive};
+    use crate::driver_logic::tests::{at, id, record};
+    use crate::{Span, driver_logic};
 
-    fn by_clock() -> Record {
-        Record {
-            mode: Mode::Clock,
-            state: State::Rolling,
+    fn by_clock() -> RolloutRecord {
+        RolloutRecord {
+            mode: RolloutMode::Clock,
+            state: RolloutStatus::Rolling,
             started: Some(at(0)),
             batch_size: BatchSize::Nodes(3),
             ..record(&[])
@@ -120,14 +123,14 @@ mod tests {
     #[test]
     fn waves_begin_small_and_double() {
         let record = by_clock();
-        assert_eq!(shares(&record), [5, 15, 35, 75, 100]);
-        assert_eq!(begins(&record), [at(0), at(90), at(180), at(270), at(360)]);
-        assert_eq!(spread(&record), Duration::from_secs(450));
+        assert_eq!(wave_shares(&record), [5, 15, 35, 75, 100]);
+        assert_eq!(wave_starts(&record), [at(0), at(90), at(180), at(270), at(360)]);
+        assert_eq!(total_spread(&record), Duration::from_secs(450));
         for (size, wanted) in [(1, vec![1, 3, 7, 15, 31, 63, 100]), (40, vec![40, 100]), (100, vec![100])] {
-            let record = Record { batch_size: BatchSize::Percent(size), ..record.clone() };
-            assert_eq!(shares(&record), wanted);
+            let record = RolloutRecord { batch_size: BatchSize::Percent(size), ..record.clone() };
+            assert_eq!(wave_shares(&record), wanted);
         }
-        assert_eq!(shares(&Record { profile: Profile::Emergency, ..record }), [5, 100]);
+        assert_eq!(wave_shares(&RolloutRecord { profile: RolloutProfile::Emergency, ..record }), [5, 100]);
     }
 
     #[test]
@@ -137,7 +140,7 @@ mod tests {
             let mut counts = [0usize; 5];
             for n in 0..4000 {
                 let release = release_at(&record, &id(&format!("node-{n}")), stratum).unwrap();
-                let wave = begins(&record).iter().rposition(|begin| *begin <= release).unwrap();
+                let wave = wave_starts(&record).iter().rposition(|begin| *begin <= release).unwrap();
                 counts[wave] += 1;
             }
             for (count, share) in counts.into_iter().zip([5, 10, 20, 40, 25]) {
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn nobody_is_always_the_first() {
         let place = |rollout: &str, stratum: &str| {
-            release_at(&Record { id: id(rollout), ..by_clock() }, &id("web-1"), stratum)
+            release_at(&RolloutRecord { id: id(rollout), ..by_clock() }, &id("web-1"), stratum)
         };
         assert_ne!(place("r1", "a"), place("r2", "a"));
         assert_ne!(place("r1", "a"), place("r1", "b"));
@@ -159,21 +162,24 @@ mod tests {
     #[test]
     fn a_push_halts_it_and_what_was_missed_meanwhile_comes_later() {
         let record = by_clock();
-        let release = |record: &Record| release_at(record, &id("web-1"), "-");
-        let paused = drive::pause(&record, "wait", at(100)).unwrap();
+        let release = |record: &RolloutRecord| release_at(record, &id("web-1"), "-");
+        let paused = driver_logic::pause(&record, "wait", at(100)).unwrap();
         assert_eq!(release(&paused), None);
-        let resumed = drive::resume(&paused, at(700)).unwrap();
-        assert_eq!(release(&resumed), release(&record).map(|at| after(at, Duration::from_secs(600))));
-        assert_eq!(release(&drive::abort(&record, "stop", at(1))), None);
-        assert_eq!(drive::abort(&record, "stop", at(1)).state, State::Aborted);
+        let resumed = driver_logic::resume(&paused, at(700)).unwrap();
+        assert_eq!(
+            release(&resumed),
+            release(&record).map(|at| saturating_after(at, Duration::from_secs(600)))
+        );
+        assert_eq!(release(&driver_logic::abort(&record, "stop", at(1))), None);
+        assert_eq!(driver_logic::abort(&record, "stop", at(1)).state, RolloutStatus::Aborted);
         for no in [
-            Record { mode: Mode::Driver, ..record.clone() },
-            Record { dry_run: true, ..record.clone() },
-            Record { state: State::Created, ..record.clone() },
+            RolloutRecord { mode: RolloutMode::Driver, ..record.clone() },
+            RolloutRecord { dry_run: true, ..record.clone() },
+            RolloutRecord { state: RolloutStatus::Created, ..record.clone() },
         ] {
             assert_eq!(release(&no), None);
         }
-        assert!(release(&Record { state: State::Completed, ..record }).is_some());
+        assert!(release(&RolloutRecord { state: RolloutStatus::Completed, ..record }).is_some());
     }
 
     proptest! {
@@ -185,19 +191,19 @@ mod tests {
             pause in 0u64..100_000,
             emergency in any::<bool>(),
         ) {
-            let record = Record {
+            let record = RolloutRecord {
                 batch_size: BatchSize::Percent(share),
                 soak_time: Span::seconds(soak),
                 batch_pause: Span::seconds(pause),
-                profile: if emergency { Profile::Emergency } else { Profile::Normal },
+                profile: if emergency { RolloutProfile::Emergency } else { RolloutProfile::Normal },
                 ..by_clock()
             };
             let release = release_at(&record, &id(&name), "x").unwrap();
             let inside = |begin: &Timestamp| {
-                *begin <= release && release <= after(*begin, record.batch_pause.0)
+                *begin <= release && release <= saturating_after(*begin, record.batch_pause.0)
             };
-            prop_assert!(begins(&record).iter().any(inside));
-            prop_assert!(release <= after(at(0), spread(&record)));
+            prop_assert!(wave_starts(&record).iter().any(inside));
+            prop_assert!(release <= saturating_after(at(0), total_spread(&record)));
         }
     }
 }

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use zagent_config::ids::NodeId;
-use zagent_config::settings::{self, Location};
-use zagent_rollout::board::{Board, BoardError, SledBoard, Write};
-use zagent_rollout::envelope::{self, EnvelopeError, Keys};
-use zagent_rollout::record::{Component, Progress, Record};
+use zagent_config::settings::{self, ConfigLocation};
+use zagent_rollout::board::{Board, BoardError, BoardWrite, SledBoard};
+use zagent_rollout::board_stores::{BoardRecords, BoardReports};
+use zagent_rollout::envelope::{self, EnvelopeError, NodeKeys};
+use zagent_rollout::record::{Component, NodeProgress, RolloutRecord};
 use zagent_rollout::records::{Records, Reports};
-use zagent_rollout::report::{Doing, Report};
-use zagent_rollout::stores::{BoardRecords, BoardReports};
+use zagent_rollout::report::{NodeActivity, NodeReport};
 
 const NOW: &str = "2026-03-01T12:00:00Z";
 
@@ -26,13 +26,13 @@ fn id(name: &str) -> NodeId {
     name.parse().unwrap()
 }
 
-fn report(name: &str, seconds: i64) -> Report {
-    Report {
+fn report(name: &str, seconds: i64) -> NodeReport {
+    NodeReport {
         id: id(name),
         component: Component::Agent,
         version: "1.0.0".into(),
         revision: None,
-        state: Doing::Idle,
+        state: NodeActivity::Idle,
         taken: None,
         os: "linux".into(),
         arch: "x86_64".into(),
@@ -70,21 +70,21 @@ impl Site {
 
     /// The reports as one of them sees them.
     fn reports(&self, who: &str) -> BoardReports {
-        BoardReports::new(self.board(), self.key(who), Keys::new(None, self.first(who)))
+        BoardReports::new(self.board(), self.key(who), NodeKeys::new(None, self.first(who)))
     }
 
     /// Writes any bytes under the name of a node.
     fn forge(&self, name: &str, value: &[u8]) {
-        let key = envelope::key_of(Component::Agent, &id(name));
+        let key = envelope::report_key(Component::Agent, &id(name));
         let mut board = self.board();
         let known = board.get(&key).unwrap().map(|entry| entry.token);
-        let write = Write { value, expected: known.as_ref(), note: "forged", lasting: false };
+        let write = BoardWrite { value, expected: known.as_ref(), note: "forged", lasting: false };
         board.put(&key, write).unwrap();
     }
 }
 
 fn names(reports: &mut BoardReports) -> (Vec<String>, Vec<EnvelopeError>) {
-    let (good, refused) = reports.judged(Component::Agent, at(1000)).unwrap();
+    let (good, refused) = reports.verified_reports(Component::Agent, at(1000)).unwrap();
     (good.into_keys().map(String::from).collect(), refused)
 }
 
@@ -102,10 +102,10 @@ fn reports_travel_and_their_key_is_made_once_and_for_its_owner() {
     site.reports("db").put(&report("db", 0)).unwrap();
 
     let mut driver = site.reports("driver");
-    let all = driver.all(Component::Agent).unwrap();
+    let all = driver.latest_reports(Component::Agent).unwrap();
     assert_eq!(all.values().cloned().collect::<Vec<_>>(), [report("db", 0), report("web", 3)]);
-    assert!(driver.all(Component::States).unwrap().is_empty());
-    let keys = driver.keys();
+    assert!(driver.latest_reports(Component::States).unwrap().is_empty());
+    let keys = driver.signing_keys();
     assert!(
         keys.len() == 2 && keys[&id("web")].starts_with("SHA256:") && keys[&id("web")] != keys[&id("db")]
     );
@@ -121,27 +121,27 @@ fn a_report_under_anothers_name_is_refused_and_named() {
 
     // Its own report where another's should be; one that claims to be another's, signed by itself; another component's.
     let (own, as_web) = (report("db", 5), report("web", 5));
-    let states = Report { component: Component::States, ..report("web", 5) };
+    let states = NodeReport { component: Component::States, ..report("web", 5) };
     for (forged, why) in [(own, "speaks of `db`"), (as_web, "is signed by"), (states, "(states)")] {
-        site.forge("web", &envelope::seal(&forged, &site.key("db")).unwrap());
+        site.forge("web", &envelope::sign_report(&forged, &site.key("db")).unwrap());
         let (good, refused) = names(&mut driver);
         assert_eq!(good, ["db"], "{why}");
         assert!(refused.len() == 1 && refused[0].to_string().contains(why), "{refused:?}");
         assert!(refused[0].to_string().contains("`web`"));
-        assert!(!driver.keys().contains_key(&id("web")));
+        assert!(!driver.signing_keys().contains_key(&id("web")));
         // It is not told again and again, and not counted either.
         let (good, refused) = names(&mut driver);
         assert_eq!((good, refused.len()), (vec!["db".to_owned()], 0));
     }
     // Somebody who saw neither before believes the first; the record that names the key knows better.
-    site.forge("web", &envelope::seal(&report("web", 6), &site.key("db")).unwrap());
+    site.forge("web", &envelope::sign_report(&report("web", 6), &site.key("db")).unwrap());
     let mut record = record("r1");
-    let key = Some(BTreeMap::from_iter(driver.keys())[&id("db")].clone());
-    record.nodes.insert(id("db"), Progress { key, ..Progress::default() });
+    let key = Some(BTreeMap::from_iter(driver.signing_keys())[&id("db")].clone());
+    record.nodes.insert(id("db"), NodeProgress { key, ..NodeProgress::default() });
     let wrong = Some("SHA256:of-the-true-one".to_owned());
-    record.nodes.insert(id("web"), Progress { key: wrong, ..Progress::default() });
+    record.nodes.insert(id("web"), NodeProgress { key: wrong, ..NodeProgress::default() });
     let mut adopter = site.reports("adopter");
-    adopter.expect(&record);
+    adopter.pin_keys(&record);
     let (good, refused) = names(&mut adopter);
     assert_eq!(good, ["db"]);
     assert!(refused[0].to_string().contains("record"), "{refused:?}");
@@ -156,7 +156,7 @@ fn a_report_under_anothers_name_is_refused_and_named() {
 fn damaged_altered_and_older_reports_are_refused() {
     let site = Site::new();
     let mut driver = site.reports("driver");
-    let sealed = |seconds| envelope::seal(&report("web", seconds), &site.key("web")).unwrap();
+    let sealed = |seconds| envelope::sign_report(&report("web", seconds), &site.key("web")).unwrap();
     let old = sealed(0);
     site.forge("web", &sealed(100));
     assert_eq!(names(&mut driver).0, ["web"]);
@@ -198,14 +198,14 @@ fn with_a_list_only_the_list_counts() {
     let list = site.dir.path().join("allowed_nodes");
     // The key of `db` is listed for another node.
     std::fs::write(&list, format!("web {}\nmail {}\n", public("web"), public("db"))).unwrap();
-    let keys = Keys::new(Some(list.clone()), site.first("driver"));
+    let keys = NodeKeys::new(Some(list.clone()), site.first("driver"));
     let mut driver = BoardReports::new(site.board(), site.key("driver"), keys);
     let (good, refused) = names(&mut driver);
     assert_eq!(good, ["web"]);
     assert_eq!(refused.len(), 2);
     assert!(!site.first("driver").exists(), "nothing is learnt beside a list");
     std::fs::remove_file(list).unwrap();
-    assert!(matches!(driver.judged(Component::Agent, at(0)), Err(BoardError::Refused { .. })));
+    assert!(matches!(driver.verified_reports(Component::Agent, at(0)), Err(BoardError::Refused { .. })));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn the_first_key_holds_until_the_node_is_forgotten() {
     driver.forget(Component::Agent, &id("nobody")).unwrap();
 }
 
-fn record(name: &str) -> Record {
+fn record(name: &str) -> RolloutRecord {
     let text = format!(
         "schema: 1\nid: {name}\ncomponent: agent\nto: 1.2.0\ntarget: '*'\nbatch_size: 1\nsoak_time: 60s\n\
          batch_pause: 30s\nmax_failed: 1\nstate: created\ncreated: {NOW}\nserial: 1\n"
@@ -246,11 +246,11 @@ fn records_travel_and_a_bad_one_does_not_hide_the_others() {
     assert!(matches!(records.put(&first, None, "again", true), Err(BoardError::Conflict { .. })));
     let held = records.get(&first.id).unwrap().unwrap();
     assert_eq!((held.value, held.token), (first.clone(), token.clone()));
-    let newer = serde_yaml::to_string(&Record { schema: 99, ..record("r3") }).unwrap();
+    let newer = serde_yaml::to_string(&RolloutRecord { schema: 99, ..record("r3") }).unwrap();
     for (key, value) in
         [("rollout/r2", "x: ["), ("rollout/r3", &newer), ("rollout/r4", &first_as_text(&first))]
     {
-        let write = Write { value: value.as_bytes(), expected: None, note: "", lasting: true };
+        let write = BoardWrite { value: value.as_bytes(), expected: None, note: "", lasting: true };
         site.board().put(key, write).unwrap();
         let name = key.strip_prefix("rollout/").unwrap().parse().unwrap();
         assert!(matches!(records.get(&name), Err(BoardError::Damaged { .. })), "{key}");
@@ -261,14 +261,14 @@ fn records_travel_and_a_bad_one_does_not_hide_the_others() {
     assert_eq!(records.get(&first.id).unwrap(), None);
 }
 
-fn first_as_text(record: &Record) -> String {
+fn first_as_text(record: &RolloutRecord) -> String {
     serde_yaml::to_string(record).unwrap()
 }
 
 fn configured(dir: &Path, yaml: &str) -> settings::Settings {
     let file = dir.join("zagent.yaml");
     std::fs::write(&file, format!("root: {}\n{yaml}", dir.join("root").display())).unwrap();
-    settings::load(&Location::File(file), [], &[], Some("web-01")).unwrap()
+    settings::load(&ConfigLocation::File(file), [], &[], Some("web-01")).unwrap()
 }
 
 #[test]

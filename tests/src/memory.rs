@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zagent_compiler::{Call, CallError, Cipher, Files, Host, Inputs, Options};
+use zagent_compiler::{
+    CallError, Cipher, CompileInputs, CompileOptions, FileTree, FunctionCall, TemplateHost,
+};
 use zagent_config::Value;
 
 /// Files by environment and path.
@@ -18,7 +20,7 @@ impl Tree {
     }
 }
 
-impl Files for Tree {
+impl FileTree for Tree {
     fn envs(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
@@ -49,7 +51,7 @@ impl Node {
     }
 }
 
-impl Host for Node {
+impl TemplateHost for Node {
     fn grain(&self, name: &str) -> Option<Value> {
         self.grains.get(name).cloned()
     }
@@ -58,7 +60,7 @@ impl Host for Node {
         self.grains.clone()
     }
 
-    fn call(&self, _: &Call) -> Result<Value, CallError> {
+    fn call(&self, _: &FunctionCall) -> Result<Value, CallError> {
         Err(CallError::Unknown)
     }
 
@@ -80,8 +82,8 @@ impl Host for Node {
 }
 
 /// All that one compile is given, from memory.
-pub fn inputs(states: Tree, pillar: Tree, grains: Value, options: Options) -> Inputs {
-    Inputs {
+pub fn inputs(states: Tree, pillar: Tree, grains: Value, options: CompileOptions) -> CompileInputs {
+    CompileInputs {
         states: Arc::new(states),
         pillar: Arc::new(pillar),
         host: Arc::new(Node::new(grains)),

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use zagent::report::Exit;
+use zagent::cli_error::ExitStatus;
 use zagent_config::codes;
 
 /// What no golden text may hold: the values that pillars of the cases keep.
@@ -46,7 +46,7 @@ fn command(case: &Path) -> Vec<OsString> {
 }
 
 /// What the program says about a case, with paths from the case on.
-fn said(case: &Path) -> (String, Exit) {
+fn said(case: &Path) -> (String, ExitStatus) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let exit = zagent::cli::run(command(case), &mut out, &mut err, (false, false));
     let text = String::from_utf8(err).expect("words are UTF-8");
@@ -84,7 +84,7 @@ fn every_fault_is_told_as_well_as_its_golden_file() {
         if want != got {
             wrong.push(format!("{name}\n{}", difference(&want, &got)));
         }
-        if got.contains("error[") != (exit == Exit::NotCompiled) {
+        if got.contains("error[") != (exit == ExitStatus::NotCompiled) {
             wrong.push(format!("{name}: ends with {exit:?}\n"));
         }
         if got.contains(SECRET) {

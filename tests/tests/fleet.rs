@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use zagent_rollout::record::State;
+use zagent_rollout::record::RolloutStatus;
 use zagent_tests::fleet::{Scenario, Told, Wrong, history, play, stand};
 
 /// Histories when nobody says how many.
@@ -64,12 +64,12 @@ fn every_history_keeps_every_law() {
     let told: Vec<Told> = told.into_iter().filter_map(|(_, told)| told.ok()).collect();
     let ends = |state| told.iter().flat_map(|one| &one.ends).filter(|end| **end == state).count();
     let events: u64 = told.iter().map(|one| one.events).sum();
-    let (completed, aborted) = (ends(State::Completed), ends(State::Aborted));
+    let (completed, aborted) = (ends(RolloutStatus::Completed), ends(RolloutStatus::Aborted));
     let hours = told.iter().map(|one| one.seconds).sum::<i64>() / 3600;
     println!("{histories} histories, {events} events, {hours} h; {completed} completed, {aborted} aborted");
     // What is drawn must be worth it: both ends are common, and some are left.
     let share = |count: usize| count as u64 * 10 > histories;
-    assert!(share(completed) && share(aborted) && ends(State::Paused) > 0, "{completed}, {aborted}");
+    assert!(share(completed) && share(aborted) && ends(RolloutStatus::Paused) > 0, "{completed}, {aborted}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_large_fleet_in_one_process() {
     println!(
         "{nodes} nodes: {hours:.1} h in {took:.1?}, {events} events, {writes} writes, {most} at once; {memory}"
     );
-    assert_eq!(told.ends, [State::Completed]);
+    assert_eq!(told.ends, [RolloutStatus::Completed]);
     // Ten of them are never seen again.
     assert_eq!(told.confirmed, nodes - 10);
     assert!(told.most <= nodes / 10 + 20);

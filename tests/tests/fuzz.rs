@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-use zagent_compiler::{Compat, Compiler, Limits, Options, Want, yaml};
-use zagent_config::target::{MatchKind, Subject, Target};
+use zagent_compiler::{Compat, CompileOptions, CompileTarget, Compiler, TreeLimits, yaml};
+use zagent_config::target::{MatchKind, Target, TargetSubject};
 use zagent_config::{Map, Value};
 use zagent_tests::memory::{Tree, inputs};
 use zagent_tests::mutate::{Damage, WORDS, break_text, damages, soup};
@@ -129,13 +129,13 @@ fn broken_text() -> impl Strategy<Value = String> {
 #[test]
 fn yaml_layer() {
     fuzz(prop_oneof![soup(WORDS), broken_text(), ".{0,200}"], |text| {
-        let _ = yaml::load(&text, &Limits::default());
+        let _ = yaml::load(&text, &TreeLimits::default());
     });
 }
 
 struct Anyone(Value, Map);
 
-impl Subject for Anyone {
+impl TargetSubject for Anyone {
     fn id(&self) -> &str {
         "testminion"
     }
@@ -186,12 +186,12 @@ fn matcher() {
     });
 }
 
-fn compile(states: Vec<(String, String)>, pillar: Vec<(String, String)>, want: &Want) {
+fn compile(states: Vec<(String, String)>, pillar: Vec<(String, String)>, want: &CompileTarget) {
     let bytes = |files: Vec<(String, String)>| {
         Tree::base(files.into_iter().map(|(path, text)| (path, text.into_bytes())))
     };
     for compat in [Compat::Salt, Compat::Strict] {
-        let options = Options { id: "testminion".to_owned(), compat, ..Options::default() };
+        let options = CompileOptions { id: "testminion".to_owned(), compat, ..CompileOptions::default() };
         let compiler = Compiler::new(inputs(bytes(states.clone()), bytes(pillar.clone()), grains(), options));
         let _ = compiler.pillar();
         let _ = compiler.top();
@@ -206,7 +206,7 @@ fn renderer_pipe() {
         let states =
             vec![("t.sls".to_owned(), text.clone()), ("a.sls".to_owned(), "{% set b = 1 %}".to_owned())];
         let pillar = vec![("top.sls".to_owned(), "base: {'*': [p]}".to_owned()), ("p.sls".to_owned(), text)];
-        compile(states, pillar, &Want::Sls { names: vec!["t".to_owned()], env: "base".to_owned() });
+        compile(states, pillar, &CompileTarget::Sls { names: vec!["t".to_owned()], env: "base".to_owned() });
     });
 }
 
@@ -224,7 +224,11 @@ fn whole_compile() {
         }
         let names: Vec<String> = trees.states.iter().filter_map(|(path, _)| sls(path)).collect();
         let highstate = trees.states.iter().any(|(path, _)| path == "top.sls");
-        let want = if highstate { Want::Highstate } else { Want::Sls { names, env: "base".to_owned() } };
+        let want = if highstate {
+            CompileTarget::Highstate
+        } else {
+            CompileTarget::Sls { names, env: "base".to_owned() }
+        };
         compile(trees.states, trees.pillar, &want);
     });
 }

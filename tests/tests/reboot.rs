@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use zagent_rollout::record::{NodeStatus, Record, State};
+use zagent_rollout::record::{NodeStatus, RolloutRecord, RolloutStatus};
 use zagent_tests::container::{Node, Server, eventually, is_asked_for, motd, program};
 
 const WATCHDOG: &str = "zagent-watchdog.service";
@@ -56,7 +56,7 @@ impl Fleet {
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }
 
-    fn record(&self, id: &str) -> Option<Record> {
+    fn record(&self, id: &str) -> Option<RolloutRecord> {
         let bare = self.server.dir().join("states.git");
         let name = format!("rollout/{id}:rollout.yaml");
         let said = Command::new("git").arg("-C").arg(bare).args(["show", &name]).output().ok()?;
@@ -142,7 +142,7 @@ fn three_hosts_take_a_release_and_one_of_them_reboots_while_it_soaks() {
         other => Err(format!("{other:?} {:#?}", fleet.record("good"))),
     });
     let record = fleet.record("good").expect("a record");
-    assert!(ended.success() && record.state == State::Completed, "{record:#?}");
+    assert!(ended.success() && record.state == RolloutStatus::Completed, "{record:#?}");
     assert!(record.nodes.values().all(|node| node.status == NodeStatus::Confirmed), "{record:#?}");
     let kept = record.nodes.iter().find(|(id, _)| id.as_str() == "host-3").and_then(|(_, node)| node.at);
     assert!(
@@ -162,7 +162,11 @@ fn three_hosts_take_a_release_and_one_of_them_reboots_while_it_soaks() {
     let said = fleet.zagent(&start("bad", "9.2.0")).output().expect("a driver");
     assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));
     let record = fleet.record("bad").expect("a record");
-    assert_eq!((record.state, record.failed, record.current_batch), (State::Aborted, 1, 0), "{record:#?}");
+    assert_eq!(
+        (record.state, record.failed, record.current_batch),
+        (RolloutStatus::Aborted, 1, 0),
+        "{record:#?}"
+    );
     for at in 0..3 {
         fleet.until(at, "it is on 9.1.0", is_on("9.1.0"));
     }

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::schema::{self, Description, Parameter};
-use zagent_compiler::{Compiler, Options, Want};
+use zagent_compiler::schema::{self, FunctionDoc, StateParameter};
+use zagent_compiler::{CompileOptions, CompileTarget, Compiler};
 use zagent_config::Value;
 use zagent_tests::memory::{Tree, inputs};
 
@@ -31,7 +31,11 @@ fn index() -> String {
                     on the command line. Parameters are checked against it before a run.\n\n"
         .to_owned();
     for name in schema::described_modules() {
-        let _ = writeln!(page, "- [{name}](states/{name}.md): {}", schema::purpose(name).unwrap_or_default());
+        let _ = writeln!(
+            page,
+            "- [{name}](states/{name}.md): {}",
+            schema::module_purpose(name).unwrap_or_default()
+        );
     }
     page.push_str(
         "- [Every state](states/every-state.md): requisites, conditions and the rest that all states take.\n",
@@ -49,17 +53,17 @@ fn every_state() -> String {
 }
 
 fn module(name: &str) -> String {
-    let mut page = format!("# {name}\n\n{}\n", schema::purpose(name).unwrap_or_default());
-    let functions = schema::described().filter(|d| d.module == name);
+    let mut page = format!("# {name}\n\n{}\n", schema::module_purpose(name).unwrap_or_default());
+    let functions = schema::described_functions().filter(|d| d.module == name);
     for told in functions {
         function(&mut page, &told);
     }
     page
 }
 
-fn function(page: &mut String, told: &Description) {
+fn function(page: &mut String, told: &FunctionDoc) {
     let _ = write!(page, "\n## {}.{}\n\n{}\n", told.module, told.name, told.summary);
-    if told.marks.unbuilt {
+    if told.traits.is_unimplemented {
         page.push_str("\nSalt has it; zagent does not carry it out.\n");
         return;
     }
@@ -70,11 +74,11 @@ fn function(page: &mut String, told: &Description) {
             let _ = writeln!(page, "- {heading} `{}`.", names.join("`, `"));
         }
     }
-    let _ = write!(page, "- Dry run: {}.\n- Undo: {}.\n", told.dry_run(), told.undo());
+    let _ = write!(page, "- Dry run: {}.\n- Undo: {}.\n", told.dry_run_summary(), told.undo_summary());
     let _ = write!(page, "\n```yaml\n{}```\n", told.example);
 }
 
-fn table(parameters: &[Parameter]) -> String {
+fn table(parameters: &[StateParameter]) -> String {
     if parameters.is_empty() {
         return String::new();
     }
@@ -86,7 +90,7 @@ fn table(parameters: &[Parameter]) -> String {
             None => String::new(),
         };
         let cell = |text: &str| text.replace('|', "\\|");
-        let takes = cell(&p.kinds.in_words());
+        let takes = cell(&p.kinds.describe());
         let _ = writeln!(text, "| `{}` | {takes} | {} | {} |", p.name, cell(&default), cell(p.about));
     }
     text
@@ -126,11 +130,12 @@ fn every_page_is_in_the_contents_and_no_page_is_left_over() {
 
 #[test]
 fn every_example_compiles_and_uses_its_function() {
-    for told in schema::described() {
+    for told in schema::described_functions() {
         let what = format!("{}.{}", told.module, told.name);
         let files = vec![("example.sls".to_owned(), told.example.clone().into_bytes())];
-        let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), Options::default());
-        let want = Want::Sls { names: vec!["example".to_owned()], env: "base".to_owned() };
+        let inputs =
+            inputs(Tree::base(files), Tree::default(), Value::empty_map(), CompileOptions::default());
+        let want = CompileTarget::Sls { names: vec!["example".to_owned()], env: "base".to_owned() };
         let plan =
             Compiler::new(inputs).compile(&want).unwrap_or_else(|faults| panic!("{what}: {faults:?}")).plan;
         let uses = plan.chunks.iter().any(|c| *c.state == *told.module && *c.fun == *told.name);

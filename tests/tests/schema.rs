@@ -1,16 +1,16 @@
 //! The schema in, the states of the agent out: what is described can be built, and what can be built is described.
 
 use zagent::states;
-use zagent_compiler::schema::{self, Description};
-use zagent_compiler::{Chunk, Compiler, Options, Want};
+use zagent_compiler::schema::{self, FunctionDoc};
+use zagent_compiler::{Chunk, CompileOptions, CompileTarget, Compiler};
 use zagent_config::{Map, Value};
 use zagent_tests::memory::{Tree, inputs};
 
 /// The state of the example that uses the function.
-fn example(told: &Description) -> Chunk {
+fn example(told: &FunctionDoc) -> Chunk {
     let files = vec![("example.sls".to_owned(), told.example.clone().into_bytes())];
-    let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), Options::default());
-    let want = Want::Sls { names: vec!["example".to_owned()], env: "base".to_owned() };
+    let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), CompileOptions::default());
+    let want = CompileTarget::Sls { names: vec!["example".to_owned()], env: "base".to_owned() };
     let plan = Compiler::new(inputs).compile(&want).unwrap_or_else(|faults| panic!("{faults:?}")).plan;
     let uses = |c: &Chunk| *c.state == *told.module && *c.fun == *told.name;
     plan.chunks.into_iter().find(uses).expect("the example uses its function")
@@ -19,14 +19,14 @@ fn example(told: &Description) -> Chunk {
 #[test]
 fn what_is_described_can_be_built() {
     let mut wrong = Vec::new();
-    for told in schema::described() {
+    for told in schema::described_functions() {
         let what = format!("{}.{}", told.module, told.name);
-        match (states::own(&example(&told)), told.marks.unbuilt) {
+        match (states::build_builtin(&example(&told)), told.traits.is_unimplemented) {
             (Some(Ok(_)), true) => wrong.push(format!("{what} is built, and marked as unbuilt")),
             (None, false) => wrong.push(format!("{what} is not built")),
-            (Some(Err(failure)), false) => wrong.push(format!("{what}: {}", failure.done.comment)),
+            (Some(Err(failure)), false) => wrong.push(format!("{what}: {}", failure.result.comment)),
             (Some(Ok(state)), false)
-                if !told.marks.still && state.is_foreseeable() != told.marks.foreseen =>
+                if !told.traits.is_read_only && state.is_predictable() != told.traits.is_predictable =>
             {
                 wrong.push(format!("{what}: its mark `foreseen` is wrong"));
             }
@@ -42,9 +42,10 @@ const ACTS: [&str; 7] = ["cmd", "exec", "module", "test", "event", "http", "envi
 #[test]
 fn who_writes_names_what_nobody_else_may_touch() {
     let mut wrong = Vec::new();
-    for told in schema::described().filter(|t| !t.marks.still && !ACTS.contains(&t.module)) {
-        if let Some(Ok(state)) = states::own(&example(&told))
-            && state.resources().is_empty()
+    for told in schema::described_functions().filter(|t| !t.traits.is_read_only && !ACTS.contains(&t.module))
+    {
+        if let Some(Ok(state)) = states::build_builtin(&example(&told))
+            && state.lock_keys().is_empty()
         {
             wrong.push(format!("{}.{} names no resource", told.module, told.name));
         }
@@ -54,7 +55,7 @@ fn who_writes_names_what_nobody_else_may_touch() {
 
 #[test]
 fn what_can_be_built_is_described() {
-    let any = schema::described().next().expect("something is described");
+    let any = schema::described_functions().next().expect("something is described");
     let template = example(&any);
     let mut wrong = Vec::new();
     // A module that is not described at all is left to the tree's own modules.
@@ -63,7 +64,7 @@ fn what_can_be_built_is_described() {
         for function in module.functions().filter(|f| f.describe().is_none()) {
             let mut chunk = template.clone();
             (chunk.state, chunk.fun, chunk.args) = (module.name.into(), function.name.into(), Map::new());
-            if states::own(&chunk).is_some() {
+            if states::build_builtin(&chunk).is_some() {
                 wrong.push(format!("{}.{} is built, and not described", module.name, function.name));
             }
         }
@@ -75,8 +76,8 @@ fn what_can_be_built_is_described() {
 fn warnings(files: &[(&str, &str)]) -> Vec<String> {
     let files: Vec<_> =
         files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
-    let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), Options::default());
-    let want = Want::Sls { names: vec!["web".to_owned()], env: "base".to_owned() };
+    let inputs = inputs(Tree::base(files), Tree::default(), Value::empty_map(), CompileOptions::default());
+    let want = CompileTarget::Sls { names: vec!["web".to_owned()], env: "base".to_owned() };
     let compiled = Compiler::new(inputs).compile(&want).unwrap_or_else(|faults| panic!("{faults:?}"));
     compiled.warnings.iter().map(ToString::to_string).collect()
 }

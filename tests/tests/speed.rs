@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use zagent_compiler::{Compiler, Options, Want};
+use zagent_compiler::{CompileOptions, CompileTarget, Compiler};
 use zagent_config::Value;
 use zagent_tests::memory::{Tree, inputs};
 
@@ -45,10 +45,11 @@ fn cpu() -> Duration {
 /// CPU of one compile; the best of three, because other programs disturb caches too.
 fn cost(states: usize) -> Duration {
     let once = || {
-        let inputs = inputs(chains(states), Tree::default(), Value::empty_map(), Options::default());
+        let inputs = inputs(chains(states), Tree::default(), Value::empty_map(), CompileOptions::default());
         let start = cpu();
-        let compiled =
-            Compiler::new(inputs).compile(&Want::Highstate).unwrap_or_else(|faults| panic!("{faults:?}"));
+        let compiled = Compiler::new(inputs)
+            .compile(&CompileTarget::Highstate)
+            .unwrap_or_else(|faults| panic!("{faults:?}"));
         let spent = cpu() - start;
         assert_eq!(compiled.plan.chunks.len(), states);
         spent

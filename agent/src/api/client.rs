@@ -14,16 +14,16 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
-use super::{End, Progress, Refused, Ticket, Wish};
+use super::{RequestProgress, RequestResult, RunRefused, RunRequest, Ticket};
 use crate::cycle::LastRun;
-use crate::status::Status;
+use crate::status::AgentStatus;
 
 /// How long an answer may take. Longer than the daemon waits for news of a wish.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of an answer.
-const LIMIT: u64 = 4 << 20;
+const MAX_REPLY_BYTES: u64 = 4 << 20;
 /// Shortest time that is set on a socket; zero would mean no limit at all.
-const TICK: Duration = Duration::from_millis(1);
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum ClientError {
     Denied(PathBuf),
     /// It was lost on the way.
     #[error("cannot talk to the daemon on `{}`", path.display())]
-    Lost {
+    Io {
         /// The socket.
         path: PathBuf,
         /// Why.
@@ -45,7 +45,7 @@ pub enum ClientError {
     },
     /// It makes no sense.
     #[error("the daemon on `{}` gave an answer that makes no sense: {what}", path.display())]
-    Strange {
+    InvalidReply {
         /// The socket.
         path: PathBuf,
         /// What.
@@ -53,7 +53,7 @@ pub enum ClientError {
     },
     /// The daemon says no.
     #[error("{0}")]
-    Refused(Refused),
+    Refused(RunRefused),
     /// The daemon cannot.
     #[error("the daemon answered {code}: {message}")]
     Failed {
@@ -66,35 +66,35 @@ pub enum ClientError {
 
 /// Asks the daemon.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct ApiClient {
     path: PathBuf,
-    patience: Duration,
+    timeout: Duration,
 }
 
-struct Reply {
+struct HttpReply {
     code: u16,
     body: Vec<u8>,
 }
 
-impl Client {
+impl ApiClient {
     /// Asks on a socket.
     #[must_use]
     pub fn new(socket: impl Into<PathBuf>) -> Self {
-        Self { path: socket.into(), patience: PATIENCE }
+        Self { path: socket.into(), timeout: REPLY_TIMEOUT }
     }
 
     /// Waits at most so long for an answer.
     #[must_use]
-    pub fn patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_timeout(self, patience: Duration) -> Self {
+        Self { timeout: patience, ..self }
     }
 
     /// What there is to know.
     ///
     /// # Errors
     /// Fails when there is no answer.
-    pub fn status(&self) -> Result<Status, ClientError> {
-        self.value(self.call("GET", "/v1/status", &[])?)
+    pub fn status(&self) -> Result<AgentStatus, ClientError> {
+        self.decode(self.send_request("GET", "/v1/status", &[])?)
     }
 
     /// The last run; none when there was none.
@@ -102,9 +102,9 @@ impl Client {
     /// # Errors
     /// Fails when there is no answer.
     pub fn last_run(&self) -> Result<Option<LastRun>, ClientError> {
-        match self.call("GET", "/v1/runs/last", &[])? {
-            Reply { code: 404, .. } => Ok(None),
-            reply => self.value(reply).map(Some),
+        match self.send_request("GET", "/v1/runs/last", &[])? {
+            HttpReply { code: 404, .. } => Ok(None),
+            reply => self.decode(reply).map(Some),
         }
     }
 
@@ -112,33 +112,33 @@ impl Client {
     ///
     /// # Errors
     /// Fails when there is no answer, or the daemon says no.
-    pub fn trigger(&self, wish: &Wish) -> Result<Ticket, ClientError> {
-        let body = serde_json::to_vec(wish).map_err(|e| self.strange(e.to_string()))?;
-        let reply = self.call("POST", "/v1/trigger", &body)?;
+    pub fn trigger(&self, wish: &RunRequest) -> Result<Ticket, ClientError> {
+        let body = serde_json::to_vec(wish).map_err(|e| self.invalid_reply(e.to_string()))?;
+        let reply = self.send_request("POST", "/v1/trigger", &body)?;
         if let (409 | 422, Ok(refused)) = (reply.code, serde_json::from_slice(&reply.body)) {
             return Err(ClientError::Refused(refused));
         }
-        self.value(reply)
+        self.decode(reply)
     }
 
     /// What became of a wish. The daemon waits a few seconds for news before it answers that there are none.
     ///
     /// # Errors
     /// Fails when there is no answer.
-    pub fn progress(&self, ticket: Ticket) -> Result<Progress, ClientError> {
-        self.value(self.call("GET", &format!("/v1/trigger/{}", ticket.0), &[])?)
+    pub fn progress(&self, ticket: Ticket) -> Result<RequestProgress, ClientError> {
+        self.decode(self.send_request("GET", &format!("/v1/trigger/{}", ticket.0), &[])?)
     }
 
     /// Waits for the end of a wish; none when the daemon knows nothing of it.
     ///
     /// # Errors
     /// Fails when there is no answer.
-    pub fn wait(&self, ticket: Ticket) -> Result<Option<End>, ClientError> {
+    pub fn wait(&self, ticket: Ticket) -> Result<Option<RequestResult>, ClientError> {
         loop {
             match self.progress(ticket)? {
-                Progress::Done { end } => return Ok(Some(*end)),
-                Progress::Unknown => return Ok(None),
-                Progress::Waiting | Progress::Running { .. } => {}
+                RequestProgress::Done { end } => return Ok(Some(*end)),
+                RequestProgress::Unknown => return Ok(None),
+                RequestProgress::Waiting | RequestProgress::Running { .. } => {}
             }
         }
     }
@@ -147,67 +147,67 @@ impl Client {
     ///
     /// # Errors
     /// Fails when there is no answer.
-    pub fn changed(&self) -> Result<(), ClientError> {
-        let reply = self.call("POST", "/v1/changed", &[])?;
-        if reply.code == 204 { Ok(()) } else { Err(self.failed(&reply)) }
+    pub fn notify_changed(&self) -> Result<(), ClientError> {
+        let reply = self.send_request("POST", "/v1/changed", &[])?;
+        if reply.code == 204 { Ok(()) } else { Err(self.failed_error(&reply)) }
     }
 
-    fn value<T: DeserializeOwned>(&self, reply: Reply) -> Result<T, ClientError> {
+    fn decode<T: DeserializeOwned>(&self, reply: HttpReply) -> Result<T, ClientError> {
         if !matches!(reply.code, 200 | 202) {
-            return Err(self.failed(&reply));
+            return Err(self.failed_error(&reply));
         }
-        serde_json::from_slice(&reply.body).map_err(|e| self.strange(e.to_string()))
+        serde_json::from_slice(&reply.body).map_err(|e| self.invalid_reply(e.to_string()))
     }
 
-    fn failed(&self, reply: &Reply) -> ClientError {
+    fn failed_error(&self, reply: &HttpReply) -> ClientError {
         let message = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
         let message = message.and_then(|v| Some(v.get("error")?.as_str()?.to_owned()));
         ClientError::Failed { code: reply.code, message: message.unwrap_or_else(|| "no words".into()) }
     }
 
-    fn strange(&self, what: impl Into<String>) -> ClientError {
-        ClientError::Strange { path: self.path.clone(), what: what.into() }
+    fn invalid_reply(&self, what: impl Into<String>) -> ClientError {
+        ClientError::InvalidReply { path: self.path.clone(), what: what.into() }
     }
 
-    fn call(&self, method: &str, target: &str, body: &[u8]) -> Result<Reply, ClientError> {
-        let until = Instant::now() + self.patience;
+    fn send_request(&self, method: &str, target: &str, body: &[u8]) -> Result<HttpReply, ClientError> {
+        let until = Instant::now() + self.timeout;
         let mut stream = self.connect()?;
-        let lost = |source| ClientError::Lost { path: self.path.clone(), source };
+        let lost = |source| ClientError::Io { path: self.path.clone(), source };
         let head = format!(
             "{method} {target} HTTP/1.1\r\nhost: zagent\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).map_err(lost)?;
-        let answer = read(&mut stream, until).map_err(lost)?;
-        parse(&answer).map_err(|what| self.strange(what))
+        let answer = read_reply(&mut stream, until).map_err(lost)?;
+        parse_reply(&answer).map_err(|what| self.invalid_reply(what))
     }
 
     fn connect(&self) -> Result<UnixStream, ClientError> {
-        connect(&self.path, self.patience).map_err(|source| match source.kind() {
+        connect_with_timeout(&self.path, self.timeout).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 ClientError::NoDaemon(self.path.clone())
             }
             io::ErrorKind::PermissionDenied => ClientError::Denied(self.path.clone()),
-            _ => ClientError::Lost { path: self.path.clone(), source },
+            _ => ClientError::Io { path: self.path.clone(), source },
         })
     }
 }
 
 /// Connects with a time limit, which the standard library has no way to say: a full queue would hold us for ever.
-fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+fn connect_with_timeout(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(patience.max(TICK)))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience.max(MIN_TIMEOUT)))?;
     rustix::net::connect(&socket, &address)?;
     Ok(socket.into())
 }
 
-fn read(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
+fn read_reply(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     let (mut answer, mut part) = (Vec::new(), [0; 8 << 10]);
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        if left < TICK {
+        if left < MIN_TIMEOUT {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
@@ -218,13 +218,13 @@ fn read(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
             Err(e) => return Err(e),
         }
-        if answer.len() as u64 > LIMIT {
+        if answer.len() as u64 > MAX_REPLY_BYTES {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));
         }
     }
 }
 
-fn parse(answer: &[u8]) -> Result<Reply, String> {
+fn parse_reply(answer: &[u8]) -> Result<HttpReply, String> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or("it ends in its header")?;
     let head = std::str::from_utf8(&answer[..end]).map_err(|_| "its header is no text")?;
     let mut lines = head.split("\r\n");
@@ -240,5 +240,5 @@ fn parse(answer: &[u8]) -> Result<Reply, String> {
             return Err("it comes in chunks".into());
         }
     }
-    Ok(Reply { code, body })
+    Ok(HttpReply { code, body })
 }

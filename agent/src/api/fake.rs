@@ -3,14 +3,16 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{Answers, End, Metrics, Progress, Refused, RefusedWhy, Ticket, Wish};
-use crate::status::{Status, samples};
+use super::{
+    ApiBackend, Metrics, RequestProgress, RequestResult, RunRefused, RunRefusedReason, RunRequest, Ticket,
+};
+use crate::status::{AgentStatus, samples};
 
 /// A daemon that only has answers.
 #[derive(Default)]
-pub(crate) struct Fake {
+pub(crate) struct FakeBackend {
     /// What was asked for.
-    pub(crate) wishes: Mutex<Vec<Wish>>,
+    pub(crate) requests: Mutex<Vec<RunRequest>>,
     pub(crate) asked: AtomicUsize,
     pub(crate) told: AtomicUsize,
     /// How often a wish is still waiting.
@@ -23,10 +25,10 @@ pub(crate) struct Fake {
     pub(crate) lock: Mutex<()>,
 }
 
-impl Answers for Fake {
-    fn status(&self) -> Status {
+impl ApiBackend for FakeBackend {
+    fn status(&self) -> AgentStatus {
         let _held = self.lock.lock().unwrap();
-        Status::gather(samples::fine())
+        AgentStatus::from_inputs(samples::fine())
     }
 
     fn metrics(&self) -> Metrics {
@@ -37,31 +39,31 @@ impl Answers for Fake {
         !self.stuck.load(Ordering::SeqCst)
     }
 
-    fn ready(&self) -> Result<(), String> {
+    fn readiness(&self) -> Result<(), String> {
         if self.paused { Err("the current generation does not compile".into()) } else { Ok(()) }
     }
 
-    fn trigger(&self, wish: Wish) -> Result<Ticket, Refused> {
+    fn trigger(&self, wish: RunRequest) -> Result<Ticket, RunRefused> {
         if self.paused {
             let message = "paused until 15:30 (disk swap): zagent resume".into();
-            return Err(Refused { why: RefusedWhy::Paused, message });
+            return Err(RunRefused { why: RunRefusedReason::Paused, message });
         }
-        self.wishes.lock().unwrap().push(wish);
+        self.requests.lock().unwrap().push(wish);
         Ok(Ticket(7))
     }
 
-    fn progress(&self, ticket: Ticket) -> Progress {
+    fn progress(&self, ticket: Ticket) -> RequestProgress {
         if ticket != Ticket(7) {
-            return Progress::Unknown;
+            return RequestProgress::Unknown;
         }
         if self.asked.fetch_add(1, Ordering::SeqCst) < self.waits {
-            return Progress::Running { since: samples::now() };
+            return RequestProgress::Running { since: samples::now() };
         }
-        let run = Status::gather(samples::fine()).last_run;
-        Progress::Done { end: Box::new(End { exit: self.exit, run, message: None }) }
+        let run = AgentStatus::from_inputs(samples::fine()).last_run;
+        RequestProgress::Done { end: Box::new(RequestResult { exit: self.exit, run, message: None }) }
     }
 
-    fn changed(&self) {
+    fn controls_changed(&self) {
         self.told.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -7,33 +7,33 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use crate::status::Status;
+use crate::status::AgentStatus;
 
 /// Longest label, in characters.
-const LABEL: usize = 200;
+const MAX_LABEL: usize = 200;
 
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// What there is to know.
-    pub status: Status,
+    pub status: AgentStatus,
     /// Runs since the start, by result: `ok`, `failed`, `canceled`.
     pub runs: BTreeMap<String, u64>,
 }
 
 /// What the process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessMetrics {
     /// Bytes in memory.
     pub resident: Option<u64>,
     /// Open file descriptors.
     pub fds: Option<u64>,
 }
 
-impl Process {
+impl ProcessMetrics {
     /// This very process, now.
     #[must_use]
-    pub fn now() -> Self {
+    pub fn measure() -> Self {
         let statm = std::fs::read_to_string("/proc/self/statm").ok();
         let pages = statm.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
@@ -46,52 +46,52 @@ impl Process {
 impl Metrics {
     /// The text, for what the process uses.
     #[must_use]
-    pub fn text(&self, process: Process) -> String {
-        let mut sheet = Sheet::default();
-        self.runs(&mut sheet);
-        self.revision(&mut sheet);
-        self.holds(&mut sheet);
-        self.source(&mut sheet);
+    pub fn render(&self, process: ProcessMetrics) -> String {
+        let mut sheet = MetricsText::default();
+        self.write_runs(&mut sheet);
+        self.write_revision(&mut sheet);
+        self.write_holds(&mut sheet);
+        self.write_fetch_failures(&mut sheet);
         let mut info = sheet.family("zagent_build_info", "gauge", "The version of the agent.");
         info.sample(&[("version", &self.status.version)], 1);
         if let Some(bytes) = process.resident {
-            sheet.one("process_resident_memory_bytes", "gauge", "Bytes of the process in memory.", bytes);
+            sheet.single("process_resident_memory_bytes", "gauge", "Bytes of the process in memory.", bytes);
         }
         if let Some(fds) = process.fds {
-            sheet.one("process_open_fds", "gauge", "Open file descriptors of the process.", fds);
+            sheet.single("process_open_fds", "gauge", "Open file descriptors of the process.", fds);
         }
         sheet.text
     }
 
-    fn runs(&self, sheet: &mut Sheet) {
+    fn write_runs(&self, sheet: &mut MetricsText) {
         let status = &self.status;
         if let Some(time) = status.last_success {
             let help = "When a run last succeeded.";
-            sheet.one("zagent_last_success_timestamp_seconds", "gauge", help, seconds(time));
+            sheet.single("zagent_last_success_timestamp_seconds", "gauge", help, seconds(time));
         }
         if let Some(run) = &status.last_run {
             let help = "When the last run began.";
-            sheet.one("zagent_last_run_timestamp_seconds", "gauge", help, seconds(run.at));
+            sheet.single("zagent_last_run_timestamp_seconds", "gauge", help, seconds(run.at));
             let help = "How long the last run took.";
             let took = format!("{}.{:03}", run.duration_ms / 1000, run.duration_ms % 1000);
-            sheet.one("zagent_last_run_duration_seconds", "gauge", help, took);
+            sheet.single("zagent_last_run_duration_seconds", "gauge", help, took);
             let mut states = sheet.family("zagent_states", "gauge", "States of the last run, by result.");
             for word in ["changed", "failed", "skipped", "unchanged"] {
                 states.sample(&[("result", word)], run.counts.get(word).copied().unwrap_or(0));
             }
         }
         let help = "States that a run without news had to put right.";
-        sheet.one("zagent_drift_states", "gauge", help, status.drift);
+        sheet.single("zagent_drift_states", "gauge", help, status.drift);
         let mut runs =
             sheet.family("zagent_runs_total", "counter", "Runs since the agent started, by result.");
         for (result, count) in &self.runs {
             runs.sample(&[("result", result)], count);
         }
         let help = "Revisions that were rolled back.";
-        sheet.one("zagent_rollbacks_total", "counter", help, status.rollbacks);
+        sheet.single("zagent_rollbacks_total", "counter", help, status.rollbacks);
     }
 
-    fn revision(&self, sheet: &mut Sheet) {
+    fn write_revision(&self, sheet: &mut MetricsText) {
         if let Some(current) = &self.status.current {
             let help = "The revision that runs read, and who signed it.";
             let signed_by = current.signed_by.join(",");
@@ -105,26 +105,26 @@ impl Metrics {
         }
         if let Some(expires) = self.status.current.as_ref().and_then(|c| c.expires) {
             let help = "When the manifest of the current generation ends to be valid.";
-            sheet.one("zagent_expires_timestamp_seconds", "gauge", help, seconds(expires));
+            sheet.single("zagent_expires_timestamp_seconds", "gauge", help, seconds(expires));
         }
         let help =
             "For how long a newer revision is known that the node is not on; 0 when it is on the newest.";
-        let behind = self.status.behind().map_or(0, |behind| behind.as_secs());
-        sheet.one("zagent_behind_seconds", "gauge", help, behind);
+        let behind = self.status.behind_duration().map_or(0, |behind| behind.as_secs());
+        sheet.single("zagent_behind_seconds", "gauge", help, behind);
     }
 
-    fn holds(&self, sheet: &mut Sheet) {
+    fn write_holds(&self, sheet: &mut MetricsText) {
         let status = &self.status;
         let flag = |claim: bool| u8::from(claim);
-        sheet.one("zagent_paused", "gauge", "1 while the agent is paused.", flag(status.paused.is_some()));
-        sheet.one("zagent_pinned", "gauge", "1 while the node is pinned.", flag(status.pinned.is_some()));
+        sheet.single("zagent_paused", "gauge", "1 while the agent is paused.", flag(status.paused.is_some()));
+        sheet.single("zagent_pinned", "gauge", "1 while the node is pinned.", flag(status.pinned.is_some()));
         let help = "Revisions that failed their health checks and are not tried again.";
-        sheet.one("zagent_quarantined", "gauge", help, status.quarantined.len());
+        sheet.single("zagent_quarantined", "gauge", help, status.quarantined.len());
         let help = "1 when the host should be rebooted.";
-        sheet.one("zagent_reboot_required", "gauge", help, flag(status.reboot.is_some()));
+        sheet.single("zagent_reboot_required", "gauge", help, flag(status.reboot.is_some()));
     }
 
-    fn source(&self, sheet: &mut Sheet) {
+    fn write_fetch_failures(&self, sheet: &mut MetricsText) {
         let help = "How often a remote did not answer as it should, by kind.";
         let mut failures = sheet.family("zagent_fetch_failures_total", "counter", help);
         for remote in &self.status.remotes {
@@ -140,30 +140,30 @@ fn seconds(time: Timestamp) -> i64 {
 }
 
 #[derive(Default)]
-struct Sheet {
+struct MetricsText {
     text: String,
 }
 
-struct Family<'s> {
-    sheet: &'s mut Sheet,
+struct MetricFamily<'s> {
+    sheet: &'s mut MetricsText,
     name: &'static str,
 }
 
-impl Sheet {
-    fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
+impl MetricsText {
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) -> MetricFamily<'_> {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        Family { sheet: self, name }
+        MetricFamily { sheet: self, name }
     }
 
-    fn one(&mut self, name: &'static str, kind: &str, help: &str, value: impl std::fmt::Display) {
+    fn single(&mut self, name: &'static str, kind: &str, help: &str, value: impl std::fmt::Display) {
         self.family(name, kind, help).sample(&[], value);
     }
 }
 
-impl Family<'_> {
+impl MetricFamily<'_> {
     fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels: Vec<String> =
-            labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escaped(text))).collect();
+            labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escape_label(text))).collect();
         let text = &mut self.sheet.text;
         let _ = match labels.as_slice() {
             [] => writeln!(text, "{} {value}", self.name),
@@ -172,9 +172,9 @@ impl Family<'_> {
     }
 }
 
-fn escaped(label: &str) -> String {
+fn escape_label(label: &str) -> String {
     let mut out = String::with_capacity(label.len());
-    for c in label.chars().take(LABEL) {
+    for c in label.chars().take(MAX_LABEL) {
         match c {
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),

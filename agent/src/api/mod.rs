@@ -7,30 +7,30 @@
 //! is configured, answers `/healthz`, `/readyz` and `/metrics` and nothing else.
 
 mod client;
-mod door;
 mod metrics;
 mod routes;
-mod serve;
+mod server;
+mod socket;
 
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, ClientError};
-pub use metrics::{Metrics, Process};
-pub use serve::{ApiError, Config, Limits, Serving, serve};
+pub use client::{ApiClient, ClientError};
+pub use metrics::{Metrics, ProcessMetrics};
+pub use server::{ApiConfig, ApiError, ApiLimits, ApiServer, serve};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cycle::LastRun;
-use crate::status::Status;
+use crate::status::AgentStatus;
 
 /// Who knows the answers: the daemon. Each call is answered from memory; none waits for a run, a disk or a remote.
-pub trait Answers: Send + Sync + 'static {
+pub trait ApiBackend: Send + Sync + 'static {
     /// What there is to know.
-    fn status(&self) -> Status;
+    fn status(&self) -> AgentStatus;
 
     /// The same in numbers, and what was counted since the start.
     fn metrics(&self) -> Metrics;
@@ -42,25 +42,25 @@ pub trait Answers: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason not to be ready.
-    fn ready(&self) -> Result<(), String>;
+    fn readiness(&self) -> Result<(), String>;
 
     /// Asks for a run. It is queued, or joined with one that is; the ticket tells what became of it.
     ///
     /// # Errors
     /// The reason why there will be none.
-    fn trigger(&self, wish: Wish) -> Result<Ticket, Refused>;
+    fn trigger(&self, wish: RunRequest) -> Result<Ticket, RunRefused>;
 
     /// What became of a wish. The last few results are remembered.
-    fn progress(&self, ticket: Ticket) -> Progress;
+    fn progress(&self, ticket: Ticket) -> RequestProgress;
 
     /// Pause, pin or quarantine were changed: look again.
-    fn changed(&self);
+    fn controls_changed(&self);
 }
 
 /// A run that somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wish {
+pub struct RunRequest {
     /// True when nothing may be changed.
     #[serde(default)]
     pub test: bool,
@@ -68,18 +68,18 @@ pub struct Wish {
     #[serde(default)]
     pub sls: Vec<String>,
     /// True when the remotes are asked first.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub fetch: bool,
     /// True when somebody waits for the result.
     #[serde(default)]
     pub wait: bool,
 }
 
-const fn yes() -> bool {
+const fn default_true() -> bool {
     true
 }
 
-impl Default for Wish {
+impl Default for RunRequest {
     fn default() -> Self {
         Self { test: false, sls: Vec::new(), fetch: true, wait: false }
     }
@@ -92,9 +92,9 @@ pub struct Ticket(pub u64);
 /// Why there will be no run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct RunRefused {
     /// The kind of reason.
-    pub why: RefusedWhy,
+    pub why: RunRefusedReason,
     /// The reason, in words that name a way out.
     pub message: String,
 }
@@ -102,7 +102,7 @@ pub struct Refused {
 /// Kinds of reasons not to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RefusedWhy {
+pub enum RunRefusedReason {
     /// The agent is paused.
     Paused,
     /// No maintenance window is open.
@@ -118,7 +118,7 @@ pub enum RefusedWhy {
 /// What became of a wish.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Progress {
+pub enum RequestProgress {
     /// It waits for its turn.
     Waiting,
     /// It runs.
@@ -129,7 +129,7 @@ pub enum Progress {
     /// It is over.
     Done {
         /// How it ended.
-        end: Box<End>,
+        end: Box<RequestResult>,
     },
     /// Nobody remembers it: the daemon was restarted, or it is long over.
     Unknown,
@@ -137,7 +137,7 @@ pub enum Progress {
 
 /// How a wish ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct RequestResult {
     /// The exit code that `zagent run --once` would have ended with.
     pub exit: u8,
     /// The run, in short; none when there was nothing to run or no way to.

@@ -15,65 +15,70 @@ use axum::{Extension, Json, Router};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::serve::Limits;
-use super::{Answers, Process, Progress, Refused, RefusedWhy, Ticket, Wish};
+use super::server::ApiLimits;
+use super::{ApiBackend, ProcessMetrics, RequestProgress, RunRefused, RunRefusedReason, RunRequest, Ticket};
 
 /// What a scraper of metrics expects.
-const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const METRICS_CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// How often news of a wish are looked for.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Who asks on the socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
+pub(super) struct SocketPeer {
     pub(super) uid: u32,
     pub(super) pid: Option<i32>,
 }
 
 /// Where questions are put.
 #[derive(Clone)]
-pub(super) struct Desk {
-    answers: Arc<dyn Answers>,
+pub(super) struct ApiState {
+    answers: Arc<dyn ApiBackend>,
     /// Without it, questions of clients that left would wait behind one that is not answered, without end.
-    asking: Arc<Semaphore>,
-    pub(super) limits: Limits,
+    permits: Arc<Semaphore>,
+    pub(super) limits: ApiLimits,
 }
 
-impl Desk {
-    pub(super) fn new(answers: Arc<dyn Answers>, limits: Limits, asking: usize) -> Self {
-        Self { answers, asking: Arc::new(Semaphore::new(asking)), limits }
+impl ApiState {
+    pub(super) fn new(answers: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
+        Self { answers, permits: Arc::new(Semaphore::new(asking)), limits }
     }
 
     /// Puts a question on another thread: a lock that is held may hold that one, never this.
-    async fn ask<T: Send + 'static>(
+    async fn query<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&dyn Answers) -> T + Send + 'static,
+        question: impl FnOnce(&dyn ApiBackend) -> T + Send + 'static,
     ) -> Result<T, Response> {
         let answers = Arc::clone(&self.answers);
         let asked = async {
-            let turn = Arc::clone(&self.asking).acquire_owned().await.ok()?;
+            let turn = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             let question = move || {
                 let _turn = turn;
                 question(&*answers)
             };
             tokio::task::spawn_blocking(question).await.ok()
         };
-        match timeout(self.limits.answer, asked).await {
+        match timeout(self.limits.answer_timeout, asked).await {
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the daemon fell over this question")),
-            Err(_) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not answer in time")),
+            Ok(None) => {
+                Err(error_response(StatusCode::INTERNAL_SERVER_ERROR, "the daemon fell over this question"))
+            }
+            Err(_) => {
+                Err(error_response(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not answer in time"))
+            }
         }
     }
 }
 
 /// What everybody may ask.
-pub(super) fn public(desk: Desk) -> Router {
-    routes().layer(DefaultBodyLimit::max(desk.limits.body_bytes)).with_state(desk)
+pub(super) fn public_router(desk: ApiState) -> Router {
+    common_routes().layer(DefaultBodyLimit::max(desk.limits.body_bytes)).with_state(desk)
 }
 
 /// What those may ask who may open the socket.
-pub(super) fn all(desk: Desk) -> Router {
-    routes()
+pub(super) fn socket_router(desk: ApiState) -> Router {
+    common_routes()
         .route("/v1/status", get(status))
         .route("/v1/runs/last", get(last_run))
         .route("/v1/trigger", post(trigger))
@@ -83,58 +88,58 @@ pub(super) fn all(desk: Desk) -> Router {
         .with_state(desk)
 }
 
-fn routes() -> Router<Desk> {
+fn common_routes() -> Router<ApiState> {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
 }
 
-fn error(code: StatusCode, message: &str) -> Response {
+fn error_response(code: StatusCode, message: &str) -> Response {
     (code, Json(serde_json::json!({"error": message}))).into_response()
 }
 
-async fn healthz(State(desk): State<Desk>) -> Response {
-    match desk.ask(|answers| answers.is_alive()).await {
+async fn healthz(State(desk): State<ApiState>) -> Response {
+    match desk.query(|answers| answers.is_alive()).await {
         Ok(true) => "ok\n".into_response(),
         Ok(false) => (StatusCode::SERVICE_UNAVAILABLE, "the agent's loop stands still\n").into_response(),
         Err(response) => response,
     }
 }
 
-async fn readyz(State(desk): State<Desk>) -> Response {
-    match desk.ask(|answers| answers.ready()).await {
+async fn readyz(State(desk): State<ApiState>) -> Response {
+    match desk.query(|answers| answers.readiness()).await {
         Ok(Ok(())) => "ready\n".into_response(),
         Ok(Err(reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
         Err(response) => response,
     }
 }
 
-async fn metrics(State(desk): State<Desk>) -> Response {
-    match desk.ask(|answers| answers.metrics().text(Process::now())).await {
-        Ok(text) => ([(header::CONTENT_TYPE, METRICS)], text).into_response(),
+async fn metrics(State(desk): State<ApiState>) -> Response {
+    match desk.query(|answers| answers.metrics().render(ProcessMetrics::measure())).await {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
         Err(response) => response,
     }
 }
 
-async fn status(State(desk): State<Desk>) -> Result<Response, Response> {
-    Ok(Json(desk.ask(|answers| answers.status()).await?).into_response())
+async fn status(State(desk): State<ApiState>) -> Result<Response, Response> {
+    Ok(Json(desk.query(|answers| answers.status()).await?).into_response())
 }
 
-async fn last_run(State(desk): State<Desk>) -> Result<Response, Response> {
-    let run = desk.ask(|answers| answers.status().last_run).await?;
+async fn last_run(State(desk): State<ApiState>) -> Result<Response, Response> {
+    let run = desk.query(|answers| answers.status().last_run).await?;
     Ok(run.map_or_else(
-        || error(StatusCode::NOT_FOUND, "there was no run yet"),
+        || error_response(StatusCode::NOT_FOUND, "there was no run yet"),
         |run| Json(run).into_response(),
     ))
 }
 
 async fn trigger(
-    State(desk): State<Desk>,
-    Extension(peer): Extension<Peer>,
-    wish: Result<Json<Wish>, JsonRejection>,
+    State(desk): State<ApiState>,
+    Extension(peer): Extension<SocketPeer>,
+    wish: Result<Json<RunRequest>, JsonRejection>,
 ) -> Result<Response, Response> {
-    let Json(wish) = wish.map_err(|e| error(e.status(), &e.body_text()))?;
+    let Json(wish) = wish.map_err(|e| error_response(e.status(), &e.body_text()))?;
     tracing::info!(
         uid = peer.uid,
         pid = peer.pid,
@@ -142,37 +147,41 @@ async fn trigger(
         sls = wish.sls.join(","),
         "asked for a run"
     );
-    let answer = desk.ask(move |answers| answers.trigger(wish)).await?;
+    let answer = desk.query(move |answers| answers.trigger(wish)).await?;
     Ok(match answer {
         Ok(ticket) => (StatusCode::ACCEPTED, Json(ticket)).into_response(),
-        Err(refused) => (code(&refused), Json(refused)).into_response(),
+        Err(refused) => (status_code(&refused), Json(refused)).into_response(),
     })
 }
 
-fn code(refused: &Refused) -> StatusCode {
+fn status_code(refused: &RunRefused) -> StatusCode {
     match refused.why {
-        RefusedWhy::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-        RefusedWhy::Paused | RefusedWhy::Window | RefusedWhy::Busy | RefusedWhy::Stopping => {
-            StatusCode::CONFLICT
-        }
+        RunRefusedReason::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+        RunRefusedReason::Paused
+        | RunRefusedReason::Window
+        | RunRefusedReason::Busy
+        | RunRefusedReason::Stopping => StatusCode::CONFLICT,
     }
 }
 
 /// What became of a wish; while nothing did, the answer waits a while for news.
-async fn progress(State(desk): State<Desk>, Path(ticket): Path<u64>) -> Result<Response, Response> {
-    let until = Instant::now() + desk.limits.news;
+async fn progress(State(desk): State<ApiState>, Path(ticket): Path<u64>) -> Result<Response, Response> {
+    let until = Instant::now() + desk.limits.progress_wait;
     loop {
-        let progress = desk.ask(move |answers| answers.progress(Ticket(ticket))).await?;
-        let is_over = matches!(progress, Progress::Done { .. } | Progress::Unknown);
+        let progress = desk.query(move |answers| answers.progress(Ticket(ticket))).await?;
+        let is_over = matches!(progress, RequestProgress::Done { .. } | RequestProgress::Unknown);
         if is_over || Instant::now() >= until {
             return Ok(Json(progress).into_response());
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn changed(State(desk): State<Desk>, Extension(peer): Extension<Peer>) -> Result<Response, Response> {
+async fn changed(
+    State(desk): State<ApiState>,
+    Extension(peer): Extension<SocketPeer>,
+) -> Result<Response, Response> {
     tracing::info!(uid = peer.uid, pid = peer.pid, "told that pause, pin or quarantine changed");
-    desk.ask(|answers| answers.changed()).await?;
+    desk.query(|answers| answers.controls_changed()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

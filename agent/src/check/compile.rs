@@ -3,30 +3,30 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use zagent_compiler::{Compiler, Inputs, Plan, TopTarget, Want};
-use zagent_config::{Fault, Faults};
+use zagent_compiler::{CompileInputs, CompileTarget, Compiler, Plan, TopTarget};
+use zagent_config::{Diagnostic, Diagnostics};
 
-use super::Node;
+use super::InventoryNode;
 
 /// What became of one host.
-pub struct Compiled {
-    outcome: Result<(Plan, Vec<Fault>), Faults>,
+pub struct CompiledHost {
+    outcome: Result<(Plan, Vec<Diagnostic>), Diagnostics>,
     /// The targets of the top files; none when they could not be read.
     pub(super) targets: Vec<TopTarget>,
     /// Every file of the states that was read: environment and path.
     pub(super) read: Vec<(String, String)>,
 }
 
-impl Compiled {
+impl CompiledHost {
     /// What stops it.
     #[must_use]
-    pub fn faults(&self) -> &[Fault] {
+    pub fn errors(&self) -> &[Diagnostic] {
         self.outcome.as_ref().err().map_or(&[], |faults| &faults.0)
     }
 
     /// What is doubtful.
     #[must_use]
-    pub fn warnings(&self) -> &[Fault] {
+    pub fn warnings(&self) -> &[Diagnostic] {
         self.outcome.as_ref().map_or(&[], |(_, warnings)| warnings)
     }
 
@@ -38,18 +38,21 @@ impl Compiled {
 
     /// How many states it has, when it compiles.
     #[must_use]
-    pub fn states(&self) -> Option<usize> {
+    pub fn state_count(&self) -> Option<usize> {
         self.plan().map(|plan| plan.chunks.len())
     }
 }
 
 /// Compiles every host; the answers stand in the order of the hosts.
-pub fn compile(nodes: &[Node], inputs: &(dyn Fn(&Node) -> Inputs + Sync)) -> Vec<Compiled> {
+pub fn compile_hosts(
+    nodes: &[InventoryNode],
+    inputs: &(dyn Fn(&InventoryNode) -> CompileInputs + Sync),
+) -> Vec<CompiledHost> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<Compiled>>> = Mutex::new(nodes.iter().map(|_| None).collect());
+    let done: Mutex<Vec<Option<CompiledHost>>> = Mutex::new(nodes.iter().map(|_| None).collect());
     let work = || {
-        while let Some((i, node)) = take(&next, nodes) {
-            let one = compile_one(inputs(node));
+        while let Some((i, node)) = next_node(&next, nodes) {
+            let one = compile_host(inputs(node));
             if let Ok(mut done) = done.lock() {
                 done[i] = Some(one);
             }
@@ -65,13 +68,13 @@ pub fn compile(nodes: &[Node], inputs: &(dyn Fn(&Node) -> Inputs + Sync)) -> Vec
     done.into_inner().unwrap_or_default().into_iter().flatten().collect()
 }
 
-fn take<'n>(next: &AtomicUsize, nodes: &'n [Node]) -> Option<(usize, &'n Node)> {
+fn next_node<'n>(next: &AtomicUsize, nodes: &'n [InventoryNode]) -> Option<(usize, &'n InventoryNode)> {
     let i = next.fetch_add(1, Ordering::Relaxed);
     nodes.get(i).map(|node| (i, node))
 }
 
-fn compile_one(inputs: Inputs) -> Compiled {
+fn compile_host(inputs: CompileInputs) -> CompiledHost {
     let compiler = Compiler::new(inputs);
-    let outcome = compiler.compile(&Want::Highstate).map(|c| (c.plan, c.warnings));
-    Compiled { targets: compiler.top_targets().unwrap_or_default(), read: compiler.files_read(), outcome }
+    let outcome = compiler.compile(&CompileTarget::Highstate).map(|c| (c.plan, c.warnings));
+    CompiledHost { targets: compiler.top_targets().unwrap_or_default(), read: compiler.files_read(), outcome }
 }

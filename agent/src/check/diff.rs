@@ -8,7 +8,7 @@ use zagent_config::Value;
 
 /// What happens to one state of one host.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum PlanChange {
     /// It is new.
     Added {
         /// Its tag.
@@ -28,7 +28,7 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl PlanChange {
     /// The tag of the state.
     #[must_use]
     pub fn tag(&self) -> &str {
@@ -42,21 +42,21 @@ impl Change {
 #[derive(Clone, Debug)]
 pub enum HostDiff {
     /// These states change; none when the list is empty.
-    Changes(Vec<Change>),
+    Changes(Vec<PlanChange>),
     /// It compiled before and does not now.
     Breaks,
     /// It did not compile before and does now.
-    Mends,
+    Fixed,
     /// It compiles neither before nor now.
     Broken,
     /// It is new in the inventory, with that many states.
     New(usize),
     /// It left the inventory.
-    Gone,
+    Removed,
 }
 
 /// The comparison of two revisions.
-pub struct Diff {
+pub struct PlanDiff {
     /// What was compared, as a human names it.
     pub from: String,
     /// With what.
@@ -67,16 +67,16 @@ pub struct Diff {
 
 /// Compares one host; `None` stands for "does not compile".
 #[must_use]
-pub fn diff(before: Option<&Plan>, after: Option<&Plan>) -> HostDiff {
+pub fn diff_plans(before: Option<&Plan>, after: Option<&Plan>) -> HostDiff {
     match (before, after) {
-        (Some(before), Some(after)) => HostDiff::Changes(changes(before, after)),
+        (Some(before), Some(after)) => HostDiff::Changes(plan_changes(before, after)),
         (Some(_), None) => HostDiff::Breaks,
-        (None, Some(_)) => HostDiff::Mends,
+        (None, Some(_)) => HostDiff::Fixed,
         (None, None) => HostDiff::Broken,
     }
 }
 
-fn changes(before: &Plan, after: &Plan) -> Vec<Change> {
+fn plan_changes(before: &Plan, after: &Plan) -> Vec<PlanChange> {
     let mut old: BTreeMap<String, Vec<&Chunk>> = BTreeMap::new();
     for chunk in &before.chunks {
         old.entry(chunk.tag()).or_default().push(chunk);
@@ -86,23 +86,23 @@ fn changes(before: &Plan, after: &Plan) -> Vec<Change> {
         let tag = chunk.tag();
         let was = old.get_mut(&tag).and_then(|same| (!same.is_empty()).then(|| same.remove(0)));
         match was {
-            None => out.push(Change::Added { tag }),
+            None => out.push(PlanChange::Added { tag }),
             Some(was) => {
-                let arguments = arguments(was, chunk);
+                let arguments = changed_arguments(was, chunk);
                 if !arguments.is_empty() {
-                    out.push(Change::Changed { tag, arguments });
+                    out.push(PlanChange::Changed { tag, arguments });
                 }
             }
         }
     }
     for (tag, left) in old {
-        out.extend(left.iter().map(|_| Change::Removed { tag: tag.clone() }));
+        out.extend(left.iter().map(|_| PlanChange::Removed { tag: tag.clone() }));
     }
     out
 }
 
 /// The arguments that differ; order and places do not count.
-fn arguments(old: &Chunk, new: &Chunk) -> Vec<(String, Option<Value>, Option<Value>)> {
+fn changed_arguments(old: &Chunk, new: &Chunk) -> Vec<(String, Option<Value>, Option<Value>)> {
     let mut out = Vec::new();
     let visible = |key: &str| !key.starts_with("__") && key != "order";
     for (key, value) in new.args.iter() {
@@ -124,7 +124,7 @@ fn arguments(old: &Chunk, new: &Chunk) -> Vec<(String, Option<Value>, Option<Val
 impl HostDiff {
     /// True when nothing happens to the host.
     #[must_use]
-    pub const fn is_quiet(&self) -> bool {
+    pub const fn is_unchanged(&self) -> bool {
         match self {
             Self::Changes(changes) => changes.is_empty(),
             Self::Broken => true,
@@ -133,7 +133,7 @@ impl HostDiff {
     }
 }
 
-impl Diff {
+impl PlanDiff {
     /// The comparison as JSON.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
@@ -141,7 +141,7 @@ impl Diff {
             self.hosts.iter().map(|(name, host)| (name.clone(), host_json(host))).collect();
         json!({
             "from": self.from, "to": self.to,
-            "changed_hosts": self.hosts.values().filter(|h| !h.is_quiet()).count(),
+            "changed_hosts": self.hosts.values().filter(|h| !h.is_unchanged()).count(),
             "total_hosts": self.hosts.len(),
             "hosts": hosts,
         })
@@ -155,18 +155,18 @@ fn host_json(host: &HostDiff) -> serde_json::Value {
         }
         HostDiff::New(states) => return json!({"status": "new", "states": states, "changes": []}),
         HostDiff::Breaks => "breaks",
-        HostDiff::Mends => "mends",
+        HostDiff::Fixed => "mends",
         HostDiff::Broken => "broken",
-        HostDiff::Gone => "gone",
+        HostDiff::Removed => "gone",
     };
     json!({"status": word, "changes": []})
 }
 
-fn change_json(change: &Change) -> serde_json::Value {
+fn change_json(change: &PlanChange) -> serde_json::Value {
     match change {
-        Change::Added { tag } => json!({"change": "added", "state": tag}),
-        Change::Removed { tag } => json!({"change": "removed", "state": tag}),
-        Change::Changed { tag, arguments } => {
+        PlanChange::Added { tag } => json!({"change": "added", "state": tag}),
+        PlanChange::Removed { tag } => json!({"change": "removed", "state": tag}),
+        PlanChange::Changed { tag, arguments } => {
             let arguments: serde_json::Map<_, _> = arguments
                 .iter()
                 .map(|(name, old, new)| (name.clone(), json!({"old": old, "new": new})))

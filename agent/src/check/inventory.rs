@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use zagent_compiler::Limits;
+use zagent_compiler::TreeLimits;
 use zagent_config::Value;
 
-use crate::files::Source;
+use crate::files::RepoSource;
 
 /// The directory of recorded facts.
-const DIRECTORY: &str = "inventory";
+const INVENTORY_DIR: &str = "inventory";
 
 /// A host to compile for.
-pub struct Node {
+pub struct InventoryNode {
     /// Its id.
     pub name: String,
     /// Its recorded facts.
@@ -21,7 +21,7 @@ pub struct Node {
 /// The hosts of a repository.
 pub struct Inventory {
     /// Sorted by name.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<InventoryNode>,
     /// False when there is no inventory and this host stands in.
     pub recorded: bool,
 }
@@ -57,28 +57,28 @@ impl Inventory {
     ///
     /// # Errors
     /// Fails when a file cannot be read as a mapping of facts.
-    pub fn read(source: &Source) -> Result<Option<Self>, InventoryError> {
+    pub fn read(source: &RepoSource) -> Result<Option<Self>, InventoryError> {
         let mut nodes = Vec::new();
-        for file in source.names(DIRECTORY).map_err(InventoryError::Read)? {
+        for file in source.list_names(INVENTORY_DIR).map_err(InventoryError::Read)? {
             let Some(stem) = [".yaml", ".yml", ".json"].iter().find_map(|end| file.strip_suffix(end)) else {
                 continue;
             };
-            nodes.push(Self::node(source, &file, stem)?);
+            nodes.push(Self::read_node(source, &file, stem)?);
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok((!nodes.is_empty()).then_some(Self { nodes, recorded: true }))
     }
 
-    fn node(source: &Source, file: &str, stem: &str) -> Result<Node, InventoryError> {
-        let path = format!("{DIRECTORY}/{file}");
+    fn read_node(source: &RepoSource, file: &str, stem: &str) -> Result<InventoryNode, InventoryError> {
+        let path = format!("{INVENTORY_DIR}/{file}");
         let bytes = source.read(&path).map_err(InventoryError::Read)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let grains = zagent_compiler::yaml::load(&text, &Limits::default())
+        let grains = zagent_compiler::yaml::load(&text, &TreeLimits::default())
             .map_err(|e| InventoryError::Yaml { path: path.clone(), line: e.pos.line, why: e.message })?;
         if grains.as_map().is_none() {
             return Err(InventoryError::NotAMapping { path, kind: grains.kind() });
         }
         let name = grains.get("id").and_then(Value::as_str).unwrap_or(stem).to_owned();
-        Ok(Node { name, grains: Arc::new(grains) })
+        Ok(InventoryNode { name, grains: Arc::new(grains) })
     }
 }

@@ -9,41 +9,41 @@ mod findings;
 mod inventory;
 mod sarif;
 mod text;
-mod top;
-mod unused;
+mod unmatched_targets;
+mod unused_sls;
 
-pub use compile::{Compiled, compile};
-pub use diff::{Change, Diff, HostDiff, diff};
-pub use findings::{Finding, Findings};
-pub use inventory::{Inventory, InventoryError, Node};
-pub use sarif::sarif;
-pub use text::{diff_text, text};
+pub use compile::{CompiledHost, compile_hosts};
+pub use diff::{HostDiff, PlanChange, PlanDiff, diff_plans};
+pub use findings::{CheckFinding, CheckFindings};
+pub use inventory::{Inventory, InventoryError, InventoryNode};
+pub use sarif::render_sarif;
+pub use text::{diff_text, report_text};
 
-use zagent_config::Fault;
+use zagent_config::Diagnostic;
 
-use crate::draw::fault::Severity;
+use crate::draw::diagnostic::Severity;
 
 /// The outcome of a check.
-pub struct Report {
+pub struct CheckReport {
     /// The hosts, sorted by name, with the number of states each has; `None` when it does not compile.
     pub hosts: Vec<(String, Option<usize>)>,
     /// True when the hosts come from an inventory, false when this host stood in.
     pub recorded: bool,
     /// What was found.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
 }
 
-impl Report {
+impl CheckReport {
     /// How many errors there are.
     #[must_use]
-    pub fn errors(&self) -> usize {
+    pub fn error_count(&self) -> usize {
         self.findings.iter().filter(|f| f.severity == Severity::Error).count()
     }
 
     /// How many warnings there are.
     #[must_use]
-    pub fn warnings(&self) -> usize {
-        self.findings.len() - self.errors()
+    pub fn warning_count(&self) -> usize {
+        self.findings.len() - self.error_count()
     }
 
     /// The report as JSON.
@@ -52,10 +52,12 @@ impl Report {
         let hosts = self.hosts.iter().map(|(name, states)| {
             (name.clone(), serde_json::json!({"compiles": states.is_some(), "states": states}))
         });
-        let errors = self.findings.iter().filter(|f| f.severity == Severity::Error).map(Finding::to_json);
-        let warnings = self.findings.iter().filter(|f| f.severity == Severity::Warning).map(Finding::to_json);
+        let errors =
+            self.findings.iter().filter(|f| f.severity == Severity::Error).map(CheckFinding::to_json);
+        let warnings =
+            self.findings.iter().filter(|f| f.severity == Severity::Warning).map(CheckFinding::to_json);
         serde_json::json!({
-            "success": self.errors() == 0,
+            "success": self.error_count() == 0,
             "recorded": self.recorded,
             "hosts": hosts.collect::<serde_json::Map<_, _>>(),
             "errors": errors.collect::<Vec<_>>(),
@@ -66,10 +68,14 @@ impl Report {
 
 /// Checks compiled hosts: their faults and warnings, targets that mean nobody, SLS that nobody uses.
 #[must_use]
-pub fn report(inventory: &Inventory, compiled: &[Compiled], files: &dyn zagent_compiler::Files) -> Report {
-    let mut findings = Findings::default();
+pub fn build_report(
+    inventory: &Inventory,
+    compiled: &[CompiledHost],
+    files: &dyn zagent_compiler::FileTree,
+) -> CheckReport {
+    let mut findings = CheckFindings::default();
     for (node, one) in inventory.nodes.iter().zip(compiled) {
-        for fault in one.faults() {
+        for fault in one.errors() {
             findings.add(Severity::Error, fault, &node.name);
         }
         for fault in one.warnings() {
@@ -77,13 +83,17 @@ pub fn report(inventory: &Inventory, compiled: &[Compiled], files: &dyn zagent_c
         }
     }
     if inventory.recorded {
-        let mut extra: Vec<Fault> = top::silent(compiled);
-        extra.extend(unused::unused(compiled, files));
+        let mut extra: Vec<Diagnostic> = unmatched_targets::unmatched_targets(compiled);
+        extra.extend(unused_sls::unused_sls(compiled, files));
         for fault in &extra {
-            findings.add_for_all(Severity::Warning, fault);
+            findings.add_for_tree(Severity::Warning, fault);
         }
     }
-    let hosts =
-        inventory.nodes.iter().zip(compiled).map(|(node, one)| (node.name.clone(), one.states())).collect();
-    Report { hosts, recorded: inventory.recorded, findings: findings.into_sorted() }
+    let hosts = inventory
+        .nodes
+        .iter()
+        .zip(compiled)
+        .map(|(node, one)| (node.name.clone(), one.state_count()))
+        .collect();
+    CheckReport { hosts, recorded: inventory.recorded, findings: findings.into_sorted() }
 }

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use zagent_config::codes::Code;
 
-use super::{Finding, Report};
-use crate::draw::fault::Severity;
+use super::{CheckFinding, CheckReport};
+use crate::draw::diagnostic::Severity;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-const HOME: &str = env!("CARGO_PKG_REPOSITORY");
+const PROJECT_URL: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// The report as a SARIF log. Files are named relative to `root`, the directory that was checked.
 #[must_use]
-pub fn sarif(report: &Report, root: &str) -> Value {
+pub fn render_sarif(report: &CheckReport, root: &str) -> Value {
     let mut codes: BTreeMap<&str, Code> = BTreeMap::new();
     for finding in &report.findings {
-        codes.insert(finding.fault.code.id, finding.fault.code);
+        codes.insert(finding.diagnostic.code.id, finding.diagnostic.code);
     }
     let order: Vec<&str> = codes.keys().copied().collect();
-    let results: Vec<Value> = report.findings.iter().map(|f| result(f, &order, root)).collect();
+    let results: Vec<Value> = report.findings.iter().map(|f| sarif_result(f, &order, root)).collect();
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -27,8 +27,8 @@ pub fn sarif(report: &Report, root: &str) -> Value {
             "tool": {"driver": {
                 "name": "zagent",
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "informationUri": HOME,
-                "rules": codes.values().map(rule).collect::<Vec<_>>(),
+                "informationUri": PROJECT_URL,
+                "rules": codes.values().map(sarif_rule).collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
             "results": results,
@@ -36,11 +36,11 @@ pub fn sarif(report: &Report, root: &str) -> Value {
     })
 }
 
-fn rule(code: &Code) -> Value {
+fn sarif_rule(code: &Code) -> Value {
     let body = code.explanation.trim_start_matches(|c| c != '\n').trim();
     json!({
         "id": code.id,
-        "name": camel(code.title),
+        "name": camel_case(code.title),
         "shortDescription": {"text": code.title},
         "fullDescription": {"text": body},
         "help": {"text": body, "markdown": code.explanation},
@@ -48,7 +48,7 @@ fn rule(code: &Code) -> Value {
 }
 
 /// `undefined variable` as `UndefinedVariable`.
-fn camel(title: &str) -> String {
+fn camel_case(title: &str) -> String {
     let words = title.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
     words
         .map(|w| {
@@ -58,8 +58,8 @@ fn camel(title: &str) -> String {
         .collect()
 }
 
-fn result(finding: &Finding, order: &[&str], root: &str) -> Value {
-    let fault = &finding.fault;
+fn sarif_result(finding: &CheckFinding, order: &[&str], root: &str) -> Value {
+    let fault = &finding.diagnostic;
     let mut text = fault.message.clone();
     if let Some(hint) = &fault.hint {
         text.push_str("\nhelp: ");
@@ -77,13 +77,13 @@ fn result(finding: &Finding, order: &[&str], root: &str) -> Value {
         "message": {"text": text},
         "partialFingerprints": {"zagent/v1": fingerprint(finding, root)},
     });
-    if let Some(place) = &fault.place {
-        out["locations"] = json!([location(&place.file, place.pos, root)]);
+    if let Some(place) = &fault.location {
+        out["locations"] = json!([sarif_location(&place.file, place.pos, root)]);
         let related: Vec<Value> = fault
             .chain
             .iter()
             .map(|step| {
-                let mut location = location(&step.place.file, step.place.pos, root);
+                let mut location = sarif_location(&step.location.file, step.location.pos, root);
                 location["message"] = json!({"text": step.what});
                 location
             })
@@ -95,8 +95,8 @@ fn result(finding: &Finding, order: &[&str], root: &str) -> Value {
     out
 }
 
-fn location(file: &str, pos: zagent_config::Pos, root: &str) -> Value {
-    let mut physical = json!({"artifactLocation": {"uri": uri(&relative(file, root))}});
+fn sarif_location(file: &str, pos: zagent_config::Pos, root: &str) -> Value {
+    let mut physical = json!({"artifactLocation": {"uri": percent_encode(&relative_path(file, root))}});
     if pos.line > 0 {
         physical["region"] = json!({"startLine": pos.line});
         if pos.column > 0 {
@@ -107,19 +107,19 @@ fn location(file: &str, pos: zagent_config::Pos, root: &str) -> Value {
 }
 
 /// What stays the same when lines move: the code, the file and the words.
-fn fingerprint(finding: &Finding, root: &str) -> String {
-    let file = finding.fault.place.as_ref().map(|p| relative(&p.file, root)).unwrap_or_default();
-    format!("{}:{file}:{}", finding.fault.code.id, finding.fault.message)
+fn fingerprint(finding: &CheckFinding, root: &str) -> String {
+    let file = finding.diagnostic.location.as_ref().map(|p| relative_path(&p.file, root)).unwrap_or_default();
+    format!("{}:{file}:{}", finding.diagnostic.code.id, finding.diagnostic.message)
 }
 
-fn relative(file: &str, root: &str) -> String {
+fn relative_path(file: &str, root: &str) -> String {
     let root = root.trim_end_matches('/');
     let inside = file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|_| !root.is_empty());
     inside.unwrap_or(file).trim_start_matches("./").to_owned()
 }
 
 /// A path as a URI reference: everything but plain characters is escaped.
-fn uri(path: &str) -> String {
+fn percent_encode(path: &str) -> String {
     let mut out = String::new();
     for byte in path.bytes() {
         match byte {
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn paths_become_relative_references() {
-        assert_eq!(uri(&relative("repo/states/a b.sls", "repo/")), "states/a%20b.sls");
-        assert_eq!(uri(&relative("./states/ü.sls", ".")), "states/%C3%BC.sls");
-        assert_eq!(relative("/other/x", "/repo"), "/other/x");
-        assert_eq!(camel("top file: no match"), "TopFileNoMatch");
+        assert_eq!(percent_encode(&relative_path("repo/states/a b.sls", "repo/")), "states/a%20b.sls");
+        assert_eq!(percent_encode(&relative_path("./states/ü.sls", ".")), "states/%C3%BC.sls");
+        assert_eq!(relative_path("/other/x", "/repo"), "/other/x");
+        assert_eq!(camel_case("top file: no match"), "TopFileNoMatch");
     }
 }

@@ -5,22 +5,22 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::json as object;
-use zagent_cache::{Cache, CacheError, Depth, Generation};
+use zagent_cache::{Cache, CacheError, CheckDepth, Generation};
 use zagent_config::ids::Revision;
 use zagent_config::settings::Settings;
 
 use super::settings;
+use crate::cli_error::{CliError, ExitStatus, error_chain};
 use crate::cycle;
-use crate::operate::quarantine::{Quarantine, Quarantined};
-use crate::operate::{span, who};
-use crate::output::{Format, Ui, json};
-use crate::report::{Exit, Trouble, chain};
+use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
+use crate::operate::{current_user, span_text};
+use crate::output::{OutputFormat, Ui, json};
 
 /// Look at the generations on this node, check them, go back to one
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CacheArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CacheCommand,
 
     /// Configuration file; default: /etc/zagent/zagent.yaml when it exists
     #[arg(long, value_name = "FILE", global = true)]
@@ -28,11 +28,11 @@ pub(super) struct Args {
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", global = true)]
-    out: Format,
+    out: OutputFormat,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum CacheCommand {
     /// List the generations, the current one marked
     List,
     /// Hash every file of the current generation, or of all
@@ -51,55 +51,57 @@ enum Verb {
     Gc,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl CacheArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.config.as_deref())?;
-        let cache = Cache::open(&settings.paths(), &settings.source).map_err(|e| Trouble::of_cache(&e))?;
+        let cache = Cache::open(&settings.paths(), &settings.source).map_err(|e| CliError::from_cache(&e))?;
         match &self.verb {
-            Verb::List => self.list(&cache, ui).map_err(|e| Trouble::of_cache(&e)),
-            Verb::Verify { all } => self.verify(&cache, *all, ui).map_err(|e| Trouble::of_cache(&e)),
-            Verb::Rollback { to } => self.rollback(&cache, &settings, to.as_deref(), ui),
-            Verb::Gc => self.gc(&cache, ui).map_err(|e| Trouble::of_cache(&e)),
+            CacheCommand::List => self.list(&cache, ui).map_err(|e| CliError::from_cache(&e)),
+            CacheCommand::Verify { all } => {
+                self.verify(&cache, *all, ui).map_err(|e| CliError::from_cache(&e))
+            }
+            CacheCommand::Rollback { to } => self.rollback(&cache, &settings, to.as_deref(), ui),
+            CacheCommand::Gc => self.gc(&cache, ui).map_err(|e| CliError::from_cache(&e)),
         }
     }
 
-    fn list(&self, cache: &Cache, ui: &mut Ui<'_>) -> Result<Exit, CacheError> {
+    fn list(&self, cache: &Cache, ui: &mut Ui<'_>) -> Result<ExitStatus, CacheError> {
         let (all, current) = (cache.list()?, cache.current()?);
         let is_current = |one: &Generation| current.as_ref().is_some_and(|c| c.name() == one.name());
-        if self.out == Format::Json {
-            let list: Vec<_> = all.iter().map(|one| self.object(one, is_current(one))).collect();
-            ui.data(&json(&list));
-            return Ok(Exit::Fine);
+        if self.out == OutputFormat::Json {
+            let list: Vec<_> = all.iter().map(|one| self.generation_json(one, is_current(one))).collect();
+            ui.print(&json(&list));
+            return Ok(ExitStatus::Success);
         }
         if all.is_empty() {
-            ui.say("no generation yet: `zagent source sync` takes one from a remote");
-            return Ok(Exit::Fine);
+            ui.message("no generation yet: `zagent source sync` takes one from a remote");
+            return Ok(ExitStatus::Success);
         }
         let (mut text, now) = (String::new(), Timestamp::now());
         for one in &all {
             let (record, mark) = (one.record(), if is_current(one) { "*" } else { " " });
             let by: Vec<&str> = record.signers.iter().map(|signer| signer.principal.as_str()).collect();
             let by = if by.is_empty() { String::new() } else { format!(", signed by {}", by.join(", ")) };
-            let ago = span(record.published, now);
+            let ago = span_text(record.published, now);
             // Writing to a text cannot fail.
             let _ = writeln!(
                 text,
                 "{mark} {}  {} of {}, {ago} ago, {} files{by}",
                 one.name(),
-                record.short(),
+                record.short_revision(),
                 record.line,
                 record.files.len()
             );
         }
-        ui.data(&text);
-        Ok(Exit::Fine)
+        ui.print(&text);
+        Ok(ExitStatus::Success)
     }
 
-    fn object(&self, one: &Generation, current: bool) -> serde_json::Value {
+    fn generation_json(&self, one: &Generation, current: bool) -> serde_json::Value {
         let record = one.record();
         object!({
             "generation": one.name(), "current": current, "revision": record.revision, "branch": record.line,
@@ -109,25 +111,29 @@ impl Args {
         })
     }
 
-    fn verify(&self, cache: &Cache, all: bool, ui: &mut Ui<'_>) -> Result<Exit, CacheError> {
+    fn verify(&self, cache: &Cache, all: bool, ui: &mut Ui<'_>) -> Result<ExitStatus, CacheError> {
         let checked = if all { cache.list()? } else { cache.current()?.into_iter().collect() };
         let mut results = Vec::new();
         for one in &checked {
-            results.push((one.name().to_owned(), one.check(Depth::Full).err().map(|e| chain(&e))));
+            results.push((one.name().to_owned(), one.check(CheckDepth::Full).err().map(|e| error_chain(&e))));
         }
-        let exit = if results.iter().all(|(_, error)| error.is_none()) { Exit::Fine } else { Exit::Refused };
-        if self.out == Format::Json {
+        let exit = if results.iter().all(|(_, error)| error.is_none()) {
+            ExitStatus::Success
+        } else {
+            ExitStatus::Refused
+        };
+        if self.out == OutputFormat::Json {
             let list: Vec<_> =
                 results.iter().map(|(name, error)| object!({"generation": name, "error": error})).collect();
-            ui.data(&json(&object!({"success": exit == Exit::Fine, "generations": list})));
+            ui.print(&json(&object!({"success": exit == ExitStatus::Success, "generations": list})));
             return Ok(exit);
         }
         if results.is_empty() {
-            ui.say("no generation yet: `zagent source sync` takes one from a remote");
+            ui.message("no generation yet: `zagent source sync` takes one from a remote");
         }
         for (name, error) in results {
             let words = error.unwrap_or_else(|| "every file is as it was published".into());
-            ui.data(&format!("{name}  {words}\n"));
+            ui.print(&format!("{name}  {words}\n"));
         }
         Ok(exit)
     }
@@ -138,51 +144,53 @@ impl Args {
         settings: &Settings,
         to: Option<&str>,
         ui: &mut Ui<'_>,
-    ) -> Result<Exit, Trouble> {
+    ) -> Result<ExitStatus, CliError> {
         let left = cache.current().ok().flatten();
-        let left = left.and_then(|one| cycle::plain(&one.record().revision).parse::<Revision>().ok());
-        let back = cache.rollback(to).map_err(|error| Trouble::of_cache(&error))?;
-        let left = left.filter(|revision| revision.as_str() != cycle::plain(&back.record().revision));
+        let left =
+            left.and_then(|one| cycle::plain_revision(&one.record().revision).parse::<Revision>().ok());
+        let back = cache.rollback(to).map_err(|error| CliError::from_cache(&error))?;
+        let left =
+            left.filter(|revision| revision.as_str() != cycle::plain_revision(&back.record().revision));
         if let Some(revision) = &left {
-            let one = Quarantined {
+            let one = QuarantinedRevision {
                 revision: revision.clone(),
                 since: Timestamp::now(),
-                reason: format!("rolled back by {}", who()),
+                reason: format!("rolled back by {}", current_user()),
                 run: String::new(),
             };
-            Quarantine::add(&settings.paths(), one).map_err(|error| Trouble::failed(chain(&error)))?;
+            Quarantine::add(&settings.paths(), one).map_err(|error| CliError::failed(error_chain(&error)))?;
         }
-        super::status::look_again(&settings.paths(), ui);
-        if self.out == Format::Json {
-            ui.data(&json(&self.object(&back, true)));
-            return Ok(Exit::Fine);
+        super::status::notify_daemon(&settings.paths(), ui);
+        if self.out == OutputFormat::Json {
+            ui.print(&json(&self.generation_json(&back, true)));
+            return Ok(ExitStatus::Success);
         }
-        ui.data(&format!("generation {} is current\n", back.name()));
+        ui.print(&format!("generation {} is current\n", back.name()));
         if let Some(revision) = left {
             let short = revision.short();
-            ui.say(&format!(
+            ui.message(&format!(
                 "revision {short} is quarantined: it is not taken again until a new one comes, or `zagent quarantine clear {short}`"
             ));
         }
-        ui.say("nothing was run: a daemon does that now, else `zagent run --once --no-fetch`");
-        Ok(Exit::Fine)
+        ui.message("nothing was run: a daemon does that now, else `zagent run --once --no-fetch`");
+        Ok(ExitStatus::Success)
     }
 
-    fn gc(&self, cache: &Cache, ui: &mut Ui<'_>) -> Result<Exit, CacheError> {
-        let healed = cache.heal()?;
+    fn gc(&self, cache: &Cache, ui: &mut Ui<'_>) -> Result<ExitStatus, CacheError> {
+        let healed = cache.repair()?;
         let pruned = cache.gc()?;
-        if self.out == Format::Json {
-            ui.data(&json(&object!({
+        if self.out == OutputFormat::Json {
+            ui.print(&json(&object!({
                 "pruned": pruned, "staged": healed.staged, "broken": healed.broken, "current": healed.current,
             })));
-            return Ok(Exit::Fine);
+            return Ok(ExitStatus::Success);
         }
-        ui.data(&format!(
+        ui.print(&format!(
             "removed {} generations, {} leftovers, {} that were incomplete\n",
             pruned.len(),
             healed.staged,
             healed.broken.len()
         ));
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }

@@ -4,20 +4,20 @@
 //! (`service.enabled`), as with salt-call; `state.single` runs the state.
 
 use clap::Parser;
-use zagent_compiler::{Call, CallError, schema};
+use zagent_compiler::{CallError, FunctionCall, schema};
 use zagent_config::Value;
 use zagent_config::suggest::nearest;
 
-use super::Globals;
-use super::state::{Common, single};
-use super::tree::Job;
-use super::words::{Words, value};
+use super::GlobalArgs;
+use super::compile_job::CompileJob;
+use super::salt_args::{SaltArgs, parse_value};
+use super::state::{StateCommonArgs, run_single};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::host::functions;
 use crate::output::{ReportFormat, Ui, json, report, yaml};
-use crate::report::{Exit, Trouble};
 
 /// Functions whose command a shell reads when a person calls them, as with salt-call; in a template it is split into words.
-const SHELLED: [&str; 4] = ["cmd.run_all", "cmd.run_stdout", "cmd.run_stderr", "cmd.retcode"];
+const SHELL_FUNCTIONS: [&str; 4] = ["cmd.run_all", "cmd.run_stdout", "cmd.run_stderr", "cmd.retcode"];
 
 /// One function, called by its name.
 ///
@@ -27,7 +27,7 @@ const SHELLED: [&str; 4] = ["cmd.run_all", "cmd.run_stdout", "cmd.run_stderr", "
 #[derive(Debug, Parser)]
 #[command(name = "MOD.FUN", disable_version_flag = true, max_term_width = 100)]
 #[command(override_usage = "zagent MOD.FUN [NAME] [KEY=VALUE]… [OPTIONS]")]
-pub(super) struct Args {
+pub(super) struct FunctionCallArgs {
     /// The function
     #[arg(value_name = "MOD.FUN")]
     function: String,
@@ -37,64 +37,69 @@ pub(super) struct Args {
     words: Vec<String>,
 
     #[command(flatten)]
-    common: Common,
+    common: StateCommonArgs,
 
     #[command(flatten)]
-    pub(super) globals: Globals,
+    pub(super) globals: GlobalArgs,
 }
 
-impl Args {
+impl FunctionCallArgs {
     pub(super) const fn format(&self) -> ReportFormat {
         self.common.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let (words, tree, order) = self.common.settle(&self.words)?;
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let (words, tree, order) = self.common.resolve_args(&self.words)?;
         let name = self.function.as_str();
-        if is_state(name) && !functions::looks(name) {
-            refuse_unbuilt(name)?;
-            return single(name, words, &tree, &order, &self.common.report, ui);
+        if is_state(name) && !functions::is_read_only(name) {
+            reject_unbuilt(name)?;
+            return run_single(name, words, &tree, &order, &self.common.report, ui);
         }
-        let job = tree.job_anywhere()?;
+        let job = tree.job_without_states()?;
         if job.compiler.functions().contains(name) {
             if order.test {
-                return Err(no_test(name));
+                return Err(test_unsupported(name));
             }
             if matches!(self.format(), ReportFormat::Ndjson | ReportFormat::Highstate) {
-                return Err(no_states(name));
+                return Err(states_unsupported(name));
             }
-            return self.call(&job, words, ui);
+            return self.call_function(&job, words, ui);
         }
         if job.compiler.is_external_state(name.split('.').next().unwrap_or_default()) {
-            return single(name, words, &tree, &order, &self.common.report, ui);
+            return run_single(name, words, &tree, &order, &self.common.report, ui);
         }
-        Err(unknown(name, &job))
+        Err(unknown_function(name, &job))
     }
 
-    fn call(&self, job: &Job, words: Words, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    fn call_function(
+        &self,
+        job: &CompileJob,
+        words: SaltArgs,
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, CliError> {
         let name = self.function.as_str();
-        words.refuse_slip_of_test(&self.function)?;
-        let args = words.plain.iter().map(|word| value(word)).collect();
-        let mut call = Call { function: self.function.clone(), args, kwargs: words.named };
-        if SHELLED.contains(&name) && !call.kwargs.contains("python_shell") {
+        words.reject_mistyped_test(&self.function)?;
+        let args = words.positional.iter().map(|word| parse_value(word)).collect();
+        let mut call = FunctionCall { function: self.function.clone(), args, kwargs: words.named };
+        if SHELL_FUNCTIONS.contains(&name) && !call.kwargs.contains("python_shell") {
             call.kwargs.insert("python_shell", true);
         }
-        let asked = match functions::acts(&self.function) {
-            true => job.inputs.host.act(&call),
+        let asked = match functions::changes_host(&self.function) {
+            true => job.inputs.host.call_mutating(&call),
             false => job.compiler.functions().call(&call),
         };
         let answer = asked.map_err(|error| match error {
-            CallError::Unknown => unknown(&self.function, job),
-            CallError::Forbidden(why) => Trouble::usage(format!("`{}` is forbidden: {why}", self.function)),
-            CallError::Failed(why) => Trouble::failed(format!("`{}` failed: {why}", self.function)),
+            CallError::Unknown => unknown_function(&self.function, job),
+            CallError::Forbidden(why) => CliError::usage(format!("`{}` is forbidden: {why}", self.function)),
+            CallError::Failed(why) => CliError::failed(format!("`{}` failed: {why}", self.function)),
         })?;
-        let answer = job.mask(false).value(&answer);
-        ui.data(&match self.format() {
+        let answer = job.mask(false).mask_value(&answer);
+        ui.print(&match self.format() {
             ReportFormat::Json => json(&answer),
             ReportFormat::Yaml => yaml(&answer),
-            _ => text(&answer, ui),
+            _ => result_text(&answer, ui),
         });
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
@@ -103,56 +108,56 @@ fn is_state(name: &str) -> bool {
 }
 
 /// Refuses a state that only Salt carries out.
-fn refuse_unbuilt(name: &str) -> Result<(), Trouble> {
+fn reject_unbuilt(name: &str) -> Result<(), CliError> {
     let function = name.split_once('.').and_then(|(module, function)| schema::function(module, function));
-    if function.is_none_or(|function| function.is_built()) {
+    if function.is_none_or(|function| function.is_implemented()) {
         return Ok(());
     }
     let message = format!("Salt has the state `{name}`, this agent does not carry it out");
     let module = name.split('.').next().unwrap_or_default();
-    Err(Trouble::usage_hint(message, format!("an external module `_states/{module}` can")))
+    Err(CliError::usage_hint(message, format!("an external module `_states/{module}` can")))
 }
 
-fn no_test(function: &str) -> Trouble {
+fn test_unsupported(function: &str) -> CliError {
     if is_state(function) {
         let message = format!("`{function}` by itself only asks: there is nothing to foresee");
         let hint = format!("the state of that name: `zagent state.single {function} NAME --test`");
-        return Trouble::usage_hint(message, hint);
+        return CliError::usage_hint(message, hint);
     }
     let message = format!("`{function}` is no state function: nobody can say what it would do");
-    Trouble::usage_hint(message, "leave `--test` out to call it")
+    CliError::usage_hint(message, "leave `--test` out to call it")
 }
 
-fn no_states(function: &str) -> Trouble {
+fn states_unsupported(function: &str) -> CliError {
     let message = format!("`{function}` gives a value: it is printed as text, json or yaml");
     let hint = match is_state(function) {
         true => format!("the state of that name: `zagent state.single {function} NAME`"),
         false => "`--out ndjson` and `--out highstate` are for states".to_owned(),
     };
-    Trouble::usage_hint(message, hint)
+    CliError::usage_hint(message, hint)
 }
 
 /// A value for people: a text as it is, the rest in Salt's layout.
-fn text(answer: &Value, ui: &Ui<'_>) -> String {
+fn result_text(answer: &Value, ui: &Ui<'_>) -> String {
     match answer {
         Value::Str(text) if text.is_empty() => String::new(),
-        Value::Str(text) => format!("{}\n", crate::output::harmless(text.trim_end_matches('\n'))),
-        other => report::nested(other, ui.paint),
+        Value::Str(text) => format!("{}\n", crate::output::sanitize(text.trim_end_matches('\n'))),
+        other => report::render_nested(other, ui.paint),
     }
 }
 
-fn unknown(name: &str, job: &Job) -> Trouble {
+fn unknown_function(name: &str, job: &CompileJob) -> CliError {
     let states =
         schema::modules().iter().flat_map(|m| m.functions().map(move |f| format!("{}.{}", m.name, f.name)));
     let calls = job.compiler.functions().names().into_iter().map(str::to_owned);
-    let all: Vec<String> = states.chain(calls).chain(super::VERBS.map(str::to_owned)).collect();
+    let all: Vec<String> = states.chain(calls).chain(super::STATE_COMMANDS.map(str::to_owned)).collect();
     if let Some(stage) = name.strip_prefix("state.show_") {
         let message = format!("there is no function `{name}`");
-        return Trouble::usage_hint(message, format!("`zagent show {stage}` prints that stage"));
+        return CliError::usage_hint(message, format!("`zagent show {stage}` prints that stage"));
     }
     let hint = match nearest(name, all.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`zagent explain MODULE` lists what a state module has".into(),
     };
-    Trouble::usage_hint(format!("there is no function `{name}`"), hint)
+    CliError::usage_hint(format!("there is no function `{name}`"), hint)
 }

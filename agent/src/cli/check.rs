@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zagent_cache::{Limits, Repository};
-use zagent_compiler::{Files, Inputs, Options};
+use zagent_cache::{CacheLimits, GitRepository};
+use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
 
+use super::compile_job::TreeArgs;
 use super::settings;
-use super::tree::TreeArgs;
-use crate::check::{self, Compiled, Diff, HostDiff, Inventory, Node};
-use crate::facts::Recorded;
-use crate::files::{Layout, Source};
-use crate::host::{ANSWERS, RecordedHost};
-use crate::output::{Format, Ui, json};
-use crate::report::{Exit, Trouble, chain};
+use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::facts::RecordedFacts;
+use crate::files::{RepoLayout, RepoSource};
+use crate::host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
+use crate::output::{OutputFormat, Ui, json};
 
 /// Compile every host of a states repository and report what is wrong
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CheckArgs {
     /// The repository: states/ and pillar/, a manifest with roots, or a flat Salt tree
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct Args {
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
-    out: Out,
+    out: CheckFormat,
 
     /// The same as `--out sarif`
     #[arg(long, conflicts_with = "out", help_heading = "Output")]
@@ -41,7 +41,7 @@ pub(super) struct Args {
 
     /// Follow Salt's verdicts where zagent is stricter
     #[arg(long, value_name = "WHOM", value_enum, help_heading = "Configuration")]
-    compat: Option<super::tree::CompatArg>,
+    compat: Option<super::compile_job::CompatArg>,
 
     /// A Salt minion configuration (JSON or YAML): the options that matter to compiling
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
@@ -54,7 +54,7 @@ pub(super) struct Args {
 
 /// How a report is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Out {
+enum CheckFormat {
     /// For people
     #[default]
     Text,
@@ -65,48 +65,48 @@ enum Out {
 }
 
 /// A repository whose hosts were compiled.
-struct Checked {
+struct CheckedRepo {
     inventory: Inventory,
-    compiled: Vec<Compiled>,
-    states: Arc<dyn Files>,
+    compiled: Vec<CompiledHost>,
+    states: Arc<dyn FileTree>,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl CheckArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         match (self.out, self.sarif) {
-            (Out::Text, false) => Format::Text,
-            _ => Format::Json,
+            (CheckFormat::Text, false) => OutputFormat::Text,
+            _ => OutputFormat::Json,
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.diff {
             None => self.check(ui),
-            Some(range) => self.compare(range, ui),
+            Some(range) => self.diff_range(range, ui),
         }
     }
 
-    fn check(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let checked = self.compile(&Source::Dir(self.dir.clone()), ui)?;
-        let report = check::report(&checked.inventory, &checked.compiled, &*checked.states);
-        let out = if self.sarif { Out::Sarif } else { self.out };
-        ui.data(&match out {
-            Out::Text => check::text(&report, ui.paint),
-            Out::Json => json(&report.to_json()),
-            Out::Sarif => json(&check::sarif(&report, &self.dir.display().to_string())),
+    fn check(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let checked = self.compile(&RepoSource::Dir(self.dir.clone()), ui)?;
+        let report = check::build_report(&checked.inventory, &checked.compiled, &*checked.states);
+        let out = if self.sarif { CheckFormat::Sarif } else { self.out };
+        ui.print(&match out {
+            CheckFormat::Text => check::report_text(&report, ui.paint),
+            CheckFormat::Json => json(&report.to_json()),
+            CheckFormat::Sarif => json(&check::render_sarif(&report, &self.dir.display().to_string())),
         });
-        Ok(match (report.errors(), report.warnings()) {
-            (0, 0) => Exit::Fine,
-            (0, _) if !self.deny_warnings => Exit::Fine,
-            (0, _) => Exit::Failed,
-            _ => Exit::NotCompiled,
+        Ok(match (report.error_count(), report.warning_count()) {
+            (0, 0) => ExitStatus::Success,
+            (0, _) if !self.deny_warnings => ExitStatus::Success,
+            (0, _) => ExitStatus::Failed,
+            _ => ExitStatus::NotCompiled,
         })
     }
 
-    fn compile(&self, source: &Source, ui: &mut Ui<'_>) -> Result<Checked, Trouble> {
-        let layout = Layout::find(source).map_err(|e| Trouble::usage(chain(&e)))?;
+    fn compile(&self, source: &RepoSource, ui: &mut Ui<'_>) -> Result<CheckedRepo, CliError> {
+        let layout = RepoLayout::find(source).map_err(|e| CliError::usage(error_chain(&e)))?;
         let (states, pillar) = (source.files(&layout.states), source.files(&layout.pillar));
-        let inventory = Inventory::read(source).map_err(|e| Trouble::usage(chain(&e)))?;
+        let inventory = Inventory::read(source).map_err(|e| CliError::usage(error_chain(&e)))?;
         let tree = TreeArgs {
             compat: self.compat,
             salt_config: self.salt_config.clone(),
@@ -117,66 +117,74 @@ impl Args {
         let (inventory, host) = match inventory {
             Some(inventory) => (inventory, None),
             None => {
-                ui.say("no inventory/ here: compiling for this host only (`zagent show grains --out yaml` records one)");
-                let node = Node { name: options.id.clone(), grains: Arc::default() };
+                ui.message("no inventory/ here: compiling for this host only (`zagent show grains --out yaml` records one)");
+                let node = InventoryNode { name: options.id.clone(), grains: Arc::default() };
                 (Inventory { nodes: vec![node], recorded: false }, Some(tree.host(&options)?))
             }
         };
-        let inputs = |node: &Node| Inputs {
+        let inputs = |node: &InventoryNode| CompileInputs {
             states: Arc::clone(&states),
             pillar: Arc::clone(&pillar),
-            host: host.clone().unwrap_or_else(|| recorded(node)),
+            host: host.clone().unwrap_or_else(|| recorded_host(node)),
             options: Arc::new(options_for(node, &options, &*states, &*pillar)),
         };
-        let compiled = check::compile(&inventory.nodes, &inputs);
-        Ok(Checked { inventory, compiled, states })
+        let compiled = check::compile_hosts(&inventory.nodes, &inputs);
+        Ok(CheckedRepo { inventory, compiled, states })
     }
 
-    fn compare(&self, range: &str, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        if self.sarif || self.out == Out::Sarif {
-            return Err(Trouble::usage_hint("--diff is no SARIF report", "use --out json"));
+    fn diff_range(&self, range: &str, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        if self.sarif || self.out == CheckFormat::Sarif {
+            return Err(CliError::usage_hint("--diff is no SARIF report", "use --out json"));
         }
         let (from, to) = parse_range(range)?;
-        let repository = Repository::discover(&self.dir).map_err(|e| Trouble::usage(chain(&e)))?;
-        let at = |revision: &str| match repository.tree(revision, Limits::default()) {
-            Ok(tree) => Ok(Source::Commit(Arc::new(tree))),
-            Err(e) => Err(Trouble::usage(chain(&e))),
+        let repository = GitRepository::discover(&self.dir).map_err(|e| CliError::usage(error_chain(&e)))?;
+        let at = |revision: &str| match repository.read_tree(revision, CacheLimits::default()) {
+            Ok(tree) => Ok(RepoSource::Commit(Arc::new(tree))),
+            Err(e) => Err(CliError::usage(error_chain(&e))),
         };
         let before = at(&from)?;
         let after = match &to {
             Some(to) => at(to)?,
-            None => Source::Dir(self.dir.clone()),
+            None => RepoSource::Dir(self.dir.clone()),
         };
-        let diff = Diff {
+        let diff = PlanDiff {
             from: from.clone(),
             to: to.unwrap_or_else(|| "files".into()),
-            hosts: hosts(&self.compile(&before, ui)?, &self.compile(&after, ui)?),
+            hosts: diff_hosts(&self.compile(&before, ui)?, &self.compile(&after, ui)?),
         };
-        ui.data(&match self.out {
-            Out::Json => json(&diff.to_json()),
+        ui.print(&match self.out {
+            CheckFormat::Json => json(&diff.to_json()),
             _ => check::diff_text(&diff, ui.paint),
         });
         let broken = diff.hosts.values().any(|h| matches!(h, HostDiff::Breaks | HostDiff::Broken));
-        Ok(if broken { Exit::NotCompiled } else { Exit::Fine })
+        Ok(if broken { ExitStatus::NotCompiled } else { ExitStatus::Success })
     }
 }
 
-fn options_for(node: &Node, shared: &Options, states: &dyn Files, pillar: &dyn Files) -> Options {
-    let mut options = Options { id: node.name.clone(), ..shared.clone() };
-    options.opts = settings::opts(&options, &[("file_roots", states), ("pillar_roots", pillar)], false);
+fn options_for(
+    node: &InventoryNode,
+    shared: &CompileOptions,
+    states: &dyn FileTree,
+    pillar: &dyn FileTree,
+) -> CompileOptions {
+    let mut options = CompileOptions { id: node.name.clone(), ..shared.clone() };
+    options.opts = settings::salt_opts(&options, &[("file_roots", states), ("pillar_roots", pillar)], false);
     options
 }
 
-fn recorded(node: &Node) -> Arc<dyn zagent_compiler::Host> {
+fn recorded_host(node: &InventoryNode) -> Arc<dyn zagent_compiler::TemplateHost> {
     let mut facts = node.grains.as_map().cloned().unwrap_or_default();
-    let answers = facts.remove(ANSWERS).and_then(|answers| answers.as_map().cloned()).unwrap_or_default();
-    Arc::new(RecordedHost::new(Arc::new(Recorded::new(facts)), answers))
+    let answers = facts
+        .remove(RECORDED_FUNCTIONS_KEY)
+        .and_then(|answers| answers.as_map().cloned())
+        .unwrap_or_default();
+    Arc::new(RecordedHost::new(Arc::new(RecordedFacts::new(facts)), answers))
 }
 
 /// `A..B`, `A..` (B is HEAD), `A` (B is the directory as it is).
-fn parse_range(range: &str) -> Result<(String, Option<String>), Trouble> {
+fn parse_range(range: &str) -> Result<(String, Option<String>), CliError> {
     let bad = |why: &str| {
-        Trouble::usage_hint(format!("`--diff {range}`: {why}"), "write A..B, such as --diff main..HEAD")
+        CliError::usage_hint(format!("`--diff {range}`: {why}"), "write A..B, such as --diff main..HEAD")
     };
     if range.contains("...") {
         return Err(bad("three dots are not supported"));
@@ -191,8 +199,8 @@ fn parse_range(range: &str) -> Result<(String, Option<String>), Trouble> {
 }
 
 /// Every host of either side.
-fn hosts(before: &Checked, after: &Checked) -> BTreeMap<String, HostDiff> {
-    let named = |side: &Checked| -> BTreeMap<String, usize> {
+fn diff_hosts(before: &CheckedRepo, after: &CheckedRepo) -> BTreeMap<String, HostDiff> {
+    let named = |side: &CheckedRepo| -> BTreeMap<String, usize> {
         side.inventory.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect()
     };
     let (old, new) = (named(before), named(after));
@@ -200,13 +208,13 @@ fn hosts(before: &Checked, after: &Checked) -> BTreeMap<String, HostDiff> {
     for (name, i) in &new {
         let now = after.compiled[*i].plan();
         let host = match old.get(name) {
-            Some(j) => check::diff(before.compiled[*j].plan(), now),
+            Some(j) => check::diff_plans(before.compiled[*j].plan(), now),
             None => now.map_or(HostDiff::Broken, |plan| HostDiff::New(plan.chunks.len())),
         };
         out.insert(name.clone(), host);
     }
     for name in old.keys().filter(|name| !new.contains_key(*name)) {
-        out.insert(name.clone(), HostDiff::Gone);
+        out.insert(name.clone(), HostDiff::Removed);
     }
     out
 }

@@ -1,21 +1,21 @@
 //! `zagent completions SHELL`.
 
+use crate::cli_error::ExitStatus;
 use crate::output::Ui;
-use crate::report::Exit;
 
 /// Print a completion script
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
 
-impl Args {
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Exit {
+impl CompletionsArgs {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> ExitStatus {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut super::command_table(), "zagent", &mut script);
-        ui.data(&String::from_utf8_lossy(&script));
-        Exit::Fine
+        clap_complete::generate(self.shell, &mut super::clap_command(), "zagent", &mut script);
+        ui.print(&String::from_utf8_lossy(&script));
+        ExitStatus::Success
     }
 }

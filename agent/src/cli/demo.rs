@@ -2,40 +2,47 @@
 
 use std::sync::Arc;
 
-use super::order::ReportArgs;
-use super::run::{exit, perform};
+use super::compile_job::{StateTrees, TreeArgs};
+use super::run::{exit_status, run_and_print};
+use super::run_args::ReportArgs;
 use super::settings;
-use super::tree::{TreeArgs, Trees};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::files::{starter_pillar, starter_states};
-use crate::host::Cancel;
+use crate::host::CancelToken;
 use crate::output::{ReportFormat, Ui};
-use crate::report::{Exit, Trouble};
-use crate::run::{Order, Trigger};
+use crate::run::{RunOptions, RunTrigger};
 
 /// Dry-run the starter states inside this program
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct DemoArgs {
     #[command(flatten)]
     report: ReportArgs,
 }
 
-impl Args {
+impl DemoArgs {
     pub(super) const fn format(&self) -> ReportFormat {
         self.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let tree = TreeArgs { test: true, ..TreeArgs::default() };
-        let trees = Trees::new(Arc::new(starter_states()), Arc::new(starter_pillar()), "starter");
-        let job = tree.job_of(trees, settings::load(None)?)?;
+        let trees = StateTrees::new(Arc::new(starter_states()), Arc::new(starter_pillar()), "starter");
+        let job = tree.build_job(trees, settings::load(None)?)?;
         let planned = job.plan(false, true, ui)?;
-        let order = Order { test: true, ..Order::default() };
-        let report =
-            perform(&job, &planned, (&order, Trigger::Manual, &Arc::new(Cancel::new())), &self.report, ui)?;
+        let order = RunOptions { test: true, ..RunOptions::default() };
+        let report = run_and_print(
+            &job,
+            &planned,
+            (&order, RunTrigger::Manual, &Arc::new(CancelToken::new())),
+            &self.report,
+            ui,
+        )?;
         if self.report.out == ReportFormat::Text {
-            ui.say("\nThese states are inside the program; nothing was changed. With states of your own:");
-            ui.say("  zagent run --once --test --states DIR --pillar DIR");
+            ui.message(
+                "\nThese states are inside the program; nothing was changed. With states of your own:",
+            );
+            ui.message("  zagent run --once --test --states DIR --pillar DIR");
         }
-        Ok(exit(&report, self.report.detailed_exitcodes))
+        Ok(exit_status(&report, self.report.detailed_exitcodes))
     }
 }

@@ -9,14 +9,14 @@ use serde_json::json as object;
 use zagent_config::Value;
 
 use super::{settings, warn};
-use crate::history::{Head, History, HistoryError};
-use crate::output::report::{Sheet, seconds, short};
-use crate::output::{Mask, Paint, ReportFormat, Ui, harmless, json, local_zone, yaml};
-use crate::report::{Exit, Trouble, chain};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::history::{History, HistoryError, RunSummary};
+use crate::output::report::{ReportView, format_millis, short_revision};
+use crate::output::{Paint, ReportFormat, SecretMask, Ui, json, local_zone, sanitize, yaml};
 
 /// Print the last runs, or the report of one of them
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct HistoryArgs {
     /// The run: its name, the beginning of it, or `last`
     #[arg(value_name = "RUN")]
     run: Option<String>,
@@ -38,74 +38,75 @@ fn parse_limit(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "write how many runs, at least 1".into())
 }
 
-impl Args {
+impl HistoryArgs {
     pub(super) const fn format(&self) -> ReportFormat {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.config.as_deref())?;
         let history = History::new(&settings.paths(), settings.run.keep);
         match &self.run {
-            Some(run) => self.one(&history, run, ui)?,
-            None => self.list(&history, ui)?,
+            Some(run) => self.show_run(&history, run, ui)?,
+            None => self.list_runs(&history, ui)?,
         }
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 
-    fn one(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), Trouble> {
-        let answer = history.get(run, Timestamp::now()).map_err(trouble)?;
-        tell(&answer.warnings, ui);
-        let (record, mask) = (answer.found, Mask::default());
-        let sheet = Sheet { report: &record.report, tally: record.tally, mask: &mask, zone: local_zone() };
-        ui.data(&sheet.print(self.out, ui.verbose > 0, ui.paint));
+    fn show_run(&self, history: &History, run: &str, ui: &mut Ui<'_>) -> Result<(), CliError> {
+        let answer = history.get(run, Timestamp::now()).map_err(to_cli_error)?;
+        print_warnings(&answer.warnings, ui);
+        let (record, mask) = (answer.found, SecretMask::default());
+        let sheet =
+            ReportView { report: &record.report, tally: record.tally, mask: &mask, zone: local_zone() };
+        ui.print(&sheet.render(self.out, ui.verbose > 0, ui.paint));
         Ok(())
     }
 
-    fn list(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+    fn list_runs(&self, history: &History, ui: &mut Ui<'_>) -> Result<(), CliError> {
         if matches!(self.out, ReportFormat::Ndjson | ReportFormat::Highstate) {
             let message = "a list of runs is printed as text, json or yaml";
-            return Err(Trouble::usage_hint(message, "name a run to print its report: zagent history last"));
+            return Err(CliError::usage_hint(message, "name a run to print its report: zagent history last"));
         }
-        let answer = history.list(self.limit, Timestamp::now()).map_err(trouble)?;
-        tell(&answer.warnings, ui);
+        let answer = history.list(self.limit, Timestamp::now()).map_err(to_cli_error)?;
+        print_warnings(&answer.warnings, ui);
         let zone = local_zone();
         let text = match self.out {
-            ReportFormat::Json => json(&data(&answer.found)),
+            ReportFormat::Json => json(&runs_json(&answer.found)),
             ReportFormat::Yaml => {
-                yaml(&serde_json::from_value::<Value>(data(&answer.found)).unwrap_or_default())
+                yaml(&serde_json::from_value::<Value>(runs_json(&answer.found)).unwrap_or_default())
             }
-            _ => table(&answer.found, &zone, ui.paint),
+            _ => runs_table(&answer.found, &zone, ui.paint),
         };
-        ui.data(&text);
+        ui.print(&text);
         Ok(())
     }
 }
 
-fn tell(warnings: &[HistoryError], ui: &mut Ui<'_>) {
+fn print_warnings(warnings: &[HistoryError], ui: &mut Ui<'_>) {
     for warning in warnings {
-        warn(&chain(warning), ui);
+        warn(&error_chain(warning), ui);
     }
 }
 
-fn trouble(error: HistoryError) -> Trouble {
-    let message = chain(&error);
+fn to_cli_error(error: HistoryError) -> CliError {
+    let message = error_chain(&error);
     match error {
-        e if e.is_permission() => Trouble::permission(message),
+        e if e.is_permission() => CliError::permission(message),
         HistoryError::Empty => {
-            Trouble::usage_hint(message, "a run is noted once it has ended: zagent run --once")
+            CliError::usage_hint(message, "a run is noted once it has ended: zagent run --once")
         }
-        HistoryError::NoRun(_) => Trouble::usage_hint(message, "`zagent history` lists the runs"),
+        HistoryError::NoRun(_) => CliError::usage_hint(message, "`zagent history` lists the runs"),
         HistoryError::Ambiguous { .. } => {
-            Trouble::usage_hint(message, "write more of its name; `zagent history` lists the runs")
+            CliError::usage_hint(message, "write more of its name; `zagent history` lists the runs")
         }
-        _ => Trouble::failed(message),
+        _ => CliError::failed(message),
     }
 }
 
 /// Runs as data, newest first.
-fn data(heads: &[Head]) -> serde_json::Value {
-    let run = |head: &Head| {
+fn runs_json(heads: &[RunSummary]) -> serde_json::Value {
+    let run = |head: &RunSummary| {
         object!({
             "run": head.run, "node": head.node, "revision": head.revision, "start": head.start().to_string(),
             "test": head.mode == "test", "mode": head.mode, "reverts": head.reverts, "schedule": head.schedule, "trigger": head.trigger,
@@ -119,22 +120,22 @@ fn data(heads: &[Head]) -> serde_json::Value {
 }
 
 /// Runs for people, newest first.
-fn table(heads: &[Head], zone: &TimeZone, paint: Paint) -> String {
+fn runs_table(heads: &[RunSummary], zone: &TimeZone, paint: Paint) -> String {
     if heads.is_empty() {
         return "no runs yet: `zagent run --once` makes the first\n".into();
     }
     let mut rows = vec![["RUN", "WHEN", "MODE", "TRIGGER", "REVISION", "TIME", "RESULT"].map(str::to_owned)];
     rows.extend(heads.iter().map(|head| {
         [
-            harmless(&head.run),
+            sanitize(&head.run),
             zone.to_datetime(head.start()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
-            harmless(
+            sanitize(
                 &head.reverts.as_ref().map_or_else(|| head.mode.clone(), |run| format!("revert of {run}")),
             ),
-            harmless(&head.trigger),
-            harmless(short(&head.revision)),
-            seconds(head.duration().as_secs_f64() * 1000.0),
-            result(head),
+            sanitize(&head.trigger),
+            sanitize(short_revision(&head.revision)),
+            format_millis(head.duration().as_secs_f64() * 1000.0),
+            result_text(head),
         ]
     }));
     let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
@@ -153,7 +154,7 @@ fn table(heads: &[Head], zone: &TimeZone, paint: Paint) -> String {
 }
 
 /// `FAILED  2 changed, 1 failed, 7 unchanged`.
-fn result(head: &Head) -> String {
+fn result_text(head: &RunSummary) -> String {
     let verdict = match (head.canceled, head.success) {
         (true, _) => "STOPPED",
         (false, true) => "OK",

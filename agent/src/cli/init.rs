@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zagent_compiler::{Host, Options};
+use zagent_compiler::{CompileOptions, TemplateHost};
 
+use super::compile_job::TreeArgs;
 use super::settings;
-use super::tree::TreeArgs;
-use crate::host::{Live, LiveSettings, Machine};
-use crate::init::salt::{self, Copied, FindError};
-use crate::init::{self, InitError, Made, Versioned};
-use crate::output::{Format, Ui, count, json, yaml};
-use crate::report::{Exit, Trouble, chain};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::host::{LiveHost, LiveHostSettings, Machine};
+use crate::init::salt::{self, CopySummary, FindTreeError};
+use crate::init::{self, GitSetup, InitError, InitResult};
+use crate::output::{OutputFormat, Ui, json, pluralize, yaml};
 
 /// Make a states repository, or judge a Salt tree
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct InitArgs {
     /// Where to make the repository; with `--from-salt`, where to copy the trees to (nowhere by default)
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -42,40 +42,40 @@ pub(super) struct Args {
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    out: Format,
+    out: OutputFormat,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl InitArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.from_salt {
-            None => self.make(ui),
-            Some(dir) => self.judge(dir, ui),
+            None => self.create_repository(ui),
+            Some(dir) => self.examine_salt_tree(dir, ui),
         }
     }
 
-    fn make(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    fn create_repository(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let dir = self.dir.clone().unwrap_or_else(|| ".".into());
-        let made = init::make(&dir, self.force).map_err(|e| trouble(&e))?;
+        let made = init::init_repository(&dir, self.force).map_err(|e| to_cli_error(&e))?;
         match self.out {
-            Format::Text => told(&made, &dir, ui),
-            _ => self.data(
+            OutputFormat::Text => print_result(&made, &dir, ui),
+            _ => self.print_data(
                 &serde_json::json!({
-                    "dir": dir, "written": made.written, "kept": made.kept, "git": git_words(&made.git),
+                    "dir": dir, "written": made.written, "kept": made.kept, "git": git_summary(&made.git),
                 }),
                 ui,
             ),
         }
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 
-    fn judge(&self, dir: &Path, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let tree = salt::find(dir, self.salt_config.as_deref()).map_err(|e| match e {
-            FindError::Faults(faults) => Trouble::Configuration(faults),
-            other => Trouble::usage(chain(&other)),
+    fn examine_salt_tree(&self, dir: &Path, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let tree = salt::find_tree(dir, self.salt_config.as_deref()).map_err(|e| match e {
+            FindTreeError::Faults(faults) => CliError::Configuration(faults),
+            other => CliError::usage(error_chain(&other)),
         })?;
         let args = TreeArgs {
             id: self.id.clone(),
@@ -88,67 +88,74 @@ impl Args {
             // A master's configuration names no minion.
             options.id = settings::load(None)?.id.as_str().to_owned();
         }
-        let host = host(&args, &options)?;
-        let report = salt::examine(&tree, &host, &options);
-        let copied = self.dir.as_deref().map(|target| salt::copy(&tree, target)).transpose();
-        let copied = copied.map_err(|e| trouble(&e))?;
+        let host = offline_host(&args, &options)?;
+        let report = salt::examine_tree(&tree, &host, &options);
+        let copied = self.dir.as_deref().map(|target| salt::copy_tree(&tree, target)).transpose();
+        let copied = copied.map_err(|e| to_cli_error(&e))?;
         match self.out {
-            Format::Text => {
-                ui.data(&salt::text(&report, ui.verbose > 0, ui.paint));
+            OutputFormat::Text => {
+                ui.print(&salt::report_text(&report, ui.verbose > 0, ui.paint));
                 if let (Some(copied), Some(target)) = (&copied, &self.dir) {
-                    copied_told(copied, target, report.lenient() > 0, ui);
+                    print_copied(copied, target, report.lenient_count() > 0, ui);
                 }
             }
             _ => {
                 let mut data = report.to_json();
                 data["copied"] = copied.as_ref().map_or(serde_json::Value::Null, |c| {
                     serde_json::json!({"to": self.dir, "files": c.files, "skipped": c.skipped,
-                                       "environments": c.environments, "git": git_words(&c.git)})
+                                       "environments": c.environments, "git": git_summary(&c.git)})
                 });
-                self.data(&data, ui);
+                self.print_data(&data, ui);
             }
         }
-        Ok(if report.failing() == 0 && report.percent() == 100 { Exit::Fine } else { Exit::Failed })
+        Ok(if report.failing_count() == 0 && report.percent_supported() == 100 {
+            ExitStatus::Success
+        } else {
+            ExitStatus::Failed
+        })
     }
 
-    fn data(&self, data: &serde_json::Value, ui: &mut Ui<'_>) {
-        ui.data(&match self.out {
-            Format::Yaml => yaml(&serde_json::from_value(data.clone()).unwrap_or_default()),
+    fn print_data(&self, data: &serde_json::Value, ui: &mut Ui<'_>) {
+        ui.print(&match self.out {
+            OutputFormat::Yaml => yaml(&serde_json::from_value(data.clone()).unwrap_or_default()),
             _ => json(data),
         });
     }
 }
 
 /// This host as templates may ask it; a report runs no command.
-fn host(args: &TreeArgs, options: &Options) -> Result<Arc<dyn Host>, Trouble> {
-    let live = LiveSettings { machine: Machine::new().commands(false), ..LiveSettings::new(&*options.id) };
-    Ok(Arc::new(Live::new(args.facts()?, live)))
+fn offline_host(args: &TreeArgs, options: &CompileOptions) -> Result<Arc<dyn TemplateHost>, CliError> {
+    let live = LiveHostSettings {
+        machine: Machine::new().allow_commands(false),
+        ..LiveHostSettings::new(&*options.id)
+    };
+    Ok(Arc::new(LiveHost::new(args.facts()?, live)))
 }
 
-fn trouble(error: &InitError) -> Trouble {
+fn to_cli_error(error: &InitError) -> CliError {
     let hint = match error {
         InitError::NotEmpty { .. } => "name another directory, or add --force: no file is overwritten",
         InitError::Inside { .. } => "name a directory beside it",
         InitError::NotADirectory(_) => "name a directory",
         InitError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            return Trouble::permission(chain(error));
+            return CliError::permission(error_chain(error));
         }
-        InitError::Io { .. } => return Trouble::failed(chain(error)),
+        InitError::Io { .. } => return CliError::failed(error_chain(error)),
     };
-    Trouble::usage_hint(chain(error), hint)
+    CliError::usage_hint(error_chain(error), hint)
 }
 
-fn git_words(git: &Versioned) -> String {
+fn git_summary(git: &GitSetup) -> String {
     match git {
-        Versioned::Nothing => "nothing was done".into(),
-        Versioned::NoGit => "there is no git here; a host needs none, but you do to push".into(),
-        Versioned::Within => "it stands in a repository already; nothing was committed".into(),
-        Versioned::Made(why) => format!("a repository was made, nothing was committed: {why}"),
-        Versioned::Committed => "a repository was made, the files are its first commit".into(),
+        GitSetup::Untouched => "nothing was done".into(),
+        GitSetup::NoGit => "there is no git here; a host needs none, but you do to push".into(),
+        GitSetup::InsideRepository => "it stands in a repository already; nothing was committed".into(),
+        GitSetup::Uncommitted(why) => format!("a repository was made, nothing was committed: {why}"),
+        GitSetup::Committed => "a repository was made, the files are its first commit".into(),
     }
 }
 
-fn told(made: &Made, dir: &Path, ui: &mut Ui<'_>) {
+fn print_result(made: &InitResult, dir: &Path, ui: &mut Ui<'_>) {
     let mut text = String::new();
     for path in &made.written {
         text += &format!("{} {}\n", ui.paint.green("+"), dir.join(path).display());
@@ -156,37 +163,39 @@ fn told(made: &Made, dir: &Path, ui: &mut Ui<'_>) {
     for path in &made.kept {
         text += &format!("{} {} (was there)\n", ui.paint.dim("="), dir.join(path).display());
     }
-    ui.data(&text);
-    ui.say(&format!("git: {}", git_words(&made.git)));
-    next(dir, ui);
+    ui.print(&text);
+    ui.message(&format!("git: {}", git_summary(&made.git)));
+    print_next_steps(dir, ui);
 }
 
-fn copied_told(copied: &Copied, target: &Path, lenient: bool, ui: &mut Ui<'_>) {
-    ui.say(&format!(
+fn print_copied(copied: &CopySummary, target: &Path, lenient: bool, ui: &mut Ui<'_>) {
+    ui.message(&format!(
         "\n{} copied to {}; the Salt tree is as it was",
-        count(copied.files, "file"),
+        pluralize(copied.files, "file"),
         target.display()
     ));
     for line in &copied.skipped {
-        ui.say(&format!("  left out: {line}"));
+        ui.message(&format!("  left out: {line}"));
     }
-    ui.say(&format!("git: {}", git_words(&copied.git)));
+    ui.message(&format!("git: {}", git_summary(&copied.git)));
     if lenient {
-        ui.say("some SLS need `compat: salt` in /etc/zagent/zagent.yaml");
+        ui.message("some SLS need `compat: salt` in /etc/zagent/zagent.yaml");
     }
     for env in &copied.environments {
-        ui.say(&format!("environment {env}: name environments/{env}/ in `environments:` of zagent.yaml"));
+        ui.message(&format!("environment {env}: name environments/{env}/ in `environments:` of zagent.yaml"));
     }
-    next(target, ui);
+    print_next_steps(target, ui);
 }
 
-fn next(dir: &Path, ui: &mut Ui<'_>) {
+fn print_next_steps(dir: &Path, ui: &mut Ui<'_>) {
     let (states, pillar) = (dir.join("states"), dir.join("pillar"));
     let (dir, states, pillar) = (dir.display(), states.display(), pillar.display());
-    ui.say("\nNext:");
-    ui.say(&format!("  zagent check {dir}"));
-    ui.say(&format!("  zagent run --once --test --states {states} --pillar {pillar}    # changes nothing"));
-    ui.say(&format!("  zagent run --once --states {states} --pillar {pillar}"));
-    ui.say("A node follows it once it is pushed, with two lines in /etc/zagent/zagent.yaml:");
-    ui.say("  source:\n    remotes: [{url: https://git.example.org/states.git, branch: main}]");
+    ui.message("\nNext:");
+    ui.message(&format!("  zagent check {dir}"));
+    ui.message(&format!(
+        "  zagent run --once --test --states {states} --pillar {pillar}    # changes nothing"
+    ));
+    ui.message(&format!("  zagent run --once --states {states} --pillar {pillar}"));
+    ui.message("A node follows it once it is pushed, with two lines in /etc/zagent/zagent.yaml:");
+    ui.message("  source:\n    remotes: [{url: https://git.example.org/states.git, branch: main}]");
 }

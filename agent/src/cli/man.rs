@@ -1,33 +1,33 @@
 //! `zagent man [COMMAND…]`.
 
+use crate::cli_error::{CliError, ExitStatus};
 use crate::output::Ui;
-use crate::report::{Exit, Trouble};
 
 /// Print the manual page
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ManArgs {
     /// The command whose page is wanted, such as `show lowstate`
     command: Vec<String>,
 }
 
-impl Args {
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let mut command = super::command_table();
+impl ManArgs {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let mut command = super::clap_command();
         command.build();
         let mut name = "zagent".to_owned();
         for word in &self.command {
             let Some(found) = command.find_subcommand(word) else {
                 let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
                 let hint = format!("there is: {}", names.join(", "));
-                return Err(Trouble::usage_hint(format!("`{name}` has no command `{word}`"), hint));
+                return Err(CliError::usage_hint(format!("`{name}` has no command `{word}`"), hint));
             };
             name = format!("{name}-{word}");
             command = found.clone().version(env!("CARGO_PKG_VERSION")).display_name(name.clone());
         }
         let mut page = Vec::new();
         let rendered = clap_mangen::Man::new(command).render(&mut page);
-        rendered.map_err(|e| Trouble::usage(format!("cannot write the manual page: {e}")))?;
-        ui.data(&String::from_utf8_lossy(&page));
-        Ok(Exit::Fine)
+        rendered.map_err(|e| CliError::usage(format!("cannot write the manual page: {e}")))?;
+        ui.print(&String::from_utf8_lossy(&page));
+        Ok(ExitStatus::Success)
     }
 }

@@ -5,40 +5,40 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json as object;
-use zagent_cache::Limits;
-use zagent_cache::manifest::{self, ManifestError, Options, Written};
-use zagent_cache::trust::{self, Signer, Signers};
+use zagent_cache::CacheLimits;
+use zagent_cache::manifest::{self, ManifestDraft, ManifestError, ManifestOptions};
+use zagent_cache::trust::{self, AllowedSigners, Signer};
 use zagent_config::Value;
-use zagent_config::manifest::{Manifest, Version, expiry};
+use zagent_config::manifest::{AgentVersion, Manifest, parse_expiry};
 use zagent_config::paths::tree;
-use zagent_config::settings::{Require, Trust, parse_duration};
+use zagent_config::settings::{RequiredSignatures, TrustSettings, parse_duration};
 
 use super::{settings, warn};
-use crate::output::{Format, Ui, harmless, json, yaml};
-use crate::report::{Exit, Trouble, chain};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::output::{OutputFormat, Ui, json, sanitize, yaml};
 
 /// Untracked files that are named; the rest is counted.
-const NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// Write, check or sign the manifest of a states repository
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ManifestArgs {
     #[command(subcommand)]
-    what: What,
+    what: ManifestCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ManifestCommand {
     /// List every file with its digest; the serial rises when anything changed
-    Write(Write),
+    Write(ManifestWriteArgs),
     /// Compare the files with the manifest, and check its signatures; exits with 1 when something is wrong
-    Check(Check),
+    Check(ManifestCheckArgs),
     /// Sign the manifest as it stands
-    Sign(Sign),
+    Sign(ManifestSignArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Write {
+struct ManifestWriteArgs {
     /// The repository
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -53,7 +53,7 @@ struct Write {
 
     /// The oldest agent that understands the tree; as before when left out
     #[arg(long, value_name = "VERSION")]
-    min_agent: Option<Version>,
+    min_agent: Option<AgentVersion>,
 
     /// Remove signatures of the old manifest
     #[arg(long)]
@@ -61,11 +61,11 @@ struct Write {
 
     /// How to print what was done
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    out: Format,
+    out: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
-struct Check {
+struct ManifestCheckArgs {
     /// The repository
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -84,11 +84,11 @@ struct Check {
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    out: Format,
+    out: OutputFormat,
 }
 
 #[derive(Debug, clap::Args)]
-struct Sign {
+struct ManifestSignArgs {
     /// The repository
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -103,7 +103,7 @@ struct Sign {
 
     /// How to print what was done
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    out: Format,
+    out: OutputFormat,
 }
 
 fn parse_name(text: &str) -> Result<String, String> {
@@ -112,44 +112,47 @@ fn parse_name(text: &str) -> Result<String, String> {
     fine.then(|| text.to_owned()).ok_or_else(|| "a name has letters, digits and any of ._-@+".into())
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl ManifestArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         match &self.what {
-            What::Write(args) => args.out,
-            What::Check(args) => args.out,
-            What::Sign(args) => args.out,
+            ManifestCommand::Write(args) => args.out,
+            ManifestCommand::Check(args) => args.out,
+            ManifestCommand::Sign(args) => args.out,
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.what {
-            What::Write(args) => args.run(ui),
-            What::Check(args) => args.run(ui),
-            What::Sign(args) => args.run(ui),
+            ManifestCommand::Write(args) => args.run(ui),
+            ManifestCommand::Check(args) => args.run(ui),
+            ManifestCommand::Sign(args) => args.run(ui),
         }
     }
 }
 
-impl Write {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+impl ManifestWriteArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let now = Timestamp::now();
-        let expires = self.expires.as_deref().map(|text| until(text, now)).transpose()?;
+        let expires = self.expires.as_deref().map(|text| parse_expiry_arg(text, now)).transpose()?;
         let min_agent = self.min_agent.clone();
-        let options = Options { serial: self.serial, expires, min_agent, limits: Limits::default() };
-        let written = manifest::write(&self.dir, &options).map_err(trouble)?;
+        let options =
+            ManifestOptions { serial: self.serial, expires, min_agent, limits: CacheLimits::default() };
+        let written = manifest::build(&self.dir, &options).map_err(to_cli_error)?;
         if written.is_new {
-            manifest::place(&self.dir, tree::MANIFEST, &written.text).map_err(trouble)?;
+            manifest::write_atomic(&self.dir, tree::MANIFEST, &written.text).map_err(to_cli_error)?;
         }
         let mut stale: Vec<String> = Vec::new();
         if written.is_new {
-            stale.extend(manifest::signatures(&self.dir).map_err(trouble)?.into_iter().map(|(name, _)| name));
+            stale.extend(
+                manifest::read_signatures(&self.dir).map_err(to_cli_error)?.into_iter().map(|(name, _)| name),
+            );
         }
         if self.drop_signatures {
-            stale.iter().try_for_each(|name| manifest::remove(&self.dir, name)).map_err(trouble)?;
+            stale.iter().try_for_each(|name| manifest::remove_file(&self.dir, name)).map_err(to_cli_error)?;
         }
-        let changes = changes(&written);
+        let changes = changed_files(&written);
         let files = written.new.files.as_ref().map_or(0, std::collections::BTreeMap::len);
-        let shown = harmless(&self.dir.join(tree::MANIFEST).display().to_string());
+        let shown = sanitize(&self.dir.join(tree::MANIFEST).display().to_string());
         let data = object!({
             "manifest": self.dir.join(tree::MANIFEST).display().to_string(), "written": written.is_new,
             "serial": written.new.serial, "files": files, "changes": changes,
@@ -159,16 +162,16 @@ impl Write {
             true => format!("{shown}: serial {}, {files} files\n", written.new.serial),
             false => format!("{shown}: nothing changed, serial {}\n", written.new.serial),
         };
-        changes.iter().for_each(|line| text.push_str(&format!("  {}\n", harmless(line))));
+        changes.iter().for_each(|line| text.push_str(&format!("  {}\n", sanitize(line))));
         print(self.out, &text, data, ui);
-        self.remind(&written, &stale, now, ui);
-        Ok(Exit::Fine)
+        self.print_reminders(&written, &stale, now, ui);
+        Ok(ExitStatus::Success)
     }
 
     /// What the author should do or know next.
-    fn remind(&self, written: &Written, stale: &[String], now: Timestamp, ui: &mut Ui<'_>) {
+    fn print_reminders(&self, written: &ManifestDraft, stale: &[String], now: Timestamp, ui: &mut Ui<'_>) {
         if !stale.is_empty() && self.drop_signatures {
-            ui.say(&format!("removed {}, which signed the old manifest", harmless(&stale.join(", "))));
+            ui.message(&format!("removed {}, which signed the old manifest", sanitize(&stale.join(", "))));
         } else if !stale.is_empty() {
             let names = stale.join(", ");
             let message = format!(
@@ -183,8 +186,8 @@ impl Write {
         let files = written.new.files.as_ref();
         let lost = files.map(|files| manifest::untracked(&self.dir, files)).unwrap_or_default();
         if !lost.is_empty() {
-            let more = lost.len().saturating_sub(NAMED);
-            let named = lost.iter().take(NAMED).map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
+            let more = lost.len().saturating_sub(MAX_NAMED);
+            let named = lost.iter().take(MAX_NAMED).map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             warn(&format!("Git does not hold {named}{more}: `git add` or remove what nodes are to get"), ui);
         }
@@ -192,24 +195,24 @@ impl Write {
 }
 
 /// `30d` from now, a date, or a time.
-fn until(text: &str, now: Timestamp) -> Result<Timestamp, Trouble> {
+fn parse_expiry_arg(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
     let from_now = || {
         let seconds = i64::try_from(parse_duration(text)?.as_secs()).ok()?;
         Timestamp::from_second(now.as_second().checked_add(seconds)?).ok()
     };
     let hint = "write a time from now such as 30d, a date such as 2030-01-31, or 2030-01-31T12:00:00Z";
-    match from_now().or_else(|| expiry(text)) {
-        None => Err(Trouble::usage_hint(format!("`{}` is no time", harmless(text)), hint)),
+    match from_now().or_else(|| parse_expiry(text)) {
+        None => Err(CliError::usage_hint(format!("`{}` is no time", sanitize(text)), hint)),
         Some(time) if time <= now => {
-            Err(Trouble::usage_hint(format!("{time} is over, so no node would take the manifest"), hint))
+            Err(CliError::usage_hint(format!("{time} is over, so no node would take the manifest"), hint))
         }
         Some(time) => Ok(time),
     }
 }
 
 /// What is other than before, in words.
-fn changes(written: &Written) -> Vec<String> {
-    let Written { old, new, .. } = written;
+fn changed_files(written: &ManifestDraft) -> Vec<String> {
+    let ManifestDraft { old, new, .. } = written;
     let Some(old) = old else { return vec!["a new manifest".into()] };
     let mut words = Vec::new();
     if let (Some(before), Some(after)) = (&old.files, &new.files) {
@@ -227,15 +230,15 @@ fn changes(written: &Written) -> Vec<String> {
     words
 }
 
-impl Check {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let (listed, mut wrong) = manifest::check(&self.dir, Limits::default()).map_err(trouble)?;
+impl ManifestCheckArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let (listed, mut wrong) = manifest::check(&self.dir, CacheLimits::default()).map_err(to_cli_error)?;
         let now = Timestamp::now();
         if let Some(expires) = listed.expires.filter(|_| listed.is_expired(now)) {
             wrong.push(format!("the manifest has expired at {expires}"));
         }
-        let signers = match self.trust()? {
-            Some(trust) => Some(self.signers(&trust, now)?),
+        let signers = match self.load_trust()? {
+            Some(trust) => Some(self.verify_signers(&trust, now)?),
             None => None,
         };
         let signed_by = match &signers {
@@ -252,34 +255,34 @@ impl Check {
             "success": wrong.is_empty(), "serial": listed.serial, "checked_signatures": signers.is_some(),
             "signed_by": signed_by, "differences": wrong,
         });
-        print(self.out, &self.text(&listed, &wrong, signers), data, ui);
-        Ok(if wrong.is_empty() { Exit::Fine } else { Exit::Failed })
+        print(self.out, &self.check_text(&listed, &wrong, signers), data, ui);
+        Ok(if wrong.is_empty() { ExitStatus::Success } else { ExitStatus::Failed })
     }
 
-    fn text(
+    fn check_text(
         &self,
         listed: &Manifest,
         wrong: &[String],
         signers: Option<Result<Vec<Signer>, String>>,
     ) -> String {
-        let shown = harmless(&self.dir.join(tree::MANIFEST).display().to_string());
+        let shown = sanitize(&self.dir.join(tree::MANIFEST).display().to_string());
         let files = listed.files.as_ref().map_or(0, std::collections::BTreeMap::len);
         let mut text = match wrong.len() {
             0 => format!("{shown}: serial {}, {files} files, all as listed\n", listed.serial),
             n => format!("{shown}: serial {}, {n} wrong\n", listed.serial),
         };
-        wrong.iter().for_each(|line| text.push_str(&format!("  {}\n", harmless(line))));
+        wrong.iter().for_each(|line| text.push_str(&format!("  {}\n", sanitize(line))));
         for signer in signers.into_iter().flatten().flatten() {
-            text.push_str(&format!("  signed by {} ({})\n", harmless(&signer.principal), signer.fingerprint));
+            text.push_str(&format!("  signed by {} ({})\n", sanitize(&signer.principal), signer.fingerprint));
         }
         text
     }
 
     /// Whose signatures count, when they are to be checked.
-    fn trust(&self) -> Result<Option<Trust>, Trouble> {
+    fn load_trust(&self) -> Result<Option<TrustSettings>, CliError> {
         let mut trust = settings::load(self.config.as_deref())?.trust;
-        let asked =
-            self.allowed_signers.is_some() || matches!(trust.require, Require::Manifest | Require::Both);
+        let asked = self.allowed_signers.is_some()
+            || matches!(trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both);
         trust.threshold = self.threshold.unwrap_or(trust.threshold);
         if let Some(path) = &self.allowed_signers {
             trust.allowed_signers.clone_from(path);
@@ -287,63 +290,68 @@ impl Check {
         Ok(asked.then_some(trust))
     }
 
-    fn signers(&self, trust: &Trust, now: Timestamp) -> Result<Result<Vec<Signer>, String>, Trouble> {
-        let signers = Signers::read(trust).map_err(|e| Trouble::usage_hint(chain(&e), e.hint()))?;
-        let (text, _) = manifest::read(&self.dir).map_err(trouble)?;
-        let signatures = manifest::signatures(&self.dir).map_err(trouble)?;
-        Ok(signers.manifest(&text, &signatures, trust.threshold, now).map_err(|e| chain(&e)))
+    fn verify_signers(
+        &self,
+        trust: &TrustSettings,
+        now: Timestamp,
+    ) -> Result<Result<Vec<Signer>, String>, CliError> {
+        let signers =
+            AllowedSigners::read(trust).map_err(|e| CliError::usage_hint(error_chain(&e), e.hint()))?;
+        let (text, _) = manifest::read(&self.dir).map_err(to_cli_error)?;
+        let signatures = manifest::read_signatures(&self.dir).map_err(to_cli_error)?;
+        Ok(signers.verify_manifest(&text, &signatures, trust.threshold, now).map_err(|e| error_chain(&e)))
     }
 }
 
-impl Sign {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let (listed, wrong) = manifest::check(&self.dir, Limits::default()).map_err(trouble)?;
+impl ManifestSignArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let (listed, wrong) = manifest::check(&self.dir, CacheLimits::default()).map_err(to_cli_error)?;
         if let Some(first) = wrong.first() {
             let more =
                 if wrong.len() > 1 { format!(" (and {} more)", wrong.len() - 1) } else { String::new() };
-            return Err(Trouble::Refusal {
-                exit: Exit::Failed,
+            return Err(CliError::Refusal {
+                exit: ExitStatus::Failed,
                 message: format!("the manifest is not that of the files: {first}{more}"),
                 hint: Some("zagent manifest write".into()),
             });
         }
-        let (text, _) = manifest::read(&self.dir).map_err(trouble)?;
-        let signature =
-            trust::sign(&self.key, trust::MANIFEST, &text).map_err(|e| Trouble::failed(chain(&e)))?;
+        let (text, _) = manifest::read(&self.dir).map_err(to_cli_error)?;
+        let signature = trust::sign(&self.key, trust::MANIFEST_NAMESPACE, &text)
+            .map_err(|e| CliError::failed(error_chain(&e)))?;
         let end = self.name.as_ref().map(|name| format!(".{name}")).unwrap_or_default();
         let name = format!("{}.sig{end}", tree::MANIFEST);
-        let path = manifest::place(&self.dir, &name, &signature).map_err(trouble)?;
+        let path = manifest::write_atomic(&self.dir, &name, &signature).map_err(to_cli_error)?;
         let shown = path.display().to_string();
         let data = object!({"signature": shown, "serial": listed.serial});
-        let line = format!("{}: signs serial {}\n", harmless(&shown), listed.serial);
+        let line = format!("{}: signs serial {}\n", sanitize(&shown), listed.serial);
         print(self.out, &line, data, ui);
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
-fn print(format: Format, text: &str, data: serde_json::Value, ui: &mut Ui<'_>) {
-    ui.data(&match format {
-        Format::Text => text.to_owned(),
-        Format::Json => json(&data),
-        Format::Yaml => yaml(&serde_json::from_value::<Value>(data).unwrap_or_default()),
+fn print(format: OutputFormat, text: &str, data: serde_json::Value, ui: &mut Ui<'_>) {
+    ui.print(&match format {
+        OutputFormat::Text => text.to_owned(),
+        OutputFormat::Json => json(&data),
+        OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(data).unwrap_or_default()),
     });
 }
 
-fn trouble(error: ManifestError) -> Trouble {
-    let message = chain(&error);
+fn to_cli_error(error: ManifestError) -> CliError {
+    let message = error_chain(&error);
     match error {
-        ManifestError::Faults(faults) => Trouble::Configuration(faults),
-        ManifestError::Missing { .. } => Trouble::usage_hint(message, "zagent manifest write"),
+        ManifestError::Faults(faults) => CliError::Configuration(faults),
+        ManifestError::Missing { .. } => CliError::usage_hint(message, "zagent manifest write"),
         ManifestError::Serial { old, .. } => {
-            Trouble::usage_hint(message, format!("give a serial above {old}, or none"))
+            CliError::usage_hint(message, format!("give a serial above {old}, or none"))
         }
         ManifestError::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            Trouble::usage(format!("there is no `{}`", show(&path)))
+            CliError::usage(format!("there is no `{}`", display_path(&path)))
         }
-        _ => Trouble::failed(message),
+        _ => CliError::failed(message),
     }
 }
 
-fn show(path: &Path) -> String {
-    harmless(&path.display().to_string())
+fn display_path(path: &Path) -> String {
+    sanitize(&path.display().to_string())
 }

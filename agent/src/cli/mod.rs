@@ -6,35 +6,35 @@
 mod cache;
 mod call;
 mod check;
-mod common;
+mod common_args;
+mod compile_job;
 mod completions;
 mod config;
 mod demo;
 mod doctor;
+mod empty_plan;
 mod explain;
 mod history;
 mod init;
 mod man;
 mod manifest;
 mod node;
-mod nothing;
-mod order;
 mod pause;
 mod pin;
 mod quarantine;
 mod release;
 mod rollout;
 mod run;
+mod run_args;
+mod salt_args;
 mod self_;
 mod settings;
 mod show;
 mod source;
 mod state;
 mod status;
-mod tree;
 mod trigger;
 mod watchdog;
-mod words;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -44,10 +44,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use tracing::Level;
 use zagent_config::suggest::nearest;
 
-use self::state::Verb;
-use crate::draw::fault::{self, Severity};
+use self::state::StateVerb;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::draw::diagnostic::{self, Severity};
 use crate::output::{Colour, ReportFormat, Ui, json, report, yaml};
-use crate::report::{Exit, Trouble};
 
 /// GitOps for hosts: Salt states from Git, compiled and converged on the node
 #[derive(Debug, Parser)]
@@ -57,15 +57,15 @@ use crate::report::{Exit, Trouble};
 )]
 struct Cli {
     #[command(flatten)]
-    globals: Globals,
+    globals: GlobalArgs,
 
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 /// What every command takes.
 #[derive(Clone, Copy, Debug, clap::Args)]
-struct Globals {
+struct GlobalArgs {
     /// When to use colour (NO_COLOR is honoured)
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Output")]
     color: Colour,
@@ -76,94 +76,94 @@ struct Globals {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Print a stage of the compiler, or what it is given
-    Show(show::Args),
+    Show(show::ShowArgs),
     /// Apply the states of this node, or see what they would do
-    Run(run::Args),
+    Run(run::RunArgs),
     /// Apply what the top files select, or the SLS that are named
     #[command(name = "state.apply")]
-    Apply(state::Args),
+    Apply(state::StateCommandArgs),
     /// Apply what the top files select
     #[command(name = "state.highstate")]
-    Highstate(state::Args),
+    Highstate(state::StateCommandArgs),
     /// Apply the SLS that are named
     #[command(name = "state.sls")]
-    Sls(state::Args),
+    Sls(state::StateCommandArgs),
     /// Apply one id of an SLS, and what it waits for
     #[command(name = "state.sls_id")]
-    SlsId(state::Args),
+    SlsId(state::StateCommandArgs),
     /// Run one state function: state.single pkg.installed name=vim
     #[command(name = "state.single")]
-    Single(state::Args),
+    Single(state::StateCommandArgs),
     /// Run one low chunk: state.low '{"state": "pkg", "fun": "installed", "name": "vim"}'
     #[command(name = "state.low")]
-    Low(state::Args),
+    Low(state::StateCommandArgs),
     /// Tell which revision this node is on, why not on the newest, and what comes next
-    Status(status::Args),
+    Status(status::StatusArgs),
     /// Print the last runs, or the report of one of them
-    History(history::Args),
+    History(history::HistoryArgs),
     /// Ask the daemon for a run now
-    Trigger(trigger::Args),
+    Trigger(trigger::TriggerArgs),
     /// Stop changing this host for a while
-    Pause(pause::Args),
+    Pause(pause::PauseArgs),
     /// Go on after a pause
-    Resume(pause::Resume),
+    Resume(pause::ResumeArgs),
     /// Keep this node on a branch or a commit
-    Pin(pin::Args),
+    Pin(pin::PinArgs),
     /// Follow the configured branch again
-    Unpin(pin::Unpin),
+    Unpin(pin::UnpinArgs),
     /// Look at revisions that failed their health checks, or let them go
-    Quarantine(quarantine::Args),
+    Quarantine(quarantine::QuarantineArgs),
     /// Roll out a version of the agent or a commit of the states, batch by batch
-    Rollout(rollout::Args),
+    Rollout(rollout::RolloutArgs),
     /// Look at what nodes report on the board
-    Node(node::Args),
+    Node(node::NodeArgs),
     /// Keep the agent running, and take part in rollouts of its binary
-    Watchdog(watchdog::Args),
+    Watchdog(watchdog::WatchdogArgs),
     /// Look at the agent's own binary, or go back to the one before
     #[command(name = "self")]
-    Own(self_::Args),
+    Own(self_::SelfArgs),
     /// Compile every host of a states repository and report what is wrong
-    Check(check::Args),
+    Check(check::CheckArgs),
     /// Explain a fault code, a state function, a state or a pillar key
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Write, check or sign the manifest of a states repository
-    Manifest(manifest::Args),
+    Manifest(manifest::ManifestArgs),
     /// Publish a binary of the agent for rollouts, or list what was published
-    Release(release::Args),
+    Release(release::ReleaseArgs),
     /// Take what the remotes offer, or see whether it would be taken; nothing is run
-    Source(source::Args),
+    Source(source::SourceArgs),
     /// Look at the generations on this node, check them, go back to one
-    Cache(cache::Args),
+    Cache(cache::CacheArgs),
     /// Look at the configuration
-    Config(config::Args),
+    Config(config::ConfigArgs),
     /// Look for what is wrong with this host as a home of the agent
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Make a states repository, or judge a Salt tree
-    Init(init::Args),
+    Init(init::InitArgs),
     /// Dry-run the starter states inside this program; changes nothing
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// Print a completion script for a shell
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Print the manual page
-    Man(man::Args),
+    Man(man::ManArgs),
     /// `MOD.FUN`, with words and flags that only it knows.
     #[command(external_subcommand)]
     Function(Vec<OsString>),
 }
 
 /// The commands that are written as functions are.
-const VERBS: [&str; 6] =
+const STATE_COMMANDS: [&str; 6] =
     ["state.apply", "state.highstate", "state.sls", "state.sls_id", "state.single", "state.low"];
 
 /// Something that the command line asks for.
-enum Asked {
-    Command(Box<Command>),
-    Function(Box<call::Args>),
+enum CliRequest {
+    Command(Box<CliCommand>),
+    Function(Box<call::FunctionCallArgs>),
 }
 
-impl Asked {
+impl CliRequest {
     fn format(&self) -> ReportFormat {
         match self {
             Self::Command(command) => command.format(),
@@ -171,7 +171,7 @@ impl Asked {
         }
     }
 
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match self {
             Self::Command(command) => command.run(ui),
             Self::Function(call) => call.run(ui),
@@ -179,7 +179,7 @@ impl Asked {
     }
 }
 
-impl Command {
+impl CliCommand {
     fn format(&self) -> ReportFormat {
         match self {
             Self::Show(args) => args.format().into(),
@@ -216,16 +216,16 @@ impl Command {
         }
     }
 
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match self {
             Self::Show(args) => args.run(ui),
             Self::Run(args) => args.run(ui),
-            Self::Apply(args) => args.run(Verb::Apply, ui),
-            Self::Highstate(args) => args.run(Verb::Highstate, ui),
-            Self::Sls(args) => args.run(Verb::Sls, ui),
-            Self::SlsId(args) => args.run(Verb::SlsId, ui),
-            Self::Single(args) => args.run(Verb::Single, ui),
-            Self::Low(args) => args.run(Verb::Low, ui),
+            Self::Apply(args) => args.run(StateVerb::Apply, ui),
+            Self::Highstate(args) => args.run(StateVerb::Highstate, ui),
+            Self::Sls(args) => args.run(StateVerb::Sls, ui),
+            Self::SlsId(args) => args.run(StateVerb::SlsId, ui),
+            Self::Single(args) => args.run(StateVerb::Single, ui),
+            Self::Low(args) => args.run(StateVerb::Low, ui),
             Self::Status(args) => args.run(ui),
             Self::History(args) => args.run(ui),
             Self::Trigger(args) => args.run(ui),
@@ -250,7 +250,7 @@ impl Command {
             Self::Demo(args) => args.run(ui),
             Self::Completions(args) => Ok(args.run(ui)),
             Self::Man(args) => args.run(ui),
-            Self::Function(_) => Err(Trouble::usage("a function is written MODULE.FUNCTION")),
+            Self::Function(_) => Err(CliError::usage("a function is written MODULE.FUNCTION")),
         }
     }
 }
@@ -263,8 +263,10 @@ pub fn main() -> ExitCode {
     let terminal = (colour && std::io::stdout().is_terminal(), colour && watched);
     // The streams are not locked for good: progress is written from another thread.
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    let ui = Ui::new(&mut out, &mut err, terminal).watched(watched).journal(crate::log::is_journal());
-    let exit = run_on(std::env::args_os(), ui, terminal);
+    let ui = Ui::new(&mut out, &mut err, terminal)
+        .with_interactive(watched)
+        .with_journal(crate::log::is_journal());
+    let exit = run_with_ui(std::env::args_os(), ui, terminal);
     ExitCode::from(exit as u8)
 }
 
@@ -274,53 +276,59 @@ pub fn run(
     out: &mut (dyn Write + Send),
     err: &mut (dyn Write + Send),
     terminal: (bool, bool),
-) -> Exit {
-    run_on(args, Ui::new(out, err, terminal), terminal)
+) -> ExitStatus {
+    run_with_ui(args, Ui::new(out, err, terminal), terminal)
 }
 
-fn run_on(args: impl IntoIterator<Item = OsString>, mut ui: Ui<'_>, terminal: (bool, bool)) -> Exit {
+fn run_with_ui(
+    args: impl IntoIterator<Item = OsString>,
+    mut ui: Ui<'_>,
+    terminal: (bool, bool),
+) -> ExitStatus {
     let exit = match parse(args.into_iter().collect()) {
         Ok((asked, globals)) => {
-            ui.settle(globals.color, globals.verbose);
-            carry_out(&asked, &mut ui)
+            ui.apply_flags(globals.color, globals.verbose);
+            run_request(&asked, &mut ui)
         }
-        Err(e) => usage(&e, &mut ui, terminal),
+        Err(e) => print_clap_error(&e, &mut ui, terminal),
     };
-    let Some(lost) = ui.lost() else { return exit };
-    ui.say(&format!("{}: cannot write the output: {lost}", ui.talk.red("error")));
-    if exit == Exit::Fine { Exit::Failed } else { exit }
+    let Some(lost) = ui.take_write_error() else { return exit };
+    ui.message(&format!("{}: cannot write the output: {lost}", ui.err_paint.red("error")));
+    if exit == ExitStatus::Success { ExitStatus::Failed } else { exit }
 }
 
-fn carry_out(asked: &Asked, ui: &mut Ui<'_>) -> Exit {
+fn run_request(asked: &CliRequest, ui: &mut Ui<'_>) -> ExitStatus {
     match asked.run(ui) {
         Ok(exit) => exit,
         Err(trouble) => {
-            tell(&trouble, asked.format(), ui);
+            print_error(&trouble, asked.format(), ui);
             trouble.exit()
         }
     }
 }
 
 /// Commands by the table; what has a dot and is none of them is a function, with flags of its own.
-fn parse(args: Vec<OsString>) -> Result<(Asked, Globals), clap::Error> {
+fn parse(args: Vec<OsString>) -> Result<(CliRequest, GlobalArgs), clap::Error> {
     let Cli { globals, command } = Cli::try_parse_from(args)?;
-    let Command::Function(words) = command else { return Ok((Asked::Command(Box::new(command)), globals)) };
+    let CliCommand::Function(words) = command else {
+        return Ok((CliRequest::Command(Box::new(command)), globals));
+    };
     let name = words.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
     if !name.contains('.') {
-        return Err(no_command(&name));
+        return Err(unknown_command(&name));
     }
-    let call = call::Args::try_parse_from(std::iter::once("zagent".into()).chain(words))?;
+    let call = call::FunctionCallArgs::try_parse_from(std::iter::once("zagent".into()).chain(words))?;
     let color = if call.globals.color == Colour::Auto { globals.color } else { call.globals.color };
     let verbose = globals.verbose.saturating_add(call.globals.verbose);
-    Ok((Asked::Function(Box::new(call)), Globals { color, verbose }))
+    Ok((CliRequest::Function(Box::new(call)), GlobalArgs { color, verbose }))
 }
 
 /// A word that is neither a command nor a function. clap would take it for a function, so the nearest is looked up here.
-fn no_command(name: &str) -> clap::Error {
-    let mut table = command_table();
+fn unknown_command(name: &str) -> clap::Error {
+    let mut table = clap_command();
     // `apply` is short for `state.apply`.
     let last = |full: &'static str| full.rsplit('.').next().unwrap_or(full);
-    let verbs = || VERBS.iter().copied();
+    let verbs = || STATE_COMMANDS.iter().copied();
     let near = nearest(name, table.get_subcommands().map(clap::Command::get_name)).map(str::to_owned);
     let near = near.or_else(|| {
         let found = verbs().find(|full| last(full) == name);
@@ -330,34 +338,34 @@ fn no_command(name: &str) -> clap::Error {
     });
     let tip =
         near.map(|near| format!("\n\n  tip: a similar subcommand exists: '{near}'")).unwrap_or_default();
-    let message = format!("unrecognized subcommand '{}'{tip}", crate::output::harmless(name));
+    let message = format!("unrecognized subcommand '{}'{tip}", crate::output::sanitize(name));
     table.error(clap::error::ErrorKind::InvalidSubcommand, message)
 }
 
 /// What clap has to say: help and version are data, the rest is a mistake.
-fn usage(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)) -> Exit {
+fn print_clap_error(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)) -> ExitStatus {
     let text = error.render();
     let painted = |on: bool| if on { text.ansi().to_string() } else { text.to_string() };
     if error.use_stderr() {
-        ui.say(painted(terminal.1).trim_end());
-        return Exit::Usage;
+        ui.message(painted(terminal.1).trim_end());
+        return ExitStatus::Usage;
     }
-    ui.data(&painted(terminal.0));
-    Exit::Fine
+    ui.print(&painted(terminal.0));
+    ExitStatus::Success
 }
 
 /// Tells a refusal: as data when data was asked for, else drawn on stderr.
-fn tell(trouble: &Trouble, format: ReportFormat, ui: &mut Ui<'_>) {
+fn print_error(trouble: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     match format {
-        ReportFormat::Json => ui.data(&json(&trouble.to_json())),
+        ReportFormat::Json => ui.print(&json(&trouble.to_json())),
         ReportFormat::Yaml => {
             let value = serde_json::from_value::<zagent_config::Value>(trouble.to_json()).unwrap_or_default();
-            ui.data(&yaml(&value));
+            ui.print(&yaml(&value));
         }
-        ReportFormat::Ndjson => ui.data(&format!("{}\n", trouble.to_json())),
+        ReportFormat::Ndjson => ui.print(&format!("{}\n", trouble.to_json())),
         ReportFormat::Highstate => {
-            if let Trouble::Faults(faults) = trouble {
-                ui.data(&report::refusal(&faults.0, ui.paint));
+            if let CliError::CompileErrors(faults) = trouble {
+                ui.print(&report::render_compile_errors(&faults.0, ui.paint));
             }
         }
         ReportFormat::Text => {}
@@ -366,32 +374,32 @@ fn tell(trouble: &Trouble, format: ReportFormat, ui: &mut Ui<'_>) {
     if is_data && ui.verbose == 0 {
         return;
     }
-    let paint = ui.talk;
+    let paint = ui.err_paint;
     match trouble {
-        Trouble::Usage { message, hint } | Trouble::Refusal { message, hint, .. } => {
-            ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), crate::output::harmless(message)));
+        CliError::Usage { message, hint } | CliError::Refusal { message, hint, .. } => {
+            ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), crate::output::sanitize(message)));
             if let Some(hint) = hint {
                 ui.alert(Level::ERROR, &format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
             }
         }
-        Trouble::Faults(faults) | Trouble::Configuration(faults) => {
+        CliError::CompileErrors(faults) | CliError::Configuration(faults) => {
             for one in &faults.0 {
-                ui.alert(Level::ERROR, &fault::draw(one, Severity::Error, paint));
+                ui.alert(Level::ERROR, &diagnostic::render_diagnostic(one, Severity::Error, paint));
             }
             let all: Vec<_> = faults.0.iter().collect();
-            ui.alert(Level::ERROR, &fault::summary(&all, 0, paint));
+            ui.alert(Level::ERROR, &diagnostic::fault_summary(&all, 0, paint));
         }
     }
 }
 
 /// Tells what stops nothing.
 fn warn(message: &str, ui: &mut Ui<'_>) {
-    let paint = ui.talk;
-    ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), crate::output::harmless(message)));
+    let paint = ui.err_paint;
+    ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), crate::output::sanitize(message)));
 }
 
 /// The whole command, for completions and the manual.
-fn command_table() -> clap::Command {
+fn clap_command() -> clap::Command {
     Cli::command()
 }
 

@@ -8,20 +8,20 @@ use jiff::tz::TimeZone;
 use serde_json::json as object;
 use zagent_config::settings::parse_duration;
 
-use super::common::Common;
+use super::common_args::CommonArgs;
 use super::settings;
-use super::status::look_again;
+use super::status::notify_daemon;
+use crate::cli_error::{CliError, ExitStatus, error_chain};
 use crate::operate::pause::Pause;
-use crate::operate::{KeptError, who};
-use crate::output::{Format, Ui, local_zone};
-use crate::report::{Exit, Trouble, chain};
+use crate::operate::{JsonFileError, current_user};
+use crate::output::{OutputFormat, Ui, local_zone};
 
 /// How long a pause lasts when nothing is said: an afternoon's work, and over before the next morning.
-const PAUSE: Duration = Duration::from_secs(4 * 60 * 60);
+const DEFAULT_PAUSE: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// Stop changing this host for a while
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PauseArgs {
     /// How long, such as `30m` or `4h`; default: 4h
     #[arg(long = "for", value_name = "TIME", value_parser = parse_for, conflicts_with_all = ["until", "forever"])]
     time: Option<Duration>,
@@ -39,14 +39,14 @@ pub(super) struct Args {
     reason: Option<String>,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// Go on after a pause
 #[derive(Debug, clap::Args)]
-pub(super) struct Resume {
+pub(super) struct ResumeArgs {
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 fn parse_for(text: &str) -> Result<Duration, String> {
@@ -54,78 +54,79 @@ fn parse_for(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "write a time such as `30m`, `4h` or `2d`".into())
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl PauseArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let (now, zone) = (Timestamp::now(), local_zone());
         let until = match (&self.until, self.forever) {
-            (Some(text), _) => Some(moment(text, now, &zone)?),
+            (Some(text), _) => Some(parse_moment(text, now, &zone)?),
             (None, true) => None,
             (None, false) => {
-                let time = self.time.unwrap_or(PAUSE);
+                let time = self.time.unwrap_or(DEFAULT_PAUSE);
                 let end = now.checked_add(time);
-                Some(end.map_err(|_| Trouble::usage("that is longer than any calendar"))?)
+                Some(end.map_err(|_| CliError::usage("that is longer than any calendar"))?)
             }
         };
-        let pause = Pause { since: now, until, reason: reason(self.reason.as_deref()), by: who() };
-        pause.write(&settings.paths()).map_err(trouble)?;
-        look_again(&settings.paths(), ui);
-        self.common.print(&pause.words(now, &zone), object!({"success": true, "pause": pause}), ui);
-        Ok(Exit::Fine)
+        let pause =
+            Pause { since: now, until, reason: clean_reason(self.reason.as_deref()), by: current_user() };
+        pause.write(&settings.paths()).map_err(to_cli_error)?;
+        notify_daemon(&settings.paths(), ui);
+        self.common.print(&pause.summary(now, &zone), object!({"success": true, "pause": pause}), ui);
+        Ok(ExitStatus::Success)
     }
 }
 
-impl Resume {
-    pub(super) const fn format(&self) -> Format {
+impl ResumeArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
         let now = Timestamp::now();
         // What is in it does not matter any more, damaged or not.
         let read = Pause::read(&paths, now);
-        let cleared = Pause::clear(&paths).map_err(trouble)?;
+        let cleared = Pause::clear(&paths).map_err(to_cli_error)?;
         let words = match (&read, cleared) {
-            (Ok(Some(pause)), _) => format!("resumed; it was {}", pause.words(now, &local_zone())),
+            (Ok(Some(pause)), _) => format!("resumed; it was {}", pause.summary(now, &local_zone())),
             (Ok(None), true) => "resumed; the pause was over already".into(),
             (Err(_), true) => "resumed; the pause was damaged".into(),
             (_, false) => "it was not paused".into(),
         };
-        look_again(&settings.paths(), ui);
+        notify_daemon(&settings.paths(), ui);
         self.common.print(&words, object!({"success": true, "was": read.ok().flatten()}), ui);
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
 /// A reason in one line; none when it says nothing.
-pub(super) fn reason(text: Option<&str>) -> Option<String> {
+pub(super) fn clean_reason(text: Option<&str>) -> Option<String> {
     let line = text?.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(line.chars().filter(|c| !c.is_control()).take(500).collect())
         .filter(|line: &String| !line.is_empty())
 }
 
 /// What went wrong with a small file, and a way out.
-pub(super) fn trouble(error: KeptError) -> Trouble {
-    let message = chain(&error);
+pub(super) fn to_cli_error(error: JsonFileError) -> CliError {
+    let message = error_chain(&error);
     match error {
-        e if e.is_permission() => Trouble::permission(message),
-        KeptError::Damaged { path, .. } => Trouble::Refusal {
-            exit: Exit::Failed,
+        e if e.is_permission() => CliError::permission(message),
+        JsonFileError::Damaged { path, .. } => CliError::Refusal {
+            exit: ExitStatus::Failed,
             message,
             hint: Some(format!("look at it, then take it away: rm {}", path.display())),
         },
-        _ => Trouble::failed(message),
+        _ => CliError::failed(message),
     }
 }
 
 /// A time that somebody wrote: today's or tomorrow's hour, a day and an hour, or a full timestamp.
-fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Trouble> {
+fn parse_moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, CliError> {
     let text = text.trim();
     let on_wall = |date_time: DateTime| zone.to_ambiguous_timestamp(date_time).compatible().ok();
     let hour = |text: &str| {
@@ -139,10 +140,10 @@ fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Trou
     let at = at.or_else(|| hour(text)).or_else(|| on_wall(text.parse::<DateTime>().ok()?));
     match at {
         Some(at) if at > now => Ok(at),
-        Some(_) => Err(Trouble::usage(format!("`{text}` is over already"))),
+        Some(_) => Err(CliError::usage(format!("`{text}` is over already"))),
         None => {
             let hint = "write `14:00`, `2026-11-30 14:00` or `2026-11-30T14:00:00+01:00`";
-            Err(Trouble::usage_hint(format!("`{text}` is no time"), hint))
+            Err(CliError::usage_hint(format!("`{text}` is no time"), hint))
         }
     }
 }
@@ -156,7 +157,7 @@ mod tests {
         let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
         let zone = TimeZone::get("Europe/Berlin").unwrap();
         let read = |text: &str| {
-            moment(text, now, &zone).map(|at| at.to_string()).unwrap_or_else(|t| format!("{t:?}"))
+            parse_moment(text, now, &zone).map(|at| at.to_string()).unwrap_or_else(|t| format!("{t:?}"))
         };
         for (text, want) in [
             ("14:00", "2026-11-16T13:00:00Z"),

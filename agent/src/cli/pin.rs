@@ -3,18 +3,18 @@
 use jiff::Timestamp;
 use serde_json::json as object;
 
-use super::common::Common;
-use super::pause::{reason, trouble};
+use super::common_args::CommonArgs;
+use super::pause::{clean_reason, to_cli_error};
 use super::settings;
-use super::status::look_again;
-use crate::operate::pin::{NoTarget, Pin, To};
-use crate::operate::who;
-use crate::output::{Format, Ui, local_zone};
-use crate::report::{Exit, Trouble};
+use super::status::notify_daemon;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::operate::current_user;
+use crate::operate::pin::{NodePin, PinTarget, PinTargetError};
+use crate::output::{OutputFormat, Ui, local_zone};
 
 /// Keep this node on a branch or a commit
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PinArgs {
     /// A branch, or all of a commit's id
     #[arg(value_name = "BRANCH|COMMIT", allow_hyphen_values = true)]
     to: String,
@@ -24,59 +24,62 @@ pub(super) struct Args {
     reason: Option<String>,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// Follow the configured branch again
 #[derive(Debug, clap::Args)]
-pub(super) struct Unpin {
+pub(super) struct UnpinArgs {
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl PinArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let to: To = self.to.parse().map_err(|error: NoTarget| {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let to: PinTarget = self.to.parse().map_err(|error: PinTargetError| {
             let hint = match &error {
-                NoTarget::Short(text) => {
+                PinTargetError::Short(text) => {
                     format!("write all of it (git rev-parse {text}), or refs/heads/{text} for a branch")
                 }
-                NoTarget::Name(_) => "write a branch such as `main`, or the 40 digits of a commit".into(),
+                PinTargetError::Name(_) => {
+                    "write a branch such as `main`, or the 40 digits of a commit".into()
+                }
             };
-            Trouble::usage_hint(error.to_string(), hint)
+            CliError::usage_hint(error.to_string(), hint)
         })?;
         let settings = settings::load(self.common.config.as_deref())?;
         let now = Timestamp::now();
-        let pin = Pin { to, since: now, by: who(), reason: reason(self.reason.as_deref()) };
-        pin.write(&settings.paths()).map_err(trouble)?;
-        look_again(&settings.paths(), ui);
-        self.common.print(&pin.words(now, &local_zone()), object!({"success": true, "pin": pin}), ui);
-        Ok(Exit::Fine)
+        let pin =
+            NodePin { to, since: now, by: current_user(), reason: clean_reason(self.reason.as_deref()) };
+        pin.write(&settings.paths()).map_err(to_cli_error)?;
+        notify_daemon(&settings.paths(), ui);
+        self.common.print(&pin.summary(now, &local_zone()), object!({"success": true, "pin": pin}), ui);
+        Ok(ExitStatus::Success)
     }
 }
 
-impl Unpin {
-    pub(super) const fn format(&self) -> Format {
+impl UnpinArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
         // What is in it does not matter any more, damaged or not.
-        let was = Pin::read(&paths).unwrap_or_default();
-        let cleared = Pin::clear(&paths).map_err(trouble)?;
+        let was = NodePin::read(&paths).unwrap_or_default();
+        let cleared = NodePin::clear(&paths).map_err(to_cli_error)?;
         let words = match (&was, cleared) {
-            (Some(pin), _) => format!("unpinned; it was {}", pin.words(Timestamp::now(), &local_zone())),
+            (Some(pin), _) => format!("unpinned; it was {}", pin.summary(Timestamp::now(), &local_zone())),
             (None, true) => "unpinned; the pin was damaged".into(),
             (None, false) => "it was not pinned".into(),
         };
-        look_again(&settings.paths(), ui);
+        notify_daemon(&settings.paths(), ui);
         self.common.print(&words, object!({"success": true, "was": was}), ui);
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }

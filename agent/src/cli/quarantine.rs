@@ -6,41 +6,41 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json as object;
 
-use super::common::Common;
-use super::pause::trouble;
+use super::common_args::CommonArgs;
+use super::pause::to_cli_error;
 use super::settings;
-use super::status::look_again;
-use crate::operate::quarantine::{Quarantine, Quarantined};
-use crate::operate::span;
-use crate::output::{Format, Ui, count, harmless};
-use crate::report::{Exit, Trouble};
+use super::status::notify_daemon;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
+use crate::operate::span_text;
+use crate::output::{OutputFormat, Ui, pluralize, sanitize};
 
 /// The fewest digits that name a revision.
-const SHORTEST: usize = 4;
+const MIN_PREFIX_LEN: usize = 4;
 
 /// Look at revisions that failed their health checks, or let them go
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct QuarantineArgs {
     #[command(subcommand)]
-    what: What,
+    what: QuarantineCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum QuarantineCommand {
     /// Print them, the newest first
-    List(List),
+    List(QuarantineListArgs),
     /// Let one be tried again, or all
-    Clear(Clear),
+    Clear(QuarantineClearArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct List {
+struct QuarantineListArgs {
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 #[derive(Debug, clap::Args)]
-struct Clear {
+struct QuarantineClearArgs {
     /// The revision, or the beginning of it
     #[arg(value_name = "REVISION", required_unless_present = "all", conflicts_with = "all")]
     revision: Option<String>,
@@ -50,87 +50,87 @@ struct Clear {
     all: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl QuarantineArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         match &self.what {
-            What::List(list) => list.common.out,
-            What::Clear(clear) => clear.common.out,
+            QuarantineCommand::List(list) => list.common.out,
+            QuarantineCommand::Clear(clear) => clear.common.out,
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.what {
-            What::List(list) => list.run(ui),
-            What::Clear(clear) => clear.run(ui),
+            QuarantineCommand::List(list) => list.run(ui),
+            QuarantineCommand::Clear(clear) => clear.run(ui),
         }
     }
 }
 
-impl List {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+impl QuarantineListArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.common.config.as_deref())?;
-        let all = Quarantine::read(&settings.paths()).map_err(trouble)?;
-        let newest: Vec<&Quarantined> = all.list().iter().rev().collect();
-        self.common.print(&table(&newest, Timestamp::now()), object!(newest), ui);
-        Ok(Exit::Fine)
+        let all = Quarantine::read(&settings.paths()).map_err(to_cli_error)?;
+        let newest: Vec<&QuarantinedRevision> = all.list().iter().rev().collect();
+        self.common.print(&quarantine_table(&newest, Timestamp::now()), object!(newest), ui);
+        Ok(ExitStatus::Success)
     }
 }
 
-fn table(all: &[&Quarantined], now: Timestamp) -> String {
+fn quarantine_table(all: &[&QuarantinedRevision], now: Timestamp) -> String {
     if all.is_empty() {
         return "no revision is in quarantine".into();
     }
     let mut out = String::new();
     for one in all {
-        let (revision, since) = (one.revision.short(), span(one.since, now));
-        let (run, reason) = (harmless(&one.run), harmless(&one.reason));
+        let (revision, since) = (one.revision.short(), span_text(one.since, now));
+        let (run, reason) = (sanitize(&one.run), sanitize(&one.reason));
         let _ = writeln!(out, "{revision}  for {since}  run {run}  {reason}");
     }
     out.truncate(out.trim_end().len());
     out
 }
 
-impl Clear {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+impl QuarantineClearArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = settings::load(self.common.config.as_deref())?;
         let paths = settings.paths();
         let gone: Vec<String> = match &self.revision {
             None => {
                 // A damaged list is let go as well; nobody knows what was in it.
                 let all = Quarantine::read(&paths).unwrap_or_default();
-                Quarantine::clear(&paths).map_err(trouble)?;
+                Quarantine::clear(&paths).map_err(to_cli_error)?;
                 all.list().iter().map(|q| q.revision.to_string()).collect()
             }
             Some(text) => {
-                let text = checked(text, &Quarantine::read(&paths).map_err(trouble)?)?;
-                let gone = Quarantine::remove(&paths, text).map_err(trouble)?;
+                let text = validate_prefix(text, &Quarantine::read(&paths).map_err(to_cli_error)?)?;
+                let gone = Quarantine::remove(&paths, text).map_err(to_cli_error)?;
                 gone.into_iter().map(|revision| revision.to_string()).collect()
             }
         };
         let words = match gone.as_slice() {
             [] => "no revision was in quarantine".into(),
-            gone => format!("{} may be tried again", count(gone.len(), "revision")),
+            gone => format!("{} may be tried again", pluralize(gone.len(), "revision")),
         };
-        look_again(&settings.paths(), ui);
+        notify_daemon(&settings.paths(), ui);
         self.common.print(&words, object!({"success": true, "cleared": gone}), ui);
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
 /// The beginning of exactly one of them.
-fn checked<'t>(text: &'t str, all: &Quarantine) -> Result<&'t str, Trouble> {
+fn validate_prefix<'t>(text: &'t str, all: &Quarantine) -> Result<&'t str, CliError> {
     let hint = "`zagent quarantine list` prints them; `--all` lets all of them go";
-    if text.len() < SHORTEST {
-        return Err(Trouble::usage_hint(format!("`{text}` is too short for a revision"), hint));
+    if text.len() < MIN_PREFIX_LEN {
+        return Err(CliError::usage_hint(format!("`{text}` is too short for a revision"), hint));
     }
     let begins = text.to_ascii_lowercase();
     match all.list().iter().filter(|q| q.revision.as_str().starts_with(&begins)).count() {
         1 => Ok(text),
-        0 => Err(Trouble::usage_hint(format!("no revision in quarantine begins with `{text}`"), hint)),
-        _ => Err(Trouble::usage_hint(
+        0 => Err(CliError::usage_hint(format!("no revision in quarantine begins with `{text}`"), hint)),
+        _ => Err(CliError::usage_hint(
             format!("more than one revision begins with `{text}`"),
             "write more of it",
         )),

@@ -5,43 +5,43 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json as object;
-use zagent_cache::source::{Deadline, Kind};
+use zagent_cache::source::{Deadline, SourceErrorKind};
 use zagent_config::Value;
 use zagent_config::settings::Settings;
-use zagent_rollout::artifact::{self, ArtifactError, Binary, Edition, Outcome};
+use zagent_rollout::artifact::{self, ArtifactError, PublishOutcome, PublishRequest, ReleaseBinary};
 use zagent_rollout::board::BoardError;
 use zagent_rollout::record::Component;
 use zagent_rollout::version::is_version;
 
-use super::common::Common;
+use super::common_args::CommonArgs;
 use super::settings;
-use crate::operate::who;
-use crate::output::{Format, Ui, harmless, json, yaml};
-use crate::report::{Exit, Trouble, chain};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::operate::current_user;
+use crate::output::{OutputFormat, Ui, json, sanitize, yaml};
 
 /// Publish a binary of the agent for rollouts, or list what was published
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ReleaseArgs {
     #[command(subcommand)]
-    what: What,
+    what: ReleaseCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ReleaseCommand {
     /// Sign a binary, push it into a ref of its own, and print the `artifacts:` of a rollout
-    Publish(Publish),
+    Publish(ReleasePublishArgs),
     /// List what was published
-    List(List),
+    List(ReleaseListArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Publish {
+struct ReleasePublishArgs {
     /// The binary
     #[arg(value_name = "BIN")]
     file: PathBuf,
 
     /// Its version, such as 1.4.0
-    #[arg(long, value_name = "VERSION", value_parser = version)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_version)]
     version: String,
 
     /// The kernel that it is for, such as linux; default: as the file says
@@ -65,11 +65,11 @@ struct Publish {
     remote: Option<String>,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// What can be published is what can be rolled out.
-fn version(text: &str) -> Result<String, String> {
+fn parse_version(text: &str) -> Result<String, String> {
     if is_version(text) {
         Ok(text.to_owned())
     } else {
@@ -78,34 +78,34 @@ fn version(text: &str) -> Result<String, String> {
 }
 
 #[derive(Debug, clap::Args)]
-struct List {
+struct ReleaseListArgs {
     /// The repository; default: that of the rollouts
     #[arg(long, value_name = "URL")]
     remote: Option<String>,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl ReleaseArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         match &self.what {
-            What::Publish(args) => args.common.out,
-            What::List(args) => args.common.out,
+            ReleaseCommand::Publish(args) => args.common.out,
+            ReleaseCommand::List(args) => args.common.out,
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.what {
-            What::Publish(args) => args.run(ui),
-            What::List(args) => args.run(ui),
+            ReleaseCommand::Publish(args) => args.run(ui),
+            ReleaseCommand::List(args) => args.run(ui),
         }
     }
 }
 
-impl Publish {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let edition = Edition {
+impl ReleasePublishArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let edition = PublishRequest {
             file: &self.file,
             component: Component::Agent,
             version: &self.version,
@@ -113,7 +113,7 @@ impl Publish {
             arch: self.arch.as_deref(),
             keys: &self.key,
         };
-        let mut binary = Binary::read(&edition).map_err(trouble)?;
+        let mut binary = ReleaseBinary::read(&edition).map_err(to_cli_error)?;
         let outcome = match &self.url {
             Some(url) => {
                 binary.published.artifact.url = Some(url.clone());
@@ -121,45 +121,47 @@ impl Publish {
                 "described"
             }
             None => {
-                let settings = load(&self.common, self.remote.as_deref())?;
+                let settings = load_settings(&self.common, self.remote.as_deref())?;
                 // Whoever publishes need not be able to write where the agent does.
-                let dir = tempfile::tempdir().map_err(|error| Trouble::failed(error.to_string()))?;
-                let mut shelf = artifact::shelf(&settings, Some(dir.path().into())).map_err(place)?;
+                let dir = tempfile::tempdir().map_err(|error| CliError::failed(error.to_string()))?;
+                let mut shelf =
+                    artifact::open_release_store(&settings, Some(dir.path().into())).map_err(board_error)?;
                 let deadline = Deadline::after(artifact::TIMEOUT);
-                let outcome =
-                    binary.publish(&mut shelf, &who(), Timestamp::now(), deadline).map_err(trouble)?;
+                let outcome = binary
+                    .publish(&mut shelf, &current_user(), Timestamp::now(), deadline)
+                    .map_err(to_cli_error)?;
                 match outcome {
-                    Outcome::Published => "published",
-                    Outcome::Signed => "signed",
-                    Outcome::Known => "known",
+                    PublishOutcome::Published => "published",
+                    PublishOutcome::SignaturesAdded => "signed",
+                    PublishOutcome::Unchanged => "known",
                 }
             }
         };
         let artifact = &binary.published.artifact;
         let place = artifact.url.as_ref().or(artifact.reference.as_ref()).map_or("", String::as_str);
-        ui.say(&match outcome {
-            "described" => format!("upload it to {}", harmless(place)),
-            "known" => format!("{} has it already", harmless(place)),
-            outcome => format!("{outcome} {}", harmless(place)),
+        ui.message(&match outcome {
+            "described" => format!("upload it to {}", sanitize(place)),
+            "known" => format!("{} has it already", sanitize(place)),
+            outcome => format!("{outcome} {}", sanitize(place)),
         });
         let entry = object!({"artifacts": [artifact]});
         let value = |data| serde_json::from_value::<Value>(data).unwrap_or_default();
-        ui.data(&match self.common.out {
-            Format::Text | Format::Yaml => yaml(&value(entry)),
-            Format::Json => json(&object!({
+        ui.print(&match self.common.out {
+            OutputFormat::Text | OutputFormat::Yaml => yaml(&value(entry)),
+            OutputFormat::Json => json(&object!({
                 "success": true, "outcome": outcome, "version": self.version, "artifacts": [artifact],
             })),
         });
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
-impl List {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let settings = load(&self.common, self.remote.as_deref())?;
-        let mut shelf = artifact::shelf(&settings, None).map_err(place)?;
+impl ReleaseListArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let settings = load_settings(&self.common, self.remote.as_deref())?;
+        let mut shelf = artifact::open_release_store(&settings, None).map_err(board_error)?;
         let deadline = Deadline::after(settings.source.timeout);
-        let there = artifact::published(&mut shelf, deadline).map_err(trouble)?;
+        let there = artifact::list_published(&mut shelf, deadline).map_err(to_cli_error)?;
         let lines = there
             .iter()
             .map(|(version, machine, revision)| format!("{version}  {machine}  {}", revision.short()));
@@ -171,12 +173,12 @@ impl List {
             object!({"version": version, "machine": machine, "revision": revision})
         });
         self.common.print(&words, object!({"releases": data.collect::<Vec<_>>()}), ui);
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
 /// The settings, with the repository that was named in the place of theirs.
-fn load(common: &Common, remote: Option<&str>) -> Result<Settings, Trouble> {
+fn load_settings(common: &CommonArgs, remote: Option<&str>) -> Result<Settings, CliError> {
     let mut settings = settings::load(common.config.as_deref())?;
     if let Some(url) = remote {
         settings.rollout.url = Some(url.to_owned());
@@ -184,30 +186,32 @@ fn load(common: &Common, remote: Option<&str>) -> Result<Settings, Trouble> {
     Ok(settings)
 }
 
-fn place(error: BoardError) -> Trouble {
-    Trouble::usage_hint(chain(&error), "name the repository with --remote, or set `rollout.url`")
+fn board_error(error: BoardError) -> CliError {
+    CliError::usage_hint(error_chain(&error), "name the repository with --remote, or set `rollout.url`")
 }
 
-fn trouble(error: ArtifactError) -> Trouble {
-    let message = chain(&error);
+fn to_cli_error(error: ArtifactError) -> CliError {
+    let message = error_chain(&error);
     match &error {
-        ArtifactError::Odd { .. } | ArtifactError::Unread { .. } => Trouble::usage(message),
-        ArtifactError::Git { source, .. } if matches!(source.kind, Kind::Unreachable | Kind::Timeout) => {
-            Trouble::Refusal { exit: Exit::Unreachable, message, hint: None }
+        ArtifactError::Malformed { .. } | ArtifactError::Unreadable { .. } => CliError::usage(message),
+        ArtifactError::Git { source, .. }
+            if matches!(source.kind, SourceErrorKind::Unreachable | SourceErrorKind::Timeout) =>
+        {
+            CliError::Refusal { exit: ExitStatus::Unreachable, message, hint: None }
         }
-        _ => Trouble::failed(message),
+        _ => CliError::failed(message),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::version;
+    use super::parse_version;
 
     #[test]
     fn only_what_can_be_rolled_out_is_published() {
-        assert_eq!(version("1.4.0-rc.1+linux").as_deref(), Ok("1.4.0-rc.1+linux"));
+        assert_eq!(parse_version("1.4.0-rc.1+linux").as_deref(), Ok("1.4.0-rc.1+linux"));
         for bad in ["", "v1.4", "abc", "../2"] {
-            assert!(version(bad).is_err(), "{bad}");
+            assert!(parse_version(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `zagent run`: one turn over the states of this node. Every verb that runs states ends in [`carry_out`].
+//! `zagent run`: one turn over the states of this node. Every verb that runs states ends in [`run_plan`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -6,29 +6,34 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_compiler::functions::Functions;
-use zagent_compiler::{Call, CallError, Cipher, Compat, Compiler, Host, Inputs, Plan, Want};
+use zagent_compiler::{
+    CallError, Cipher, Compat, CompileInputs, CompileTarget, Compiler, FunctionCall, Plan, TemplateHost,
+};
 use zagent_config::settings::{RunSchedule, Settings};
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
 
-use super::order::{OrderArgs, ReportArgs};
+use super::compile_job::{CompileJob, PlanWithPillar, TreeArgs};
+use super::run_args::{ReportArgs, RunOptionArgs};
+use super::salt_args::SaltArgs;
 use super::settings;
-use super::tree::{Job, Planned, TreeArgs};
-use super::words::Words;
-use crate::cycle::{self, Ground, Ran, Setup, Stage, Wish};
-use crate::files::RememberedFiles;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::cycle::{self, CompletedRun, DaemonSetup, StatesSource, SyncOptions, TurnHooks};
+use crate::files::CachedFiles;
 use crate::history::{self, History};
-use crate::host::{Cancel, functions};
+use crate::host::{CancelToken, functions};
 use crate::operate::pause::Pause;
-use crate::output::report::Sheet;
-use crate::output::{Progress, ReportFormat, Ui, local_zone};
-use crate::report::{Exit, Trouble};
-use crate::run::{LockError, Mode, Order, Outcome, Report, Signals, Standing, Trigger, Turn, TurnError};
-use crate::states::{Render, Template};
+use crate::output::report::ReportView;
+use crate::output::{ReportFormat, RunProgress, Ui, local_zone};
+use crate::run::{
+    LockError, RunMode, RunOptions, RunReport, RunTrigger, SignalWatcher, StateOutcome, StateRun,
+    StateRunError, StateStatus,
+};
+use crate::states::{FileTemplate, RenderTemplate};
 
 /// Apply the states of this node, or see what they would do
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RunArgs {
     /// `test=True`, `pillar='{…}'`, `saltenv=NAME`: as Salt's commands take them
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
@@ -62,7 +67,7 @@ pub(super) struct Args {
     state: Option<String>,
 
     #[command(flatten)]
-    order: OrderArgs,
+    order: RunOptionArgs,
 
     #[command(flatten)]
     tree: TreeArgs,
@@ -71,94 +76,99 @@ pub(super) struct Args {
     report: ReportArgs,
 }
 
-impl Args {
+impl RunArgs {
     pub(super) const fn format(&self) -> ReportFormat {
         self.report.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let (mut tree, mut flags, mut words) =
-            (self.tree.clone(), self.order.clone(), Words::new(&self.words));
-        words.settle(&mut tree, &mut flags)?;
-        words.refuse_named(&[])?;
-        words.refuse_plain("SLS are named by `--sls a,b`")?;
+            (self.tree.clone(), self.order.clone(), SaltArgs::new(&self.words));
+        words.take_run_keys(&mut tree, &mut flags)?;
+        words.reject_named(&[])?;
+        words.reject_positional("SLS are named by `--sls a,b`")?;
         let (revert, state) = (self.revert.clone(), self.state.clone());
-        let mut order = Order { revert, force: self.force, state, ..flags.order() };
+        let mut order = RunOptions { revert, force: self.force, state, ..flags.to_order() };
         if order.revert.is_some() {
-            let job = tree.job_anywhere()?;
+            let job = tree.job_without_states()?;
             if order.force && order.revert == Some(None) {
-                order.revert = Some(undone_last(&job)?);
+                order.revert = Some(last_reverted_run(&job)?);
             }
-            let nothing = Planned { plan: Plan::default(), pillar: Value::Null };
-            return carry_out(&job, &nothing, &order, &self.report, ui);
+            let nothing = PlanWithPillar { plan: Plan::default(), pillar: Value::Null };
+            return run_plan(&job, &nothing, &order, &self.report, ui);
         }
         if !self.once {
-            return self.stay(&tree, &order);
+            return self.run_daemon(&tree, &order);
         }
         if tree.states.is_some() {
             let job = tree.job()?;
             let planned = job.plan(!order.test, self.order.fresh, ui)?;
-            return carry_out(&job, &planned, &order, &self.report, ui);
+            return run_plan(&job, &planned, &order, &self.report, ui);
         }
-        self.turn(&tree, &order, ui)
+        self.run_turn(&tree, &order, ui)
     }
 
     /// One turn over what the node follows.
-    fn turn(&self, tree: &TreeArgs, order: &Order, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    fn run_turn(&self, tree: &TreeArgs, order: &RunOptions, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = if self.trigger == TriggerArg::Manual {
             settings::load(tree.config.as_deref())?
         } else {
             let mut warn = |words: &str| super::warn(words, ui);
-            settings::load_or_last(tree.config.as_deref(), self.last_config.as_deref(), &mut warn)?
+            settings::load_or_last_good(tree.config.as_deref(), self.last_config.as_deref(), &mut warn)?
         };
         if !order.test {
-            settings::keep(&settings);
+            settings::save_last_good(&settings);
         }
-        let cancel = Arc::new(Cancel::new());
+        let cancel = Arc::new(CancelToken::new());
         // Until all is printed and kept: who is told to stop at the very end still says what was done.
-        let _signals = Signals::watch(&cancel);
+        let _signals = SignalWatcher::watch(&cancel);
         let turn = cycle::Turn {
             settings: &settings,
-            sync: self
-                .asks(tree, &settings)
-                .then(|| Wish { insists: self.trigger == TriggerArg::Manual, ..Wish::default() }),
+            sync_options: self.should_fetch(tree, &settings).then(|| SyncOptions {
+                retry_refused: self.trigger == TriggerArg::Manual,
+                ..SyncOptions::default()
+            }),
             partial: !tree.sls.is_empty(),
             test: order.test,
             trigger: self.trigger.into(),
             seed: cycle::machine_seed(settings.id.as_str()),
             cancel: &cancel,
         };
-        let mut stage = OnStage { args: self, tree, order, settings: &settings, cancel: &cancel, ui };
-        let ended = turn.take(&mut stage)?;
-        let of_run = ended.report.as_ref().map_or(Exit::Fine, |r| exit(r, self.report.detailed_exitcodes));
-        Ok(ended.exit(of_run))
+        let mut stage = CliTurnHooks { args: self, tree, order, settings: &settings, cancel: &cancel, ui };
+        let ended = turn.run(&mut stage)?;
+        let of_run = ended
+            .report
+            .as_ref()
+            .map_or(ExitStatus::Success, |r| exit_status(r, self.report.detailed_exitcodes));
+        Ok(ended.exit_status(of_run))
     }
 
     /// Whether the remotes are asked first. A run of a few SLS takes no new revision: that has to prove itself whole.
-    fn asks(&self, tree: &TreeArgs, settings: &Settings) -> bool {
+    fn should_fetch(&self, tree: &TreeArgs, settings: &Settings) -> bool {
         let is_there = || settings.paths().current().exists();
         !self.no_fetch && (tree.sls.is_empty() || !is_there())
     }
 
     /// The loop.
-    fn stay(&self, tree: &TreeArgs, order: &Order) -> Result<Exit, Trouble> {
+    fn run_daemon(&self, tree: &TreeArgs, order: &RunOptions) -> Result<ExitStatus, CliError> {
         if order.test || tree.states.is_some() || !tree.sls.is_empty() || tree.grains.is_some() {
             let hint =
                 "add --once for one turn; a directory that is followed for good is one of `source.remotes`";
-            return Err(Trouble::usage_hint("the agent that stays runs what the configuration says", hint));
+            return Err(CliError::usage_hint("the agent that stays runs what the configuration says", hint));
         }
         let settings = || settings::load(tree.config.as_deref());
         let program = std::env::current_exe()
-            .map_err(|error| Trouble::failed(format!("cannot find this program: {error}")))?;
+            .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
         let mut args = Vec::new();
         if let Some(config) = &tree.config {
             args.extend(["--config".into(), config.clone().into_os_string()]);
         }
         let now = settings()?;
-        settings::keep(&now);
+        settings::save_last_good(&now);
         let turn_args = vec![format!("--last-config={}", now.paths().last_config().display()).into()];
         let seed = cycle::machine_seed(now.id.as_str());
-        cycle::stay(Setup { program, args, turn_args, settings: &settings, seed }).map(|()| Exit::Fine)
+        cycle::stay(DaemonSetup { program, args, turn_args, settings: &settings, seed })
+            .map(|()| ExitStatus::Success)
     }
 }
 
@@ -173,7 +183,7 @@ enum TriggerArg {
     Rollout,
 }
 
-impl From<TriggerArg> for Trigger {
+impl From<TriggerArg> for RunTrigger {
     fn from(trigger: TriggerArg) -> Self {
         match trigger {
             TriggerArg::Timer => Self::Timer,
@@ -186,32 +196,32 @@ impl From<TriggerArg> for Trigger {
 }
 
 /// What a turn asks of the command line: to compile, to run and to tell.
-struct OnStage<'a, 'u> {
-    args: &'a Args,
+struct CliTurnHooks<'a, 'u> {
+    args: &'a RunArgs,
     tree: &'a TreeArgs,
-    order: &'a Order,
+    order: &'a RunOptions,
     settings: &'a Settings,
-    cancel: &'a Arc<Cancel>,
+    cancel: &'a Arc<CancelToken>,
     ui: &'a mut Ui<'u>,
 }
 
-impl Stage for OnStage<'_, '_> {
-    fn compiles(&mut self, top: &Path) -> Result<(), Trouble> {
+impl TurnHooks for CliTurnHooks<'_, '_> {
+    fn check_compiles(&mut self, top: &Path) -> Result<(), CliError> {
         // All that is meant for this node, not only what this run is about.
         let tree = TreeArgs { sls: Vec::new(), ..self.tree.clone() };
-        let job = tree.job_on(top, "", self.settings.clone())?;
+        let job = tree.job_for_dir(top, "", self.settings.clone())?;
         Ok(job.compiler.compile(&job.want).map(drop)?)
     }
 
-    fn run(&mut self, ground: &Ground, trigger: Trigger) -> Result<Ran, Trouble> {
-        let job = self.tree.job_on(&ground.top, &ground.revision, self.settings.clone())?;
+    fn run(&mut self, ground: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError> {
+        let job = self.tree.job_for_dir(&ground.top, &ground.revision, self.settings.clone())?;
         let planned = job.plan(!self.order.test, self.args.order.fresh, self.ui)?;
         let by = (self.order, trigger, self.cancel);
-        let report = perform(&job, &planned, by, &self.args.report, self.ui)?;
-        if report.mode != Mode::Test {
-            remember(&job, &report, self.ui);
+        let report = run_and_print(&job, &planned, by, &self.args.report, self.ui)?;
+        if report.mode != RunMode::Test {
+            record_history(&job, &report, self.ui);
         }
-        Ok(Ran { report, mask: job.mask(false) })
+        Ok(CompletedRun { report, mask: job.mask(false) })
     }
 
     fn warn(&mut self, words: &str) {
@@ -220,110 +230,110 @@ impl Stage for OnStage<'_, '_> {
 }
 
 /// The run that the last run undid, if it was a revert: to force is to insist on that, not to undo the revert.
-fn undone_last(job: &Job) -> Result<Option<String>, Trouble> {
+fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, CliError> {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
     match history.last(Timestamp::now()) {
         Ok(last) => Ok(last.and_then(|head| head.reverts)),
         Err(error) => {
-            let message = format!("which run? {}", crate::report::chain(&error));
-            Err(Trouble::usage_hint(message, "name it: zagent run --revert RUN --force"))
+            let message = format!("which run? {}", crate::cli_error::error_chain(&error));
+            Err(CliError::usage_hint(message, "name it: zagent run --revert RUN --force"))
         }
     }
 }
 
 /// Runs a plan, prints its report and keeps it in the history.
-pub(super) fn carry_out(
-    job: &Job,
-    planned: &Planned,
-    order: &Order,
+pub(super) fn run_plan(
+    job: &CompileJob,
+    planned: &PlanWithPillar,
+    order: &RunOptions,
     args: &ReportArgs,
     ui: &mut Ui<'_>,
-) -> Result<Exit, Trouble> {
+) -> Result<ExitStatus, CliError> {
     if !order.test {
-        mention_pause(job, ui);
+        warn_if_paused(job, ui);
     }
-    let cancel = Arc::new(Cancel::new());
+    let cancel = Arc::new(CancelToken::new());
     // Until all is printed and kept: who is told to stop at the very end still says what was done.
-    let _signals = Signals::watch(&cancel);
-    let report = perform(job, planned, (order, Trigger::Manual, &cancel), args, ui)?;
+    let _signals = SignalWatcher::watch(&cancel);
+    let report = run_and_print(job, planned, (order, RunTrigger::Manual, &cancel), args, ui)?;
     // A dry run leaves no trace.
-    if report.mode != Mode::Test {
-        remember(job, &report, ui);
+    if report.mode != RunMode::Test {
+        record_history(job, &report, ui);
     }
-    Ok(exit(&report, args.detailed_exitcodes))
+    Ok(exit_status(&report, args.detailed_exitcodes))
 }
 
 /// A pause holds what the agent does by itself; a person who asks for a run may know of it or not.
-fn mention_pause(job: &Job, ui: &mut Ui<'_>) {
+fn warn_if_paused(job: &CompileJob, ui: &mut Ui<'_>) {
     let now = Timestamp::now();
     if let Ok(Some(pause)) = Pause::read(&job.settings.paths(), now) {
-        let words = pause.words(now, &local_zone());
+        let words = pause.summary(now, &local_zone());
         super::warn(&format!("the agent is {words}; this run was asked for by hand and goes on"), ui);
     }
 }
 
 /// Runs a plan and prints its report.
-pub(super) fn perform(
-    job: &Job,
-    planned: &Planned,
-    by: (&Order, Trigger, &Arc<Cancel>),
+pub(super) fn run_and_print(
+    job: &CompileJob,
+    planned: &PlanWithPillar,
+    by: (&RunOptions, RunTrigger, &Arc<CancelToken>),
     args: &ReportArgs,
     ui: &mut Ui<'_>,
-) -> Result<Report, Trouble> {
+) -> Result<RunReport, CliError> {
     let zone = local_zone();
-    let watcher = ui.watcher(args.out, planned.plan.chunks.len(), &job.mask(false), zone.clone());
+    let watcher = ui.progress_reporter(args.out, planned.plan.chunks.len(), &job.mask(false), zone.clone());
     let report = converge(job, planned, by, watcher.progress());
     // The line on the terminal goes before anything else is printed.
     drop(watcher);
     let report = report?;
     let mask = job.mask(false);
-    let sheet = Sheet::new(&report, &mask, zone);
-    ui.data(&match args.out {
+    let sheet = ReportView::new(&report, &mask, zone);
+    ui.print(&match args.out {
         ReportFormat::Ndjson => sheet.summary_line(),
-        format => sheet.print(format, ui.verbose > 0, ui.paint),
+        format => sheet.render(format, ui.verbose > 0, ui.paint),
     });
     Ok(report)
 }
 
 /// Keeps a report. A history that cannot be written is told and stops nothing.
-fn remember(job: &Job, report: &Report, ui: &mut Ui<'_>) {
+fn record_history(job: &CompileJob, report: &RunReport, ui: &mut Ui<'_>) {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
-    let kept = history.record(report, &job.mask(false)).and_then(|()| history.fold_when_due(report.start));
+    let kept = history.record(report, &job.mask(false)).and_then(|()| history.drain_if_full(report.start));
     let troubles = kept.unwrap_or_else(|trouble| vec![trouble]);
     for trouble in troubles {
-        super::warn(&crate::report::chain(&trouble), ui);
+        super::warn(&crate::cli_error::error_chain(&trouble), ui);
     }
 }
 
 /// How the program ends after a run.
-pub(super) fn exit(report: &Report, detailed: bool) -> Exit {
-    let changed = report.count(Standing::Changed) + report.count(Standing::WouldChange) > 0;
-    match (detailed, changed, report.success()) {
-        (true, true, true) => Exit::Changes,
-        (true, false, false) => Exit::Failures,
-        (true, true, false) => Exit::Both,
-        (_, _, true) => Exit::Fine,
-        (false, _, false) => Exit::Failed,
+pub(super) fn exit_status(report: &RunReport, detailed: bool) -> ExitStatus {
+    let changed = report.count(StateStatus::Changed) + report.count(StateStatus::WouldChange) > 0;
+    match (detailed, changed, report.is_success()) {
+        (true, true, true) => ExitStatus::Changes,
+        (true, false, false) => ExitStatus::Failures,
+        (true, true, false) => ExitStatus::ChangesAndFailures,
+        (_, _, true) => ExitStatus::Success,
+        (false, _, false) => ExitStatus::Failed,
     }
 }
 
 /// Brings the host to what the plan says, or looks how far it is from it.
 fn converge(
-    job: &Job,
-    planned: &Planned,
-    (order, trigger, cancel): (&Order, Trigger, &Arc<Cancel>),
-    watcher: &dyn Progress,
-) -> Result<Report, Trouble> {
+    job: &CompileJob,
+    planned: &PlanWithPillar,
+    (order, trigger, cancel): (&RunOptions, RunTrigger, &Arc<CancelToken>),
+    watcher: &dyn RunProgress,
+) -> Result<RunReport, CliError> {
     let failhard = job.inputs.options.opts.get("failhard").is_some_and(Value::is_truthy);
-    let host = Whole::new(&job.inputs, &planned.pillar);
+    let host = FullTemplateHost::new(&job.inputs, &planned.pillar);
     let paths = job.settings.paths();
-    let files = RememberedFiles::new(&*job.states);
-    let turn = Turn {
+    let files = CachedFiles::new(&*job.states);
+    let turn = StateRun {
         plan: &planned.plan,
         order,
         files: &files,
         host: &host,
-        templates: &Renderer(&job.compiler),
+        templates: &CompilerTemplates(&job.compiler),
         pillar: &planned.pillar,
         compat: job.compat,
         failhard,
@@ -333,26 +343,26 @@ fn converge(
         },
         jobs: job.settings.run.jobs,
         timeout: Some(job.settings.run.timeout),
-        keep: job.settings.run.keep,
+        keep_journals: job.settings.run.keep,
         paths: &paths,
-        run: history::run_name(Timestamp::now(), history::chance()),
+        run: history::run_name(Timestamp::now(), history::random_suffix()),
         node: job.node.clone(),
         revision: job.revision.clone(),
         trigger,
-        watcher,
+        progress: watcher,
         cancel,
     };
-    let mut report = turn.take().map_err(|error| trouble(&error))?;
+    let mut report = turn.run().map_err(|error| to_cli_error(&error))?;
     if job.compat == Compat::Salt && planned.plan.chunks.is_empty() && order.revert.is_none() {
-        report.states.extend(no_states(job, report.start)?);
+        report.states.extend(no_states_outcome(job, report.start)?);
     }
     Ok(report)
 }
 
 /// What Salt says, as if it were a state, when its top files give a node nothing at all.
-fn no_states(job: &Job, start: Timestamp) -> Result<Option<Outcome>, Trouble> {
+fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateOutcome>, CliError> {
     let is_empty = |value: &Value| value.as_map().is_none_or(Map::is_empty);
-    if job.want != Want::Highstate || !is_empty(&job.compiler.high(&job.want)?) {
+    if job.want != CompileTarget::Highstate || !is_empty(&job.compiler.high(&job.want)?) {
         return Ok(None);
     }
     let comment = if is_empty(&job.compiler.top()?) {
@@ -360,7 +370,7 @@ fn no_states(job: &Job, start: Timestamp) -> Result<Option<Outcome>, Trouble> {
     } else {
         "No states found for this minion"
     };
-    Ok(Some(Outcome {
+    Ok(Some(StateOutcome {
         tag: "no_|-states_|-states_|-None".into(),
         state: "no".into(),
         fun: "None".into(),
@@ -383,53 +393,53 @@ fn no_states(job: &Job, start: Timestamp) -> Result<Option<Outcome>, Trouble> {
 }
 
 /// Why there was no run, with a way out.
-fn trouble(error: &TurnError) -> Trouble {
-    let words = crate::report::chain(error);
+fn to_cli_error(error: &StateRunError) -> CliError {
+    let words = crate::cli_error::error_chain(error);
     match error {
-        TurnError::Lock(LockError::Held { .. }) => {
-            Trouble::locked(words, "wait for it to end, or see `zagent history`")
+        StateRunError::Lock(LockError::Held { .. }) => {
+            CliError::locked(words, "wait for it to end, or see `zagent history`")
         }
-        TurnError::Root { source, .. } | TurnError::Lock(LockError::Broken { source, .. })
+        StateRunError::Root { source, .. } | StateRunError::Lock(LockError::Broken { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
-            Trouble::permission(words)
+            CliError::permission(words)
         }
-        TurnError::NoState { id, ids, .. } => {
+        StateRunError::NoState { id, ids, .. } => {
             let hint = match nearest(id, ids.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("it did for: {}", ids.join(", ")),
             };
-            Trouble::usage_hint(words, crate::output::harmless(&hint))
+            CliError::usage_hint(words, crate::output::sanitize(&hint))
         }
-        TurnError::Nothing(_) => Trouble::usage_hint(words, "`zagent history` lists the runs"),
-        _ => Trouble::failed(words),
+        StateRunError::NothingToRevert(_) => CliError::usage_hint(words, "`zagent history` lists the runs"),
+        _ => CliError::failed(words),
     }
 }
 
 /// Templates of managed files, rendered by the compiler that made the plan.
-struct Renderer<'c>(&'c Compiler);
+struct CompilerTemplates<'c>(&'c Compiler);
 
-impl Render for Renderer<'_> {
-    fn render(&self, template: &Template) -> Result<String, String> {
-        let Template { env, path, source, variables } = template;
+impl RenderTemplate for CompilerTemplates<'_> {
+    fn render(&self, template: &FileTemplate) -> Result<String, String> {
+        let FileTemplate { env, path, source, variables } = template;
         self.0.render_file(env, path, source, variables).map_err(|fault| fault.to_string())
     }
 }
 
 /// All execution functions, those of the compiler and those of the host.
-struct Whole<'j> {
-    inputs: &'j Inputs,
+struct FullTemplateHost<'j> {
+    inputs: &'j CompileInputs,
     pillar: &'j Value,
     functions: OnceLock<Functions>,
 }
 
-impl<'j> Whole<'j> {
-    const fn new(inputs: &'j Inputs, pillar: &'j Value) -> Self {
+impl<'j> FullTemplateHost<'j> {
+    const fn new(inputs: &'j CompileInputs, pillar: &'j Value) -> Self {
         Self { inputs, pillar, functions: OnceLock::new() }
     }
 }
 
-impl Host for Whole<'_> {
+impl TemplateHost for FullTemplateHost<'_> {
     fn grain(&self, name: &str) -> Option<Value> {
         self.inputs.host.grain(name)
     }
@@ -438,13 +448,17 @@ impl Host for Whole<'_> {
         self.inputs.host.grains()
     }
 
-    fn call(&self, call: &Call) -> Result<Value, CallError> {
+    fn call(&self, call: &FunctionCall) -> Result<Value, CallError> {
         let all = self.functions.get_or_init(|| Functions::new(self.inputs.clone(), self.pillar.clone()));
         all.call(call)
     }
 
-    fn act(&self, call: &Call) -> Result<Value, CallError> {
-        if functions::acts(&call.function) { self.inputs.host.act(call) } else { self.call(call) }
+    fn call_mutating(&self, call: &FunctionCall) -> Result<Value, CallError> {
+        if functions::changes_host(&call.function) {
+            self.inputs.host.call_mutating(call)
+        } else {
+            self.call(call)
+        }
     }
 
     fn functions(&self) -> Vec<&'static str> {

@@ -2,67 +2,69 @@
 
 use clap::Subcommand;
 use serde_json::json as object;
-use zagent_rollout::watchdog::{Answer, Ask};
+use zagent_rollout::watchdog::{WatchdogRequest, WatchdogResponse};
 
-use super::common::Common;
+use super::common_args::CommonArgs;
 use super::settings;
-use super::status::installed;
-use super::watchdog::{StatusArgs, ask};
-use crate::output::{Format, Ui};
-use crate::report::{Exit, Trouble};
+use super::status::with_installed_root;
+use super::watchdog::{WatchdogStatusArgs, ask_watchdog};
+use crate::cli_error::{CliError, ExitStatus};
+use crate::output::{OutputFormat, Ui};
 
 /// Look at the agent's own binary, or go back to the one before
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SelfArgs {
     #[command(subcommand)]
-    what: What,
+    what: SelfCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SelfCommand {
     /// Go back to the version before, also when this one was confirmed; it is not taken again unless it is ordered by name
-    Rollback(Rollback),
+    Rollback(SelfRollbackArgs),
     /// Tell which version runs, since when, and where it stands in a rollout
-    Status(StatusArgs),
+    Status(WatchdogStatusArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Rollback {
+struct SelfRollbackArgs {
     /// Why, for the record
     #[arg(long, value_name = "TEXT", default_value = "somebody on the host asked for it")]
     reason: String,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl SelfArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         match &self.what {
-            What::Rollback(rollback) => rollback.common.out,
-            What::Status(status) => status.common.out,
+            SelfCommand::Rollback(rollback) => rollback.common.out,
+            SelfCommand::Status(status) => status.common.out,
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.what {
-            What::Rollback(rollback) => rollback.run(ui),
-            What::Status(status) => status.run(ui),
+            SelfCommand::Rollback(rollback) => rollback.run(ui),
+            SelfCommand::Status(status) => status.run(ui),
         }
     }
 }
 
-impl Rollback {
-    fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let settings = installed(settings::load(self.common.config.as_deref())?);
-        let question = Ask::GoBack { reason: self.reason.clone() };
-        match ask(&settings.paths().watchdog_socket(), &question)? {
-            Answer::Done { words } => {
+impl SelfRollbackArgs {
+    fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
+        let question = WatchdogRequest::GoBack { reason: self.reason.clone() };
+        match ask_watchdog(&settings.paths().watchdog_socket(), &question)? {
+            WatchdogResponse::Done { words } => {
                 self.common.print(&words, object!({"done": words}), ui);
-                Ok(Exit::Fine)
+                Ok(ExitStatus::Success)
             }
-            Answer::Refused { why } => Err(Trouble::failed(why)),
-            Answer::Status(_) => Err(Trouble::failed("the watchdog gave an answer that makes no sense")),
+            WatchdogResponse::Refused { why } => Err(CliError::failed(why)),
+            WatchdogResponse::Status(_) => {
+                Err(CliError::failed("the watchdog gave an answer that makes no sense"))
+            }
         }
     }
 }

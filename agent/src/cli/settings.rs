@@ -2,75 +2,76 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::{Compat, Files, Limits, Options};
+use zagent_compiler::{Compat, CompileOptions, FileTree, TreeLimits};
 use zagent_config::paths::{CONFIG_DIR, DEFAULT_ROOT, FRAGMENTS_DIR, Paths};
 use zagent_config::salt_config::SaltConfig;
-use zagent_config::settings::{self, Compatibility, Location, Settings};
+use zagent_config::settings::{self, CompatMode, ConfigLocation, Settings};
 use zagent_config::{Map, Value};
 
-use crate::operate::kept;
-use crate::report::{Trouble, chain};
+use crate::cli_error::{CliError, error_chain};
+use crate::operate::json_file;
 
 /// Reads the settings: `--config FILE`, else `ZAGENT_CONFIG`, else /etc/zagent; then `ZAGENT_*`.
-pub(super) fn load(config: Option<&Path>) -> Result<Settings, Trouble> {
-    let location = named(config).map_or_else(|| Location::Dir(CONFIG_DIR.into()), Location::File);
+pub(super) fn load(config: Option<&Path>) -> Result<Settings, CliError> {
+    let location =
+        config_file(config).map_or_else(|| ConfigLocation::Dir(CONFIG_DIR.into()), ConfigLocation::File);
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let variables = std::env::vars_os().filter_map(text);
     let mut settings =
-        settings::load(&location, variables, &[], host_name().as_deref()).map_err(Trouble::Configuration)?;
-    if let Some(root) = own_root(&settings.root) {
+        settings::load(&location, variables, &[], host_name().as_deref()).map_err(CliError::Configuration)?;
+    if let Some(root) = user_root(&settings.root) {
         settings.set_default_root(root);
     }
     Ok(settings)
 }
 
 /// The one file of the configuration, when one is named.
-fn named(config: Option<&Path>) -> Option<PathBuf> {
+fn config_file(config: Option<&Path>) -> Option<PathBuf> {
     config.map(PathBuf::from).or_else(|| std::env::var_os("ZAGENT_CONFIG").map(PathBuf::from))
 }
 
 /// Where states keep what the agent reads: `facts_dir`, and `fragments_dir` unless the configuration is one file.
-pub(super) fn places(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
+pub(super) fn add_dir_opts(settings: &Settings, config: Option<&Path>, opts: &mut Map) {
     opts.insert("facts_dir", settings.facts_dir.display().to_string());
-    if named(config).is_none() {
+    if config_file(config).is_none() {
         opts.insert("fragments_dir", format!("{CONFIG_DIR}/{FRAGMENTS_DIR}"));
     }
 }
 
 /// The settings of a run that nobody watches: when the configuration is wrong, the last good one holds, so that a run can
 /// mend what a run has broken. `last` is where that lies.
-pub(super) fn load_or_last(
+pub(super) fn load_or_last_good(
     config: Option<&Path>,
     last: Option<&Path>,
     warn: &mut dyn FnMut(&str),
-) -> Result<Settings, Trouble> {
+) -> Result<Settings, CliError> {
     let trouble = match load(config) {
-        Err(trouble @ Trouble::Configuration(_)) => trouble,
+        Err(trouble @ CliError::Configuration(_)) => trouble,
         other => return other,
     };
     let last = last.map_or_else(|| Paths::new(DEFAULT_ROOT).last_config(), Path::to_owned);
     let Ok(settings) = load(Some(&last)) else { return Err(trouble) };
-    warn(&format!("the configuration is wrong, the last good one holds: {}", trouble.words()));
+    warn(&format!("the configuration is wrong, the last good one holds: {}", trouble.summary()));
     Ok(settings)
 }
 
 /// Keeps the settings for the day when the configuration is wrong.
-pub(super) fn keep(settings: &Settings) {
+pub(super) fn save_last_good(settings: &Settings) {
     let path = settings.paths().last_config();
-    let said = settings.said();
-    if matches!(kept::read::<Value>(&path), Ok(Some(same)) if same == said) {
+    let said = settings.explicit_values();
+    if matches!(json_file::read::<Value>(&path), Ok(Some(same)) if same == said) {
         return;
     }
-    if let Err(error) = kept::write(&path, &said) {
-        tracing::debug!(error = chain(&error), "the configuration is not kept");
+    if let Err(error) = json_file::write(&path, &said) {
+        tracing::debug!(error = error_chain(&error), "the configuration is not kept");
     }
 }
 
 /// Where somebody who may not write to the root of the system keeps it: `$XDG_STATE_HOME/zagent`, else
 /// `~/.local/state/zagent`.
-fn own_root(root: &Path) -> Option<PathBuf> {
+fn user_root(root: &Path) -> Option<PathBuf> {
     use nix::unistd::{AccessFlags, access, geteuid};
     if geteuid().is_root() || access(root, AccessFlags::W_OK).is_ok() {
         return None;
@@ -85,12 +86,12 @@ fn host_name() -> Option<String> {
 }
 
 /// What the settings say about compiling.
-pub(super) fn options(settings: &Settings) -> Options {
+pub(super) fn compile_options(settings: &Settings) -> CompileOptions {
     let limits = &settings.limits;
-    Options {
+    CompileOptions {
         id: settings.id.as_str().into(),
         compat: match settings.compat {
-            Compatibility::Salt => Compat::Salt,
+            CompatMode::Salt => Compat::Salt,
             _ => Compat::Strict,
         },
         pillar_merge: settings.pillar.merge,
@@ -98,7 +99,7 @@ pub(super) fn options(settings: &Settings) -> Options {
         pillar_env: settings.pillar.env.as_ref().map(|e| e.as_str().to_owned()),
         state_env: settings.env.as_ref().map(|e| e.as_str().to_owned()),
         nodegroups: settings.nodegroups.clone(),
-        limits: Limits {
+        limits: TreeLimits {
             fuel: limits.fuel,
             recursion: limits.recursion,
             output: limits.output,
@@ -107,17 +108,17 @@ pub(super) fn options(settings: &Settings) -> Options {
             yaml_depth: limits.yaml_depth,
             files: limits.files,
         },
-        ..Options::default()
+        ..CompileOptions::default()
     }
 }
 
 /// Lays a Salt minion configuration over the options.
-pub(super) fn salt(path: &Path, options: Options) -> Result<Options, Trouble> {
+pub(super) fn apply_salt_config(path: &Path, options: CompileOptions) -> Result<CompileOptions, CliError> {
     let shown = path.display().to_string();
     let text =
-        std::fs::read_to_string(path).map_err(|e| Trouble::usage(format!("cannot read `{shown}`: {e}")))?;
-    let config = SaltConfig::read(&shown, &text).map_err(Trouble::Configuration)?;
-    Ok(Options {
+        std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
+    let config = SaltConfig::read(&shown, &text).map_err(CliError::Configuration)?;
+    Ok(CompileOptions {
         id: config.id.unwrap_or(options.id),
         auto_order: config.state_auto_order,
         pillar_merge: config.pillar_source_merging_strategy,
@@ -135,7 +136,7 @@ pub(super) fn salt(path: &Path, options: Options) -> Result<Options, Trouble> {
 }
 
 /// What templates see in `opts`: what every Salt minion without a master has, under what the configuration says.
-pub(super) fn opts(options: &Options, roots: &[(&str, &dyn Files)], test: bool) -> Map {
+pub(super) fn salt_opts(options: &CompileOptions, roots: &[(&str, &dyn FileTree)], test: bool) -> Map {
     let mut opts = Map::new();
     opts.insert("id", &*options.id);
     opts.insert("test", test);
@@ -170,8 +171,8 @@ mod tests {
 
     #[test]
     fn without_a_word_in_the_configuration_the_compiler_has_its_own_limits() {
-        let nowhere = Location::Dir(tempfile::tempdir().unwrap().path().join("none"));
+        let nowhere = ConfigLocation::Dir(tempfile::tempdir().unwrap().path().join("none"));
         let settings = settings::load(&nowhere, [], &[], Some("web-01")).unwrap();
-        assert_eq!(options(&settings).limits, Limits::default());
+        assert_eq!(compile_options(&settings).limits, TreeLimits::default());
     }
 }

@@ -4,129 +4,143 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::json as object;
-use zagent_cache::{Cache, Record};
+use zagent_cache::{Cache, GenerationRecord};
 
-use super::common::Common;
-use super::tree::TreeArgs;
+use super::common_args::CommonArgs;
+use super::compile_job::TreeArgs;
 use super::{settings, warn};
-use crate::cycle::{self, Held, Memory, Orders, Sync, Synced, Why, Wish};
-use crate::output::{Format, Ui, json};
-use crate::report::{Exit, Trouble, chain};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cycle::{
+    self, AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
+};
+use crate::output::{OutputFormat, Ui, json};
 
 /// Take what the remotes offer, or see whether it would be taken; nothing is run
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SourceArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SourceCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
+enum SourceCommand {
     /// Fetch the newest revision, verify it and make it the current generation
-    Sync(SyncArgs),
+    Sync(SourceSyncArgs),
     /// Fetch the newest revision and verify it; nothing is published
-    Verify(Common),
+    Verify(CommonArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct SyncArgs {
+struct SourceSyncArgs {
     /// Take it even when history was rewritten or goes back, this once
     #[arg(long)]
     allow_rewind: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    const fn common(&self) -> &Common {
+impl SourceArgs {
+    const fn common(&self) -> &CommonArgs {
         match &self.verb {
-            Verb::Sync(args) => &args.common,
-            Verb::Verify(common) => common,
+            SourceCommand::Sync(args) => &args.common,
+            SourceCommand::Verify(common) => common,
         }
     }
 
-    pub(super) const fn format(&self) -> Format {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common().out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let common = self.common();
         let settings = settings::load(common.config.as_deref())?;
         if settings.source.remotes.is_empty() {
             let hint = "set `source.remotes: [{url: …, branch: main}]` in /etc/zagent/zagent.yaml";
-            return Err(Trouble::usage_hint("there is no remote to ask", hint));
+            return Err(CliError::usage_hint("there is no remote to ask", hint));
         }
-        let preview = matches!(self.verb, Verb::Verify(_));
-        let allow_rewind = matches!(&self.verb, Verb::Sync(args) if args.allow_rewind);
+        let preview = matches!(self.verb, SourceCommand::Verify(_));
+        let allow_rewind = matches!(&self.verb, SourceCommand::Sync(args) if args.allow_rewind);
         let (paths, now) = (settings.paths(), Timestamp::now());
-        let cache = Cache::open(&paths, &settings.source).map_err(|error| Trouble::of_cache(&error))?;
-        let orders = Orders::read(&paths, now);
+        let cache = Cache::open(&paths, &settings.source).map_err(|error| CliError::from_cache(&error))?;
+        let orders = OperatorOrders::read(&paths, now);
         if let Some(damaged) = &orders.damaged {
-            return Err(Trouble::failed(format!("{damaged}: mend or remove it first")));
+            return Err(CliError::failed(format!("{damaged}: mend or remove it first")));
         }
-        let mut memory = Memory::load(&paths.memory());
+        let mut memory = AgentMemory::load(&paths.memory());
         let tree = TreeArgs { config: common.config.clone(), ..TreeArgs::default() };
         let mut compiles = |top: &Path| {
-            let job = tree.job_on(top, "", settings.clone())?;
+            let job = tree.job_for_dir(top, "", settings.clone())?;
             Ok(job.compiler.compile(&job.want).map(drop)?)
         };
-        let mut sync = Sync {
+        let mut sync = StatesSync {
             settings: &settings,
             cache: &cache,
             memory: &mut memory,
             orders: &orders,
             seed: cycle::machine_seed(settings.id.as_str()),
             notes: Vec::new(),
-            compiles: &mut compiles,
+            check_compiles: &mut compiles,
         };
-        let wish = Wish { allow_rewind, insists: true, preview, hold: None, again: preview };
-        let synced = sync.go(wish, now);
+        let wish = SyncOptions { allow_rewind, retry_refused: true, preview, hold: None, reverify: preview };
+        let synced = sync.sync_head(wish, now);
         sync.notes.iter().for_each(|note| warn(note, ui));
-        let synced = synced.map_err(|error| Trouble::of_cache(&error))?;
+        let synced = synced.map_err(|error| CliError::from_cache(&error))?;
         if !preview && let Err(error) = memory.save(&paths.memory()) {
-            warn(&format!("what was seen is not kept: {}", chain(&error)), ui);
+            warn(&format!("what was seen is not kept: {}", error_chain(&error)), ui);
         }
-        let published = matches!(synced, Synced::Published(_));
-        let exit = self.tell(synced, &cache, ui);
+        let published = matches!(synced, SyncOutcome::Published(_));
+        let exit = self.print_synced(synced, &cache, ui);
         if published {
-            super::status::look_again(&paths, ui);
+            super::status::notify_daemon(&paths, ui);
         }
         exit
     }
 
-    fn tell(&self, synced: Synced, cache: &Cache, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    fn print_synced(
+        &self,
+        synced: SyncOutcome,
+        cache: &Cache,
+        ui: &mut Ui<'_>,
+    ) -> Result<ExitStatus, CliError> {
         match synced {
-            Synced::Published(generation) => {
+            SyncOutcome::Published(generation) => {
                 let lead = format!("generation {} is current", generation.name());
-                self.say(&lead, "published", generation.record(), ui);
-                ui.say("nothing was run: a daemon does that now, else `zagent run --once --no-fetch`");
+                self.print_record(&lead, "published", generation.record(), ui);
+                ui.message("nothing was run: a daemon does that now, else `zagent run --once --no-fetch`");
             }
-            Synced::Ahead(verified) => self.say("good: it would be taken", "verified", verified.record(), ui),
-            Synced::Current | Synced::NoRemote => {
-                let current = cache.current().map_err(|error| Trouble::of_cache(&error))?;
+            SyncOutcome::Preview(verified) => {
+                self.print_record("good: it would be taken", "verified", verified.record(), ui)
+            }
+            SyncOutcome::Current | SyncOutcome::NoRemote => {
+                let current = cache.current().map_err(|error| CliError::from_cache(&error))?;
                 match current {
                     Some(generation) => {
-                        self.say("nothing new: the node is on it", "current", generation.record(), ui);
+                        self.print_record(
+                            "nothing new: the node is on it",
+                            "current",
+                            generation.record(),
+                            ui,
+                        );
                     }
-                    None => ui.say("nothing new"),
+                    None => ui.message("nothing new"),
                 }
             }
-            Synced::Held(held) => return Err(refused(&held, cache)),
-            Synced::Offline(errors) => {
-                let words: Vec<String> = errors.iter().map(|error| chain(error)).collect();
+            SyncOutcome::Held(held) => return Err(held_error(&held, cache)),
+            SyncOutcome::Offline(errors) => {
+                let words: Vec<String> = errors.iter().map(|error| error_chain(error)).collect();
                 let message = words.join("; ");
-                let hint = Some(with_stay("`zagent doctor` looks at each remote", cache));
-                return Err(Trouble::Refusal { exit: Exit::Unreachable, message, hint });
+                let hint = Some(with_current("`zagent doctor` looks at each remote", cache));
+                return Err(CliError::Refusal { exit: ExitStatus::Unreachable, message, hint });
             }
         }
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 
-    fn say(&self, lead: &str, state: &str, record: &Record, ui: &mut Ui<'_>) {
+    fn print_record(&self, lead: &str, state: &str, record: &GenerationRecord, ui: &mut Ui<'_>) {
         let signers: Vec<&str> = record.signers.iter().map(|signer| signer.principal.as_str()).collect();
-        if self.format() == Format::Json {
-            return ui.data(&json(&object!({
+        if self.format() == OutputFormat::Json {
+            return ui.print(&json(&object!({
                 "success": true, "state": state, "revision": record.revision, "branch": record.line,
                 "remote": record.source, "serial": record.serial, "expires": record.expires,
                 "committed": record.committed, "signed_by": signers, "files": record.files.len(),
@@ -134,7 +148,7 @@ impl Args {
         }
         let by = if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") };
         let serial = record.serial.map_or(String::new(), |serial| format!(", serial {serial}"));
-        ui.data(&format!(
+        ui.print(&format!(
             "{lead}\nrevision  {} of {} at {}{serial}\nsigned by {by}\nfiles     {}\n",
             record.revision,
             record.line,
@@ -144,18 +158,18 @@ impl Args {
     }
 }
 
-fn refused(held: &Held, cache: &Cache) -> Trouble {
+fn held_error(held: &HeldRevision, cache: &Cache) -> CliError {
     let message = format!("revision {} is not taken: {}", held.revision.short(), held.message);
     let exit = match held.why {
-        Why::Broken => Exit::NotCompiled,
-        Why::Unfetched => Exit::Unreachable,
-        _ => Exit::Refused,
+        HoldReason::Broken => ExitStatus::NotCompiled,
+        HoldReason::Unfetched => ExitStatus::Unreachable,
+        _ => ExitStatus::Refused,
     };
-    Trouble::Refusal { exit, message, hint: Some(with_stay("`zagent status` shows it too", cache)) }
+    CliError::Refusal { exit, message, hint: Some(with_current("`zagent status` shows it too", cache)) }
 }
 
 /// A way out, and what the node stays on meanwhile.
-fn with_stay(words: &str, cache: &Cache) -> String {
+fn with_current(words: &str, cache: &Cache) -> String {
     match cache.current() {
         Ok(Some(generation)) => format!("{words}; generation {} stays current", generation.name()),
         _ => words.to_owned(),

@@ -3,70 +3,77 @@
 use jiff::Timestamp;
 use zagent_config::Value;
 use zagent_config::paths::{DEFAULT_ROOT, Paths};
-use zagent_config::settings::{Origin, Settings};
+use zagent_config::settings::{SettingOrigin, Settings};
 
-use super::common::Common;
+use super::common_args::CommonArgs;
 use super::{settings, warn};
-use crate::api::{Client, ClientError};
-use crate::operate::reboot::Host;
-use crate::output::{Format, Ui, json, local_zone, yaml};
-use crate::report::{Exit, Trouble, chain};
-use crate::status::{Page, Status, files};
+use crate::api::{ApiClient, ClientError};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::operate::reboot::RebootHost;
+use crate::output::{OutputFormat, Ui, json, local_zone, yaml};
+use crate::status::{AgentStatus, StatusView, files};
 
 /// Tell which revision this node is on, why not on the newest, and what comes next
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct StatusArgs {
     /// Exit with 1 when somebody should look: a failed run, a refused revision, an expired manifest
     #[arg(long)]
     check: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl StatusArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let mut told = Vec::new();
-        let settings = settings::load_or_last(self.common.config.as_deref(), None, &mut |words| {
+        let settings = settings::load_or_last_good(self.common.config.as_deref(), None, &mut |words| {
             told.push(words.to_owned());
         })?;
         told.iter().for_each(|words| warn(words, ui));
-        let settings = installed(settings);
+        let settings = with_installed_root(settings);
         let now = Timestamp::now();
-        let status = match Client::new(settings.paths().socket()).status() {
+        let status = match ApiClient::new(settings.paths().socket()).status() {
             Ok(status) => status,
-            Err(ClientError::NoDaemon(_) | ClientError::Denied(_)) => from_files(&settings, now)?,
+            Err(ClientError::NoDaemon(_) | ClientError::Denied(_)) => status_from_files(&settings, now)?,
             Err(e) => {
-                warn(&chain(&e), ui);
-                from_files(&settings, now)?
+                warn(&error_chain(&e), ui);
+                status_from_files(&settings, now)?
             }
         };
-        ui.data(&match self.common.out {
-            Format::Text => Page { status: &status, now, zone: local_zone(), paint: ui.paint }.text(),
-            Format::Json => json(&status),
-            Format::Yaml => yaml(&data(&status)),
+        ui.print(&match self.common.out {
+            OutputFormat::Text => {
+                StatusView { status: &status, now, zone: local_zone(), paint: ui.paint }.render()
+            }
+            OutputFormat::Json => json(&status),
+            OutputFormat::Yaml => yaml(&status_value(&status)),
         });
         if !self.check {
-            return Ok(Exit::Fine);
+            return Ok(ExitStatus::Success);
         }
-        let wrong = status.wrong();
+        let wrong = status.problems();
         wrong.iter().for_each(|what| warn(what, ui));
-        Ok(if wrong.is_empty() && status.unread.is_empty() { Exit::Fine } else { Exit::Failed })
+        Ok(if wrong.is_empty() && status.unread.is_empty() {
+            ExitStatus::Success
+        } else {
+            ExitStatus::Failed
+        })
     }
 }
 
-fn data(status: &Status) -> Value {
+fn status_value(status: &AgentStatus) -> Value {
     serde_json::to_value(status).and_then(serde_json::from_value).unwrap_or_default()
 }
 
 /// The settings of the agent of this host: somebody who may not write to its root still asks about it and not about a root of
 /// their own.
-pub(super) fn installed(mut settings: Settings) -> Settings {
-    let is_default = settings.effective().iter().any(|e| e.key == "root" && e.origin == Origin::Default);
+pub(super) fn with_installed_root(mut settings: Settings) -> Settings {
+    let is_default =
+        settings.effective().iter().any(|e| e.key == "root" && e.origin == SettingOrigin::Default);
     if is_default && std::path::Path::new(DEFAULT_ROOT).exists() {
         settings.set_default_root(DEFAULT_ROOT.into());
     }
@@ -74,25 +81,25 @@ pub(super) fn installed(mut settings: Settings) -> Settings {
 }
 
 /// What can be told without the daemon. Files that may not be read would make a status of guesses.
-fn from_files(settings: &Settings, now: Timestamp) -> Result<Status, Trouble> {
-    let found = files::look(settings, &Host::default(), now, &local_zone());
+fn status_from_files(settings: &Settings, now: Timestamp) -> Result<AgentStatus, CliError> {
+    let found = files::read_offline(settings, &RebootHost::default(), now, &local_zone());
     if found.denied {
         let message = format!("not allowed to see the agent's files below `{}`", settings.root.display());
-        return Err(denied(message));
+        return Err(permission_error(message));
     }
-    Ok(Status::gather(found.pieces))
+    Ok(AgentStatus::from_inputs(found.inputs))
 }
 
 /// Tells the daemon that pause, pin, quarantine or the generation changed. Without one, the next run reads the files.
-pub(super) fn look_again(paths: &Paths, ui: &mut Ui<'_>) {
-    match Client::new(paths.socket()).changed() {
+pub(super) fn notify_daemon(paths: &Paths, ui: &mut Ui<'_>) {
+    match ApiClient::new(paths.socket()).notify_changed() {
         Ok(()) | Err(ClientError::NoDaemon(_)) => {}
-        Err(e) => warn(&format!("{}; it looks by itself before its next turn", chain(&e)), ui),
+        Err(e) => warn(&format!("{}; it looks by itself before its next turn", error_chain(&e)), ui),
     }
 }
 
 /// The system does not let us, and who it would let.
-pub(super) fn denied(message: String) -> Trouble {
+pub(super) fn permission_error(message: String) -> CliError {
     let hint = Some("run it as root, or as a member of the group that `socket_group` names".into());
-    Trouble::Refusal { exit: Exit::Permission, message, hint }
+    CliError::Refusal { exit: ExitStatus::Permission, message, hint }
 }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_cache::testing::{EntryKind, Scratch};
+use zagent_cache::testing::{EntryKind, ScratchRepo};
 
 use super::run;
-use crate::report::Exit;
+use crate::cli_error::ExitStatus;
 
 /// The sample repository: two web hosts, a database, one SLS that nobody uses.
 const SAMPLE: &[(&str, &str)] = &[
@@ -68,7 +68,7 @@ impl Tree {
 
 /// What a command said; the scratch directory is written as `$DIR`.
 struct Said {
-    exit: Exit,
+    exit: ExitStatus,
     out: String,
     err: String,
 }
@@ -112,11 +112,11 @@ fn every_stage_for_programs() {
     let tree = Tree::new(SAMPLE);
     for stage in ["top", "highstate", "lowstate", "graph", "pillar", "grains", "plan"] {
         let said = tree.on_web(&["show", stage, "--out", "json"]);
-        assert_eq!(said.exit, Exit::Fine, "{stage}: {}", said.all());
+        assert_eq!(said.exit, ExitStatus::Success, "{stage}: {}", said.all());
         let data = said.json();
         assert!(data.is_object() || data.is_array(), "{stage}");
         let yaml = tree.on_web(&["show", stage, "--out", "yaml"]);
-        let read = zagent_compiler::yaml::load(&yaml.out, &zagent_compiler::Limits::default()).unwrap();
+        let read = zagent_compiler::yaml::load(&yaml.out, &zagent_compiler::TreeLimits::default()).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), data, "{stage}: YAML and JSON tell the same");
     }
     let top = tree.on_web(&["show", "top", "--out", "json"]).json();
@@ -133,7 +133,7 @@ fn pictures_of_the_graph() {
     let tree = Tree::new(SAMPLE);
     for (format, begins) in [("dot", "digraph"), ("mermaid", "flowchart"), ("svg", "<svg")] {
         let said = tree.on_web(&["show", "graph", "--out", format]);
-        assert!(said.out.starts_with(begins) && said.exit == Exit::Fine, "{}", said.all());
+        assert!(said.out.starts_with(begins) && said.exit == ExitStatus::Success, "{}", said.all());
     }
 }
 
@@ -142,19 +142,19 @@ fn faults_are_drawn_or_given_as_data() {
     let tree = Tree::new(SAMPLE);
     tree.write(&[("states/web/conf.sls", "a:\n  test.nop:\n    - x: {{ pillar['nginx']['workrs'] }}\n")]);
     let said = tree.on_web(&["show", "lowstate"]);
-    assert_eq!(said.exit, Exit::NotCompiled);
+    assert_eq!(said.exit, ExitStatus::NotCompiled);
     assert!(said.out.is_empty(), "stdout is data");
     assert!(
         said.err.contains("$DIR/states/web/conf.sls:3:")
             && said.err.contains("error: 1 fault; zagent explain ZA01")
     );
     let data = tree.on_web(&["show", "lowstate", "--out", "json"]);
-    assert_eq!((data.exit, data.err.as_str()), (Exit::NotCompiled, ""));
+    assert_eq!((data.exit, data.err.as_str()), (ExitStatus::NotCompiled, ""));
     assert_eq!(data.json()["success"], false);
     assert_eq!(data.json()["errors"][0]["line"], 3);
     // Compile faults come before what this version cannot do.
     let run = tree.on_web(&["run", "--once", "--out", "json"]);
-    assert_eq!(run.exit, Exit::NotCompiled);
+    assert_eq!(run.exit, ExitStatus::NotCompiled);
 }
 
 #[test]
@@ -164,21 +164,21 @@ fn a_run_is_foretold_done_and_undone() {
     let sls = format!("{}:\n  file.managed:\n    - contents: x\n", target.display());
     tree.write(&[("states/web/init.sls", &sls)]);
     let said = tree.on_web(&["run", "--once", "--test"]);
-    assert_eq!(said.exit, Exit::Fine);
+    assert_eq!(said.exit, ExitStatus::Success);
     assert!(said.out.contains("1 state: 1 would change"), "{}", said.all());
     let data = tree.on_web(&["run", "--once", "--test", "--out", "json"]).json();
     assert_eq!((&data["test"], &data["changed"], &data["total"]), (&true.into(), &1.into(), &1.into()));
     let detailed = tree.on_web(&["run", "--once", "--test", "--detailed-exitcodes"]);
-    assert_eq!(detailed.exit, Exit::Changes);
+    assert_eq!(detailed.exit, ExitStatus::Changes);
     assert!(!target.exists());
     assert!(!tree.dir.path().join("root").exists(), "a dry run leaves no trace");
     let done = tree.on_web(&["run", "--once"]);
-    assert_eq!(done.exit, Exit::Fine, "{}", done.all());
+    assert_eq!(done.exit, ExitStatus::Success, "{}", done.all());
     assert!(done.out.contains("1 state: 1 changed") && target.exists(), "{}", done.all());
     let again = tree.on_web(&["run", "--once"]);
     assert!(again.out.contains("1 unchanged"), "{}", again.all());
     let undone = tree.on_web(&["run", "--revert"]);
-    assert_eq!((undone.exit, target.exists()), (Exit::Fine, false), "{}", undone.all());
+    assert_eq!((undone.exit, target.exists()), (ExitStatus::Success, false), "{}", undone.all());
 }
 
 /// A module whose state is a file: made, looked at, taken away.
@@ -210,19 +210,19 @@ fn what_a_module_did_is_undone_by_it() {
     // Without the module nobody can undo it, and that is no success.
     std::fs::remove_file(tree.dir.path().join("states/_states/marker")).unwrap();
     let lost = tree.on_web(&["run", "--revert"]);
-    assert_eq!((lost.exit, target.exists()), (Exit::Failed, true), "{}", lost.all());
+    assert_eq!((lost.exit, target.exists()), (ExitStatus::Failed, true), "{}", lost.all());
     assert!(lost.out.contains("there is no module `marker` in the tree any more"), "{}", lost.all());
     tree.write(&[("states/_states/marker", MARKER)]);
     let undone = tree.on_web(&["run", "--revert"]);
-    assert_eq!((undone.exit, target.exists()), (Exit::Fine, false), "{}", undone.all());
+    assert_eq!((undone.exit, target.exists()), (ExitStatus::Success, false), "{}", undone.all());
     assert!(undone.out.contains("taken away"), "{}", undone.all());
     // A revert is a run too.
     let redone = tree.on_web(&["run", "--revert"]);
-    assert_eq!((redone.exit, target.exists()), (Exit::Fine, true), "{}", redone.all());
+    assert_eq!((redone.exit, target.exists()), (ExitStatus::Success, true), "{}", redone.all());
     // A module that fails at it is a failure.
     std::fs::remove_file(&target).unwrap();
     let failed = tree.on_web(&["run", "--revert"]);
-    assert_eq!(failed.exit, Exit::Failed, "{}", failed.all());
+    assert_eq!(failed.exit, ExitStatus::Failed, "{}", failed.all());
     assert!(failed.out.contains("`marker.present` was not undone"), "{}", failed.all());
     assert!(!failed.out.contains("as it was before"), "{}", failed.all());
 }
@@ -231,7 +231,7 @@ fn what_a_module_did_is_undone_by_it() {
 fn the_demo_compiles_on_any_host() {
     let tree = Tree::new(&[]);
     let said = alone(&["demo", "--out", "json"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert_eq!(said.json()["total"], 6);
     drop(tree);
 }
@@ -240,7 +240,7 @@ fn the_demo_compiles_on_any_host() {
 fn check_tells_what_is_wrong_once() {
     let tree = Tree::new(SAMPLE);
     insta::assert_snapshot!("check", tree.check(&[]).all());
-    assert_eq!(tree.check(&["--deny-warnings"]).exit, Exit::Failed);
+    assert_eq!(tree.check(&["--deny-warnings"]).exit, ExitStatus::Failed);
     tree.write(&[
         ("states/web/conf.sls", "x:\n  file.manged:\n    - name: /x\n"),
         ("states/db.sls", "x: [\n"),
@@ -264,19 +264,19 @@ fn check_tells_what_is_wrong_once() {
 fn check_without_an_inventory_takes_this_host() {
     let tree = Tree::new(&[("top.sls", "base:\n  '*':\n    - a\n"), ("a.sls", "a:\n  test.nop: []\n")]);
     let said = tree.check(&[]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(
         said.err.contains("this host only") && said.out.contains("1 of 1 host compile"),
         "{}",
         said.all()
     );
     let nothing = Tree::new(&[("readme", "")]).check(&[]);
-    assert_eq!(nothing.exit, Exit::Usage);
+    assert_eq!(nothing.exit, ExitStatus::Usage);
 }
 
 #[test]
 fn two_commits_are_compared_host_by_host() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ScratchRepo::new();
     let blob = |files: &[(&'static str, &'static str)]| -> Vec<_> {
         files.iter().map(|(path, text)| (*path, EntryKind::Blob, *text)).collect()
     };
@@ -303,7 +303,7 @@ fn two_commits_are_compared_host_by_host() {
     assert_eq!(diff("main~1..main", "json").json()["changed_hosts"], 3);
     assert!(diff("main..main", "text").out.contains("no host changes"));
     let unknown = diff("nope..main", "text");
-    assert_eq!(unknown.exit, Exit::Usage);
+    assert_eq!(unknown.exit, ExitStatus::Usage);
     assert!(unknown.err.contains("`nope` names no commit"), "{}", unknown.err);
 }
 
@@ -328,7 +328,7 @@ fn explain_knows_codes_functions_states_and_pillar() {
         (vec!["explain", "file.manged:source"], "did you mean `file.managed`?"),
     ] {
         let said = alone(&args);
-        assert_eq!(said.exit, Exit::Usage);
+        assert_eq!(said.exit, ExitStatus::Usage);
         assert!(said.err.contains(hint), "{}", said.err);
     }
 }
@@ -339,7 +339,7 @@ fn explain_tells_what_a_function_takes() {
     insta::assert_snapshot!("explain_module", alone(&["explain", "test"]).all());
     insta::assert_snapshot!("explain_listed", alone(&["explain", "quota.mode"]).all());
     let one = alone(&["explain", "file.managed:mode"]);
-    assert_eq!((one.exit, &one.out), (Exit::Fine, &alone(&["explain", "file.managed", "mode"]).out));
+    assert_eq!((one.exit, &one.out), (ExitStatus::Success, &alone(&["explain", "file.managed", "mode"]).out));
     assert!(one.out.contains("a mode such as '0644' or `keep`"), "{}", one.out);
     for (args, words) in [
         (vec!["explain", "require"], "of every state"),
@@ -348,7 +348,7 @@ fn explain_tells_what_a_function_takes() {
         (vec!["explain", "file.shortcut"], "zagent does not carry it out"),
     ] {
         let said = alone(&args);
-        assert_eq!(said.exit, Exit::Fine, "{}", said.err);
+        assert_eq!(said.exit, ExitStatus::Success, "{}", said.err);
         assert!(said.out.contains(words), "{}", said.out);
     }
     let data = alone(&["explain", "file.symlink", "--out", "json"]).json();
@@ -382,7 +382,7 @@ fn mistakes_are_told_with_a_way_out() {
         (vec!["check", ".", "--diff", "..x"], "the first commit is missing"),
     ] {
         let said = alone(&args);
-        assert_eq!(said.exit, Exit::Usage, "{args:?}: {}", said.all());
+        assert_eq!(said.exit, ExitStatus::Usage, "{args:?}: {}", said.all());
         assert!(said.err.contains(words), "{args:?}: {}", said.err);
     }
 }
@@ -394,7 +394,7 @@ fn configuration_is_shown_with_its_origin() {
     let good = zagent(&["config", "show", "run", "--config", &file("zagent.yaml")], tree.dir.path());
     assert!(good.out.contains("$DIR/zagent.yaml:3"), "{}", good.all());
     let bad = zagent(&["config", "show", "--config", &file("bad.yaml")], tree.dir.path());
-    assert_eq!(bad.exit, Exit::Usage);
+    assert_eq!(bad.exit, ExitStatus::Usage);
     assert!(bad.err.contains("did you mean `id`?"), "{}", bad.err);
 }
 
@@ -408,11 +408,11 @@ fn help_version_completions_and_manual_are_data() {
         vec!["man", "show", "top"],
     ] {
         let said = alone(&args);
-        assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{args:?}");
+        assert_eq!((said.exit, said.err.as_str()), (ExitStatus::Success, ""), "{args:?}");
         assert!(!said.out.is_empty());
     }
-    super::command_table().debug_assert();
-    <super::call::Args as clap::CommandFactory>::command().debug_assert();
+    super::clap_command().debug_assert();
+    <super::call::FunctionCallArgs as clap::CommandFactory>::command().debug_assert();
 }
 
 mod init;

@@ -5,18 +5,18 @@ use std::fmt::Write;
 use serde_json::json as object;
 use zagent_config::Value;
 
-use super::common::Common;
+use super::common_args::CommonArgs;
 use super::settings;
-use super::status::{denied, installed};
-use crate::api::{Client, ClientError, End, RefusedWhy, Wish};
-use crate::output::report::seconds;
-use crate::output::{Format, Paint, Ui, harmless, json, yaml};
-use crate::report::{Exit, Trouble, chain};
-use crate::status::tally;
+use super::status::{permission_error, with_installed_root};
+use crate::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::output::report::format_millis;
+use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
+use crate::status::counts_text;
 
 /// Ask the daemon for a run now
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct TriggerArgs {
     /// Change nothing; tell what would be done
     #[arg(long)]
     test: bool,
@@ -34,45 +34,46 @@ pub(super) struct Args {
     wait: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl TriggerArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let settings = installed(settings::load(self.common.config.as_deref())?);
-        let client = Client::new(settings.paths().socket());
-        let wish = Wish { test: self.test, sls: self.sls.clone(), fetch: !self.no_fetch, wait: self.wait };
-        let ticket = client.trigger(&wish).map_err(trouble)?;
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
+        let client = ApiClient::new(settings.paths().socket());
+        let wish =
+            RunRequest { test: self.test, sls: self.sls.clone(), fetch: !self.no_fetch, wait: self.wait };
+        let ticket = client.trigger(&wish).map_err(to_cli_error)?;
         if !self.wait {
             let words = "asked for a run; `zagent status` tells what became of it\n";
-            self.print(words.into(), &object!({"ticket": ticket}), ui);
-            return Ok(Exit::Fine);
+            self.print_answer(words.into(), &object!({"ticket": ticket}), ui);
+            return Ok(ExitStatus::Success);
         }
-        let Some(end) = client.wait(ticket).map_err(trouble)? else {
+        let Some(end) = client.wait(ticket).map_err(to_cli_error)? else {
             let message = "the daemon was restarted and knows nothing of the run any more";
             let hint = Some("`zagent history` lists the runs that ended".into());
-            return Err(Trouble::Refusal { exit: Exit::Failed, message: message.into(), hint });
+            return Err(CliError::Refusal { exit: ExitStatus::Failed, message: message.into(), hint });
         };
-        self.print(text(&end, self.test, ui.paint), &object!(end), ui);
-        Ok(exit(end.exit))
+        self.print_answer(result_text(&end, self.test, ui.paint), &object!(end), ui);
+        Ok(exit_status(end.exit))
     }
 
-    fn print(&self, text: String, data: &serde_json::Value, ui: &mut Ui<'_>) {
-        ui.data(&match self.common.out {
-            Format::Text => text,
-            Format::Json => json(data),
-            Format::Yaml => yaml(&serde_json::from_value::<Value>(data.clone()).unwrap_or_default()),
+    fn print_answer(&self, text: String, data: &serde_json::Value, ui: &mut Ui<'_>) {
+        ui.print(&match self.common.out {
+            OutputFormat::Text => text,
+            OutputFormat::Json => json(data),
+            OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(data.clone()).unwrap_or_default()),
         });
     }
 }
 
-fn trouble(error: ClientError) -> Trouble {
-    let message = chain(&error);
-    let refusal = |exit, hint: Option<&str>| Trouble::Refusal {
+fn to_cli_error(error: ClientError) -> CliError {
+    let message = error_chain(&error);
+    let refusal = |exit, hint: Option<&str>| CliError::Refusal {
         exit,
         message: message.clone(),
         hint: hint.map(str::to_owned),
@@ -80,53 +81,55 @@ fn trouble(error: ClientError) -> Trouble {
     match &error {
         ClientError::NoDaemon(_) => {
             let hint = "start it (systemctl start zagent), or do without it: zagent run --once";
-            refusal(Exit::Unreachable, Some(hint))
+            refusal(ExitStatus::Unreachable, Some(hint))
         }
-        ClientError::Denied(_) => denied(message),
+        ClientError::Denied(_) => permission_error(message),
         ClientError::Refused(refused) => match refused.why {
-            RefusedWhy::Invalid => Trouble::usage(message),
-            RefusedWhy::Paused | RefusedWhy::Window | RefusedWhy::Busy | RefusedWhy::Stopping => {
-                refusal(Exit::Locked, None)
-            }
+            RunRefusedReason::Invalid => CliError::usage(message),
+            RunRefusedReason::Paused
+            | RunRefusedReason::Window
+            | RunRefusedReason::Busy
+            | RunRefusedReason::Stopping => refusal(ExitStatus::Locked, None),
         },
-        _ => refusal(Exit::Failed, None),
+        _ => refusal(ExitStatus::Failed, None),
     }
 }
 
 /// How the run ended, for people.
-fn text(end: &End, is_test: bool, paint: Paint) -> String {
+fn result_text(end: &RequestResult, is_test: bool, paint: Paint) -> String {
     let mut out = String::new();
     if let Some(run) = &end.run {
         let verdict = if run.success { paint.green("OK") } else { paint.red("FAILED") };
         let mode = if is_test { " (test: nothing was changed)" } else { "" };
-        let took = seconds(std::time::Duration::from_millis(run.duration_ms).as_secs_f64() * 1000.0);
-        let _ = writeln!(out, "{verdict}  run {} took {took}{mode}: {}", harmless(&run.run), tally(run));
+        let took = format_millis(std::time::Duration::from_millis(run.duration_ms).as_secs_f64() * 1000.0);
+        let _ =
+            writeln!(out, "{verdict}  run {} took {took}{mode}: {}", sanitize(&run.run), counts_text(run));
         for error in &run.errors {
-            let _ = writeln!(out, "  {}", paint.red(harmless(error)));
+            let _ = writeln!(out, "  {}", paint.red(sanitize(error)));
         }
         // A dry run leaves no trace in the history.
         if !is_test {
             let _ =
-                writeln!(out, "{}", paint.dim(format!("all of it: zagent history {}", harmless(&run.run))));
+                writeln!(out, "{}", paint.dim(format!("all of it: zagent history {}", sanitize(&run.run))));
         }
     }
     if let Some(message) = &end.message {
-        let _ = writeln!(out, "{}", harmless(message));
+        let _ = writeln!(out, "{}", sanitize(message));
     }
     out
 }
 
-fn exit(code: u8) -> Exit {
+fn exit_status(code: u8) -> ExitStatus {
     let codes = [
-        Exit::Fine,
-        Exit::Usage,
-        Exit::Failures,
-        Exit::Both,
-        Exit::NotCompiled,
-        Exit::Unreachable,
-        Exit::Locked,
-        Exit::Refused,
-        Exit::Permission,
+        ExitStatus::Success,
+        ExitStatus::Usage,
+        ExitStatus::Failures,
+        ExitStatus::ChangesAndFailures,
+        ExitStatus::NotCompiled,
+        ExitStatus::Unreachable,
+        ExitStatus::Locked,
+        ExitStatus::Refused,
+        ExitStatus::Permission,
     ];
-    codes.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Failed)
+    codes.into_iter().find(|exit| *exit as u8 == code).unwrap_or(ExitStatus::Failed)
 }

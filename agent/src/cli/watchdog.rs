@@ -8,21 +8,21 @@ use std::sync::Arc;
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json as object;
-use zagent_rollout::phase::Phase;
-use zagent_rollout::watchdog::{self, Answer, Ask, Pace, Status};
+use zagent_rollout::phase::NodePhase;
+use zagent_rollout::watchdog::{self, WatchdogPace, WatchdogRequest, WatchdogResponse, WatchdogStatus};
 
-use super::common::Common;
+use super::common_args::CommonArgs;
 use super::settings;
-use super::status::{denied, installed};
-use crate::operate::span;
-use crate::output::{Format, Paint, Ui, harmless, json};
-use crate::report::{Exit, Trouble, chain};
-use crate::watchdog::{Load, Start, program, run, trouble};
+use super::status::{permission_error, with_installed_root};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::operate::span_text;
+use crate::output::{OutputFormat, Paint, Ui, json, sanitize};
+use crate::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
 
 /// Keep the agent running, and take part in rollouts of its binary
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(super) struct Args {
+pub(super) struct WatchdogArgs {
     /// Only read the configuration and the watchdog's files: whether it could begin
     #[arg(long)]
     probe: bool,
@@ -36,13 +36,13 @@ pub(super) struct Args {
     config: Option<PathBuf>,
 
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<WatchdogCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum WatchdogCommand {
     /// Tell which version runs, since when, and where it stands in a rollout
-    Status(StatusArgs),
+    Status(WatchdogStatusArgs),
 }
 
 /// How fast.
@@ -54,99 +54,106 @@ enum PaceArg {
     Fast,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl WatchdogArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         match &self.what {
-            Some(What::Status(status)) => status.common.out,
-            None => Format::Text,
+            Some(WatchdogCommand::Status(status)) => status.common.out,
+            None => OutputFormat::Text,
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        if let Some(What::Status(status)) = &self.what {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        if let Some(WatchdogCommand::Status(status)) = &self.what {
             return status.run(ui);
         }
         let mut warn = |words: &str| super::warn(words, ui);
         // A configuration that a run has broken must not keep the agent down that could mend it.
-        let settings = settings::load_or_last(self.config.as_deref(), None, &mut warn)?;
+        let settings = settings::load_or_last_good(self.config.as_deref(), None, &mut warn)?;
         if self.probe {
-            return watchdog::probe(&settings.paths()).map(|()| Exit::Fine).map_err(trouble);
+            return watchdog::probe(&settings.paths())
+                .map(|()| ExitStatus::Success)
+                .map_err(watchdog_cli_error);
         }
         let config = self.config.clone();
-        let load: Load =
-            Arc::new(move || settings::load(config.as_deref()).map_err(|trouble| trouble.words()));
+        let load: LoadSettings =
+            Arc::new(move || settings::load(config.as_deref()).map_err(|trouble| trouble.summary()));
         let pace = match self.pace {
-            PaceArg::Real => {
-                Pace { poll: settings.rollout.poll, publish: settings.board.every, ..Pace::REAL }
-            }
-            PaceArg::Brisk => Pace { poll: settings.rollout.poll, ..Pace::BRISK },
-            PaceArg::Fast => Pace::FAST,
+            PaceArg::Real => WatchdogPace {
+                poll: settings.rollout.poll,
+                publish: settings.board.every,
+                ..WatchdogPace::REAL
+            },
+            PaceArg::Brisk => WatchdogPace { poll: settings.rollout.poll, ..WatchdogPace::BRISK },
+            PaceArg::Fast => WatchdogPace::FAST,
         };
         let args = std::env::args_os().skip(1).collect();
-        let start = Start { settings: &settings, load, args, config: self.config.clone(), pace };
-        run(start).map(|()| Exit::Fine)
+        let start = WatchdogStart { settings: &settings, load, args, config: self.config.clone(), pace };
+        run(start).map(|()| ExitStatus::Success)
     }
 }
 
 /// Tell which version runs, since when, and where it stands in a rollout
 #[derive(Debug, clap::Args)]
-pub(super) struct StatusArgs {
+pub(super) struct WatchdogStatusArgs {
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
-impl StatusArgs {
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
-        let settings = installed(settings::load(self.common.config.as_deref())?);
+impl WatchdogStatusArgs {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let settings = with_installed_root(settings::load(self.common.config.as_deref())?);
         let paths = settings.paths();
-        let status = match ask(&paths.watchdog_socket(), &Ask::Status) {
-            Ok(Answer::Status(status)) => *status,
-            Ok(_) => return Err(Trouble::failed("the watchdog gave an answer that makes no sense")),
-            Err(Trouble::Refusal { exit: Exit::Unreachable, .. }) => watchdog::from_files(&paths, program()?)
-                .map_err(|error| match error.is_permission() {
-                    true => denied(chain(&error)),
-                    false => Trouble::failed(chain(&error)),
-                })?,
+        let status = match ask_watchdog(&paths.watchdog_socket(), &WatchdogRequest::Status) {
+            Ok(WatchdogResponse::Status(status)) => *status,
+            Ok(_) => return Err(CliError::failed("the watchdog gave an answer that makes no sense")),
+            Err(CliError::Refusal { exit: ExitStatus::Unreachable, .. }) => {
+                watchdog::status_from_files(&paths, own_program()?).map_err(|error| {
+                    match error.is_permission() {
+                        true => permission_error(error_chain(&error)),
+                        false => CliError::failed(error_chain(&error)),
+                    }
+                })?
+            }
             Err(trouble) => return Err(trouble),
         };
         match self.common.out {
-            Format::Text => ui.data(&text(&status, Timestamp::now(), ui.paint)),
-            Format::Json => ui.data(&json(&status)),
-            Format::Yaml => self.common.print("", object!(status), ui),
+            OutputFormat::Text => ui.print(&status_text(&status, Timestamp::now(), ui.paint)),
+            OutputFormat::Json => ui.print(&json(&status)),
+            OutputFormat::Yaml => self.common.print("", object!(status), ui),
         }
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }
 
 /// Asks the watchdog of this node.
-pub(super) fn ask(socket: &Path, question: &Ask) -> Result<Answer, Trouble> {
-    watchdog::ask(socket, question).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Trouble::Refusal {
-            exit: Exit::Unreachable,
+pub(super) fn ask_watchdog(socket: &Path, question: &WatchdogRequest) -> Result<WatchdogResponse, CliError> {
+    watchdog::send_request(socket, question).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => CliError::Refusal {
+            exit: ExitStatus::Unreachable,
             message: format!("no watchdog answers on `{}`", socket.display()),
             hint: Some("start it: systemctl start zagent-watchdog".into()),
         },
         ErrorKind::PermissionDenied => {
-            denied(format!("not allowed to use the socket `{}`", socket.display()))
+            permission_error(format!("not allowed to use the socket `{}`", socket.display()))
         }
-        _ => Trouble::failed(format!("cannot talk to the watchdog on `{}`: {error}", socket.display())),
+        _ => CliError::failed(format!("cannot talk to the watchdog on `{}`: {error}", socket.display())),
     })
 }
 
 /// How things are, for people.
-fn text(status: &Status, now: Timestamp, paint: Paint) -> String {
+fn status_text(status: &WatchdogStatus, now: Timestamp, paint: Paint) -> String {
     let mut out = String::new();
     let mut line = |name: &str, words: &str| {
-        let _ = writeln!(out, "{name:<10}{}", harmless(words));
+        let _ = writeln!(out, "{name:<10}{}", sanitize(words));
     };
-    line("agent", &agent(status, now));
+    line("agent", &agent_line(status, now));
     if let Some(why) = &status.degraded {
-        line("degraded", &paint.red(harmless(why)).to_string());
+        line("degraded", &paint.red(sanitize(why)).to_string());
     }
     if let Some(at) = status.next_retry {
-        line("retry", &format!("in {}", span(now, at)));
+        line("retry", &format!("in {}", span_text(now, at)));
     }
-    line("rollout", &rollout(status, now));
+    line("rollout", &rollout_line(status, now));
     if let Some(previous) = &status.node.previous {
         line("before", &format!("{previous}; `zagent self rollback` goes back to it"));
     }
@@ -155,45 +162,50 @@ fn text(status: &Status, now: Timestamp, paint: Paint) -> String {
     }
     match &status.watchdog {
         Some(watch) => {
-            let since = span(watch.since, now);
+            let since = span_text(watch.since, now);
             line("watchdog", &format!("{}, process {}, for {since}", watch.version, watch.pid));
         }
         None => line("watchdog", "none runs; this is what its files say"),
     }
     for note in &status.notes {
-        line("note", &paint.yellow(harmless(note)).to_string());
+        line("note", &paint.yellow(sanitize(note)).to_string());
     }
     out
 }
 
-fn agent(status: &Status, now: Timestamp) -> String {
+fn agent_line(status: &WatchdogStatus, now: Timestamp) -> String {
     match &status.child {
         Some(child) => {
             let began = now - std::time::Duration::from_secs(child.uptime);
-            format!("{}, process {}, for {}", status.version, child.pid, span(began, now))
+            format!("{}, process {}, for {}", status.version, child.pid, span_text(began, now))
         }
         None => format!("{}, not running", status.version),
     }
 }
 
-fn rollout(status: &Status, now: Timestamp) -> String {
+fn rollout_line(status: &WatchdogStatus, now: Timestamp) -> String {
     let (order, since) = match &status.node.phase {
-        Phase::Idle => {
+        NodePhase::Idle => {
             return status.node.last.as_ref().map_or_else(
                 || "none".into(),
                 |last| {
                     let why = last.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     let outcome = format!("{:?}", last.outcome).to_lowercase();
-                    format!("{} to {}: {outcome}{why}, {} ago", last.rollout, last.to, span(last.at, now))
+                    format!(
+                        "{} to {}: {outcome}{why}, {} ago",
+                        last.rollout,
+                        last.to,
+                        span_text(last.at, now)
+                    )
                 },
             );
         }
-        Phase::Preparing { order, since }
-        | Phase::Staged { order, since }
-        | Phase::Applying { order, since }
-        | Phase::Soaking { order, since, .. }
-        | Phase::RollingBack { order, since, .. } => (order, since),
+        NodePhase::Preparing { order, since }
+        | NodePhase::Staged { order, since }
+        | NodePhase::Applying { order, since }
+        | NodePhase::Soaking { order, since, .. }
+        | NodePhase::RollingBack { order, since, .. } => (order, since),
     };
     let name = order.rollout.as_ref().map_or_else(|| "by hand".into(), ToString::to_string);
-    format!("{name} to {}: {}, for {}", order.to, status.node.phase.word(), span(*since, now))
+    format!("{name} to {}: {}, for {}", order.to, status.node.phase.name(), span_text(*since, now))
 }

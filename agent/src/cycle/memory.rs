@@ -7,30 +7,30 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use zagent_cache::source::{Found, Remotes, SourceError};
+use zagent_cache::source::{RemoteHeads, Remotes, SourceError};
 use zagent_config::ids::Revision;
 
-use super::orders::Orders;
-use super::want::{Offer, Role, Wanted};
-use crate::operate::{KeptError, kept};
+use super::decide::{RemoteOffer, RevisionRole, SyncDecision};
+use super::operator_orders::OperatorOrders;
+use crate::cli_error::error_chain;
+use crate::operate::{JsonFileError, json_file};
 use crate::output::local_zone;
-use crate::report::chain;
-use crate::run::{Outcome, Report, Standing};
-use crate::status::Verdict;
+use crate::run::{RunReport, StateOutcome, StateStatus};
+use crate::status::HealthStatus;
 
 /// How many failed states are named.
-const ERRORS: usize = 5;
+const MAX_ERRORS: usize = 5;
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Memory {
+pub struct AgentMemory {
     /// The newest revision that a remote offered.
-    pub newest: Option<Newest>,
+    pub newest: Option<NewestRevision>,
     /// Why the node is not on it.
-    pub held: Option<Held>,
+    pub held: Option<HeldRevision>,
     /// The remotes, in their order.
-    pub remotes: Vec<RemoteSeen>,
+    pub remotes: Vec<RemoteHealth>,
     /// The last run that changed the host or could have.
     pub last_run: Option<LastRun>,
     /// When a run last succeeded.
@@ -42,16 +42,16 @@ pub struct Memory {
     /// Revisions that were rolled back, ever.
     pub rollbacks: u64,
     /// The health checks, as they last went.
-    pub health: Vec<Verdict>,
+    pub health: Vec<HealthStatus>,
     /// When every file of the current generation was last hashed.
     pub verified: Option<Timestamp>,
     /// What was found out about the testing branch.
-    pub weighed: Option<Weighed>,
+    pub weighed: Option<TestingAncestry>,
 }
 
 /// Whether a testing branch stands on the followed one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Weighed {
+pub struct TestingAncestry {
     /// The head of the testing branch.
     pub testing: Revision,
     /// The head of the followed one.
@@ -60,125 +60,159 @@ pub struct Weighed {
     pub counts: bool,
 }
 
-impl Memory {
+impl AgentMemory {
     /// Reads it. Nothing there, and what cannot be understood, is an empty one.
     #[must_use]
     pub fn load(path: &Path) -> Self {
-        kept::read(path).ok().flatten().unwrap_or_default()
+        json_file::read(path).ok().flatten().unwrap_or_default()
     }
 
     /// Writes it, unless what is there says the same.
     ///
     /// # Errors
     /// Fails when the system does not let it.
-    pub fn save(&self, path: &Path) -> Result<(), KeptError> {
-        match kept::read::<Self>(path) {
+    pub fn save(&self, path: &Path) -> Result<(), JsonFileError> {
+        match json_file::read::<Self>(path) {
             Ok(Some(same)) if same == *self => Ok(()),
-            _ => kept::write(path, self),
+            _ => json_file::write(path, self),
         }
     }
 
     /// Notes which remotes did not answer, and which one did.
-    pub fn note(&mut self, failed: &[SourceError], found: Option<&Found>, now: Timestamp) {
+    pub fn note_remotes(&mut self, failed: &[SourceError], found: Option<&RemoteHeads>, now: Timestamp) {
         for error in failed {
-            let remote = self.remote(&error.remote);
+            let remote = self.remote_entry(&error.remote);
             remote.failing_since.get_or_insert(now);
-            remote.message = Some(chain(error));
-            *remote.failures.entry(error.kind.word().to_owned()).or_default() += 1;
+            remote.message = Some(error_chain(error));
+            *remote.failures.entry(error.kind.as_str().to_owned()).or_default() += 1;
         }
         // One that answers and does not have the branch is no help.
         if let Some(found) = found.filter(|found| found.head.is_some()) {
-            let remote = self.remote(&found.url);
+            let remote = self.remote_entry(&found.url);
             (remote.failing_since, remote.message) = (None, None);
         }
     }
 
     /// Forgets remotes that nobody follows any more.
-    pub fn keep_remotes(&mut self, remotes: &Remotes) {
+    pub fn retain_remotes(&mut self, remotes: &Remotes) {
         self.remotes.retain(|seen| remotes.health().any(|health| health.url == seen.url));
     }
 
-    fn remote(&mut self, url: &str) -> &mut RemoteSeen {
+    fn remote_entry(&mut self, url: &str) -> &mut RemoteHealth {
         let at = self.remotes.iter().position(|remote| remote.url == url).unwrap_or_else(|| {
-            self.remotes.push(RemoteSeen { url: url.to_owned(), ..RemoteSeen::default() });
+            self.remotes.push(RemoteHealth { url: url.to_owned(), ..RemoteHealth::default() });
             self.remotes.len() - 1
         });
         &mut self.remotes[at]
     }
 
     /// Notes the revision that the node should be on. Since when it is known stays as it is.
-    pub fn newest_is(&mut self, revision: Revision, role: Role, found: &Found, now: Timestamp) {
+    pub fn set_newest(
+        &mut self,
+        revision: Revision,
+        role: RevisionRole,
+        found: &RemoteHeads,
+        now: Timestamp,
+    ) {
         let branch = match role {
             _ if found.directory => String::new(),
-            Role::Testing => "testing".to_owned(),
-            Role::Followed | Role::Pinned | Role::Rollout => found.branch.clone(),
+            RevisionRole::Testing => "testing".to_owned(),
+            RevisionRole::Followed | RevisionRole::Pinned | RevisionRole::Rollout => found.branch.clone(),
         };
         let since =
             self.newest.as_ref().filter(|newest| newest.revision == revision).map_or(now, |n| n.since);
-        self.newest = Some(Newest { revision, branch, remote: found.url.clone(), since });
+        self.newest = Some(NewestRevision { revision, branch, remote: found.url.clone(), since });
     }
 
     /// Notes why a revision is not taken. A reason that goes on counts from its start; one that was found again by
     /// looking counts from now, which is when it was looked at.
-    pub fn hold(&mut self, revision: Revision, why: Why, message: String, now: Timestamp) -> Held {
+    pub fn hold_revision(
+        &mut self,
+        revision: Revision,
+        why: HoldReason,
+        message: String,
+        now: Timestamp,
+    ) -> HeldRevision {
         let same = self.held.as_ref().filter(|old| old.revision == revision && old.why == why);
-        let goes_on = !matches!(why, Why::Refused | Why::Broken | Why::Unfetched);
+        let goes_on = !matches!(why, HoldReason::Refused | HoldReason::Broken | HoldReason::Unfetched);
         let since = same.filter(|_| goes_on).map_or(now, |old| old.since);
         let tries = same.map_or(0, |old| old.tries.saturating_add(1));
-        let held = Held { revision, why, message, since, tries: if goes_on { 0 } else { tries } };
+        let held = HeldRevision { revision, why, message, since, tries: if goes_on { 0 } else { tries } };
         self.held = Some(held.clone());
         held
     }
 
     /// Notes what an offer means for this node, as far as nothing has to be done about it.
-    pub fn heed(&mut self, wanted: &Wanted, offer: &Offer, found: &Found, orders: &Orders, now: Timestamp) {
+    pub fn note_offer(
+        &mut self,
+        wanted: &SyncDecision,
+        offer: &RemoteOffer,
+        found: &RemoteHeads,
+        orders: &OperatorOrders,
+        now: Timestamp,
+    ) {
         match wanted {
-            Wanted::Nothing | Wanted::Weigh(..) | Wanted::Held(_) => {}
-            Wanted::Take(revision, role) => self.newest_is(revision.clone(), *role, found, now),
-            Wanted::Quarantined(revision) => {
-                self.newest_is(revision.clone(), Role::Followed, found, now);
-                self.hold(revision.clone(), Why::Quarantined, orders.quarantine_words(revision), now);
+            SyncDecision::Nothing | SyncDecision::CheckTesting(..) | SyncDecision::Held(_) => {}
+            SyncDecision::Take(revision, role) => self.set_newest(revision.clone(), *role, found, now),
+            SyncDecision::Quarantined(revision) => {
+                self.set_newest(revision.clone(), RevisionRole::Followed, found, now);
+                self.hold_revision(
+                    revision.clone(),
+                    HoldReason::Quarantined,
+                    orders.quarantine_reason(revision),
+                    now,
+                );
             }
-            Wanted::Stay(head, words) => {
-                self.newest_is(head.clone(), Role::Followed, found, now);
-                self.hold(head.clone(), Why::Rollout, words.clone(), now);
+            SyncDecision::Stay(head, words) => {
+                self.set_newest(head.clone(), RevisionRole::Followed, found, now);
+                self.hold_revision(head.clone(), HoldReason::Rollout, words.clone(), now);
             }
-            Wanted::Current(revision, Role::Pinned) => match offer.head.clone() {
+            SyncDecision::Current(revision, RevisionRole::Pinned) => match offer.head.clone() {
                 Some(head) if head != *revision => {
-                    let pin = orders.pin.as_ref().map(|pin| pin.words(now, &local_zone()));
+                    let pin = orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
                     let message = format!("{}; `zagent unpin` ends that", pin.unwrap_or_default());
-                    self.newest_is(head.clone(), Role::Followed, found, now);
-                    self.hold(head, Why::Pinned, message, now);
+                    self.set_newest(head.clone(), RevisionRole::Followed, found, now);
+                    self.hold_revision(head, HoldReason::Pinned, message, now);
                 }
-                _ => self.is_on(revision.clone(), Role::Pinned, offer, found, now),
+                _ => self.set_current(revision.clone(), RevisionRole::Pinned, offer, found, now),
             },
-            Wanted::Current(revision, role) => self.is_on(revision.clone(), *role, offer, found, now),
+            SyncDecision::Current(revision, role) => {
+                self.set_current(revision.clone(), *role, offer, found, now)
+            }
         }
     }
 
     /// The node is where it should be. What was refused of another branch that is still offered stays noted.
-    fn is_on(&mut self, revision: Revision, role: Role, offer: &Offer, found: &Found, now: Timestamp) {
+    fn set_current(
+        &mut self,
+        revision: Revision,
+        role: RevisionRole,
+        offer: &RemoteOffer,
+        found: &RemoteHeads,
+        now: Timestamp,
+    ) {
         let offered =
-            |held: &Held| Some(&held.revision) == offer.testing.as_ref() && held.revision != revision;
+            |held: &HeldRevision| Some(&held.revision) == offer.testing.as_ref() && held.revision != revision;
         self.held = self.held.take().filter(offered);
-        self.newest_is(revision, role, found, now);
+        self.set_newest(revision, role, found, now);
     }
 
     /// Notes how a run ended. One of a few SLS only says nothing about how the whole host is.
-    pub fn ran(&mut self, report: &Report, news: bool, partial: bool) {
+    pub fn note_run(&mut self, report: &RunReport, news: bool, partial: bool) {
         let counts = [
-            ("changed", Standing::Changed),
-            ("failed", Standing::Failed),
-            ("skipped", Standing::Skipped),
-            ("unchanged", Standing::Unchanged),
+            ("changed", StateStatus::Changed),
+            ("failed", StateStatus::Failed),
+            ("skipped", StateStatus::Skipped),
+            ("unchanged", StateStatus::Unchanged),
         ];
         let counts: BTreeMap<String, usize> =
             counts.into_iter().map(|(word, standing)| (word.to_owned(), report.count(standing))).collect();
-        let failed = report.states.iter().filter(|state| state.standing() == Standing::Failed);
-        let words =
-            |state: &Outcome| format!("{}: {}{}", state.id, first_line(&state.comment), state.exit_words());
-        let errors = failed.take(ERRORS).map(words);
-        let success = report.success();
+        let failed = report.states.iter().filter(|state| state.status() == StateStatus::Failed);
+        let words = |state: &StateOutcome| {
+            format!("{}: {}{}", state.id, first_line(&state.comment), state.exit_code_suffix())
+        };
+        let errors = failed.take(MAX_ERRORS).map(words);
+        let success = report.is_success();
         if !partial {
             self.last_success = if success { Some(report.start) } else { self.last_success };
             self.failures = if success { 0 } else { self.failures.saturating_add(1) };
@@ -187,7 +221,7 @@ impl Memory {
         self.last_run = Some(LastRun {
             run: report.run.clone(),
             revision: report.revision.clone(),
-            trigger: report.trigger.word().to_owned(),
+            trigger: report.trigger.as_str().to_owned(),
             at: report.start,
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             success,
@@ -204,7 +238,7 @@ fn first_line(text: &str) -> &str {
 
 /// A revision and where it was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Newest {
+pub struct NewestRevision {
     /// The commit.
     pub revision: Revision,
     /// The branch that it was the head of.
@@ -217,11 +251,11 @@ pub struct Newest {
 
 /// Why a revision is not the current one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldRevision {
     /// The revision.
     pub revision: Revision,
     /// The kind of reason.
-    pub why: Why,
+    pub why: HoldReason,
     /// The reason, in words that name a way out.
     pub message: String,
     /// Since when.
@@ -234,7 +268,7 @@ pub struct Held {
 /// Kinds of reasons not to take a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum HoldReason {
     /// It was not what it claims to be.
     Refused,
     /// It failed its health checks.
@@ -253,10 +287,10 @@ pub enum Why {
     Broken,
 }
 
-impl Why {
+impl HoldReason {
     /// The reason in a word, for labels.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::Quarantined => "quarantined",
@@ -273,7 +307,7 @@ impl Why {
 /// A remote, as it was last seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RemoteSeen {
+pub struct RemoteHealth {
     /// Its address, without a password.
     pub url: String,
     /// When it last failed to answer after it had answered; `None` while it is fine.

@@ -1,27 +1,31 @@
 //! From a push to a converged host: one turn of the agent, and the loop around it.
 
-mod after;
-mod child;
-pub mod clock;
-mod course;
 mod daemon;
-mod ground;
-mod me;
+mod decide;
 mod memory;
-mod orders;
+mod node_report;
+mod operator_orders;
+mod post_run;
+mod rollout_state;
+pub mod scheduler;
 mod seed;
+mod states_source;
 mod sync;
 mod trial;
 mod turn;
-mod want;
+mod turn_process;
 
-pub use course::{Course, Hold as Obstacle};
-pub use daemon::{Setup, run as stay};
-pub use ground::{FALLS_BACK, Ground, Hold, NOTHING, NOTHING_AT_BOOT};
-pub(crate) use me::{facts, records, seen};
-pub use memory::{Held, LastRun, Memory, Newest, RemoteSeen, Weighed, Why};
-pub use orders::Orders;
-pub use seed::{machine_seed, seed};
-pub use sync::{Sync, Synced, Wish, directory, plain, remotes, testing_branch};
-pub use turn::{Ended, Ran, Stage, Turn};
-pub use want::{Offer, Role, Ruling, Standing, Wanted, want};
+pub use daemon::{DaemonSetup, run as stay};
+pub use decide::{NodeView, RemoteOffer, RevisionRole, RolloutConstraint, SyncDecision, decide_revision};
+pub use memory::{
+    AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth, TestingAncestry,
+};
+pub(crate) use node_report::{open_records, reported_facts, revision_and_run};
+pub use operator_orders::OperatorOrders;
+pub use rollout_state::{RolloutHold as Obstacle, RolloutState};
+pub use seed::{machine_seed, seed_from};
+pub use states_source::{FALLBACK_WARNING, NO_STATES, NO_STATES_AT_BOOT, SourceGuard, StatesSource};
+pub use sync::{
+    StatesSync, SyncOptions, SyncOutcome, directory_remote, followed_remotes, plain_revision, testing_branch,
+};
+pub use turn::{CompletedRun, Turn, TurnHooks, TurnOutcome};

@@ -2,49 +2,52 @@
 //!
 //! Law: what fails on the way changes nothing; the last good generation stays, and the reason is remembered.
 
-mod to;
+mod ordered;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use jiff::Timestamp;
-use zagent_cache::source::{Deadline, Dir, Found, Kind, Polled, Remotes, SourceError, Want};
+use zagent_cache::source::{
+    Deadline, DirSource, FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceError, SourceErrorKind,
+};
 use zagent_cache::{
-    Ancestry, Cache, CacheError, DIRECTORY, Generation, Proof, Refusal, Staged, Store, Verified,
+    Ancestry, Cache, CacheError, DIR_PREFIX, Generation, ObjectStore, Refusal, StagedRevision, VerifiedTree,
+    VerifyContext,
 };
 use zagent_config::ids::Revision;
-use zagent_config::settings::{Remote, Settings};
+use zagent_config::settings::{RemoteSettings, Settings};
 
-use super::memory::{Held, Memory, Weighed, Why};
-use super::orders::Orders;
-use super::trial::Trial;
-use super::want::{Offer, Role, Standing, Wanted, want};
-use crate::operate::pin::{Pin, To};
-use crate::report::{Trouble, chain};
+use super::decide::{NodeView, RemoteOffer, RevisionRole, SyncDecision, decide_revision};
+use super::memory::{AgentMemory, HeldRevision, HoldReason, TestingAncestry};
+use super::operator_orders::OperatorOrders;
+use super::trial::GenerationTrial;
+use crate::cli_error::{CliError, error_chain};
+use crate::operate::pin::{NodePin, PinTarget};
 
 /// How far a history is followed back, in steps, to see whether one commit stands on another.
-const STEPS: [u32; 4] = [32, 512, 8192, WHOLE];
+const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];
 /// All of a history.
-const WHOLE: u32 = i32::MAX.unsigned_abs();
+const WHOLE_HISTORY: u32 = i32::MAX.unsigned_abs();
 
 /// How a sync is meant.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish {
+pub struct SyncOptions {
     /// History may be rewritten, and an older revision taken, this once.
     pub allow_rewind: bool,
     /// What was refused a moment ago is looked at again.
-    pub insists: bool,
+    pub retry_refused: bool,
     /// A new revision is not taken for this reason, however good it is.
-    pub hold: Option<Why>,
+    pub hold: Option<HoldReason>,
     /// Verified and compiled, but not published.
     pub preview: bool,
     /// What the node is on is verified once more: keys may have been revoked since.
-    pub again: bool,
+    pub reverify: bool,
 }
 
 /// How a sync ended.
 #[derive(Debug)]
-pub enum Synced {
+pub enum SyncOutcome {
     /// There is no remote.
     NoRemote,
     /// The node is on what it should be on.
@@ -52,97 +55,108 @@ pub enum Synced {
     /// There is a new generation.
     Published(Box<Generation>),
     /// There would be a new generation.
-    Ahead(Box<Verified>),
+    Preview(Box<VerifiedTree>),
     /// Something is offered that is not taken.
-    Held(Held),
+    Held(HeldRevision),
     /// Nobody answered with a revision.
     Offline(Vec<SourceError>),
 }
 
 /// What a sync works on.
-pub struct Sync<'a> {
+pub struct StatesSync<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// The generations.
     pub cache: &'a Cache,
     /// What is remembered.
-    pub memory: &'a mut Memory,
+    pub memory: &'a mut AgentMemory,
     /// What operators ask of the node.
-    pub orders: &'a Orders,
+    pub orders: &'a OperatorOrders,
     /// What tells this node from others.
     pub seed: u64,
     /// What it has to say beside how it ended.
     pub notes: Vec<String>,
     /// Says whether the states of a directory compile for this node.
-    pub compiles: &'a mut dyn FnMut(&Path) -> Result<(), Trouble>,
+    pub check_compiles: &'a mut dyn FnMut(&Path) -> Result<(), CliError>,
 }
 
-impl Sync<'_> {
+impl StatesSync<'_> {
     /// Asks the remotes, and takes what they offer.
     ///
     /// # Errors
     /// Fails when the cache cannot be used. Remotes and revisions that are no good are no error of this.
-    pub fn go(&mut self, wish: Wish, now: Timestamp) -> Result<Synced, CacheError> {
+    pub fn sync_head(&mut self, wish: SyncOptions, now: Timestamp) -> Result<SyncOutcome, CacheError> {
         let source = &self.settings.source;
         if source.remotes.is_empty() {
-            return Ok(Synced::NoRemote);
+            return Ok(SyncOutcome::NoRemote);
         }
         let deadline = Deadline::after(source.timeout);
-        let mut remotes = remotes(self.settings, self.orders.pin.as_ref(), self.seed);
-        self.memory.keep_remotes(&remotes);
+        let mut remotes = followed_remotes(self.settings, self.orders.pin.as_ref(), self.seed);
+        self.memory.retain_remotes(&remotes);
         let testing = testing_branch(self.settings);
-        let Polled { found, failed } = remotes.poll(testing.as_deref(), Instant::now(), deadline);
-        self.memory.note(&failed, found.as_ref(), now);
-        let Some(found) = found else { return Ok(Synced::Offline(failed)) };
-        let offer = Offer { head: found.head.clone(), testing: found.testing.clone() };
+        let RemotePoll { heads: found, failed } = remotes.poll(testing.as_deref(), Instant::now(), deadline);
+        self.memory.note_remotes(&failed, found.as_ref(), now);
+        let Some(found) = found else { return Ok(SyncOutcome::Offline(failed)) };
+        let offer = RemoteOffer { head: found.head.clone(), testing: found.testing.clone() };
         if !wish.preview
-            && let Err(error) = self.orders.course.see(&self.settings.paths(), offer.head.as_ref())
+            && let Err(error) =
+                self.orders.rollout_state.note_head(&self.settings.paths(), offer.head.as_ref())
         {
-            self.notes.push(chain(&error));
+            self.notes.push(error_chain(&error));
         }
-        let mut wanted = self.want(&offer, wish, now)?;
-        if let Wanted::Weigh(testing, head) = wanted {
-            self.weigh(&mut remotes, &found, (testing, head), deadline)?;
-            wanted = self.want(&offer, wish, now)?;
+        let mut wanted = self.decide(&offer, wish, now)?;
+        if let SyncDecision::CheckTesting(testing, head) = wanted {
+            self.check_testing(&mut remotes, &found, (testing, head), deadline)?;
+            wanted = self.decide(&offer, wish, now)?;
         }
-        self.tell_testing(&offer, &found);
-        self.memory.heed(&wanted, &offer, &found, self.orders, now);
+        self.note_testing(&offer, &found);
+        self.memory.note_offer(&wanted, &offer, &found, self.orders, now);
         match wanted {
-            Wanted::Nothing => Ok(Synced::Offline(vec![no_branch(&found)])),
-            Wanted::Current(revision, role) if wish.again => {
-                let offered = Offered { found: &found, revision: &revision, role };
-                let taken = self.take(&mut remotes, &offered, wish, (deadline, now));
-                let held = |Untaken(why, message)| Held {
+            SyncDecision::Nothing => Ok(SyncOutcome::Offline(vec![no_branch_error(&found)])),
+            SyncDecision::Current(revision, role) if wish.reverify => {
+                let offered = OfferedRevision { found: &found, revision: &revision, role };
+                let taken = self.take_revision(&mut remotes, &offered, wish, (deadline, now));
+                let held = |NotTaken(why, message)| HeldRevision {
                     revision: revision.clone(),
                     why,
                     message,
                     since: now,
                     tries: 0,
                 };
-                Ok(taken.unwrap_or_else(|untaken| Synced::Held(held(untaken))))
+                Ok(taken.unwrap_or_else(|untaken| SyncOutcome::Held(held(untaken))))
             }
-            Wanted::Stay(revision, words) => {
-                Ok(Synced::Held(self.memory.hold(revision, Why::Rollout, words, now)))
+            SyncDecision::Stay(revision, words) => {
+                Ok(SyncOutcome::Held(self.memory.hold_revision(revision, HoldReason::Rollout, words, now)))
             }
             // What cannot be told leaves the node where it is.
-            Wanted::Weigh(..) | Wanted::Current(..) => Ok(Synced::Current),
-            Wanted::Held(held) => Ok(Synced::Held(held)),
-            Wanted::Quarantined(revision) => {
-                let message = self.orders.quarantine_words(&revision);
-                Ok(Synced::Held(self.memory.hold(revision, Why::Quarantined, message, now)))
+            SyncDecision::CheckTesting(..) | SyncDecision::Current(..) => Ok(SyncOutcome::Current),
+            SyncDecision::Held(held) => Ok(SyncOutcome::Held(held)),
+            SyncDecision::Quarantined(revision) => {
+                let message = self.orders.quarantine_reason(&revision);
+                Ok(SyncOutcome::Held(self.memory.hold_revision(
+                    revision,
+                    HoldReason::Quarantined,
+                    message,
+                    now,
+                )))
             }
-            Wanted::Take(revision, role) => {
+            SyncDecision::Take(revision, role) => {
                 if let Some(why) = wish.hold {
-                    return Ok(Synced::Held(self.memory.hold(revision, why, waits(why).to_owned(), now)));
+                    return Ok(SyncOutcome::Held(self.memory.hold_revision(
+                        revision,
+                        why,
+                        waiting_for(why).to_owned(),
+                        now,
+                    )));
                 }
-                let offered = Offered { found: &found, revision: &revision, role };
-                match self.take(&mut remotes, &offered, wish, (deadline, now)) {
+                let offered = OfferedRevision { found: &found, revision: &revision, role };
+                match self.take_revision(&mut remotes, &offered, wish, (deadline, now)) {
                     Ok(synced) => {
                         self.memory.held = None;
                         Ok(synced)
                     }
-                    Err(Untaken(why, message)) => {
-                        Ok(Synced::Held(self.memory.hold(revision, why, message, now)))
+                    Err(NotTaken(why, message)) => {
+                        Ok(SyncOutcome::Held(self.memory.hold_revision(revision, why, message, now)))
                     }
                 }
             }
@@ -151,121 +165,125 @@ impl Sync<'_> {
 }
 
 /// A revision that a remote offers.
-struct Offered<'a> {
-    found: &'a Found,
+struct OfferedRevision<'a> {
+    found: &'a RemoteHeads,
     revision: &'a Revision,
-    role: Role,
+    role: RevisionRole,
 }
 
 /// Why a revision was not taken.
-struct Untaken(Why, String);
+struct NotTaken(HoldReason, String);
 
-impl From<CacheError> for Untaken {
+impl From<CacheError> for NotTaken {
     fn from(error: CacheError) -> Self {
         match error {
             CacheError::Refused(refusal) => Self::from(*refusal),
-            error if error.is_refusal() => Self(Why::Refused, chain(&error)),
+            error if error.is_refusal() => Self(HoldReason::Refused, error_chain(&error)),
             // The node's own trouble says nothing against the revision, nor against the one that is there.
-            error => Self(Why::Unfetched, chain(&error)),
+            error => Self(HoldReason::Unfetched, error_chain(&error)),
         }
     }
 }
 
-impl From<Refusal> for Untaken {
+impl From<Refusal> for NotTaken {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Local(error) => Self::from(*error),
-            refusal => Self(Why::Refused, words(&refusal)),
+            refusal => Self(HoldReason::Refused, refusal_text(&refusal)),
         }
     }
 }
 
 /// Why a revision is refused, and a way out where there is one.
-fn words(refusal: &Refusal) -> String {
+fn refusal_text(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Signature(error) => format!("{}; {}", chain(error), error.hint()),
-        other => chain(other),
+        Refusal::Signature(error) => format!("{}; {}", error_chain(error), error.hint()),
+        other => error_chain(other),
     }
 }
 
-impl From<SourceError> for Untaken {
+impl From<SourceError> for NotTaken {
     fn from(error: SourceError) -> Self {
-        Self(Why::Unfetched, chain(&error))
+        Self(HoldReason::Unfetched, error_chain(&error))
     }
 }
 
-impl Sync<'_> {
+impl StatesSync<'_> {
     /// Fetches, stages, verifies, compiles and publishes one revision.
-    fn take(
+    fn take_revision(
         &mut self,
         remotes: &mut Remotes,
-        offered: &Offered<'_>,
-        wish: Wish,
+        offered: &OfferedRevision<'_>,
+        wish: SyncOptions,
         (deadline, now): (Deadline, Timestamp),
-    ) -> Result<Synced, Untaken> {
-        let Offered { found, revision, role } = *offered;
-        let branch = self.branch(found, role);
+    ) -> Result<SyncOutcome, NotTaken> {
+        let OfferedRevision { found, revision, role } = *offered;
+        let branch = self.branch_name(found, role);
         // A pin to a commit is somebody's word: it is judged by itself and moves no floor.
         let line_name = match role {
-            Role::Pinned if found.head.as_ref() != Some(revision) => format!("pin:{}", revision.short()),
+            RevisionRole::Pinned if found.head.as_ref() != Some(revision) => {
+                format!("pin:{}", revision.short())
+            }
             _ => branch.clone(),
         };
         let (staged, ancestry) = match remotes.directory(found.remote) {
-            Some(dir) => (self.cache.stage_dir(dir)?.known_as(revision), Ancestry::Unknown),
+            Some(dir) => (self.cache.stage_dir(dir)?.with_fingerprint(revision), Ancestry::Unknown),
             None => {
-                let store = Store::open(self.settings.paths().repository()).map_err(CacheError::from)?;
-                let want = Want { remote: found.remote, branch: &branch, revision };
+                let store =
+                    ObjectStore::open(self.settings.paths().repository()).map_err(CacheError::from)?;
+                let want = FetchTarget { remote: found.remote, branch: &branch, revision };
                 remotes.fetch(want, &store, Instant::now(), deadline)?;
-                let mut line = Line { remotes, store: &store, want, deadline };
+                let mut line = BranchHistory { remotes, store: &store, want, deadline };
                 let staged = self.cache.stage_commit(&store, revision)?;
                 let ancestry = self.ancestry(&staged, &line_name, wish, &mut line)?;
                 (staged, ancestry)
             }
         };
-        let proof = Proof {
+        let proof = VerifyContext {
             trust: &self.settings.trust,
             now,
-            line: &line_name,
+            branch: &line_name,
             source: &found.url,
             ancestry,
-            below: (role == Role::Testing).then_some(found.branch.as_str()),
+            base_branch: (role == RevisionRole::Testing).then_some(found.branch.as_str()),
             allow_rewind: wish.allow_rewind,
         };
         let verified = staged.verify(&proof)?;
-        if let Err(trouble) = (self.compiles)(&verified.dir()) {
+        if let Err(trouble) = (self.check_compiles)(&verified.dir()) {
             // Where it lies for the moment says nothing to whoever wrote it.
-            let words = trouble.words().replace(&format!("{}/", verified.dir().display()), "");
-            return Err(Untaken(Why::Broken, format!("it does not compile: {words}")));
+            let words = trouble.summary().replace(&format!("{}/", verified.dir().display()), "");
+            return Err(NotTaken(HoldReason::Broken, format!("it does not compile: {words}")));
         }
         if wish.preview {
-            return Ok(Synced::Ahead(Box::new(verified)));
+            return Ok(SyncOutcome::Preview(Box::new(verified)));
         }
         let generation = verified.publish()?;
-        Trial::begin(&self.settings.paths(), generation.name())
-            .map_err(|error| Untaken(Why::Unfetched, chain(&error)))?;
+        GenerationTrial::begin(&self.settings.paths(), generation.name())
+            .map_err(|error| NotTaken(HoldReason::Unfetched, error_chain(&error)))?;
         if let Err(error) = self.cache.gc() {
-            tracing::warn!(error = chain(&error), "old generations stay");
+            tracing::warn!(error = error_chain(&error), "old generations stay");
         }
-        Ok(Synced::Published(Box::new(generation)))
+        Ok(SyncOutcome::Published(Box::new(generation)))
     }
 
     /// Whether a tree stands on what was accepted last; only asked for when that decides something.
     fn ancestry(
         &self,
-        staged: &Staged,
+        staged: &StagedRevision,
         branch: &str,
-        wish: Wish,
-        line: &mut Line<'_>,
-    ) -> Result<Ancestry, Untaken> {
+        wish: SyncOptions,
+        line: &mut BranchHistory<'_>,
+    ) -> Result<Ancestry, NotTaken> {
         if !self.settings.trust.fast_forward || wish.allow_rewind {
             return Ok(Ancestry::Unknown);
         }
-        let doubted = staged.doubt(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
+        let doubted =
+            staged.unproven_ancestor(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
         let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
         match line.ancestry(&old) {
             // In doubt it is not taken: whoever serves it could hide the history that speaks against it.
-            Ancestry::Unknown => Err(Untaken(
-                Why::Unfetched,
+            Ancestry::Unknown => Err(NotTaken(
+                HoldReason::Unfetched,
                 format!(
                     "its history cannot be followed back to {}, which was accepted before; \
                      `zagent source sync --allow-rewind` takes it all the same",
@@ -277,26 +295,32 @@ impl Sync<'_> {
     }
 
     /// What the node should be on.
-    fn want(&self, offer: &Offer, wish: Wish, now: Timestamp) -> Result<Wanted, CacheError> {
+    fn decide(
+        &self,
+        offer: &RemoteOffer,
+        wish: SyncOptions,
+        now: Timestamp,
+    ) -> Result<SyncDecision, CacheError> {
         let current = self.cache.current()?;
-        let quarantined = self.orders.quarantined();
-        let ruling = self.orders.course.ruling(&self.settings.id, self.settings.rollout.follow, now);
-        let standing = Standing {
-            current: current.as_ref().map(|generation| plain(&generation.record().revision)),
+        let quarantined = self.orders.quarantined_revisions();
+        let ruling =
+            self.orders.rollout_state.constraint(&self.settings.id, self.settings.rollout.follow, now);
+        let standing = NodeView {
+            current: current.as_ref().map(|generation| plain_revision(&generation.record().revision)),
             pin: self.orders.pin.as_ref(),
-            ruling: ruling.as_ref(),
+            constraint: ruling.as_ref(),
             held: self.memory.held.as_ref(),
             quarantined: &quarantined,
             weighed: self.memory.weighed.as_ref(),
-            insists: wish.insists || wish.allow_rewind,
+            retry_refused: wish.retry_refused || wish.allow_rewind,
         };
-        Ok(want(offer, &standing, now))
+        Ok(decide_revision(offer, &standing, now))
     }
 
     /// Names a testing branch that does not count.
-    fn tell_testing(&mut self, offer: &Offer, found: &Found) {
-        let standing = Standing { weighed: self.memory.weighed.as_ref(), ..Standing::default() };
-        if self.orders.pin.is_none() && standing.counts(offer) == Some(false) {
+    fn note_testing(&mut self, offer: &RemoteOffer, found: &RemoteHeads) {
+        let standing = NodeView { weighed: self.memory.weighed.as_ref(), ..NodeView::default() };
+        if self.orders.pin.is_none() && standing.testing_counts(offer) == Some(false) {
             self.notes.push(format!(
                 "the branch `{}` does not stand on top of `{}` and does not count: rebase it, or delete it",
                 testing_branch(self.settings).unwrap_or_default(),
@@ -307,68 +331,73 @@ impl Sync<'_> {
 
     /// Finds out whether a testing branch counts: it stands on the followed one, as that is offered and as it was
     /// accepted. What cannot be told does not count, and is looked at again with the next head.
-    fn weigh(
+    fn check_testing(
         &mut self,
         remotes: &mut Remotes,
-        found: &Found,
+        found: &RemoteHeads,
         (testing, head): (Revision, Revision),
         deadline: Deadline,
     ) -> Result<(), CacheError> {
         let branch = testing_branch(self.settings).unwrap_or_default();
-        let store = Store::open(self.settings.paths().repository())?;
-        let want = Want { remote: found.remote, branch: &branch, revision: &testing };
-        let fetched =
-            if store.has(&testing) { Ok(()) } else { remotes.fetch(want, &store, Instant::now(), deadline) };
+        let store = ObjectStore::open(self.settings.paths().repository())?;
+        let want = FetchTarget { remote: found.remote, branch: &branch, revision: &testing };
+        let fetched = if store.has_commit(&testing) {
+            Ok(())
+        } else {
+            remotes.fetch(want, &store, Instant::now(), deadline)
+        };
         let counts = match fetched {
             Err(error) => {
-                self.notes.push(format!("the branch `{branch}` cannot be fetched: {}", chain(&error)));
+                self.notes.push(format!("the branch `{branch}` cannot be fetched: {}", error_chain(&error)));
                 false
             }
             Ok(()) => {
-                let accepted =
-                    self.cache.newest(&found.branch)?.and_then(|newest| newest.revision.parse().ok());
-                let mut line = Line { remotes, store: &store, want, deadline };
+                let accepted = self
+                    .cache
+                    .newest_accepted(&found.branch)?
+                    .and_then(|newest| newest.revision.parse().ok());
+                let mut line = BranchHistory { remotes, store: &store, want, deadline };
                 let mut below = [Some(head.clone()), accepted].into_iter().flatten();
                 below.all(|old| line.ancestry(&old) == Ancestry::Descendant)
             }
         };
-        self.memory.weighed = Some(Weighed { testing, head, counts });
+        self.memory.weighed = Some(TestingAncestry { testing, head, counts });
         Ok(())
     }
 
-    fn branch(&self, found: &Found, role: Role) -> String {
+    fn branch_name(&self, found: &RemoteHeads, role: RevisionRole) -> String {
         match role {
-            Role::Testing => testing_branch(self.settings).unwrap_or_else(|| found.branch.clone()),
+            RevisionRole::Testing => testing_branch(self.settings).unwrap_or_else(|| found.branch.clone()),
             _ => found.branch.clone(),
         }
     }
 }
 
 /// A branch whose history can be followed back.
-struct Line<'a> {
+struct BranchHistory<'a> {
     remotes: &'a mut Remotes,
-    store: &'a Store,
-    want: Want<'a>,
+    store: &'a ObjectStore,
+    want: FetchTarget<'a>,
     deadline: Deadline,
 }
 
-impl Line<'_> {
+impl BranchHistory<'_> {
     /// Whether the wanted commit stands on another. What cannot be told within the deadline is unknown.
     fn ancestry(&mut self, old: &Revision) -> Ancestry {
-        let mut steps = STEPS.into_iter();
+        let mut steps = DEEPEN_STEPS.into_iter();
         loop {
             match self.store.is_ancestor(old, self.want.revision) {
                 Ok(Some(true)) => return Ancestry::Descendant,
                 Ok(Some(false)) => return Ancestry::NotDescendant,
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(error = chain(&error), "the history cannot be read");
+                    tracing::warn!(error = error_chain(&error), "the history cannot be read");
                     return Ancestry::Unknown;
                 }
             }
             let Some(by) = steps.next() else { return Ancestry::Unknown };
             if let Err(error) = self.remotes.deepen(self.want, self.store, by, self.deadline) {
-                tracing::warn!(error = chain(&error), "the history cannot be followed back");
+                tracing::warn!(error = error_chain(&error), "the history cannot be followed back");
                 return Ancestry::Unknown;
             }
         }
@@ -379,7 +408,7 @@ impl Line<'_> {
 ///
 /// # Errors
 /// Says in words why that is not possible.
-pub(super) fn restage(
+pub(super) fn restage_current(
     settings: &Settings,
     cache: &Cache,
     damaged: &Generation,
@@ -388,42 +417,45 @@ pub(super) fn restage(
     let record = damaged.record();
     let staged = match record.revision.parse::<Revision>() {
         Ok(revision) => {
-            let store = Store::open(settings.paths().repository()).map_err(|error| chain(&error))?;
-            if !store.has(&revision) {
+            let store =
+                ObjectStore::open(settings.paths().repository()).map_err(|error| error_chain(&error))?;
+            if !store.has_commit(&revision) {
                 let deadline = Deadline::after(settings.source.timeout);
-                let mut remotes = remotes(settings, None, seed);
-                let Polled { found, failed } = remotes.poll(None, Instant::now(), deadline);
-                let words = || failed.iter().map(|error| chain(error)).collect::<Vec<_>>().join("; ");
+                let mut remotes = followed_remotes(settings, None, seed);
+                let RemotePoll { heads: found, failed } = remotes.poll(None, Instant::now(), deadline);
+                let words = || failed.iter().map(|error| error_chain(error)).collect::<Vec<_>>().join("; ");
                 let found = found.ok_or_else(|| format!("no remote answers: {}", words()))?;
-                let want = Want { remote: found.remote, branch: &record.line, revision: &revision };
-                remotes.fetch(want, &store, Instant::now(), deadline).map_err(|error| chain(&error))?;
+                let want = FetchTarget { remote: found.remote, branch: &record.line, revision: &revision };
+                remotes.fetch(want, &store, Instant::now(), deadline).map_err(|error| error_chain(&error))?;
             }
             cache.stage_commit(&store, &revision)
         }
         Err(_) => {
-            let dir = directory(&record.source).ok_or_else(|| format!("`{}` is gone", record.source))?;
+            let dir =
+                directory_remote(&record.source).ok_or_else(|| format!("`{}` is gone", record.source))?;
             cache.stage_dir(&dir)
         }
     };
-    let proof = Proof {
+    let proof = VerifyContext {
         trust: &settings.trust,
         now,
-        line: &record.line,
+        branch: &record.line,
         source: &record.source,
         ancestry: Ancestry::Unknown,
-        below: None,
+        base_branch: None,
         allow_rewind: false,
     };
-    let verified = staged.map_err(|error| chain(&error))?.verify(&proof).map_err(|error| chain(&error))?;
-    verified.publish().map_err(|error| chain(&error))
+    let verified =
+        staged.map_err(|error| error_chain(&error))?.verify(&proof).map_err(|error| error_chain(&error))?;
+    verified.publish().map_err(|error| error_chain(&error))
 }
 
 /// The remotes as they are followed: on their branch, or on the one that the node is pinned to.
 #[must_use]
-pub fn remotes(settings: &Settings, pin: Option<&Pin>, seed: u64) -> Remotes {
+pub fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -> Remotes {
     let mut source = settings.source.clone();
-    if let Some(To::Branch(branch)) = pin.map(|pin| &pin.to) {
-        let pinned = |remote: &mut Remote| remote.branch.clone_from(branch);
+    if let Some(PinTarget::Branch(branch)) = pin.map(|pin| &pin.to) {
+        let pinned = |remote: &mut RemoteSettings| remote.branch.clone_from(branch);
         source.remotes.iter_mut().for_each(pinned);
     }
     Remotes::new(&source, seed)
@@ -431,15 +463,15 @@ pub fn remotes(settings: &Settings, pin: Option<&Pin>, seed: u64) -> Remotes {
 
 /// The directory that a remote is, when it is a plain one.
 #[must_use]
-pub fn directory(url: &str) -> Option<PathBuf> {
+pub fn directory_remote(url: &str) -> Option<PathBuf> {
     let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
-    (path.is_absolute() && Dir::is_plain(path)).then(|| path.to_owned())
+    (path.is_absolute() && DirSource::is_plain_dir(path)).then(|| path.to_owned())
 }
 
 /// A revision as remotes name it: that of a directory has a word before it.
 #[must_use]
-pub fn plain(revision: &str) -> &str {
-    revision.strip_prefix(DIRECTORY).unwrap_or(revision)
+pub fn plain_revision(revision: &str) -> &str {
+    revision.strip_prefix(DIR_PREFIX).unwrap_or(revision)
 }
 
 /// The branch that only this node follows.
@@ -448,10 +480,10 @@ pub fn testing_branch(settings: &Settings) -> Option<String> {
     settings.source.testing.then(|| format!("testing/{}", settings.id))
 }
 
-fn no_branch(found: &Found) -> SourceError {
+fn no_branch_error(found: &RemoteHeads) -> SourceError {
     SourceError {
         remote: found.url.clone(),
-        kind: Kind::NoBranch,
+        kind: SourceErrorKind::NoBranch,
         retry_after: None,
         message: format!(
             "the branch `{}` does not exist on {}: push it, or set `branch` of the remote",
@@ -462,10 +494,10 @@ fn no_branch(found: &Found) -> SourceError {
 }
 
 /// What a revision waits for.
-const fn waits(why: Why) -> &'static str {
+const fn waiting_for(why: HoldReason) -> &'static str {
     match why {
-        Why::Paused => "the agent is paused; `zagent resume` ends that",
-        Why::Window => "no maintenance window is open",
+        HoldReason::Paused => "the agent is paused; `zagent resume` ends that",
+        HoldReason::Window => "no maintenance window is open",
         _ => "it is held back",
     }
 }

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use zagent_cache::Cache;
 use zagent_config::paths::Paths;
 
-use crate::health::Verdict;
-use crate::operate::{KeptError, kept};
+use crate::health::HealthResult;
+use crate::operate::{JsonFileError, json_file};
 
 /// How many runs may be cut off before the generation counts as bad.
-pub(super) const TRIES: u32 = 4;
+pub(super) const MAX_TRIES: u32 = 4;
 
 /// The trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Trial {
+pub(super) struct GenerationTrial {
     /// The generation, by its name.
     pub(super) generation: String,
     /// How many runs were begun.
@@ -24,29 +24,29 @@ pub(super) struct Trial {
     pub(super) tries: u32,
     /// How the checks went before the first of them; none when nobody has looked yet.
     #[serde(default)]
-    pub(super) before: Option<Vec<Verdict>>,
+    pub(super) before: Option<Vec<HealthResult>>,
 }
 
-impl Trial {
+impl GenerationTrial {
     /// A generation was published.
     ///
     /// # Errors
     /// Fails when the file cannot be written.
-    pub(super) fn begin(paths: &Paths, generation: &str) -> Result<(), KeptError> {
-        Self { generation: generation.to_owned(), ..Self::default() }.keep(paths)
+    pub(super) fn begin(paths: &Paths, generation: &str) -> Result<(), JsonFileError> {
+        Self { generation: generation.to_owned(), ..Self::default() }.save(paths)
     }
 
     /// The trial of a generation, when it is on trial. A file that cannot be read is no trial.
     #[must_use]
-    pub(super) fn of(paths: &Paths, generation: &str) -> Option<Self> {
-        let found: Option<Self> = kept::read(&paths.trial()).ok().flatten();
+    pub(super) fn load(paths: &Paths, generation: &str) -> Option<Self> {
+        let found: Option<Self> = json_file::read(&paths.trial()).ok().flatten();
         found.filter(|trial| trial.generation == generation)
     }
 
     /// True when a generation of that revision is on trial, current or not: it was published and may have been run.
     #[must_use]
-    pub(super) fn is_of(paths: &Paths, cache: &Cache, revision: &str) -> bool {
-        let found: Option<Self> = kept::read(&paths.trial()).ok().flatten();
+    pub(super) fn is_on_trial(paths: &Paths, cache: &Cache, revision: &str) -> bool {
+        let found: Option<Self> = json_file::read(&paths.trial()).ok().flatten();
         let generation = found.and_then(|trial| cache.find(&trial.generation).ok());
         generation.is_some_and(|generation| generation.record().revision == revision)
     }
@@ -55,15 +55,15 @@ impl Trial {
     ///
     /// # Errors
     /// Fails when the file cannot be written.
-    pub(super) fn keep(&self, paths: &Paths) -> Result<(), KeptError> {
-        kept::write(&paths.trial(), self)
+    pub(super) fn save(&self, paths: &Paths) -> Result<(), JsonFileError> {
+        json_file::write(&paths.trial(), self)
     }
 
     /// The generation has proved itself, or is gone.
     ///
     /// # Errors
     /// Fails when the file cannot be removed.
-    pub(super) fn end(paths: &Paths) -> Result<(), KeptError> {
-        kept::remove(&paths.trial()).map(drop)
+    pub(super) fn end(paths: &Paths) -> Result<(), JsonFileError> {
+        json_file::remove(&paths.trial()).map(drop)
     }
 }

@@ -5,47 +5,49 @@ use std::time::Duration;
 use jiff::Timestamp;
 use zagent_config::settings::{Settings, format_duration};
 
-use super::{Finding, PATIENCE, Scope, ask};
+use super::{CHECK_TIMEOUT, DoctorFinding, DoctorScope, program_output};
 
 /// No clock that is right shows less: this program was not written before.
-const EARLIEST: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
+const EARLIEST_TIME: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
 /// A clock that is this far from a remote's is wrong.
-const APART: Duration = Duration::from_secs(5 * 60);
-const HINT: &str = "start a time service, such as systemd-timesyncd or chrony";
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+const TIME_SERVICE_HINT: &str = "start a time service, such as systemd-timesyncd or chrony";
 
-pub(super) fn look(settings: &Settings, scope: &Scope) -> Vec<Finding> {
-    if scope.now.as_second() < EARLIEST {
+pub(super) fn check_clock(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
+    if scope.now.as_second() < EARLIEST_TIME {
         let message =
             format!("{} cannot be: the clock was never set", scope.now.strftime("%Y-%m-%d %H:%M UTC"));
-        return vec![Finding::fail("clock", message, HINT)];
+        return vec![DoctorFinding::fail("clock", message, TIME_SERVICE_HINT)];
     }
-    let mut findings = vec![synchronised(scope)];
+    let mut findings = vec![check_synchronised(scope)];
     if !scope.offline {
-        findings.extend(settings.source.remotes.iter().find_map(|remote| beside(&remote.url, scope.now)));
+        findings.extend(
+            settings.source.remotes.iter().find_map(|remote| check_remote_clock(&remote.url, scope.now)),
+        );
     }
     findings
 }
 
-fn synchronised(scope: &Scope) -> Finding {
+fn check_synchronised(scope: &DoctorScope) -> DoctorFinding {
     let shown = scope.now.strftime("%Y-%m-%d %H:%M UTC").to_string();
     if scope.system.join("run/systemd/timesync/synchronized").exists() {
-        return Finding::ok("clock", format!("{shown}, synchronised"));
+        return DoctorFinding::ok("clock", format!("{shown}, synchronised"));
     }
     // It asks the kernel, so it knows of other time services as well.
-    match ask("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).as_deref() {
-        Some("yes") => Finding::ok("clock", format!("{shown}, synchronised")),
-        Some("no") => Finding::warn("clock", format!("{shown}, not synchronised"), HINT),
-        _ => Finding::ok("clock", format!("{shown}; nobody here can tell whether it is synchronised")),
+    match program_output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).as_deref() {
+        Some("yes") => DoctorFinding::ok("clock", format!("{shown}, synchronised")),
+        Some("no") => DoctorFinding::warn("clock", format!("{shown}, not synchronised"), TIME_SERVICE_HINT),
+        _ => DoctorFinding::ok("clock", format!("{shown}; nobody here can tell whether it is synchronised")),
     }
 }
 
 /// The clock of a remote that speaks HTTP, beside ours; nothing when it tells none.
-fn beside(url: &str, now: Timestamp) -> Option<Finding> {
+fn check_remote_clock(url: &str, now: Timestamp) -> Option<DoctorFinding> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return None;
     }
     let config = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
+        .timeout_global(Some(CHECK_TIMEOUT))
         .max_redirects(0)
         .http_status_as_error(false)
         .build();
@@ -55,33 +57,33 @@ fn beside(url: &str, now: Timestamp) -> Option<Finding> {
     let host = authority.rsplit('@').next()?;
     let answer = ureq::Agent::new_with_config(config).head(format!("{scheme}://{host}/")).call().ok()?;
     let date = answer.headers().get("date")?.to_str().ok()?;
-    compare(date, now, host)
+    compare_clocks(date, now, host)
 }
 
-fn compare(date: &str, now: Timestamp, host: &str) -> Option<Finding> {
+fn compare_clocks(date: &str, now: Timestamp, host: &str) -> Option<DoctorFinding> {
     let theirs = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
     let apart = theirs.as_second().abs_diff(now.as_second());
     let words = format_duration(Duration::from_secs(apart));
-    (apart > APART.as_secs()).then(|| {
+    (apart > MAX_CLOCK_SKEW.as_secs()).then(|| {
         let message = format!("this clock and that of {host} are {words} apart");
-        Finding::fail("clock", message, HINT)
+        DoctorFinding::fail("clock", message, TIME_SERVICE_HINT)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::DoctorStatus;
     use super::*;
 
     #[test]
     fn clocks_that_are_apart_are_a_failure() {
         let now: Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
-        assert_eq!(compare("Mon, 16 Nov 2026 10:04:00 GMT", now, "g"), None);
-        let found = compare("Mon, 16 Nov 2026 09:00:00 GMT", now, "g").unwrap();
+        assert_eq!(compare_clocks("Mon, 16 Nov 2026 10:04:00 GMT", now, "g"), None);
+        let found = compare_clocks("Mon, 16 Nov 2026 09:00:00 GMT", now, "g").unwrap();
         assert_eq!(
             (found.verdict, &*found.message),
-            (Verdict::Fail, "this clock and that of g are 1h apart")
+            (DoctorStatus::Fail, "this clock and that of g are 1h apart")
         );
-        assert_eq!(compare("noon", now, "g"), None);
+        assert_eq!(compare_clocks("noon", now, "g"), None);
     }
 }

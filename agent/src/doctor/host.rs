@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Scope, ask};
+use super::{DoctorFinding, DoctorScope, program_output};
 
 /// Memory below which a run of a large tree may not fit.
 const LOW_MEGABYTES: u64 = 64;
@@ -12,54 +12,58 @@ const WATCHDOG: &str = "zagent-watchdog.service";
 /// One of them is wanted.
 const UNITS: [&str; 3] = [DAEMON, WATCHDOG, TIMER];
 
-pub(super) fn look(scope: &Scope) -> Vec<Finding> {
-    vec![machine(scope), memory(scope)]
+pub(super) fn check_host(scope: &DoctorScope) -> Vec<DoctorFinding> {
+    vec![check_machine_id(scope), check_memory(scope)]
 }
 
 /// The id decides when this host polls: two of one id ask at the same time.
-fn machine(scope: &Scope) -> Finding {
+fn check_machine_id(scope: &DoctorScope) -> DoctorFinding {
     let path = scope.system.join("etc/machine-id");
     let id = std::fs::read_to_string(&path).unwrap_or_default();
     let id = id.trim();
     if id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Finding::ok("machine", format!("id {}…", &id[..8]));
+        return DoctorFinding::ok("machine", format!("id {}…", &id[..8]));
     }
     let message = format!("{} holds no id: hosts made from one image would poll together", path.display());
-    Finding::warn("machine", message, "systemd-machine-id-setup")
+    DoctorFinding::warn("machine", message, "systemd-machine-id-setup")
 }
 
-fn memory(scope: &Scope) -> Finding {
+fn check_memory(scope: &DoctorScope) -> DoctorFinding {
     let text = std::fs::read_to_string(scope.system.join("proc/meminfo")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kilobytes = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
     match kilobytes.map(|kb| kb / 1024) {
-        Some(mb) if mb < LOW_MEGABYTES => Finding::warn(
+        Some(mb) if mb < LOW_MEGABYTES => DoctorFinding::warn(
             "memory",
             format!("{mb} MB available"),
             "a run may be ended by the kernel: make room",
         ),
-        Some(mb) => Finding::ok("memory", format!("{mb} MB available")),
-        None => Finding::ok("memory", "the kernel does not tell"),
+        Some(mb) => DoctorFinding::ok("memory", format!("{mb} MB available")),
+        None => DoctorFinding::ok("memory", "the kernel does not tell"),
     }
 }
 
 /// What starts the agent.
-pub(super) fn units(scope: &Scope) -> Vec<Finding> {
+pub(super) fn check_units(scope: &DoctorScope) -> Vec<DoctorFinding> {
     if !scope.system.join("run/systemd/system").is_dir() {
         let message = "not running here: start `zagent run` by whatever starts programs on this host";
-        return vec![Finding::ok("systemd", message)];
+        return vec![DoctorFinding::ok("systemd", message)];
     }
     let [one, two, three] = UNITS;
-    let said =
-        ask("systemctl", &["show", "--property=Id,LoadState,ActiveState,UnitFileState", one, two, three]);
+    let said = program_output(
+        "systemctl",
+        &["show", "--property=Id,LoadState,ActiveState,UnitFileState", one, two, three],
+    );
     match said {
-        Some(text) => vec![judge(&text)],
-        None => vec![Finding::warn("systemd", "systemctl does not answer", "look at `systemctl status`")],
+        Some(text) => vec![judge_units(&text)],
+        None => {
+            vec![DoctorFinding::warn("systemd", "systemctl does not answer", "look at `systemctl status`")]
+        }
     }
 }
 
 /// Blocks of `key=value`, one a unit.
-fn judge(text: &str) -> Finding {
+fn judge_units(text: &str) -> DoctorFinding {
     let mut units: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for block in text.split("\n\n") {
         let values: BTreeMap<&str, &str> = block.lines().filter_map(|line| line.split_once('=')).collect();
@@ -72,10 +76,10 @@ fn judge(text: &str) -> Finding {
     let active = |unit: &str| is(unit, "ActiveState", "active");
     let others = format!("(or {WATCHDOG}, or {TIMER})");
     match UNITS.into_iter().filter(|unit| enabled(unit)).collect::<Vec<_>>().as_slice() {
-        [unit] if active(unit) => Finding::ok("systemd", format!("{unit} is enabled and active")),
+        [unit] if active(unit) => DoctorFinding::ok("systemd", format!("{unit} is enabled and active")),
         [unit] => {
             let state = units.get(unit).and_then(|u| u.get("ActiveState")).copied().unwrap_or("unknown");
-            Finding::fail(
+            DoctorFinding::fail(
                 "systemd",
                 format!("{unit} is enabled and {state}"),
                 format!("systemctl status {unit}"),
@@ -83,15 +87,15 @@ fn judge(text: &str) -> Finding {
         }
         [] if UNITS.into_iter().any(active) => {
             let message = "the agent runs, and nothing starts it after a reboot";
-            Finding::warn("systemd", message, format!("systemctl enable {DAEMON} {others}"))
+            DoctorFinding::warn("systemd", message, format!("systemctl enable {DAEMON} {others}"))
         }
         [] => {
             let message = "nothing starts the agent on this host";
-            Finding::warn("systemd", message, format!("systemctl enable --now {DAEMON} {others}"))
+            DoctorFinding::warn("systemd", message, format!("systemctl enable --now {DAEMON} {others}"))
         }
         [first, .., last] => {
             let message = format!("{first} and {last} are both enabled, and each stops the other");
-            Finding::fail(
+            DoctorFinding::fail(
                 "systemd",
                 message,
                 format!("systemctl disable --now {last}, or the same for {first}"),
@@ -102,44 +106,46 @@ fn judge(text: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::DoctorStatus;
     use super::*;
 
-    fn told(daemon: (&str, &str), timer: (&str, &str)) -> Finding {
+    fn told(daemon: (&str, &str), timer: (&str, &str)) -> DoctorFinding {
         let block = |id: &str, (file, active): (&str, &str)| {
             format!("Id={id}\nLoadState=loaded\nActiveState={active}\nUnitFileState={file}\n")
         };
-        judge(&format!("{}\n{}", block(DAEMON, daemon), block(TIMER, timer)))
+        judge_units(&format!("{}\n{}", block(DAEMON, daemon), block(TIMER, timer)))
     }
 
     #[test]
     fn one_of_the_units_is_wanted() {
         let (on, off) = (("enabled", "active"), ("disabled", "inactive"));
-        assert_eq!(told(on, off).verdict, Verdict::Ok);
-        assert_eq!(told(off, on).verdict, Verdict::Ok);
-        assert_eq!(told(on, on).verdict, Verdict::Fail);
-        assert_eq!(told(off, off).verdict, Verdict::Warn);
+        assert_eq!(told(on, off).verdict, DoctorStatus::Ok);
+        assert_eq!(told(off, on).verdict, DoctorStatus::Ok);
+        assert_eq!(told(on, on).verdict, DoctorStatus::Fail);
+        assert_eq!(told(off, off).verdict, DoctorStatus::Warn);
         assert!(told(("disabled", "active"), off).message.contains("after a reboot"));
         let failed = told(("enabled", "failed"), off);
-        assert_eq!((failed.verdict, failed.message.ends_with("failed")), (Verdict::Fail, true));
-        assert_eq!(judge("").verdict, Verdict::Warn);
+        assert_eq!((failed.verdict, failed.message.ends_with("failed")), (DoctorStatus::Fail, true));
+        assert_eq!(judge_units("").verdict, DoctorStatus::Warn);
         let watchdog = format!("Id={WATCHDOG}\nActiveState=active\nUnitFileState=enabled\n");
-        assert_eq!(judge(&watchdog).verdict, Verdict::Ok);
-        let both = judge(&format!("{watchdog}\nId={DAEMON}\nActiveState=inactive\nUnitFileState=enabled\n"));
-        assert_eq!(both.verdict, Verdict::Fail);
+        assert_eq!(judge_units(&watchdog).verdict, DoctorStatus::Ok);
+        let both =
+            judge_units(&format!("{watchdog}\nId={DAEMON}\nActiveState=inactive\nUnitFileState=enabled\n"));
+        assert_eq!(both.verdict, DoctorStatus::Fail);
     }
 
     #[test]
     fn an_image_without_an_id_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let scope = Scope { offline: true, now: jiff::Timestamp::UNIX_EPOCH, system: dir.path().into() };
-        assert_eq!(machine(&scope).verdict, Verdict::Warn);
+        let scope =
+            DoctorScope { offline: true, now: jiff::Timestamp::UNIX_EPOCH, system: dir.path().into() };
+        assert_eq!(check_machine_id(&scope).verdict, DoctorStatus::Warn);
         std::fs::create_dir(dir.path().join("etc")).unwrap();
         std::fs::write(dir.path().join("etc/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-        assert_eq!(machine(&scope), Finding::ok("machine", "id 01234567…"));
-        assert!(units(&scope)[0].message.contains("not running here"));
+        assert_eq!(check_machine_id(&scope), DoctorFinding::ok("machine", "id 01234567…"));
+        assert!(check_units(&scope)[0].message.contains("not running here"));
         std::fs::create_dir(dir.path().join("proc")).unwrap();
         std::fs::write(dir.path().join("proc/meminfo"), "MemAvailable:   20480 kB\n").unwrap();
-        assert_eq!(memory(&scope).verdict, Verdict::Warn);
+        assert_eq!(check_memory(&scope).verdict, DoctorStatus::Warn);
     }
 }

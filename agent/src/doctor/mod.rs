@@ -6,9 +6,9 @@
 mod clock;
 mod files;
 mod host;
-mod past;
+mod local_state;
 mod remote;
-mod root;
+mod root_dir;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use jiff::Timestamp;
 use zagent_config::settings::Settings;
 
 /// How long one question to the network or to a program may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum DoctorStatus {
     /// As it should be.
     Ok,
     /// It works, and somebody should look.
@@ -33,41 +33,41 @@ pub enum Verdict {
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// What was looked at, in a word.
     pub check: String,
     /// How it is.
-    pub verdict: Verdict,
+    pub verdict: DoctorStatus,
     /// In words.
     pub message: String,
     /// A way out.
     pub hint: Option<String>,
 }
 
-impl Finding {
-    fn new(check: &str, verdict: Verdict, message: impl Into<String>, hint: Option<String>) -> Self {
+impl DoctorFinding {
+    fn new(check: &str, verdict: DoctorStatus, message: impl Into<String>, hint: Option<String>) -> Self {
         Self { check: check.to_owned(), verdict, message: message.into(), hint }
     }
 
     /// All is well.
     pub fn ok(check: &str, message: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Ok, message, None)
+        Self::new(check, DoctorStatus::Ok, message, None)
     }
 
     /// Somebody should look.
     pub fn warn(check: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Warn, message, Some(hint.into()))
+        Self::new(check, DoctorStatus::Warn, message, Some(hint.into()))
     }
 
     /// It does not work.
     pub fn fail(check: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Fail, message, Some(hint.into()))
+        Self::new(check, DoctorStatus::Fail, message, Some(hint.into()))
     }
 }
 
 /// What a look may use.
 #[derive(Clone, Debug)]
-pub struct Scope {
+pub struct DoctorScope {
     /// Asks nobody over the network.
     pub offline: bool,
     /// What time it is here.
@@ -76,30 +76,34 @@ pub struct Scope {
     pub system: PathBuf,
 }
 
-type Check<'s> = Box<dyn FnOnce() -> Vec<Finding> + Send + 's>;
+type DoctorCheck<'s> = Box<dyn FnOnce() -> Vec<DoctorFinding> + Send + 's>;
 
 /// Looks at everything.
 #[must_use]
-pub fn examine(settings: &Settings, scope: &Scope) -> Vec<Finding> {
-    let mut checks: Vec<Check<'_>> = vec![
-        Box::new(|| root::look(settings)),
-        Box::new(|| host::look(scope)),
-        Box::new(|| clock::look(settings, scope)),
-        Box::new(|| host::units(scope)),
+pub fn run_checks(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
+    let mut checks: Vec<DoctorCheck<'_>> = vec![
+        Box::new(|| root_dir::check_root(settings)),
+        Box::new(|| host::check_host(scope)),
+        Box::new(|| clock::check_clock(settings, scope)),
+        Box::new(|| host::check_units(scope)),
     ];
     if settings.source.remotes.is_empty() {
-        checks.push(Box::new(|| vec![remote::none(settings)]));
+        checks.push(Box::new(|| vec![remote::check_no_remote(settings)]));
     }
     for remote in &settings.source.remotes {
-        checks.push(Box::new(|| remote::look(remote, &settings.source, scope)));
+        checks.push(Box::new(|| remote::check_remote(remote, &settings.source, scope)));
     }
-    checks.push(Box::new(|| files::trust(settings)));
-    checks.push(Box::new(|| files::secrets(settings)));
-    checks.push(Box::new(|| past::look(settings, scope)));
+    checks.push(Box::new(|| files::check_trust_files(settings)));
+    checks.push(Box::new(|| files::check_secret_files(settings)));
+    checks.push(Box::new(|| local_state::check_local_state(settings, scope)));
     std::thread::scope(|scope| {
         let running: Vec<_> = checks.into_iter().map(|check| scope.spawn(check)).collect();
         let broken = || {
-            vec![Finding::fail("doctor", "a check broke off", "this is a fault of zagent: please report it")]
+            vec![DoctorFinding::fail(
+                "doctor",
+                "a check broke off",
+                "this is a fault of zagent: please report it",
+            )]
         };
         running.into_iter().flat_map(|one| one.join().unwrap_or_else(|_| broken())).collect()
     })
@@ -107,19 +111,19 @@ pub fn examine(settings: &Settings, scope: &Scope) -> Vec<Finding> {
 
 /// The findings as data.
 #[must_use]
-pub fn to_json(findings: &[Finding]) -> serde_json::Value {
+pub fn to_json(findings: &[DoctorFinding]) -> serde_json::Value {
     let count = |verdict| findings.iter().filter(|f| f.verdict == verdict).count();
     serde_json::json!({
-        "success": count(Verdict::Fail) == 0,
-        "ok": count(Verdict::Ok), "warnings": count(Verdict::Warn), "failures": count(Verdict::Fail),
+        "success": count(DoctorStatus::Fail) == 0,
+        "ok": count(DoctorStatus::Ok), "warnings": count(DoctorStatus::Warn), "failures": count(DoctorStatus::Fail),
         "checks": findings,
     })
 }
 
 /// What a program says, when it is there and ends well in time.
-fn ask(program: &str, args: &[&str]) -> Option<String> {
-    let mut command = crate::host::exec::Command::new(program).args(args.iter().copied());
-    command.timeout = Some(PATIENCE);
+fn program_output(program: &str, args: &[&str]) -> Option<String> {
+    let mut command = crate::host::exec::ExecCommand::new(program).args(args.iter().copied());
+    command.timeout = Some(CHECK_TIMEOUT);
     let outcome = crate::host::exec::run(&command).ok()?;
     outcome.success().then(|| String::from_utf8_lossy(&outcome.stdout).trim().to_owned())
 }

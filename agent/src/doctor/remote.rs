@@ -5,59 +5,78 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use zagent_cache::source::{Client, Deadline, Dir, Kind, SourceError};
-use zagent_config::settings::{Remote, Settings, Source};
+use zagent_cache::source::{Deadline, DirSource, RemoteClient, SourceError, SourceErrorKind};
+use zagent_config::settings::{RemoteSettings, Settings, SourceSettings};
 
-use super::files::{Keep, file};
-use super::{Finding, PATIENCE, Scope, Verdict, has_program};
+use super::files::{FileProtection, check_file};
+use super::{CHECK_TIMEOUT, DoctorFinding, DoctorScope, DoctorStatus, has_program};
 
-pub(super) fn none(settings: &Settings) -> Finding {
+pub(super) fn check_no_remote(settings: &Settings) -> DoctorFinding {
     if settings.baked.is_dir() {
-        return Finding::ok(
+        return DoctorFinding::ok(
             "source",
             format!("no remote is set: states come from {}", settings.baked.display()),
         );
     }
-    Finding::warn("source", "no remote is set", "set `source.remotes: [{url: …}]` in /etc/zagent/zagent.yaml")
+    DoctorFinding::warn(
+        "source",
+        "no remote is set",
+        "set `source.remotes: [{url: …}]` in /etc/zagent/zagent.yaml",
+    )
 }
 
-pub(super) fn look(remote: &Remote, source: &Source, scope: &Scope) -> Vec<Finding> {
+pub(super) fn check_remote(
+    remote: &RemoteSettings,
+    source: &SourceSettings,
+    scope: &DoctorScope,
+) -> Vec<DoctorFinding> {
     let plain = Path::new(&remote.url);
-    if plain.is_absolute() && Dir::is_plain(plain) {
-        return vec![directory(plain)];
+    if plain.is_absolute() && DirSource::is_plain_dir(plain) {
+        return vec![check_directory(plain)];
     }
-    let mut findings: Vec<Finding> = needs(remote).into_iter().filter(|f| f.verdict != Verdict::Ok).collect();
-    match Client::new(remote, source) {
-        Err(e) => findings.push(told(&e, None)),
+    let mut findings: Vec<DoctorFinding> =
+        check_requirements(remote).into_iter().filter(|f| f.verdict != DoctorStatus::Ok).collect();
+    match RemoteClient::new(remote, source) {
+        Err(e) => findings.push(source_failure(&e, None)),
         Ok(client) if scope.offline => {
-            findings.push(Finding::ok("source", format!("{}: not asked (--offline)", client.url())));
+            findings.push(DoctorFinding::ok("source", format!("{}: not asked (--offline)", client.url())));
         }
         // What is missing here is the cause of whatever the remote would say.
-        Ok(_) if findings.iter().any(|f| f.verdict == Verdict::Fail) => {}
-        Ok(mut client) => findings.push(poll(&mut client, remote)),
+        Ok(_) if findings.iter().any(|f| f.verdict == DoctorStatus::Fail) => {}
+        Ok(mut client) => findings.push(check_poll(&mut client, remote)),
     }
     findings
 }
 
-fn directory(dir: &Path) -> Finding {
+fn check_directory(dir: &Path) -> DoctorFinding {
     match std::fs::read_dir(dir) {
-        Ok(_) => Finding::ok("source", format!("{} is a directory, and is watched", dir.display())),
-        Err(e) => Finding::fail("source", format!("{}: {e}", dir.display()), "make it, or name another one"),
+        Ok(_) => DoctorFinding::ok("source", format!("{} is a directory, and is watched", dir.display())),
+        Err(e) => {
+            DoctorFinding::fail("source", format!("{}: {e}", dir.display()), "make it, or name another one")
+        }
     }
 }
 
 /// Files and programs that this remote cannot do without.
-fn needs(remote: &Remote) -> Vec<Finding> {
-    let secret = remote.token_file.iter().chain(&remote.key).map(|path| file("source", path, Keep::Secret));
-    let trusted = remote.ca.iter().chain(&remote.known_hosts).map(|path| file("source", path, Keep::Trusted));
-    let mut findings: Vec<Finding> = secret.chain(trusted).collect();
+fn check_requirements(remote: &RemoteSettings) -> Vec<DoctorFinding> {
+    let secret = remote
+        .token_file
+        .iter()
+        .chain(&remote.key)
+        .map(|path| check_file("source", path, FileProtection::Secret));
+    let trusted = remote
+        .ca
+        .iter()
+        .chain(&remote.known_hosts)
+        .map(|path| check_file("source", path, FileProtection::Trusted));
+    let mut findings: Vec<DoctorFinding> = secret.chain(trusted).collect();
     let url = remote.url.as_str();
     let is_http = url.starts_with("http://") || url.starts_with("https://");
     let is_file = url.starts_with("file://") || url.starts_with('/');
     let mut need = |program: &str, what: &str| {
         if !has_program(program) {
             let message = format!("there is no `{program}`, and {what} needs it");
-            findings.push(Finding::fail("source", message, format!("install {program}")));
+            findings.push(DoctorFinding::fail("source", message, format!("install {program}")));
         }
     };
     if is_file {
@@ -71,53 +90,62 @@ fn needs(remote: &Remote) -> Vec<Finding> {
     if url.starts_with("http://") {
         let message = "http:// is not encrypted: anybody on the way reads along";
         let hint = "use https://, and `trust.require: commit` so that nobody can change it either";
-        findings.push(Finding::warn("source", message, hint));
+        findings.push(DoctorFinding::warn("source", message, hint));
     }
     findings
 }
 
-fn poll(client: &mut Client, remote: &Remote) -> Finding {
+fn check_poll(client: &mut RemoteClient, remote: &RemoteSettings) -> DoctorFinding {
     let url = client.url().to_owned();
     let begun = Instant::now();
-    match client.poll(&[&remote.branch], Deadline::after(PATIENCE)) {
+    match client.poll(&[&remote.branch], Deadline::after(CHECK_TIMEOUT)) {
         Ok(heads) => match heads.into_iter().next().flatten() {
             Some(head) => {
                 let took = begun.elapsed().as_millis();
-                Finding::ok("source", format!("{url}: {} is {}, {took} ms", remote.branch, head.short()))
+                DoctorFinding::ok(
+                    "source",
+                    format!("{url}: {} is {}, {took} ms", remote.branch, head.short()),
+                )
             }
-            None => told(&client.no_branch(&remote.branch, Deadline::after(PATIENCE)), None),
+            None => {
+                source_failure(&client.no_branch_error(&remote.branch, Deadline::after(CHECK_TIMEOUT)), None)
+            }
         },
-        Err(e) => told(&e, unanswered(&e, &remote.url)),
+        Err(e) => source_failure(&e, diagnose_connection(&e, &remote.url)),
     }
 }
 
 /// What a remote failed with, and a way out by its kind.
-fn told(error: &SourceError, closer: Option<String>) -> Finding {
+fn source_failure(error: &SourceError, closer: Option<String>) -> DoctorFinding {
     let hint = match error.kind {
-        Kind::Unreachable | Kind::Timeout => {
+        SourceErrorKind::Unreachable | SourceErrorKind::Timeout => {
             "look at the network, the proxy and the firewall between here and there"
         }
-        Kind::Denied => "look at `token_file`, `credential_helper` or `key`, and at what they may read",
-        Kind::HostKey => "add the host's key to `known_hosts` after you have compared it: ssh-keyscan HOST",
-        Kind::Tls => "name the certificates of your own authority in `ca`, and look at the clock",
-        Kind::NoRepository => "look at the url, and whether these credentials may see it",
-        Kind::NoBranch => "push the branch, or set `branch`",
-        Kind::Protocol => "is it a Git repository? Try `git ls-remote` with the same url",
-        Kind::TooLarge => "`source.max_pack` says how much is taken",
-        Kind::Local => "look at the settings of this remote",
+        SourceErrorKind::Denied => {
+            "look at `token_file`, `credential_helper` or `key`, and at what they may read"
+        }
+        SourceErrorKind::HostKey => {
+            "add the host's key to `known_hosts` after you have compared it: ssh-keyscan HOST"
+        }
+        SourceErrorKind::Tls => "name the certificates of your own authority in `ca`, and look at the clock",
+        SourceErrorKind::NoRepository => "look at the url, and whether these credentials may see it",
+        SourceErrorKind::NoBranch => "push the branch, or set `branch`",
+        SourceErrorKind::Protocol => "is it a Git repository? Try `git ls-remote` with the same url",
+        SourceErrorKind::TooLarge => "`source.max_pack` says how much is taken",
+        SourceErrorKind::Local => "look at the settings of this remote",
     };
     let message =
         closer.map_or_else(|| error.message.clone(), |closer| format!("{}; {closer}", error.message));
-    Finding::fail("source", message, hint)
+    DoctorFinding::fail("source", message, hint)
 }
 
 /// Which step towards a remote failed: its name, or the connection.
-fn unanswered(error: &SourceError, url: &str) -> Option<String> {
-    if !matches!(error.kind, Kind::Unreachable | Kind::Timeout) {
+fn diagnose_connection(error: &SourceError, url: &str) -> Option<String> {
+    if !matches!(error.kind, SourceErrorKind::Unreachable | SourceErrorKind::Timeout) {
         return None;
     }
     let (host, port) = endpoint(url)?;
-    let found = match resolve(&host, port) {
+    let found = match resolve_host(&host, port) {
         None => return Some(format!("the name {host} was not answered for by DNS in time")),
         Some(Err(e)) => return Some(format!("the name {host} does not resolve: {e}")),
         Some(Ok(found)) => found,
@@ -130,7 +158,7 @@ fn unanswered(error: &SourceError, url: &str) -> Option<String> {
 }
 
 /// The system's resolver knows no deadline of ours, so it is left behind when it takes too long.
-fn resolve(host: &str, port: u16) -> Option<std::io::Result<Vec<SocketAddr>>> {
+fn resolve_host(host: &str, port: u16) -> Option<std::io::Result<Vec<SocketAddr>>> {
     let (tell, hear) = mpsc::channel();
     let name = host.to_owned();
     std::thread::spawn(move || {
@@ -138,7 +166,7 @@ fn resolve(host: &str, port: u16) -> Option<std::io::Result<Vec<SocketAddr>>> {
         // Nobody listens any more when it took too long.
         let _ = tell.send(found);
     });
-    hear.recv_timeout(PATIENCE).ok()
+    hear.recv_timeout(CHECK_TIMEOUT).ok()
 }
 
 /// Host and port of a URL; `user@host:path` is ssh.

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use zagent_cache::testing::{EntryKind, Scratch};
-use zagent_config::settings::{self, Location};
+use zagent_cache::testing::{EntryKind, ScratchRepo};
+use zagent_config::settings::{self, ConfigLocation};
 
 use super::*;
 
@@ -14,40 +14,40 @@ fn settings(dir: &Path, yaml: &str) -> Settings {
     std::fs::create_dir_all(&root).unwrap();
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o700)).unwrap();
     std::fs::write(&file, format!("root: {}\n{yaml}", root.display())).unwrap();
-    settings::load(&Location::File(file), [], &[], Some("web-01")).unwrap()
+    settings::load(&ConfigLocation::File(file), [], &[], Some("web-01")).unwrap()
 }
 
-fn scope(dir: &Path, offline: bool) -> Scope {
-    Scope { offline, now: "2026-11-16T10:00:00Z".parse().unwrap(), system: dir.to_owned() }
+fn scope(dir: &Path, offline: bool) -> DoctorScope {
+    DoctorScope { offline, now: "2026-11-16T10:00:00Z".parse().unwrap(), system: dir.to_owned() }
 }
 
-fn of<'f>(findings: &'f [Finding], check: &str) -> Vec<&'f Finding> {
+fn of<'f>(findings: &'f [DoctorFinding], check: &str) -> Vec<&'f DoctorFinding> {
     findings.iter().filter(|f| f.check == check).collect()
 }
 
 #[test]
 fn nothing_configured_has_nothing_that_fails() {
     let dir = tempfile::tempdir().unwrap();
-    let found = examine(&settings(dir.path(), ""), &scope(dir.path(), true));
-    assert!(found.iter().all(|f| f.verdict != Verdict::Fail), "{found:#?}");
-    assert_eq!(of(&found, "trust")[0].verdict, Verdict::Warn);
+    let found = run_checks(&settings(dir.path(), ""), &scope(dir.path(), true));
+    assert!(found.iter().all(|f| f.verdict != DoctorStatus::Fail), "{found:#?}");
+    assert_eq!(of(&found, "trust")[0].verdict, DoctorStatus::Warn);
     assert_eq!(to_json(&found)["success"], true);
 }
 
 #[test]
 fn a_repository_that_answers_is_fine_and_a_branch_that_is_not_there_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    let mut repository = Scratch::new();
+    let mut repository = ScratchRepo::new();
     repository.commit(&[("states/top.sls", EntryKind::Blob, "base: {}\n")]);
     let at = |branch: &str| {
         let yaml =
             format!("source: {{remotes: [{{url: '{}', branch: {branch}}}]}}\n", repository.path().display());
-        of(&examine(&settings(dir.path(), &yaml), &scope(dir.path(), false)), "source")[0].clone()
+        of(&run_checks(&settings(dir.path(), &yaml), &scope(dir.path(), false)), "source")[0].clone()
     };
     let fine = at("main");
-    assert_eq!(fine.verdict, Verdict::Ok, "{fine:?}");
+    assert_eq!(fine.verdict, DoctorStatus::Ok, "{fine:?}");
     let missing = at("prod");
-    assert_eq!(missing.verdict, Verdict::Fail, "{missing:?}");
+    assert_eq!(missing.verdict, DoctorStatus::Fail, "{missing:?}");
     assert!(missing.message.contains("prod") && missing.hint.is_some(), "{missing:?}");
 }
 
@@ -57,13 +57,13 @@ fn a_remote_that_is_gone_is_told_with_the_step_that_failed() {
     // Bound and closed again: nobody listens there.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let yaml = format!("source: {{remotes: [{{url: 'http://u:hunter2@127.0.0.1:{port}/x.git'}}]}}\n");
-    let found = examine(&settings(dir.path(), &yaml), &scope(dir.path(), false));
+    let found = run_checks(&settings(dir.path(), &yaml), &scope(dir.path(), false));
     let source = of(&found, "source");
     assert!(source[0].message.contains("not encrypted"), "{source:?}");
     assert!(source[1].message.contains("nothing accepts connections"), "{source:?}");
     assert!(!to_json(&found).to_string().contains("hunter2"));
-    let offline = examine(&settings(dir.path(), &yaml), &scope(dir.path(), true));
-    assert!(of(&offline, "source").iter().all(|f| f.verdict != Verdict::Fail), "{offline:?}");
+    let offline = run_checks(&settings(dir.path(), &yaml), &scope(dir.path(), true));
+    assert!(of(&offline, "source").iter().all(|f| f.verdict != DoctorStatus::Fail), "{offline:?}");
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn keys_that_others_can_read_or_write_are_failures() {
          webhooks: [{{url: 'https://h/', secret_file: {secret}}}]\n",
         dir.path().join("gone").display()
     );
-    let found = examine(&settings(dir.path(), &yaml), &scope(dir.path(), true));
+    let found = run_checks(&settings(dir.path(), &yaml), &scope(dir.path(), true));
     let messages: Vec<&str> = of(&found, "source").iter().map(|f| f.message.as_str()).collect();
     assert!(messages[0].contains("mode 0644: others can read it"), "{messages:?}");
     assert!(messages[1].contains("gone"), "{messages:?}");
-    assert_eq!(of(&found, "trust")[0].verdict, Verdict::Fail, "{found:#?}");
-    assert_eq!(of(&found, "secrets")[0].verdict, Verdict::Ok);
+    assert_eq!(of(&found, "trust")[0].verdict, DoctorStatus::Fail, "{found:#?}");
+    assert_eq!(of(&found, "secrets")[0].verdict, DoctorStatus::Ok);
 }

@@ -1,4 +1,4 @@
 //! Faults and graphs in, pictures out.
 
-pub mod fault;
+pub mod diagnostic;
 pub mod graph;

@@ -2,8 +2,8 @@
 
 use zagent_config::{Map, Value};
 
-use super::tree::Tree;
-use super::{Facts, strings};
+use super::tree::FactsRoot;
+use super::{Facts, string_list};
 
 pub(super) const NAMES: &[&str] = &["num_cpus", "cpu_model", "cpu_flags"];
 pub(super) const MEMORY: &[&str] = &["mem_total", "swap_total"];
@@ -13,8 +13,8 @@ const HEAD: usize = 16 << 10;
 const CPUINFO: &str = "/proc/cpuinfo";
 
 /// The start of `/proc/cpuinfo`.
-pub(super) fn head(tree: &Tree) -> Vec<u8> {
-    tree.head(CPUINFO, HEAD).unwrap_or_default()
+pub(super) fn read_cpuinfo_head(tree: &FactsRoot) -> Vec<u8> {
+    tree.read_head(CPUINFO, HEAD).unwrap_or_default()
 }
 
 pub(super) fn collect(facts: &Facts) -> Map {
@@ -22,9 +22,9 @@ pub(super) fn collect(facts: &Facts) -> Map {
     let mut online = None;
     let mut whole = Vec::new();
     if head.len() == HEAD {
-        online = facts.tree.line("/sys/devices/system/cpu/online").and_then(|l| count(&l));
+        online = facts.tree.read_line("/sys/devices/system/cpu/online").and_then(|l| count_cpus(&l));
         if online.is_none() {
-            whole = facts.tree.bytes(CPUINFO).unwrap_or_default();
+            whole = facts.tree.read_bytes(CPUINFO).unwrap_or_default();
         }
     }
     let text = String::from_utf8_lossy(if whole.is_empty() { head } else { &whole });
@@ -33,7 +33,7 @@ pub(super) fn collect(facts: &Facts) -> Map {
     Map::from_iter([
         ("num_cpus", Value::Int(cpu.number)),
         ("cpu_model", cpu.model.unwrap_or("Unknown").into()),
-        ("cpu_flags", strings(cpu.flags.split_whitespace())),
+        ("cpu_flags", string_list(cpu.flags.split_whitespace())),
     ])
 }
 
@@ -69,7 +69,7 @@ impl<'a> Cpu<'a> {
 }
 
 /// How many numbers a list of ranges (`0-3,8`) holds.
-fn count(ranges: &str) -> Option<i64> {
+fn count_cpus(ranges: &str) -> Option<i64> {
     ranges.split(',').try_fold(0_i64, |sum, range| {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
         let (from, to) = (from.trim().parse::<i64>().ok()?, to.trim().parse::<i64>().ok()?);
@@ -78,7 +78,7 @@ fn count(ranges: &str) -> Option<i64> {
 }
 
 pub(super) fn memory(facts: &Facts) -> Map {
-    let text = facts.tree.text("/proc/meminfo").unwrap_or_default();
+    let text = facts.tree.read_text("/proc/meminfo").unwrap_or_default();
     let mebibytes = |name: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
         let number = line.and_then(|l| l.split_whitespace().next()?.parse::<i64>().ok());
@@ -89,7 +89,7 @@ pub(super) fn memory(facts: &Facts) -> Map {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
     use super::*;
 
     #[test]
@@ -113,15 +113,15 @@ mod tests {
             ),
             ("", r#"{"num_cpus": 0, "cpu_model": "Unknown", "cpu_flags": []}"#),
         ] {
-            Fixture::new().file(CPUINFO, text).expect(want);
+            FactsFixture::new().file(CPUINFO, text).expect(want);
         }
     }
 
     #[test]
     fn a_large_machine_is_counted_without_reading_it_all() {
         let text = "processor\t: 7\nflags\t: a b\n".repeat(2000);
-        Fixture::new().file(CPUINFO, &text).expect(r#"{"num_cpus": 2000}"#);
-        Fixture::new()
+        FactsFixture::new().file(CPUINFO, &text).expect(r#"{"num_cpus": 2000}"#);
+        FactsFixture::new()
             .file(CPUINFO, &text)
             .file("/sys/devices/system/cpu/online", "0-3,8,10-11\n")
             .expect(r#"{"num_cpus": 7, "cpu_flags": ["a", "b"]}"#);
@@ -130,18 +130,18 @@ mod tests {
     #[test]
     fn ranges_are_counted_and_nonsense_is_not() {
         for (text, want) in [("0", Some(1)), ("0-1", Some(2)), ("x", None), ("0-9223372036854775807", None)] {
-            assert_eq!(count(text), want, "{text}");
+            assert_eq!(count_cpus(text), want, "{text}");
         }
     }
 
     #[test]
     fn memory_is_in_mebibytes() {
-        Fixture::new()
+        FactsFixture::new()
             .file(
                 "/proc/meminfo",
                 "MemTotal:       24682236 kB\nMemFree: 1 kB\nSwapTotal:       2097151 kB\n",
             )
             .expect(r#"{"mem_total": 24103, "swap_total": 2047}"#);
-        Fixture::new().expect(r#"{"mem_total": 0, "swap_total": 0}"#);
+        FactsFixture::new().expect(r#"{"mem_total": 0, "swap_total": 0}"#);
     }
 }

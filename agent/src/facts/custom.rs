@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 
 use zagent_config::{Map, Value};
 
-use super::recorded::{at, parse};
+use super::recorded::{describe_error, parse_yaml};
 use super::tree::has_extension;
-use super::{FactSources, Origin};
-use crate::host::exec::{self, Command, End};
+use super::{FactOrigin, FactSources};
+use crate::host::exec::{self, ExecCommand, ExitReason};
 
 /// The most that a file of facts, or what an executable prints, may hold.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// How much of what an executable complained about goes into a warning.
 const COMPLAINT: usize = 200;
 
 /// Why a file of the facts directory was not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct FactWarning {
     /// The file, or the directory itself.
     pub path: PathBuf,
     /// What is wrong with it.
     pub message: String,
 }
 
-impl std::fmt::Display for Warning {
+impl std::fmt::Display for FactWarning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "facts of `{}` are left out: {}", self.path.display(), self.message)
     }
@@ -36,20 +36,20 @@ impl std::fmt::Display for Warning {
 
 /// Facts of one's own.
 #[derive(Debug, Default)]
-pub(super) struct Custom {
+pub(super) struct CustomFacts {
     pub(super) facts: Map,
-    pub(super) origins: BTreeMap<String, Origin>,
-    pub(super) warnings: Vec<Warning>,
+    pub(super) origins: BTreeMap<String, FactOrigin>,
+    pub(super) warnings: Vec<FactWarning>,
 }
 
-impl Custom {
+impl CustomFacts {
     /// Files in the order of their names, then the configuration; later wins, key by key.
     pub(super) fn read(sources: &FactSources) -> Self {
         let mut custom = Self::default();
         if let Some(dir) = &sources.facts_dir {
             custom.read_dir(dir, sources);
         }
-        custom.add(&sources.grains, &Origin::Configuration);
+        custom.add(&sources.grains, &FactOrigin::Configuration);
         custom
     }
 
@@ -62,14 +62,14 @@ impl Custom {
         let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
         paths.sort_unstable();
         for path in paths.iter().filter(|p| !is_hidden(p)) {
-            match facts_of(path, sources) {
-                Ok(facts) => self.add(&facts, &Origin::File(path.clone())),
+            match load_facts(path, sources) {
+                Ok(facts) => self.add(&facts, &FactOrigin::File(path.clone())),
                 Err(message) => self.warn(path, message),
             }
         }
     }
 
-    fn add(&mut self, facts: &Map, origin: &Origin) {
+    fn add(&mut self, facts: &Map, origin: &FactOrigin) {
         for (name, value) in facts.iter() {
             if let Some(text) = name.as_str() {
                 self.origins.insert(text.to_owned(), origin.clone());
@@ -79,7 +79,7 @@ impl Custom {
     }
 
     fn warn(&mut self, path: &Path, message: String) {
-        let warning = Warning { path: path.to_owned(), message };
+        let warning = FactWarning { path: path.to_owned(), message };
         tracing::warn!("{warning}");
         self.warnings.push(warning);
     }
@@ -91,7 +91,7 @@ fn is_hidden(path: &Path) -> bool {
     name.starts_with('.') || name.ends_with('~') || name.contains(".dpkg-") || name.ends_with(".rpmnew")
 }
 
-fn facts_of(path: &Path, sources: &FactSources) -> Result<Map, String> {
+fn load_facts(path: &Path, sources: &FactSources) -> Result<Map, String> {
     let metadata = std::fs::metadata(path).map_err(|e| e.to_string())?;
     if metadata.is_dir() {
         return Ok(Map::new());
@@ -103,13 +103,13 @@ fn facts_of(path: &Path, sources: &FactSources) -> Result<Map, String> {
         return Err("everybody may write to it".into());
     }
     let text = if ["yaml", "yml", "json"].iter().any(|e| has_extension(path, e)) {
-        read(path, &metadata)?
+        read_text(path, &metadata)?
     } else if metadata.mode() & 0o111 != 0 {
-        print_of(path, sources)?
+        run_executable(path, sources)?
     } else {
         return Err("it is neither executable nor a .yaml, .yml or .json file".into());
     };
-    match parse(&text).map_err(|e| at(&e))? {
+    match parse_yaml(&text).map_err(|e| describe_error(&e))? {
         Value::Null => Ok(Map::new()),
         Value::Map(map) if map.keys().all(|k| k.as_str().is_some()) => Ok((*map).clone()),
         Value::Map(_) => Err("the name of a fact is not a string".into()),
@@ -117,38 +117,42 @@ fn facts_of(path: &Path, sources: &FactSources) -> Result<Map, String> {
     }
 }
 
-fn read(path: &Path, metadata: &Metadata) -> Result<String, String> {
-    if metadata.len() > MOST {
-        return Err(format!("it is larger than {MOST} bytes"));
+fn read_text(path: &Path, metadata: &Metadata) -> Result<String, String> {
+    if metadata.len() > MAX_BYTES {
+        return Err(format!("it is larger than {MAX_BYTES} bytes"));
     }
     std::fs::read_to_string(path).map_err(|e| e.to_string())
 }
 
-fn print_of(path: &Path, sources: &FactSources) -> Result<String, String> {
-    let command = Command {
+fn run_executable(path: &Path, sources: &FactSources) -> Result<String, String> {
+    let command = ExecCommand {
         timeout: Some(sources.time_limit),
-        output_cap: usize::try_from(MOST).unwrap_or(usize::MAX),
+        output_cap: usize::try_from(MAX_BYTES).unwrap_or(usize::MAX),
         cwd: Some("/".into()),
         env: vec![("ZAGENT_ID".into(), sources.id.as_str().into())],
-        ..Command::new(path)
+        ..ExecCommand::new(path)
     };
     let outcome = exec::run(&command).map_err(|e| {
         let cause = std::error::Error::source(&e).map(|c| format!(": {c}")).unwrap_or_default();
         format!("{e}{cause}")
     })?;
-    match outcome.end {
-        End::Exited(0) if outcome.truncated => Err(format!("it printed more than {MOST} bytes")),
-        End::Exited(0) => {
+    match outcome.reason {
+        ExitReason::Exited(0) if outcome.truncated => Err(format!("it printed more than {MAX_BYTES} bytes")),
+        ExitReason::Exited(0) => {
             String::from_utf8(outcome.stdout).map_err(|_| "what it printed is not UTF-8".into())
         }
-        End::Cancelled => Err("it was stopped".into()),
-        End::TimedOut => Err(format!("it was ended after {:?}", sources.time_limit)),
-        End::Exited(code) => Err(format!("it exited with code {code}{}", complaint(&outcome.stderr))),
-        End::Signaled(signal) => Err(format!("signal {signal} ended it{}", complaint(&outcome.stderr))),
+        ExitReason::Cancelled => Err("it was stopped".into()),
+        ExitReason::TimedOut => Err(format!("it was ended after {:?}", sources.time_limit)),
+        ExitReason::Exited(code) => {
+            Err(format!("it exited with code {code}{}", stderr_excerpt(&outcome.stderr)))
+        }
+        ExitReason::Signaled(signal) => {
+            Err(format!("signal {signal} ended it{}", stderr_excerpt(&outcome.stderr)))
+        }
     }
 }
 
-fn complaint(stderr: &[u8]) -> String {
+fn stderr_excerpt(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let line = text.trim().lines().next().unwrap_or_default();
     let line: String = line.chars().take(COMPLAINT).collect();
@@ -160,11 +164,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
     use super::super::{Facts, Grains};
     use super::*;
 
-    fn facts(host: &Fixture) -> Facts {
+    fn facts(host: &FactsFixture) -> Facts {
         let grains = Map::from_iter([("site", "from configuration")]);
         let time_limit = Duration::from_millis(200);
         Facts::new(FactSources { facts_dir: Some(host.path("/d")), grains, time_limit, ..host.sources() })
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn later_files_win_and_the_configuration_over_all() {
-        let host = Fixture::new()
+        let host = FactsFixture::new()
             .file("/d/10-a.yaml", "roles: [web]\nos: Plan9\nsite: a\nonly_a: 1\n")
             .file("/d/20-b.json", r#"{"roles": ["db"], "deep": {"x": [1, null]}}"#)
             .script("/d/30-c", "#!/bin/sh\necho 'from_script: '$ZAGENT_ID\necho 'roles: [cache]'\n")
@@ -192,14 +196,14 @@ mod tests {
         }
         assert_eq!(facts.get("hidden"), None);
         assert_eq!(facts.warnings(), []);
-        assert_eq!(facts.origin("roles"), Some(Origin::File(host.path("/d/30-c"))));
-        assert_eq!(facts.origin("site"), Some(Origin::Configuration));
-        assert_eq!(facts.origin("kernel"), Some(Origin::System));
+        assert_eq!(facts.origin("roles"), Some(FactOrigin::File(host.path("/d/30-c"))));
+        assert_eq!(facts.origin("site"), Some(FactOrigin::Configuration));
+        assert_eq!(facts.origin("kernel"), Some(FactOrigin::System));
     }
 
     #[test]
     fn what_is_unusable_is_a_warning_and_no_more() {
-        let host = Fixture::new()
+        let host = FactsFixture::new()
             .file("/d/a.yaml", "x: [1\n")
             .file("/d/b.yaml", "- 1\n")
             .file("/d/c.json", "nonsense\n")
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn no_directory_is_no_matter() {
-        let host = Fixture::new();
+        let host = FactsFixture::new();
         assert_eq!(facts(&host).warnings(), []);
         let host = host.file("/d", "");
         assert_eq!(facts(&host).warnings().len(), 1);

@@ -2,8 +2,8 @@
 
 use zagent_config::{Map, Value};
 
-use super::tree::Tree;
-use super::{Facts, strings};
+use super::tree::FactsRoot;
+use super::{Facts, string_list};
 
 pub(super) const GPUS: &[&str] = &["num_gpus", "gpus"];
 pub(super) const DISKS: &[&str] = &["disks", "ssds", "fibre_channel_host"];
@@ -16,9 +16,9 @@ const PCI_IDS: [&str; 3] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.id
 
 pub(super) fn gpus(facts: &Facts) -> Map {
     let tree = &facts.tree;
-    let hex = |device: &str, file: &str| tree.line(&format!("{PCI}/{device}/{file}"));
+    let hex = |device: &str, file: &str| tree.read_line(&format!("{PCI}/{device}/{file}"));
     let mut found = Vec::new();
-    for device in tree.names(PCI) {
+    for device in tree.list_names(PCI) {
         let class = hex(&device, "class").unwrap_or_default();
         // Display controllers of all kinds but the multimedia ones, and processing accelerators.
         if ["0x0300", "0x0302", "0x0380", "0x1200"].iter().any(|c| class.starts_with(c)) {
@@ -28,7 +28,7 @@ pub(super) fn gpus(facts: &Facts) -> Map {
             found.push((id("vendor"), id("device")));
         }
     }
-    let names = if found.is_empty() { None } else { PCI_IDS.iter().find_map(|path| tree.text(path)) };
+    let names = if found.is_empty() { None } else { PCI_IDS.iter().find_map(|path| tree.read_text(path)) };
     let names = names.unwrap_or_default();
     let gpus: Vec<Value> = found.iter().map(|(vendor, device)| gpu(&names, vendor, device)).collect();
     let number = i64::try_from(gpus.len()).unwrap_or(i64::MAX);
@@ -61,13 +61,14 @@ fn device_name<'a>(names: &'a str, vendor: &str, device: &str) -> Option<&'a str
 pub(super) fn disks(facts: &Facts) -> Map {
     let tree = &facts.tree;
     let (mut spinning, mut solid) = (Vec::new(), Vec::new());
-    for name in tree.names("/sys/block") {
-        let is_virtual =
-            tree.link(&format!("/sys/block/{name}")).is_some_and(|l| l.starts_with("../devices/virtual/"));
+    for name in tree.list_names("/sys/block") {
+        let is_virtual = tree
+            .read_link(&format!("/sys/block/{name}"))
+            .is_some_and(|l| l.starts_with("../devices/virtual/"));
         if is_virtual {
             continue;
         }
-        match tree.head(&format!("/sys/block/{name}/queue/rotational"), 1).as_deref() {
+        match tree.read_head(&format!("/sys/block/{name}/queue/rotational"), 1).as_deref() {
             Some(b"0") => solid.push(name),
             Some(b"1") => spinning.push(name),
             _ => {}
@@ -75,20 +76,20 @@ pub(super) fn disks(facts: &Facts) -> Map {
     }
     let is_fibre = tree.is_dir("/sys/class/fc_host");
     Map::from_iter([
-        ("disks", strings(spinning)),
-        ("ssds", strings(solid)),
+        ("disks", string_list(spinning)),
+        ("ssds", string_list(solid)),
         ("fibre_channel_host", Value::Bool(is_fibre)),
     ])
 }
 
 pub(super) fn raid(facts: &Facts) -> Map {
-    let Some(text) = facts.tree.text("/proc/mdstat") else { return Map::new() };
+    let Some(text) = facts.tree.read_text("/proc/mdstat") else { return Map::new() };
     let is_device = |l: &&str| !l.starts_with("Personalities") && !l.starts_with([' ', '\t']);
     let lines = text.lines().filter(is_device);
     let mut devices: Vec<&str> = lines.filter_map(|l| l.split_once(" : ")).map(|(name, _)| name).collect();
     devices.sort_unstable();
     devices.dedup();
-    Map::from_iter([("mdadm", strings(devices))])
+    Map::from_iter([("mdadm", string_list(devices))])
 }
 
 /// Volume groups and their active volumes, where the tools of LVM are installed.
@@ -101,20 +102,20 @@ pub(super) fn lvm(facts: &Facts) -> Map {
     for (group, volume) in volumes(tree) {
         groups.entry(group).or_default().push(volume);
     }
-    let groups: Map = groups.into_iter().map(|(group, volumes)| (group, strings(volumes))).collect();
+    let groups: Map = groups.into_iter().map(|(group, volumes)| (group, string_list(volumes))).collect();
     Map::from_iter([("lvm", Value::from(groups))])
 }
 
-fn volumes(tree: &Tree) -> Vec<(String, String)> {
-    let names = tree.names("/sys/block").into_iter().filter(|n| n.starts_with("dm-"));
+fn volumes(tree: &FactsRoot) -> Vec<(String, String)> {
+    let names = tree.list_names("/sys/block").into_iter().filter(|n| n.starts_with("dm-"));
     let mut volumes: Vec<_> = names
         .filter_map(|device| {
-            let uuid = tree.line(&format!("/sys/block/{device}/dm/uuid"))?;
+            let uuid = tree.read_line(&format!("/sys/block/{device}/dm/uuid"))?;
             // Volumes that only LVM itself uses have something behind the two ids of 32 letters each.
             if uuid.strip_prefix("LVM-")?.len() != 64 {
                 return None;
             }
-            split_name(&tree.line(&format!("/sys/block/{device}/dm/name"))?)
+            split_name(&tree.read_line(&format!("/sys/block/{device}/dm/name"))?)
         })
         .collect();
     volumes.sort_unstable();
@@ -137,11 +138,11 @@ fn split_name(name: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     #[test]
     fn disks_are_told_apart_and_virtual_ones_left_out() {
-        Fixture::new()
+        FactsFixture::new()
             .file("/sys/devices/pci/sda/queue/rotational", "1\n")
             .file("/sys/devices/pci/nvme0n1/queue/rotational", "0\n")
             .file("/sys/devices/virtual/block/loop0/queue/rotational", "0\n")
@@ -150,23 +151,23 @@ mod tests {
             .link("/sys/block/loop0", "../devices/virtual/block/loop0")
             .dir("/sys/block/odd")
             .expect(r#"{"disks": ["sda"], "ssds": ["nvme0n1"], "fibre_channel_host": false}"#);
-        Fixture::new()
+        FactsFixture::new()
             .dir("/sys/class/fc_host")
             .expect(r#"{"disks": [], "ssds": [], "fibre_channel_host": true}"#);
     }
 
     #[test]
     fn arrays_are_listed() {
-        Fixture::new().expect(r#"{"mdadm": null}"#);
+        FactsFixture::new().expect(r#"{"mdadm": null}"#);
         let text = "Personalities : [raid1]\nmd1 : active raid1 sdb1[1] sda1[0]\n      1 blocks : x\nmd0 : active\nunused devices: <none>\n";
-        Fixture::new().file("/proc/mdstat", text).expect(r#"{"mdadm": ["md0", "md1"]}"#);
+        FactsFixture::new().file("/proc/mdstat", text).expect(r#"{"mdadm": ["md0", "md1"]}"#);
     }
 
     #[test]
     fn volumes_are_grouped() {
-        Fixture::new().expect(r#"{"lvm": null}"#);
+        FactsFixture::new().expect(r#"{"lvm": null}"#);
         let uuid = format!("LVM-{}\n", "a".repeat(64));
-        Fixture::new()
+        FactsFixture::new()
             .program("/sbin/lvm")
             .file("/sys/block/dm-0/dm/uuid", &uuid)
             .file("/sys/block/dm-0/dm/name", "my--vg-root\n")
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn graphics_have_makers_and_names() {
         let ids = "# list\n10de  NVIDIA Corporation\n\t1eb8  TU104GL [Tesla T4]\n\t\t10de 12a2  Tesla\n1a03  ASPEED Technology, Inc.\n\t2000  ASPEED Graphics Family\n";
-        Fixture::new()
+        FactsFixture::new()
             .file("/usr/share/misc/pci.ids", ids)
             .files(&[
                 ("/sys/bus/pci/devices/0000:00:1e.0/class", "0x030200\n"),
@@ -197,6 +198,6 @@ mod tests {
                 r#"{"num_gpus": 2, "gpus": [{"vendor": "nvidia", "model": "TU104GL [Tesla T4]"},
                     {"vendor": "nvidia", "model": "Device 2000"}]}"#,
             );
-        Fixture::new().expect(r#"{"num_gpus": 0, "gpus": []}"#);
+        FactsFixture::new().expect(r#"{"num_gpus": 0, "gpus": []}"#);
     }
 }

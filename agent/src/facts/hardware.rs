@@ -3,7 +3,7 @@
 use zagent_config::{Map, Value};
 
 use super::Facts;
-use super::tree::Tree;
+use super::tree::FactsRoot;
 
 pub(super) const NAMES: &[&str] = &[
     "biosversion",
@@ -37,7 +37,7 @@ pub(super) fn collect(facts: &Facts) -> Map {
         return map;
     }
     for (name, file) in NAMES.iter().zip(FILES) {
-        if let Some(value) = tree.line(&format!("/sys/class/dmi/id/{file}")) {
+        if let Some(value) = tree.read_line(&format!("/sys/class/dmi/id/{file}")) {
             map.insert(*name, if *name == "uuid" { value.to_lowercase() } else { value });
         }
     }
@@ -45,13 +45,13 @@ pub(super) fn collect(facts: &Facts) -> Map {
 }
 
 /// Boards without firmware tables describe themselves in a device tree.
-fn device_tree(tree: &Tree) -> Map {
+fn device_tree(tree: &FactsRoot) -> Map {
     let mut map = Map::new();
     if !tree.exists("/proc/device-tree") {
         return map;
     }
     let text = |file: &str| {
-        let text = tree.text(&format!("/proc/device-tree/{file}"))?;
+        let text = tree.read_text(&format!("/proc/device-tree/{file}"))?;
         Some(text.trim_end_matches('\0').to_owned()).filter(|t| !t.is_empty())
     };
     if let Some(model) = text("model") {
@@ -72,7 +72,7 @@ fn device_tree(tree: &Tree) -> Map {
 
 pub(super) fn machine_id(facts: &Facts) -> Map {
     let paths = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-    let id = paths.iter().find_map(|path| facts.tree.line(path));
+    let id = paths.iter().find_map(|path| facts.tree.read_line(path));
     id.map(|id| Map::from_iter([("machine_id", id)])).unwrap_or_default()
 }
 
@@ -84,20 +84,21 @@ pub(super) fn efi(facts: &Facts) -> Map {
     Map::from_iter([("efi", Value::Bool(dir.is_some())), ("efi-secure-boot", Value::Bool(is_secure))])
 }
 
-fn is_secure_boot(tree: &Tree, dir: &str) -> bool {
-    let names: Vec<String> = tree.names(dir).into_iter().filter(|n| n.starts_with("SecureBoot-")).collect();
+fn is_secure_boot(tree: &FactsRoot, dir: &str) -> bool {
+    let names: Vec<String> =
+        tree.list_names(dir).into_iter().filter(|n| n.starts_with("SecureBoot-")).collect();
     let [name] = &*names else { return false };
     let tail = if dir.ends_with("/efivars") { "" } else { "/data" };
-    tree.bytes(&format!("{dir}/{name}{tail}")).is_some_and(|bytes| bytes.last() == Some(&1))
+    tree.read_bytes(&format!("{dir}/{name}{tail}")).is_some_and(|bytes| bytes.last() == Some(&1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     #[test]
     fn firmware_tables() {
-        Fixture::new()
+        FactsFixture::new()
             .files(&[
                 ("/sys/class/dmi/id/bios_version", "1.16.3-2\n"),
                 ("/sys/class/dmi/id/bios_vendor", "SeaBIOS\n"),
@@ -111,16 +112,16 @@ mod tests {
                 r#"{"biosversion": "1.16.3-2", "biosvendor": "SeaBIOS", "productname": "Standard PC", "boardname": null,
                     "manufacturer": "QEMU", "biosreleasedate": "04/01/2014", "uuid": "1d7e-abcd", "serialnumber": ""}"#,
             );
-        Fixture::new().expect(r#"{"biosversion": null, "uuid": null}"#);
+        FactsFixture::new().expect(r#"{"biosversion": null, "uuid": null}"#);
     }
 
     #[test]
     fn boards_with_a_device_tree() {
-        Fixture::new()
+        FactsFixture::new()
             .file("/proc/device-tree/model", "Raspberry Pi 4 Model B Rev 1.4\0")
             .file("/proc/device-tree/serial-number", "10000000abcdef01\0")
             .expect(r#"{"productname": "Raspberry Pi 4 Model B Rev 1.4", "serialnumber": "10000000abcdef01", "manufacturer": null}"#);
-        Fixture::new()
+        FactsFixture::new()
             .file("/proc/device-tree/model", "IBM,9009-22A\0")
             .file("/proc/device-tree/system-id", "IBM,0278\0")
             .expect(r#"{"productname": "9009-22A", "serialnumber": "IBM,0278", "manufacturer": "IBM"}"#);
@@ -128,18 +129,18 @@ mod tests {
 
     #[test]
     fn the_machine_id_is_found_in_either_place() {
-        Fixture::new().expect(r#"{"machine_id": null}"#);
-        Fixture::new().file("/var/lib/dbus/machine-id", "abc\n").expect(r#"{"machine_id": "abc"}"#);
-        Fixture::new().file("/etc/machine-id", "def\n").expect(r#"{"machine_id": "def"}"#);
+        FactsFixture::new().expect(r#"{"machine_id": null}"#);
+        FactsFixture::new().file("/var/lib/dbus/machine-id", "abc\n").expect(r#"{"machine_id": "abc"}"#);
+        FactsFixture::new().file("/etc/machine-id", "def\n").expect(r#"{"machine_id": "def"}"#);
     }
 
     #[test]
     fn secure_boot_is_the_last_byte() {
         let name = "/sys/firmware/efi/efivars/SecureBoot-8be4df61";
-        Fixture::new().expect(r#"{"efi": false, "efi-secure-boot": false}"#);
-        Fixture::new().file(name, [6, 0, 0, 0, 1]).expect(r#"{"efi": true, "efi-secure-boot": true}"#);
-        Fixture::new().file(name, [6, 0, 0, 0, 0]).expect(r#"{"efi": true, "efi-secure-boot": false}"#);
-        Fixture::new()
+        FactsFixture::new().expect(r#"{"efi": false, "efi-secure-boot": false}"#);
+        FactsFixture::new().file(name, [6, 0, 0, 0, 1]).expect(r#"{"efi": true, "efi-secure-boot": true}"#);
+        FactsFixture::new().file(name, [6, 0, 0, 0, 0]).expect(r#"{"efi": true, "efi-secure-boot": false}"#);
+        FactsFixture::new()
             .file("/sys/firmware/efi/vars/SecureBoot-1/data", [1])
             .expect(r#"{"efi": true, "efi-secure-boot": true}"#);
     }

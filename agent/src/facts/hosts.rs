@@ -9,18 +9,18 @@ use std::net::IpAddr;
 use zagent_config::{Map, Value};
 
 use super::network::{default_interface, own_addresses};
-use super::{Facts, resolver, strings};
+use super::{Facts, resolver, string_list};
 
 pub(super) const NAMES: &[&str] = &["localhost", "fqdn", "host", "domain"];
 pub(super) const ADDRESSES: &[&str] = &["fqdn_ip4", "fqdn_ip6", "fqdns"];
 
 /// One line of `/etc/hosts`.
-struct Line<'a> {
+struct HostsLine<'a> {
     address: IpAddr,
     names: Vec<&'a str>,
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn parse_hosts(text: &str) -> Vec<HostsLine<'_>> {
     text.lines()
         .filter_map(|line| {
             let line = line.split('#').next().unwrap_or_default();
@@ -29,28 +29,28 @@ fn lines(text: &str) -> Vec<Line<'_>> {
             // A link-local address may carry the name of its interface.
             let address = address.split('%').next().unwrap_or_default().parse().ok()?;
             let names: Vec<&str> = words.collect();
-            (!names.is_empty()).then_some(Line { address, names })
+            (!names.is_empty()).then_some(HostsLine { address, names })
         })
         .collect()
 }
 
-impl Line<'_> {
-    fn has(&self, name: &str) -> bool {
+impl HostsLine<'_> {
+    fn has_name(&self, name: &str) -> bool {
         self.names.iter().any(|n| n.eq_ignore_ascii_case(name))
     }
 }
 
 pub(super) fn collect(facts: &Facts) -> Map {
-    let host = facts.text_of("nodename");
-    let text = facts.tree.text("/etc/hosts").unwrap_or_default();
-    let canonical = lines(&text).iter().find(|l| l.has(host)).map(|l| l.names[0].to_owned());
-    let fqdn = canonical.unwrap_or_else(|| qualified(host, &resolver::search_domain(&facts.tree)));
+    let host = facts.system_text("nodename");
+    let text = facts.tree.read_text("/etc/hosts").unwrap_or_default();
+    let canonical = parse_hosts(&text).iter().find(|l| l.has_name(host)).map(|l| l.names[0].to_owned());
+    let fqdn = canonical.unwrap_or_else(|| qualify(host, &resolver::search_domain(&facts.tree)));
     let fqdn = if fqdn.is_empty() { "localhost.localdomain" } else { &fqdn };
     let (short, domain) = fqdn.split_once('.').unwrap_or((fqdn, ""));
     Map::from_iter([("localhost", host), ("fqdn", fqdn), ("host", short), ("domain", domain)])
 }
 
-fn qualified(host: &str, domain: &str) -> String {
+fn qualify(host: &str, domain: &str) -> String {
     if host.is_empty() || host.contains('.') || domain.is_empty() {
         return host.to_owned();
     }
@@ -58,11 +58,11 @@ fn qualified(host: &str, domain: &str) -> String {
 }
 
 pub(super) fn addresses(facts: &Facts) -> Map {
-    let text = facts.tree.text("/etc/hosts").unwrap_or_default();
-    let lines = lines(&text);
-    let fqdn = facts.text_of("fqdn");
+    let text = facts.tree.read_text("/etc/hosts").unwrap_or_default();
+    let lines = parse_hosts(&text);
+    let fqdn = facts.system_text("fqdn");
     let mut named: Vec<IpAddr> = Vec::new();
-    for line in lines.iter().filter(|l| l.has(fqdn)) {
+    for line in lines.iter().filter(|l| l.has_name(fqdn)) {
         if !named.contains(&line.address) {
             named.push(line.address);
         }
@@ -73,17 +73,17 @@ pub(super) fn addresses(facts: &Facts) -> Map {
     let family = |is_v4: bool| {
         // As with a resolver, there is no answer in a family that the host does not speak.
         let speaks = facts.interfaces().iter().flat_map(|i| &i.addresses).any(|a| a.ip.is_ipv4() == is_v4);
-        strings(named.iter().filter(|a| speaks && a.is_ipv4() == is_v4).map(IpAddr::to_string))
+        string_list(named.iter().filter(|a| speaks && a.is_ipv4() == is_v4).map(IpAddr::to_string))
     };
     Map::from_iter([
         ("fqdn_ip4", family(true)),
         ("fqdn_ip6", family(false)),
-        ("fqdns", reverse(facts, &lines)),
+        ("fqdns", reverse_names(facts, &lines)),
     ])
 }
 
 /// What `/etc/hosts` calls the addresses of this host.
-fn reverse(facts: &Facts, lines: &[Line<'_>]) -> Value {
+fn reverse_names(facts: &Facts, lines: &[HostsLine<'_>]) -> Value {
     let own = own_addresses(facts.interfaces(), None);
     let mut names: Vec<&str> = lines
         .iter()
@@ -93,12 +93,12 @@ fn reverse(facts: &Facts, lines: &[Line<'_>]) -> Value {
         .collect();
     names.sort_unstable();
     names.dedup();
-    strings(names)
+    string_list(names)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     #[test]
     fn names_come_from_files() {
@@ -116,7 +116,7 @@ mod tests {
             ("", "search .\n", "web-01"),
             ("bad line\n::1\n", "", "web-01"),
         ] {
-            let host = Fixture::new().file("/etc/hosts", hosts).file("/etc/resolv.conf", resolv);
+            let host = FactsFixture::new().file("/etc/hosts", hosts).file("/etc/resolv.conf", resolv);
             let (short, domain) = want.split_once('.').unwrap_or((want, ""));
             host.expect(&format!(
                 r#"{{"fqdn": "{want}", "host": "{short}", "domain": "{domain}", "localhost": "web-01"}}"#
@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     fn a_qualified_host_name_stays_and_none_is_localhost() {
-        let mut host = Fixture::new().file("/etc/resolv.conf", "search lan\n");
+        let mut host = FactsFixture::new().file("/etc/resolv.conf", "search lan\n");
         host.system.uname.nodename = "db.example.com".into();
         host.expect(r#"{"fqdn": "db.example.com", "host": "db", "domain": "example.com"}"#);
         host.system.uname.nodename = String::new();
         host.expect(r#"{"fqdn": "localhost.localdomain", "host": "localhost", "localhost": ""}"#);
     }
 
-    fn connected() -> Fixture {
-        Fixture::new()
+    fn connected() -> FactsFixture {
+        FactsFixture::new()
             .interface("lo", "", &[("127.0.0.1", 8), ("::1", 128)])
             .interface("docker0", "", &[("172.17.0.1", 16)])
             .interface("eth0", "", &[("192.0.2.2", 24), ("fd00::2", 64), ("fe80::1", 64)])
@@ -150,7 +150,7 @@ mod tests {
             .file("/proc/net/route", route)
             .expect(r#"{"fqdn_ip4": ["192.0.2.2"], "fqdn_ip6": ["fd00::2"], "fqdns": []}"#);
         connected().expect(r#"{"fqdn_ip4": ["172.17.0.1", "192.0.2.2"]}"#);
-        Fixture::new()
+        FactsFixture::new()
             .interface("lo", "", &[("127.0.0.1", 8)])
             .file("/etc/hosts", "127.0.0.1 web-01\n::1 web-01\n192.0.2.9 other\n")
             .expect(r#"{"fqdn_ip4": ["127.0.0.1"], "fqdn_ip6": [], "fqdns": []}"#);

@@ -4,7 +4,7 @@ use memchr::memmem;
 use zagent_config::{Map, Value};
 
 use super::Facts;
-use super::tree::Tree;
+use super::tree::FactsRoot;
 
 pub(super) const NAMES: &[&str] = &["init"];
 pub(super) const SYSTEMD: &[&str] = &["systemd"];
@@ -27,11 +27,11 @@ pub(super) fn collect(facts: &Facts) -> Map {
     Map::from_iter([("init", init(&facts.tree))])
 }
 
-fn init(tree: &Tree) -> &'static str {
+fn init(tree: &FactsRoot) -> &'static str {
     if tree.exists("/run/systemd/system") {
         return "systemd";
     }
-    let bytes = tree.bytes("/proc/1/cmdline").unwrap_or_default();
+    let bytes = tree.read_bytes("/proc/1/cmdline").unwrap_or_default();
     let cmdline = String::from_utf8_lossy(&bytes).replace('\0', " ");
     let words: Vec<&str> = cmdline.split_whitespace().collect();
     let Some(first) = words.first() else { return "unknown" };
@@ -49,8 +49,8 @@ fn init(tree: &Tree) -> &'static str {
 }
 
 /// The name that a program called `init` carries inside.
-fn init_inside(tree: &Tree, program: &str) -> &'static str {
-    let program = tree.bytes(program).unwrap_or_default().to_ascii_lowercase();
+fn init_inside(tree: &FactsRoot, program: &str) -> &'static str {
+    let program = tree.read_bytes(program).unwrap_or_default().to_ascii_lowercase();
     let names = ["upstart", "sysvinit", "systemd"];
     names.into_iter().find(|n| memmem::find(&program, n.as_bytes()).is_some()).unwrap_or("unknown")
 }
@@ -71,13 +71,13 @@ pub(super) fn systemd(facts: &Facts) -> Map {
     Map::from_iter([("systemd", Value::from(systemd))])
 }
 
-fn shared_library(tree: &Tree) -> Option<String> {
+fn shared_library(tree: &FactsRoot) -> Option<String> {
     let find = |dir: &str| {
-        let name = tree.names(dir).into_iter().rfind(|n| version_of(n).is_some())?;
+        let name = tree.list_names(dir).into_iter().rfind(|n| version_of(n).is_some())?;
         Some(format!("{dir}/{name}"))
     };
     LIBRARY_DIRS.iter().find_map(|dir| find(dir)).or_else(|| {
-        let triplets = tree.names("/usr/lib").into_iter().filter(|n| n.contains("-linux-"));
+        let triplets = tree.list_names("/usr/lib").into_iter().filter(|n| n.contains("-linux-"));
         triplets.into_iter().find_map(|n| find(&format!("/usr/lib/{n}/systemd")))
     })
 }
@@ -91,13 +91,13 @@ fn version_of(library: &str) -> Option<&str> {
 }
 
 /// The line that `systemctl --version` prints, as it stands among the constants of the program.
-fn features_in(tree: &Tree, program: &str) -> Option<String> {
+fn features_in(tree: &FactsRoot, program: &str) -> Option<String> {
     let (start, len) = constants(tree, program)?;
     let end = start.checked_add(len)?;
     let mut at = start;
     while at < end {
         let room = usize::try_from(end - at).unwrap_or(usize::MAX).min(CHUNK + LINE);
-        let chunk = tree.slice(program, at, room)?;
+        let chunk = tree.read_slice(program, at, room)?;
         // A line that starts in the overlap is found whole in the next chunk.
         let starts = FEATURES.iter().filter_map(|start| memmem::find(&chunk, start));
         if let Some(found) = starts.min().filter(|found| *found < CHUNK) {
@@ -110,28 +110,28 @@ fn features_in(tree: &Tree, program: &str) -> Option<String> {
 }
 
 /// Where the section of constants (`.rodata`) of a 64-bit little-endian program stands in its file.
-fn constants(tree: &Tree, program: &str) -> Option<(u64, u64)> {
+fn constants(tree: &FactsRoot, program: &str) -> Option<(u64, u64)> {
     const ENTRY: usize = 64;
-    let head = tree.head(program, 64)?;
+    let head = tree.read_head(program, 64)?;
     if !head.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
-    let table = number(&head, 40, 8)?;
-    let count = number(&head, 60, 2)?;
-    let names_index = usize::try_from(number(&head, 62, 2)?).ok()?;
+    let table = read_number(&head, 40, 8)?;
+    let count = read_number(&head, 60, 2)?;
+    let names_index = usize::try_from(read_number(&head, 62, 2)?).ok()?;
     let count = usize::try_from(count).ok()?;
-    let sections = tree.slice(program, table, count.checked_mul(ENTRY)?)?;
+    let sections = tree.read_slice(program, table, count.checked_mul(ENTRY)?)?;
     let section = |index: usize| sections.get(index.checked_mul(ENTRY)?..)?.get(..ENTRY);
-    let extent = |s: &[u8]| Some((number(s, 24, 8)?, number(s, 32, 8)?));
+    let extent = |s: &[u8]| Some((read_number(s, 24, 8)?, read_number(s, 32, 8)?));
     let (names_at, names_len) = extent(section(names_index)?)?;
-    let names = tree.slice(program, names_at, usize::try_from(names_len).ok()?)?;
+    let names = tree.read_slice(program, names_at, usize::try_from(names_len).ok()?)?;
     sections.chunks_exact(ENTRY).find_map(|s| {
-        let name = names.get(usize::try_from(number(s, 0, 4)?).ok()?..)?;
+        let name = names.get(usize::try_from(read_number(s, 0, 4)?).ok()?..)?;
         if name.starts_with(b".rodata\0") { extent(s) } else { None }
     })
 }
 
-fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+fn read_number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(len)?)?;
     Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
 }
@@ -141,7 +141,7 @@ pub(super) fn selinux(facts: &Facts) -> Map {
     if tree.which("selinuxenabled").is_none() {
         return Map::new();
     }
-    let enforce = tree.line("/sys/fs/selinux/enforce");
+    let enforce = tree.read_line("/sys/fs/selinux/enforce");
     let mut selinux = Map::from_iter([("enabled", Value::Bool(enforce.is_some()))]);
     if tree.which("getenforce").is_some() {
         let enforced = match enforce.as_deref() {
@@ -156,14 +156,14 @@ pub(super) fn selinux(facts: &Facts) -> Map {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
     use super::*;
 
     #[test]
     fn process_one_is_named() {
-        Fixture::new().dir("/run/systemd/system").expect(r#"{"init": "systemd"}"#);
-        Fixture::new().expect(r#"{"init": "unknown"}"#);
-        Fixture::new().file("/proc/1/cmdline", "").expect(r#"{"init": "unknown"}"#);
+        FactsFixture::new().dir("/run/systemd/system").expect(r#"{"init": "systemd"}"#);
+        FactsFixture::new().expect(r#"{"init": "unknown"}"#);
+        FactsFixture::new().file("/proc/1/cmdline", "").expect(r#"{"init": "unknown"}"#);
         for (cmdline, program, inside, want) in [
             ("/sbin/init\0splash\0", "/sbin/init", "..Upstart..", "upstart"),
             ("/sbin/init\0", "/sbin/init", "sysvinit", "sysvinit"),
@@ -174,7 +174,7 @@ mod tests {
             ("/usr/bin/python3\0/sbin/my_init\0", "/bin/x", "", "runit"),
             ("bash\0", "/bin/bash", "", "unknown"),
         ] {
-            let host = Fixture::new().script(program, inside).file("/proc/1/cmdline", cmdline);
+            let host = FactsFixture::new().script(program, inside).file("/proc/1/cmdline", cmdline);
             host.expect(&format!(r#"{{"init": "{want}"}}"#));
         }
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn systemd_tells_version_and_features_without_being_run() {
-        let host = Fixture::new()
+        let host = FactsFixture::new()
             .script("/usr/bin/systemctl", "#!/bin/sh")
             .file("/usr/bin/systemctl", elf(b"junk\0+PAM +AUDIT -IDN default-hierarchy=unified\0junk"))
             .program("/usr/bin/localectl")
@@ -212,32 +212,32 @@ mod tests {
         host.expect(
             r#"{"systemd": {"version": "255", "features": "+PAM +AUDIT -IDN default-hierarchy=unified"}}"#,
         );
-        let library = Fixture::new()
+        let library = FactsFixture::new()
             .program("/usr/bin/systemctl")
             .program("/usr/bin/localectl")
             .file("/usr/lib/powerpc64le-linux-gnu/systemd/libsystemd-shared-252.so", elf(b"-PAM +X\0"));
         library.expect(r#"{"systemd": {"version": "252", "features": "-PAM +X"}}"#);
-        let bare = Fixture::new().program("/usr/bin/systemctl").program("/usr/bin/localectl");
+        let bare = FactsFixture::new().program("/usr/bin/systemctl").program("/usr/bin/localectl");
         bare.expect(r#"{"systemd": {"version": "UNDEFINED", "features": ""}}"#);
-        Fixture::new().program("/usr/bin/systemctl").expect(r#"{"systemd": null}"#);
+        FactsFixture::new().program("/usr/bin/systemctl").expect(r#"{"systemd": null}"#);
     }
 
     #[test]
     fn a_damaged_program_has_no_features() {
         let whole = elf(b"+PAM +X\0");
         for cut in 0..whole.len() {
-            let host = Fixture::new().file("/x", &whole[..cut]);
+            let host = FactsFixture::new().file("/x", &whole[..cut]);
             assert_eq!(features_in(&host.tree(), "/x"), None, "cut at {cut}");
         }
         let mut wild = whole;
         wild[40..48].fill(0xff);
-        assert_eq!(features_in(&Fixture::new().file("/x", wild).tree(), "/x"), None);
+        assert_eq!(features_in(&FactsFixture::new().file("/x", wild).tree(), "/x"), None);
     }
 
     #[test]
     fn selinux_is_read_where_its_tools_are() {
-        Fixture::new().expect(r#"{"selinux": null}"#);
-        let host = || Fixture::new().program("/usr/sbin/selinuxenabled").program("/usr/sbin/getenforce");
+        FactsFixture::new().expect(r#"{"selinux": null}"#);
+        let host = || FactsFixture::new().program("/usr/sbin/selinuxenabled").program("/usr/sbin/getenforce");
         host().expect(r#"{"selinux": {"enabled": false, "enforced": "Disabled"}}"#);
         for (enforce, want) in [("1", "Enforcing"), ("0", "Permissive")] {
             let host = host().file("/sys/fs/selinux/enforce", enforce);

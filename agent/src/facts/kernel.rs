@@ -19,7 +19,7 @@ pub(super) fn collect(facts: &Facts) -> Map {
 }
 
 pub(super) fn parameters(facts: &Facts) -> Map {
-    let words = facts.tree.text("/proc/cmdline").and_then(|line| shell_words(&line));
+    let words = facts.tree.read_text("/proc/cmdline").and_then(|line| shell_words(&line));
     let pairs = words.map(|words| words.iter().map(|w| pair(w)).collect::<Value>());
     pairs.map(|pairs| Map::from_iter([("kernelparams", pairs)])).unwrap_or_default()
 }
@@ -76,12 +76,12 @@ fn double_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
     use super::*;
 
     #[test]
     fn uname_becomes_facts() {
-        Fixture::new().expect(
+        FactsFixture::new().expect(
             r##"{"kernel": "Linux", "nodename": "web-01", "kernelrelease": "6.1.0-37-amd64",
                 "kernelversion": "#1 SMP Debian 6.1.140-1", "cpuarch": "x86_64", "kernelparams": null}"##,
         );
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_command_line_becomes_pairs() {
-        Fixture::new().file("/proc/cmdline", "root=UUID=1-2 ro quiet console=ttyS0,115200 dyndbg=\"file a.c +p\" e=\n").expect(
+        FactsFixture::new().file("/proc/cmdline", "root=UUID=1-2 ro quiet console=ttyS0,115200 dyndbg=\"file a.c +p\" e=\n").expect(
             r#"{"kernelparams": [["root", null], ["ro", null], ["quiet", null], ["console", "ttyS0,115200"],
                 ["dyndbg", "file a.c +p"], ["e", ""]]}"#,
         );

@@ -36,19 +36,19 @@ use std::time::Duration;
 
 use zagent_config::{Map, Value};
 
-pub use custom::Warning;
-pub use recorded::{Recorded, RecordedError};
-pub use system::{Address, Interface, Live, Process, System, Uname};
+pub use custom::FactWarning;
+pub use recorded::{RecordedError, RecordedFacts};
+pub use system::{IpWithPrefix, LiveSystem, NetInterface, ProcessIds, System, Uname};
 
-use custom::Custom;
-use tree::Tree;
+use custom::CustomFacts;
+use tree::FactsRoot;
 
 /// Where facts of one's own are looked for when nothing else is said.
 pub const FACTS_DIR: &str = "/etc/zagent/facts.d";
 /// How long one executable of the facts directory may run.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What the fact `master` says when nothing else is said, as in Salt.
-pub const MASTER: &str = "salt";
+pub const DEFAULT_MASTER: &str = "salt";
 
 /// Facts of one host, by Salt's grain names.
 pub trait Grains: Send + Sync {
@@ -59,15 +59,15 @@ pub trait Grains: Send + Sync {
     fn all(&self) -> Value;
 
     /// Where a fact came from; `None` when there is no such fact.
-    fn origin(&self, name: &str) -> Option<Origin>;
+    fn origin(&self, name: &str) -> Option<FactOrigin>;
 
     /// What went wrong with facts of one's own; it never keeps the other facts away.
-    fn warnings(&self) -> Vec<Warning>;
+    fn warnings(&self) -> Vec<FactWarning>;
 }
 
 /// Where a fact came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FactOrigin {
     /// The system itself.
     System,
     /// A file of the facts directory.
@@ -101,9 +101,9 @@ impl FactSources {
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             root: PathBuf::from("/"),
-            system: Box::new(Live),
+            system: Box::new(LiveSystem),
             id: id.into(),
-            master: MASTER.into(),
+            master: DEFAULT_MASTER.into(),
             facts_dir: Some(FACTS_DIR.into()),
             grains: Map::new(),
             time_limit: TIME_LIMIT,
@@ -112,49 +112,49 @@ impl FactSources {
 }
 
 /// Facts that belong together because they are read together.
-struct Group {
+struct FactGroup {
     names: &'static [&'static str],
     collect: fn(&Facts) -> Map,
 }
 
 /// All groups, in the order in which facts are listed.
-const GROUPS: &[Group] = &[
-    Group { names: process::ID, collect: process::id },
-    Group { names: kernel::NAMES, collect: kernel::collect },
-    Group { names: kernel::PARAMETERS, collect: kernel::parameters },
-    Group { names: os::NAMES, collect: os::collect },
-    Group { names: os::ARCH, collect: os::arch },
-    Group { names: init::NAMES, collect: init::collect },
-    Group { names: init::SYSTEMD, collect: init::systemd },
-    Group { names: init::SELINUX, collect: init::selinux },
-    Group { names: cpu::NAMES, collect: cpu::collect },
-    Group { names: cpu::MEMORY, collect: cpu::memory },
-    Group { names: virtualization::NAMES, collect: virtualization::collect },
-    Group { names: hardware::NAMES, collect: hardware::collect },
-    Group { names: hardware::MACHINE_ID, collect: hardware::machine_id },
-    Group { names: hardware::EFI, collect: hardware::efi },
-    Group { names: devices::GPUS, collect: devices::gpus },
-    Group { names: devices::DISKS, collect: devices::disks },
-    Group { names: devices::RAID, collect: devices::raid },
-    Group { names: devices::LVM, collect: devices::lvm },
-    Group { names: hosts::NAMES, collect: hosts::collect },
-    Group { names: hosts::ADDRESSES, collect: hosts::addresses },
-    Group { names: resolver::NAMES, collect: resolver::collect },
-    Group { names: network::NAMES, collect: network::collect },
-    Group { names: network::GATEWAYS, collect: network::gateways },
-    Group { names: process::NAMES, collect: process::collect },
-    Group { names: process::LOCALE, collect: process::locale },
-    Group { names: process::VERSIONS, collect: process::versions },
+const GROUPS: &[FactGroup] = &[
+    FactGroup { names: process::ID, collect: process::id },
+    FactGroup { names: kernel::NAMES, collect: kernel::collect },
+    FactGroup { names: kernel::PARAMETERS, collect: kernel::parameters },
+    FactGroup { names: os::NAMES, collect: os::collect },
+    FactGroup { names: os::ARCH, collect: os::arch },
+    FactGroup { names: init::NAMES, collect: init::collect },
+    FactGroup { names: init::SYSTEMD, collect: init::systemd },
+    FactGroup { names: init::SELINUX, collect: init::selinux },
+    FactGroup { names: cpu::NAMES, collect: cpu::collect },
+    FactGroup { names: cpu::MEMORY, collect: cpu::memory },
+    FactGroup { names: virtualization::NAMES, collect: virtualization::collect },
+    FactGroup { names: hardware::NAMES, collect: hardware::collect },
+    FactGroup { names: hardware::MACHINE_ID, collect: hardware::machine_id },
+    FactGroup { names: hardware::EFI, collect: hardware::efi },
+    FactGroup { names: devices::GPUS, collect: devices::gpus },
+    FactGroup { names: devices::DISKS, collect: devices::disks },
+    FactGroup { names: devices::RAID, collect: devices::raid },
+    FactGroup { names: devices::LVM, collect: devices::lvm },
+    FactGroup { names: hosts::NAMES, collect: hosts::collect },
+    FactGroup { names: hosts::ADDRESSES, collect: hosts::addresses },
+    FactGroup { names: resolver::NAMES, collect: resolver::collect },
+    FactGroup { names: network::NAMES, collect: network::collect },
+    FactGroup { names: network::GATEWAYS, collect: network::gateways },
+    FactGroup { names: process::NAMES, collect: process::collect },
+    FactGroup { names: process::LOCALE, collect: process::locale },
+    FactGroup { names: process::VERSIONS, collect: process::versions },
 ];
 
 /// The facts of a host, collected when they are asked for.
 pub struct Facts {
     sources: FactSources,
-    tree: Tree,
+    tree: FactsRoot,
     groups: [OnceLock<Map>; GROUPS.len()],
-    interfaces: OnceLock<Vec<Interface>>,
+    interfaces: OnceLock<Vec<NetInterface>>,
     cpuinfo: OnceLock<Vec<u8>>,
-    custom: OnceLock<Custom>,
+    custom: OnceLock<CustomFacts>,
     all: OnceLock<Value>,
 }
 
@@ -163,7 +163,7 @@ impl Facts {
     #[must_use]
     pub fn new(sources: FactSources) -> Self {
         Self {
-            tree: Tree::new(sources.root.clone()),
+            tree: FactsRoot::new(sources.root.clone()),
             sources,
             groups: [const { OnceLock::new() }; GROUPS.len()],
             interfaces: OnceLock::new(),
@@ -178,30 +178,30 @@ impl Facts {
     }
 
     /// A fact of the system, whatever anybody put over it.
-    fn of_system(&self, name: &str) -> Option<&Value> {
+    fn system_fact(&self, name: &str) -> Option<&Value> {
         let index = GROUPS.iter().position(|g| g.names.contains(&name))?;
         self.group(index).get(name)
     }
 
     /// The text of a fact of the system; empty when there is none.
-    fn text_of(&self, name: &str) -> &str {
-        self.of_system(name).and_then(Value::as_str).unwrap_or_default()
+    fn system_text(&self, name: &str) -> &str {
+        self.system_fact(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    fn interfaces(&self) -> &[Interface] {
+    fn interfaces(&self) -> &[NetInterface] {
         self.interfaces.get_or_init(|| self.sources.system.interfaces())
     }
 
     /// The start of `/proc/cpuinfo`, which the kernel is slow to write.
     fn cpuinfo(&self) -> &[u8] {
-        self.cpuinfo.get_or_init(|| cpu::head(&self.tree))
+        self.cpuinfo.get_or_init(|| cpu::read_cpuinfo_head(&self.tree))
     }
 
-    fn custom(&self) -> &Custom {
-        self.custom.get_or_init(|| Custom::read(&self.sources))
+    fn custom(&self) -> &CustomFacts {
+        self.custom.get_or_init(|| CustomFacts::read(&self.sources))
     }
 
-    fn merged(&self) -> Value {
+    fn merge_all(&self) -> Value {
         let mut all = Map::with_capacity(128);
         for index in 0..GROUPS.len() {
             for (name, value) in self.group(index).iter() {
@@ -217,19 +217,19 @@ impl Facts {
 
 impl Grains for Facts {
     fn get(&self, name: &str) -> Option<Value> {
-        self.custom().facts.get(name).or_else(|| self.of_system(name)).cloned()
+        self.custom().facts.get(name).or_else(|| self.system_fact(name)).cloned()
     }
 
     fn all(&self) -> Value {
-        self.all.get_or_init(|| self.merged()).clone()
+        self.all.get_or_init(|| self.merge_all()).clone()
     }
 
-    fn origin(&self, name: &str) -> Option<Origin> {
+    fn origin(&self, name: &str) -> Option<FactOrigin> {
         let own = self.custom().origins.get(name).cloned();
-        own.or_else(|| self.of_system(name).map(|_| Origin::System))
+        own.or_else(|| self.system_fact(name).map(|_| FactOrigin::System))
     }
 
-    fn warnings(&self) -> Vec<Warning> {
+    fn warnings(&self) -> Vec<FactWarning> {
         self.custom().warnings.clone()
     }
 }
@@ -241,13 +241,13 @@ impl std::fmt::Debug for Facts {
 }
 
 /// A list of texts.
-fn strings<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Value {
+fn string_list<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Value {
     items.into_iter().map(|s| Value::from(s.as_ref())).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::testing::Fixture;
+    use super::testing::FactsFixture;
     use super::*;
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn facts_are_collected_when_asked_for() {
-        let facts = Fixture::new().facts();
+        let facts = FactsFixture::new().facts();
         assert_eq!(facts.get("id"), Some("web-01".into()));
         let collected = facts.groups.iter().filter(|g| g.get().is_some()).count();
         assert_eq!(collected, 1);
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_gives_facts_all_the_same() {
-        let all = Fixture::new().facts().all();
+        let all = FactsFixture::new().facts().all();
         for name in ["id", "os", "os_family", "kernel", "num_cpus", "virtual", "fqdn", "dns", "init"] {
             assert!(name == "dns" || all.get(name).is_some(), "{name}");
         }

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zagent_config::{Map, Value};
 
-use super::system::{Address, Interface};
-use super::tree::Tree;
-use super::{Facts, strings};
+use super::system::{IpWithPrefix, NetInterface};
+use super::tree::FactsRoot;
+use super::{Facts, string_list};
 
 pub(super) const NAMES: &[&str] =
     &["hwaddr_interfaces", "ip_interfaces", "ip4_interfaces", "ip6_interfaces", "ipv4", "ipv6"];
@@ -18,43 +18,43 @@ const REJECT: u32 = 0x200;
 
 pub(super) fn collect(facts: &Facts) -> Map {
     let interfaces = facts.interfaces();
-    let by_name = |addresses: fn(&Interface) -> Vec<IpAddr>| -> Value {
-        let pairs = interfaces.iter().map(|i| (&*i.name, texts(addresses(i))));
+    let by_name = |addresses: fn(&NetInterface) -> Vec<IpAddr>| -> Value {
+        let pairs = interfaces.iter().map(|i| (&*i.name, address_list(addresses(i))));
         pairs.collect::<Map>().into()
     };
     let hardware: Map = interfaces.iter().filter_map(|i| Some((&*i.name, i.hwaddr.as_deref()?))).collect();
     Map::from_iter([
         ("hwaddr_interfaces", hardware.into()),
-        ("ip_interfaces", by_name(all)),
-        ("ip4_interfaces", by_name(|i| family(i, true))),
-        ("ip6_interfaces", by_name(|i| family(i, false))),
+        ("ip_interfaces", by_name(all_addresses)),
+        ("ip4_interfaces", by_name(|i| family_addresses(i, true))),
+        ("ip6_interfaces", by_name(|i| family_addresses(i, false))),
         ("ipv4", sorted(interfaces, true)),
         ("ipv6", sorted(interfaces, false)),
     ])
 }
 
-fn texts(addresses: Vec<IpAddr>) -> Value {
-    strings(addresses.iter().map(IpAddr::to_string))
+fn address_list(addresses: Vec<IpAddr>) -> Value {
+    string_list(addresses.iter().map(IpAddr::to_string))
 }
 
 /// First addresses of both families, then the further ones in a network that the interface is already in.
-fn all(interface: &Interface) -> Vec<IpAddr> {
+fn all_addresses(interface: &NetInterface) -> Vec<IpAddr> {
     let (first, further) = by_rank(interface);
     let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = first.into_iter().partition(IpAddr::is_ipv4);
     v4.into_iter().chain(v6).chain(further).collect()
 }
 
-fn family(interface: &Interface, is_v4: bool) -> Vec<IpAddr> {
+fn family_addresses(interface: &NetInterface, is_v4: bool) -> Vec<IpAddr> {
     let (first, further) = by_rank(interface);
     first.into_iter().chain(further).filter(|a| a.is_ipv4() == is_v4).collect()
 }
 
 /// The kernel's secondary addresses are those in the network of an earlier one; only IPv4 has them.
-fn by_rank(interface: &Interface) -> (Vec<IpAddr>, Vec<IpAddr>) {
+fn by_rank(interface: &NetInterface) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let mut networks = Vec::new();
     let mut ranks = (Vec::new(), Vec::new());
     for address in &interface.addresses {
-        match network(*address) {
+        match ipv4_network(*address) {
             Some(network) if networks.contains(&network) => ranks.1.push(address.ip),
             network => {
                 networks.extend(network);
@@ -65,22 +65,22 @@ fn by_rank(interface: &Interface) -> (Vec<IpAddr>, Vec<IpAddr>) {
     ranks
 }
 
-fn network(address: Address) -> Option<(u32, u32)> {
+fn ipv4_network(address: IpWithPrefix) -> Option<(u32, u32)> {
     let IpAddr::V4(ip) = address.ip else { return None };
     let mask = u32::MAX.checked_shl(32_u32.saturating_sub(address.prefix)).unwrap_or(0);
     Some((ip.to_bits() & mask, address.prefix))
 }
 
-fn sorted(interfaces: &[Interface], is_v4: bool) -> Value {
+fn sorted(interfaces: &[NetInterface], is_v4: bool) -> Value {
     let addresses = interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.ip);
     let mut addresses: Vec<IpAddr> = addresses.filter(|a| a.is_ipv4() == is_v4).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    texts(addresses)
+    address_list(addresses)
 }
 
 /// The addresses by which others reach this host, of one interface or of all.
-pub(super) fn own_addresses(interfaces: &[Interface], only: Option<&str>) -> Vec<IpAddr> {
+pub(super) fn own_addresses(interfaces: &[NetInterface], only: Option<&str>) -> Vec<IpAddr> {
     let is_reachable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
@@ -97,17 +97,17 @@ struct Route {
     metric: u32,
 }
 
-fn first(routes: impl Iterator<Item = Route>) -> Option<Route> {
+fn best_route(routes: impl Iterator<Item = Route>) -> Option<Route> {
     routes.min_by_key(|r| r.metric)
 }
 
-fn default4(tree: &Tree) -> Option<Route> {
-    let text = tree.text("/proc/net/route")?;
-    first(text.lines().skip(1).filter_map(route4))
+fn default_route4(tree: &FactsRoot) -> Option<Route> {
+    let text = tree.read_text("/proc/net/route")?;
+    best_route(text.lines().skip(1).filter_map(parse_route4))
 }
 
 /// Columns: interface, destination, gateway, flags, …, metric (6), mask (7); numbers as the kernel holds them.
-fn route4(line: &str) -> Option<Route> {
+fn parse_route4(line: &str) -> Option<Route> {
     let columns: Vec<&str> = line.split_whitespace().collect();
     let hex = |at: usize| u32::from_str_radix(columns.get(at)?, 16).ok();
     if hex(1)? != 0 || hex(7)? != 0 || !is_usable(hex(3)?) {
@@ -121,13 +121,13 @@ fn route4(line: &str) -> Option<Route> {
     })
 }
 
-fn default6(tree: &Tree) -> Option<Route> {
-    let text = tree.text("/proc/net/ipv6_route")?;
-    first(text.lines().filter_map(route6))
+fn default_route6(tree: &FactsRoot) -> Option<Route> {
+    let text = tree.read_text("/proc/net/ipv6_route")?;
+    best_route(text.lines().filter_map(parse_route6))
 }
 
 /// Columns: destination, its length, source, its length, next hop, metric, …, flags (8), interface (9).
-fn route6(line: &str) -> Option<Route> {
+fn parse_route6(line: &str) -> Option<Route> {
     let columns: Vec<&str> = line.split_whitespace().collect();
     let hex = |at: usize| u32::from_str_radix(columns.get(at)?, 16).ok();
     let wide = |at: usize| u128::from_str_radix(columns.get(at)?, 16).ok();
@@ -145,12 +145,12 @@ const fn is_usable(flags: u32) -> bool {
 }
 
 /// The interface that holds the default route.
-pub(super) fn default_interface(tree: &Tree) -> Option<String> {
-    default4(tree).or_else(|| default6(tree)).map(|r| r.interface)
+pub(super) fn default_interface(tree: &FactsRoot) -> Option<String> {
+    default_route4(tree).or_else(|| default_route6(tree)).map(|r| r.interface)
 }
 
 pub(super) fn gateways(facts: &Facts) -> Map {
-    let (v4, v6) = (default4(&facts.tree), default6(&facts.tree));
+    let (v4, v6) = (default_route4(&facts.tree), default_route6(&facts.tree));
     let fact = |route: &Option<Route>| match route {
         None => Value::Bool(false),
         Some(Route { gateway: None, .. }) => Value::Bool(true),
@@ -162,11 +162,11 @@ pub(super) fn gateways(facts: &Facts) -> Map {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     #[test]
     fn interfaces_by_family() {
-        Fixture::new()
+        FactsFixture::new()
             .interface("lo", "00:00:00:00:00:00", &[("127.0.0.1", 8), ("::1", 128)])
             .interface("ifb0", "2a:3a:33:aa:a6:70", &[])
             .interface("tun0", "", &[("10.8.0.1", 32)])
@@ -202,7 +202,7 @@ mod tests {
             "{ZERO} 00 {ZERO} 00 {ZERO} ffffffff 00000001 00000000 00200200       lo\n\
              {ZERO} 00 {ZERO} 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0\n"
         );
-        Fixture::new()
+        FactsFixture::new()
             .file("/proc/net/route", v4)
             .file("/proc/net/ipv6_route", v6)
             .expect(r#"{"ip_gw": true, "ip4_gw": "192.0.2.1", "ip6_gw": "fd00::1"}"#);
@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn a_route_without_gateway_and_none_at_all() {
         let v4 = format!("{HEAD}ppp0\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\t0\t0\nbroken\n");
-        Fixture::new()
+        FactsFixture::new()
             .file("/proc/net/route", v4)
             .expect(r#"{"ip_gw": true, "ip4_gw": true, "ip6_gw": false}"#);
-        Fixture::new().expect(r#"{"ip_gw": false, "ip4_gw": false, "ip6_gw": false}"#);
+        FactsFixture::new().expect(r#"{"ip_gw": false, "ip4_gw": false, "ip6_gw": false}"#);
     }
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 use zagent_config::{Map, Value};
 
-use super::{Facts, strings};
+use super::{Facts, string_list};
 
 pub(super) const ID: &[&str] = &["id", "server_id", "master"];
 pub(super) const NAMES: &[&str] = &[
@@ -45,11 +45,11 @@ pub(super) fn id(facts: &Facts) -> Map {
 pub(super) fn collect(facts: &Facts) -> Map {
     let (system, tree) = (&facts.sources.system, &facts.tree);
     let process = system.process();
-    let passwd = tree.text("/etc/passwd").unwrap_or_default();
-    let group = tree.text("/etc/group").unwrap_or_default();
-    let user = record(&passwd, process.uid);
+    let passwd = tree.read_text("/etc/passwd").unwrap_or_default();
+    let group = tree.read_text("/etc/group").unwrap_or_default();
+    let user = passwd_record(&passwd, process.uid);
     let login_group = user.as_ref().and_then(|u| u.get(3)?.parse().ok());
-    let group = login_group.and_then(|gid| record(&group, gid)).map_or("", |g| g[0]);
+    let group = login_group.and_then(|gid| passwd_record(&group, gid)).map_or("", |g| g[0]);
     let path = system.env("PATH").unwrap_or_default();
     let path = path.trim();
     let username = user.map_or_else(|| process.uid.to_string(), |u| u[0].to_owned());
@@ -60,7 +60,7 @@ pub(super) fn collect(facts: &Facts) -> Map {
         ("gid", Value::Int(process.gid.into())),
         ("pid", Value::Int(process.pid.into())),
         ("path", path.into()),
-        ("systempath", strings(path.split(':'))),
+        ("systempath", string_list(path.split(':'))),
         ("shell", system.env("SHELL").unwrap_or_else(|| "/bin/sh".into()).into()),
         ("ps", "ps -efHww".into()),
         ("transactional", Value::Bool(tree.which("transactional-update").is_some())),
@@ -72,7 +72,7 @@ pub(super) fn collect(facts: &Facts) -> Map {
 }
 
 /// The fields of the line in a user or group file that carries this number.
-fn record(text: &str, id: u32) -> Option<Vec<&str>> {
+fn passwd_record(text: &str, id: u32) -> Option<Vec<&str>> {
     let id = id.to_string();
     let mut records = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     records.find(|fields| fields.get(2) == Some(&&*id))
@@ -82,7 +82,7 @@ pub(super) fn locale(facts: &Facts) -> Map {
     let system = &facts.sources.system;
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let name = names.iter().find_map(|name| system.env(name).filter(|v| !v.is_empty()));
-    let (language, encoding) = language(name.as_deref().unwrap_or("C"));
+    let (language, encoding) = split_locale(name.as_deref().unwrap_or("C"));
     let info = Map::from_iter([
         ("defaultlanguage", Value::from(language)),
         ("defaultencoding", encoding.into()),
@@ -93,7 +93,7 @@ pub(super) fn locale(facts: &Facts) -> Map {
 }
 
 /// Language and encoding of a locale's name, in the spelling that formulas know from Salt.
-fn language(name: &str) -> (String, String) {
+fn split_locale(name: &str) -> (String, String) {
     let (name, modifier) = name.split_once('@').unwrap_or((name, ""));
     let (language, encoding) = name.split_once('.').unwrap_or((name, ""));
     if matches!(language, "C" | "POSIX") {
@@ -117,7 +117,7 @@ fn timezone(facts: &Facts) -> String {
         Some(path) if path.starts_with('/') => path.to_owned(),
         Some(name) => format!("/usr/share/zoneinfo/{name}"),
     };
-    let zone = facts.tree.bytes(&path).and_then(|bytes| TimeZone::tzif("local", &bytes).ok());
+    let zone = facts.tree.read_bytes(&path).and_then(|bytes| TimeZone::tzif("local", &bytes).ok());
     let now = facts.sources.system.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).ok().and_then(|s| Timestamp::from_second(s).ok());
     let (Some(zone), Some(now)) = (zone, now) else { return "UTC".into() };
@@ -129,12 +129,12 @@ pub(super) fn versions(facts: &Facts) -> Map {
         ("saltversion", Value::from(SALT)),
         ("saltversioninfo", SALT_PARTS.map(Value::Int).into_iter().collect()),
         ("zagentversion", env!("CARGO_PKG_VERSION").into()),
-        ("pythonversion", python(facts.tree.link("/usr/bin/python3").as_deref())),
+        ("pythonversion", python_version(facts.tree.read_link("/usr/bin/python3").as_deref())),
     ])
 }
 
 /// The host's own Python, as far as the name of its program tells: formulas pick package names by it.
-fn python(link: Option<&str>) -> Value {
+fn python_version(link: Option<&str>) -> Value {
     let name = link.and_then(|l| l.rsplit('/').next()).and_then(|n| n.strip_prefix("python3."));
     let minor = name.and_then(|n| n.parse::<i64>().ok());
     std::iter::once(3).chain(minor).map(Value::Int).collect()
@@ -142,17 +142,17 @@ fn python(link: Option<&str>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
     use super::*;
 
     #[test]
     fn the_id_has_salts_number() {
-        Fixture::new().expect(r#"{"id": "web-01", "server_id": 2123178878, "master": "salt"}"#);
+        FactsFixture::new().expect(r#"{"id": "web-01", "server_id": 2123178878, "master": "salt"}"#);
     }
 
     #[test]
     fn the_process_is_named_from_the_files() {
-        let mut host = Fixture::new()
+        let mut host = FactsFixture::new()
             .file("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\napp:x:1000:100::/:/bin/sh\nbroken\n")
             .file("/etc/group", "root:x:0:\nusers:x:100:\n")
             .program("/usr/sbin/transactional-update")
@@ -165,7 +165,7 @@ mod tests {
             r#"{"username": "app", "groupname": "users", "uid": 1000, "gid": 0, "pid": 42, "cwd": "/srv",
                 "path": "/usr/bin:/bin", "systempath": ["/usr/bin", "/bin"], "shell": "/bin/zsh", "transactional": true}"#,
         );
-        Fixture::new().expect(
+        FactsFixture::new().expect(
             r#"{"username": "0", "groupname": "", "cwd": null, "shell": "/bin/sh", "path": "", "systempath": [""],
                 "transactional": false, "ps": "ps -efHww"}"#,
         );
@@ -181,9 +181,9 @@ mod tests {
             ("fr_FR.ISO-8859-15", "fr_FR", "ISO8859-15"),
             ("en_US", "en_US", "ISO8859-1"),
         ] {
-            assert_eq!(language(name), (want_language.into(), want_encoding.into()), "{name}");
+            assert_eq!(split_locale(name), (want_language.into(), want_encoding.into()), "{name}");
         }
-        Fixture::new().env("LANG", "C").env("LC_ALL", "de_DE.UTF-8").expect(
+        FactsFixture::new().env("LANG", "C").env("LC_ALL", "de_DE.UTF-8").expect(
             r#"{"locale_info": {"defaultlanguage": "de_DE", "defaultencoding": "UTF-8", "detectedencoding": "utf-8",
                 "timezone": "UTC"}}"#,
         );
@@ -200,19 +200,20 @@ mod tests {
         zone.extend(7200_i32.to_be_bytes());
         zone.extend([1, 0]);
         zone.extend(b"CEST\0");
-        let zone_of =
-            |host: Fixture| host.facts().of_system("locale_info").and_then(|l| l.get("timezone").cloned());
-        assert_eq!(zone_of(Fixture::new().file("/etc/localtime", &zone)), Some("CEST".into()));
+        let zone_of = |host: FactsFixture| {
+            host.facts().system_fact("locale_info").and_then(|l| l.get("timezone").cloned())
+        };
+        assert_eq!(zone_of(FactsFixture::new().file("/etc/localtime", &zone)), Some("CEST".into()));
         let by_variable =
-            Fixture::new().file("/usr/share/zoneinfo/Europe/Berlin", &zone).env("TZ", ":Europe/Berlin");
+            FactsFixture::new().file("/usr/share/zoneinfo/Europe/Berlin", &zone).env("TZ", ":Europe/Berlin");
         assert_eq!(zone_of(by_variable), Some("CEST".into()));
-        assert_eq!(zone_of(Fixture::new().file("/etc/localtime", "damaged")), Some("UTC".into()));
+        assert_eq!(zone_of(FactsFixture::new().file("/etc/localtime", "damaged")), Some("UTC".into()));
     }
 
     #[test]
     fn python_is_the_hosts_own() {
-        Fixture::new()
+        FactsFixture::new()
             .expect(r#"{"pythonversion": [3], "saltversion": "3008.3", "saltversioninfo": [3008, 3]}"#);
-        Fixture::new().link("/usr/bin/python3", "python3.11").expect(r#"{"pythonversion": [3, 11]}"#);
+        FactsFixture::new().link("/usr/bin/python3", "python3.11").expect(r#"{"pythonversion": [3, 11]}"#);
     }
 }

@@ -1,14 +1,14 @@
 //! A text in, a host's facts out: facts that were written down, instead of a machine.
 
-use zagent_compiler::Limits;
+use zagent_compiler::TreeLimits;
 use zagent_compiler::yaml::{self, YamlError};
 use zagent_config::{Map, Value};
 
-use super::{Grains, Origin, Warning};
+use super::{FactOrigin, FactWarning, Grains};
 
 /// Facts given whole: `--grains FILE` and `inventory/NODE.yaml`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recorded {
+pub struct RecordedFacts {
     facts: Map,
 }
 
@@ -16,7 +16,7 @@ pub struct Recorded {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     /// It is not YAML.
-    #[error("cannot read facts as YAML: {}", at(.0))]
+    #[error("cannot read facts as YAML: {}", describe_error(.0))]
     Yaml(Box<YamlError>),
     /// It is not JSON.
     #[error("cannot read facts as JSON")]
@@ -26,7 +26,7 @@ pub enum RecordedError {
     Kind(&'static str),
 }
 
-impl Recorded {
+impl RecordedFacts {
     /// Facts that are already a mapping.
     #[must_use]
     pub const fn new(facts: Map) -> Self {
@@ -38,7 +38,7 @@ impl Recorded {
     /// # Errors
     /// Fails when the text is not YAML or not a mapping.
     pub fn from_yaml(text: &str) -> Result<Self, RecordedError> {
-        match parse(text).map_err(RecordedError::Yaml)? {
+        match parse_yaml(text).map_err(RecordedError::Yaml)? {
             Value::Null => Ok(Self::default()),
             value => Self::from_value(value),
         }
@@ -60,7 +60,7 @@ impl Recorded {
     }
 }
 
-impl Grains for Recorded {
+impl Grains for RecordedFacts {
     fn get(&self, name: &str) -> Option<Value> {
         self.facts.get(name).cloned()
     }
@@ -69,22 +69,22 @@ impl Grains for Recorded {
         self.facts.clone().into()
     }
 
-    fn origin(&self, name: &str) -> Option<Origin> {
-        self.facts.contains(name).then_some(Origin::Recorded)
+    fn origin(&self, name: &str) -> Option<FactOrigin> {
+        self.facts.contains(name).then_some(FactOrigin::Recorded)
     }
 
-    fn warnings(&self) -> Vec<Warning> {
+    fn warnings(&self) -> Vec<FactWarning> {
         Vec::new()
     }
 }
 
 /// Reads YAML as states and pillars are read, of which JSON is a part.
-pub(super) fn parse(text: &str) -> Result<Value, Box<YamlError>> {
-    yaml::load(text, &Limits::default()).map_err(Box::new)
+pub(super) fn parse_yaml(text: &str) -> Result<Value, Box<YamlError>> {
+    yaml::load(text, &TreeLimits::default()).map_err(Box::new)
 }
 
 /// What is wrong with a text, and where.
-pub(super) fn at(error: &YamlError) -> String {
+pub(super) fn describe_error(error: &YamlError) -> String {
     format!("{} (line {}, column {})", error.message, error.pos.line, error.pos.column)
 }
 
@@ -94,23 +94,23 @@ mod tests {
 
     #[test]
     fn both_forms_give_the_same_facts() {
-        let yaml = Recorded::from_yaml("os: Debian\nosrelease_info: [12]\n").unwrap();
-        let json = Recorded::from_json(r#"{"os": "Debian", "osrelease_info": [12]}"#).unwrap();
+        let yaml = RecordedFacts::from_yaml("os: Debian\nosrelease_info: [12]\n").unwrap();
+        let json = RecordedFacts::from_json(r#"{"os": "Debian", "osrelease_info": [12]}"#).unwrap();
         assert_eq!(yaml, json);
         assert_eq!(yaml.get("os"), Some("Debian".into()));
         assert_eq!(yaml.get("kernel"), None);
-        assert_eq!(yaml.origin("os"), Some(Origin::Recorded));
+        assert_eq!(yaml.origin("os"), Some(FactOrigin::Recorded));
         assert_eq!(yaml.origin("kernel"), None);
         assert_eq!(yaml.all(), json.all());
     }
 
     #[test]
     fn a_text_without_facts() {
-        assert_eq!(Recorded::from_yaml("").unwrap(), Recorded::default());
-        let error = Recorded::from_yaml("a: 1\nb: [\n").unwrap_err();
+        assert_eq!(RecordedFacts::from_yaml("").unwrap(), RecordedFacts::default());
+        let error = RecordedFacts::from_yaml("a: 1\nb: [\n").unwrap_err();
         assert!(matches!(error, RecordedError::Yaml(_)) && error.to_string().contains("line "), "{error}");
-        assert!(matches!(Recorded::from_yaml("- 1\n"), Err(RecordedError::Kind("a list"))));
-        assert!(matches!(Recorded::from_json("{"), Err(RecordedError::Json(_))));
-        assert!(matches!(Recorded::from_json("1"), Err(RecordedError::Kind("an integer"))));
+        assert!(matches!(RecordedFacts::from_yaml("- 1\n"), Err(RecordedError::Kind("a list"))));
+        assert!(matches!(RecordedFacts::from_json("{"), Err(RecordedError::Json(_))));
+        assert!(matches!(RecordedFacts::from_json("1"), Err(RecordedError::Kind("an integer"))));
     }
 }

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use zagent_config::{Map, Value};
 
-use super::tree::Tree;
-use super::{Facts, strings};
+use super::tree::FactsRoot;
+use super::{Facts, string_list};
 
 pub(super) const NAMES: &[&str] = &["dns"];
 
@@ -14,7 +14,7 @@ const RESOLV: &str = "/etc/resolv.conf";
 const BEHIND_STUB: &str = "/run/systemd/resolve/resolv.conf";
 
 #[derive(Default)]
-struct Resolver {
+struct ResolvConf {
     servers: Vec<IpAddr>,
     sort: Vec<String>,
     domain: String,
@@ -22,8 +22,8 @@ struct Resolver {
     options: Vec<String>,
 }
 
-fn read(text: &str) -> Resolver {
-    let mut found = Resolver::default();
+fn parse_resolv_conf(text: &str) -> ResolvConf {
+    let mut found = ResolvConf::default();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let directive = words.next().unwrap_or_default().to_lowercase();
@@ -74,32 +74,33 @@ fn network(text: &str) -> Option<String> {
 
 pub(super) fn collect(facts: &Facts) -> Map {
     let path = if facts.tree.exists(BEHIND_STUB) { BEHIND_STUB } else { RESOLV };
-    let Some(text) = facts.tree.text(path) else { return Map::new() };
-    let found = read(&text);
-    let servers =
-        |keep: fn(&IpAddr) -> bool| strings(found.servers.iter().filter(|s| keep(s)).map(IpAddr::to_string));
+    let Some(text) = facts.tree.read_text(path) else { return Map::new() };
+    let found = parse_resolv_conf(&text);
+    let servers = |keep: fn(&IpAddr) -> bool| {
+        string_list(found.servers.iter().filter(|s| keep(s)).map(IpAddr::to_string))
+    };
     let dns = Map::from_iter([
         ("nameservers", servers(|_| true)),
         ("ip4_nameservers", servers(IpAddr::is_ipv4)),
         ("ip6_nameservers", servers(IpAddr::is_ipv6)),
-        ("sortlist", strings(&found.sort)),
+        ("sortlist", string_list(&found.sort)),
         ("domain", found.domain.as_str().into()),
-        ("search", strings(&found.search)),
-        ("options", strings(&found.options)),
+        ("search", string_list(&found.search)),
+        ("options", string_list(&found.options)),
     ]);
     Map::from_iter([("dns", Value::from(dns))])
 }
 
 /// The domain that short names are completed with; empty when there is none.
-pub(super) fn search_domain(tree: &Tree) -> String {
-    let found = read(&tree.text(RESOLV).unwrap_or_default());
+pub(super) fn search_domain(tree: &FactsRoot) -> String {
+    let found = parse_resolv_conf(&tree.read_text(RESOLV).unwrap_or_default());
     let domain = found.search.into_iter().next().unwrap_or(found.domain);
     domain.trim_matches('.').to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     #[test]
     fn directives_become_lists() {
@@ -110,16 +111,16 @@ mod tests {
             "ip6_nameservers": ["fd00::53"], "domain": "example.org", "search": ["a.example", "b.example"],
             "options": ["ndots:2"], "sortlist": ["130.155.160.0/255.255.240.0", "130.155.0.0/255.255.0.0",
             "10.0.0.0/255.0.0.0"]}}"#;
-        Fixture::new().file("/etc/resolv.conf", text).expect(want);
+        FactsFixture::new().file("/etc/resolv.conf", text).expect(want);
     }
 
     #[test]
     fn the_servers_behind_the_stub_win() {
-        Fixture::new().expect(r#"{"dns": null}"#);
-        let host = Fixture::new()
+        FactsFixture::new().expect(r#"{"dns": null}"#);
+        let host = FactsFixture::new()
             .file("/etc/resolv.conf", "nameserver 127.0.0.53\n")
             .file("/run/systemd/resolve/resolv.conf", "nameserver 192.0.2.1\n");
-        let dns = host.facts().of_system("dns").cloned().unwrap();
-        assert_eq!(dns.get("nameservers"), Some(&super::strings(["192.0.2.1"])));
+        let dns = host.facts().system_fact("dns").cloned().unwrap();
+        assert_eq!(dns.get("nameservers"), Some(&super::string_list(["192.0.2.1"])));
     }
 }

@@ -26,7 +26,7 @@ pub struct Uname {
 
 /// One address of an interface and how many of its leading bits name the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct IpWithPrefix {
     /// The address.
     pub ip: IpAddr,
     /// The length of the network part.
@@ -35,18 +35,18 @@ pub struct Address {
 
 /// One network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interface {
+pub struct NetInterface {
     /// Its name.
     pub name: String,
     /// Its hardware address, as `02:00:…`.
     pub hwaddr: Option<String>,
     /// Its addresses, in the kernel's order.
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<IpWithPrefix>,
 }
 
 /// Who this process is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessIds {
     /// The effective user.
     pub uid: u32,
     /// The effective group.
@@ -62,9 +62,9 @@ pub trait System: Send + Sync {
     /// Names and versions of the kernel.
     fn uname(&self) -> Uname;
     /// All interfaces, in the kernel's order.
-    fn interfaces(&self) -> Vec<Interface>;
+    fn interfaces(&self) -> Vec<NetInterface>;
     /// Who this process is.
-    fn process(&self) -> Process;
+    fn process(&self) -> ProcessIds;
     /// A variable of the environment.
     fn env(&self, name: &str) -> Option<String>;
     /// The time, for the name of the time zone.
@@ -73,9 +73,9 @@ pub trait System: Send + Sync {
 
 /// The machine that this process runs on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Live;
+pub struct LiveSystem;
 
-impl System for Live {
+impl System for LiveSystem {
     fn uname(&self) -> Uname {
         let uname = rustix::system::uname();
         let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
@@ -88,16 +88,16 @@ impl System for Live {
         }
     }
 
-    fn interfaces(&self) -> Vec<Interface> {
+    fn interfaces(&self) -> Vec<NetInterface> {
         let mut interfaces = Vec::new();
         for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
-            add(&mut interfaces, &entry);
+            add_address(&mut interfaces, &entry);
         }
         interfaces
     }
 
-    fn process(&self) -> Process {
-        Process {
+    fn process(&self) -> ProcessIds {
+        ProcessIds {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             pid: std::process::id(),
@@ -114,11 +114,11 @@ impl System for Live {
     }
 }
 
-fn add(interfaces: &mut Vec<Interface>, entry: &InterfaceAddress) {
+fn add_address(interfaces: &mut Vec<NetInterface>, entry: &InterfaceAddress) {
     // An address with a label of its own (`eth0:1`) belongs to the interface before the colon.
     let name = entry.interface_name.split(':').next().unwrap_or_default();
     let at = interfaces.iter().position(|i| i.name == name).unwrap_or_else(|| {
-        interfaces.push(Interface { name: name.to_owned(), ..Interface::default() });
+        interfaces.push(NetInterface { name: name.to_owned(), ..NetInterface::default() });
         interfaces.len() - 1
     });
     let Some(address) = &entry.address else { return };
@@ -130,7 +130,7 @@ fn add(interfaces: &mut Vec<Interface>, entry: &InterfaceAddress) {
         });
     } else if let Some(ip) = ip_of(address) {
         let mask = entry.netmask.as_ref().and_then(ip_of);
-        interface.addresses.push(Address { ip, prefix: prefix_of(mask, ip) });
+        interface.addresses.push(IpWithPrefix { ip, prefix: prefix_of(mask, ip) });
     }
 }
 

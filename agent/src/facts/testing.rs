@@ -9,29 +9,29 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use zagent_config::Value;
 
-use super::system::{Address, Interface, Process, System, Uname};
-use super::tree::Tree;
+use super::system::{IpWithPrefix, NetInterface, ProcessIds, System, Uname};
+use super::tree::FactsRoot;
 use super::{FactSources, Facts, Grains};
 
 /// What the kernel says on a recorded host.
 #[derive(Clone, Default)]
-pub(super) struct Fixed {
+pub(super) struct FixedSystem {
     pub(super) uname: Uname,
-    pub(super) interfaces: Vec<Interface>,
-    pub(super) process: Process,
+    pub(super) interfaces: Vec<NetInterface>,
+    pub(super) process: ProcessIds,
     pub(super) env: BTreeMap<String, String>,
 }
 
-impl System for Fixed {
+impl System for FixedSystem {
     fn uname(&self) -> Uname {
         self.uname.clone()
     }
 
-    fn interfaces(&self) -> Vec<Interface> {
+    fn interfaces(&self) -> Vec<NetInterface> {
         self.interfaces.clone()
     }
 
-    fn process(&self) -> Process {
+    fn process(&self) -> ProcessIds {
         self.process.clone()
     }
 
@@ -46,12 +46,12 @@ impl System for Fixed {
 }
 
 /// A host made of files that a test writes.
-pub(super) struct Fixture {
+pub(super) struct FactsFixture {
     dir: TempDir,
-    pub(super) system: Fixed,
+    pub(super) system: FixedSystem,
 }
 
-impl Fixture {
+impl FactsFixture {
     pub(super) fn new() -> Self {
         let uname = Uname {
             kernel: "Linux".into(),
@@ -60,7 +60,7 @@ impl Fixture {
             version: "#1 SMP Debian 6.1.140-1".into(),
             machine: "x86_64".into(),
         };
-        Self { dir: tempfile::tempdir().unwrap(), system: Fixed { uname, ..Fixed::default() } }
+        Self { dir: tempfile::tempdir().unwrap(), system: FixedSystem { uname, ..FixedSystem::default() } }
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {
@@ -108,8 +108,9 @@ impl Fixture {
     }
 
     pub(super) fn interface(mut self, name: &str, hwaddr: &str, addresses: &[(&str, u32)]) -> Self {
-        let addresses = addresses.iter().map(|(ip, prefix)| Address { ip: address(ip), prefix: *prefix });
-        self.system.interfaces.push(Interface {
+        let addresses =
+            addresses.iter().map(|(ip, prefix)| IpWithPrefix { ip: address(ip), prefix: *prefix });
+        self.system.interfaces.push(NetInterface {
             name: name.into(),
             hwaddr: (!hwaddr.is_empty()).then(|| hwaddr.into()),
             addresses: addresses.collect(),
@@ -117,8 +118,8 @@ impl Fixture {
         self
     }
 
-    pub(super) fn tree(&self) -> Tree {
-        Tree::new(self.dir.path().to_owned())
+    pub(super) fn tree(&self) -> FactsRoot {
+        FactsRoot::new(self.dir.path().to_owned())
     }
 
     pub(super) fn sources(&self) -> FactSources {

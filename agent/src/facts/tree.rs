@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
 /// The most that is ever read of one file.
-const MOST: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// How much room is made for a file at first: most files that facts come from are smaller.
 const FIRST_READ: usize = 4 << 10;
 
@@ -21,27 +21,27 @@ const PROGRAM_DIRS: [&str; 6] =
 
 /// The files of one host.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct FactsRoot {
     root: PathBuf,
     /// Open only when the root is not `/`.
     fd: Option<File>,
 }
 
-impl Tree {
+impl FactsRoot {
     pub(super) fn new(root: PathBuf) -> Self {
         let fd = if root == Path::new("/") { None } else { File::open(&root).ok() };
         Self { root, fd }
     }
 
-    fn is_whole_machine(&self) -> bool {
+    fn is_live_root(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    fn open_as(&self, path: &str, flags: OFlags) -> Option<File> {
+    fn open_with_flags(&self, path: &str, flags: OFlags) -> Option<File> {
         // A pipe must not hold us up; a mere path has nothing to wait for and takes no such flag.
         let patience = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
         let flags = flags | OFlags::CLOEXEC | patience;
-        let fd = if self.is_whole_machine() {
+        let fd = if self.is_live_root() {
             rustix::fs::openat(CWD, path, flags, Mode::empty())
         } else {
             let root = self.fd.as_ref()?;
@@ -51,19 +51,19 @@ impl Tree {
     }
 
     /// The bytes of a file.
-    pub(super) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
-        self.head(path, MOST)
+    pub(super) fn read_bytes(&self, path: &str) -> Option<Vec<u8>> {
+        self.read_head(path, MAX_BYTES)
     }
 
     /// The first bytes of a file.
-    pub(super) fn head(&self, path: &str, most: usize) -> Option<Vec<u8>> {
-        self.slice(path, 0, most)
+    pub(super) fn read_head(&self, path: &str, most: usize) -> Option<Vec<u8>> {
+        self.read_slice(path, 0, most)
     }
 
     /// Bytes out of the middle of a file; fewer where it ends.
-    pub(super) fn slice(&self, path: &str, at: u64, most: usize) -> Option<Vec<u8>> {
-        let file = self.open_as(path, OFlags::RDONLY)?;
-        let most = most.min(MOST);
+    pub(super) fn read_slice(&self, path: &str, at: u64, most: usize) -> Option<Vec<u8>> {
+        let file = self.open_with_flags(path, OFlags::RDONLY)?;
+        let most = most.min(MAX_BYTES);
         let mut bytes = Vec::with_capacity(most.min(FIRST_READ));
         let mut at = at;
         // An attribute of the kernel is written in one go.
@@ -85,24 +85,24 @@ impl Tree {
     }
 
     /// The text of a file; what is not UTF-8 is replaced.
-    pub(super) fn text(&self, path: &str) -> Option<String> {
-        Some(match String::from_utf8(self.bytes(path)?) {
+    pub(super) fn read_text(&self, path: &str) -> Option<String> {
+        Some(match String::from_utf8(self.read_bytes(path)?) {
             Ok(text) => text,
             Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
         })
     }
 
     /// The text of a file without the white space around it.
-    pub(super) fn line(&self, path: &str) -> Option<String> {
-        self.text(path).map(|t| t.trim().to_owned())
+    pub(super) fn read_line(&self, path: &str) -> Option<String> {
+        self.read_text(path).map(|t| t.trim().to_owned())
     }
 
     /// True when something is there.
     pub(super) fn exists(&self, path: &str) -> bool {
-        if self.is_whole_machine() {
+        if self.is_live_root() {
             return rustix::fs::statat(CWD, path, AtFlags::empty()).is_ok();
         }
-        self.open_as(path, OFlags::PATH).is_some()
+        self.open_with_flags(path, OFlags::PATH).is_some()
     }
 
     /// True when a directory is there.
@@ -111,12 +111,14 @@ impl Tree {
     }
 
     pub(super) fn metadata(&self, path: &str) -> Option<std::fs::Metadata> {
-        self.open_as(path, OFlags::PATH)?.metadata().ok()
+        self.open_with_flags(path, OFlags::PATH)?.metadata().ok()
     }
 
     /// The names in a directory, sorted; none when it is not there.
-    pub(super) fn names(&self, path: &str) -> Vec<String> {
-        let Some(dir) = self.open_as(path, OFlags::RDONLY | OFlags::DIRECTORY) else { return Vec::new() };
+    pub(super) fn list_names(&self, path: &str) -> Vec<String> {
+        let Some(dir) = self.open_with_flags(path, OFlags::RDONLY | OFlags::DIRECTORY) else {
+            return Vec::new();
+        };
         let Ok(dir) = rustix::fs::Dir::new(dir) else { return Vec::new() };
         let mut names: Vec<String> = dir
             .filter_map(Result::ok)
@@ -128,7 +130,7 @@ impl Tree {
     }
 
     /// What a symbolic link says.
-    pub(super) fn link(&self, path: &str) -> Option<String> {
+    pub(super) fn read_link(&self, path: &str) -> Option<String> {
         let relative = path.trim_start_matches('/');
         std::fs::read_link(self.root.join(relative)).ok()?.into_os_string().into_string().ok()
     }
@@ -142,7 +144,7 @@ impl Tree {
     }
 
     fn is_program(&self, path: &str) -> bool {
-        if self.is_whole_machine() {
+        if self.is_live_root() {
             return rustix::fs::statat(CWD, path, AtFlags::empty())
                 .is_ok_and(|s| s.st_mode & 0o111 != 0 && s.st_mode & 0o170_000 == 0o100_000);
         }
@@ -157,31 +159,31 @@ pub(super) fn has_extension(path: &Path, extension: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     #[test]
     fn links_stay_inside_the_root() {
-        let host = Fixture::new()
+        let host = FactsFixture::new()
             .file("/usr/lib/os-release", "ID=inside\n")
             .link("/etc/os-release", "/usr/lib/os-release");
         let host = host.link("/etc/escape", "../../../../../../etc/passwd");
         let tree = host.tree();
-        assert_eq!(tree.line("/etc/os-release").as_deref(), Some("ID=inside"));
-        assert_eq!(tree.text("/etc/escape"), None);
-        assert_eq!(tree.names("/etc"), ["escape", "os-release"]);
+        assert_eq!(tree.read_line("/etc/os-release").as_deref(), Some("ID=inside"));
+        assert_eq!(tree.read_text("/etc/escape"), None);
+        assert_eq!(tree.list_names("/etc"), ["escape", "os-release"]);
         assert!(tree.exists("/etc") && tree.is_dir("/etc") && !tree.exists("/etc/passwd"));
     }
 
     #[test]
     fn a_directory_is_no_file() {
-        let host = Fixture::new().file("/a/b", "c");
-        assert_eq!(host.tree().bytes("/a"), None);
-        assert_eq!(host.tree().slice("/a/b", 9, 9), Some(Vec::new()));
+        let host = FactsFixture::new().file("/a/b", "c");
+        assert_eq!(host.tree().read_bytes("/a"), None);
+        assert_eq!(host.tree().read_slice("/a/b", 9, 9), Some(Vec::new()));
     }
 
     #[test]
     fn programs_are_found_where_systems_keep_them() {
-        let host = Fixture::new().program("/usr/sbin/ip").file("/usr/bin/data", "x");
+        let host = FactsFixture::new().program("/usr/sbin/ip").file("/usr/bin/data", "x");
         assert_eq!(host.tree().which("ip").as_deref(), Some("/usr/sbin/ip"));
         assert_eq!(host.tree().which("data"), None);
         assert_eq!(host.tree().which("/usr/sbin/ip").as_deref(), Some("/usr/sbin/ip"));

@@ -8,7 +8,7 @@ use memchr::memmem;
 use zagent_config::Map;
 
 use super::Facts;
-use super::tree::Tree;
+use super::tree::FactsRoot;
 
 pub(super) const NAMES: &[&str] = &["virtual", "virtual_subtype"];
 
@@ -34,12 +34,12 @@ const VENDORS: &[(&str, &str)] = &[
 
 /// The two facts while they are being found.
 #[derive(Debug, PartialEq, Eq)]
-struct Virtual {
+struct VirtKind {
     kind: String,
     subtype: Option<String>,
 }
 
-impl Virtual {
+impl VirtKind {
     fn set(&mut self, kind: &str, subtype: Option<&str>) {
         self.kind = kind.to_owned();
         if let Some(subtype) = subtype {
@@ -49,18 +49,18 @@ impl Virtual {
 }
 
 /// What several of the looks below share.
-struct Look<'a> {
+struct VirtProbe<'a> {
     facts: &'a Facts,
-    tree: &'a Tree,
+    tree: &'a FactsRoot,
     environ: Vec<u8>,
     has_dmi: bool,
     product: String,
 }
 
-impl<'a> Look<'a> {
+impl<'a> VirtProbe<'a> {
     fn new(facts: &'a Facts) -> Self {
         let tree = &facts.tree;
-        let environ = tree.bytes("/proc/1/environ").unwrap_or_default();
+        let environ = tree.read_bytes("/proc/1/environ").unwrap_or_default();
         let mut look = Self { facts, tree, environ, has_dmi: tree.exists(DMI), product: String::new() };
         look.product = look.dmi("product_name");
         look
@@ -70,14 +70,14 @@ impl<'a> Look<'a> {
         if !self.has_dmi {
             return String::new();
         }
-        self.tree.line(&format!("{DMI}/{file}")).unwrap_or_default()
+        self.tree.read_line(&format!("{DMI}/{file}")).unwrap_or_default()
     }
 }
 
 pub(super) fn collect(facts: &Facts) -> Map {
-    let look = Look::new(facts);
-    let mut found = Virtual { kind: "physical".into(), subtype: None };
-    detected(&look, &mut found);
+    let look = VirtProbe::new(facts);
+    let mut found = VirtKind { kind: "physical".into(), subtype: None };
+    apply_detected(&look, &mut found);
     chroot(&look, &mut found);
     openvz(&look, &mut found);
     xen(&look, &mut found);
@@ -95,8 +95,8 @@ pub(super) fn collect(facts: &Facts) -> Map {
 }
 
 /// Containers before machines, as `systemd-detect-virt` answers.
-fn detected(look: &Look<'_>, found: &mut Virtual) {
-    let answer = container_manager(look).or_else(|| machine(look)).unwrap_or_default();
+fn apply_detected(look: &VirtProbe<'_>, found: &mut VirtKind) {
+    let answer = container_manager(look).or_else(|| detect_hypervisor(look)).unwrap_or_default();
     match &*answer {
         "qemu" | "kvm" | "oracle" | "xen" | "bochs" | "uml" | "systemd-nspawn" => found.set(&answer, None),
         "vmware" => found.set("VMware", None),
@@ -111,9 +111,9 @@ fn detected(look: &Look<'_>, found: &mut Virtual) {
     }
 }
 
-fn container_manager(look: &Look<'_>) -> Option<String> {
+fn container_manager(look: &VirtProbe<'_>) -> Option<String> {
     let named = ["/run/host/container-manager", "/run/systemd/container"];
-    let named = named.iter().find_map(|path| look.tree.line(path).filter(|l| !l.is_empty()));
+    let named = named.iter().find_map(|path| look.tree.read_line(path).filter(|l| !l.is_empty()));
     let name = named.or_else(|| {
         let value = look.environ.split(|b| *b == 0).find_map(|v| v.strip_prefix(b"container="))?;
         Some(String::from_utf8_lossy(value).into_owned()).filter(|v| !v.is_empty())
@@ -127,7 +127,7 @@ fn container_manager(look: &Look<'_>) -> Option<String> {
     }
 }
 
-fn machine(look: &Look<'_>) -> Option<String> {
+fn detect_hypervisor(look: &VirtProbe<'_>) -> Option<String> {
     let firmware = firmware(look);
     if let Some(sure @ ("oracle" | "xen" | "amazon" | "parallels")) = firmware {
         return Some(sure.into());
@@ -137,15 +137,15 @@ fn machine(look: &Look<'_>) -> Option<String> {
     }
     // The processor would name the hypervisor, but asking it takes an instruction and not a file; the clocks that
     // the kernel offers name it as well.
-    let clocks = look.tree.text("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+    let clocks = look.tree.read_text("/sys/devices/system/clocksource/clocksource0/available_clocksource");
     let clocks = clocks.unwrap_or_default();
     let by_clock = [("kvm-clock", "kvm"), ("hyperv", "microsoft")];
     let by_clock = by_clock.iter().find(|(clock, _)| clocks.contains(clock)).map(|(_, name)| *name);
-    let by_type = || look.tree.line("/sys/hypervisor/type").filter(|t| t == "xen");
+    let by_type = || look.tree.read_line("/sys/hypervisor/type").filter(|t| t == "xen");
     by_clock.or(firmware).map(str::to_owned).or_else(by_type).or_else(|| device_tree(look))
 }
 
-fn firmware(look: &Look<'_>) -> Option<&'static str> {
+fn firmware(look: &VirtProbe<'_>) -> Option<&'static str> {
     let files = ["product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"];
     files.iter().find_map(|file| {
         let text = look.dmi(file);
@@ -153,12 +153,12 @@ fn firmware(look: &Look<'_>) -> Option<&'static str> {
     })
 }
 
-fn device_tree(look: &Look<'_>) -> Option<String> {
-    let compatible = look.tree.text("/proc/device-tree/hypervisor/compatible")?;
+fn device_tree(look: &VirtProbe<'_>) -> Option<String> {
+    let compatible = look.tree.read_text("/proc/device-tree/hypervisor/compatible")?;
     ["kvm", "xen", "vmware"].iter().find(|name| compatible.contains(*name)).map(|name| (*name).to_owned())
 }
 
-fn chroot(look: &Look<'_>, found: &mut Virtual) {
+fn chroot(look: &VirtProbe<'_>, found: &mut VirtKind) {
     let place = |path| look.tree.metadata(path).map(|m| (m.dev(), m.ino()));
     if let (Some(own), Some(init)) = (place("/"), place("/proc/1/root/."))
         && own != init
@@ -167,7 +167,7 @@ fn chroot(look: &Look<'_>, found: &mut Virtual) {
     }
 }
 
-fn openvz(look: &Look<'_>, found: &mut Virtual) {
+fn openvz(look: &VirtProbe<'_>, found: &mut VirtKind) {
     if !look.tree.is_dir("/proc/vz") {
         return;
     }
@@ -176,7 +176,7 @@ fn openvz(look: &Look<'_>, found: &mut Virtual) {
     } else if look.tree.exists("/proc/vz/veinfo") {
         found.kind = "openvzve".into();
     }
-    let status = look.tree.text("/proc/self/status").unwrap_or_default();
+    let status = look.tree.read_text("/proc/self/status").unwrap_or_default();
     let id = status.lines().find_map(|l| l.strip_prefix("envID:")?.trim().parse::<u64>().ok());
     match id {
         Some(0) => found.kind = "openvzhn".into(),
@@ -185,11 +185,11 @@ fn openvz(look: &Look<'_>, found: &mut Virtual) {
     }
 }
 
-fn xen(look: &Look<'_>, found: &mut Virtual) {
+fn xen(look: &VirtProbe<'_>, found: &mut VirtKind) {
     if !["/proc/sys/xen", "/sys/bus/xen", "/proc/xen"].iter().any(|dir| look.tree.is_dir(dir)) {
         return;
     }
-    let capabilities = look.tree.text("/proc/xen/capabilities");
+    let capabilities = look.tree.read_text("/proc/xen/capabilities");
     let subtype = if look.tree.exists("/proc/xen/xsd_kva") {
         Some("Xen Dom0")
     } else if look.product == "HVM domU" {
@@ -204,7 +204,7 @@ fn xen(look: &Look<'_>, found: &mut Virtual) {
     }
 }
 
-fn product(look: &Look<'_>, found: &mut Virtual) {
+fn product(look: &VirtProbe<'_>, found: &mut VirtKind) {
     if memmem::find(look.facts.cpuinfo(), b"QEMU Virtual CPU").is_some() {
         found.kind = "kvm".into();
     }
@@ -222,8 +222,8 @@ fn product(look: &Look<'_>, found: &mut Virtual) {
     }
 }
 
-fn container(look: &Look<'_>, found: &mut Virtual) {
-    let groups = look.tree.text("/proc/1/cgroup").unwrap_or_default();
+fn container(look: &VirtProbe<'_>, found: &mut VirtKind) {
+    let groups = look.tree.read_text("/proc/1/cgroup").unwrap_or_default();
     let has = |part: &str| groups.contains(part);
     if has(":/lxc/") {
         found.set("container", Some("LXC"));
@@ -239,7 +239,7 @@ fn container(look: &Look<'_>, found: &mut Virtual) {
     }
 }
 
-fn cloud(look: &Look<'_>, found: &mut Virtual) {
+fn cloud(look: &VirtProbe<'_>, found: &mut VirtKind) {
     if !matches!(&*found.kind, "qemu" | "kvm" | "xen" | "amazon" | "Nitro") {
         return;
     }
@@ -259,7 +259,7 @@ fn cloud(look: &Look<'_>, found: &mut Virtual) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Fixture;
+    use super::super::testing::FactsFixture;
 
     const PRODUCT: &str = "/sys/class/dmi/id/product_name";
     const VENDOR: &str = "/sys/class/dmi/id/sys_vendor";
@@ -323,7 +323,7 @@ mod tests {
         for (files, kind, subtype) in CASES {
             let subtype = subtype.map_or("null".into(), |s| format!("\"{s}\""));
             println!("{files:?}");
-            Fixture::new()
+            FactsFixture::new()
                 .files(files)
                 .expect(&format!(r#"{{"virtual": "{kind}", "virtual_subtype": {subtype}}}"#));
         }

@@ -8,34 +8,34 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use zagent_compiler::{Files, Stamp};
+use zagent_compiler::{FileStamp, FileTree};
 use zagent_config::paths::tree::MODULES;
 
 use super::BASE;
 
 /// Directories that hold a repository's own data, never a tree's.
-const HIDDEN: [&str; 3] = [".git", ".svn", ".hg"];
+const VCS_DIRS: [&str; 3] = [".git", ".svn", ".hg"];
 /// Nested directories, links included, before a listing gives up.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Files in directories.
 #[derive(Default)]
 pub struct DirFiles {
-    envs: Vec<Env>,
+    envs: Vec<DirEnv>,
 }
 
-struct Env {
+struct DirEnv {
     name: String,
     root: PathBuf,
     /// Modules that stand beside the tree instead of in it; seen as its `_states`.
     modules: Option<Box<Self>>,
     real: OnceLock<Result<PathBuf, String>>,
-    list: OnceLock<Result<Arc<Listing>, String>>,
+    list: OnceLock<Result<Arc<DirListing>, String>>,
 }
 
 /// What a directory holds, sorted by path.
 #[derive(Default)]
-struct Listing {
+struct DirListing {
     files: Arc<[String]>,
     dirs: Arc<[String]>,
     links: Arc<[(String, String)]>,
@@ -43,7 +43,7 @@ struct Listing {
 
 /// The same while it is being found.
 #[derive(Default)]
-struct Found {
+struct ListingBuilder {
     files: BTreeSet<String>,
     dirs: BTreeSet<String>,
     links: BTreeSet<(String, String)>,
@@ -59,13 +59,13 @@ impl DirFiles {
     /// Files of `base` from one directory.
     #[must_use]
     pub fn base(root: impl Into<PathBuf>) -> Self {
-        Self::new().with(BASE, root)
+        Self::new().with_env(BASE, root)
     }
 
     /// Adds an environment; `base` comes first whenever it is added.
     #[must_use]
-    pub fn with(mut self, name: &str, root: impl Into<PathBuf>) -> Self {
-        let env = Env::new(name, root.into());
+    pub fn with_env(mut self, name: &str, root: impl Into<PathBuf>) -> Self {
+        let env = DirEnv::new(name, root.into());
         if name == BASE {
             self.envs.insert(0, env);
         } else {
@@ -76,26 +76,26 @@ impl DirFiles {
 
     /// Adds the modules of `base` that stand at the top of its repository. What the tree itself has counts more.
     #[must_use]
-    pub fn modules(mut self, dir: impl Into<PathBuf>) -> Self {
+    pub fn with_modules(mut self, dir: impl Into<PathBuf>) -> Self {
         if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE) {
-            base.modules = Some(Box::new(Env::new(MODULES, dir.into())));
+            base.modules = Some(Box::new(DirEnv::new(MODULES, dir.into())));
         }
         self
     }
 
-    fn env(&self, name: &str) -> Option<&Env> {
+    fn env(&self, name: &str) -> Option<&DirEnv> {
         self.envs.iter().find(|e| e.name == name)
     }
 
     /// The directory that holds a path, and the path in it.
-    fn place<'p>(&self, env: &str, path: &'p str) -> Option<(&Env, &'p Path)> {
+    fn locate<'p>(&self, env: &str, path: &'p str) -> Option<(&DirEnv, &'p Path)> {
         let env = self.env(env)?;
         let beside = || {
             let modules = env.modules.as_deref()?;
-            let path = inside(path.strip_prefix(MODULES)?.strip_prefix('/')?)?;
+            let path = relative_path(path.strip_prefix(MODULES)?.strip_prefix('/')?)?;
             modules.root.join(path).is_file().then_some((modules, path))
         };
-        let here = inside(path)?;
+        let here = relative_path(path)?;
         match env.modules {
             Some(_) if !env.root.join(here).exists() => Some(beside().unwrap_or((env, here))),
             _ => Some((env, here)),
@@ -103,14 +103,15 @@ impl DirFiles {
     }
 }
 
-impl Env {
+impl DirEnv {
     fn new(name: &str, root: PathBuf) -> Self {
         Self { name: name.into(), root, modules: None, real: OnceLock::new(), list: OnceLock::new() }
     }
 
     /// The root without links; looked up once.
-    fn real(&self) -> Result<&Path, String> {
-        let found = self.real.get_or_init(|| self.root.canonicalize().map_err(|e| told(&self.root, &e)));
+    fn real_root(&self) -> Result<&Path, String> {
+        let found =
+            self.real.get_or_init(|| self.root.canonicalize().map_err(|e| io_error_text(&self.root, &e)));
         found.as_deref().map_err(Clone::clone)
     }
 
@@ -120,9 +121,9 @@ impl Env {
         let real = match full.canonicalize() {
             Ok(real) => real,
             Err(e) if is_absent(&e) => return Ok(None),
-            Err(e) => return Err(told(&full, &e)),
+            Err(e) => return Err(io_error_text(&full, &e)),
         };
-        if !real.starts_with(self.real()?) {
+        if !real.starts_with(self.real_root()?) {
             return Err(format!(
                 "`{}` is a link that leaves its tree: it leads to `{}`",
                 full.display(),
@@ -132,26 +133,26 @@ impl Env {
         match std::fs::read(&real) {
             Ok(bytes) => Ok(Some(bytes.into())),
             Err(e) if is_absent(&e) => Ok(None),
-            Err(e) => Err(told(&full, &e)),
+            Err(e) => Err(io_error_text(&full, &e)),
         }
     }
 
-    fn listing(&self) -> Result<Arc<Listing>, String> {
+    fn listing(&self) -> Result<Arc<DirListing>, String> {
         self.list.get_or_init(|| self.walk().map(Arc::new)).clone()
     }
 
-    fn walk(&self) -> Result<Listing, String> {
+    fn walk(&self) -> Result<DirListing, String> {
         if !self.root.exists() {
-            return Ok(Listing::default());
+            return Ok(DirListing::default());
         }
-        let mut found = Found::default();
-        self.visit(self.real()?, "", &mut Vec::new(), &mut found)?;
+        let mut found = ListingBuilder::default();
+        self.visit(self.real_root()?, "", &mut Vec::new(), &mut found)?;
         if let Some(modules) = &self.modules {
             let beside = modules.listing()?;
             found.files.extend(beside.files.iter().map(|file| format!("{MODULES}/{file}")));
         }
-        let Found { files, dirs, links } = found;
-        Ok(Listing {
+        let ListingBuilder { files, dirs, links } = found;
+        Ok(DirListing {
             files: files.into_iter().collect(),
             dirs: dirs.into_iter().collect(),
             links: links.into_iter().collect(),
@@ -163,21 +164,21 @@ impl Env {
         dir: &Path,
         shown: &str,
         open: &mut Vec<PathBuf>,
-        found: &mut Found,
+        found: &mut ListingBuilder,
     ) -> Result<(), String> {
-        if open.len() > DEPTH || open.iter().any(|d| d == dir) {
+        if open.len() > MAX_DEPTH || open.iter().any(|d| d == dir) {
             return Ok(());
         }
         open.push(dir.to_owned());
-        for entry in std::fs::read_dir(dir).map_err(|e| told(dir, &e))? {
-            let entry = entry.map_err(|e| told(dir, &e))?;
+        for entry in std::fs::read_dir(dir).map_err(|e| io_error_text(dir, &e))? {
+            let entry = entry.map_err(|e| io_error_text(dir, &e))?;
             let name = entry.file_name();
             // A name that is no text cannot be asked for by an SLS.
-            let Some(name) = name.to_str().filter(|n| !HIDDEN.contains(n)) else {
+            let Some(name) = name.to_str().filter(|n| !VCS_DIRS.contains(n)) else {
                 continue;
             };
             let shown = if shown.is_empty() { name.to_owned() } else { format!("{shown}/{name}") };
-            let kind = entry.file_type().map_err(|e| told(&entry.path(), &e))?;
+            let kind = entry.file_type().map_err(|e| io_error_text(&entry.path(), &e))?;
             if kind.is_dir() {
                 found.dirs.insert(shown.clone());
                 self.visit(&entry.path(), &shown, open, found)?;
@@ -196,10 +197,10 @@ impl Env {
         link: &Path,
         shown: String,
         open: &mut Vec<PathBuf>,
-        found: &mut Found,
+        found: &mut ListingBuilder,
     ) -> Result<(), String> {
         match link.canonicalize() {
-            Ok(real) if real.starts_with(self.real()?) => {
+            Ok(real) if real.starts_with(self.real_root()?) => {
                 if let Some(target) =
                     std::fs::read_link(link).ok().and_then(|t| t.into_os_string().into_string().ok())
                 {
@@ -220,17 +221,17 @@ impl Env {
     }
 }
 
-impl Files for DirFiles {
+impl FileTree for DirFiles {
     fn envs(&self) -> Vec<String> {
         self.envs.iter().map(|e| e.name.clone()).collect()
     }
 
     fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        self.place(env, path).map_or(Ok(None), |(env, path)| env.read(path))
+        self.locate(env, path).map_or(Ok(None), |(env, path)| env.read(path))
     }
 
     fn has(&self, env: &str, path: &str) -> bool {
-        self.place(env, path).is_some_and(|(env, path)| env.root.join(path).is_file())
+        self.locate(env, path).is_some_and(|(env, path)| env.root.join(path).is_file())
     }
 
     fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
@@ -248,25 +249,25 @@ impl Files for DirFiles {
     }
 
     fn mode(&self, env: &str, path: &str) -> Option<u32> {
-        let (env, path) = self.place(env, path)?;
+        let (env, path) = self.locate(env, path)?;
         env.root.join(path).metadata().ok().map(|found| found.mode() & 0o7777)
     }
 
-    fn stamp(&self, env: &str, path: &str) -> Option<Stamp> {
-        let Some((env, path)) = self.place(env, path) else { return Some(Stamp::default()) };
+    fn stamp(&self, env: &str, path: &str) -> Option<FileStamp> {
+        let Some((env, path)) = self.locate(env, path) else { return Some(FileStamp::default()) };
         match std::fs::metadata(env.root.join(path)) {
             Ok(meta) => {
                 let nanos = |s: i64, ns: i64| s.wrapping_mul(1_000_000_000).wrapping_add(ns).cast_unsigned();
                 let times = [nanos(meta.mtime(), meta.mtime_nsec()), nanos(meta.ctime(), meta.ctime_nsec())];
-                Some(Stamp { of: [meta.dev(), meta.ino(), meta.size(), times[0], times[1]] })
+                Some(FileStamp { of: [meta.dev(), meta.ino(), meta.size(), times[0], times[1]] })
             }
-            Err(e) if is_absent(&e) => Some(Stamp::default()),
+            Err(e) if is_absent(&e) => Some(FileStamp::default()),
             Err(_) => None,
         }
     }
 
     fn display(&self, env: &str, path: &str) -> String {
-        match (self.place(env, path), self.env(env)) {
+        match (self.locate(env, path), self.env(env)) {
             (Some((env, path)), _) => env.root.join(path).display().to_string(),
             (None, Some(env)) => env.root.join(path).display().to_string(),
             (None, None) => path.to_owned(),
@@ -275,10 +276,10 @@ impl Files for DirFiles {
 }
 
 /// A path that only goes down and meets nothing hidden.
-fn inside(path: &str) -> Option<&Path> {
+fn relative_path(path: &str) -> Option<&Path> {
     let path = Path::new(path);
     let down = path.components().all(|c| match c {
-        Component::Normal(name) => !HIDDEN.iter().any(|h| name == *h),
+        Component::Normal(name) => !VCS_DIRS.iter().any(|h| name == *h),
         Component::CurDir => true,
         _ => false,
     });
@@ -291,7 +292,7 @@ fn is_absent(e: &std::io::Error) -> bool {
     matches!(e.kind(), NotFound | NotADirectory | IsADirectory | std::io::ErrorKind::InvalidFilename)
 }
 
-fn told(path: &Path, e: &std::io::Error) -> String {
+fn io_error_text(path: &Path, e: &std::io::Error) -> String {
     format!("cannot read `{}`: {e}", path.display())
 }
 
@@ -350,7 +351,7 @@ mod tests {
         std::fs::write(dir.path().join("_states/disk"), "beside").unwrap();
         std::fs::write(dir.path().join("_states/both"), "beside").unwrap();
         std::fs::write(root.join("_states/both"), "inside").unwrap();
-        let files = DirFiles::base(&root).modules(dir.path().join("_states"));
+        let files = DirFiles::base(&root).with_modules(dir.path().join("_states"));
         let read = |path: &str| files.read("base", path).unwrap().map(|b| b.to_vec());
         assert_eq!(read("_states/disk").as_deref(), Some(b"beside".as_slice()));
         assert_eq!(read("_states/both").as_deref(), Some(b"inside".as_slice()));
@@ -362,7 +363,7 @@ mod tests {
 
     #[test]
     fn base_is_first() {
-        let files = DirFiles::new().with("dev", "/d").with("base", "/b").with("qa", "/q");
+        let files = DirFiles::new().with_env("dev", "/d").with_env("base", "/b").with_env("qa", "/q");
         assert_eq!(files.envs(), ["base", "dev", "qa"]);
         assert_eq!(files.display("dev", "top.sls"), "/d/top.sls");
     }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use zagent_cache::Tree;
-use zagent_compiler::Files;
+use zagent_cache::CommitTree;
+use zagent_compiler::FileTree;
 
 use super::BASE;
 
 /// Files of a directory of a commit, as `base`.
 pub struct GitFiles {
-    tree: Arc<Tree>,
+    tree: Arc<CommitTree>,
     /// The directory, empty for the root, else with a final `/`.
     under: String,
     list: Arc<[String]>,
@@ -18,7 +18,7 @@ pub struct GitFiles {
 impl GitFiles {
     /// The files below `dir` (`states`, or `.` for the root).
     #[must_use]
-    pub fn new(tree: Arc<Tree>, dir: &str) -> Self {
+    pub fn new(tree: Arc<CommitTree>, dir: &str) -> Self {
         let dir = dir.trim_matches('/');
         let under = if dir.is_empty() || dir == "." { String::new() } else { format!("{dir}/") };
         let list = tree.list().filter_map(|path| path.strip_prefix(&under)).map(str::to_owned).collect();
@@ -26,7 +26,7 @@ impl GitFiles {
     }
 }
 
-impl Files for GitFiles {
+impl FileTree for GitFiles {
     fn envs(&self) -> Vec<String> {
         vec![BASE.into()]
     }
@@ -36,7 +36,7 @@ impl Files for GitFiles {
             return Ok(None);
         }
         let found = self.tree.read(&format!("{}{path}", self.under));
-        found.map(|bytes| bytes.map(Into::into)).map_err(|e| crate::report::chain(&e))
+        found.map(|bytes| bytes.map(Into::into)).map_err(|e| crate::cli_error::error_chain(&e))
     }
 
     fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
@@ -44,7 +44,7 @@ impl Files for GitFiles {
     }
 
     fn display(&self, _env: &str, path: &str) -> String {
-        let commit = self.tree.commit();
+        let commit = self.tree.commit_id();
         format!("{}:{}{path}", commit.get(..10).unwrap_or(commit), self.under)
     }
 }

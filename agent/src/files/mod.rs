@@ -1,16 +1,16 @@
 //! Where a tree's files come from: directories, a commit, the binary itself. Each is the compiler's `Files`.
 
-mod baked;
+mod cached;
 mod dir;
+mod embedded;
 mod git;
-mod layout;
-mod remembered;
+mod repo_layout;
 
-pub use baked::{BakedFiles, starter_pillar, starter_states};
+pub use cached::CachedFiles;
 pub use dir::DirFiles;
+pub use embedded::{EmbeddedFiles, starter_pillar, starter_states};
 pub use git::GitFiles;
-pub use layout::{Layout, LayoutError, Source, manifest};
-pub use remembered::RememberedFiles;
+pub use repo_layout::{RepoLayout, RepoLayoutError, RepoSource, read_manifest};
 
 /// The environment that every tree has.
 pub const BASE: &str = "base";

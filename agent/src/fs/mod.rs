@@ -3,19 +3,19 @@
 //! Law: states touch files only through [`FileSystem`]. A run gives them the disk (changes are noted for undo first), a dry
 //! run an overlay in memory, so that a later state sees what an earlier one would have done.
 
-mod across;
-mod change;
+pub(crate) mod atomic_write;
+mod cross_device;
+mod dir_sync;
 mod disk;
+mod disk_read;
+mod disk_write;
 pub(crate) mod flags;
-mod look;
 mod overlay;
-pub(crate) mod place;
-pub(crate) mod put;
-mod settle;
+pub(crate) mod path_at;
 pub(crate) mod stat;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tree;
+mod tree_walk;
 mod umask;
 pub(crate) mod xattr;
 
@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 
 pub use disk::Disk;
 pub use overlay::Overlay;
-pub(crate) use umask::Masked;
+pub(crate) use umask::UmaskGuard;
 pub use xattr::Xattr;
 
 /// What stands at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -51,7 +51,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permission bits, with set-id and sticky bits (at most `0o7777`).
     pub mode: u32,
     /// The owner.
@@ -72,7 +72,7 @@ pub struct Stat {
 
 /// What an entry gets; what is `None` stays as it is (or, for a new one, as `umask` and the process make it).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
+pub struct FileMeta {
     /// Permission bits.
     pub mode: Option<u32>,
     /// The owner.
@@ -121,7 +121,7 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// Fails when it is not there or cannot be looked at.
-    fn names(&self, path: &Path) -> Result<u64, FsError> {
+    fn nlink(&self, path: &Path) -> Result<u64, FsError> {
         let _ = path;
         Ok(1)
     }
@@ -142,7 +142,7 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// Fails when it is not there or cannot be read.
-    fn read_through(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
+    fn read_chunks(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
         take(&self.read(path)?);
         Ok(())
     }
@@ -164,7 +164,7 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// Fails when a link may be planted, when links lead in a circle, or when they cannot be read.
-    fn end_for_change(&self, path: &Path) -> Result<PathBuf, FsError>;
+    fn resolve_for_change(&self, path: &Path) -> Result<PathBuf, FsError>;
 
     /// The content of the file at the path itself, of which the rest is to be made: a link there is not followed, and on the
     /// way only as for a change.
@@ -177,26 +177,26 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// Fails when it is no directory or cannot be read.
-    fn read_dir(&self, path: &Path) -> Result<Vec<(std::ffi::OsString, Kind)>, FsError>;
+    fn read_dir(&self, path: &Path) -> Result<Vec<(std::ffi::OsString, FileKind)>, FsError>;
 
     /// Puts a file with this content at the path, whole or not at all; nobody sees it under another owner or mode. What an
     /// existing file has and `meta` does not say (owner, mode) is kept. A link at the path is replaced, not followed.
     ///
     /// # Errors
     /// Fails when it cannot be written; what was there is still there then.
-    fn write(&self, path: &Path, content: &[u8], meta: Meta) -> Result<(), FsError>;
+    fn write(&self, path: &Path, content: &[u8], meta: FileMeta) -> Result<(), FsError>;
 
     /// Makes one directory; its parent must be there.
     ///
     /// # Errors
     /// Fails when it cannot be made.
-    fn make_dir(&self, path: &Path, meta: Meta) -> Result<(), FsError>;
+    fn make_dir(&self, path: &Path, meta: FileMeta) -> Result<(), FsError>;
 
     /// Makes a symbolic link, in place of a link or file that is there.
     ///
     /// # Errors
     /// Fails when it cannot be made.
-    fn symlink(&self, path: &Path, target: &Path, meta: Meta) -> Result<(), FsError>;
+    fn symlink(&self, path: &Path, target: &Path, meta: FileMeta) -> Result<(), FsError>;
 
     /// Makes another name for a file, in place of a link or file that is there.
     ///
@@ -208,7 +208,13 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// Fails when it cannot be made, and for kinds that are neither.
-    fn make_node(&self, path: &Path, kind: Kind, device: (u32, u32), meta: Meta) -> Result<(), FsError>;
+    fn make_node(
+        &self,
+        path: &Path,
+        kind: FileKind,
+        device: (u32, u32),
+        meta: FileMeta,
+    ) -> Result<(), FsError>;
 
     /// Moves an entry, in place of what is there unless that is a directory.
     ///
@@ -226,7 +232,7 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// Fails when it cannot be set.
-    fn set_meta(&self, path: &Path, meta: Meta, follow: bool) -> Result<(), FsError>;
+    fn set_meta(&self, path: &Path, meta: FileMeta, follow: bool) -> Result<(), FsError>;
 
     /// Sets times in nanoseconds since 1970, links followed.
     ///

@@ -4,13 +4,13 @@ use std::io;
 
 use rustix::fs::FileType;
 
-use super::{Kind, Stat};
+use super::{FileKind, Stat};
 
 /// Turns the kernel's answer into ours.
-pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> io::Result<Stat> {
-    let kind = kind_of(FileType::from_raw_mode(stat.st_mode))
+pub(crate) fn convert_stat(stat: &rustix::fs::Stat) -> io::Result<Stat> {
+    let kind = convert_kind(FileType::from_raw_mode(stat.st_mode))
         .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "nobody knows what kind of entry it is"))?;
-    let is_device = matches!(kind, Kind::Char | Kind::Block);
+    let is_device = matches!(kind, FileKind::Char | FileKind::Block);
     let device =
         if is_device { (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) } else { (0, 0) };
     Ok(Stat {
@@ -27,15 +27,15 @@ pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> io::Result<Stat> {
 }
 
 /// Turns the kernel's word for a kind into ours.
-pub(crate) fn kind_of(kind: FileType) -> Option<Kind> {
+pub(crate) fn convert_kind(kind: FileType) -> Option<FileKind> {
     Some(match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Link,
-        FileType::Fifo => Kind::Fifo,
-        FileType::CharacterDevice => Kind::Char,
-        FileType::BlockDevice => Kind::Block,
-        FileType::Socket => Kind::Socket,
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Dir,
+        FileType::Symlink => FileKind::Link,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::CharacterDevice => FileKind::Char,
+        FileType::BlockDevice => FileKind::Block,
+        FileType::Socket => FileKind::Socket,
         FileType::Unknown => return None,
     })
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 pub type Xattr = (OsString, Vec<u8>);
 
 /// What belongs to the content, not to the file: the kernel takes it away when content changes.
-const OF_CONTENT: [&str; 3] = ["security.capability", "security.ima", "security.evm"];
+const CONTENT_XATTRS: [&str; 3] = ["security.capability", "security.ima", "security.evm"];
 
 /// All that an open file has; none where the file system knows no such thing.
 pub(crate) fn list(file: BorrowedFd<'_>) -> io::Result<Vec<Xattr>> {
@@ -75,7 +75,7 @@ pub(crate) fn set(file: BorrowedFd<'_>, wanted: &[Xattr]) -> io::Result<()> {
 }
 
 /// Those that stay right when the content is another.
-pub(crate) fn lasting(mut xattrs: Vec<Xattr>) -> Vec<Xattr> {
-    xattrs.retain(|(name, _)| !OF_CONTENT.iter().any(|of| name == of));
+pub(crate) fn without_content_xattrs(mut xattrs: Vec<Xattr>) -> Vec<Xattr> {
+    xattrs.retain(|(name, _)| !CONTENT_XATTRS.iter().any(|of| name == of));
     xattrs
 }

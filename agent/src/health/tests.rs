@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 
-use zagent_config::settings::HealthCheck;
+use zagent_config::settings::HealthProbe;
 
 use super::*;
 
@@ -27,16 +27,16 @@ fn server(answers: &'static [&'static str]) -> SocketAddr {
     address
 }
 
-fn health(name: &str, check: HealthCheck, tries: usize) -> Health {
-    Health { name: name.into(), check, required: true, timeout: Duration::from_secs(20), tries }
+fn health(name: &str, check: HealthProbe, tries: usize) -> HealthSettings {
+    HealthSettings { name: name.into(), check, required: true, timeout: Duration::from_secs(20), tries }
 }
 
-fn http(address: SocketAddr) -> HealthCheck {
-    HealthCheck::Http(format!("http://{address}/healthz"))
+fn http(address: SocketAddr) -> HealthProbe {
+    HealthProbe::Http(format!("http://{address}/healthz"))
 }
 
-fn run(checks: &[Health]) -> Vec<(bool, String, usize)> {
-    let verdicts = check(checks, Duration::ZERO, &Arc::new(Cancel::new()));
+fn run(checks: &[HealthSettings]) -> Vec<(bool, String, usize)> {
+    let verdicts = run_checks(checks, Duration::ZERO, &Arc::new(CancelToken::new()));
     verdicts.into_iter().map(|v| (v.ok, v.said, v.tries)).collect()
 }
 
@@ -51,11 +51,11 @@ fn every_kind_is_looked_at_and_verdicts_stand_in_order() {
         health("up", http(server(&["204 No Content"])), 1),
         health("down", http(server(&["503 Service Unavailable"])), 2),
         health("late", http(server(&["500 Oops", "500 Oops", "200 OK"])), 3),
-        health("port", HealthCheck::Tcp(server(&["200 OK"]).to_string()), 1),
-        health("closed", HealthCheck::Tcp(nobody().to_string()), 1),
-        health("true", HealthCheck::Command("test -d / && true".into()), 1),
-        health("false", HealthCheck::Command("echo; echo 'disk full' >&2; exit 3".into()), 1),
-        health("none", HealthCheck::Command("no-such-program-anywhere".into()), 1),
+        health("port", HealthProbe::Tcp(server(&["200 OK"]).to_string()), 1),
+        health("closed", HealthProbe::Tcp(nobody().to_string()), 1),
+        health("true", HealthProbe::Command("test -d / && true".into()), 1),
+        health("false", HealthProbe::Command("echo; echo 'disk full' >&2; exit 3".into()), 1),
+        health("none", HealthProbe::Command("no-such-program-anywhere".into()), 1),
     ];
     let got = run(&checks);
     let fine = |said: &str, tries| (true, said.to_owned(), tries);
@@ -73,14 +73,14 @@ fn every_kind_is_looked_at_and_verdicts_stand_in_order() {
 #[test]
 fn a_password_in_an_address_is_not_told() {
     let url = format!("http://bot:s3cret@{}/", nobody());
-    let got = run(&[health("web", HealthCheck::Http(url), 1)]);
+    let got = run(&[health("web", HealthProbe::Http(url), 1)]);
     assert!(!got[0].0 && !got[0].1.contains("s3cret"), "{got:?}");
 }
 
 #[test]
 fn what_hangs_is_given_up() {
-    let quick = |check| Health { timeout: Duration::from_millis(150), ..health("x", check, 1) };
-    let got = run(&[quick(http(server(&[""]))), quick(HealthCheck::Command("sleep 100".into()))]);
+    let quick = |check| HealthSettings { timeout: Duration::from_millis(150), ..health("x", check, 1) };
+    let got = run(&[quick(http(server(&[""]))), quick(HealthProbe::Command("sleep 100".into()))]);
     assert!(got.iter().all(|(ok, _, tries)| !ok && *tries == 1), "{got:?}");
     assert!(got[0].1.contains("timeout"), "{got:?}");
     assert_eq!(got[1].1, "took longer than 150ms");
@@ -88,16 +88,16 @@ fn what_hangs_is_given_up() {
 
 #[test]
 fn who_stops_the_agent_stops_the_checks() {
-    let cancel = Arc::new(Cancel::new());
+    let cancel = Arc::new(CancelToken::new());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let web = http(listener.local_addr().unwrap());
-    let checks = [health("web", web, 5), health("cmd", HealthCheck::Command("sleep 100".into()), 5)];
+    let checks = [health("web", web, 5), health("cmd", HealthProbe::Command("sleep 100".into()), 5)];
     let begin = Instant::now();
     let verdicts = std::thread::scope(|scope| {
-        let round = scope.spawn(|| check(&checks, Duration::from_secs(60), &cancel));
+        let round = scope.spawn(|| run_checks(&checks, Duration::from_secs(60), &cancel));
         // Asked, and never answered.
         let _held = listener.accept().unwrap();
-        cancel.say();
+        cancel.cancel();
         round.join().unwrap()
     });
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
@@ -107,7 +107,7 @@ fn who_stops_the_agent_stops_the_checks() {
 
 #[test]
 fn only_what_was_fine_before_counts() {
-    let verdict = |name: &str, required, ok| Verdict {
+    let verdict = |name: &str, required, ok| HealthResult {
         name: name.into(),
         required,
         ok,
@@ -127,22 +127,22 @@ fn only_what_was_fine_before_counts() {
         verdict("ok", true, true),
         verdict("new", true, false),
     ];
-    let worse = regressions(&before, &after);
+    let worse = find_regressions(&before, &after);
     assert_eq!(worse.required, [verdict("web", true, false)]);
     assert_eq!(worse.wanted, [verdict("nice", false, false)]);
-    assert!(worse.is_rollback());
+    assert!(worse.requires_rollback());
     assert_eq!(
-        worse.words(),
+        worse.summary(),
         "health check web failed: answered 503; health check nice failed: answered 503"
     );
-    assert!(!regressions(&before, &before).is_rollback());
-    assert!(!regressions(&[], &after).is_rollback());
+    assert!(!find_regressions(&before, &before).requires_rollback());
+    assert!(!find_regressions(&[], &after).requires_rollback());
 }
 
 /// With systemd it is inactive, without it nobody can tell: fine it is nowhere.
 #[test]
 fn a_unit_that_is_not_there_is_not_fine() {
-    let got = run(&[health("unit", HealthCheck::Unit("no-such-unit-anywhere.service".into()), 1)]);
+    let got = run(&[health("unit", HealthProbe::Unit("no-such-unit-anywhere.service".into()), 1)]);
     let known = ["is inactive", "systemctl ended with", "cannot start `systemctl`"];
     assert!(!got[0].0 && known.iter().any(|said| got[0].1.starts_with(said)), "{got:?}");
 }

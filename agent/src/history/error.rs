@@ -38,7 +38,7 @@ pub enum HistoryError {
     #[error("the history has no run `{0}`")]
     NoRun(String),
     /// Several runs begin so.
-    #[error("{} runs begin with `{beginning}`: {}", runs.len(), newest(runs))]
+    #[error("{} runs begin with `{beginning}`: {}", runs.len(), newest_names(runs))]
     Ambiguous {
         /// What was asked for.
         beginning: String,
@@ -50,7 +50,7 @@ pub enum HistoryError {
     Busy,
     /// The store cannot be used now, and nothing is wrong with it.
     #[error("only the latest runs are seen")]
-    Closed(#[source] Box<Self>),
+    StoreUnavailable(#[source] Box<Self>),
     /// The store did not open, and there is a new one now.
     #[error("the history could not be opened and begins anew; the old one is `{}`", path.display())]
     Broken {
@@ -59,11 +59,11 @@ pub enum HistoryError {
     },
     /// The record of a run cannot be understood.
     #[error("the record of run `{0}` cannot be read and is left out")]
-    Dropped(String),
+    UnreadableRecord(String),
 }
 
 /// The newest names of a sorted list, and how many more there are.
-fn newest(runs: &[String]) -> String {
+fn newest_names(runs: &[String]) -> String {
     const NAMED: usize = 4;
     let named: Vec<&str> = runs.iter().rev().take(NAMED).map(String::as_str).collect();
     let more = runs.len().saturating_sub(NAMED);
@@ -71,7 +71,7 @@ fn newest(runs: &[String]) -> String {
 }
 
 impl HistoryError {
-    pub(super) fn file(act: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(super) fn from_io(act: &'static str, path: &Path, source: io::Error) -> Self {
         Self::File { act, path: path.to_owned(), source }
     }
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use zagent_config::settings::RunSchedule;
 use zagent_config::{Map, Value};
 
-use crate::output::Mask;
+use crate::output::SecretMask;
 use crate::output::report::Tally;
-use crate::run::{IRREVERSIBLE, Mode, Outcome, Report, SkipReason, Standing, Trigger};
+use crate::run::{IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus};
 
 /// The form of what is written; another one is not understood.
 const SCHEMA: u32 = 1;
@@ -20,16 +20,16 @@ const TEXT_LIMIT: usize = 16 << 10;
 
 /// A run as the history knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct RunRecord {
     /// What it did; states that were as they should be are not listed.
-    pub report: Report,
+    pub report: RunReport,
     /// How many states ended how, all of them.
     pub tally: Tally,
 }
 
 /// A run in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Head {
+pub struct RunSummary {
     schema: u32,
     /// Its name.
     pub run: String,
@@ -59,7 +59,7 @@ pub struct Head {
     pub tally: Tally,
 }
 
-impl Head {
+impl RunSummary {
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|head: &Self| head.schema == SCHEMA)
     }
@@ -78,14 +78,14 @@ impl Head {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredRun {
     #[serde(flatten)]
-    head: Head,
-    states: Vec<State>,
+    head: RunSummary,
+    states: Vec<StateRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct State {
+struct StateRecord {
     tag: String,
     state: String,
     fun: String,
@@ -107,17 +107,17 @@ struct State {
     duration: u64,
 }
 
-impl Record {
+impl RunRecord {
     /// What is kept of a report.
     #[must_use]
-    pub fn of(report: &Report, mask: &Mask) -> Self {
-        let text = |text: &str| bounded(mask.text(text));
-        let map = |map: &Map| match shortened(&mask.value(&map.clone().into())) {
+    pub fn from_report(report: &RunReport, mask: &SecretMask) -> Self {
+        let text = |text: &str| truncate_text(mask.mask_string(text));
+        let map = |map: &Map| match truncate_values(&mask.mask_value(&map.clone().into())) {
             Value::Map(map) => (*map).clone(),
             _ => Map::new(),
         };
-        let kept = |s: &&Outcome| s.standing() != Standing::Unchanged || s.is_marked(IRREVERSIBLE);
-        let states = report.states.iter().filter(kept).map(|s| Outcome {
+        let kept = |s: &&StateOutcome| s.status() != StateStatus::Unchanged || s.has_detail(IRREVERSIBLE);
+        let states = report.states.iter().filter(kept).map(|s| StateOutcome {
             tag: text(&s.tag),
             id: text(&s.id),
             sls: text(&s.sls),
@@ -128,47 +128,51 @@ impl Record {
             details: map(&s.details),
             ..s.clone()
         });
-        let kept = Report { states: states.collect(), revision: text(&report.revision), ..report.clone() };
-        Self { report: kept, tally: Tally::of(report) }
+        let kept = RunReport { states: states.collect(), revision: text(&report.revision), ..report.clone() };
+        Self { report: kept, tally: Tally::from_report(report) }
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let report = &self.report;
-        let head = Head {
+        let head = RunSummary {
             schema: SCHEMA,
             run: report.run.clone(),
             node: report.node.clone(),
             revision: report.revision.clone(),
-            mode: report.mode.word().into(),
+            mode: report.mode.as_str().into(),
             reverts: report.reverts.clone(),
             schedule: report.schedule.name().into(),
-            trigger: report.trigger.word().into(),
-            success: report.success(),
+            trigger: report.trigger.as_str().into(),
+            success: report.is_success(),
             canceled: report.canceled,
             start: report.start.as_microsecond(),
             duration: micros(report.duration),
             tally: self.tally,
         };
         // Keys are texts and numbers are finite or null: there is nothing that JSON cannot say.
-        serde_json::to_vec(&Stored { head, states: report.states.iter().map(State::of).collect() })
-            .unwrap_or_default()
+        serde_json::to_vec(&StoredRun {
+            head,
+            states: report.states.iter().map(StateRecord::from_outcome).collect(),
+        })
+        .unwrap_or_default()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let Stored { head, states } = serde_json::from_slice(bytes).ok()?;
+        let StoredRun { head, states } = serde_json::from_slice(bytes).ok()?;
         if head.schema != SCHEMA {
             return None;
         }
-        let modes = [Mode::Apply, Mode::Test, Mode::Revert];
-        let triggers = [Trigger::Timer, Trigger::Git, Trigger::Manual, Trigger::Drift, Trigger::Rollout];
-        let report = Report {
-            mode: modes.into_iter().find(|m| m.word() == head.mode)?,
+        let modes = [RunMode::Apply, RunMode::Test, RunMode::Revert];
+        let triggers =
+            [RunTrigger::Timer, RunTrigger::Git, RunTrigger::Manual, RunTrigger::Drift, RunTrigger::Rollout];
+        let report = RunReport {
+            mode: modes.into_iter().find(|m| m.as_str() == head.mode)?,
             schedule: RunSchedule::find(&head.schedule)?,
-            trigger: triggers.into_iter().find(|t| t.word() == head.trigger)?,
+            trigger: triggers.into_iter().find(|t| t.as_str() == head.trigger)?,
             canceled: head.canceled,
             start: head.start(),
             duration: head.duration(),
-            states: states.into_iter().map(State::outcome).collect::<Option<_>>()?,
+            states: states.into_iter().map(StateRecord::into_outcome).collect::<Option<_>>()?,
             reverts: head.reverts,
             run: head.run,
             node: head.node,
@@ -178,8 +182,8 @@ impl Record {
     }
 }
 
-impl State {
-    fn of(s: &Outcome) -> Self {
+impl StateRecord {
+    fn from_outcome(s: &StateOutcome) -> Self {
         Self {
             tag: s.tag.clone(),
             state: s.state.clone(),
@@ -189,7 +193,7 @@ impl State {
             name: s.name.clone(),
             result: s.result,
             unknown: s.unknown,
-            skip: s.skip.map(|reason| reason.word().into()),
+            skip: s.skip.map(|reason| reason.as_str().into()),
             changes: s.changes.clone().into(),
             comment: s.comment.clone(),
             diff: s.diff.clone(),
@@ -201,7 +205,7 @@ impl State {
         }
     }
 
-    fn outcome(self) -> Option<Outcome> {
+    fn into_outcome(self) -> Option<StateOutcome> {
         let reasons = [
             SkipReason::RequireFailed,
             SkipReason::OnchangesNotMet,
@@ -211,10 +215,10 @@ impl State {
             SkipReason::Cancelled,
         ];
         let skip = match self.skip {
-            Some(word) => Some(reasons.into_iter().find(|r| r.word() == word)?),
+            Some(word) => Some(reasons.into_iter().find(|r| r.as_str() == word)?),
             None => None,
         };
-        Some(Outcome {
+        Some(StateOutcome {
             tag: self.tag,
             state: self.state,
             fun: self.fun,
@@ -242,7 +246,7 @@ fn micros(duration: Duration) -> u64 {
 }
 
 /// A text, cut where it is too long.
-fn bounded(mut text: String) -> String {
+fn truncate_text(mut text: String) -> String {
     if text.len() > TEXT_LIMIT {
         let rest = text.len();
         let end = (0..=TEXT_LIMIT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
@@ -253,11 +257,11 @@ fn bounded(mut text: String) -> String {
 }
 
 /// A value whose texts are cut where they are too long.
-fn shortened(value: &Value) -> Value {
+fn truncate_values(value: &Value) -> Value {
     match value {
-        Value::Str(text) if text.len() > TEXT_LIMIT => bounded(text.to_string()).into(),
-        Value::List(list) => list.iter().map(shortened).collect(),
-        Value::Map(map) => map.iter().map(|(k, v)| (k.clone(), shortened(v))).collect::<Map>().into(),
+        Value::Str(text) if text.len() > TEXT_LIMIT => truncate_text(text.to_string()).into(),
+        Value::List(list) => list.iter().map(truncate_values).collect(),
+        Value::Map(map) => map.iter().map(|(k, v)| (k.clone(), truncate_values(v))).collect::<Map>().into(),
         other => other.clone(),
     }
 }

@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::{HistoryError, stamp};
+use super::{HistoryError, time_stamp};
 
 /// Memory that sled may take.
-const CACHE: u64 = 4 << 20;
+const CACHE_BYTES: u64 = 4 << 20;
 /// A store never shrinks; one that is larger is written anew.
-const LARGE: u64 = 64 << 20;
+const MAX_STORE_BYTES: u64 = 64 << 20;
 /// How often somebody who waits looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where the store is.
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(super) struct HistoryStore {
     dir: PathBuf,
     /// How long to wait for another process to let go of it.
-    pub(super) patience: Duration,
-    large: u64,
+    pub(super) lock_timeout: Duration,
+    max_bytes: u64,
 }
 
 /// Why it did not open.
-enum Closed {
+enum HistoryOpenError {
     /// Another process has it.
     Busy,
     /// The system does not let us.
@@ -38,9 +38,9 @@ enum Closed {
     Broken,
 }
 
-impl Store {
+impl HistoryStore {
     pub(super) const fn new(dir: PathBuf, patience: Duration) -> Self {
-        Self { dir, patience, large: LARGE }
+        Self { dir, lock_timeout: patience, max_bytes: MAX_STORE_BYTES }
     }
 
     pub(super) fn exists(&self) -> bool {
@@ -48,55 +48,60 @@ impl Store {
     }
 
     /// Opens it, or a new one in place of one that is broken.
-    pub(super) fn open(&self, now: Timestamp) -> Result<(Open, Vec<HistoryError>), HistoryError> {
+    pub(super) fn open(&self, now: Timestamp) -> Result<(OpenStore, Vec<HistoryError>), HistoryError> {
         let failed = |closed| match closed {
-            Closed::Busy => HistoryError::Busy,
-            Closed::Forbidden(source) => HistoryError::Store { act: "open", path: self.dir.clone(), source },
-            Closed::Broken => HistoryError::Broken { path: self.dir.clone() },
+            HistoryOpenError::Busy => HistoryError::Busy,
+            HistoryOpenError::Forbidden(source) => {
+                HistoryError::Store { act: "open", path: self.dir.clone(), source }
+            }
+            HistoryOpenError::Broken => HistoryError::Broken { path: self.dir.clone() },
         };
-        match self.patiently() {
+        match self.open_with_retry() {
             Ok(open) => Ok((open, Vec::new())),
-            Err(Closed::Broken) => {
-                let aside = self.beside(&format!("broken-{}", stamp(now)));
+            Err(HistoryOpenError::Broken) => {
+                let aside = self.sibling_path(&format!("broken-{}", time_stamp(now)));
                 self.move_aside(&aside)?;
-                let open = self.patiently().map_err(failed)?;
+                let open = self.open_with_retry().map_err(failed)?;
                 Ok((open, vec![HistoryError::Broken { path: aside }]))
             }
             Err(closed) => Err(failed(closed)),
         }
     }
 
-    fn patiently(&self) -> Result<Open, Closed> {
-        let deadline = Instant::now() + self.patience;
+    fn open_with_retry(&self) -> Result<OpenStore, HistoryOpenError> {
+        let deadline = Instant::now() + self.lock_timeout;
         loop {
-            match self.attempt() {
-                Err(Closed::Busy) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+            match self.try_open() {
+                Err(HistoryOpenError::Busy) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_INTERVAL)
+                }
                 ended => return ended,
             }
         }
     }
 
-    fn attempt(&self) -> Result<Open, Closed> {
-        let config = sled::Config::default().path(&self.dir).cache_capacity(CACHE).flush_every_ms(None);
+    fn try_open(&self) -> Result<OpenStore, HistoryOpenError> {
+        let config = sled::Config::default().path(&self.dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
         // A damaged store can make sled panic as well as fail.
-        let opened = catch_unwind(AssertUnwindSafe(|| config.open())).map_err(|_| Closed::Broken)?;
+        let opened =
+            catch_unwind(AssertUnwindSafe(|| config.open())).map_err(|_| HistoryOpenError::Broken)?;
         let db = opened.map_err(|error| match &error {
             // sled tells a lock that is held only in words.
-            sled::Error::Io(e) if e.to_string().contains("could not acquire lock") => Closed::Busy,
+            sled::Error::Io(e) if e.to_string().contains("could not acquire lock") => HistoryOpenError::Busy,
             sled::Error::Io(e) => match e.kind() {
                 ErrorKind::PermissionDenied
                 | ErrorKind::ReadOnlyFilesystem
                 | ErrorKind::StorageFull
-                | ErrorKind::QuotaExceeded => Closed::Forbidden(error),
-                _ => Closed::Broken,
+                | ErrorKind::QuotaExceeded => HistoryOpenError::Forbidden(error),
+                _ => HistoryOpenError::Broken,
             },
-            _ => Closed::Broken,
+            _ => HistoryOpenError::Broken,
         })?;
-        Ok(Open { db, dir: self.dir.clone() })
+        Ok(OpenStore { db, dir: self.dir.clone() })
     }
 
     /// A name beside the store's.
-    fn beside(&self, suffix: &str) -> PathBuf {
+    fn sibling_path(&self, suffix: &str) -> PathBuf {
         let mut name = self.dir.clone().into_os_string();
         name.push(".");
         name.push(suffix);
@@ -113,12 +118,12 @@ impl Store {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-        fs::rename(&self.dir, aside).map_err(|e| HistoryError::file("move", &self.dir, e))
+        fs::rename(&self.dir, aside).map_err(|e| HistoryError::from_io("move", &self.dir, e))
     }
 
     /// Writes a store anew that has grown far beyond what it holds.
-    pub(super) fn rebuild_when_large(&self, open: Open) -> Result<Open, HistoryError> {
-        if open.db.size_on_disk().is_ok_and(|size| size < self.large) {
+    pub(super) fn rebuild_if_large(&self, open: OpenStore) -> Result<OpenStore, HistoryError> {
+        if open.db.size_on_disk().is_ok_and(|size| size < self.max_bytes) {
             return Ok(open);
         }
         let mut all = Vec::new();
@@ -126,12 +131,12 @@ impl Store {
             all.extend(open.get(&name)?.map(|bytes| (name, bytes)));
         }
         drop(open);
-        let old = self.beside("old");
+        let old = self.sibling_path("old");
         let _ = fs::remove_dir_all(&old);
-        fs::rename(&self.dir, &old).map_err(|e| HistoryError::file("move", &self.dir, e))?;
-        let mut anew = self.patiently().map_err(|_| HistoryError::Broken { path: old.clone() })?;
+        fs::rename(&self.dir, &old).map_err(|e| HistoryError::from_io("move", &self.dir, e))?;
+        let mut anew = self.open_with_retry().map_err(|_| HistoryError::Broken { path: old.clone() })?;
         for (name, bytes) in all {
-            anew.put(&name, &bytes)?;
+            anew.insert(&name, &bytes)?;
         }
         anew.flush()?;
         let _ = fs::remove_dir_all(&old);
@@ -139,50 +144,50 @@ impl Store {
     }
 
     #[cfg(test)]
-    pub(super) const fn with_large(mut self, large: u64) -> Self {
-        self.large = large;
+    pub(super) const fn with_max_bytes(mut self, large: u64) -> Self {
+        self.max_bytes = large;
         self
     }
 }
 
 /// An open store; nobody else can open it meanwhile.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenStore {
     db: sled::Db,
     dir: PathBuf,
 }
 
-impl Open {
-    fn failed(&self, act: &'static str) -> impl Fn(sled::Error) -> HistoryError + use<> {
+impl OpenStore {
+    fn store_error(&self, act: &'static str) -> impl Fn(sled::Error) -> HistoryError + use<> {
         let path = self.dir.clone();
         move |source| HistoryError::Store { act, path: path.clone(), source }
     }
 
-    pub(super) fn put(&mut self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
-        self.db.insert(name, bytes).map(drop).map_err(self.failed("write"))
+    pub(super) fn insert(&mut self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
+        self.db.insert(name, bytes).map(drop).map_err(self.store_error("write"))
     }
 
     pub(super) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
-        self.db.get(name).map(|found| found.map(|v| v.to_vec())).map_err(self.failed("read"))
+        self.db.get(name).map(|found| found.map(|v| v.to_vec())).map_err(self.store_error("read"))
     }
 
     /// The names of all runs, oldest first.
     pub(super) fn names(&self) -> Result<Vec<String>, HistoryError> {
         let name =
             |key: Result<sled::IVec, sled::Error>| key.map(|k| String::from_utf8_lossy(&k).into_owned());
-        self.db.iter().keys().map(name).collect::<Result<_, _>>().map_err(self.failed("read"))
+        self.db.iter().keys().map(name).collect::<Result<_, _>>().map_err(self.store_error("read"))
     }
 
     /// Forgets all but the newest.
     pub(super) fn prune(&mut self, keep: usize) -> Result<(), HistoryError> {
         let names = self.names()?;
         for name in &names[..names.len().saturating_sub(keep)] {
-            self.db.remove(name).map_err(self.failed("write"))?;
+            self.db.remove(name).map_err(self.store_error("write"))?;
         }
         Ok(())
     }
 
     pub(super) fn flush(&self) -> Result<(), HistoryError> {
-        self.db.flush().map(drop).map_err(self.failed("write"))
+        self.db.flush().map(drop).map_err(self.store_error("write"))
     }
 }

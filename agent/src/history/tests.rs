@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::*;
-use crate::output::report::{Sheet, samples};
+use crate::output::report::{ReportView, samples};
 use crate::output::{Paint, ReportFormat};
-use crate::run::Standing;
+use crate::run::StateStatus;
 
 struct Scratch {
     dir: tempfile::TempDir,
@@ -25,7 +25,7 @@ impl Scratch {
     fn history(&self, keep: usize) -> History {
         let mut history = History::new(&self.paths(), keep);
         // A store lets go of its lock a moment after it was closed; on a busy machine that takes a while.
-        history.store.patience = Duration::from_secs(30);
+        history.store.lock_timeout = Duration::from_secs(30);
         history
     }
 
@@ -35,9 +35,9 @@ impl Scratch {
 }
 
 /// The run of minute `n`.
-fn run(n: i64) -> Report {
+fn run(n: i64) -> RunReport {
     let start = now() + jiff::SignedDuration::from_mins(n);
-    Report { run: run_name(start, 0x9a), start, ..samples::failed() }
+    RunReport { run: run_name(start, 0x9a), start, ..samples::failed() }
 }
 
 fn now() -> Timestamp {
@@ -46,7 +46,7 @@ fn now() -> Timestamp {
 
 fn record(history: &History, runs: std::ops::Range<i64>) {
     for n in runs {
-        history.record(&run(n), &Mask::default()).unwrap();
+        history.record(&run(n), &SecretMask::default()).unwrap();
     }
 }
 
@@ -62,7 +62,7 @@ fn names_sort_by_time_and_are_short() {
     let later = |nanos: i64| run_name(now() + jiff::SignedDuration::from_nanos(nanos), 0);
     assert_eq!(later(999_999_999), "20261116T084512-fff00");
     assert!(run_name(now(), 0xff) < later(250_000) && later(999_999_999) < later(1_000_000_000));
-    let drawn: std::collections::BTreeSet<u8> = (0..64).map(|_| chance()).collect();
+    let drawn: std::collections::BTreeSet<u8> = (0..64).map(|_| random_suffix()).collect();
     assert!(drawn.len() > 32, "{drawn:?}");
 }
 
@@ -83,21 +83,21 @@ fn what_comes_out_is_what_went_in_without_the_unchanged() {
     let history = scratch.history(50);
     let mut report = run(0);
     report.states.insert(0, samples::state("test.nop", "fine", "fine"));
-    history.record(&report, &Mask::default()).unwrap();
+    history.record(&report, &SecretMask::default()).unwrap();
     let record = history.get("last", now()).unwrap().found;
     assert_eq!((record.tally.unchanged, record.tally.total()), (1, 7));
     let kept: Vec<_> =
-        report.states.iter().filter(|s| s.standing() != Standing::Unchanged).cloned().collect();
-    assert_eq!(record.report, Report { states: kept, ..report.clone() });
+        report.states.iter().filter(|s| s.status() != StateStatus::Unchanged).cloned().collect();
+    assert_eq!(record.report, RunReport { states: kept, ..report.clone() });
     // Every sample survives.
     for (n, sample) in (1..).zip([samples::reverted(), samples::stopped(), samples::long()]) {
-        let report = Report { run: run_name(now(), n), ..sample };
-        history.record(&report, &Mask::default()).unwrap();
+        let report = RunReport { run: run_name(now(), n), ..sample };
+        history.record(&report, &SecretMask::default()).unwrap();
         let found = history.get(&report.run, now()).unwrap().found;
-        let text = |report: &Report, tally| {
-            let mask = Mask::default();
-            let sheet = Sheet { report, tally, mask: &mask, zone: TimeZone::UTC };
-            sheet.print(ReportFormat::Text, false, Paint::default())
+        let text = |report: &RunReport, tally| {
+            let mask = SecretMask::default();
+            let sheet = ReportView { report, tally, mask: &mask, zone: TimeZone::UTC };
+            sheet.render(ReportFormat::Text, false, Paint::default())
         };
         assert_eq!(text(&found.report, found.tally), text(&report, found.tally));
     }
@@ -109,7 +109,7 @@ fn secrets_are_not_kept_and_long_texts_are_cut() {
     let mut report = run(0);
     report.states[0].changes.insert("stdout", "x".repeat(1 << 20));
     report.states[0].diff = "é".repeat(1 << 20);
-    scratch.history(50).record(&report, &Mask::new(&["hunter2".into()])).unwrap();
+    scratch.history(50).record(&report, &SecretMask::new(&["hunter2".into()])).unwrap();
     let file = scratch.paths().history_spool().join(format!("{}.json", report.run));
     let text = fs::read_to_string(file).unwrap();
     assert!(!text.contains("hunter2") && text.contains("********"));
@@ -135,10 +135,10 @@ fn a_full_spool_is_emptied_at_the_end_of_a_run() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     record(&history, 0..31);
-    assert!(history.fold_when_due(now()).unwrap().is_empty());
+    assert!(history.drain_if_full(now()).unwrap().is_empty());
     assert!(!scratch.paths().history_store().exists());
     record(&history, 31..32);
-    assert!(history.fold_when_due(now()).unwrap().is_empty());
+    assert!(history.drain_if_full(now()).unwrap().is_empty());
     assert_eq!(scratch.spooled(), 0);
     assert_eq!(listed(&history).len(), 32);
 }
@@ -162,10 +162,10 @@ fn nothing_is_made_by_looking_or_by_a_dry_run() {
     let scratch = Scratch::new();
     let history = scratch.history(50);
     assert!(listed(&history).is_empty());
-    history.record(&samples::dry_run(), &Mask::default()).unwrap();
+    history.record(&samples::dry_run(), &SecretMask::default()).unwrap();
     assert_eq!(fs::read_dir(scratch.dir.path()).unwrap().count(), 0);
     record(&history, 0..1);
-    history.record(&Report { run: "zz".into(), ..samples::dry_run() }, &Mask::default()).unwrap();
+    history.record(&RunReport { run: "zz".into(), ..samples::dry_run() }, &SecretMask::default()).unwrap();
     assert_eq!(listed(&history).len(), 1, "a dry run is not part of the history");
 }
 
@@ -207,12 +207,12 @@ fn a_store_that_somebody_else_has_open_leaves_the_spool() {
     let open = || sled::Config::default().path(scratch.paths().history_store()).open().ok();
     let held = std::iter::from_fn(|| Some(open())).flatten().next().unwrap();
     let mut hasty = history.clone();
-    hasty.store.patience = Duration::ZERO;
+    hasty.store.lock_timeout = Duration::ZERO;
     let answer = hasty.list(100, now()).unwrap();
     assert!(matches!(answer.warnings.as_slice(), [HistoryError::Busy]), "{:?}", answer.warnings);
     assert_eq!(answer.found.len(), 1);
     record(&history, 3..40);
-    assert!(history.fold_when_due(now()).unwrap().is_empty(), "a run does not mind");
+    assert!(history.drain_if_full(now()).unwrap().is_empty(), "a run does not mind");
     assert_eq!(scratch.spooled(), 38);
     drop(held);
     assert_eq!(listed(&history).len(), 40);
@@ -227,7 +227,11 @@ fn half_written_and_damaged_records_harm_nobody() {
     fs::write(spool.join("20261116T084612-0009a.json"), "{\"schema\": 1, \"run\"").unwrap();
     fs::write(spool.join("20261116T090000-0000.part"), "{").unwrap();
     let answer = history.list(100, now()).unwrap();
-    assert!(matches!(answer.warnings.as_slice(), [HistoryError::Dropped(_)]), "{:?}", answer.warnings);
+    assert!(
+        matches!(answer.warnings.as_slice(), [HistoryError::UnreadableRecord(_)]),
+        "{:?}",
+        answer.warnings
+    );
     assert_eq!(answer.found.len(), 1);
     assert_eq!(scratch.spooled(), 1, "somebody may still be writing");
     let later = Timestamp::from_second(4_000_000_000).unwrap();
@@ -239,8 +243,8 @@ fn half_written_and_damaged_records_harm_nobody() {
 fn a_name_cannot_lead_elsewhere() {
     let scratch = Scratch::new();
     for name in ["../x", "", "a/b", ".hidden", &"x".repeat(200)] {
-        let report = Report { run: name.into(), ..run(0) };
-        let refused = scratch.history(50).record(&report, &Mask::default());
+        let report = RunReport { run: name.into(), ..run(0) };
+        let refused = scratch.history(50).record(&report, &SecretMask::default());
         assert!(matches!(refused, Err(HistoryError::Name(_))), "{name}");
     }
 }
@@ -251,7 +255,7 @@ fn a_store_that_has_grown_is_written_anew() {
     let mut history = scratch.history(3);
     record(&history, 0..20);
     listed(&history);
-    history.store = history.store.with_large(1);
+    history.store = history.store.with_max_bytes(1);
     record(&history, 20..21);
     let names: Vec<String> = (18..21).rev().map(|n| run(n).run).collect();
     assert_eq!(listed(&history), names);
@@ -267,11 +271,15 @@ fn a_store_that_cannot_be_used_leaves_the_spool() {
     record(&history, 1..3);
     overwrite(&scratch.paths().history_store());
     // The broken store cannot be moved onto a file.
-    let aside = format!("{}.broken-{}", scratch.paths().history_store().display(), stamp(now()));
+    let aside = format!("{}.broken-{}", scratch.paths().history_store().display(), time_stamp(now()));
     fs::write(aside, "").unwrap();
     for _ in 0..2 {
         let answer = history.list(100, now()).unwrap();
-        assert!(matches!(answer.warnings.as_slice(), [HistoryError::Closed(_)]), "{:?}", answer.warnings);
+        assert!(
+            matches!(answer.warnings.as_slice(), [HistoryError::StoreUnavailable(_)]),
+            "{:?}",
+            answer.warnings
+        );
         assert_eq!(answer.found.len(), 2);
     }
     assert_eq!(scratch.spooled(), 2, "nothing is taken from it");

@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// How often the word is looked for where there is no bell.
-const TICK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Tells running work that it should end. Once said, it stays said.
 #[derive(Debug, Default)]
-pub struct Cancel {
-    said: AtomicBool,
+pub struct CancelToken {
+    cancelled: AtomicBool,
     /// Readable once it is said, so that whoever polls wakes up; absent where there was no descriptor left.
-    bell: Option<OwnedFd>,
+    wake_fd: Option<OwnedFd>,
 }
 
-impl Cancel {
+impl CancelToken {
     /// A word that nobody has said yet.
     #[must_use]
     pub fn new() -> Self {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        Self { said: AtomicBool::new(false), bell: rustix::event::eventfd(0, flags).ok() }
+        Self { cancelled: AtomicBool::new(false), wake_fd: rustix::event::eventfd(0, flags).ok() }
     }
 
     /// Says it.
-    pub fn say(&self) {
-        self.said.store(true, Ordering::SeqCst);
-        if let Some(bell) = &self.bell {
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        if let Some(bell) = &self.wake_fd {
             // A bell that rings already cannot ring louder.
             let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         }
@@ -36,8 +36,8 @@ impl Cancel {
 
     /// True once it is said.
     #[must_use]
-    pub fn is_said(&self) -> bool {
-        self.said.load(Ordering::SeqCst)
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Waits so long, or until it is said.
@@ -45,12 +45,12 @@ impl Cancel {
         let until = Instant::now().checked_add(most);
         loop {
             let left = until.map(|u| u.saturating_duration_since(Instant::now()));
-            if self.is_said() || left == Some(Duration::ZERO) {
+            if self.is_cancelled() || left == Some(Duration::ZERO) {
                 return;
             }
-            let Some(bell) = self.bell() else {
+            let Some(bell) = self.wake_fd() else {
                 // Without a bell the word is looked for now and then.
-                std::thread::sleep(left.unwrap_or(TICK).min(TICK));
+                std::thread::sleep(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL));
                 continue;
             };
             let timeout = left.and_then(|l| Timespec::try_from(l).ok());
@@ -62,7 +62,7 @@ impl Cancel {
 
     /// Readable once it is said.
     #[must_use]
-    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
-        self.bell.as_ref().map(AsFd::as_fd)
+    pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wake_fd.as_ref().map(AsFd::as_fd)
     }
 }

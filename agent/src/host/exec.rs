@@ -3,8 +3,8 @@
 //! The law: `run` always comes back. A command has a process group of its own, a time limit, a cap on what is kept
 //! of its output, and a background child that holds a pipe open delays nobody.
 
-mod start;
-mod watch;
+mod spawn;
+mod watcher;
 
 use std::ffi::OsString;
 use std::io;
@@ -14,20 +14,20 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use self::start::start_when_written;
-use self::watch::Watch;
-use super::Cancel;
+use self::spawn::spawn_with_retry;
+use self::watcher::ProcessWatcher;
+use super::CancelToken;
 
-pub use self::start::{find_program, launch};
+pub use self::spawn::{find_program, spawn_detached};
 
 /// How long a command may run when nothing else is said.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many bytes of each output stream are kept when nothing else is said.
 pub const OUTPUT_CAP: usize = 1 << 20;
 
 /// What to run, and within which bounds.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct ExecCommand {
     /// The program: a path, or a name that is looked up in `PATH`.
     pub program: OsString,
     /// Its arguments.
@@ -50,22 +50,22 @@ pub struct Command {
     /// Writes standard error into `stdout`, in the order it was written.
     pub merge_stderr: bool,
     /// Ends it, with its whole process group, once somebody says so.
-    pub cancel: Option<Arc<Cancel>>,
+    pub cancel: Option<Arc<CancelToken>>,
     /// A word to stop does not end it: what it does must not be left half-way.
-    pub finishes: bool,
+    pub uninterruptible: bool,
     /// The bits that its new files do not get; the agent's own when none.
     pub umask: Option<u32>,
     /// Who it runs as; the agent itself when none.
-    pub user: Option<User>,
+    pub user: Option<UserIds>,
     /// How much it stands back for others: -20 to 19; as the agent when none.
     pub nice: Option<i32>,
     /// Keeps its arguments out of the log.
-    pub quiet: bool,
+    pub hide_args: bool,
 }
 
 /// Who a command runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct UserIds {
     /// The user id.
     pub uid: u32,
     /// The primary group.
@@ -74,7 +74,7 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
-impl Command {
+impl ExecCommand {
     /// A command without arguments, with the default bounds.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
@@ -85,15 +85,15 @@ impl Command {
             unset: Vec::new(),
             clear_env: false,
             cwd: None,
-            timeout: Some(TIMEOUT),
+            timeout: Some(DEFAULT_TIMEOUT),
             output_cap: OUTPUT_CAP,
             merge_stderr: false,
             cancel: None,
-            finishes: false,
+            uninterruptible: false,
             umask: None,
             user: None,
             nice: None,
-            quiet: false,
+            hide_args: false,
         }
     }
 
@@ -107,7 +107,7 @@ impl Command {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ExitReason {
     /// By itself, with this code.
     Exited(i32),
     /// By this signal, which we did not send.
@@ -120,11 +120,11 @@ pub enum End {
 
 /// What a command did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ExitOutcome {
     /// Its process id.
     pub pid: u32,
     /// How it ended.
-    pub end: End,
+    pub reason: ExitReason,
     /// What it printed, up to the cap.
     pub stdout: Vec<u8>,
     /// What it complained about, up to the cap.
@@ -133,21 +133,21 @@ pub struct Outcome {
     pub truncated: bool,
 }
 
-impl Outcome {
+impl ExitOutcome {
     /// True when the command ended by itself with code 0.
     #[must_use]
     pub fn success(&self) -> bool {
-        self.end == End::Exited(0)
+        self.reason == ExitReason::Exited(0)
     }
 
     /// The code a shell would report: 128 + n for a signal, 124 for a timeout, 143 when the run was stopped.
     #[must_use]
-    pub fn code(&self) -> i32 {
-        match self.end {
-            End::Exited(code) => code,
-            End::Signaled(signal) => 128 + signal,
-            End::TimedOut => 124,
-            End::Cancelled => 143,
+    pub fn shell_code(&self) -> i32 {
+        match self.reason {
+            ExitReason::Exited(code) => code,
+            ExitReason::Signaled(signal) => 128 + signal,
+            ExitReason::TimedOut => 124,
+            ExitReason::Cancelled => 143,
         }
     }
 }
@@ -185,7 +185,7 @@ pub enum ExecError {
     },
     /// The run was stopped before it began.
     #[error("cannot run `{}`: the run was stopped", program.display())]
-    Stopped {
+    Cancelled {
         /// The program.
         program: OsString,
     },
@@ -211,34 +211,34 @@ impl ExecError {
 /// Runs a command to its end, or to the end of its time.
 ///
 /// # Errors
-/// Fails when the command cannot be started or watched; a command that fails is an `Outcome`.
-pub fn run(command: &Command) -> Result<Outcome, ExecError> {
+/// Fails when the command cannot be started or watched; a command that fails is an `ExitOutcome`.
+pub fn run(command: &ExecCommand) -> Result<ExitOutcome, ExecError> {
     let program = || command.program.clone();
-    let (mut child, pipes) = begin(command)?;
-    let mut watch = Watch::new(&child, pipes, command);
-    let watched = watch.until_ended();
-    if watched.is_err() || watch.is_ended_by_us() {
+    let (mut child, pipes) = start_checked(command)?;
+    let mut watch = ProcessWatcher::new(&child, pipes, command);
+    let watched = watch.wait_until_exit();
+    if watched.is_err() || watch.was_killed() {
         // The leader is not reaped yet, so its group id cannot have become someone else's.
-        watch.signal(Signal::KILL);
+        watch.signal_group(Signal::KILL);
     }
     let status = child.wait();
     match watched.and(status) {
-        Ok(status) => Ok(watch.outcome(child.id(), status)),
+        Ok(status) => Ok(watch.into_outcome(child.id(), status)),
         Err(source) => Err(ExecError::Watch { program: program(), source }),
     }
 }
 
 /// Starts a command, once it is known that it may run and has somewhere to.
-fn begin(command: &Command) -> Result<(std::process::Child, start::Pipes), ExecError> {
+fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::ChildPipes), ExecError> {
     let program = || command.program.clone();
-    if command.cancel.as_ref().is_some_and(|c| c.is_said()) {
-        return Err(ExecError::Stopped { program: program() });
+    if command.cancel.as_ref().is_some_and(|c| c.is_cancelled()) {
+        return Err(ExecError::Cancelled { program: program() });
     }
     if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         return Err(ExecError::Cwd { program: program(), cwd: cwd.clone() });
     }
-    let started = start_when_written(command)?;
-    if command.quiet {
+    let started = spawn_with_retry(command)?;
+    if command.hide_args {
         tracing::debug!(program = %command.program.display(), pid = started.0.id(), "started");
     } else {
         tracing::debug!(program = %command.program.display(), args = ?command.args, pid = started.0.id(), "started");

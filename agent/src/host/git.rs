@@ -9,63 +9,63 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::command::Account;
-use super::exec::Command;
-use super::scratch::Scratch;
-use super::{Said, Tools};
+use super::command_options::RunAsUser;
+use super::exec::ExecCommand;
+use super::temp_file::PrivateTempFile;
+use super::{CommandOutput, Tools};
 
 /// How long a clone or fetch may take.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// What gives the password to git when it asks for one.
-const ASKED: &str =
+const ASKPASS_HELPER: &str =
     r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$GIT_LOGIN" "$GIT_PASSWORD"; }; f"#;
 
 /// Where git finds which ssh to use.
 const SSH_COMMAND: &str = "GIT_SSH_COMMAND";
 /// ssh, which fails where it would ask.
-const SSH: &str = "ssh -o BatchMode=yes";
+const SSH_BATCH_MODE: &str = "ssh -o BatchMode=yes";
 /// Keeps git, and any ssh that is not ours to choose, from asking at the terminal.
-const SILENT: [(&str, &str); 3] =
+const NO_PROMPT_ENV: [(&str, &str); 3] =
     [("GIT_TERMINAL_PROMPT", "0"), ("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
 /// Verbs that reach another host.
-const REACHING: [&str; 7] = ["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
+const REMOTE_COMMANDS: [&str; 7] = ["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
 
 /// The program with all that it needs to reach a repository.
 #[derive(Clone, Debug)]
-pub(crate) struct Git<'a> {
+pub(crate) struct GitCli<'a> {
     tools: Tools<'a>,
-    user: Option<Account>,
+    user: Option<RunAsUser>,
     env: Vec<(OsString, OsString)>,
     secret: Option<String>,
     /// Keys that are files only as long as somebody holds them.
-    kept: Vec<Arc<Scratch>>,
+    temp_files: Vec<Arc<PrivateTempFile>>,
 }
 
-impl<'a> Git<'a> {
+impl<'a> GitCli<'a> {
     /// The program as this user, or as who runs the agent.
-    pub(crate) fn new(tools: Tools<'a>, user: Option<&str>) -> Result<Self, Refusal> {
+    pub(crate) fn new(tools: Tools<'a>, user: Option<&str>) -> Result<Self, FunctionError> {
         let own = || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|u| u.dir);
-        let user = user.map(Account::find).transpose().map_err(Refusal::failed)?;
+        let user = user.map(RunAsUser::find).transpose().map_err(FunctionError::failed)?;
         let home = match &user {
             Some(account) => Some(account.home.clone()),
             None => std::env::var_os("HOME").map(Into::into).or_else(own),
         };
         let mut env: Vec<(OsString, OsString)> =
-            SILENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            NO_PROMPT_ENV.iter().map(|(name, value)| (name.into(), value.into())).collect();
         env.extend(home.map(|home| ("HOME".into(), home.into_os_string())));
-        Ok(Self { tools, user, env, secret: None, kept: Vec::new() })
+        Ok(Self { tools, user, env, secret: None, temp_files: Vec::new() })
     }
 
     /// Who runs the program; nothing for the agent itself.
     pub(crate) fn uid(&self) -> Option<u32> {
-        self.user.as_ref().map(|account| account.user.uid)
+        self.user.as_ref().map(|account| account.ids.uid)
     }
 
     /// The same, and these files stay as long as it does.
-    pub(crate) fn keeping(mut self, files: Vec<Scratch>) -> Self {
-        self.kept.extend(files.into_iter().map(Arc::new));
+    pub(crate) fn with_temp_files(mut self, files: Vec<PrivateTempFile>) -> Self {
+        self.temp_files.extend(files.into_iter().map(Arc::new));
         self
     }
 
@@ -74,7 +74,7 @@ impl<'a> Git<'a> {
         if !keys.is_empty() {
             let quoted = keys.iter().map(|k| format!(" -i '{}'", k.replace('\'', r"'\''")));
             let more = " -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new";
-            let line = SSH.to_owned() + more + &quoted.collect::<String>();
+            let line = SSH_BATCH_MODE.to_owned() + more + &quoted.collect::<String>();
             self.env.push((SSH_COMMAND.into(), line.into()));
         }
         self
@@ -86,36 +86,36 @@ impl<'a> Git<'a> {
         url: &str,
         user: Option<&str>,
         password: Option<&str>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, FunctionError> {
         let Some(user) = user else {
             return if password.is_some() {
-                Err(Refusal::failed("An https_user is required with https_pass"))
+                Err(FunctionError::failed("An https_user is required with https_pass"))
             } else {
                 Ok(self)
             };
         };
         if !url.starts_with("https://") {
-            return Err(Refusal::failed("Basic Auth only supported for HTTPS"));
+            return Err(FunctionError::failed("Basic Auth only supported for HTTPS"));
         }
-        self.log_in(url, user, password.unwrap_or_default());
+        self.set_login(url, user, password.unwrap_or_default());
         Ok(self)
     }
 
     /// The same with the name and password that stood in this address.
-    pub(crate) fn with_cut(mut self, url: &str, login: Option<&(String, String)>) -> Self {
+    pub(crate) fn with_url_login(mut self, url: &str, login: Option<&(String, String)>) -> Self {
         if let Some((user, password)) = login {
-            self.log_in(url, user, password);
+            self.set_login(url, user, password);
         }
         self
     }
 
-    fn log_in(&mut self, url: &str, user: &str, password: &str) {
+    fn set_login(&mut self, url: &str, user: &str, password: &str) {
         let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
         let host = rest.split('/').next().unwrap_or(rest).rsplit('@').next().unwrap_or(rest);
         let given: [(&str, String); 5] = [
             ("GIT_CONFIG_COUNT", "1".into()),
             ("GIT_CONFIG_KEY_0", format!("credential.{scheme}://{host}.helper")),
-            ("GIT_CONFIG_VALUE_0", ASKED.into()),
+            ("GIT_CONFIG_VALUE_0", ASKPASS_HELPER.into()),
             ("GIT_LOGIN", user.into()),
             ("GIT_PASSWORD", password.into()),
         ];
@@ -124,32 +124,39 @@ impl<'a> Git<'a> {
     }
 
     /// Runs it in a directory, or nowhere in particular; when it fails that is an answer.
-    pub(crate) fn ask<A: AsRef<str>>(&self, dir: Option<&Path>, args: &[A]) -> Result<Said, Refusal> {
+    pub(crate) fn run<A: AsRef<str>>(
+        &self,
+        dir: Option<&Path>,
+        args: &[A],
+    ) -> Result<CommandOutput, FunctionError> {
         let mut words: Vec<String> = Vec::new();
         if let Some(dir) = dir {
             words.extend(["-C".into(), dir.display().to_string()]);
         }
         words.extend(args.iter().map(|a| a.as_ref().to_owned()));
         let mut command = self.command(&words);
-        if args.first().is_some_and(|verb| REACHING.contains(&verb.as_ref())) && !self.has_ssh(dir)? {
-            command.env.push((SSH_COMMAND.into(), SSH.into()));
+        if args.first().is_some_and(|verb| REMOTE_COMMANDS.contains(&verb.as_ref()))
+            && !self.has_ssh_command(dir)?
+        {
+            command.env.push((SSH_COMMAND.into(), SSH_BATCH_MODE.into()));
         }
         let mut said = self.tools.run(command)?;
         if let Some(secret) = &self.secret {
-            (said.out, said.err) = (said.out.replace(secret, "***"), said.err.replace(secret, "***"));
+            (said.stdout, said.stderr) =
+                (said.stdout.replace(secret, "***"), said.stderr.replace(secret, "***"));
         }
         Ok(said)
     }
 
-    fn command(&self, words: &[String]) -> Command {
-        let mut command = Tools::command("git", words, PATIENCE);
+    fn command(&self, words: &[String]) -> ExecCommand {
+        let mut command = Tools::command("git", words, TRANSFER_TIMEOUT);
         command.env.extend(self.env.iter().cloned());
-        command.user = self.user.as_ref().map(|account| account.user.clone());
+        command.user = self.user.as_ref().map(|account| account.ids.clone());
         command
     }
 
     /// True when somebody said which ssh to use: the state, whoever runs the agent, or the configuration of git.
-    fn has_ssh(&self, dir: Option<&Path>) -> Result<bool, Refusal> {
+    fn has_ssh_command(&self, dir: Option<&Path>) -> Result<bool, FunctionError> {
         let is_named =
             |name: &str| self.env.iter().any(|(n, _)| n == name) || std::env::var_os(name).is_some();
         if [SSH_COMMAND, "GIT_SSH"].into_iter().any(is_named) {
@@ -157,19 +164,31 @@ impl<'a> Git<'a> {
         }
         let place = dir.map(|dir| dir.display().to_string()).unwrap_or_else(|| "/".to_owned());
         let words = ["-C", &place, "config", "--get", "core.sshCommand"].map(str::to_owned);
-        Ok(self.tools.run(self.command(&words))?.is_fine())
+        Ok(self.tools.run(self.command(&words))?.is_success())
     }
 
     /// The same; what it printed when it went well, or nothing.
-    pub(crate) fn line<A: AsRef<str>>(&self, dir: &Path, args: &[A]) -> Result<Option<String>, Refusal> {
-        let said = self.ask(Some(dir), args)?;
-        Ok(said.is_fine().then(|| said.out.trim().to_owned()))
+    pub(crate) fn output_line<A: AsRef<str>>(
+        &self,
+        dir: &Path,
+        args: &[A],
+    ) -> Result<Option<String>, FunctionError> {
+        let said = self.run(Some(dir), args)?;
+        Ok(said.is_success().then(|| said.stdout.trim().to_owned()))
     }
 
     /// The same; what it printed, or a refusal with what it complained about.
-    pub(crate) fn must<A: AsRef<str>>(&self, dir: Option<&Path>, args: &[A]) -> Result<String, Refusal> {
-        let said = self.ask(dir, args)?;
-        if said.is_fine() { Ok(said.out) } else { Err(Refusal::failed(redact(said.words()))) }
+    pub(crate) fn run_checked<A: AsRef<str>>(
+        &self,
+        dir: Option<&Path>,
+        args: &[A],
+    ) -> Result<String, FunctionError> {
+        let said = self.run(dir, args)?;
+        if said.is_success() {
+            Ok(said.stdout)
+        } else {
+            Err(FunctionError::failed(redact_passwords(said.message())))
+        }
     }
 
     /// What a remote repository has: refs and their commits.
@@ -178,72 +197,81 @@ impl<'a> Git<'a> {
         dir: Option<&Path>,
         url: &str,
         flags: &[&str],
-    ) -> Result<BTreeMap<String, String>, Refusal> {
+    ) -> Result<BTreeMap<String, String>, FunctionError> {
         let args: Vec<&str> =
             ["ls-remote"].into_iter().chain(flags.iter().copied()).chain(["--", url]).collect();
-        Ok(refs(&self.must(dir, &args)?))
+        Ok(parse_refs(&self.run_checked(dir, &args)?))
     }
 
     /// Lines that a command prints.
-    pub(crate) fn lines<A: AsRef<str>>(&self, dir: &Path, args: &[A]) -> Result<Vec<String>, Refusal> {
-        Ok(self.must(Some(dir), args)?.lines().map(str::to_owned).filter(|l| !l.is_empty()).collect())
+    pub(crate) fn output_lines<A: AsRef<str>>(
+        &self,
+        dir: &Path,
+        args: &[A],
+    ) -> Result<Vec<String>, FunctionError> {
+        Ok(self.run_checked(Some(dir), args)?.lines().map(str::to_owned).filter(|l| !l.is_empty()).collect())
     }
 
     /// The commit at the head; nothing when there is none yet.
-    pub(crate) fn revision(&self, dir: &Path) -> Result<Option<String>, Refusal> {
-        self.line(dir, &["rev-parse", "--verify", "--quiet", "HEAD"])
+    pub(crate) fn head_commit(&self, dir: &Path) -> Result<Option<String>, FunctionError> {
+        self.output_line(dir, &["rev-parse", "--verify", "--quiet", "HEAD"])
     }
 
     /// The branch at the head; nothing when it stands apart from any.
-    pub(crate) fn branch(&self, dir: &Path) -> Result<Option<String>, Refusal> {
-        self.line(dir, &["symbolic-ref", "--quiet", "--short", "HEAD"])
+    pub(crate) fn head_branch(&self, dir: &Path) -> Result<Option<String>, FunctionError> {
+        self.output_line(dir, &["symbolic-ref", "--quiet", "--short", "HEAD"])
     }
 
     /// The names of branches or tags.
-    pub(crate) fn names(&self, dir: &Path, below: &str) -> Result<Vec<String>, Refusal> {
-        let names = self.lines(dir, &["for-each-ref", "--format=%(refname)", below])?;
+    pub(crate) fn list_refs(&self, dir: &Path, below: &str) -> Result<Vec<String>, FunctionError> {
+        let names = self.output_lines(dir, &["for-each-ref", "--format=%(refname)", below])?;
         Ok(names.iter().filter_map(|n| n.strip_prefix(below)).map(str::to_owned).collect())
     }
 
     /// Where a remote is fetched from.
-    pub(crate) fn remote_url(&self, dir: &Path, remote: &str) -> Result<Option<String>, Refusal> {
-        self.line(dir, &["config", "--get", &format!("remote.{remote}.url")])
+    pub(crate) fn remote_url(&self, dir: &Path, remote: &str) -> Result<Option<String>, FunctionError> {
+        self.output_line(dir, &["config", "--get", &format!("remote.{remote}.url")])
     }
 
     /// The values of a key of the configuration; `scope` is `--local` in a directory, or `--global`.
-    pub(crate) fn config(&self, dir: Option<&Path>, key: &str) -> Result<Vec<String>, Refusal> {
-        let said = self.ask(dir, &["config", scope(dir), "--null", "--get-all", key])?;
+    pub(crate) fn config_values(&self, dir: Option<&Path>, key: &str) -> Result<Vec<String>, FunctionError> {
+        let said = self.run(dir, &["config", config_scope(dir), "--null", "--get-all", key])?;
         match said.code {
-            0 => Ok(said.out.split_terminator('\0').map(str::to_owned).collect()),
+            0 => Ok(said.stdout.split_terminator('\0').map(str::to_owned).collect()),
             1 => Ok(Vec::new()),
-            _ => Err(Refusal::failed(said.words().to_owned())),
+            _ => Err(FunctionError::failed(said.message().to_owned())),
         }
     }
 
     /// Gives a key of the configuration these values and no others.
-    pub(crate) fn set_config(&self, dir: Option<&Path>, key: &str, values: &[String]) -> Result<(), Refusal> {
-        let scope = scope(dir);
+    pub(crate) fn set_config(
+        &self,
+        dir: Option<&Path>,
+        key: &str,
+        values: &[String],
+    ) -> Result<(), FunctionError> {
+        let scope = config_scope(dir);
         if let [only] = values {
-            self.must(dir, &["config", scope, "--replace-all", key, only])?;
+            self.run_checked(dir, &["config", scope, "--replace-all", key, only])?;
             return Ok(());
         }
-        if !self.config(dir, key)?.is_empty() {
-            self.must(dir, &["config", scope, "--unset-all", key])?;
+        if !self.config_values(dir, key)?.is_empty() {
+            self.run_checked(dir, &["config", scope, "--unset-all", key])?;
         }
         for value in values {
-            self.must(dir, &["config", scope, "--add", key, value])?;
+            self.run_checked(dir, &["config", scope, "--add", key, value])?;
         }
         Ok(())
     }
 }
 
 /// Where a key of the configuration stands: in the repository, or with the user.
-const fn scope(dir: Option<&Path>) -> &'static str {
+const fn config_scope(dir: Option<&Path>) -> &'static str {
     if dir.is_some() { "--local" } else { "--global" }
 }
 
 /// What `git ls-remote` prints, by name.
-pub(crate) fn refs(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn parse_refs(text: &str) -> BTreeMap<String, String> {
     text.lines()
         .filter_map(|l| l.split_once('\t'))
         .map(|(sha, name)| (name.to_owned(), sha.to_owned()))
@@ -251,7 +279,7 @@ pub(crate) fn refs(text: &str) -> BTreeMap<String, String> {
 }
 
 /// An address of the web without the name and password in it, and these.
-pub(crate) fn cut_login(url: &str) -> (String, Option<(String, String)>) {
+pub(crate) fn split_login(url: &str) -> (String, Option<(String, String)>) {
     let whole = || (url.to_owned(), None);
     let Some((scheme, rest)) = url.split_once("://").filter(|(s, _)| matches!(*s, "http" | "https")) else {
         return whole();
@@ -259,11 +287,11 @@ pub(crate) fn cut_login(url: &str) -> (String, Option<(String, String)>) {
     let end = rest.find('/').unwrap_or(rest.len());
     let Some(at) = rest[..end].rfind('@') else { return whole() };
     let Some((user, password)) = rest[..at].split_once(':') else { return whole() };
-    (format!("{scheme}://{}", &rest[at + 1..]), Some((decoded(user), decoded(password))))
+    (format!("{scheme}://{}", &rest[at + 1..]), Some((percent_decode(user), percent_decode(password))))
 }
 
 /// A text without `%40` and the like.
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, more @ ..] = rest {
         let digit = |at: usize| more.get(at).and_then(|b| char::from(*b).to_digit(16));
@@ -278,7 +306,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// A text whose addresses hold no passwords.
-pub(crate) fn redact(text: &str) -> String {
+pub(crate) fn redact_passwords(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -302,7 +330,7 @@ mod tests {
     use crate::host::Machine;
 
     /// Programs that note how they were called, and a home without any configuration.
-    fn git<'a>(machine: &'a Machine, home: &Path) -> Git<'a> {
+    fn git<'a>(machine: &'a Machine, home: &Path) -> GitCli<'a> {
         let bin = home.join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         for name in ["ssh", "own"] {
@@ -314,7 +342,7 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         }
-        let mut git = Git::new(Tools::new(machine), None).unwrap();
+        let mut git = GitCli::new(Tools::new(machine), None).unwrap();
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
         git.env.retain(|(name, _)| name != "HOME");
         git.env.extend([("HOME".into(), home.into()), ("PATH".into(), path.into())]);
@@ -332,9 +360,9 @@ mod tests {
     fn ssh_never_asks() {
         let (machine, home) = (Machine::new(), tempfile::tempdir().unwrap());
         let git = git(&machine, home.path());
-        let reach = |git: &Git<'_>| {
-            let said = git.ask(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();
-            assert!(!said.is_fine());
+        let reach = |git: &GitCli<'_>| {
+            let said = git.run(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();
+            assert!(!said.is_success());
             called(home.path())
         };
         let plain = reach(&git);
@@ -358,7 +386,7 @@ mod tests {
             ("git@h:x", "git@h:x"),
             ("https://h/a@b", "https://h/a@b"),
         ] {
-            assert_eq!(redact(text), want);
+            assert_eq!(redact_passwords(text), want);
         }
     }
 
@@ -374,13 +402,13 @@ mod tests {
             ("git@h:x", "git@h:x", None),
             ("https://u:100%@h/x", "https://h/x", login("u", "100%")),
         ] {
-            assert_eq!(cut_login(url), (want.to_owned(), cut), "{url}");
+            assert_eq!(split_login(url), (want.to_owned(), cut), "{url}");
         }
     }
 
     #[test]
     fn refs_by_name() {
-        let found = refs("aa\tHEAD\naa\trefs/heads/main\nbb\trefs/tags/v1^{}\nwarning: x\n");
+        let found = parse_refs("aa\tHEAD\naa\trefs/heads/main\nbb\trefs/tags/v1^{}\nwarning: x\n");
         assert_eq!(found.len(), 3);
         assert_eq!(found["refs/tags/v1^{}"], "bb");
     }

@@ -1,31 +1,31 @@
 //! The edge to the host: what the agent asks of the machine beside its files.
 
 pub(crate) mod accounts;
-mod answerer;
-mod ask;
 mod cancel;
-pub mod command;
+pub mod command_options;
 pub mod exec;
-mod external;
+mod external_pillar;
+mod function_host;
 pub mod functions;
 pub(crate) mod git;
-pub mod line;
-mod live;
+pub(crate) mod http_client;
+mod live_host;
+pub(crate) mod logrotate;
+mod machine;
 pub(crate) mod netfilter;
 pub(crate) mod openssl;
 pub(crate) mod packages;
-mod recorded;
-pub(crate) mod rotation;
-pub(crate) mod scratch;
+mod recorded_host;
 mod secrets;
 pub(crate) mod services;
+pub mod shell_words;
+pub(crate) mod temp_file;
 mod tools;
-pub(crate) mod web;
 
-pub use self::answerer::Answerer;
-pub use self::ask::Machine;
-pub use self::cancel::Cancel;
-pub use self::live::{Live, LiveSettings};
-pub use self::recorded::{ANSWERS, RecordedHost};
+pub use self::cancel::CancelToken;
+pub use self::function_host::FunctionHost;
+pub use self::live_host::{LiveHost, LiveHostSettings};
+pub use self::machine::Machine;
+pub use self::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 pub(crate) use self::tools::refuse_option;
-pub use self::tools::{Said, Tools};
+pub use self::tools::{CommandOutput, Tools};

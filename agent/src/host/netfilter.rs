@@ -3,14 +3,14 @@
 //! Law: words, not a shell. What stands in a rule is compared by the program itself (`iptables -C`), or with all that it may
 //! write in another way made even (`nft`).
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
 use super::Tools;
 
 /// What a rule says after its target, in this order.
-const AFTER_JUMP: &str = "j jump add-set and-mark and-tos checksum-fill clamp-mss-to-pmtu clustermac ctevents ctmask del-set \
+const JUMP_OPTIONS: &str = "j jump add-set and-mark and-tos checksum-fill clamp-mss-to-pmtu clustermac ctevents ctmask del-set \
     ecn-tcp-remove exist expevents gateway hash-init hashmode helper label local-node log-ip-options log-level log-prefix \
     log-tcp-options log-tcp-sequence log-uid map-set mask mss new nfmask nflog-group nflog-prefix nflog-range nflog-threshold \
     nodst notrack on-ip on-port or-mark or-tos persistent queue-balance queue-bypass queue-num random random-fully \
@@ -22,11 +22,11 @@ const AFTER_JUMP: &str = "j jump add-set and-mark and-tos checksum-fill clamp-ms
     led-always-blink led-delay led-trigger-id queue-cpu-fanout src-pfx to-port addr and-mask delude honeypot or-mask prefix \
     reset reuse set-mac shift static tarpit tname ttl";
 /// What stands beside a rule and is no part of it.
-const BESIDE: [&str; 10] =
+const NON_RULE_ARGS: [&str; 10] =
     ["name", "state", "chain", "save", "table", "family", "position", "rules", "command", "full"];
 
 /// A value as text; an empty one stands for an option without a value.
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::List(items) => items.iter().map(python_str).collect::<Vec<_>>().join(","),
@@ -35,7 +35,7 @@ fn text(value: &Value) -> String {
 }
 
 /// The same without `!` or `not` before it, and whether one was there.
-fn negated(text: &str) -> (bool, &str) {
+fn strip_negation(text: &str) -> (bool, &str) {
     match text.strip_prefix('!').or_else(|| text.strip_prefix("not")) {
         Some(rest) => (true, rest.trim_start()),
         None => (false, text),
@@ -44,92 +44,96 @@ fn negated(text: &str) -> (bool, &str) {
 
 /// The words of an `iptables` rule.
 pub(crate) fn iptables_rule(given: &Map) -> Result<Vec<String>, String> {
-    let mut rule = Rule::new(given);
-    let matches = rule.take("match");
+    let mut rule = IptablesRuleBuilder::new(given);
+    let matches = rule.take_arg("match");
     for (name, flag) in [("if", "-i"), ("of", "-o")] {
-        rule.moved(name, flag);
+        rule.take_option(name, flag);
     }
     let policy = matches.as_deref() == Some("policy");
-    let protocol =
-        if policy { rule.take("protocol") } else { rule.take("proto").or_else(|| rule.take("protocol")) };
+    let protocol = if policy {
+        rule.take_arg("protocol")
+    } else {
+        rule.take_arg("proto").or_else(|| rule.take_arg("protocol"))
+    };
     if let Some(protocol) = &protocol {
-        rule.option("-p", protocol);
+        rule.push_option("-p", protocol);
     }
     for one in matches.iter().flat_map(|m| m.split(',')).map(str::trim) {
         rule.words.extend(["-m".into(), one.to_owned()]);
         if ["pknock", "quota2", "recent"].contains(&one) {
-            rule.moved("name_", "--name");
+            rule.take_option("name_", "--name");
         }
     }
     if policy {
-        rule.moved("proto", "--proto");
+        rule.take_option("proto", "--proto");
     }
-    for set in rule.take("match-set").iter().flat_map(|m| m.split(", ")) {
+    for set in rule.take_arg("match-set").iter().flat_map(|m| m.split(", ")) {
         rule.words.extend(["-m".into(), "set".into()]);
-        rule.option("--match-set", set);
+        rule.push_option("--match-set", set);
     }
-    if let Some(state) = rule.take("connstate") {
-        rule.load("state");
-        rule.option("--state", &state);
+    if let Some(state) = rule.take_arg("connstate") {
+        rule.load_match("state");
+        rule.push_option("--state", &state);
     }
-    rule.moved("dport", "--dport");
-    rule.moved("sport", "--sport");
-    rule.ports(protocol.is_some())?;
-    if let Some(comment) = rule.take("comment") {
-        rule.load("comment");
+    rule.take_option("dport", "--dport");
+    rule.take_option("sport", "--sport");
+    rule.take_ports(protocol.is_some())?;
+    if let Some(comment) = rule.take_arg("comment") {
+        rule.load_match("comment");
         rule.words.extend(["--comment".into(), comment]);
     }
-    if let Some(set) = rule.take("set").filter(|s| !s.is_empty()) {
-        rule.option("--match-set", &set);
+    if let Some(set) = rule.take_arg("set").filter(|s| !s.is_empty()) {
+        rule.push_option("--match-set", &set);
     }
-    let jump = rule.jump();
-    for (name, value) in std::mem::take(&mut rule.left) {
-        rule.option(&dashed(&name), &value);
+    let jump = rule.take_jump();
+    for (name, value) in std::mem::take(&mut rule.remaining) {
+        rule.push_option(&flag_name(&name), &value);
     }
     rule.words.extend(jump);
     Ok(rule.words)
 }
 
 /// A rule of `iptables` on its way: what is said of it, and what is not yet.
-struct Rule {
-    left: Vec<(String, String)>,
+struct IptablesRuleBuilder {
+    remaining: Vec<(String, String)>,
     words: Vec<String>,
 }
 
-impl Rule {
+impl IptablesRuleBuilder {
     fn new(given: &Map) -> Self {
         let is_part = |k: &String| {
-            !BESIDE.contains(&k.as_str()) && (k == "timeout" || zagent_compiler::schema::keyword(k).is_none())
+            !NON_RULE_ARGS.contains(&k.as_str())
+                && (k == "timeout" || zagent_compiler::schema::keyword(k).is_none())
         };
         let left = given
             .iter()
-            .map(|(k, v)| (k.json_key(), text(v)))
+            .map(|(k, v)| (k.json_key(), value_text(v)))
             .filter(|(k, _)| is_part(k))
             .map(|(k, v)| (if k == "target" { "jump".to_owned() } else { k }, v))
             .collect();
-        Self { left, words: Vec::new() }
+        Self { remaining: left, words: Vec::new() }
     }
 
-    fn take(&mut self, name: &str) -> Option<String> {
-        self.left.iter().position(|(k, _)| k == name).map(|i| self.left.remove(i).1)
+    fn take_arg(&mut self, name: &str) -> Option<String> {
+        self.remaining.iter().position(|(k, _)| k == name).map(|i| self.remaining.remove(i).1)
     }
 
-    fn option(&mut self, flag: &str, value: &str) {
-        let (not, value) = negated(value);
+    fn push_option(&mut self, flag: &str, value: &str) {
+        let (not, value) = strip_negation(value);
         self.words.extend(not.then(|| "!".to_owned()));
         self.words.push(flag.to_owned());
         self.words.extend(value.split_whitespace().map(|w| w.trim_matches('"').to_owned()));
     }
 
     /// An argument as an option, when it is given.
-    fn moved(&mut self, name: &str, flag: &str) {
-        if let Some(value) = self.take(name) {
-            self.option(flag, &value);
+    fn take_option(&mut self, name: &str, flag: &str) {
+        if let Some(value) = self.take_arg(name) {
+            self.push_option(flag, &value);
         }
     }
 
     /// Names a match unless it was named; true when it was not.
-    fn load(&mut self, name: &str) -> bool {
+    fn load_match(&mut self, name: &str) -> bool {
         let is_new = !self.words.windows(2).any(|w| w[0] == "-m" && w[1] == name);
         if is_new {
             self.words.extend(["-m".into(), name.to_owned()]);
@@ -137,25 +141,25 @@ impl Rule {
         is_new
     }
 
-    fn ports(&mut self, has_protocol: bool) -> Result<(), String> {
+    fn take_ports(&mut self, has_protocol: bool) -> Result<(), String> {
         for name in ["dports", "sports"] {
-            let Some(ports) = self.take(name) else { continue };
-            if self.load("multiport") && !has_protocol {
+            let Some(ports) = self.take_arg(name) else { continue };
+            if self.load_match("multiport") && !has_protocol {
                 return Err("Error: protocol must be specified".into());
             }
-            let not = if ports.split(',').any(|p| negated(p).0) { "!" } else { "" };
-            let ports: Vec<&str> = ports.split(',').map(|p| negated(p.trim()).1).collect();
-            self.option(&format!("--{name}"), &format!("{not}{}", ports.join(",")));
+            let not = if ports.split(',').any(|p| strip_negation(p).0) { "!" } else { "" };
+            let ports: Vec<&str> = ports.split(',').map(|p| strip_negation(p.trim()).1).collect();
+            self.push_option(&format!("--{name}"), &format!("{not}{}", ports.join(",")));
         }
         Ok(())
     }
 
     /// The target and all that it is told.
-    fn jump(&mut self) -> Vec<String> {
+    fn take_jump(&mut self) -> Vec<String> {
         let mut jump = Vec::new();
-        for name in AFTER_JUMP.split_whitespace() {
-            if let Some(value) = self.take(name) {
-                jump.push(dashed(name));
+        for name in JUMP_OPTIONS.split_whitespace() {
+            if let Some(value) = self.take_arg(name) {
+                jump.push(flag_name(name));
                 jump.extend(Some(value).filter(|v| !v.is_empty()));
             }
         }
@@ -164,12 +168,12 @@ impl Rule {
 }
 
 /// `-j`, `--jump`.
-fn dashed(name: &str) -> String {
+fn flag_name(name: &str) -> String {
     format!("{}{name}", if name.len() == 1 { "-" } else { "--" })
 }
 
 /// Words as a person would write them.
-pub(crate) fn shown(words: &[String]) -> String {
+pub(crate) fn display_words(words: &[String]) -> String {
     let quoted = words.iter().map(|w| {
         if w.is_empty() || w.contains(char::is_whitespace) { format!("\"{w}\"") } else { w.clone() }
     });
@@ -178,7 +182,7 @@ pub(crate) fn shown(words: &[String]) -> String {
 
 /// The text of an `nft` rule.
 pub(crate) fn nft_rule(given: &Map, family: &str) -> String {
-    let get = |names: &[&str]| names.iter().find_map(|n| given.get(n)).map(text);
+    let get = |names: &[&str]| names.iter().find_map(|n| given.get(n)).map(value_text);
     let proto = get(&["proto"]).unwrap_or_default();
     let port = |value: &str| value.replace(':', "-");
     let mut rule: Vec<String> = Vec::new();
@@ -214,7 +218,7 @@ pub(crate) fn nft_rule(given: &Map, family: &str) -> String {
 }
 
 /// A rule with all that `nft` writes in another way made even: sets sorted, one element without braces, names without quotes.
-pub(crate) fn even(rule: &str) -> Vec<String> {
+pub(crate) fn normalize_nft_rule(rule: &str) -> Vec<String> {
     let spaced =
         rule.replace('{', " { ").replace('}', " } ").replace(", ", ",").replace(" ,", ",").replace('"', "");
     let mut words = Vec::new();
@@ -256,71 +260,75 @@ pub(crate) fn nft_family(family: &str) -> Option<&'static str> {
 
 /// A chain of `iptables`, or a whole table when it has no name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub(crate) struct IptablesChain {
     pub(crate) family: String,
     pub(crate) table: String,
     pub(crate) name: String,
 }
 
-impl Chain {
+impl IptablesChain {
     /// The program for the family.
     pub(crate) fn program(&self) -> &'static str {
         if self.family == "ipv6" { "ip6tables" } else { "iptables" }
     }
 
     /// Runs it on the table; when it fails that is an answer.
-    pub(crate) fn ask(&self, tools: &Tools<'_>, words: &[String]) -> Result<super::Said, Refusal> {
+    pub(crate) fn run_query(
+        &self,
+        tools: &Tools<'_>,
+        words: &[String],
+    ) -> Result<super::CommandOutput, FunctionError> {
         let mut all: Vec<String> = vec!["--wait".into(), "-t".into(), self.table.clone()];
         all.extend(words.iter().cloned());
-        tools.tell(self.program(), &all)
+        tools.run_change(self.program(), &all)
     }
 
     /// The same; a failure is a refusal with what it said.
-    pub(crate) fn must(&self, tools: &Tools<'_>, words: &[String]) -> Result<(), Refusal> {
-        let said = self.ask(tools, words)?;
-        if said.is_fine() { Ok(()) } else { Err(Refusal::failed(said.words().to_owned())) }
+    pub(crate) fn run_checked(&self, tools: &Tools<'_>, words: &[String]) -> Result<(), FunctionError> {
+        let said = self.run_query(tools, words)?;
+        if said.is_success() { Ok(()) } else { Err(FunctionError::failed(said.message().to_owned())) }
     }
 
     /// Its policy and rules; nothing when there is no such chain.
-    pub(crate) fn lines(&self, tools: &Tools<'_>) -> Result<Option<Vec<String>>, Refusal> {
+    pub(crate) fn list_rules(&self, tools: &Tools<'_>) -> Result<Option<Vec<String>>, FunctionError> {
         let mut words = vec!["-S".to_owned()];
         words.extend(Some(self.name.clone()).filter(|n| !n.is_empty()));
-        let said = self.ask(tools, &words)?;
-        if said.is_fine() {
-            return Ok(Some(said.out.lines().map(str::to_owned).collect()));
+        let said = self.run_query(tools, &words)?;
+        if said.is_success() {
+            return Ok(Some(said.stdout.lines().map(str::to_owned).collect()));
         }
-        match absence(&said) {
-            Absence::Chain => Ok(None),
+        match classify_not_found(&said) {
+            IptablesNotFound::Chain => Ok(None),
             // What it says of a chain that is not there and of one that only `nft` can read: the list of all tells.
-            Absence::Unclear if !self.name.is_empty() => {
-                let all = self.ask(tools, &["-S".to_owned()])?;
+            IptablesNotFound::Ambiguous if !self.name.is_empty() => {
+                let all = self.run_query(tools, &["-S".to_owned()])?;
                 let is_it = |l: &str| l.split(' ').nth(1) == Some(&self.name);
-                if all.is_fine() && !all.out.lines().any(is_it) {
+                if all.is_success() && !all.stdout.lines().any(is_it) {
                     return Ok(None);
                 }
-                Err(Refusal::failed(said.words().to_owned()))
+                Err(FunctionError::failed(said.message().to_owned()))
             }
-            _ => Err(Refusal::failed(said.words().to_owned())),
+            _ => Err(FunctionError::failed(said.message().to_owned())),
         }
     }
 
     /// True when the rule is there.
-    pub(crate) fn has(&self, tools: &Tools<'_>, rule: &[String]) -> Result<bool, Refusal> {
+    pub(crate) fn has_rule(&self, tools: &Tools<'_>, rule: &[String]) -> Result<bool, FunctionError> {
         let words: Vec<String> =
             ["-C".to_owned(), self.name.clone()].into_iter().chain(rule.iter().cloned()).collect();
-        let said = self.ask(tools, &words)?;
-        if said.is_fine() {
+        let said = self.run_query(tools, &words)?;
+        if said.is_success() {
             return Ok(true);
         }
-        match absence(&said) {
-            Absence::Chain | Absence::Rule => Ok(false),
-            _ => Err(Refusal::failed(said.words().to_owned())),
+        match classify_not_found(&said) {
+            IptablesNotFound::Chain | IptablesNotFound::Rule => Ok(false),
+            _ => Err(FunctionError::failed(said.message().to_owned())),
         }
     }
 
     /// What happens to what no rule decides.
-    pub(crate) fn policy(&self, tools: &Tools<'_>) -> Result<Option<String>, Refusal> {
-        let lines = self.lines(tools)?.unwrap_or_default();
+    pub(crate) fn policy(&self, tools: &Tools<'_>) -> Result<Option<String>, FunctionError> {
+        let lines = self.list_rules(tools)?.unwrap_or_default();
         let prefix = format!("-P {} ", self.name);
         Ok(lines.iter().find_map(|l| l.strip_prefix(&prefix)).map(str::to_owned))
     }
@@ -328,36 +336,36 @@ impl Chain {
 
 /// What `iptables` did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Absence {
+enum IptablesNotFound {
     Chain,
     /// The rule, or a chain or set that it names.
     Rule,
     /// A chain, or it cannot be read.
-    Unclear,
+    Ambiguous,
     /// Nothing was looked at: no table, no right to read it, a rule that is none.
-    None,
+    OtherError,
 }
 
 /// What is told apart by words: a code stands for too much.
-fn absence(said: &super::Said) -> Absence {
-    let words = said.words();
+fn classify_not_found(said: &super::CommandOutput) -> IptablesNotFound {
+    let words = said.message();
     let has = |part: &str| words.contains(part);
     match said.code {
-        1 if has("Bad rule (does a matching rule exist") => Absence::Rule,
-        1 if has("No chain/target/match by that name") => Absence::Chain,
-        1 if has("chain `") && has("is incompatible") => Absence::Unclear,
-        2 if has("Couldn't load target") => Absence::Rule,
+        1 if has("Bad rule (does a matching rule exist") => IptablesNotFound::Rule,
+        1 if has("No chain/target/match by that name") => IptablesNotFound::Chain,
+        1 if has("chain `") && has("is incompatible") => IptablesNotFound::Ambiguous,
+        2 if has("Couldn't load target") => IptablesNotFound::Rule,
         2 if (has("Chain '") && has("does not exist")) || (has("Set ") && has("doesn't exist")) => {
-            Absence::Rule
+            IptablesNotFound::Rule
         }
-        _ => Absence::None,
+        _ => IptablesNotFound::OtherError,
     }
 }
 
 /// All rules of a family, as they are saved.
-pub(crate) fn iptables_saved(tools: &Tools<'_>, family: &str) -> Result<String, Refusal> {
+pub(crate) fn iptables_save(tools: &Tools<'_>, family: &str) -> Result<String, FunctionError> {
     let program = if family == "ipv6" { "ip6tables-save" } else { "iptables-save" };
-    Ok(tools.must::<&str>(program, &[])?.out)
+    Ok(tools.run_checked::<&str>(program, &[])?.stdout)
 }
 
 #[cfg(test)]
@@ -386,7 +394,7 @@ mod tests {
             (r#"{"jump": "X", "require": [{"pkg": "x"}], "order": 1}"#, "--jump X"),
         ] {
             let given = Value::from_json_str(given).unwrap();
-            assert_eq!(shown(&iptables_rule(given.as_map().unwrap()).unwrap()), want);
+            assert_eq!(display_words(&iptables_rule(given.as_map().unwrap()).unwrap()), want);
         }
         let given = Value::from_json_str(r#"{"dports": "1,2"}"#).unwrap();
         assert!(iptables_rule(given.as_map().unwrap()).is_err());
@@ -395,27 +403,35 @@ mod tests {
     #[test]
     fn what_is_absent_and_what_is_trouble() {
         for (code, words, want) in [
-            (1, "iptables: Bad rule (does a matching rule exist in that chain?).", Absence::Rule),
-            (1, "iptables: No chain/target/match by that name.", Absence::Chain),
+            (1, "iptables: Bad rule (does a matching rule exist in that chain?).", IptablesNotFound::Rule),
+            (1, "iptables: No chain/target/match by that name.", IptablesNotFound::Chain),
             (
                 1,
                 "iptables v1.8.9 (nf_tables): chain `A' in table `filter' is incompatible, use 'nft' tool.",
-                Absence::Unclear,
+                IptablesNotFound::Ambiguous,
             ),
-            (2, "iptables v1.8.9 (nf_tables): Chain 'A' does not exist", Absence::Rule),
+            (2, "iptables v1.8.9 (nf_tables): Chain 'A' does not exist", IptablesNotFound::Rule),
             (
                 2,
                 "iptables v1.8.9 (legacy): Couldn't load target `A':No such file or directory",
-                Absence::Rule,
+                IptablesNotFound::Rule,
             ),
-            (2, "iptables v1.8.9 (legacy): Set x doesn't exist.", Absence::Rule),
-            (2, "iptables v1.8.9 (nf_tables): invalid port/service `x' specified", Absence::None),
-            (3, "iptables v1.8.9 (nf_tables): table 'nosuch' does not exist", Absence::None),
-            (1, "iptables: Memory allocation problem.", Absence::None),
-            (4, "Fatal: can't open lock file /run/xtables.lock: Permission denied", Absence::None),
+            (2, "iptables v1.8.9 (legacy): Set x doesn't exist.", IptablesNotFound::Rule),
+            (
+                2,
+                "iptables v1.8.9 (nf_tables): invalid port/service `x' specified",
+                IptablesNotFound::OtherError,
+            ),
+            (3, "iptables v1.8.9 (nf_tables): table 'nosuch' does not exist", IptablesNotFound::OtherError),
+            (1, "iptables: Memory allocation problem.", IptablesNotFound::OtherError),
+            (
+                4,
+                "Fatal: can't open lock file /run/xtables.lock: Permission denied",
+                IptablesNotFound::OtherError,
+            ),
         ] {
-            let said = super::super::Said { code, out: String::new(), err: words.into() };
-            assert_eq!(absence(&said), want, "{words}");
+            let said = super::super::CommandOutput { code, stdout: String::new(), stderr: words.into() };
+            assert_eq!(classify_not_found(&said), want, "{words}");
         }
     }
 
@@ -427,14 +443,14 @@ mod tests {
         let rule = nft_rule(given.unwrap().as_map().unwrap(), "ip");
         assert_eq!(rule, "ct state { new,established } ip saddr 10.0.0.1 tcp dport { 443, 80 } accept");
         assert_eq!(
-            even(&rule),
-            even("ct state established,new ip saddr 10.0.0.1 tcp dport { 80, 443 } accept")
+            normalize_nft_rule(&rule),
+            normalize_nft_rule("ct state established,new ip saddr 10.0.0.1 tcp dport { 80, 443 } accept")
         );
         assert_eq!(
-            even("meta iifname eth0 counter accept"),
-            even("iifname \"eth0\" counter packets 3 bytes 4 accept")
+            normalize_nft_rule("meta iifname eth0 counter accept"),
+            normalize_nft_rule("iifname \"eth0\" counter packets 3 bytes 4 accept")
         );
-        assert_ne!(even("tcp dport { 80 } accept"), even("tcp dport 81 accept"));
-        assert_eq!(even("tcp dport { 80 } accept"), even("tcp dport 80 accept"));
+        assert_ne!(normalize_nft_rule("tcp dport { 80 } accept"), normalize_nft_rule("tcp dport 81 accept"));
+        assert_eq!(normalize_nft_rule("tcp dport { 80 } accept"), normalize_nft_rule("tcp dport 80 accept"));
     }
 }

@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{Said, Tools};
+use super::{CommandOutput, Tools};
 
 /// Fields of a subject: how Salt writes them, how `openssl` does.
-const SUBJECT: [(&str, &str); 11] = [
+const SUBJECT_FIELDS: [(&str, &str); 11] = [
     ("C", "C"),
     ("ST", "ST"),
     ("L", "L"),
@@ -49,9 +49,9 @@ pub(crate) struct OpenSsl<'t> {
 }
 
 impl<'t> OpenSsl<'t> {
-    pub(crate) fn new(tools: &'t Tools<'t>) -> Result<Self, Refusal> {
-        let dir =
-            tempfile::tempdir().map_err(|e| Refusal::failed(format!("cannot make a directory: {e}")))?;
+    pub(crate) fn new(tools: &'t Tools<'t>) -> Result<Self, FunctionError> {
+        let dir = tempfile::tempdir()
+            .map_err(|e| FunctionError::failed(format!("cannot make a directory: {e}")))?;
         Ok(Self { tools, dir })
     }
 
@@ -61,34 +61,42 @@ impl<'t> OpenSsl<'t> {
     }
 
     /// Keeps a text for the program; its path.
-    pub(crate) fn file(&self, name: &str, text: &[u8]) -> Result<String, Refusal> {
+    pub(crate) fn write_file(&self, name: &str, text: &[u8]) -> Result<String, FunctionError> {
         use std::io::Write as _;
         let path = self.dir.path().join(name);
         let made = std::fs::File::create(&path).and_then(|mut f| f.write_all(text));
-        made.map_err(|e| Refusal::failed(format!("cannot write `{}`: {e}", path.display())))?;
+        made.map_err(|e| FunctionError::failed(format!("cannot write `{}`: {e}", path.display())))?;
         Ok(path.display().to_string())
     }
 
-    fn run(&self, words: &[&str], pass: Option<&str>) -> Result<Said, Refusal> {
+    fn run(&self, words: &[&str], pass: Option<&str>) -> Result<CommandOutput, FunctionError> {
         let mut command = Tools::command("openssl", words, Duration::from_secs(300));
         command.env.push(("OPENSSL_PASS".into(), pass.unwrap_or_default().into()));
         self.tools.run(command)
     }
 
     /// What the program prints; a failure is a refusal with what it said.
-    pub(crate) fn must(&self, words: &[&str], pass: Option<&str>) -> Result<String, Refusal> {
+    pub(crate) fn run_checked(&self, words: &[&str], pass: Option<&str>) -> Result<String, FunctionError> {
         let said = self.run(words, pass)?;
-        if said.is_fine() { Ok(said.out) } else { Err(Refusal::failed(format!("openssl: {}", said.words()))) }
+        if said.is_success() {
+            Ok(said.stdout)
+        } else {
+            Err(FunctionError::failed(format!("openssl: {}", said.message())))
+        }
     }
 
     /// The same; nothing when it fails, as it does for what cannot be read.
-    pub(crate) fn maybe(&self, words: &[&str], pass: Option<&str>) -> Result<Option<String>, Refusal> {
+    pub(crate) fn run_optional(
+        &self,
+        words: &[&str],
+        pass: Option<&str>,
+    ) -> Result<Option<String>, FunctionError> {
         let said = self.run(words, pass)?;
-        Ok(said.is_fine().then_some(said.out))
+        Ok(said.is_success().then_some(said.stdout))
     }
 
     /// A new private key.
-    pub(crate) fn new_key(&self, algo: &str, size: i64, pass: Option<&str>) -> Result<String, Refusal> {
+    pub(crate) fn new_key(&self, algo: &str, size: i64, pass: Option<&str>) -> Result<String, FunctionError> {
         let bits = format!("rsa_keygen_bits:{size}");
         let curve = format!("ec_paramgen_curve:P-{size}");
         let mut words = vec!["genpkey"];
@@ -97,39 +105,43 @@ impl<'t> OpenSsl<'t> {
             "ec" => words.extend(["-algorithm", "EC", "-pkeyopt", &curve]),
             "ed25519" => words.extend(["-algorithm", "ED25519"]),
             "ed448" => words.extend(["-algorithm", "ED448"]),
-            other => return Err(Refusal::failed(format!("there is no kind of key `{other}`"))),
+            other => return Err(FunctionError::failed(format!("there is no kind of key `{other}`"))),
         }
         if pass.is_some() {
             words.extend(["-aes-256-cbc", "-pass", "env:OPENSSL_PASS"]);
         }
-        self.must(&words, pass)
+        self.run_checked(&words, pass)
     }
 
     /// The kind and size of a private key; nothing when it cannot be read.
-    pub(crate) fn key(&self, path: &str, pass: Option<&str>) -> Result<Option<(String, i64)>, Refusal> {
-        let text =
-            self.maybe(&["pkey", "-in", path, "-passin", "env:OPENSSL_PASS", "-noout", "-text"], pass)?;
-        Ok(text.as_deref().and_then(key_kind))
+    pub(crate) fn inspect_key(
+        &self,
+        path: &str,
+        pass: Option<&str>,
+    ) -> Result<Option<(String, i64)>, FunctionError> {
+        let text = self
+            .run_optional(&["pkey", "-in", path, "-passin", "env:OPENSSL_PASS", "-noout", "-text"], pass)?;
+        Ok(text.as_deref().and_then(parse_key_kind))
     }
 
     /// The public half of a private key, a request, a certificate or a public key.
-    pub(crate) fn public(&self, path: &str, pass: Option<&str>) -> Result<String, Refusal> {
+    pub(crate) fn public_key(&self, path: &str, pass: Option<&str>) -> Result<String, FunctionError> {
         for words in [
             &["pkey", "-in", path, "-passin", "env:OPENSSL_PASS", "-pubout"][..],
             &["x509", "-in", path, "-noout", "-pubkey"],
             &["req", "-in", path, "-noout", "-pubkey"],
             &["pkey", "-pubin", "-in", path, "-pubout"],
         ] {
-            if let Some(text) = self.maybe(words, pass)? {
+            if let Some(text) = self.run_optional(words, pass)? {
                 return Ok(text);
             }
         }
-        Err(Refusal::failed("there is no key that can be read"))
+        Err(FunctionError::failed("there is no key that can be read"))
     }
 }
 
 /// The kind and size of a key, of what `openssl pkey -text` prints.
-fn key_kind(text: &str) -> Option<(String, i64)> {
+fn parse_key_kind(text: &str) -> Option<(String, i64)> {
     let line = text.lines().find(|l| l.contains("Private-Key:"))?;
     let size = line.split_once('(').and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
     let kind = match line {
@@ -142,12 +154,12 @@ fn key_kind(text: &str) -> Option<(String, i64)> {
 }
 
 /// The configuration that `openssl req` reads: subject and extensions.
-pub(crate) fn config(given: &Map, presets: &[(&str, &str)]) -> String {
+pub(crate) fn request_config(given: &Map, presets: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "[req]\nprompt = no\nutf8 = yes\nstring_mask = utf8only\ndistinguished_name = dn\nreq_extensions = ext\n\
          x509_extensions = ext\n[dn]\n",
     );
-    for (name, value) in subject(given) {
+    for (name, value) in subject_fields(given) {
         text += &format!(
             "{name} = {}\n",
             value.replace('\\', "\\\\").replace(['\n', '\r'], " ").replace('$', "\\$")
@@ -155,7 +167,7 @@ pub(crate) fn config(given: &Map, presets: &[(&str, &str)]) -> String {
     }
     text += "[ext]\n";
     for name in EXTENSIONS {
-        let value = given.get(name).filter(|v| !v.is_null()).map(extension);
+        let value = given.get(name).filter(|v| !v.is_null()).map(format_extension);
         let preset = presets.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         if let Some(value) = value.or(preset).filter(|v| !v.is_empty()) {
             text += &format!("{name} = {}\n", value.replace(['\n', '\r'], " "));
@@ -165,7 +177,7 @@ pub(crate) fn config(given: &Map, presets: &[(&str, &str)]) -> String {
 }
 
 /// The fields of a subject, in order.
-fn subject(given: &Map) -> Vec<(String, String)> {
+fn subject_fields(given: &Map) -> Vec<(String, String)> {
     let pairs = |text: &str| {
         let parts = text.split([',', '/']).filter_map(|p| p.split_once('='));
         parts.map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned())).collect::<Vec<_>>()
@@ -176,13 +188,13 @@ fn subject(given: &Map) -> Vec<(String, String)> {
         Some(Value::Map(map)) => map.iter().map(|(k, v)| (k.json_key(), python_str(v))).collect(),
         _ => Vec::new(),
     };
-    for (salt, own) in SUBJECT {
+    for (salt, own) in SUBJECT_FIELDS {
         if let Some(value) = given.get(salt).filter(|v| !v.is_null()) {
             fields.push((own.to_owned(), python_str(value)));
         }
     }
     for field in &mut fields {
-        if let Some((_, own)) = SUBJECT.iter().find(|(salt, _)| *salt == field.0) {
+        if let Some((_, own)) = SUBJECT_FIELDS.iter().find(|(salt, _)| *salt == field.0) {
             (*own).clone_into(&mut field.0);
         }
     }
@@ -190,21 +202,21 @@ fn subject(given: &Map) -> Vec<(String, String)> {
 }
 
 /// An extension as `openssl` reads it: `critical` first, then parts between commas.
-fn extension(value: &Value) -> String {
+fn format_extension(value: &Value) -> String {
     let word = |v: &Value| match v {
         Value::Bool(b) => (if *b { "TRUE" } else { "FALSE" }).to_owned(),
         other => python_str(other),
     };
     let join = |items: Vec<String>| items.join(",");
     match value {
-        Value::List(list) => join(list.iter().map(extension).collect()),
+        Value::List(list) => join(list.iter().map(format_extension).collect()),
         Value::Map(map) => {
             let critical = map.get("critical").is_some_and(Value::is_truthy);
             let mut parts: Vec<String> = critical.then(|| "critical".to_owned()).into_iter().collect();
             for (key, value) in map.iter().filter(|(k, _)| k.as_str() != Some("critical")) {
                 let key = key.json_key();
                 match key.as_str() {
-                    "value" => parts.push(extension(value)),
+                    "value" => parts.push(format_extension(value)),
                     "ca" => parts.push(format!("CA:{}", word(value))),
                     _ => parts.push(format!("{key}:{}", word(value))),
                 }
@@ -222,7 +234,7 @@ fn extension(value: &Value) -> String {
 }
 
 /// The end of a certificate, in seconds from now, of what `openssl x509 -enddate -dateopt iso_8601` prints.
-pub(crate) fn ends(text: &str) -> Option<jiff::Timestamp> {
+pub(crate) fn parse_not_after(text: &str) -> Option<jiff::Timestamp> {
     let line =
         text.lines().find_map(|l| l.strip_prefix("notAfter=").or_else(|| l.strip_prefix("nextUpdate=")))?;
     line.trim().replace(' ', "T").parse().ok()
@@ -234,7 +246,7 @@ pub(crate) fn is_pem(text: &str) -> bool {
 }
 
 /// The first block of a PEM.
-pub(crate) fn first(text: &str) -> String {
+pub(crate) fn first_pem_block(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines().map(str::trim).skip_while(|l| !l.starts_with("-----BEGIN ")) {
         out += line;
@@ -256,7 +268,7 @@ mod tests {
 
     #[test]
     fn subjects_and_extensions() {
-        let text = config(
+        let text = request_config(
             &map(
                 r#"{"CN": "a.example.org", "O": "Us", "basicConstraints": "critical CA:true", "subjectAltName": ["DNS:a", "DNS:b"], "keyUsage": {"critical": true, "value": "cRLSign, keyCertSign"}}"#,
             ),
@@ -266,22 +278,30 @@ mod tests {
         assert!(text.contains("basicConstraints = critical,CA:true\n"), "{text}");
         assert!(text.contains("keyUsage = critical,cRLSign, keyCertSign\n"), "{text}");
         assert!(text.contains("subjectKeyIdentifier = hash\nsubjectAltName = DNS:a,DNS:b\n"), "{text}");
-        assert!(config(&map(r#"{"subject": "CN=x,O=y"}"#), &[]).contains("CN = x\nO = y\n"));
+        assert!(request_config(&map(r#"{"subject": "CN=x,O=y"}"#), &[]).contains("CN = x\nO = y\n"));
         assert_eq!(
-            extension(&Value::from_json_str(r#"{"ca": true, "pathlen": 1, "critical": true}"#).unwrap()),
+            format_extension(
+                &Value::from_json_str(r#"{"ca": true, "pathlen": 1, "critical": true}"#).unwrap()
+            ),
             "critical,CA:TRUE,pathlen:1"
         );
     }
 
     #[test]
     fn kinds_of_keys_and_ends() {
-        assert_eq!(key_kind("Private-Key: (2048 bit, 2 primes)\nmodulus:"), Some(("rsa".into(), 2048)));
-        assert_eq!(key_kind("Private-Key: (256 bit)\npriv:\nASN1 OID: prime256v1"), Some(("ec".into(), 256)));
-        assert_eq!(key_kind("ED25519 Private-Key:\npriv:"), Some(("ed25519".into(), 0)));
-        assert_eq!(key_kind("nothing"), None);
-        assert_eq!(ends("notAfter=2030-01-02 03:04:05Z\n").unwrap().to_string(), "2030-01-02T03:04:05Z");
+        assert_eq!(parse_key_kind("Private-Key: (2048 bit, 2 primes)\nmodulus:"), Some(("rsa".into(), 2048)));
         assert_eq!(
-            first("x\n-----BEGIN A-----\nq\n-----END A-----\n-----BEGIN B-----"),
+            parse_key_kind("Private-Key: (256 bit)\npriv:\nASN1 OID: prime256v1"),
+            Some(("ec".into(), 256))
+        );
+        assert_eq!(parse_key_kind("ED25519 Private-Key:\npriv:"), Some(("ed25519".into(), 0)));
+        assert_eq!(parse_key_kind("nothing"), None);
+        assert_eq!(
+            parse_not_after("notAfter=2030-01-02 03:04:05Z\n").unwrap().to_string(),
+            "2030-01-02T03:04:05Z"
+        );
+        assert_eq!(
+            first_pem_block("x\n-----BEGIN A-----\nq\n-----END A-----\n-----BEGIN B-----"),
             "-----BEGIN A-----\nq\n-----END A-----\n"
         );
     }

@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ask::words;
-use super::exec::{self, Command};
+use super::exec::{self, ExecCommand};
+use super::machine::error_message;
 
 /// Where OpenPGP keys are looked for when nothing else is said.
 pub(super) const GPG_HOME: &str = "/etc/zagent/gpgkeys";
@@ -16,15 +16,15 @@ pub(super) const GPG_HOME: &str = "/etc/zagent/gpgkeys";
 pub(super) const HOST_KEY: &str = "/etc/ssh/ssh_host_ed25519_key";
 
 /// Decrypts an OpenPGP message.
-pub(super) fn gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<String, String> {
+pub(super) fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<String, String> {
     let home = home.to_string_lossy().into_owned();
     let args =
         ["--homedir", &home, "--batch", "--no-tty", "--quiet", "--pinentry-mode", "error", "--decrypt"];
-    let mut command = Command::new("gpg").args(args);
+    let mut command = ExecCommand::new("gpg").args(args);
     command.stdin = armoured.as_bytes().to_vec();
     command.timeout = Some(timeout);
     command.env = vec![("LC_ALL".into(), "C".into())];
-    let outcome = exec::run(&command).map_err(|e| words(&e))?;
+    let outcome = exec::run(&command).map_err(|e| error_message(&e))?;
     if !outcome.success() {
         let said = String::from_utf8_lossy(&outcome.stderr);
         let last = said.lines().rev().find(|l| l.starts_with("gpg: ")).unwrap_or("gpg: no reason given");
@@ -34,10 +34,10 @@ pub(super) fn gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<Stri
 }
 
 /// Decrypts an age message with the identities of files: SSH keys or age's own.
-pub(super) fn age(identities: &[PathBuf], armoured: &str) -> Result<String, String> {
+pub(super) fn decrypt_age(identities: &[PathBuf], armoured: &str) -> Result<String, String> {
     let reader = age::armor::ArmoredReader::new(armoured.trim().as_bytes());
     let decryptor = age::Decryptor::new(reader).map_err(|e| format!("the age message is damaged: {e}"))?;
-    let keys = load(identities)?;
+    let keys = load_identities(identities)?;
     if keys.is_empty() {
         let tried: Vec<String> = identities.iter().map(|p| format!("`{}`", p.display())).collect();
         return Err(format!("no age identity was found in {}", tried.join(", ")));
@@ -50,7 +50,7 @@ pub(super) fn age(identities: &[PathBuf], armoured: &str) -> Result<String, Stri
     Ok(text)
 }
 
-fn load(files: &[PathBuf]) -> Result<Vec<Box<dyn age::Identity>>, String> {
+fn load_identities(files: &[PathBuf]) -> Result<Vec<Box<dyn age::Identity>>, String> {
     let mut keys: Vec<Box<dyn age::Identity>> = Vec::new();
     for path in files {
         let text = match fs::read_to_string(path) {
@@ -101,22 +101,25 @@ mod tests {
         let file = dir.path().join("id");
         fs::write(&file, mine.to_string().expose_secret()).unwrap();
         let files = [dir.path().join("missing"), file];
-        assert_eq!(age(&files, &sealed(&mine.to_public(), "s3cret")).as_deref(), Ok("s3cret"));
+        assert_eq!(decrypt_age(&files, &sealed(&mine.to_public(), "s3cret")).as_deref(), Ok("s3cret"));
         assert!(
-            age(&files, &sealed(&other.to_public(), "x"))
+            decrypt_age(&files, &sealed(&other.to_public(), "x"))
                 .unwrap_err()
                 .contains("no age identity of this node")
         );
-        assert!(age(&files, "not age").unwrap_err().contains("damaged"));
-        let none = age(&files[..1], &sealed(&mine.to_public(), "x"));
+        assert!(decrypt_age(&files, "not age").unwrap_err().contains("damaged"));
+        let none = decrypt_age(&files[..1], &sealed(&mine.to_public(), "x"));
         assert!(none.unwrap_err().contains("no age identity was found"));
     }
 
     #[test]
     fn gpg_without_a_key_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let error =
-            gpg(dir.path(), "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n", exec::TIMEOUT);
+        let error = decrypt_gpg(
+            dir.path(),
+            "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n",
+            exec::DEFAULT_TIMEOUT,
+        );
         assert!(error.is_err());
     }
 }

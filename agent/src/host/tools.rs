@@ -6,40 +6,40 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::exec::{self, Command, End};
-use super::{Cancel, Machine};
+use super::exec::{self, ExecCommand, ExitReason};
+use super::{CancelToken, Machine};
 
 /// How long a program that changes something may take, when the state does not say.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The most that a program may say: lists of archives and rules are long. What is cut is not taken for all.
-const OUTPUT: usize = 64 << 20;
+const OUTPUT_CAP: usize = 64 << 20;
 
 /// What a program said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct CommandOutput {
     /// The code a shell would report.
     pub code: i32,
     /// What it printed.
-    pub out: String,
+    pub stdout: String,
     /// What it complained about.
-    pub err: String,
+    pub stderr: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// True when it ended with code 0.
     #[must_use]
-    pub const fn is_fine(&self) -> bool {
+    pub const fn is_success(&self) -> bool {
         self.code == 0
     }
 
     /// What it complained about, or else printed; without line ends around it.
     #[must_use]
-    pub fn words(&self) -> &str {
-        let err = self.err.trim();
-        if err.is_empty() { self.out.trim() } else { err }
+    pub fn message(&self) -> &str {
+        let err = self.stderr.trim();
+        if err.is_empty() { self.stdout.trim() } else { err }
     }
 }
 
@@ -47,9 +47,9 @@ impl Said {
 ///
 /// # Errors
 /// Fails when it begins like one.
-pub(crate) fn refuse_option(what: &str, name: &str) -> Result<(), Refusal> {
+pub(crate) fn refuse_option(what: &str, name: &str) -> Result<(), FunctionError> {
     if name.starts_with('-') {
-        return Err(Refusal::failed(format!("`{name}` is no {what}: it would be taken for an option")));
+        return Err(FunctionError::failed(format!("`{name}` is no {what}: it would be taken for an option")));
     }
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(crate) fn refuse_option(what: &str, name: &str) -> Result<(), Refusal> {
 pub struct Tools<'a> {
     /// The machine that they look at.
     pub machine: &'a Machine,
-    cancel: Option<&'a Arc<Cancel>>,
+    cancel: Option<&'a Arc<CancelToken>>,
     deadline: Option<Instant>,
 }
 
@@ -72,14 +72,14 @@ impl<'a> Tools<'a> {
 
     /// The same, ended when somebody says so or when the time is up.
     #[must_use]
-    pub const fn within(mut self, cancel: &'a Arc<Cancel>, deadline: Option<Instant>) -> Self {
+    pub const fn with_limits(mut self, cancel: &'a Arc<CancelToken>, deadline: Option<Instant>) -> Self {
         (self.cancel, self.deadline) = (Some(cancel), deadline);
         self
     }
 
     /// How much time there is; nothing when nobody set a limit.
     #[must_use]
-    pub fn left(&self) -> Option<Duration> {
+    pub fn time_left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
@@ -87,11 +87,11 @@ impl<'a> Tools<'a> {
     ///
     /// # Errors
     /// Fails when the run was stopped meanwhile.
-    pub fn pause(&self, time: Duration) -> Result<(), Refusal> {
-        let own = Arc::new(Cancel::new());
+    pub fn sleep(&self, time: Duration) -> Result<(), FunctionError> {
+        let own = Arc::new(CancelToken::new());
         let cancel = self.cancel.unwrap_or(&own);
         cancel.wait(time);
-        if cancel.is_said() { Err(Refusal::failed("the run was stopped")) } else { Ok(()) }
+        if cancel.is_cancelled() { Err(FunctionError::failed("the run was stopped")) } else { Ok(()) }
     }
 
     /// Where a program is.
@@ -104,7 +104,11 @@ impl<'a> Tools<'a> {
     ///
     /// # Errors
     /// Fails when it cannot be started or was ended; a program that fails is an answer.
-    pub fn ask<A: AsRef<str>>(&self, program: &str, args: &[A]) -> Result<Said, Refusal> {
+    pub fn run_query<A: AsRef<str>>(
+        &self,
+        program: &str,
+        args: &[A],
+    ) -> Result<CommandOutput, FunctionError> {
         self.run(Self::command(program, args, self.machine.timeout))
     }
 
@@ -112,31 +116,39 @@ impl<'a> Tools<'a> {
     ///
     /// # Errors
     /// Fails when it cannot be started or was ended; a program that fails is an answer.
-    pub fn tell<A: AsRef<str>>(&self, program: &str, args: &[A]) -> Result<Said, Refusal> {
-        self.run(Self::command(program, args, PATIENCE))
+    pub fn run_change<A: AsRef<str>>(
+        &self,
+        program: &str,
+        args: &[A],
+    ) -> Result<CommandOutput, FunctionError> {
+        self.run(Self::command(program, args, CHANGE_TIMEOUT))
     }
 
     /// The same, and a program that fails is a refusal with what it said.
     ///
     /// # Errors
     /// Fails when the program does.
-    pub fn must<A: AsRef<str>>(&self, program: &str, args: &[A]) -> Result<Said, Refusal> {
-        let said = self.tell(program, args)?;
-        if said.is_fine() {
+    pub fn run_checked<A: AsRef<str>>(
+        &self,
+        program: &str,
+        args: &[A],
+    ) -> Result<CommandOutput, FunctionError> {
+        let said = self.run_change(program, args)?;
+        if said.is_success() {
             return Ok(said);
         }
-        Err(Refusal::failed(format!("`{program}` ended with code {}: {}", said.code, said.words())))
+        Err(FunctionError::failed(format!("`{program}` ended with code {}: {}", said.code, said.message())))
     }
 
     /// A command that speaks plainly, for whoever has more to say about it (`env`, `cwd`, `stdin`, `user`).
     #[must_use]
-    pub fn command<A: AsRef<str>>(program: &str, args: &[A], timeout: Duration) -> Command {
-        let mut command = Command::new(program).args(args.iter().map(AsRef::as_ref));
+    pub fn command<A: AsRef<str>>(program: &str, args: &[A], timeout: Duration) -> ExecCommand {
+        let mut command = ExecCommand::new(program).args(args.iter().map(AsRef::as_ref));
         command.timeout = Some(timeout);
         command.env = vec![("LC_ALL".into(), "C.UTF-8".into()), ("LANGUAGE".into(), "C".into())];
         command.cwd = Some(PathBuf::from("/"));
-        command.quiet = true;
-        command.output_cap = OUTPUT;
+        command.hide_args = true;
+        command.output_cap = OUTPUT_CAP;
         command
     }
 
@@ -144,40 +156,50 @@ impl<'a> Tools<'a> {
     ///
     /// # Errors
     /// Fails when it cannot be started or was ended; a program that fails is an answer.
-    pub fn run(&self, mut command: Command) -> Result<Said, Refusal> {
+    pub fn run(&self, mut command: ExecCommand) -> Result<CommandOutput, FunctionError> {
         command.cancel = self.cancel.map(Arc::clone);
-        let left = self.left();
+        let left = self.time_left();
         match left {
             // Its time is over before it began: nothing is half-way yet.
-            Some(left) if command.finishes && left.is_zero() => {
+            Some(left) if command.uninterruptible && left.is_zero() => {
                 let program = command.program.display();
-                return Err(Refusal::failed(format!(
+                return Err(FunctionError::failed(format!(
                     "`{program}` was not started: the time of the state is over"
                 )));
             }
-            Some(left) if !command.finishes => {
+            Some(left) if !command.uninterruptible => {
                 command.timeout = Some(command.timeout.map_or(left, |own| own.min(left)));
             }
             _ => {}
         }
         let begun = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
-        let outcome = exec::run(&command).map_err(|e| Refusal::failed(super::ask::words(&e)))?;
+        let outcome =
+            exec::run(&command).map_err(|e| FunctionError::failed(super::machine::error_message(&e)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = Said { code: outcome.code(), out: text(&outcome.stdout), err: text(&outcome.stderr) };
-        match outcome.end {
-            End::TimedOut => {
+        let said = CommandOutput {
+            code: outcome.shell_code(),
+            stdout: text(&outcome.stdout),
+            stderr: text(&outcome.stderr),
+        };
+        match outcome.reason {
+            ExitReason::TimedOut => {
                 let limit = command.timeout.unwrap_or_default();
-                Err(Refusal::failed(format!("`{program}` was ended after {limit:?}: {}", said.words())))
+                Err(FunctionError::failed(format!(
+                    "`{program}` was ended after {limit:?}: {}",
+                    said.message()
+                )))
             }
-            End::Cancelled => Err(Refusal::failed(format!("`{program}` was ended: the run was stopped"))),
-            End::Exited(_) | End::Signaled(_) if outcome.truncated => {
+            ExitReason::Cancelled => {
+                Err(FunctionError::failed(format!("`{program}` was ended: the run was stopped")))
+            }
+            ExitReason::Exited(_) | ExitReason::Signaled(_) if outcome.truncated => {
                 let cap = command.output_cap >> 20;
-                Err(Refusal::failed(format!(
+                Err(FunctionError::failed(format!(
                     "`{program}` said more than {cap} MiB, of which the rest is not known"
                 )))
             }
-            End::Exited(_) | End::Signaled(_) => {
+            ExitReason::Exited(_) | ExitReason::Signaled(_) => {
                 if let Some(left) = left.filter(|left| begun.elapsed() > *left) {
                     let took = begun.elapsed();
                     tracing::warn!(
@@ -197,19 +219,19 @@ mod tests {
     #[test]
     fn a_limit_does_not_end_what_must_not_be_left_half_way() {
         let machine = Machine::new();
-        let cancel = Arc::new(Cancel::new());
+        let cancel = Arc::new(CancelToken::new());
         let soon = || Some(Instant::now() + Duration::from_millis(50));
         let sleep = |finishes: bool| {
             let mut command = Tools::command("sleep", &["0.3"], Duration::from_secs(60));
-            command.finishes = finishes;
-            Tools::new(&machine).within(&cancel, soon()).run(command)
+            command.uninterruptible = finishes;
+            Tools::new(&machine).with_limits(&cancel, soon()).run(command)
         };
-        assert!(sleep(false).is_err_and(|e| e.words().contains("was ended after")));
-        assert!(sleep(true).is_ok_and(|said| said.is_fine()));
+        assert!(sleep(false).is_err_and(|e| e.message().contains("was ended after")));
+        assert!(sleep(true).is_ok_and(|said| said.is_success()));
 
         let mut late = Tools::command("true", &[""; 0], Duration::from_secs(60));
-        late.finishes = true;
-        let over = Tools::new(&machine).within(&cancel, Some(Instant::now())).run(late);
-        assert!(over.is_err_and(|e| e.words().contains("was not started")));
+        late.uninterruptible = true;
+        let over = Tools::new(&machine).with_limits(&cancel, Some(Instant::now())).run(late);
+        assert!(over.is_err_and(|e| e.message().contains("was not started")));
     }
 }

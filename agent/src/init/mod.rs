@@ -2,27 +2,27 @@
 //!
 //! Law: a file that is there is never written to.
 
-mod files;
 mod git;
 pub mod salt;
+mod starter_files;
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use files::{EXAMPLE, FRAME, Starter};
-pub use git::Versioned;
+pub use git::GitSetup;
+use starter_files::{BASE_FILES, EXAMPLE_FILES, StarterFile};
 
 /// What became of a new repository.
 #[derive(Debug)]
-pub struct Made {
+pub struct InitResult {
     /// Files that were written, from the root of the repository.
     pub written: Vec<String>,
     /// Files that were there already.
     pub kept: Vec<String>,
     /// What became of Git.
-    pub git: Versioned,
+    pub git: GitSetup,
 }
 
 /// Why there is no repository.
@@ -71,18 +71,18 @@ impl InitError {
 ///
 /// # Errors
 /// Fails when the directory holds something, and when a file cannot be written.
-pub fn make(dir: &Path, force: bool) -> Result<Made, InitError> {
-    vacant(dir, force)?;
-    let mut made = Made { written: Vec::new(), kept: Vec::new(), git: Versioned::Nothing };
-    for file in FRAME.iter().chain(EXAMPLE) {
-        put(dir, file, &mut made)?;
+pub fn init_repository(dir: &Path, force: bool) -> Result<InitResult, InitError> {
+    require_empty(dir, force)?;
+    let mut made = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
+    for file in BASE_FILES.iter().chain(EXAMPLE_FILES) {
+        write_starter(dir, file, &mut made)?;
     }
-    made.git = git::version(dir, &made.written);
+    made.git = git::setup_git(dir, &made.written);
     Ok(made)
 }
 
 /// A repository that was just made with `git init` or cloned empty is as good as an empty directory.
-fn vacant(dir: &Path, force: bool) -> Result<(), InitError> {
+fn require_empty(dir: &Path, force: bool) -> Result<(), InitError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -103,7 +103,7 @@ fn vacant(dir: &Path, force: bool) -> Result<(), InitError> {
     }
 }
 
-fn put(dir: &Path, file: &Starter, made: &mut Made) -> Result<(), InitError> {
+fn write_starter(dir: &Path, file: &StarterFile, made: &mut InitResult) -> Result<(), InitError> {
     let path = dir.join(file.path);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(InitError::io("make the directory", parent))?;
@@ -145,7 +145,7 @@ mod tests {
                 }
             }
         }
-        let mut baked: Vec<_> = FRAME.iter().chain(EXAMPLE).map(|f| f.path.to_owned()).collect();
+        let mut baked: Vec<_> = BASE_FILES.iter().chain(EXAMPLE_FILES).map(|f| f.path.to_owned()).collect();
         disk.sort_unstable();
         baked.sort_unstable();
         assert_eq!(disk, baked);
@@ -155,10 +155,10 @@ mod tests {
     fn what_is_there_is_never_written_to() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("README.md"), "mine").unwrap();
-        let refused = make(dir.path(), false).unwrap_err();
+        let refused = init_repository(dir.path(), false).unwrap_err();
         assert!(matches!(&refused, InitError::NotEmpty { found, .. } if found == "README.md"), "{refused}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        let made = make(dir.path(), true).unwrap();
+        let made = init_repository(dir.path(), true).unwrap();
         assert_eq!(made.kept, ["README.md"]);
         assert_eq!(fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
         assert!(made.written.contains(&"states/top.sls".to_owned()));
@@ -166,9 +166,9 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         let aim = other.path().join("aim");
         std::os::unix::fs::symlink(&aim, other.path().join("ci.sh")).unwrap();
-        assert_eq!(make(other.path(), true).unwrap().kept, ["ci.sh"]);
+        assert_eq!(init_repository(other.path(), true).unwrap().kept, ["ci.sh"]);
         assert!(!aim.exists());
         let file = dir.path().join("README.md");
-        assert!(matches!(make(&file, true), Err(InitError::NotADirectory(_))));
+        assert!(matches!(init_repository(&file, true), Err(InitError::NotADirectory(_))));
     }
 }

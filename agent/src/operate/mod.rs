@@ -7,9 +7,9 @@ pub mod pause;
 pub mod pin;
 pub mod quarantine;
 pub mod reboot;
+mod time_text;
 pub mod windows;
-mod words;
 
-pub use words::{span, wall, who};
-pub(crate) use zagent_rollout::kept;
-pub use zagent_rollout::kept::KeptError;
+pub use time_text::{clock_text, current_user, span_text};
+pub(crate) use zagent_rollout::json_file;
+pub use zagent_rollout::json_file::JsonFileError;

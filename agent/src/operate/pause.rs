@@ -7,8 +7,8 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use zagent_config::paths::Paths;
 
-use super::kept::{self, KeptError};
-use super::words::{span, wall};
+use super::json_file::{self, JsonFileError};
+use super::time_text::{clock_text, span_text};
 
 /// A pause, as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,13 +28,13 @@ impl Pause {
     ///
     /// # Errors
     /// Fails when the file is damaged or cannot be read: then the node is to stand still as if it were paused.
-    pub fn read(paths: &Paths, now: Timestamp) -> Result<Option<Self>, KeptError> {
-        Ok(kept::read(&paths.pause())?.filter(|pause: &Self| pause.holds(now)))
+    pub fn read(paths: &Paths, now: Timestamp) -> Result<Option<Self>, JsonFileError> {
+        Ok(json_file::read(&paths.pause())?.filter(|pause: &Self| pause.is_active(now)))
     }
 
     /// True while it lasts.
     #[must_use]
-    pub fn holds(&self, now: Timestamp) -> bool {
+    pub fn is_active(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
 
@@ -42,24 +42,24 @@ impl Pause {
     ///
     /// # Errors
     /// Fails when it cannot be written.
-    pub fn write(&self, paths: &Paths) -> Result<(), KeptError> {
-        kept::write(&paths.pause(), self)
+    pub fn write(&self, paths: &Paths) -> Result<(), JsonFileError> {
+        json_file::write(&paths.pause(), self)
     }
 
     /// Ends it; true when there was one, over or not. A damaged file goes as well.
     ///
     /// # Errors
     /// Fails when it cannot be taken away.
-    pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
-        kept::remove(&paths.pause())
+    pub fn clear(paths: &Paths) -> Result<bool, JsonFileError> {
+        json_file::remove(&paths.pause())
     }
 
     /// `paused until 14:00 (in 3h 20m) by root: disk swap`.
     #[must_use]
-    pub fn words(&self, now: Timestamp, zone: &TimeZone) -> String {
+    pub fn summary(&self, now: Timestamp, zone: &TimeZone) -> String {
         let end = match self.until {
-            Some(until) => format!("until {} (in {})", wall(until, now, zone), span(now, until)),
-            None => format!("without an end (for {} now)", span(self.since, now)),
+            Some(until) => format!("until {} (in {})", clock_text(until, now, zone), span_text(now, until)),
+            None => format!("without an end (for {} now)", span_text(self.since, now)),
         };
         let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         format!("paused {end} by {}{reason}", self.by)
@@ -83,14 +83,14 @@ mod tests {
             Pause { since: now, until: Some(until), reason: Some("disk swap".into()), by: "root".into() };
         pause.write(&paths).unwrap();
         assert_eq!(Pause::read(&paths, now).unwrap().as_ref(), Some(&pause));
-        assert_eq!(pause.words(now, &TimeZone::UTC), "paused until 14:00 (in 3h 20m) by root: disk swap");
+        assert_eq!(pause.summary(now, &TimeZone::UTC), "paused until 14:00 (in 3h 20m) by root: disk swap");
         assert!(Pause::read(&paths, until - Duration::from_secs(1)).unwrap().is_some());
         assert_eq!(Pause::read(&paths, until).unwrap(), None, "it is over by itself");
         pause.until = None;
         pause.reason = None;
         pause.write(&paths).unwrap();
         assert!(Pause::read(&paths, Timestamp::MAX).unwrap().is_some());
-        assert_eq!(pause.words(until, &TimeZone::UTC), "paused without an end (for 3h 20m now) by root");
+        assert_eq!(pause.summary(until, &TimeZone::UTC), "paused without an end (for 3h 20m now) by root");
         assert!(Pause::clear(&paths).unwrap() && !Pause::clear(&paths).unwrap());
     }
 

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use zagent_config::ids::Revision;
 use zagent_config::paths::Paths;
 
-use super::kept::{self, KeptError};
-use super::words::wall;
+use super::json_file::{self, JsonFileError};
+use super::time_text::clock_text;
 
 /// What a node is pinned to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum To {
+pub enum PinTarget {
     /// The head of a branch.
     Branch(String),
     /// One commit.
@@ -27,7 +27,7 @@ pub enum To {
 
 /// Why a text is neither a branch nor a commit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoTarget {
+pub enum PinTargetError {
     /// Part of a commit's id.
     #[error("`{0}` looks like the beginning of a commit")]
     Short(String),
@@ -36,10 +36,10 @@ pub enum NoTarget {
     Name(String),
 }
 
-impl FromStr for To {
-    type Err = NoTarget;
+impl FromStr for PinTarget {
+    type Err = PinTargetError;
 
-    fn from_str(text: &str) -> Result<Self, NoTarget> {
+    fn from_str(text: &str) -> Result<Self, PinTargetError> {
         let lower = text.to_ascii_lowercase();
         if let Ok(revision) = lower.parse() {
             return Ok(Self::Commit(revision));
@@ -47,15 +47,19 @@ impl FromStr for To {
         let full = text.strip_prefix("refs/heads/");
         let is_hex = text.len() >= 7 && lower.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         if full.is_none() && is_hex {
-            return Err(NoTarget::Short(text.into()));
+            return Err(PinTargetError::Short(text.into()));
         }
         let name = full.unwrap_or(text);
-        if is_branch(name) { Ok(Self::Branch(name.to_owned())) } else { Err(NoTarget::Name(text.into())) }
+        if is_branch_name(name) {
+            Ok(Self::Branch(name.to_owned()))
+        } else {
+            Err(PinTargetError::Name(text.into()))
+        }
     }
 }
 
 /// What Git takes as the name of a branch.
-fn is_branch(name: &str) -> bool {
+fn is_branch_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_control() || c.is_whitespace() || "~^:?*[\\".contains(c);
     let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
     name.len() <= 200
@@ -68,7 +72,7 @@ fn is_branch(name: &str) -> bool {
         && name.split('/').all(part)
 }
 
-impl fmt::Display for To {
+impl fmt::Display for PinTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Branch(name) => write!(f, "branch {name}"),
@@ -79,9 +83,9 @@ impl fmt::Display for To {
 
 /// A pin, as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pin {
+pub struct NodePin {
     /// To what.
-    pub to: To,
+    pub to: PinTarget,
     /// Since when.
     pub since: Timestamp,
     /// Who asked.
@@ -90,18 +94,18 @@ pub struct Pin {
     pub reason: Option<String>,
 }
 
-impl Pin {
+impl NodePin {
     /// The pin that holds.
     ///
     /// # Errors
     /// Fails when the file is damaged or cannot be read: then the node is to stay on what it has.
-    pub fn read(paths: &Paths) -> Result<Option<Self>, KeptError> {
-        let pin: Option<Self> = kept::read(&paths.pin())?;
+    pub fn read(paths: &Paths) -> Result<Option<Self>, JsonFileError> {
+        let pin: Option<Self> = json_file::read(&paths.pin())?;
         // A file from elsewhere may name what nobody could have typed.
         match &pin {
-            Some(Self { to: To::Branch(name), .. }) if !is_branch(name) => {
+            Some(Self { to: PinTarget::Branch(name), .. }) if !is_branch_name(name) => {
                 let source = serde::de::Error::custom("it names no branch");
-                Err(KeptError::Damaged { path: paths.pin(), source })
+                Err(JsonFileError::Damaged { path: paths.pin(), source })
             }
             _ => Ok(pin),
         }
@@ -111,23 +115,23 @@ impl Pin {
     ///
     /// # Errors
     /// Fails when it cannot be written.
-    pub fn write(&self, paths: &Paths) -> Result<(), KeptError> {
-        kept::write(&paths.pin(), self)
+    pub fn write(&self, paths: &Paths) -> Result<(), JsonFileError> {
+        json_file::write(&paths.pin(), self)
     }
 
     /// Takes it away; true when there was one. A damaged file goes as well.
     ///
     /// # Errors
     /// Fails when it cannot be taken away.
-    pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
-        kept::remove(&paths.pin())
+    pub fn clear(paths: &Paths) -> Result<bool, JsonFileError> {
+        json_file::remove(&paths.pin())
     }
 
     /// `pinned to branch fix/disk since 14:00 by root: try it here first`.
     #[must_use]
-    pub fn words(&self, now: Timestamp, zone: &TimeZone) -> String {
+    pub fn summary(&self, now: Timestamp, zone: &TimeZone) -> String {
         let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        format!("pinned to {} since {} by {}{reason}", self.to, wall(self.since, now, zone), self.by)
+        format!("pinned to {} since {} by {}{reason}", self.to, clock_text(self.since, now, zone), self.by)
     }
 }
 
@@ -138,17 +142,17 @@ mod tests {
     #[test]
     fn branches_and_commits_are_told_apart() {
         let hex = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(hex.parse(), Ok(To::Commit(hex.parse().unwrap())));
-        assert_eq!(hex.to_uppercase().parse(), Ok(To::Commit(hex.parse().unwrap())));
+        assert_eq!(hex.parse(), Ok(PinTarget::Commit(hex.parse().unwrap())));
+        assert_eq!(hex.to_uppercase().parse(), Ok(PinTarget::Commit(hex.parse().unwrap())));
         for name in ["main", "testing/web-01", "fix_1", "abc", "deadbe"] {
-            assert_eq!(name.parse(), Ok(To::Branch(name.into())));
+            assert_eq!(name.parse(), Ok(PinTarget::Branch(name.into())));
         }
-        assert_eq!("refs/heads/deadbeef".parse(), Ok(To::Branch("deadbeef".into())));
-        assert_eq!("deadbeef".parse::<To>(), Err(NoTarget::Short("deadbeef".into())));
+        assert_eq!("refs/heads/deadbeef".parse(), Ok(PinTarget::Branch("deadbeef".into())));
+        assert_eq!("deadbeef".parse::<PinTarget>(), Err(PinTargetError::Short("deadbeef".into())));
         for bad in
             ["", "-x", "a b", "a..b", "a~1", "x.lock", "a//b", "/a", "a/", ".a", "@", "a@{1}", "a\0", "a."]
         {
-            assert_eq!(bad.parse::<To>(), Err(NoTarget::Name(bad.into())), "{bad:?}");
+            assert_eq!(bad.parse::<PinTarget>(), Err(PinTargetError::Name(bad.into())), "{bad:?}");
         }
     }
 
@@ -157,22 +161,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
         let now: Timestamp = "2026-11-16T14:00:00Z".parse().unwrap();
-        assert_eq!(Pin::read(&paths).unwrap(), None);
-        let pin = Pin {
+        assert_eq!(NodePin::read(&paths).unwrap(), None);
+        let pin = NodePin {
             to: "fix/disk".parse().unwrap(),
             since: now,
             by: "root".into(),
             reason: Some("here first".into()),
         };
         pin.write(&paths).unwrap();
-        assert_eq!(Pin::read(&paths).unwrap().as_ref(), Some(&pin));
+        assert_eq!(NodePin::read(&paths).unwrap().as_ref(), Some(&pin));
         assert_eq!(
-            pin.words(now, &TimeZone::UTC),
+            pin.summary(now, &TimeZone::UTC),
             "pinned to branch fix/disk since 14:00 by root: here first"
         );
         let text = std::fs::read_to_string(paths.pin()).unwrap();
         std::fs::write(paths.pin(), text.replace("fix/disk", "--upload-pack=x")).unwrap();
-        assert!(matches!(Pin::read(&paths), Err(KeptError::Damaged { .. })));
-        assert!(Pin::clear(&paths).unwrap() && !Pin::clear(&paths).unwrap());
+        assert!(matches!(NodePin::read(&paths), Err(JsonFileError::Damaged { .. })));
+        assert!(NodePin::clear(&paths).unwrap() && !NodePin::clear(&paths).unwrap());
     }
 }

@@ -1,20 +1,20 @@
 //! Revisions that failed their health checks: not tried again, until a new one comes or somebody lets them go.
 //!
-//! Law: at most [`MOST`] are kept, the newest; one that is added twice stands once.
+//! Law: at most [`MAX_QUARANTINED`] are kept, the newest; one that is added twice stands once.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use zagent_config::ids::Revision;
 use zagent_config::paths::Paths;
 
-use super::kept::{self, KeptError};
+use super::json_file::{self, JsonFileError};
 
 /// How many are kept.
-pub const MOST: usize = 100;
+pub const MAX_QUARANTINED: usize = 100;
 
 /// A revision that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quarantined {
+pub struct QuarantinedRevision {
     /// The commit.
     pub revision: Revision,
     /// Since when.
@@ -28,7 +28,7 @@ pub struct Quarantined {
 /// All of them, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quarantine {
-    all: Vec<Quarantined>,
+    all: Vec<QuarantinedRevision>,
 }
 
 impl Quarantine {
@@ -36,19 +36,19 @@ impl Quarantine {
     ///
     /// # Errors
     /// Fails when the file is damaged or cannot be read: then no new revision is to be taken.
-    pub fn read(paths: &Paths) -> Result<Self, KeptError> {
-        Ok(Self { all: kept::read(&paths.quarantine())?.unwrap_or_default() })
+    pub fn read(paths: &Paths) -> Result<Self, JsonFileError> {
+        Ok(Self { all: json_file::read(&paths.quarantine())?.unwrap_or_default() })
     }
 
     /// The entry of a revision.
     #[must_use]
-    pub fn find(&self, revision: &Revision) -> Option<&Quarantined> {
+    pub fn find(&self, revision: &Revision) -> Option<&QuarantinedRevision> {
         self.all.iter().find(|q| q.revision == *revision)
     }
 
     /// All of them, the oldest first.
     #[must_use]
-    pub fn list(&self) -> &[Quarantined] {
+    pub fn list(&self) -> &[QuarantinedRevision] {
         &self.all
     }
 
@@ -56,16 +56,16 @@ impl Quarantine {
     ///
     /// # Errors
     /// Fails when it cannot be written.
-    pub fn add(paths: &Paths, one: Quarantined) -> Result<(), KeptError> {
+    pub fn add(paths: &Paths, one: QuarantinedRevision) -> Result<(), JsonFileError> {
         let path = paths.quarantine();
-        let add = |all: &mut Vec<Quarantined>| {
+        let add = |all: &mut Vec<QuarantinedRevision>| {
             all.retain(|q| q.revision != one.revision);
             all.push(one.clone());
-            all.drain(..all.len().saturating_sub(MOST));
+            all.drain(..all.len().saturating_sub(MAX_QUARANTINED));
             Some(())
         };
-        match kept::change(&path, add) {
-            Err(KeptError::Damaged { .. }) => kept::write(&path, &[&one]),
+        match json_file::update(&path, add) {
+            Err(JsonFileError::Damaged { .. }) => json_file::write(&path, &[&one]),
             answer => answer.map(|_| ()),
         }
     }
@@ -74,9 +74,9 @@ impl Quarantine {
     ///
     /// # Errors
     /// Fails when the file cannot be read or written.
-    pub fn remove(paths: &Paths, begins: &str) -> Result<Vec<Revision>, KeptError> {
+    pub fn remove(paths: &Paths, begins: &str) -> Result<Vec<Revision>, JsonFileError> {
         let begins = begins.to_ascii_lowercase();
-        let gone = kept::change(&paths.quarantine(), |all: &mut Vec<Quarantined>| {
+        let gone = json_file::update(&paths.quarantine(), |all: &mut Vec<QuarantinedRevision>| {
             let (gone, left): (Vec<_>, Vec<_>) =
                 std::mem::take(all).into_iter().partition(|q| q.revision.as_str().starts_with(&begins));
             *all = left;
@@ -89,8 +89,8 @@ impl Quarantine {
     ///
     /// # Errors
     /// Fails when the file cannot be taken away.
-    pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
-        kept::remove(&paths.quarantine())
+    pub fn clear(paths: &Paths) -> Result<bool, JsonFileError> {
+        json_file::remove(&paths.quarantine())
     }
 }
 
@@ -98,8 +98,8 @@ impl Quarantine {
 mod tests {
     use super::*;
 
-    fn one(n: usize) -> Quarantined {
-        Quarantined {
+    fn one(n: usize) -> QuarantinedRevision {
+        QuarantinedRevision {
             revision: format!("{n:040x}").parse().unwrap(),
             since: Timestamp::from_second(n as i64).unwrap(),
             reason: "http failed".into(),
@@ -111,18 +111,18 @@ mod tests {
     fn the_newest_hundred_are_kept_each_once() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::new(dir.path());
-        for n in (0..MOST + 5).chain([50]) {
+        for n in (0..MAX_QUARANTINED + 5).chain([50]) {
             Quarantine::add(&paths, one(n)).unwrap();
         }
         let all = Quarantine::read(&paths).unwrap();
-        assert_eq!(all.list().len(), MOST);
+        assert_eq!(all.list().len(), MAX_QUARANTINED);
         assert_eq!(all.list().last(), Some(&one(50)));
         assert!(all.find(&one(4).revision).is_none() && all.find(&one(5).revision).is_some());
         assert_eq!(all.find(&one(7).revision).unwrap().run, "run-7");
         let gone = Quarantine::remove(&paths, &one(50).revision.as_str()[..40]).unwrap();
         assert_eq!(gone, [one(50).revision]);
         assert!(Quarantine::remove(&paths, "ffff").unwrap().is_empty());
-        assert_eq!(Quarantine::read(&paths).unwrap().list().len(), MOST - 1);
+        assert_eq!(Quarantine::read(&paths).unwrap().list().len(), MAX_QUARANTINED - 1);
         assert!(Quarantine::clear(&paths).unwrap());
         assert!(Quarantine::read(&paths).unwrap().list().is_empty());
     }
@@ -133,7 +133,7 @@ mod tests {
         let paths = Paths::new(dir.path());
         Quarantine::add(&paths, one(1)).unwrap();
         std::fs::write(paths.quarantine(), "[{").unwrap();
-        assert!(matches!(Quarantine::read(&paths), Err(KeptError::Damaged { .. })));
+        assert!(matches!(Quarantine::read(&paths), Err(JsonFileError::Damaged { .. })));
         Quarantine::add(&paths, one(2)).unwrap();
         assert_eq!(Quarantine::read(&paths).unwrap().list(), [one(2)]);
     }

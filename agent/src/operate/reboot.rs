@@ -12,23 +12,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use zagent_config::paths::Paths;
-use zagent_config::settings::{Reboot, RebootPolicy, Window};
+use zagent_config::settings::{MaintenanceWindow, RebootPolicy, RebootSettings};
 
-use super::kept::{self, KeptError};
-use super::windows::Standing;
-use crate::host::Cancel;
-use crate::host::exec::{self, Command, ExecError};
+use super::json_file::{self, JsonFileError};
+use super::windows::WindowState;
+use crate::host::CancelToken;
+use crate::host::exec::{self, ExecCommand, ExecError};
 
 /// How long a program that reboots the host may take to say yes.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of a reason that everybody on the host is shown.
-const REASON: usize = 200;
+const MAX_REASON: usize = 200;
 /// How many packages are named.
-const NAMED: usize = 5;
+const MAX_PACKAGES: usize = 5;
 
 /// Why a reboot is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Need {
+pub struct RebootNeed {
     /// Why, in words.
     pub reason: String,
     /// True when a state asked for it.
@@ -39,7 +39,7 @@ pub struct Need {
 
 /// What a state asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Asked {
+struct RebootRequest {
     reason: String,
     since: Timestamp,
     /// Which boot it was asked in: after the next one it is done.
@@ -48,7 +48,7 @@ struct Asked {
 
 /// Where the host tells about itself, and what reboots it.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct RebootHost {
     /// The file that packages leave when they need a reboot; one with `.pkgs` beside it names them.
     pub required: PathBuf,
     /// The id of this boot.
@@ -61,7 +61,7 @@ pub struct Host {
     pub at_once: Vec<Vec<OsString>>,
 }
 
-impl Default for Host {
+impl Default for RebootHost {
     fn default() -> Self {
         Self {
             required: "/run/reboot-required".into(),
@@ -75,7 +75,7 @@ impl Default for Host {
 
 /// What becomes of a need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum RebootDecision {
     /// Nothing is needed.
     Nothing,
     /// Not now.
@@ -92,7 +92,7 @@ pub enum Decision {
 
 /// What came of a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum RebootResult {
     /// It was on its way already.
     Pending,
     /// It comes after the notice.
@@ -129,91 +129,96 @@ pub enum RebootError {
 ///
 /// # Errors
 /// Fails when it cannot be written down.
-pub fn ask(paths: &Paths, host: &Host, reason: &str, now: Timestamp) -> Result<(), KeptError> {
+pub fn request_reboot(
+    paths: &Paths,
+    host: &RebootHost,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), JsonFileError> {
     let path = paths.reboot();
-    let boot = host.boot();
-    if matches!(kept::read::<Asked>(&path), Ok(Some(asked)) if asked.boot == boot) {
+    let boot = host.read_boot_id();
+    if matches!(json_file::read::<RebootRequest>(&path), Ok(Some(asked)) if asked.boot == boot) {
         return Ok(());
     }
-    kept::write(&path, &Asked { reason: plain(reason), since: now, boot })
+    json_file::write(&path, &RebootRequest { reason: plain_line(reason), since: now, boot })
 }
 
 /// Takes back what a state asked for; true when there was something.
 ///
 /// # Errors
 /// Fails when the file cannot be taken away.
-pub fn clear(paths: &Paths) -> Result<bool, KeptError> {
-    kept::remove(&paths.reboot())
+pub fn clear_request(paths: &Paths) -> Result<bool, JsonFileError> {
+    json_file::remove(&paths.reboot())
 }
 
 /// Whether a reboot is needed, and why. What was asked before the last boot is done and forgotten.
 ///
 /// # Errors
 /// Fails when the file in which a state asked is damaged or cannot be read.
-pub fn needed(paths: &Paths, host: &Host) -> Result<Option<Need>, KeptError> {
-    if let Some(asked) = kept::read::<Asked>(&paths.reboot())? {
-        if asked.boot == host.boot() {
-            return Ok(Some(Need { reason: asked.reason, asked: true, since: Some(asked.since) }));
+pub fn reboot_needed(paths: &Paths, host: &RebootHost) -> Result<Option<RebootNeed>, JsonFileError> {
+    if let Some(asked) = json_file::read::<RebootRequest>(&paths.reboot())? {
+        if asked.boot == host.read_boot_id() {
+            return Ok(Some(RebootNeed { reason: asked.reason, asked: true, since: Some(asked.since) }));
         }
         // Who may not write here only looks.
-        let _ = clear(paths);
+        let _ = clear_request(paths);
     }
-    Ok(host.required())
+    Ok(host.required_by_packages())
 }
 
-impl Host {
-    fn boot(&self) -> String {
-        first(&self.boot_id, 64).trim().to_owned()
+impl RebootHost {
+    fn read_boot_id(&self) -> String {
+        read_head(&self.boot_id, 64).trim().to_owned()
     }
 
     /// What packages say.
-    fn required(&self) -> Option<Need> {
+    fn required_by_packages(&self) -> Option<RebootNeed> {
         let meta = std::fs::symlink_metadata(&self.required).ok()?;
         let since = meta.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
         let mut list = self.required.clone().into_os_string();
         list.push(".pkgs");
-        let text = first(Path::new(&list), 16 << 10);
-        let mut names: Vec<String> = text.lines().map(plain).filter(|name| !name.is_empty()).collect();
+        let text = read_head(Path::new(&list), 16 << 10);
+        let mut names: Vec<String> = text.lines().map(plain_line).filter(|name| !name.is_empty()).collect();
         names.sort_unstable();
         names.dedup();
-        let more = names.len().saturating_sub(NAMED);
-        names.truncate(NAMED);
+        let more = names.len().saturating_sub(MAX_PACKAGES);
+        names.truncate(MAX_PACKAGES);
         let reason = match (names.join(", "), more) {
             (names, _) if names.is_empty() => "the system says that a restart is required".to_owned(),
             (names, 0) => format!("packages were updated: {names}"),
             (names, more) => format!("packages were updated: {names} and {more} more"),
         };
-        Some(Need { reason, asked: false, since })
+        Some(RebootNeed { reason, asked: false, since })
     }
 
     /// Reboots, after the notice. One that is on its way stays as it is.
     ///
     /// # Errors
     /// Fails when no program can do it, or the one that could says no.
-    pub fn carry_out(
+    pub fn reboot(
         &self,
         reason: &str,
         notice: Duration,
-        cancel: &Arc<Cancel>,
-    ) -> Result<Done, RebootError> {
+        cancel: &Arc<CancelToken>,
+    ) -> Result<RebootResult, RebootError> {
         if self.scheduled.exists() {
-            return Ok(Done::Pending);
+            return Ok(RebootResult::Pending);
         }
         // `shutdown` counts whole minutes; the notice is never shorter than promised.
         let minutes = notice.as_millis().div_ceil(60_000);
-        let words = format!("zagent: {}", plain(reason));
+        let words = format!("zagent: {}", plain_line(reason));
         let program = [self.shutdown.clone(), "-r".into(), format!("+{minutes}").into(), words.into()];
-        if try_program(&program, cancel)? {
-            return Ok(Done::Scheduled);
+        if run_program(&program, cancel)? {
+            return Ok(RebootResult::Scheduled);
         }
         // Without `shutdown` nobody can be told, so the time is at least given.
         cancel.wait(notice);
-        if cancel.is_said() {
+        if cancel.is_cancelled() {
             return Err(RebootError::Stopped);
         }
         for program in &self.at_once {
-            if try_program(program, cancel)? {
-                return Ok(Done::AtOnce);
+            if run_program(program, cancel)? {
+                return Ok(RebootResult::AtOnce);
             }
         }
         Err(RebootError::NoProgram)
@@ -221,18 +226,18 @@ impl Host {
 }
 
 /// Runs a program; false when there is none of that name.
-fn try_program(words: &[OsString], cancel: &Arc<Cancel>) -> Result<bool, RebootError> {
+fn run_program(words: &[OsString], cancel: &Arc<CancelToken>) -> Result<bool, RebootError> {
     let Some((program, args)) = words.split_first() else { return Ok(false) };
-    let mut command = Command::new(program.clone()).args(args.iter().cloned());
-    command.timeout = Some(TIMEOUT);
+    let mut command = ExecCommand::new(program.clone()).args(args.iter().cloned());
+    command.timeout = Some(PROGRAM_TIMEOUT);
     command.merge_stderr = true;
     command.cancel = Some(Arc::clone(cancel));
     match exec::run(&command) {
         Ok(outcome) if outcome.success() => Ok(true),
         Ok(outcome) => Err(RebootError::Refused {
             program: program.to_string_lossy().into_owned(),
-            code: outcome.code(),
-            said: plain(&String::from_utf8_lossy(&outcome.stdout)),
+            code: outcome.shell_code(),
+            said: plain_line(&String::from_utf8_lossy(&outcome.stdout)),
         }),
         Err(e) if e.is_not_found() => Ok(false),
         Err(e) => Err(RebootError::Exec(e)),
@@ -242,17 +247,17 @@ fn try_program(words: &[OsString], cancel: &Arc<Cancel>) -> Result<bool, RebootE
 /// Whether a need is met now. `windows` are the settings', `standing` is what they say about now.
 #[must_use]
 pub fn decide(
-    policy: &Reboot,
-    need: Option<&Need>,
-    windows: &[Window],
-    standing: Standing,
+    policy: &RebootSettings,
+    need: Option<&RebootNeed>,
+    windows: &[MaintenanceWindow],
+    standing: WindowState,
     now: Timestamp,
-) -> Decision {
-    let wait = |why: &str| Decision::Wait { why: why.to_owned() };
-    let Some(need) = need else { return Decision::Nothing };
+) -> RebootDecision {
+    let wait = |why: &str| RebootDecision::Wait { why: why.to_owned() };
+    let Some(need) = need else { return RebootDecision::Nothing };
     match policy.policy {
         RebootPolicy::Never => return wait("`reboot.policy` is `never`"),
-        RebootPolicy::Asked if !need.asked => {
+        RebootPolicy::OnRequest if !need.asked => {
             return wait("no state asked for it, and `reboot.policy` is `asked`");
         }
         RebootPolicy::Window if windows.is_empty() => {
@@ -261,21 +266,21 @@ pub fn decide(
         _ => {}
     }
     match standing {
-        Standing::Closed { opens: Some(opens) } => {
+        WindowState::Closed { opens: Some(opens) } => {
             wait(&format!("the next maintenance window opens at {opens:.0}"))
         }
-        Standing::Closed { opens: None } => wait("no maintenance window ever opens"),
-        Standing::Open { until: Some(until) }
+        WindowState::Closed { opens: None } => wait("no maintenance window ever opens"),
+        WindowState::Open { until: Some(until) }
             if now.checked_add(policy.notice).is_ok_and(|at| at >= until) =>
         {
             wait("the maintenance window closes before the notice is over")
         }
-        Standing::Open { .. } => Decision::Reboot { notice: policy.notice },
+        WindowState::Open { .. } => RebootDecision::Reboot { notice: policy.notice },
     }
 }
 
 /// The beginning of a file, or nothing.
-fn first(path: &Path, most: u64) -> String {
+fn read_head(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
     // What cannot be read says nothing.
     let _ = std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
@@ -283,9 +288,9 @@ fn first(path: &Path, most: u64) -> String {
 }
 
 /// One line without anything that could steer a terminal.
-fn plain(text: &str) -> String {
+fn plain_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    crate::output::harmless(&line).chars().take(REASON).collect()
+    crate::output::sanitize(&line).chars().take(MAX_REASON).collect()
 }
 
 #[cfg(test)]

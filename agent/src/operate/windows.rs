@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use zagent_config::cron::end_of_gap;
-use zagent_config::settings::{Day, Window};
+use zagent_config::settings::{Day, MaintenanceWindow};
 
 /// How far ahead windows are laid out: two weeks and the day before, as one of a week may fall into skipped hours.
-const DAYS: i32 = 16;
+const LOOKAHEAD_DAYS: i32 = 16;
 
 /// Whether changes are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum WindowState {
     /// They are.
     Open {
         /// Until when; for ever when none.
@@ -27,7 +27,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl WindowState {
     /// True when changes are allowed.
     #[must_use]
     pub const fn is_open(self) -> bool {
@@ -37,13 +37,13 @@ impl Standing {
 
 /// Whether a window is open; `local` is the zone of windows that name none.
 #[must_use]
-pub fn is_open(windows: &[Window], now: Timestamp, local: &TimeZone) -> Standing {
+pub fn window_state(windows: &[MaintenanceWindow], now: Timestamp, local: &TimeZone) -> WindowState {
     if windows.is_empty() {
-        return Standing::Open { until: None };
+        return WindowState::Open { until: None };
     }
     let mut times: Vec<(Timestamp, Timestamp)> = windows
         .iter()
-        .flat_map(|window| spans(window, now, local))
+        .flat_map(|window| window_spans(window, now, local))
         .filter(|(start, end)| start < end)
         .collect();
     times.sort_unstable();
@@ -58,14 +58,14 @@ pub fn is_open(windows: &[Window], now: Timestamp, local: &TimeZone) -> Standing
         // What reaches over more than a week has no end: the next week is like this one.
         Some((start, end)) if start <= now => {
             let week = jiff::SignedDuration::from_hours(8 * 24);
-            Standing::Open { until: (end.duration_since(now) < week).then_some(end) }
+            WindowState::Open { until: (end.duration_since(now) < week).then_some(end) }
         }
-        next => Standing::Closed { opens: next.map(|(start, _)| start) },
+        next => WindowState::Closed { opens: next.map(|(start, _)| start) },
     }
 }
 
 /// When a window is open, from the day before yesterday on.
-fn spans(window: &Window, now: Timestamp, local: &TimeZone) -> Vec<(Timestamp, Timestamp)> {
+fn window_spans(window: &MaintenanceWindow, now: Timestamp, local: &TimeZone) -> Vec<(Timestamp, Timestamp)> {
     let named = (window.timezone != "local").then(|| TimeZone::get(&window.timezone));
     let zone = match named {
         None => local.clone(),
@@ -74,17 +74,17 @@ fn spans(window: &Window, now: Timestamp, local: &TimeZone) -> Vec<(Timestamp, T
         Some(Err(_)) => return Vec::new(),
     };
     let today = zone.to_datetime(now).date();
-    let days = (-2..=DAYS).filter_map(|n| today.checked_add(jiff::Span::new().days(n)).ok());
-    let days = days.filter(|date| window.days.is_empty() || window.days.contains(&day(*date)));
+    let days = (-2..=LOOKAHEAD_DAYS).filter_map(|n| today.checked_add(jiff::Span::new().days(n)).ok());
+    let days = days.filter(|date| window.days.is_empty() || window.days.contains(&weekday(*date)));
     days.filter_map(|date| {
-        let start = wall(date, window.from, &zone, Edge::Start)?;
+        let start = local_time(date, window.from, &zone, WindowEdge::Start)?;
         let end_date = if window.to <= window.from { date.tomorrow().ok()? } else { date };
-        Some((start, wall(end_date, window.to, &zone, Edge::End)?))
+        Some((start, local_time(end_date, window.to, &zone, WindowEdge::End)?))
     })
     .collect()
 }
 
-fn day(date: Date) -> Day {
+fn weekday(date: Date) -> Day {
     const WEEK: [Day; 7] =
         [Day::Monday, Day::Tuesday, Day::Wednesday, Day::Thursday, Day::Friday, Day::Saturday, Day::Sunday];
     let index = date.weekday().to_monday_zero_offset().unsigned_abs();
@@ -92,20 +92,20 @@ fn day(date: Date) -> Day {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Edge {
+enum WindowEdge {
     Start,
     End,
 }
 
 /// A time on the wall, in minutes since midnight; 1440 is the next midnight.
-fn wall(date: Date, minutes: u16, zone: &TimeZone, edge: Edge) -> Option<Timestamp> {
+fn local_time(date: Date, minutes: u16, zone: &TimeZone, edge: WindowEdge) -> Option<Timestamp> {
     let (date, minutes) =
         if minutes >= 1440 { (date.tomorrow().ok()?, minutes - 1440) } else { (date, minutes) };
     let (hour, minute) = (i8::try_from(minutes / 60).ok()?, i8::try_from(minutes % 60).ok()?);
     let time = zone.to_ambiguous_timestamp(date.at(hour, minute, 0, 0));
     match time.offset() {
         AmbiguousOffset::Gap { .. } => end_of_gap(time.compatible().ok()?, zone),
-        _ if edge == Edge::Start => time.earlier().ok(),
+        _ if edge == WindowEdge::Start => time.earlier().ok(),
         _ => time.later().ok(),
     }
 }
@@ -116,16 +116,16 @@ mod tests {
 
     use super::*;
 
-    fn window(days: &[Day], from: u16, to: u16, zone: &str) -> Window {
-        Window { days: days.to_vec(), from, to, timezone: zone.into() }
+    fn window(days: &[Day], from: u16, to: u16, zone: &str) -> MaintenanceWindow {
+        MaintenanceWindow { days: days.to_vec(), from, to, timezone: zone.into() }
     }
 
-    fn told(windows: &[Window], now: &str) -> String {
-        match is_open(windows, now.parse().unwrap(), &TimeZone::UTC) {
-            Standing::Open { until: Some(until) } => format!("open until {until}"),
-            Standing::Open { until: None } => "open".into(),
-            Standing::Closed { opens: Some(opens) } => format!("closed until {opens}"),
-            Standing::Closed { opens: None } => "closed".into(),
+    fn told(windows: &[MaintenanceWindow], now: &str) -> String {
+        match window_state(windows, now.parse().unwrap(), &TimeZone::UTC) {
+            WindowState::Open { until: Some(until) } => format!("open until {until}"),
+            WindowState::Open { until: None } => "open".into(),
+            WindowState::Closed { opens: Some(opens) } => format!("closed until {opens}"),
+            WindowState::Closed { opens: None } => "closed".into(),
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(told(&berlin(120, 170), "2026-10-25T00:30:00Z"), "open until 2026-10-25T01:50:00Z");
     }
 
-    fn windows() -> impl Strategy<Value = Vec<Window>> {
+    fn windows() -> impl Strategy<Value = Vec<MaintenanceWindow>> {
         let days = prop::collection::vec(0_usize..7, 0..3);
         let zone = prop::sample::select(vec![
             "UTC",
@@ -195,27 +195,27 @@ mod tests {
         fn what_is_said_holds(windows in windows(), second in 1_500_000_000_i64..2_200_000_000) {
             let zone = TimeZone::get("Pacific/Auckland").unwrap();
             let now = Timestamp::from_second(second).unwrap();
-            let at = |time: Timestamp| is_open(&windows, time, &zone);
+            let at = |time: Timestamp| window_state(&windows, time, &zone);
             let tick = jiff::SignedDuration::from_secs(1);
             match at(now) {
-                Standing::Open { until: Some(until) } => {
+                WindowState::Open { until: Some(until) } => {
                     prop_assert!(until > now);
                     prop_assert!(at(until - tick).is_open());
                     prop_assert!(!at(until).is_open());
                     let half = now + until.duration_since(now) / 2;
-                    prop_assert_eq!(at(half), Standing::Open { until: Some(until) });
+                    prop_assert_eq!(at(half), WindowState::Open { until: Some(until) });
                 }
-                Standing::Open { until: None } => {
+                WindowState::Open { until: None } => {
                     let week = jiff::SignedDuration::from_hours(7 * 24);
                     prop_assert!(at(now + week).is_open());
                 }
-                Standing::Closed { opens } => {
+                WindowState::Closed { opens } => {
                     let opens = opens.expect("a window comes every week");
                     prop_assert!(opens > now);
                     prop_assert!(at(opens).is_open());
                     prop_assert!(!at(opens - tick).is_open());
                     let half = now + opens.duration_since(now) / 2;
-                    prop_assert_eq!(at(half), Standing::Closed { opens: Some(opens) });
+                    prop_assert_eq!(at(half), WindowState::Closed { opens: Some(opens) });
                 }
             }
         }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_ends_of_the_calendar_are_no_panic() {
         for time in [Timestamp::MIN, Timestamp::MAX] {
-            let _ = is_open(&[window(&[], 1439, 1, "Europe/Berlin")], time, &TimeZone::UTC);
+            let _ = window_state(&[window(&[], 1439, 1, "Europe/Berlin")], time, &TimeZone::UTC);
         }
     }
 }

@@ -7,22 +7,22 @@ mod paint;
 mod progress;
 pub mod report;
 mod table;
+mod timezone;
 mod ui;
-mod zone;
 
-pub use mask::{Mask, STARS};
+pub use mask::{MASKED_TEXT, SecretMask};
 pub use paint::Paint;
-pub use progress::{Progress, Silent, Watcher};
-pub use table::{Table, Tone, one_line};
+pub use progress::{NoProgress, ProgressReporter, RunProgress};
+pub use table::{TextTable, Tone, one_line};
+pub use timezone::local_zone;
 pub use ui::{Colour, Ui};
-pub use zone::local_zone;
 
-use zagent_compiler::yaml::{DumpStyle, Flow, dump};
+use zagent_compiler::yaml::{DumpStyle, FlowStyle, dump};
 use zagent_config::Value;
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// For people
     #[default]
     Text,
@@ -48,12 +48,12 @@ pub enum ReportFormat {
     Highstate,
 }
 
-impl From<Format> for ReportFormat {
-    fn from(format: Format) -> Self {
+impl From<OutputFormat> for ReportFormat {
+    fn from(format: OutputFormat) -> Self {
         match format {
-            Format::Text => Self::Text,
-            Format::Json => Self::Json,
-            Format::Yaml => Self::Yaml,
+            OutputFormat::Text => Self::Text,
+            OutputFormat::Json => Self::Json,
+            OutputFormat::Yaml => Self::Yaml,
         }
     }
 }
@@ -76,7 +76,7 @@ pub fn json(value: &impl serde::Serialize) -> String {
 #[must_use]
 pub fn yaml(value: &Value) -> String {
     let style = DumpStyle {
-        flow: Flow::Never,
+        flow: FlowStyle::Never,
         sort_keys: false,
         allow_unicode: true,
         width: 120,
@@ -87,7 +87,7 @@ pub fn yaml(value: &Value) -> String {
 
 /// Text from a file or a host, made harmless for a terminal: control characters are shown, not obeyed.
 #[must_use]
-pub fn harmless(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -106,7 +106,7 @@ pub fn harmless(text: &str) -> String {
 
 /// `1 state`, `2 states`.
 #[must_use]
-pub fn count(n: usize, one: &str) -> String {
+pub fn pluralize(n: usize, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
 
@@ -116,11 +116,11 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(harmless("a\tb\u{1b}[2J\u{202e}x\r"), "a    b\u{fffd}[2J\u{fffd}x\u{fffd}");
+        assert_eq!(sanitize("a\tb\u{1b}[2J\u{202e}x\r"), "a    b\u{fffd}[2J\u{fffd}x\u{fffd}");
     }
 
     #[test]
     fn counts_are_words() {
-        assert_eq!((count(1, "fault"), count(0, "fault")), ("1 fault".into(), "0 faults".into()));
+        assert_eq!((pluralize(1, "fault"), pluralize(0, "fault")), ("1 fault".into(), "0 faults".into()));
     }
 }

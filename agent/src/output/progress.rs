@@ -13,49 +13,49 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::tz::TimeZone;
 
 use super::report::state_line;
-use super::{Mask, harmless};
-use crate::run::{Outcome, Standing};
+use super::{SecretMask, sanitize};
+use crate::run::{StateOutcome, StateStatus};
 
 /// A run that ends sooner shows no line at all.
-const PATIENCE: Duration = Duration::from_millis(250);
+const SHOW_AFTER: Duration = Duration::from_millis(250);
 /// How often the line is drawn anew.
-const TICK: Duration = Duration::from_millis(120);
+const TICK_INTERVAL: Duration = Duration::from_millis(120);
 /// How many running states are named.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Is told what a run does, from any thread.
-pub trait Progress: Send + Sync {
+pub trait RunProgress: Send + Sync {
     /// A state begins; `index` counts from zero.
     fn started(&self, index: usize, tag: &str);
 
     /// A state has ended.
-    fn finished(&self, outcome: &Outcome);
+    fn finished(&self, outcome: &StateOutcome);
 }
 
 /// Tells nobody.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoProgress;
 
-impl Progress for Silent {
+impl RunProgress for NoProgress {
     fn started(&self, _index: usize, _tag: &str) {}
 
-    fn finished(&self, _outcome: &Outcome) {}
+    fn finished(&self, _outcome: &StateOutcome) {}
 }
 
 /// How a run is watched.
-pub enum Watcher<'u> {
+pub enum ProgressReporter<'u> {
     /// By nobody.
-    Silent(Silent),
+    Silent(NoProgress),
     /// By a line on the terminal.
-    Bar(Bar),
+    Bar(TerminalProgress),
     /// By whoever reads one line of JSON a state.
-    Lines(Lines<'u>),
+    Lines(NdjsonProgress<'u>),
 }
 
-impl Watcher<'_> {
+impl ProgressReporter<'_> {
     /// Whom the runner tells.
     #[must_use]
-    pub fn progress(&self) -> &dyn Progress {
+    pub fn progress(&self) -> &dyn RunProgress {
         match self {
             Self::Silent(silent) => silent,
             Self::Bar(bar) => bar,
@@ -65,23 +65,23 @@ impl Watcher<'_> {
 }
 
 /// Writes a state as one line of JSON as soon as it has ended.
-pub struct Lines<'u> {
+pub struct NdjsonProgress<'u> {
     out: Mutex<&'u mut (dyn Write + Send)>,
-    mask: Mask,
+    mask: SecretMask,
     zone: TimeZone,
 }
 
-impl<'u> Lines<'u> {
+impl<'u> NdjsonProgress<'u> {
     /// Writes to `out`.
-    pub fn new(out: &'u mut (dyn Write + Send), mask: Mask, zone: TimeZone) -> Self {
+    pub fn new(out: &'u mut (dyn Write + Send), mask: SecretMask, zone: TimeZone) -> Self {
         Self { out: Mutex::new(out), mask, zone }
     }
 }
 
-impl Progress for Lines<'_> {
+impl RunProgress for NdjsonProgress<'_> {
     fn started(&self, _index: usize, _tag: &str) {}
 
-    fn finished(&self, outcome: &Outcome) {
+    fn finished(&self, outcome: &StateOutcome) {
         let line = state_line(outcome, &self.mask, &self.zone);
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         // A reader that went away is no fault of ours.
@@ -90,47 +90,51 @@ impl Progress for Lines<'_> {
 }
 
 /// A line on the terminal: how far, how long, and which states are running. Gone when dropped.
-pub struct Bar {
+pub struct TerminalProgress {
     bar: ProgressBar,
-    mask: Mask,
-    running: Mutex<Running>,
+    mask: SecretMask,
+    running: Mutex<RunningStates>,
     /// Dropped to tell the thread that shows the line that the run is over.
     end: Option<Sender<()>>,
-    shower: Option<JoinHandle<()>>,
+    draw_thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Running {
+struct RunningStates {
     tags: VecDeque<String>,
     failed: usize,
 }
 
-impl Bar {
+impl TerminalProgress {
     /// A line for so many states, on stderr.
     #[must_use]
-    pub fn new(total: usize, mask: Mask) -> Self {
-        Self::on(ProgressDrawTarget::stderr(), total, mask)
+    pub fn new(total: usize, mask: SecretMask) -> Self {
+        Self::with_target(ProgressDrawTarget::stderr(), total, mask)
     }
 
-    fn on(target: ProgressDrawTarget, total: usize, mask: Mask) -> Self {
+    fn with_target(target: ProgressDrawTarget, total: usize, mask: SecretMask) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed}  {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         let (end, over) = mpsc::channel();
         let later = bar.clone();
         let shower = std::thread::spawn(move || {
-            if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if over.recv_timeout(SHOW_AFTER) == Err(RecvTimeoutError::Timeout) {
                 later.set_draw_target(target);
-                later.enable_steady_tick(TICK);
+                later.enable_steady_tick(TICK_INTERVAL);
             }
         });
-        Self { bar, mask, running: Mutex::default(), end: Some(end), shower: Some(shower) }
+        Self { bar, mask, running: Mutex::default(), end: Some(end), draw_thread: Some(shower) }
     }
 
-    fn tell(&self, running: &Running) {
-        let names: Vec<String> =
-            running.tags.iter().take(NAMED).map(|t| harmless(&self.mask.veil(&label(t)))).collect();
-        let more = running.tags.len().saturating_sub(NAMED);
+    fn update_message(&self, running: &RunningStates) {
+        let names: Vec<String> = running
+            .tags
+            .iter()
+            .take(MAX_NAMED)
+            .map(|t| sanitize(&self.mask.mask_str(&state_label(t))))
+            .collect();
+        let more = running.tags.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let failed = if running.failed > 0 { format!("{} failed  ", running.failed) } else { String::new() };
         self.bar.set_message(format!("{failed}{}{more}", names.join(", ")).replace('\n', " "));
@@ -138,7 +142,7 @@ impl Bar {
 }
 
 /// `file.managed /etc/motd` of a tag.
-fn label(tag: &str) -> String {
+fn state_label(tag: &str) -> String {
     let parts: Vec<&str> = tag.split("_|-").collect();
     match parts.as_slice() {
         [state, id, .., fun] => format!("{state}.{fun} {id}"),
@@ -146,28 +150,28 @@ fn label(tag: &str) -> String {
     }
 }
 
-impl Progress for Bar {
+impl RunProgress for TerminalProgress {
     fn started(&self, _index: usize, tag: &str) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.tags.push_back(tag.to_owned());
-        self.tell(&running);
+        self.update_message(&running);
     }
 
-    fn finished(&self, outcome: &Outcome) {
+    fn finished(&self, outcome: &StateOutcome) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = running.tags.iter().position(|t| *t == outcome.tag) {
             running.tags.remove(place);
         }
-        running.failed += usize::from(outcome.standing() == Standing::Failed);
+        running.failed += usize::from(outcome.status() == StateStatus::Failed);
         self.bar.inc(1);
-        self.tell(&running);
+        self.update_message(&running);
     }
 }
 
-impl Drop for Bar {
+impl Drop for TerminalProgress {
     fn drop(&mut self) {
         self.end = None;
-        if let Some(shower) = self.shower.take() {
+        if let Some(shower) = self.draw_thread.take() {
             let _ = shower.join();
         }
         self.bar.disable_steady_tick();
@@ -184,7 +188,7 @@ mod tests {
     fn lines_are_whole_and_masked() {
         let report = samples::failed();
         let mut out = Vec::new();
-        let lines = Lines::new(&mut out, Mask::new(&["hunter2".into()]), TimeZone::UTC);
+        let lines = NdjsonProgress::new(&mut out, SecretMask::new(&["hunter2".into()]), TimeZone::UTC);
         for outcome in &report.states {
             lines.started(0, &outcome.tag);
             lines.finished(outcome);
@@ -202,7 +206,11 @@ mod tests {
     #[test]
     fn a_bar_names_what_runs_and_is_gone_at_the_end() {
         let report = samples::failed();
-        let bar = Bar::on(ProgressDrawTarget::hidden(), report.states.len(), Mask::new(&["hunter2".into()]));
+        let bar = TerminalProgress::with_target(
+            ProgressDrawTarget::hidden(),
+            report.states.len(),
+            SecretMask::new(&["hunter2".into()]),
+        );
         for outcome in &report.states {
             bar.started(0, &outcome.tag);
         }
@@ -220,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_odd_tag_is_shown_as_it_is() {
-        assert_eq!(label("file_|-a_|-/b_|-managed"), "file.managed a");
-        assert_eq!(label("odd"), "odd");
+        assert_eq!(state_label("file_|-a_|-/b_|-managed"), "file.managed a");
+        assert_eq!(state_label("odd"), "odd");
     }
 }

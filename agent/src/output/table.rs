@@ -4,45 +4,45 @@
 
 use std::fmt::Write;
 
-use super::{Paint, harmless};
+use super::{Paint, sanitize};
 
 /// How something looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// All is well.
-    Fine,
+    Good,
     /// Neither good nor bad.
     Plain,
     /// Somebody may want to look.
-    Look,
+    Warn,
     /// Somebody must look.
-    Bad,
+    Error,
     /// Less important.
-    Faint,
+    Dim,
 }
 
 impl Tone {
     /// A text in its colour.
     #[must_use]
-    pub fn on(self, text: &str, paint: Paint) -> String {
+    pub fn apply(self, text: &str, paint: Paint) -> String {
         match self {
-            Self::Fine => paint.green(text),
+            Self::Good => paint.green(text),
             Self::Plain => text.to_owned(),
-            Self::Look => paint.yellow(text),
-            Self::Bad => paint.red(text),
-            Self::Faint => paint.dim(text),
+            Self::Warn => paint.yellow(text),
+            Self::Error => paint.red(text),
+            Self::Dim => paint.dim(text),
         }
     }
 }
 
 /// A table under construction.
 #[derive(Clone, Debug)]
-pub struct Table<const N: usize> {
+pub struct TextTable<const N: usize> {
     heads: [&'static str; N],
     rows: Vec<(Tone, [String; N])>,
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> TextTable<N> {
     /// A table with these heads and no rows.
     #[must_use]
     pub const fn new(heads: [&'static str; N]) -> Self {
@@ -50,13 +50,13 @@ impl<const N: usize> Table<N> {
     }
 
     /// Adds a row.
-    pub fn row(&mut self, tone: Tone, cells: [String; N]) {
+    pub fn add_row(&mut self, tone: Tone, cells: [String; N]) {
         self.rows.push((tone, cells.map(|cell| one_line(&cell))));
     }
 
     /// The table, the last column as wide as it is.
     #[must_use]
-    pub fn text(&self, paint: Paint) -> String {
+    pub fn render(&self, paint: Paint) -> String {
         let mut widths = self.heads.map(|head| head.chars().count());
         for (_, cells) in &self.rows {
             for (width, cell) in widths.iter_mut().zip(cells) {
@@ -70,7 +70,7 @@ impl<const N: usize> Table<N> {
         };
         let _ = writeln!(out, "{}", paint.bold(line(&self.heads.map(str::to_owned))));
         for (tone, cells) in &self.rows {
-            let _ = writeln!(out, "{}", tone.on(&line(cells), paint));
+            let _ = writeln!(out, "{}", tone.apply(&line(cells), paint));
         }
         out
     }
@@ -79,7 +79,7 @@ impl<const N: usize> Table<N> {
 /// A text from somewhere else as one harmless line.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    harmless(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_cells_are_harmless() {
-        let mut table = Table::new(["NODE", "STATE"]);
-        table.row(Tone::Fine, ["web-01".into(), "fine".into()]);
-        table.row(Tone::Bad, ["ü".into(), "no\n\x1b[2Jgood".into()]);
+        let mut table = TextTable::new(["NODE", "STATE"]);
+        table.add_row(Tone::Good, ["web-01".into(), "fine".into()]);
+        table.add_row(Tone::Error, ["ü".into(), "no\n\x1b[2Jgood".into()]);
         assert_eq!(
-            table.text(Paint::new(false)),
+            table.render(Paint::new(false)),
             "NODE    STATE\nweb-01  fine\nü       no \u{fffd}[2Jgood\n"
         );
-        assert!(table.text(Paint::new(true)).contains("\x1b[32mweb-01  fine\x1b[0m"));
+        assert!(table.render(Paint::new(true)).contains("\x1b[32mweb-01  fine\x1b[0m"));
     }
 }

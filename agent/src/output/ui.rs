@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use jiff::tz::TimeZone;
 use tracing::Level;
 
-use super::progress::{Bar, Lines};
-use super::{Mask, Paint, ReportFormat, Silent, Watcher};
+use super::progress::{NdjsonProgress, TerminalProgress};
+use super::{NoProgress, Paint, ProgressReporter, ReportFormat, SecretMask};
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -21,7 +21,7 @@ pub enum Colour {
 }
 
 impl Colour {
-    fn on(self, terminal: bool) -> bool {
+    fn is_enabled(self, terminal: bool) -> bool {
         match self {
             Self::Auto => terminal,
             Self::Always => true,
@@ -35,14 +35,14 @@ pub struct Ui<'w> {
     out: &'w mut (dyn Write + Send),
     err: &'w mut (dyn Write + Send),
     terminal: (bool, bool),
-    watched: bool,
+    interactive: bool,
     journal: bool,
     /// Why data did not reach stdout.
-    lost: Option<io::Error>,
+    write_error: Option<io::Error>,
     /// Colours of stdout.
     pub paint: Paint,
     /// Colours of stderr.
-    pub talk: Paint,
+    pub err_paint: Paint,
     /// How often `-v` was given.
     pub verbose: u8,
 }
@@ -55,79 +55,93 @@ impl<'w> Ui<'w> {
         terminal: (bool, bool),
     ) -> Self {
         let (paint, talk) = (Paint::new(terminal.0), Paint::new(terminal.1));
-        Self { out, err, terminal, watched: false, journal: false, lost: None, paint, talk, verbose: 0 }
+        Self {
+            out,
+            err,
+            terminal,
+            interactive: false,
+            journal: false,
+            write_error: None,
+            paint,
+            err_paint: talk,
+            verbose: 0,
+        }
     }
 
     /// Says whether somebody sees stderr as it is written, so that progress is worth telling.
     #[must_use]
-    pub fn watched(self, watched: bool) -> Self {
-        Self { watched, ..self }
+    pub fn with_interactive(self, watched: bool) -> Self {
+        Self { interactive: watched, ..self }
     }
 
     /// True when somebody sees stderr as it is written.
     #[must_use]
-    pub const fn is_watched(&self) -> bool {
-        self.watched
+    pub const fn is_interactive(&self) -> bool {
+        self.interactive
     }
 
     /// Says whether stderr is a journal, where a line that matters begins with its priority.
     #[must_use]
-    pub fn journal(self, journal: bool) -> Self {
+    pub fn with_journal(self, journal: bool) -> Self {
         Self { journal, ..self }
     }
 
     /// Who watches a run of so many states that is printed in this format.
-    pub fn watcher(
+    pub fn progress_reporter(
         &mut self,
         format: ReportFormat,
         total: usize,
-        mask: &Mask,
+        mask: &SecretMask,
         zone: TimeZone,
-    ) -> Watcher<'_> {
+    ) -> ProgressReporter<'_> {
         if format == ReportFormat::Ndjson {
-            return Watcher::Lines(Lines::new(self.out, mask.clone(), zone));
+            return ProgressReporter::Lines(NdjsonProgress::new(self.out, mask.clone(), zone));
         }
-        if self.watched { Watcher::Bar(Bar::new(total, mask.clone())) } else { Watcher::Silent(Silent) }
+        if self.interactive {
+            ProgressReporter::Bar(TerminalProgress::new(total, mask.clone()))
+        } else {
+            ProgressReporter::Silent(NoProgress)
+        }
     }
 
     /// Settles colours and verbosity once the flags are known.
-    pub fn settle(&mut self, colour: Colour, verbose: u8) {
-        self.paint = Paint::new(colour.on(self.terminal.0));
-        self.talk = Paint::new(colour.on(self.terminal.1));
+    pub fn apply_flags(&mut self, colour: Colour, verbose: u8) {
+        self.paint = Paint::new(colour.is_enabled(self.terminal.0));
+        self.err_paint = Paint::new(colour.is_enabled(self.terminal.1));
         self.verbose = verbose;
     }
 
     /// Writes data to stdout. A reader that went away is no fault of ours.
-    pub fn data(&mut self, text: &str) {
+    pub fn print(&mut self, text: &str) {
         match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => self.lost = Some(e),
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => self.write_error = Some(e),
             _ => {}
         }
     }
 
     /// Why data did not reach stdout, once.
-    pub fn lost(&mut self) -> Option<io::Error> {
-        self.lost.take()
+    pub fn take_write_error(&mut self) -> Option<io::Error> {
+        self.write_error.take()
     }
 
     /// Writes talk to stderr, one line.
-    pub fn say(&mut self, text: &str) {
+    pub fn message(&mut self, text: &str) {
         let _ = writeln!(self.err, "{text}");
     }
 
     /// Writes talk that somebody should look at to stderr.
     pub fn alert(&mut self, level: Level, text: &str) {
         if !self.journal {
-            return self.say(text);
+            return self.message(text);
         }
         let priority = crate::log::priority(level);
-        text.lines().for_each(|line| self.say(&format!("<{priority}>{line}")));
+        text.lines().for_each(|line| self.message(&format!("<{priority}>{line}")));
     }
 
     /// Writes talk that only `-v` wants.
-    pub fn detail(&mut self, text: &str) {
+    pub fn verbose_message(&mut self, text: &str) {
         if self.verbose > 0 {
-            self.say(text);
+            self.message(text);
         }
     }
 }
@@ -140,10 +154,10 @@ mod tests {
     fn towards_a_journal_every_line_that_matters_has_its_priority() {
         let told = |journal: bool| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let mut ui = Ui::new(&mut out, &mut err, (false, false)).journal(journal);
+            let mut ui = Ui::new(&mut out, &mut err, (false, false)).with_journal(journal);
             ui.alert(Level::ERROR, "error: no\n = help: yes");
             ui.alert(Level::WARN, "warning: odd");
-            ui.say("by the way");
+            ui.message("by the way");
             String::from_utf8(err).unwrap()
         };
         assert_eq!(told(true), "<3>error: no\n<3> = help: yes\n<4>warning: odd\nby the way\n");

@@ -9,26 +9,26 @@ use hashbrown::HashMap;
 use zagent_compiler::{Chunk, Plan, Requisite};
 use zagent_config::Value;
 
-use super::queue::{Band, Node};
+use super::queue::{OrderBand, QueueNode};
 
 /// Below this is only what says `order: first`.
-const FIRST: f64 = 1.0;
+const FIRST_ORDER: f64 = 1.0;
 /// From here on is only what says `order: last` or counts from the end.
-const LAST: f64 = 1_000_000.0;
+const LAST_ORDER: f64 = 1_000_000.0;
 
 /// What a run follows.
 #[derive(Debug)]
-pub struct Graph {
+pub struct RunGraph {
     /// One node a chunk.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<QueueNode>,
     /// (first, then).
     pub edges: Vec<(usize, usize)>,
     /// For each chunk, whom it waits for by a requisite, and by which.
     pub requisites: Requisites,
     /// For each chunk, all it waits for, but what is only a foundation.
-    before: Vec<Vec<usize>>,
+    predecessors: Vec<Vec<usize>>,
     /// For each chunk, the foundations that were written before it.
-    under: Vec<Vec<usize>>,
+    foundations: Vec<Vec<usize>>,
 }
 
 /// For each chunk, whom it waits for and why.
@@ -59,7 +59,7 @@ impl Requisites {
 
     /// Whom a chunk waits for.
     #[must_use]
-    pub fn of(&self, chunk: usize) -> &[(usize, Requisite)] {
+    pub fn for_chunk(&self, chunk: usize) -> &[(usize, Requisite)] {
         match (self.start.get(chunk), self.start.get(chunk + 1)) {
             (Some(&from), Some(&to)) => &self.all[from..to],
             _ => &[],
@@ -67,50 +67,50 @@ impl Requisites {
     }
 }
 
-impl Graph {
+impl RunGraph {
     /// The graph of a plan; `implied` says whether paths wait for their parents.
     #[must_use]
     pub fn new(plan: &Plan, implied: bool) -> Self {
-        let nodes = plan.chunks.iter().map(node).collect();
+        let nodes = plan.chunks.iter().map(queue_node).collect();
         let mut edges: Vec<(usize, usize)> =
             plan.graph.edges.iter().filter(|e| e.kind != Requisite::Listen).map(|e| (e.from, e.to)).collect();
         let mut under = vec![Vec::new(); plan.chunks.len()];
         if implied {
-            found(plan, &mut under);
-            keep_rules(plan, &mut edges);
-            imply(plan, &under, &mut edges);
+            add_foundations(plan, &mut under);
+            add_firewall_edges(plan, &mut edges);
+            add_path_edges(plan, &under, &mut edges);
         }
         let mut before = vec![Vec::new(); plan.chunks.len()];
         for &(from, to) in &edges {
             before[to].push(from);
         }
-        edges.extend(stands(&under));
-        Self { nodes, edges, requisites: Requisites::new(plan), before, under }
+        edges.extend(foundation_edges(&under));
+        Self { nodes, edges, requisites: Requisites::new(plan), predecessors: before, foundations: under }
     }
 
     /// The foundations of a chunk: it comes after them, and has nothing else to do with them as far as anybody said.
-    pub fn under(&self, chunk: usize) -> impl Iterator<Item = usize> {
-        self.under[chunk].iter().copied()
+    pub fn foundations(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        self.foundations[chunk].iter().copied()
     }
 
     /// All that a chunk waits for.
-    pub fn before(&self, chunk: usize) -> impl Iterator<Item = usize> {
-        self.before[chunk].iter().copied()
+    pub fn predecessors(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        self.predecessors[chunk].iter().copied()
     }
 }
 
-fn node(chunk: &Chunk) -> Node {
+fn queue_node(chunk: &Chunk) -> QueueNode {
     let band = match chunk.order {
-        order if order < FIRST => Band::First,
-        order if order >= LAST => Band::Last,
-        _ => Band::Middle,
+        order if order < FIRST_ORDER => OrderBand::First,
+        order if order >= LAST_ORDER => OrderBand::Last,
+        _ => OrderBand::Middle,
     };
     let parallel = chunk.args.get("parallel").is_some_and(Value::is_truthy) && !chunk.prereq.check;
-    Node { order: chunk.order, name: zagent_compiler::name_text(&chunk.name), band, parallel }
+    QueueNode { order: chunk.order, name: zagent_compiler::name_text(&chunk.name), band, parallel }
 }
 
 /// The path that a chunk is about, written in one way only.
-fn path_of(chunk: &Chunk) -> Option<Cow<'_, str>> {
+fn managed_path(chunk: &Chunk) -> Option<Cow<'_, str>> {
     let name = chunk.name.as_str().filter(|name| &*chunk.state == "file" && name.starts_with('/'))?;
     let odd = name.contains("//") || name.contains("/./") || name.ends_with('/') || name.ends_with("/.");
     if !odd {
@@ -121,12 +121,12 @@ fn path_of(chunk: &Chunk) -> Option<Cow<'_, str>> {
 }
 
 /// The directories above a path, the nearest first.
-fn above(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(parent(path), |dir| parent(dir))
+fn parent_dirs(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent_dir(path), |dir| parent_dir(dir))
 }
 
 /// The directory that a path stands in.
-fn parent(path: &str) -> Option<&str> {
+fn parent_dir(path: &str) -> Option<&str> {
     match path.rfind('/')? {
         0 if path.len() == 1 => None,
         0 => Some("/"),
@@ -135,8 +135,8 @@ fn parent(path: &str) -> Option<&str> {
 }
 
 /// Adds what paths imply: a path waits for its parents, and otherwise states that could see each other's work keep their order.
-fn imply(plan: &Plan, under: &[Vec<usize>], edges: &mut Vec<(usize, usize)>) {
-    let paths: Vec<Option<Cow<'_, str>>> = plan.chunks.iter().map(path_of).collect();
+fn add_path_edges(plan: &Plan, under: &[Vec<usize>], edges: &mut Vec<(usize, usize)>) {
+    let paths: Vec<Option<Cow<'_, str>>> = plan.chunks.iter().map(managed_path).collect();
     let mut seen: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
     let mut dirs: HashMap<&str, Siblings> = HashMap::new();
     let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -150,7 +150,7 @@ fn imply(plan: &Plan, under: &[Vec<usize>], edges: &mut Vec<(usize, usize)>) {
             let children = below.get_mut(path).map(std::mem::take).unwrap_or_default();
             edges.extend(children.into_iter().map(|child| (child, i)));
         }
-        match above(path).find_map(|dir| seen.get_key_value(dir)) {
+        match parent_dirs(path).find_map(|dir| seen.get_key_value(dir)) {
             Some((&dir, &state)) => {
                 edges.push((state, i));
                 below.entry(dir).or_default().push(i);
@@ -159,39 +159,39 @@ fn imply(plan: &Plan, under: &[Vec<usize>], edges: &mut Vec<(usize, usize)>) {
         }
         seen.insert(path, i);
         on.entry(path).or_default().push(i);
-        if let Some(dir) = parent(path) {
+        if let Some(dir) = parent_dir(path) {
             let makes = chunk.args.get("makedirs").is_some_and(Value::is_truthy);
-            dirs.entry(dir).or_default().join(i, makes, edges);
+            dirs.entry(dir).or_default().add_sibling(i, makes, edges);
         }
     }
     if orphans.is_empty() || seen.len() < 2 {
         return;
     }
     // A parent that stands behind its child: only where the child is not needed for it.
-    let mut reach: Option<Reach> = None;
+    let mut reach: Option<Reachability> = None;
     for (i, path) in orphans {
-        let Some(parents) = above(path).find_map(|dir| on.get(dir)) else { continue };
+        let Some(parents) = parent_dirs(path).find_map(|dir| on.get(dir)) else { continue };
         let reach = reach.get_or_insert_with(|| {
-            let all: Vec<(usize, usize)> = edges.iter().copied().chain(stands(under)).collect();
-            Reach::new(plan.chunks.len(), &all)
+            let all: Vec<(usize, usize)> = edges.iter().copied().chain(foundation_edges(under)).collect();
+            Reachability::new(plan.chunks.len(), &all)
         });
         // They wait for each other, so the last one that may come first is enough.
-        let before = parents.iter().filter(|&&p| p > i).take_while(|&&p| !reach.leads(i, p)).last();
+        let before = parents.iter().filter(|&&p| p > i).take_while(|&&p| !reach.is_reachable(i, p)).last();
         if let Some(&parent) = before {
-            reach.add(parent, i);
+            reach.add_edge(parent, i);
             edges.push((parent, i));
         }
     }
 }
 
 /// So many foundations at most are waited for one by one: beyond, only the first count.
-const MOST_FOUNDATIONS: usize = 256;
+const MAX_FOUNDATIONS: usize = 256;
 
 /// What servers keep.
-const KEPT: [&str; 4] = ["postgres_", "mysql_", "docker_", "http"];
+const SERVER_STATES: [&str; 4] = ["postgres_", "mysql_", "docker_", "http"];
 
 /// How far down a module is: what is lower comes first where it was written first. Nothing for what nobody stands on.
-fn depth(chunk: &Chunk) -> Option<u8> {
+fn foundation_depth(chunk: &Chunk) -> Option<u8> {
     match &*chunk.state {
         "pkgrepo" => Some(0),
         "pkg" => Some(1),
@@ -204,21 +204,21 @@ fn depth(chunk: &Chunk) -> Option<u8> {
 /// Who was written after packages, groups and users waits for them: trees lean on that, because what they need of it (a
 /// group, a directory, a unit) shows in no requisite. A service waits for files likewise, and what a server keeps for the
 /// services, which may be restarting.
-fn found(plan: &Plan, under: &mut [Vec<usize>]) {
+fn add_foundations(plan: &Plan, under: &mut [Vec<usize>]) {
     let mut foundations: Vec<(u8, usize)> = Vec::new();
     let (mut files, mut services): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (i, chunk) in plan.chunks.iter().enumerate() {
-        let own = depth(chunk);
+        let own = foundation_depth(chunk);
         let lower = |&&(depth, _): &&(u8, usize)| own.is_none_or(|own| depth < own);
         under[i].extend(foundations.iter().filter(lower).map(|(_, from)| from));
         match (own, &*chunk.state) {
-            (Some(own), _) if foundations.len() < MOST_FOUNDATIONS => foundations.push((own, i)),
-            (None, "file") if files.len() < MOST_FOUNDATIONS => files.push(i),
+            (Some(own), _) if foundations.len() < MAX_FOUNDATIONS => foundations.push((own, i)),
+            (None, "file") if files.len() < MAX_FOUNDATIONS => files.push(i),
             (None, "service") => {
                 under[i].extend(&files);
                 services.push(i);
             }
-            (None, state) if KEPT.iter().any(|prefix| state.starts_with(prefix)) => {
+            (None, state) if SERVER_STATES.iter().any(|prefix| state.starts_with(prefix)) => {
                 under[i].extend(&services);
             }
             _ => {}
@@ -227,12 +227,12 @@ fn found(plan: &Plan, under: &mut [Vec<usize>]) {
 }
 
 /// Who stands on whom, as edges.
-fn stands(under: &[Vec<usize>]) -> impl Iterator<Item = (usize, usize)> {
+fn foundation_edges(under: &[Vec<usize>]) -> impl Iterator<Item = (usize, usize)> {
     under.iter().enumerate().flat_map(|(to, all)| all.iter().map(move |&from| (from, to)))
 }
 
 /// Rules of a firewall keep the order that they were written in: what comes first decides.
-fn keep_rules(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
+fn add_firewall_edges(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
     let mut last: HashMap<&str, usize> = HashMap::new();
     for (i, chunk) in plan.chunks.iter().enumerate() {
         if matches!(&*chunk.state, "iptables" | "nftables" | "firewalld" | "ufw")
@@ -244,7 +244,7 @@ fn keep_rules(plan: &Plan, edges: &mut Vec<(usize, usize)>) {
 }
 
 /// So many states of each sort in one directory at most wait one for all: beyond, only the first of a sort count.
-const MOST_SIBLINGS: usize = 64;
+const MAX_SIBLINGS: usize = 64;
 
 /// States on paths in one directory. Who makes the directory on the way makes it also for those that only need it, so
 /// the two sorts keep their order; those of one sort do not wait for each other.
@@ -255,24 +255,24 @@ struct Siblings {
 }
 
 impl Siblings {
-    fn join(&mut self, i: usize, makes: bool, edges: &mut Vec<(usize, usize)>) {
+    fn add_sibling(&mut self, i: usize, makes: bool, edges: &mut Vec<(usize, usize)>) {
         let (own, other) =
             if makes { (&mut self.makers, &self.others) } else { (&mut self.others, &self.makers) };
         edges.extend(other.iter().map(|&before| (before, i)));
-        if own.len() < MOST_SIBLINGS {
+        if own.len() < MAX_SIBLINGS {
             own.push(i);
         }
     }
 }
 
 /// Who can be reached from whom.
-struct Reach {
+struct Reachability {
     after: Vec<Vec<usize>>,
     seen: Vec<usize>,
     round: usize,
 }
 
-impl Reach {
+impl Reachability {
     fn new(nodes: usize, edges: &[(usize, usize)]) -> Self {
         let mut after = vec![Vec::new(); nodes];
         for &(from, to) in edges {
@@ -281,11 +281,11 @@ impl Reach {
         Self { after, seen: vec![0; nodes], round: 0 }
     }
 
-    fn add(&mut self, from: usize, to: usize) {
+    fn add_edge(&mut self, from: usize, to: usize) {
         self.after[from].push(to);
     }
 
-    fn leads(&mut self, from: usize, to: usize) -> bool {
+    fn is_reachable(&mut self, from: usize, to: usize) -> bool {
         self.round += 1;
         let mut stack = vec![from];
         while let Some(node) = stack.pop() {
@@ -311,7 +311,7 @@ mod tests {
             None => Chunk::single("file", "managed", name, Map::new()),
             Some(name) => Chunk::single("file", "managed", name, Map::from_iter([("makedirs", true)])),
         });
-        Plan { chunks: chunks.collect(), graph: zagent_compiler::Graph::default() }
+        Plan { chunks: chunks.collect(), graph: zagent_compiler::RequisiteGraph::default() }
     }
 
     #[test]
@@ -330,10 +330,10 @@ mod tests {
             (&["relative", "relative/b"], &[]),
         ];
         for (names, expected) in table {
-            let mut edges = Graph::new(&plan(names), true).edges;
+            let mut edges = RunGraph::new(&plan(names), true).edges;
             edges.sort_unstable();
             assert_eq!(edges, *expected, "{names:?}");
-            assert!(Graph::new(&plan(names), false).edges.is_empty());
+            assert!(RunGraph::new(&plan(names), false).edges.is_empty());
         }
     }
 
@@ -358,13 +358,13 @@ mod tests {
         ];
         for (functions, expected) in table {
             let chunks = functions.iter().map(one).collect();
-            let plan = Plan { chunks, graph: zagent_compiler::Graph::default() };
-            let graph = Graph::new(&plan, true);
+            let plan = Plan { chunks, graph: zagent_compiler::RequisiteGraph::default() };
+            let graph = RunGraph::new(&plan, true);
             let mut edges = graph.edges.clone();
             edges.sort_unstable();
             assert_eq!(edges, *expected, "{functions:?}");
-            assert!((0..functions.len()).all(|i| graph.before(i).next().is_none()), "{functions:?}");
-            assert!(Graph::new(&plan, false).edges.is_empty());
+            assert!((0..functions.len()).all(|i| graph.predecessors(i).next().is_none()), "{functions:?}");
+            assert!(RunGraph::new(&plan, false).edges.is_empty());
         }
     }
 
@@ -376,23 +376,23 @@ mod tests {
             Chunk::single("pkg", "installed", "x", Map::new()),
             Chunk::single("file", "directory", "/etc/x", Map::new()),
         ];
-        let mut plan = Plan { chunks, graph: zagent_compiler::Graph::default() };
-        plan.graph.edges.push(zagent_compiler::Edge { from: 0, to: 1, kind: Requisite::Require });
-        assert_eq!(Graph::new(&plan, true).edges, [(0, 1), (1, 2)]);
+        let mut plan = Plan { chunks, graph: zagent_compiler::RequisiteGraph::default() };
+        plan.graph.edges.push(zagent_compiler::RequisiteEdge { from: 0, to: 1, kind: Requisite::Require });
+        assert_eq!(RunGraph::new(&plan, true).edges, [(0, 1), (1, 2)]);
     }
 
     #[test]
     fn rules_of_a_firewall_keep_their_order() {
         let chunks = ["iptables", "nftables", "iptables", "iptables"]
             .map(|state| Chunk::single(state, "append", "x", Map::new()));
-        let plan = Plan { chunks: chunks.to_vec(), graph: zagent_compiler::Graph::default() };
-        assert_eq!(Graph::new(&plan, true).edges, [(0, 2), (2, 3)]);
+        let plan = Plan { chunks: chunks.to_vec(), graph: zagent_compiler::RequisiteGraph::default() };
+        assert_eq!(RunGraph::new(&plan, true).edges, [(0, 2), (2, 3)]);
     }
 
     #[test]
     fn what_somebody_wrote_counts_more() {
         let mut plan = plan(&["/a/b", "/a"]);
-        plan.graph.edges.push(zagent_compiler::Edge { from: 0, to: 1, kind: Requisite::Require });
-        assert_eq!(Graph::new(&plan, true).edges, [(0, 1)]);
+        plan.graph.edges.push(zagent_compiler::RequisiteEdge { from: 0, to: 1, kind: Requisite::Require });
+        assert_eq!(RunGraph::new(&plan, true).edges, [(0, 1)]);
     }
 }

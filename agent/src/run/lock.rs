@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::host::Cancel;
+use crate::host::CancelToken;
 
 /// How often a taken lock is tried again.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held while a run changes the host; given back when dropped, or when the process ends in whatever way.
 #[derive(Debug)]
@@ -44,7 +44,12 @@ impl RunLock {
     ///
     /// # Errors
     /// Fails when another run holds it for longer (or started this one), and when the file cannot be used.
-    pub fn take(path: &Path, run: &str, patience: Duration, cancel: &Cancel) -> Result<Self, LockError> {
+    pub fn acquire(
+        path: &Path,
+        run: &str,
+        patience: Duration,
+        cancel: &CancelToken,
+    ) -> Result<Self, LockError> {
         let broken = |source| LockError::Broken { path: path.to_owned(), source };
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -57,15 +62,15 @@ impl RunLock {
                 Err(rustix::io::Errno::WOULDBLOCK) => {}
                 Err(e) => return Err(broken(e.into())),
             }
-            let holder = holder(&mut file);
+            let holder = read_holder(&mut file);
             let late = until.is_some_and(|u| Instant::now() >= u);
-            if late || cancel.is_said() || holder.pid.is_some_and(is_ancestor) {
-                return Err(LockError::Held { holder: holder.words });
+            if late || cancel.is_cancelled() || holder.pid.is_some_and(is_ancestor) {
+                return Err(LockError::Held { holder: holder.description });
             }
             if !std::mem::replace(&mut told, true) {
-                tracing::warn!(holder = holder.words, "waiting for another run to end");
+                tracing::warn!(holder = holder.description, "waiting for another run to end");
             }
-            cancel.wait(PAUSE);
+            cancel.wait(RETRY_INTERVAL);
         }
         let words = format!("{} run {run}\n", std::process::id());
         file.set_len(0)
@@ -76,19 +81,19 @@ impl RunLock {
     }
 }
 
-struct Holder {
+struct LockHolder {
     pid: Option<u32>,
-    words: String,
+    description: String,
 }
 
-fn holder(file: &mut File) -> Holder {
+fn read_holder(file: &mut File) -> LockHolder {
     let mut text = String::new();
     // Who cannot be read is somebody all the same.
     let _ = file.rewind().and_then(|()| file.take(200).read_to_string(&mut text));
     let (pid, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     match pid.parse() {
-        Ok(pid) => Holder { pid: Some(pid), words: format!("process {pid}, {rest}") },
-        Err(_) => Holder { pid: None, words: "by an unknown process".into() },
+        Ok(pid) => LockHolder { pid: Some(pid), description: format!("process {pid}, {rest}") },
+        Err(_) => LockHolder { pid: None, description: "by an unknown process".into() },
     }
 }
 
@@ -116,12 +121,12 @@ mod tests {
     fn a_second_run_is_told_who_holds_the_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let cancel = Cancel::new();
-        let first = RunLock::take(&path, "one", Duration::ZERO, &cancel).unwrap();
-        let second = RunLock::take(&path, "two", Duration::ZERO, &cancel).unwrap_err();
+        let cancel = CancelToken::new();
+        let first = RunLock::acquire(&path, "one", Duration::ZERO, &cancel).unwrap();
+        let second = RunLock::acquire(&path, "two", Duration::ZERO, &cancel).unwrap_err();
         assert!(second.to_string().contains(&format!("process {}, run one", std::process::id())), "{second}");
         drop(first);
         // A command that another test starts in this moment holds the lock too, until it is what it will be.
-        RunLock::take(&path, "three", Duration::from_secs(30), &cancel).unwrap();
+        RunLock::acquire(&path, "three", Duration::from_secs(30), &cancel).unwrap();
     }
 }

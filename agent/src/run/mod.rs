@@ -5,23 +5,25 @@
 mod converge;
 mod graph;
 pub mod guard;
-mod hold;
-mod listen;
+mod listeners;
 mod lock;
-mod order;
 mod outcome;
 pub mod queue;
 pub mod requisite;
 mod retry;
+mod run_options;
 mod runner;
 mod signal;
 mod slot;
-mod turn;
+mod state_locks;
+mod state_run;
 
-pub use graph::Graph;
+pub use graph::RunGraph;
 pub use lock::{LockError, RunLock};
-pub use order::Order;
-pub use outcome::{IRREVERSIBLE, LEFT_ALONE, Mode, Outcome, Report, SkipReason, Standing, Trigger};
-pub use runner::{Ground, Ran, Settings, Stage, run};
-pub use signal::Signals;
-pub use turn::{Turn, TurnError};
+pub use outcome::{
+    IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus,
+};
+pub use run_options::RunOptions;
+pub use runner::{RunCtx, RunFs, RunResult, RunnerSettings, run_plan};
+pub use signal::SignalWatcher;
+pub use state_run::{StateRun, StateRunError};

@@ -13,7 +13,7 @@ pub const IRREVERSIBLE: &str = "irreversible";
 
 /// What a run was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RunMode {
     /// Look, change, look again.
     Apply,
     /// Only look.
@@ -22,10 +22,10 @@ pub enum Mode {
     Revert,
 }
 
-impl Mode {
+impl RunMode {
     /// Its word in a report.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "apply",
             Self::Test => "test",
@@ -36,7 +36,7 @@ impl Mode {
 
 /// Who asked for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
+pub enum RunTrigger {
     /// The clock.
     Timer,
     /// A new revision.
@@ -49,10 +49,10 @@ pub enum Trigger {
     Rollout,
 }
 
-impl Trigger {
+impl RunTrigger {
     /// Its word in a report.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timer => "timer",
             Self::Git => "git",
@@ -83,7 +83,7 @@ pub enum SkipReason {
 impl SkipReason {
     /// Its word in a report.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::RequireFailed => "require_failed",
             Self::OnchangesNotMet => "onchanges_not_met",
@@ -97,7 +97,7 @@ impl SkipReason {
 
 /// How one state ended, in one word for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum StateStatus {
     /// Nothing to do.
     Unchanged,
     /// It changed something.
@@ -114,7 +114,7 @@ pub enum Standing {
 
 /// How one state ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct StateOutcome {
     /// `state_|-id_|-name_|-fun`.
     pub tag: String,
     /// The module, such as `file`.
@@ -153,16 +153,16 @@ pub struct Outcome {
     pub duration: Duration,
 }
 
-impl Outcome {
+impl StateOutcome {
     /// True when these details are set.
     #[must_use]
-    pub fn is_marked(&self, detail: &str) -> bool {
+    pub fn has_detail(&self, detail: &str) -> bool {
         self.details.get(detail).is_some_and(Value::is_truthy)
     }
 
     /// ` (exit code 7)` of a command that failed, else nothing: its comment only says that it ran.
     #[must_use]
-    pub fn exit_words(&self) -> String {
+    pub fn exit_code_suffix(&self) -> String {
         match self.changes.get("retcode") {
             Some(Value::Int(code)) if self.result == Some(false) && *code != 0 => {
                 format!(" (exit code {code})")
@@ -173,21 +173,21 @@ impl Outcome {
 
     /// How it ended, in one word.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn status(&self) -> StateStatus {
         match self.result {
-            _ if self.skip.is_some() => Standing::Skipped,
-            Some(false) => Standing::Failed,
-            None if self.unknown => Standing::Unknown,
-            None => Standing::WouldChange,
-            Some(true) if self.changes.is_empty() => Standing::Unchanged,
-            Some(true) => Standing::Changed,
+            _ if self.skip.is_some() => StateStatus::Skipped,
+            Some(false) => StateStatus::Failed,
+            None if self.unknown => StateStatus::Unknown,
+            None => StateStatus::WouldChange,
+            Some(true) if self.changes.is_empty() => StateStatus::Unchanged,
+            Some(true) => StateStatus::Changed,
         }
     }
 }
 
 /// What a run did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct RunReport {
     /// The run's name.
     pub run: String,
     /// The node.
@@ -195,13 +195,13 @@ pub struct Report {
     /// The commit, or where the states came from.
     pub revision: String,
     /// What it was for.
-    pub mode: Mode,
+    pub mode: RunMode,
     /// The run that it undid, or would.
     pub reverts: Option<String>,
     /// In which order states ran.
     pub schedule: RunSchedule,
     /// Who asked for it.
-    pub trigger: Trigger,
+    pub trigger: RunTrigger,
     /// True when it was stopped before its end.
     pub canceled: bool,
     /// When it began.
@@ -209,19 +209,19 @@ pub struct Report {
     /// How long it took.
     pub duration: Duration,
     /// All states, in the order they ran.
-    pub states: Vec<Outcome>,
+    pub states: Vec<StateOutcome>,
 }
 
-impl Report {
+impl RunReport {
     /// How many states ended so.
     #[must_use]
-    pub fn count(&self, standing: Standing) -> usize {
-        self.states.iter().filter(|s| s.standing() == standing).count()
+    pub fn count(&self, standing: StateStatus) -> usize {
+        self.states.iter().filter(|s| s.status() == standing).count()
     }
 
     /// True when nothing failed and nobody stopped it.
     #[must_use]
-    pub fn success(&self) -> bool {
-        !self.canceled && self.count(Standing::Failed) == 0
+    pub fn is_success(&self) -> bool {
+        !self.canceled && self.count(StateStatus::Failed) == 0
     }
 }

@@ -10,7 +10,7 @@ use zagent_config::settings::RunSchedule;
 
 /// Before, among or after all that a node has no requisite with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Band {
+pub enum OrderBand {
     /// `order: first`.
     First,
     /// Most.
@@ -22,20 +22,20 @@ pub enum Band {
 
 /// One thing to run. Nodes stand in Salt's order, which is a sound order of the graph.
 #[derive(Clone, Debug, Default)]
-pub struct Node {
+pub struct QueueNode {
     /// Its order; the lower starts first inside a level.
     pub order: f64,
     /// Its name; decides between equal orders.
     pub name: String,
     /// Its band, by its own words.
-    pub band: Band,
+    pub band: OrderBand,
     /// In the ordered schedule, the next does not wait for its end.
     pub parallel: bool,
 }
 
 /// A graph of nodes, with the place of each.
 #[derive(Clone, Debug, Default)]
-pub struct Lanes {
+pub struct RankedGraph {
     /// `before[i]`: how many nodes `i` waits for.
     before: Vec<u32>,
     /// `after[i]`: who waits for `i`.
@@ -43,33 +43,33 @@ pub struct Lanes {
     /// The level of each node, from zero; bands are levels of their own.
     level: Vec<u32>,
     /// The band of each node, its requisites considered.
-    band: Vec<Band>,
+    band: Vec<OrderBand>,
     /// All nodes by level, then order, then name.
     ranked: Vec<u32>,
     parallel: Vec<bool>,
 }
 
-impl Lanes {
+impl RankedGraph {
     /// Places nodes; an edge is (first, then). Edges that would close a circle are the caller's mistake, and there are no
     /// lanes then.
     #[must_use]
-    pub fn new(nodes: &[Node], edges: &[(usize, usize)]) -> Option<Self> {
+    pub fn new(nodes: &[QueueNode], edges: &[(usize, usize)]) -> Option<Self> {
         let mut after = vec![Vec::new(); nodes.len()];
         let mut before = vec![0; nodes.len()];
         let mut edges = edges.to_vec();
         edges.sort_unstable();
         edges.dedup();
         for &(from, to) in &edges {
-            after[from].push(index(to));
+            after[from].push(to_u32(to));
             before[to] += 1;
         }
-        let sorted = topological(&before, &after);
+        let sorted = topological_sort(&before, &after);
         if sorted.len() < nodes.len() {
             return None;
         }
-        let band = bands(nodes, &sorted, &after);
-        let level = levels(&sorted, &after, &band);
-        let mut ranked: Vec<u32> = (0..index(nodes.len())).collect();
+        let band = node_bands(nodes, &sorted, &after);
+        let level = node_levels(&sorted, &after, &band);
+        let mut ranked: Vec<u32> = (0..to_u32(nodes.len())).collect();
         ranked.sort_by(|&a, &b| {
             let (x, y) = (&nodes[a as usize], &nodes[b as usize]);
             let by_level = level[a as usize].cmp(&level[b as usize]);
@@ -87,13 +87,13 @@ impl Lanes {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the compiler makes far fewer than 2^32 states")]
-const fn index(n: usize) -> u32 {
+const fn to_u32(n: usize) -> u32 {
     n as u32
 }
 
-fn topological(before: &[u32], after: &[Vec<u32>]) -> Vec<u32> {
+fn topological_sort(before: &[u32], after: &[Vec<u32>]) -> Vec<u32> {
     let mut left = before.to_vec();
-    let mut sorted: Vec<u32> = (0..index(left.len())).filter(|&n| left[n as usize] == 0).collect();
+    let mut sorted: Vec<u32> = (0..to_u32(left.len())).filter(|&n| left[n as usize] == 0).collect();
     let mut next = 0;
     while let Some(&node) = sorted.get(next) {
         next += 1;
@@ -108,30 +108,30 @@ fn topological(before: &[u32], after: &[Vec<u32>]) -> Vec<u32> {
 }
 
 /// Requisites count more than bands: what a first one needs is first too, and what needs a last one is last too.
-fn bands(nodes: &[Node], sorted: &[u32], after: &[Vec<u32>]) -> Vec<Band> {
-    let mut band: Vec<Band> = nodes.iter().map(|n| n.band).collect();
-    if band.iter().all(|b| *b == Band::Middle) {
+fn node_bands(nodes: &[QueueNode], sorted: &[u32], after: &[Vec<u32>]) -> Vec<OrderBand> {
+    let mut band: Vec<OrderBand> = nodes.iter().map(|n| n.band).collect();
+    if band.iter().all(|b| *b == OrderBand::Middle) {
         return band;
     }
     for &node in sorted.iter().rev() {
-        if after[node as usize].iter().any(|&then| band[then as usize] == Band::First) {
-            band[node as usize] = Band::First;
+        if after[node as usize].iter().any(|&then| band[then as usize] == OrderBand::First) {
+            band[node as usize] = OrderBand::First;
         }
     }
     for &node in sorted {
-        if band[node as usize] == Band::Last {
+        if band[node as usize] == OrderBand::Last {
             for &then in &after[node as usize] {
-                band[then as usize] = Band::Last;
+                band[then as usize] = OrderBand::Last;
             }
         }
     }
     band
 }
 
-fn levels(sorted: &[u32], after: &[Vec<u32>], band: &[Band]) -> Vec<u32> {
+fn node_levels(sorted: &[u32], after: &[Vec<u32>], band: &[OrderBand]) -> Vec<u32> {
     let mut level = vec![0_u32; band.len()];
     let mut start = 0;
-    for now in [Band::First, Band::Middle, Band::Last] {
+    for now in [OrderBand::First, OrderBand::Middle, OrderBand::Last] {
         let mut end = start;
         for &node in sorted.iter().filter(|&&n| band[n as usize] == now) {
             let own = level[node as usize].max(start);
@@ -148,43 +148,43 @@ fn levels(sorted: &[u32], after: &[Vec<u32>], band: &[Band]) -> Vec<u32> {
 
 /// What may start.
 #[derive(Debug)]
-pub struct Queue {
-    lanes: Lanes,
-    left: Vec<u32>,
+pub struct RunQueue {
+    lanes: RankedGraph,
+    unfinished_before: Vec<u32>,
     finished: usize,
-    order: Order,
+    order: QueueOrder,
 }
 
 #[derive(Debug)]
-enum Order {
+enum QueueOrder {
     Levels { next: usize, running: usize },
     Eager { ready: BinaryHeap<Reverse<(u32, u32)>>, rank: Vec<u32>, waiting: [usize; 3], held: Vec<u32> },
     Ordered { next: usize, alone: Option<u32>, aside: Vec<u32> },
 }
 
-impl Queue {
+impl RunQueue {
     /// A queue in which nothing has started.
     #[must_use]
-    pub fn new(lanes: Lanes, schedule: RunSchedule) -> Self {
+    pub fn new(lanes: RankedGraph, schedule: RunSchedule) -> Self {
         let left = lanes.before.clone();
         let order = match schedule {
-            RunSchedule::Levels => Order::Levels { next: 0, running: 0 },
-            RunSchedule::Ordered => Order::Ordered { next: 0, alone: None, aside: Vec::new() },
+            RunSchedule::Levels => QueueOrder::Levels { next: 0, running: 0 },
+            RunSchedule::Ordered => QueueOrder::Ordered { next: 0, alone: None, aside: Vec::new() },
             RunSchedule::Eager => {
                 let mut rank = vec![0; left.len()];
                 for (place, &node) in lanes.ranked.iter().enumerate() {
-                    rank[node as usize] = index(place);
+                    rank[node as usize] = to_u32(place);
                 }
                 let mut waiting = [0; 3];
                 for band in &lanes.band {
                     waiting[*band as usize] += 1;
                 }
-                let held = (0..index(left.len())).filter(|&n| left[n as usize] == 0).collect();
-                Order::Eager { ready: BinaryHeap::new(), rank, waiting, held }
+                let held = (0..to_u32(left.len())).filter(|&n| left[n as usize] == 0).collect();
+                QueueOrder::Eager { ready: BinaryHeap::new(), rank, waiting, held }
             }
         };
-        let mut queue = Self { lanes, left, finished: 0, order };
-        queue.release();
+        let mut queue = Self { lanes, unfinished_before: left, finished: 0, order };
+        queue.release_ready();
         queue
     }
 
@@ -197,13 +197,13 @@ impl Queue {
     /// True when every node is finished.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.finished == self.left.len()
+        self.finished == self.unfinished_before.len()
     }
 
     /// The next node that may start; none when all that is left waits for something that runs.
-    pub fn take(&mut self) -> Option<usize> {
+    pub fn next_ready(&mut self) -> Option<usize> {
         let node = match &mut self.order {
-            Order::Levels { next, running } => {
+            QueueOrder::Levels { next, running } => {
                 let node = *self.lanes.ranked.get(*next)?;
                 let before = next.checked_sub(1).map(|p| self.lanes.ranked[p]);
                 let opens =
@@ -215,17 +215,18 @@ impl Queue {
                 *running += 1;
                 node
             }
-            Order::Eager { ready, .. } => ready.pop()?.0.1,
-            Order::Ordered { next, alone, aside } => {
+            QueueOrder::Eager { ready, .. } => ready.pop()?.0.1,
+            QueueOrder::Ordered { next, alone, aside } => {
                 if alone.is_some() {
                     return None;
                 }
-                if let Some(place) = aside.iter().position(|&n| self.left[n as usize] == 0) {
+                if let Some(place) = aside.iter().position(|&n| self.unfinished_before[n as usize] == 0) {
                     aside.remove(place)
                 } else {
                     loop {
-                        let node = index(*next);
-                        let (left, parallel) = (*self.left.get(*next)?, self.lanes.parallel[*next]);
+                        let node = to_u32(*next);
+                        let (left, parallel) =
+                            (*self.unfinished_before.get(*next)?, self.lanes.parallel[*next]);
                         if left == 0 {
                             *next += 1;
                             *alone = (!parallel).then_some(node);
@@ -247,26 +248,28 @@ impl Queue {
     pub fn finish(&mut self, node: usize) {
         self.finished += 1;
         for &then in &self.lanes.after[node] {
-            self.left[then as usize] -= 1;
-            if let (0, Order::Eager { held, .. }) = (self.left[then as usize], &mut self.order) {
+            self.unfinished_before[then as usize] -= 1;
+            if let (0, QueueOrder::Eager { held, .. }) =
+                (self.unfinished_before[then as usize], &mut self.order)
+            {
                 held.push(then);
             }
         }
         match &mut self.order {
-            Order::Levels { running, .. } => *running -= 1,
-            Order::Eager { waiting, .. } => waiting[self.lanes.band[node] as usize] -= 1,
-            Order::Ordered { alone, .. } => {
-                if *alone == Some(index(node)) {
+            QueueOrder::Levels { running, .. } => *running -= 1,
+            QueueOrder::Eager { waiting, .. } => waiting[self.lanes.band[node] as usize] -= 1,
+            QueueOrder::Ordered { alone, .. } => {
+                if *alone == Some(to_u32(node)) {
                     *alone = None;
                 }
             }
         }
-        self.release();
+        self.release_ready();
     }
 
     /// Moves free nodes to the ready ones once the bands before theirs have ended.
-    fn release(&mut self) {
-        let Order::Eager { ready, rank, waiting, held } = &mut self.order else { return };
+    fn release_ready(&mut self) {
+        let QueueOrder::Eager { ready, rank, waiting, held } = &mut self.order else { return };
         if held.is_empty() {
             return;
         }

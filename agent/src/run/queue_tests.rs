@@ -4,25 +4,26 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn lanes(nodes: &[Node], edges: &[(usize, usize)]) -> Lanes {
-    Lanes::new(nodes, edges).expect("no circle")
+fn lanes(nodes: &[QueueNode], edges: &[(usize, usize)]) -> RankedGraph {
+    RankedGraph::new(nodes, edges).expect("no circle")
 }
 
 #[test]
 fn a_circle_has_no_lanes() {
-    let node = |name: &str| Node { order: 1.0, name: name.into(), band: Band::Middle, parallel: false };
+    let node =
+        |name: &str| QueueNode { order: 1.0, name: name.into(), band: OrderBand::Middle, parallel: false };
     let nodes = [node("a"), node("b"), node("c")];
-    assert!(Lanes::new(&nodes, &[(0, 1), (1, 2), (2, 1)]).is_none());
-    assert!(Lanes::new(&nodes, &[(0, 1), (1, 2)]).is_some());
+    assert!(RankedGraph::new(&nodes, &[(0, 1), (1, 2), (2, 1)]).is_none());
+    assert!(RankedGraph::new(&nodes, &[(0, 1), (1, 2)]).is_some());
 }
 
 /// A graph whose edges go forward, as Salt's order is a sound one.
-fn graphs() -> impl Strategy<Value = (Vec<Node>, Vec<(usize, usize)>)> {
+fn graphs() -> impl Strategy<Value = (Vec<QueueNode>, Vec<(usize, usize)>)> {
     (1_usize..60).prop_flat_map(|n| {
-        let node = (0_u8..5, 0_u8..12, 0_u8..4).prop_map(|(order, band, parallel)| Node {
+        let node = (0_u8..5, 0_u8..12, 0_u8..4).prop_map(|(order, band, parallel)| QueueNode {
             order: f64::from(order),
             name: String::new(),
-            band: [Band::First, Band::Last].get(band as usize).copied().unwrap_or_default(),
+            band: [OrderBand::First, OrderBand::Last].get(band as usize).copied().unwrap_or_default(),
             parallel: parallel == 0,
         });
         let edges = proptest::collection::vec((0..n, 0..n), 0..n * 2);
@@ -38,14 +39,14 @@ fn graphs() -> impl Strategy<Value = (Vec<Node>, Vec<(usize, usize)>)> {
 
 /// What a run does: takes as long as it can, then ends one of those that run, by choice.
 fn drive(
-    queue: &mut Queue,
+    queue: &mut RunQueue,
     picks: &[usize],
     mut step: impl FnMut(&[usize], &[usize], Option<usize>),
 ) -> Vec<usize> {
     let (mut running, mut done, mut taken) = (Vec::new(), Vec::new(), Vec::new());
     let mut picks = picks.iter().cycle();
     loop {
-        while let Some(node) = queue.take() {
+        while let Some(node) = queue.next_ready() {
             step(&running, &done, Some(node));
             running.push(node);
             taken.push(node);
@@ -80,7 +81,7 @@ proptest! {
     #[test]
     fn every_node_once_and_no_edge_violated((nodes, edges) in graphs(), picks in proptest::collection::vec(0_usize..60, 8)) {
         for schedule in [RunSchedule::Levels, RunSchedule::Eager, RunSchedule::Ordered] {
-            let mut queue = Queue::new(lanes(&nodes, &edges), schedule);
+            let mut queue = RunQueue::new(lanes(&nodes, &edges), schedule);
             let mut violated = None;
             let taken = drive(&mut queue, &picks, |_, done, node| {
                 let Some(node) = node else { return };
@@ -98,7 +99,7 @@ proptest! {
     fn a_level_never_starts_before_the_last_one_ended((nodes, edges) in graphs(), picks in proptest::collection::vec(0_usize..60, 8)) {
         let lanes = lanes(&nodes, &edges);
         let level: Vec<usize> = (0..nodes.len()).map(|n| lanes.level(n)).collect();
-        let mut queue = Queue::new(lanes, RunSchedule::Levels);
+        let mut queue = RunQueue::new(lanes, RunSchedule::Levels);
         let mut mixed = false;
         let taken = drive(&mut queue, &picks, |running, _, node| {
             mixed |= node.is_some_and(|n| running.iter().any(|r| level[*r] != level[n]));
@@ -114,9 +115,9 @@ proptest! {
     #[test]
     fn eager_never_waits_for_an_unrelated_node((mut nodes, edges) in graphs(), picks in proptest::collection::vec(0_usize..60, 8)) {
         for node in &mut nodes {
-            node.band = Band::Middle;
+            node.band = OrderBand::Middle;
         }
-        let mut queue = Queue::new(lanes(&nodes, &edges), RunSchedule::Eager);
+        let mut queue = RunQueue::new(lanes(&nodes, &edges), RunSchedule::Eager);
         let mut late = None;
         drive(&mut queue, &picks, |running, done, node| {
             if node.is_some() {
@@ -136,7 +137,7 @@ proptest! {
         for node in &mut nodes {
             node.parallel = false;
         }
-        let mut queue = Queue::new(lanes(&nodes, &edges), RunSchedule::Ordered);
+        let mut queue = RunQueue::new(lanes(&nodes, &edges), RunSchedule::Ordered);
         let mut together = false;
         let taken = drive(&mut queue, &[0], |running, _, node| together |= node.is_some() && !running.is_empty());
         prop_assert!(!together);
@@ -148,17 +149,17 @@ proptest! {
         let reach = reach(nodes.len(), &edges);
         // Only bands that no requisite contradicts say anything.
         let band = |n: usize| nodes[n].band;
-        let near = |n: usize, wanted: Band| (0..nodes.len()).any(|m| m != n && band(m) == wanted && (reach[n][m] || reach[m][n]));
+        let near = |n: usize, wanted: OrderBand| (0..nodes.len()).any(|m| m != n && band(m) == wanted && (reach[n][m] || reach[m][n]));
         for schedule in [RunSchedule::Levels, RunSchedule::Eager] {
-            let mut queue = Queue::new(lanes(&nodes, &edges), schedule);
+            let mut queue = RunQueue::new(lanes(&nodes, &edges), schedule);
             let mut wrong = None;
             drive(&mut queue, &picks, |_, done, node| {
                 let Some(node) = node else { return };
-                if band(node) == Band::Middle && !near(node, Band::First) {
-                    wrong = wrong.or((0..nodes.len()).find(|n| band(*n) == Band::First && !done.contains(n)));
+                if band(node) == OrderBand::Middle && !near(node, OrderBand::First) {
+                    wrong = wrong.or((0..nodes.len()).find(|n| band(*n) == OrderBand::First && !done.contains(n)));
                 }
-                if band(node) == Band::Last && !near(node, Band::First) {
-                    let middle = |n: &usize| band(*n) == Band::Middle && !near(*n, Band::Last) && !done.contains(n);
+                if band(node) == OrderBand::Last && !near(node, OrderBand::First) {
+                    let middle = |n: &usize| band(*n) == OrderBand::Middle && !near(*n, OrderBand::Last) && !done.contains(n);
                     wrong = wrong.or((0..nodes.len()).find(middle));
                 }
             });
@@ -169,19 +170,19 @@ proptest! {
 
 #[test]
 fn a_parallel_state_holds_up_only_those_that_need_it() {
-    let node = |parallel| Node { parallel, ..Node::default() };
+    let node = |parallel| QueueNode { parallel, ..QueueNode::default() };
     let nodes = [node(true), node(false), node(true), node(false)];
     // The third waits for the first; the last for nobody.
-    let mut queue = Queue::new(lanes(&nodes, &[(0, 2)]), RunSchedule::Ordered);
-    assert_eq!(queue.take(), Some(0));
-    assert_eq!(queue.take(), Some(1));
-    assert_eq!(queue.take(), None, "the second runs alone");
+    let mut queue = RunQueue::new(lanes(&nodes, &[(0, 2)]), RunSchedule::Ordered);
+    assert_eq!(queue.next_ready(), Some(0));
+    assert_eq!(queue.next_ready(), Some(1));
+    assert_eq!(queue.next_ready(), None, "the second runs alone");
     queue.finish(1);
-    assert_eq!(queue.take(), Some(3), "the third is set aside");
+    assert_eq!(queue.next_ready(), Some(3), "the third is set aside");
     queue.finish(3);
-    assert_eq!(queue.take(), None);
+    assert_eq!(queue.next_ready(), None);
     queue.finish(0);
-    assert_eq!(queue.take(), Some(2));
+    assert_eq!(queue.next_ready(), Some(2));
     queue.finish(2);
     assert!(queue.is_done());
 }

@@ -9,7 +9,7 @@ use super::SkipReason;
 
 /// How one requisite ended.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct RequisiteResult<'a> {
     /// The kind of requisite.
     pub kind: Requisite,
     /// `sls.id` of whom it points at.
@@ -25,38 +25,38 @@ pub struct Seen<'a> {
     /// It would do something that may fail.
     pub may_fail: bool,
     /// Nobody can tell whether it would fail.
-    pub shaky: bool,
+    pub failure_unknown: bool,
 }
 
-impl Seen<'_> {
-    const fn answers_failure(&self) -> bool {
+impl RequisiteResult<'_> {
+    const fn is_onfail(&self) -> bool {
         matches!(self.kind, Requisite::Onfail | Requisite::OnfailAny | Requisite::OnfailAll)
     }
 
     /// True when a failure that a dry run cannot foresee would matter: for who answers failures.
-    const fn is_feared(&self) -> bool {
-        self.may_fail && self.answers_failure()
+    const fn failure_matters(&self) -> bool {
+        self.may_fail && self.is_onfail()
     }
 
     /// The same, when nobody can foresee it, as one guesses.
-    fn guessed(&self, guess: Guess) -> Self {
+    fn assuming(&self, guess: Assumption) -> Self {
         match (self.unknown, guess) {
             (true, _) => {}
-            (false, Guess::Failed) if self.is_feared() => {}
+            (false, Assumption::Failed) if self.failure_matters() => {}
             (false, _) => return self.clone(),
         }
         let (result, changed) = match guess {
-            Guess::Failed if self.shaky || self.answers_failure() => (Some(false), false),
-            Guess::Same | Guess::Failed => (Some(true), false),
-            Guess::Changed => (None, true),
+            Assumption::Failed if self.failure_unknown || self.is_onfail() => (Some(false), false),
+            Assumption::Same | Assumption::Failed => (Some(true), false),
+            Assumption::Changed => (None, true),
         };
-        Seen { result, changed, ..self.clone() }
+        RequisiteResult { result, changed, ..self.clone() }
     }
 }
 
 /// What becomes of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum RequisiteDecision {
     /// It runs.
     Run,
     /// It runs, and reacts when it had nothing to do itself.
@@ -71,26 +71,26 @@ pub enum Decision {
 
 /// Decides; `seen` are all requisites of one state.
 #[must_use]
-pub fn decide(seen: &[Seen<'_>], compat: Compat) -> Decision {
+pub fn decide(seen: &[RequisiteResult<'_>], compat: Compat) -> RequisiteDecision {
     if seen.is_empty() {
-        return Decision::Run;
+        return RequisiteDecision::Run;
     }
-    if !seen.iter().any(|s| s.unknown || s.is_feared()) {
-        return verdict(seen, compat, Guess::Same);
+    if !seen.iter().any(|s| s.unknown || s.failure_matters()) {
+        return decide_assuming(seen, compat, Assumption::Same);
     }
     let [same, changed, failed] =
-        [Guess::Same, Guess::Changed, Guess::Failed].map(|g| verdict(seen, compat, g));
+        [Assumption::Same, Assumption::Changed, Assumption::Failed].map(|g| decide_assuming(seen, compat, g));
     match changed {
-        _ if same != failed => Decision::Unknown,
+        _ if same != failed => RequisiteDecision::Unknown,
         _ if same == changed => same,
-        Decision::React if same == Decision::Run => Decision::MayReact,
-        _ => Decision::Unknown,
+        RequisiteDecision::React if same == RequisiteDecision::Run => RequisiteDecision::MayReact,
+        _ => RequisiteDecision::Unknown,
     }
 }
 
 /// What those that nobody can foresee are taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guess {
+enum Assumption {
     Same,
     Changed,
     Failed,
@@ -98,7 +98,7 @@ enum Guess {
 
 /// The ids of those who failed, for words.
 #[must_use]
-pub fn failed(seen: &[Seen<'_>]) -> Vec<String> {
+pub fn failed_ids(seen: &[RequisiteResult<'_>]) -> Vec<String> {
     let mut ids: Vec<String> =
         seen.iter().filter(|s| s.result == Some(false)).map(|s| format!("{}.{}", s.id.0, s.id.1)).collect();
     ids.sort_unstable();
@@ -108,7 +108,7 @@ pub fn failed(seen: &[Seen<'_>]) -> Vec<String> {
 
 /// What is known of one kind of requisite, or of all.
 #[derive(Clone, Copy, Debug, Default)]
-struct Marks {
+struct RequisiteFlags {
     failed: bool,
     changed: bool,
     met: bool,
@@ -119,7 +119,7 @@ struct Marks {
     pre_met: bool,
 }
 
-impl Marks {
+impl RequisiteFlags {
     fn add(&mut self, other: Self) {
         self.failed |= other.failed;
         self.changed |= other.changed;
@@ -132,41 +132,41 @@ impl Marks {
     }
 }
 
-fn verdict(seen: &[Seen<'_>], compat: Compat, guess: Guess) -> Decision {
-    let mut all = Marks::default();
+fn decide_assuming(seen: &[RequisiteResult<'_>], compat: Compat, guess: Assumption) -> RequisiteDecision {
+    let mut all = RequisiteFlags::default();
     for kind in Requisite::ALL {
-        let mut own = Marks::default();
+        let mut own = RequisiteFlags::default();
         let mut any = false;
         for one in seen.iter().filter(|s| s.kind == kind) {
             any = true;
-            mark(&mut own, &one.guessed(guess), compat);
+            apply_requisite(&mut own, &one.assuming(guess), compat);
         }
         if any {
-            soften(&mut own, kind);
+            apply_any_rules(&mut own, kind);
             all.add(own);
         }
     }
     if all.failed {
-        Decision::Skip(SkipReason::RequireFailed)
+        RequisiteDecision::Skip(SkipReason::RequireFailed)
     } else if all.pre && !all.pre_met {
-        Decision::Skip(SkipReason::PrereqNotMet)
+        RequisiteDecision::Skip(SkipReason::PrereqNotMet)
     } else if all.pre {
-        Decision::Run
+        RequisiteDecision::Run
     } else if all.onfail && !all.onchanges_met {
-        Decision::Skip(SkipReason::OnfailNotMet)
+        RequisiteDecision::Skip(SkipReason::OnfailNotMet)
     } else if all.onchanges && !all.onchanges_met {
-        Decision::Skip(SkipReason::OnchangesNotMet)
+        RequisiteDecision::Skip(SkipReason::OnchangesNotMet)
     } else if all.changed {
-        Decision::React
+        RequisiteDecision::React
     } else if all.onfail {
-        Decision::Skip(SkipReason::OnfailNotMet)
+        RequisiteDecision::Skip(SkipReason::OnfailNotMet)
     } else {
-        Decision::Run
+        RequisiteDecision::Run
     }
 }
 
 /// Marks what one requisite says.
-fn mark(marks: &mut Marks, one: &Seen<'_>, compat: Compat) {
+fn apply_requisite(marks: &mut RequisiteFlags, one: &RequisiteResult<'_>, compat: Compat) {
     match one.kind {
         Requisite::Onfail | Requisite::OnfailAny | Requisite::OnfailAll => {
             // Salt takes whatever has no verdict yet, as in a dry run, for a failure.
@@ -196,7 +196,7 @@ fn mark(marks: &mut Marks, one: &Seen<'_>, compat: Compat) {
 }
 
 /// Takes back what one who did well makes good.
-const fn soften(marks: &mut Marks, kind: Requisite) {
+const fn apply_any_rules(marks: &mut RequisiteFlags, kind: Requisite) {
     match kind {
         Requisite::RequireAny | Requisite::WatchAny | Requisite::OnchangesAny => {
             if marks.met || marks.changed || marks.onchanges_met {

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use zagent_config::Value;
 
-use super::converge::Ended;
-use crate::host::Cancel;
+use super::converge::ConvergeResult;
+use crate::host::CancelToken;
 
 /// How a state is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Retry {
+pub(super) struct StateRetry {
     attempts: u64,
     until: bool,
     interval: u64,
     splay: u64,
 }
 
-const DEFAULT: Retry = Retry { attempts: 2, until: true, interval: 30, splay: 0 };
+const DEFAULT_RETRY: StateRetry = StateRetry { attempts: 2, until: true, interval: 30, splay: 0 };
 
-impl Retry {
+impl StateRetry {
     /// Reads it as Salt does: what has the wrong kind counts as not given.
-    pub(super) fn read(value: &Value) -> Self {
+    pub(super) fn from_value(value: &Value) -> Self {
         let Value::Map(map) = value else {
             return if matches!(value, Value::Bool(false)) {
-                Self { attempts: 0, ..DEFAULT }
+                Self { attempts: 0, ..DEFAULT_RETRY }
             } else {
-                DEFAULT
+                DEFAULT_RETRY
             };
         };
         let number = |key: &str, default: u64| match map.get(key) {
@@ -36,18 +36,18 @@ impl Retry {
         };
         let until = match map.get("until") {
             Some(Value::Bool(until)) => *until,
-            _ => DEFAULT.until,
+            _ => DEFAULT_RETRY.until,
         };
         Self {
-            attempts: number("attempts", DEFAULT.attempts),
+            attempts: number("attempts", DEFAULT_RETRY.attempts),
             until,
-            interval: number("interval", DEFAULT.interval),
-            splay: number("splay", DEFAULT.splay),
+            interval: number("interval", DEFAULT_RETRY.interval),
+            splay: number("splay", DEFAULT_RETRY.splay),
         }
     }
 
     /// What a dry run says.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let Self { attempts, until, interval, splay } = self;
         let until = if *until { "True" } else { "False" };
         format!(
@@ -57,14 +57,14 @@ impl Retry {
     }
 
     /// The pause before a try, its splay drawn from a seed.
-    fn pause(&self, seed: u64) -> Duration {
-        let drawn = if self.splay == 0 { 0 } else { mix(seed) % (self.splay + 1) };
+    fn delay(&self, seed: u64) -> Duration {
+        let drawn = if self.splay == 0 { 0 } else { mix_bits(seed) % (self.splay + 1) };
         Duration::from_secs(self.interval.saturating_add(drawn))
     }
 }
 
 /// Spreads a seed over all bits.
-const fn mix(seed: u64) -> u64 {
+const fn mix_bits(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -73,21 +73,21 @@ const fn mix(seed: u64) -> u64 {
 
 /// Tries until the result is the wanted one, the tries are used up or somebody says stop. With `more`, the first try is not
 /// counted and the last one speaks first, as Salt does for what runs in parallel.
-pub(super) fn run(
-    retry: &Retry,
+pub(super) fn run_with_retries(
+    retry: &StateRetry,
     more: bool,
-    cancel: &Arc<Cancel>,
+    cancel: &Arc<CancelToken>,
     seed: u64,
-    mut once: impl FnMut() -> Ended,
-) -> Ended {
+    mut once: impl FnMut() -> ConvergeResult,
+) -> ConvergeResult {
     let mut last = once();
     let mut said = String::new();
     let mut tries = 1;
     let most = if more { retry.attempts + 1 } else { retry.attempts };
-    while last.result != Some(retry.until) && tries < most && !cancel.is_said() {
+    while last.result != Some(retry.until) && tries < most && !cancel.is_cancelled() {
         let seed = seed.wrapping_mul(31).wrapping_add(tries);
-        cancel.wait(retry.pause(seed));
-        if cancel.is_said() {
+        cancel.wait(retry.delay(seed));
+        if cancel.is_cancelled() {
             break;
         }
         let result = match last.result {
@@ -99,9 +99,9 @@ pub(super) fn run(
         said.push_str(&format!(
             "Attempt {tries}: Returned a result of \"{result}\", with the following comment: \"{comment}\"\n"
         ));
-        let calls = last.calls;
+        let calls = last.run_numbers;
         last = once();
-        last.calls += calls;
+        last.run_numbers += calls;
         tries += 1;
     }
     if more && !said.is_empty() {

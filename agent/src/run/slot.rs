@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use zagent_compiler::{Call, Chunk, Host};
+use zagent_compiler::{Chunk, FunctionCall, TemplateHost};
 use zagent_config::value::traverse;
 use zagent_config::{List, Map, Value};
 
-const MARK: &str = "__slot__:";
+const SLOT_PREFIX: &str = "__slot__:";
 
 /// The chunk with its slots filled; the very chunk when it has none.
-pub(super) fn fill<'c>(chunk: &'c Chunk, host: &dyn Host) -> Cow<'c, Chunk> {
+pub(super) fn fill_slots<'c>(chunk: &'c Chunk, host: &dyn TemplateHost) -> Cow<'c, Chunk> {
     if !chunk.args.values().any(has_slot) {
         return Cow::Borrowed(chunk);
     }
     let mut filled = chunk.clone();
     let mut args = Map::new();
     for (key, value) in chunk.args.iter() {
-        args.insert(key.clone(), filled_value(value, host, 0));
+        args.insert(key.clone(), fill_value(value, host, 0));
     }
     filled.args = args;
     Cow::Owned(filled)
@@ -25,7 +25,7 @@ pub(super) fn fill<'c>(chunk: &'c Chunk, host: &dyn Host) -> Cow<'c, Chunk> {
 
 fn has_slot(value: &Value) -> bool {
     match value {
-        Value::Str(text) => text.starts_with(MARK),
+        Value::Str(text) => text.starts_with(SLOT_PREFIX),
         Value::List(items) => items.iter().any(|v| match v {
             Value::Map(map) => map.values().any(is_slot),
             other => is_slot(other),
@@ -36,24 +36,24 @@ fn has_slot(value: &Value) -> bool {
 }
 
 fn is_slot(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.starts_with(MARK))
+    value.as_str().is_some_and(|text| text.starts_with(SLOT_PREFIX))
 }
 
 /// Slots are looked for in texts, in lists, and in the values of one mapping.
-fn filled_value(value: &Value, host: &dyn Host, depth: usize) -> Value {
+fn fill_value(value: &Value, host: &dyn TemplateHost, depth: usize) -> Value {
     match value {
-        Value::Str(text) if text.starts_with(MARK) => ask(text, host),
+        Value::Str(text) if text.starts_with(SLOT_PREFIX) => evaluate_slot(text, host),
         Value::List(items) if depth == 0 => {
             let mut list = List::default();
             for item in items.iter() {
-                list.push(filled_value(item, host, 1));
+                list.push(fill_value(item, host, 1));
             }
             Value::List(Arc::new(list))
         }
         Value::Map(map) if depth < 2 => {
             let mut filled = Map::new();
             for (k, v) in map.iter() {
-                filled.insert(k.clone(), filled_value(v, host, 2));
+                filled.insert(k.clone(), fill_value(v, host, 2));
             }
             filled.into()
         }
@@ -62,8 +62,8 @@ fn filled_value(value: &Value, host: &dyn Host, depth: usize) -> Value {
 }
 
 /// A slot that cannot be read stays as it is, as in Salt.
-fn ask(slot: &str, host: &dyn Host) -> Value {
-    let asked = slot.strip_prefix(MARK).and_then(|s| s.strip_prefix("salt:")).and_then(parse);
+fn evaluate_slot(slot: &str, host: &dyn TemplateHost) -> Value {
+    let asked = slot.strip_prefix(SLOT_PREFIX).and_then(|s| s.strip_prefix("salt:")).and_then(parse_slot);
     let Some(asked) = asked else {
         tracing::warn!(slot, "malformed slot");
         return slot.into();
@@ -82,39 +82,39 @@ fn ask(slot: &str, host: &dyn Host) -> Value {
 }
 
 /// `fun(args).path.in.result ~ 'text'`, taken apart.
-struct Asked {
-    call: Call,
+struct SlotCall {
+    call: FunctionCall,
     path: Option<String>,
     append: Option<String>,
 }
 
-fn parse(text: &str) -> Option<Asked> {
+fn parse_slot(text: &str) -> Option<SlotCall> {
     let open = text.find('(')?;
     let function = text[..open].trim().to_owned();
-    let (items, rest) = arguments(&text[open + 1..])?;
-    let mut call = Call { function, args: Vec::new(), kwargs: Map::new() };
+    let (items, rest) = split_arguments(&text[open + 1..])?;
+    let mut call = FunctionCall { function, args: Vec::new(), kwargs: Map::new() };
     for item in items {
-        match item.split_once('=').filter(|(k, _)| is_word(k.trim())) {
+        match item.split_once('=').filter(|(k, _)| is_identifier(k.trim())) {
             Some((key, value)) => {
-                call.kwargs.insert(key.trim(), literal(value));
+                call.kwargs.insert(key.trim(), parse_literal(value));
             }
-            None => call.args.push(literal(&item)),
+            None => call.args.push(parse_literal(&item)),
         }
     }
     let (path, append) = match rest.split_once('~') {
-        Some((path, more)) => (path, Some(unquoted(more.trim()).to_owned())),
+        Some((path, more)) => (path, Some(unquote(more.trim()).to_owned())),
         None => (rest, None),
     };
     let path = path.trim().strip_prefix('.').map(|p| p.trim().to_owned());
-    Some(Asked { call, path, append })
+    Some(SlotCall { call, path, append })
 }
 
-fn is_word(text: &str) -> bool {
+fn is_identifier(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
 /// The arguments up to the closing parenthesis, and what follows it.
-fn arguments(text: &str) -> Option<(Vec<String>, &str)> {
+fn split_arguments(text: &str) -> Option<(Vec<String>, &str)> {
     let (mut items, mut item) = (Vec::new(), String::new());
     let (mut quote, mut depth) = (None, 0);
     for (i, c) in text.char_indices() {
@@ -141,16 +141,16 @@ fn arguments(text: &str) -> Option<(Vec<String>, &str)> {
     None
 }
 
-fn literal(text: &str) -> Value {
+fn parse_literal(text: &str) -> Value {
     let text = text.trim();
-    let bare = unquoted(text);
+    let bare = unquote(text);
     if bare.len() < text.len() {
         return bare.into();
     }
-    zagent_compiler::yaml::load(text, &zagent_compiler::Limits::default()).unwrap_or_else(|_| text.into())
+    zagent_compiler::yaml::load(text, &zagent_compiler::TreeLimits::default()).unwrap_or_else(|_| text.into())
 }
 
-fn unquoted(text: &str) -> &str {
+fn unquote(text: &str) -> &str {
     let inner = |q: char| text.strip_prefix(q).and_then(|t| t.strip_suffix(q));
     inner('\'').or_else(|| inner('"')).unwrap_or(text)
 }

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
-use super::Failure;
+use super::StateError;
 
 /// Arguments by name; `name` is one of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Args<'c> {
+pub struct ChunkArgs<'c> {
     /// The chunk they stand in.
     pub chunk: &'c Chunk,
 }
 
-impl<'c> Args<'c> {
+impl<'c> ChunkArgs<'c> {
     /// Reads from a chunk.
     #[must_use]
     pub const fn new(chunk: &'c Chunk) -> Self {
@@ -40,8 +40,8 @@ impl<'c> Args<'c> {
     ///
     /// # Errors
     /// Fails for lists and mappings.
-    pub fn text(&self, key: &str) -> Result<Option<String>, Failure> {
-        self.get(key).map(|v| scalar(v).ok_or_else(|| wrong(key, "text", v))).transpose()
+    pub fn text(&self, key: &str) -> Result<Option<String>, StateError> {
+        self.get(key).map(|v| scalar_text(v).ok_or_else(|| type_error(key, "text", v))).transpose()
     }
 
     /// A switch, by Python's truth.
@@ -54,20 +54,20 @@ impl<'c> Args<'c> {
     ///
     /// # Errors
     /// Fails when it is none.
-    pub fn int(&self, key: &str) -> Result<Option<i64>, Failure> {
+    pub fn int(&self, key: &str) -> Result<Option<i64>, StateError> {
         let parse = |v: &Value| match v {
             Value::Int(n) => Some(*n),
             Value::Str(s) => s.trim().parse().ok(),
             _ => None,
         };
-        self.get(key).map(|v| parse(v).ok_or_else(|| wrong(key, "a whole number", v))).transpose()
+        self.get(key).map(|v| parse(v).ok_or_else(|| type_error(key, "a whole number", v))).transpose()
     }
 
     /// A number of seconds or such, also written as text.
     ///
     /// # Errors
     /// Fails when it is none.
-    pub fn number(&self, key: &str) -> Result<Option<f64>, Failure> {
+    pub fn number(&self, key: &str) -> Result<Option<f64>, StateError> {
         #[expect(clippy::cast_precision_loss, reason = "seconds and counts are small")]
         let parse = |v: &Value| match v {
             Value::Int(n) => Some(*n as f64),
@@ -75,27 +75,27 @@ impl<'c> Args<'c> {
             Value::Str(s) => s.trim().parse().ok(),
             _ => None,
         };
-        self.get(key).map(|v| parse(v).ok_or_else(|| wrong(key, "a number", v))).transpose()
+        self.get(key).map(|v| parse(v).ok_or_else(|| type_error(key, "a number", v))).transpose()
     }
 
     /// A list of texts; one text is a list of one.
     ///
     /// # Errors
     /// Fails when it is neither.
-    pub fn texts(&self, key: &str) -> Result<Option<Vec<String>>, Failure> {
+    pub fn texts(&self, key: &str) -> Result<Option<Vec<String>>, StateError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let texts = match value {
-            Value::List(items) => items.iter().map(scalar).collect::<Option<Vec<_>>>(),
-            other => scalar(other).map(|text| vec![text]),
+            Value::List(items) => items.iter().map(scalar_text).collect::<Option<Vec<_>>>(),
+            other => scalar_text(other).map(|text| vec![text]),
         };
-        texts.map(Some).ok_or_else(|| wrong(key, "a list of texts", value))
+        texts.map(Some).ok_or_else(|| type_error(key, "a list of texts", value))
     }
 
     /// A mapping; a list of mappings of one key each counts as one.
     ///
     /// # Errors
     /// Fails when it is neither.
-    pub fn map(&self, key: &str) -> Result<Option<Map>, Failure> {
+    pub fn map(&self, key: &str) -> Result<Option<Map>, StateError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let mut all = Map::new();
         let parts: Vec<&Value> = match value {
@@ -103,7 +103,7 @@ impl<'c> Args<'c> {
             other => vec![other],
         };
         for part in parts {
-            let Value::Map(map) = part else { return Err(wrong(key, "a mapping", value)) };
+            let Value::Map(map) = part else { return Err(type_error(key, "a mapping", value)) };
             for (k, v) in map.iter() {
                 all.insert(k.clone(), v.clone());
             }
@@ -115,35 +115,35 @@ impl<'c> Args<'c> {
     ///
     /// # Errors
     /// Fails when it is no absolute path.
-    pub fn path(&self, key: &str) -> Result<Option<PathBuf>, Failure> {
+    pub fn path(&self, key: &str) -> Result<Option<PathBuf>, StateError> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let path = expand_home(&text);
         if path.is_absolute() {
             return Ok(Some(path));
         }
-        Err(Failure::new(format!("Specified file {text} is not an absolute path")))
+        Err(StateError::new(format!("Specified file {text} is not an absolute path")))
     }
 
     /// Permission bits as Salt reads them: `644`, `'0644'` and `'644'` are the same; `keep` is none.
     ///
     /// # Errors
     /// Fails when it is no mode.
-    pub fn mode(&self, key: &str) -> Result<Option<u32>, Failure> {
+    pub fn mode(&self, key: &str) -> Result<Option<u32>, StateError> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        let text = scalar(value).ok_or_else(|| wrong(key, "a mode such as '0644'", value))?;
+        let text = scalar_text(value).ok_or_else(|| type_error(key, "a mode such as '0644'", value))?;
         if text == "keep" {
             return Ok(None);
         }
         let digits = text.strip_prefix("0o").unwrap_or(&text);
         match u32::from_str_radix(digits, 8) {
             Ok(mode) if mode <= 0o7777 => Ok(Some(mode)),
-            _ => Err(wrong(key, "a mode such as '0644'", value)),
+            _ => Err(type_error(key, "a mode such as '0644'", value)),
         }
     }
 }
 
 /// A text, or a number or boolean written as Python would.
-fn scalar(value: &Value) -> Option<String> {
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::Str(s) => Some(s.to_string()),
         Value::List(_) | Value::Map(_) | Value::Null => None,
@@ -151,8 +151,8 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-fn wrong(key: &str, wanted: &str, got: &Value) -> Failure {
-    Failure::new(format!("`{key}` must be {wanted}, not {}", got.kind()))
+fn type_error(key: &str, wanted: &str, got: &Value) -> StateError {
+    StateError::new(format!("`{key}` must be {wanted}, not {}", got.kind()))
 }
 
 /// A path with `~` and `~/…` as the home directory.

@@ -8,46 +8,57 @@ mod stateful;
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Template, Veil};
-use crate::host::command::{Keys, Options, Refused, retcode, shown, success_retcodes, words_of};
-use crate::host::exec::{End, Outcome};
-use crate::report::chain;
+use super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, FileTemplate, State, StateCtx,
+    StateError,
+};
+use crate::cli_error::error_chain;
+use crate::host::command_options::{
+    CommandOptions, CommandRefused, OptionKeys, salt_retcode, success_retcodes, text_list, value_text,
+};
+use crate::host::exec::{ExitOutcome, ExitReason};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let (act, waits) = match fun {
-        "run" => (Act::Run, false),
-        "wait" | "watch" => (Act::Run, true),
-        "script" => (Act::Script, false),
-        "wait_script" => (Act::Script, true),
+        "run" => (CmdFunction::Run, false),
+        "wait" | "watch" => (CmdFunction::Run, true),
+        "script" => (CmdFunction::Script, false),
+        "wait_script" => (CmdFunction::Script, true),
         "call" | "wait_call" => {
             let words =
                 format!("cmd.{fun} calls a Python function, and there is no Python here: use cmd.run");
-            return Some(Err(Failure::new(words)));
+            return Some(Err(StateError::new(words)));
         }
         _ => return None,
     };
-    let env = args.chunk.args.get("saltenv").map_or_else(|| args.chunk.env.to_string(), shown);
-    Some(Ok(Box::new(Cmd { act, waits, name: args.name(), env, args: args.chunk.args.clone() })))
+    let env = args.chunk.args.get("saltenv").map_or_else(|| args.chunk.env.to_string(), value_text);
+    Some(Ok(Box::new(CmdState {
+        function: act,
+        watch_only: waits,
+        name: args.name(),
+        env,
+        args: args.chunk.args.clone(),
+    })))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum CmdFunction {
     Run,
     Script,
 }
 
-struct Cmd {
-    act: Act,
+struct CmdState {
+    function: CmdFunction,
     /// It runs only for a watch.
-    waits: bool,
+    watch_only: bool,
     name: String,
     env: String,
     args: Map,
 }
 
 /// What a command did, as the changes of its state show it.
-struct Ran {
+struct CmdResult {
     pid: i64,
     /// None for one that was left to itself.
     code: Option<i64>,
@@ -59,7 +70,7 @@ struct Ran {
     cancelled: bool,
 }
 
-impl Ran {
+impl CmdResult {
     fn changes(&self) -> Map {
         let mut changes = Map::new();
         changes.insert("pid", self.pid);
@@ -73,16 +84,16 @@ impl Ran {
     }
 }
 
-impl Cmd {
+impl CmdState {
     fn flag(&self, key: &str) -> bool {
         self.args.get(key).is_some_and(Value::is_truthy)
     }
 
     /// The command's name in a comment: `cmd.run` and `cmd.script` quote differently.
     fn quoted(&self, name: &str) -> String {
-        match self.act {
-            Act::Run => format!("Command \"{name}\""),
-            Act::Script => format!("Command '{name}'"),
+        match self.function {
+            CmdFunction::Run => format!("Command \"{name}\""),
+            CmdFunction::Script => format!("Command '{name}'"),
         }
     }
 
@@ -100,53 +111,53 @@ impl Cmd {
     }
 
     /// What is wrong with the arguments, whatever is done with them.
-    fn verify(&self) -> Result<(), Failure> {
+    fn verify_args(&self) -> Result<(), StateError> {
         let env = self.args.get("env");
         if !matches!(env, None | Some(Value::Null | Value::List(_) | Value::Map(_))) {
-            return Err(Failure::new("Invalidly-formatted 'env' parameter. See documentation."));
+            return Err(StateError::new("Invalidly-formatted 'env' parameter. See documentation."));
         }
-        for key in ["context", "defaults"].into_iter().filter(|_| self.act == Act::Script) {
+        for key in ["context", "defaults"].into_iter().filter(|_| self.function == CmdFunction::Script) {
             if self.args.get(key).is_some_and(|v| v.is_truthy() && v.as_map().is_none()) {
                 let words = format!("Invalidly-formatted '{key}' parameter. Must be formed as a dict.");
-                return Err(Failure::new(words));
+                return Err(StateError::new(words));
             }
         }
         Ok(())
     }
 
     /// What would be done.
-    fn would(&self) -> Result<Look, Failure> {
-        self.verify()?;
+    fn predict_run(&self) -> Result<CheckResult, StateError> {
+        self.verify_args()?;
         if self.is_stateful() {
-            return Ok(Look::drift("", Map::new()));
+            return Ok(CheckResult::drifted("", Map::new()));
         }
         let mut changes = Map::new();
-        if self.act == Act::Run {
+        if self.function == CmdFunction::Run {
             changes.insert("cmd", self.name.as_str());
         }
-        Ok(Look::drift(format!("{} would have been executed", self.quoted(&self.name)), changes))
+        Ok(CheckResult::drifted(format!("{} would have been executed", self.quoted(&self.name)), changes))
     }
 
     /// Runs it under this name.
-    fn execute(&self, name: &str, scene: &Scene<'_>) -> Result<Done, Failure> {
-        self.verify()?;
+    fn execute(&self, name: &str, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.verify_args()?;
         self.verify_directory(scene)?;
-        let options = scene.options(&self.args, Keys::Own, &[]).map_err(Failure::new)?;
-        let ran = match self.act {
-            Act::Run => self.run(name, &options, scene)?,
-            Act::Script => script::run(self, name, options, scene)?,
+        let options = scene.command_options(&self.args, OptionKeys::All, &[]).map_err(StateError::new)?;
+        let ran = match self.function {
+            CmdFunction::Run => self.run(name, &options, scene)?,
+            CmdFunction::Script => script::run_script(self, name, options, scene)?,
         };
         let mut comment = format!("{} run", self.quoted(name));
         if ran.is_missing {
-            let source = self.args.get("source").map_or_else(|| name.to_owned(), shown);
+            let source = self.args.get("source").map_or_else(|| name.to_owned(), value_text);
             comment = format!("Unable to cache script {source} from saltenv '{}'", self.env);
         }
         if ran.cancelled {
             comment = format!("{} was ended: the run was stopped", self.quoted(name));
         }
         let succeeded = matches!(ran.code, None | Some(0));
-        let done =
-            Done::new(comment, ran.changes()).with("retcode", ran.code.map_or(Value::Null, Value::Int));
+        let done = ApplyResult::new(comment, ran.changes())
+            .with_detail("retcode", ran.code.map_or(Value::Null, Value::Int));
         let (done, succeeded) = if self.is_stateful() && !ran.cancelled {
             stateful::reinterpret(done, succeeded, scene.compat)
         } else {
@@ -155,17 +166,22 @@ impl Cmd {
         if succeeded { Ok(done) } else { Err(done.into()) }
     }
 
-    fn verify_directory(&self, scene: &Scene<'_>) -> Result<(), Failure> {
-        let Some(cwd) = self.args.get("cwd").filter(|v| v.is_truthy()).map(shown) else { return Ok(()) };
+    fn verify_directory(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        let Some(cwd) = self.args.get("cwd").filter(|v| v.is_truthy()).map(value_text) else { return Ok(()) };
         let path = std::path::Path::new(&cwd);
         let stat = if path.is_absolute() { scene.fs.stat(path)? } else { None };
-        if stat.is_some_and(|s| s.kind == crate::fs::Kind::Dir) {
+        if stat.is_some_and(|s| s.kind == crate::fs::FileKind::Dir) {
             return Ok(());
         }
-        Err(Failure::new(format!("Desired working directory \"{cwd}\" is not available")))
+        Err(StateError::new(format!("Desired working directory \"{cwd}\" is not available")))
     }
 
-    fn run(&self, name: &str, options: &Options, scene: &Scene<'_>) -> Result<Ran, Failure> {
+    fn run(
+        &self,
+        name: &str,
+        options: &CommandOptions,
+        scene: &StateCtx<'_>,
+    ) -> Result<CmdResult, StateError> {
         let rendered = if self.flag("template") {
             Some(self.render(name.to_owned(), name, Map::new(), scene)?)
         } else {
@@ -173,32 +189,37 @@ impl Cmd {
         };
         let line = rendered.as_deref().unwrap_or(name);
         if self.flag("bg") {
-            let pid = options.launch_line(line).map_err(|e| told(&e))?;
-            return Ok(Ran { pid: pid.into(), ..Ran::nothing() });
+            let pid = options.spawn_line_detached(line).map_err(|e| refused_error(&e))?;
+            return Ok(CmdResult { pid: pid.into(), ..CmdResult::without_output() });
         }
-        let outcome = options.run_line(line).map_err(|e| told(&e))?;
-        self.ran(&outcome, name, options)
+        let outcome = options.run_line(line).map_err(|e| refused_error(&e))?;
+        self.interpret_outcome(&outcome, name, options)
     }
 
     /// What a command did, with what the state says about success.
-    fn ran(&self, outcome: &Outcome, name: &str, options: &Options) -> Result<Ran, Failure> {
+    fn interpret_outcome(
+        &self,
+        outcome: &ExitOutcome,
+        name: &str,
+        options: &CommandOptions,
+    ) -> Result<CmdResult, StateError> {
         let hidden = self.flag("hide_output");
         let strip = self.args.get("rstrip").is_none_or(Value::is_truthy);
         let show = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
             if strip { text.trim_end().to_owned() } else { text.into_owned() }
         };
-        let mut ran = Ran {
+        let mut ran = CmdResult {
             pid: outcome.pid.into(),
-            code: Some(retcode(outcome)),
+            code: Some(salt_retcode(outcome)),
             stdout: show(&outcome.stdout),
             stderr: show(&outcome.stderr),
             is_missing: false,
-            timed_out: outcome.end == End::TimedOut,
-            cancelled: outcome.end == End::Cancelled,
+            timed_out: outcome.reason == ExitReason::TimedOut,
+            cancelled: outcome.reason == ExitReason::Cancelled,
         };
         if ran.timed_out {
-            let given = self.args.get("timeout").filter(|v| v.is_truthy()).map(shown);
+            let given = self.args.get("timeout").filter(|v| v.is_truthy()).map(value_text);
             let limit = options.timeout.map_or(0.0, |t| t.as_secs_f64());
             let limit = given.unwrap_or_else(|| limit.to_string());
             ran.stdout = format!("{name} : Timed out after {limit} seconds");
@@ -207,9 +228,9 @@ impl Cmd {
                 ran.code = Some(0);
             }
         } else if !ran.cancelled {
-            let codes = success_retcodes(self.args.get("success_retcodes")).map_err(Failure::new)?;
+            let codes = success_retcodes(self.args.get("success_retcodes")).map_err(StateError::new)?;
             let says = |key: &str, text: &str| {
-                words_of(self.args.get(key)).iter().any(|word| text.contains(word.as_str()))
+                text_list(self.args.get(key)).iter().any(|word| text.contains(word.as_str()))
             };
             let counts = ran.code.is_some_and(|code| codes.contains(&code));
             if counts || says("success_stdout", &ran.stdout) || says("success_stderr", &ran.stderr) {
@@ -228,18 +249,18 @@ impl Cmd {
         source: String,
         path: &str,
         variables: Map,
-        scene: &Scene<'_>,
-    ) -> Result<String, Failure> {
-        if let Some(engine) = self.args.get("template").map(shown).filter(|t| t != "jinja") {
-            return Err(Failure::new(format!("`template` knows jinja only, not {engine}")));
+        scene: &StateCtx<'_>,
+    ) -> Result<String, StateError> {
+        if let Some(engine) = self.args.get("template").map(value_text).filter(|t| t != "jinja") {
+            return Err(StateError::new(format!("`template` knows jinja only, not {engine}")));
         }
-        let template = Template { env: self.env.clone(), path: path.to_owned(), source, variables };
-        scene.templates.render(&template).map_err(Failure::new)
+        let template = FileTemplate { env: self.env.clone(), path: path.to_owned(), source, variables };
+        scene.templates.render(&template).map_err(StateError::new)
     }
 }
 
-impl Ran {
-    fn nothing() -> Self {
+impl CmdResult {
+    fn without_output() -> Self {
         Self {
             pid: 0,
             code: None,
@@ -252,48 +273,48 @@ impl Ran {
     }
 }
 
-fn told(error: &Refused) -> Failure {
-    Failure::new(chain(error))
+fn refused_error(error: &CommandRefused) -> StateError {
+    StateError::new(error_chain(error))
 }
 
-impl State for Cmd {
-    fn check(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
-        if self.waits { Ok(Look::right("")) } else { self.would() }
+impl State for CmdState {
+    fn check(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.watch_only { Ok(CheckResult::in_sync("")) } else { self.predict_run() }
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let Some(name) = self.test_name().filter(|_| !self.waits) else { return self.check(scene) };
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let Some(name) = self.test_name().filter(|_| !self.watch_only) else { return self.check(scene) };
         let done = self.execute(name, scene)?;
         if done.changes.is_empty() {
-            return Ok(Look::right(done.comment));
+            return Ok(CheckResult::in_sync(done.comment));
         }
-        Ok(Look::drift(done.comment, done.changes))
+        Ok(CheckResult::drifted(done.comment, done.changes))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.execute(&self.name, scene)
     }
 
-    fn foresee(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
-        self.would()
+    fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.predict_run()
     }
 
-    fn irreversible(&self) -> Option<&'static str> {
+    fn irreversible_reason(&self) -> Option<&'static str> {
         Some("what a command did cannot be undone")
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         false
     }
 
-    fn sees(&self) -> Veil {
+    fn reads(&self) -> Effects {
         // It runs whatever it finds; only a stateful one tells by itself what it would do.
-        if self.test_name().is_some() { Veil::ALL } else { Veil::NONE }
+        if self.test_name().is_some() { Effects::ALL } else { Effects::NONE }
     }
 
-    fn cost(&self) -> Cost {
+    fn check_cost(&self) -> CheckCost {
         // Looking starts nothing; a dry run of a stateful command does.
-        if self.test_name().is_some() { Cost::Heavy } else { Cost::Light }
+        if self.test_name().is_some() { CheckCost::Heavy } else { CheckCost::Light }
     }
 }
 

@@ -6,16 +6,21 @@ use std::sync::{Arc, PoisonError};
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use super::Scene;
-use crate::host::command::{Keys, Options};
+use super::StateCtx;
+use crate::host::command_options::{CommandOptions, OptionKeys};
 
-impl Scene<'_> {
+impl StateCtx<'_> {
     /// How a command of a state runs: the state's arguments, what the run says, and nothing longer than its time.
     ///
     /// # Errors
     /// Fails in Salt's words when an argument cannot be used.
-    pub(crate) fn options(&self, args: &Map, keys: Keys, skip: &[String]) -> Result<Options, String> {
-        let mut options = Options::read(args, keys, skip)?;
+    pub(crate) fn command_options(
+        &self,
+        args: &Map,
+        keys: OptionKeys,
+        skip: &[String],
+    ) -> Result<CommandOptions, String> {
+        let mut options = CommandOptions::from_args(args, keys, skip)?;
         if options.shell.is_none() && self.compat == Compat::Salt {
             let grain = self.host.grain("shell");
             options.shell = grain.as_ref().and_then(Value::as_str).map(str::to_owned);
@@ -32,6 +37,6 @@ impl Scene<'_> {
         }
         drop(shared);
         options.cancel = Some(Arc::clone(self.cancel));
-        Ok(options.until(self.deadline))
+        Ok(options.with_deadline(self.deadline))
     }
 }

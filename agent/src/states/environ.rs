@@ -6,40 +6,42 @@ use std::sync::PoisonError;
 
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Veil};
-use crate::host::command::shown;
+use super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+};
+use crate::host::command_options::value_text;
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "setenv").then(|| {
         if args.flag("clear_all", false) {
-            return Err(Failure::new("`clear_all` would take away what the agent itself needs"));
+            return Err(StateError::new("`clear_all` would take away what the agent itself needs"));
         }
         let wanted = match args.chunk.args.get("value") {
             Some(value @ (Value::Str(_) | Value::Bool(false))) => {
                 Map::from_iter([(Value::from(args.name()), value.clone())])
             }
             Some(Value::Map(map)) => (**map).clone(),
-            _ => return Err(Failure::new("Environ value must be string, dict or False")),
+            _ => return Err(StateError::new("Environ value must be string, dict or False")),
         };
-        let names: Vec<String> = wanted.keys().map(shown).collect();
+        let names: Vec<String> = wanted.keys().map(value_text).collect();
         if let Some(name) = names.iter().find(|n| n.is_empty() || n.contains(['=', '\0'])) {
-            return Err(Failure::new(format!("`{name}` cannot be the name of a variable")));
+            return Err(StateError::new(format!("`{name}` cannot be the name of a variable")));
         }
         let unsets = args.flag("false_unsets", false);
-        Ok(Box::new(SetEnv { wanted, unsets }) as Box<dyn State>)
+        Ok(Box::new(EnvironSetenv { wanted, unsets }) as Box<dyn State>)
     })
 }
 
-struct SetEnv {
+struct EnvironSetenv {
     wanted: Map,
     /// False takes a variable away instead of emptying it.
     unsets: bool,
 }
 
-impl SetEnv {
+impl EnvironSetenv {
     /// What differs: a text to set, null to take away.
-    fn changes(&self, scene: &Scene<'_>) -> Map {
+    fn pending_changes(&self, scene: &StateCtx<'_>) -> Map {
         let shared = scene.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
         let now = |name: &str| match shared.get(name) {
             Some(set) => set.clone(),
@@ -47,11 +49,11 @@ impl SetEnv {
         };
         let mut changes = Map::new();
         for (key, value) in self.wanted.iter() {
-            let current = now(&shown(key));
+            let current = now(&value_text(key));
             let wanted = match value {
                 Value::Bool(false) if self.unsets => None,
                 Value::Bool(false) => Some(String::new()),
-                other => Some(shown(other)),
+                other => Some(value_text(other)),
             };
             if current != wanted {
                 changes.insert(key.clone(), wanted.map_or(Value::Null, Value::from));
@@ -61,38 +63,38 @@ impl SetEnv {
     }
 }
 
-impl State for SetEnv {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let changes = self.changes(scene);
+impl State for EnvironSetenv {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let changes = self.pending_changes(scene);
         if changes.is_empty() {
-            return Ok(Look::right("Environ values were already set with the correct values"));
+            return Ok(CheckResult::in_sync("Environ values were already set with the correct values"));
         }
-        Ok(Look::drift("Environ values will be changed", changes))
+        Ok(CheckResult::drifted("Environ values will be changed", changes))
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let look = self.check(scene)?;
         if look.changes.is_empty() {
-            return Ok(Look::right("Environ values are already set with the correct values"));
+            return Ok(CheckResult::in_sync("Environ values are already set with the correct values"));
         }
         Ok(look)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let changes = self.changes(scene);
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let changes = self.pending_changes(scene);
         let mut shared = scene.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in changes.iter() {
-            shared.insert(shown(key), value.as_str().map(str::to_owned));
+            shared.insert(value_text(key), value.as_str().map(str::to_owned));
         }
-        Ok(Done::new("Environ values were set", changes))
+        Ok(ApplyResult::new("Environ values were set", changes))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::NONE
+    fn reads(&self) -> Effects {
+        Effects::NONE
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 }
 

@@ -11,21 +11,21 @@ use std::path::PathBuf;
 use zagent_config::settings::parse_duration;
 use zagent_config::{Map, Value};
 
-use self::decide::{Decision, Found, decide};
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State};
-use crate::host::command::{Keys, Options, retcode, shown};
-use crate::host::exec::{self, End, Outcome};
-use crate::host::line;
-use crate::report::chain;
+use self::decide::{ExecDecision, ExecFacts, decide};
+use super::{ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
+use crate::cli_error::error_chain;
+use crate::host::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
+use crate::host::exec::{self, ExitOutcome, ExitReason};
+use crate::host::shell_words;
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
-    (fun == "run").then(|| Exec::read(args).map(|exec| Box::new(exec) as Box<dyn State>))
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    (fun == "run").then(|| ExecRun::read(args).map(|exec| Box::new(exec) as Box<dyn State>))
 }
 
 /// How a command line is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Provider {
+enum ExecProvider {
     /// Its words are started as they are.
     Posix,
     /// `/bin/sh -c`.
@@ -33,14 +33,14 @@ enum Provider {
 }
 
 #[derive(Debug)]
-struct Exec {
+struct ExecRun {
     tag: String,
     command: String,
-    provider: Provider,
+    provider: ExecProvider,
     args: Map,
     env: Vec<(OsString, OsString)>,
     timeout: Option<std::time::Duration>,
-    returns: Vec<i64>,
+    expected_codes: Vec<i64>,
     creates: Option<PathBuf>,
     onlyif: Option<String>,
     unless: Option<String>,
@@ -50,17 +50,17 @@ struct Exec {
     is_triggered: bool,
 }
 
-impl Exec {
-    fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl ExecRun {
+    fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let provider = match args.text("provider")?.as_deref() {
-            None | Some("posix") => Provider::Posix,
-            Some("shell") => Provider::Shell,
+            None | Some("posix") => ExecProvider::Posix,
+            Some("shell") => ExecProvider::Shell,
             Some(other) => {
-                return Err(Failure::new(format!("exec has the providers posix and shell, not {other}")));
+                return Err(StateError::new(format!("exec has the providers posix and shell, not {other}")));
             }
         };
         let command = args.text("command")?.unwrap_or_else(|| args.name());
-        let mut env = environment(args.get("environment"))?;
+        let mut env = parse_environment(args.get("environment"))?;
         if let Some(path) = args.text("path")? {
             env.push(("PATH".into(), search_path(&path)?.into()));
         }
@@ -71,8 +71,12 @@ impl Exec {
                     || value.as_str().and_then(parse_duration),
                     |seconds| std::time::Duration::try_from_secs_f64(seconds).ok(),
                 );
-                let words =
-                    || Failure::new(format!("`timeout` must be a time such as 30s, not {}", shown(value)));
+                let words = || {
+                    StateError::new(format!(
+                        "`timeout` must be a time such as 30s, not {}",
+                        value_text(value)
+                    ))
+                };
                 Some(parsed.filter(|t| !t.is_zero()).ok_or_else(words)?)
             }
         };
@@ -83,7 +87,7 @@ impl Exec {
             args: args.chunk.args.clone(),
             env,
             timeout,
-            returns: returns(args.get("returns"))?,
+            expected_codes: parse_exit_codes(args.get("returns"))?,
             creates: args.path("creates")?,
             onlyif: args.text("onlyif")?,
             unless: args.text("unless")?,
@@ -92,56 +96,71 @@ impl Exec {
             is_triggered: false,
         };
         for line in [Some(&exec.command), exec.onlyif.as_ref(), exec.unless.as_ref()].into_iter().flatten() {
-            exec.words(line)?;
+            exec.argv(line)?;
         }
         Ok(exec)
     }
 
     /// What is started for a line.
-    fn words(&self, line: &str) -> Result<Vec<String>, Failure> {
-        if self.provider == Provider::Shell {
-            return Ok(vec![crate::host::command::SHELL.into(), "-c".into(), line.into()]);
+    fn argv(&self, line: &str) -> Result<Vec<String>, StateError> {
+        if self.provider == ExecProvider::Shell {
+            return Ok(vec![crate::host::command_options::DEFAULT_SHELL.into(), "-c".into(), line.into()]);
         }
-        match line::split(line) {
-            None => Err(Failure::new(format!("a quotation mark is not closed in `{line}`"))),
-            Some(words) if words.is_empty() => Err(Failure::new("there is no command")),
+        match shell_words::split(line) {
+            None => Err(StateError::new(format!("a quotation mark is not closed in `{line}`"))),
+            Some(words) if words.is_empty() => Err(StateError::new("there is no command")),
             Some(words) => Ok(words),
         }
     }
 
     /// Runs a line: the command, or a guard, which shares all but the output.
-    fn run(&self, line: &str, is_guard: bool, scene: &Scene<'_>) -> Result<Outcome, String> {
-        let runas = scene.options(&self.args, Keys::Runas, &[])?;
-        let cwd = self.args.get("cwd").filter(|v| v.is_truthy()).map(|v| PathBuf::from(shown(v)));
+    fn run(&self, line: &str, is_guard: bool, scene: &StateCtx<'_>) -> Result<ExitOutcome, String> {
+        let runas = scene.command_options(&self.args, OptionKeys::RunasOnly, &[])?;
+        let cwd = self.args.get("cwd").filter(|v| v.is_truthy()).map(|v| PathBuf::from(value_text(v)));
         let mut env = runas.env.clone();
         env.extend(self.env.iter().cloned());
-        let umask =
-            if is_guard { None } else { Options::read(&self.args_of("umask"), Keys::Own, &[])?.umask };
-        let options =
-            Options { cwd, env, umask, timeout: self.timeout, keep_locale: true, discard: is_guard, ..runas };
-        let words = self.words(line).map_err(|f| f.done.comment)?;
-        let command = options.until(scene.deadline).command(words).map_err(|e| chain(&e))?;
-        exec::run(&command).map_err(|e| chain(&e))
+        let umask = if is_guard {
+            None
+        } else {
+            CommandOptions::from_args(&self.single_arg("umask"), OptionKeys::All, &[])?.umask
+        };
+        let options = CommandOptions {
+            cwd,
+            env,
+            umask,
+            timeout: self.timeout,
+            keep_locale: true,
+            discard_output: is_guard,
+            ..runas
+        };
+        let words = self.argv(line).map_err(|f| f.result.comment)?;
+        let command = options.with_deadline(scene.deadline).command(words).map_err(|e| error_chain(&e))?;
+        exec::run(&command).map_err(|e| error_chain(&e))
     }
 
-    fn args_of(&self, key: &str) -> Map {
+    fn single_arg(&self, key: &str) -> Map {
         self.args.get(key).map(|v| Map::from_iter([(key, v.clone())])).unwrap_or_default()
     }
 
     /// True when a guard exits with 0; nothing when there is no such guard.
-    fn guard(&self, name: &str, line: Option<&String>, scene: &Scene<'_>) -> Result<Option<bool>, Failure> {
+    fn run_guard(
+        &self,
+        name: &str,
+        line: Option<&String>,
+        scene: &StateCtx<'_>,
+    ) -> Result<Option<bool>, StateError> {
         let Some(line) = line else { return Ok(None) };
-        let failed = |why: &str| Failure::new(format!("cannot tell whether `{name}` holds: {why}"));
+        let failed = |why: &str| StateError::new(format!("cannot tell whether `{name}` holds: {why}"));
         let outcome = self.run(line, true, scene).map_err(|e| failed(&e))?;
-        match outcome.end {
-            End::Exited(code) => Ok(Some(code == 0)),
-            End::Signaled(_) => Ok(Some(false)),
-            End::TimedOut => Err(failed(&format!("`{line}` did not end in time"))),
-            End::Cancelled => Err(failed("the run was stopped")),
+        match outcome.reason {
+            ExitReason::Exited(code) => Ok(Some(code == 0)),
+            ExitReason::Signaled(_) => Ok(Some(false)),
+            ExitReason::TimedOut => Err(failed(&format!("`{line}` did not end in time"))),
+            ExitReason::Cancelled => Err(failed("the run was stopped")),
         }
     }
 
-    fn is_created(&self, scene: &Scene<'_>) -> Result<bool, Failure> {
+    fn is_created(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
         Ok(match &self.creates {
             Some(path) => scene.fs.stat(path)?.is_some(),
             None => false,
@@ -149,43 +168,45 @@ impl Exec {
     }
 
     /// What there is to do. Guards are asked only when their answer counts.
-    fn decision(&self, scene: &Scene<'_>) -> Result<Decision, Failure> {
-        let mut found = Found {
+    fn decision(&self, scene: &StateCtx<'_>) -> Result<ExecDecision, StateError> {
+        let mut found = ExecFacts {
             is_triggered: self.is_triggered,
             is_created: self.is_created(scene)?,
             refresh_only: self.refresh_only,
-            ..Found::default()
+            ..ExecFacts::default()
         };
         if !found.is_triggered && !found.is_created {
-            found.onlyif = self.guard("onlyif", self.onlyif.as_ref(), scene)?;
+            found.onlyif = self.run_guard("onlyif", self.onlyif.as_ref(), scene)?;
             if found.onlyif != Some(false) {
-                found.unless = self.guard("unless", self.unless.as_ref(), scene)?;
+                found.unless = self.run_guard("unless", self.unless.as_ref(), scene)?;
             }
         }
         Ok(decide(&found))
     }
 
-    fn would(&self, decision: Decision) -> Look {
+    fn predict_run(&self, decision: ExecDecision) -> CheckResult {
         let changes = || Map::from_iter([("cmd", self.command.as_str())]);
         match decision {
-            Decision::Execute => Look::drift("Would have executed", changes()),
-            Decision::Refresh => Look::drift("Would have executed via subscribe", changes()),
-            Decision::Created => {
+            ExecDecision::Execute => CheckResult::drifted("Would have executed", changes()),
+            ExecDecision::Refresh => CheckResult::drifted("Would have executed via subscribe", changes()),
+            ExecDecision::Created => {
                 let path = self.creates.as_deref().unwrap_or_else(|| std::path::Path::new(""));
-                Look::right(format!("{} exists", path.display()))
+                CheckResult::in_sync(format!("{} exists", path.display()))
             }
-            Decision::OnlyifFailed => Look::right("onlyif condition is false"),
-            Decision::UnlessHeld => Look::right("unless condition is true"),
-            Decision::Waits => Look::right("refresh_only: nothing it subscribes to has changed"),
+            ExecDecision::OnlyifFailed => CheckResult::in_sync("onlyif condition is false"),
+            ExecDecision::UnlessSucceeded => CheckResult::in_sync("unless condition is true"),
+            ExecDecision::RefreshOnly => {
+                CheckResult::in_sync("refresh_only: nothing it subscribes to has changed")
+            }
         }
     }
 
     /// Runs the command, and says whether things are then as they should be.
-    fn execute(&self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn execute(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let command = &self.command;
-        let outcome = self.run(command, false, scene).map_err(Failure::new)?;
+        let outcome = self.run(command, false, scene).map_err(StateError::new)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-        let (code, stdout, stderr) = (retcode(&outcome), text(&outcome.stdout), text(&outcome.stderr));
+        let (code, stdout, stderr) = (salt_retcode(&outcome), text(&outcome.stdout), text(&outcome.stderr));
         if self.logs {
             for line in stdout.lines().chain(stderr.lines()) {
                 tracing::info!(exec = %self.tag, "{line}");
@@ -198,58 +219,60 @@ impl Exec {
             ("stderr", stderr.into()),
         ]);
         let via = if self.is_triggered { " via subscribe" } else { "" };
-        let done = |comment: String| Done::new(comment, changes).with("retcode", code);
-        match outcome.end {
-            End::TimedOut => return Err(done(format!("Command \"{command}\" did not end in time")).into()),
-            End::Cancelled => {
+        let done = |comment: String| ApplyResult::new(comment, changes).with_detail("retcode", code);
+        match outcome.reason {
+            ExitReason::TimedOut => {
+                return Err(done(format!("Command \"{command}\" did not end in time")).into());
+            }
+            ExitReason::Cancelled => {
                 return Err(done(format!("Command \"{command}\" was ended: the run was stopped")).into());
             }
-            End::Exited(_) | End::Signaled(_) => {}
+            ExitReason::Exited(_) | ExitReason::Signaled(_) => {}
         }
-        if self.creates.is_some() && self.is_created(scene)? || self.returns.contains(&code) {
+        if self.creates.is_some() && self.is_created(scene)? || self.expected_codes.contains(&code) {
             return Ok(done(format!("Command \"{command}\" executed{via}")));
         }
-        let wanted = self.returns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let wanted = self.expected_codes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         Err(done(format!("Command \"{command}\" executed{via} and returned {code}, not one of: {wanted}"))
             .into())
     }
 }
 
-impl State for Exec {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        self.is_triggered = !scene.shared.fired(&self.tag).is_empty();
-        Ok(self.would(self.decision(scene)?))
+impl State for ExecRun {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.is_triggered = !scene.shared.watched_changes(&self.tag).is_empty();
+        Ok(self.predict_run(self.decision(scene)?))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.execute(scene)
     }
 
-    fn foresee(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
-        Ok(self.would(Decision::Refresh))
+    fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(self.predict_run(ExecDecision::Refresh))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.is_triggered = true;
         self.execute(scene)
     }
 
-    fn irreversible(&self) -> Option<&'static str> {
+    fn irreversible_reason(&self) -> Option<&'static str> {
         Some("what a command did cannot be undone")
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         false
     }
 
-    fn cost(&self) -> Cost {
-        if self.onlyif.is_some() || self.unless.is_some() { Cost::Heavy } else { Cost::Light }
+    fn check_cost(&self) -> CheckCost {
+        if self.onlyif.is_some() || self.unless.is_some() { CheckCost::Heavy } else { CheckCost::Light }
     }
 }
 
 /// `KEY=value` each; mappings count too.
-fn environment(value: Option<&Value>) -> Result<Vec<(OsString, OsString)>, Failure> {
-    let bad = |v: &Value| Failure::new(format!("`environment` holds {}, not KEY=value", shown(v)));
+fn parse_environment(value: Option<&Value>) -> Result<Vec<(OsString, OsString)>, StateError> {
+    let bad = |v: &Value| StateError::new(format!("`environment` holds {}, not KEY=value", value_text(v)));
     let items: Vec<&Value> = match value {
         None => return Ok(Vec::new()),
         Some(Value::List(list)) => list.iter().collect(),
@@ -258,7 +281,7 @@ fn environment(value: Option<&Value>) -> Result<Vec<(OsString, OsString)>, Failu
     let mut env: Vec<(String, String)> = Vec::new();
     for item in items {
         match item {
-            Value::Map(map) => env.extend(map.iter().map(|(k, v)| (shown(k), shown(v)))),
+            Value::Map(map) => env.extend(map.iter().map(|(k, v)| (value_text(k), value_text(v)))),
             Value::Str(text) => {
                 let (key, value) = text.split_once('=').ok_or_else(|| bad(item))?;
                 env.push((key.to_owned(), value.to_owned()));
@@ -273,15 +296,15 @@ fn environment(value: Option<&Value>) -> Result<Vec<(OsString, OsString)>, Failu
 }
 
 /// Absolute directories with colons between them.
-fn search_path(path: &str) -> Result<String, Failure> {
+fn search_path(path: &str) -> Result<String, StateError> {
     match path.split(':').find(|dir| !dir.starts_with('/')) {
         None => Ok(path.to_owned()),
-        Some(dir) => Err(Failure::new(format!("`path` holds `{dir}`, which is no absolute directory"))),
+        Some(dir) => Err(StateError::new(format!("`path` holds `{dir}`, which is no absolute directory"))),
     }
 }
 
 /// Exit codes; 0 when none are given.
-fn returns(value: Option<&Value>) -> Result<Vec<i64>, Failure> {
+fn parse_exit_codes(value: Option<&Value>) -> Result<Vec<i64>, StateError> {
     let items: Vec<&Value> = match value {
         None => Vec::new(),
         Some(Value::List(list)) => list.iter().collect(),
@@ -289,7 +312,7 @@ fn returns(value: Option<&Value>) -> Result<Vec<i64>, Failure> {
     };
     let code = |v: &Value| {
         let number = v.as_int().or_else(|| v.as_str()?.trim().parse().ok());
-        number.ok_or_else(|| Failure::new(format!("`returns` holds {}, not an exit code", shown(v))))
+        number.ok_or_else(|| StateError::new(format!("`returns` holds {}, not an exit code", value_text(v))))
     };
     let codes = items.into_iter().map(code).collect::<Result<Vec<_>, _>>()?;
     Ok(if codes.is_empty() { vec![0] } else { codes })

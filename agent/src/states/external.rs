@@ -18,32 +18,32 @@ use sha2::{Digest, Sha256};
 use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
-use super::{Done, Failure, Look, Scene, State, unavailable};
-use crate::host::command::shown;
-use crate::host::exec::{self, Command, End};
-use crate::report::chain;
+use super::{ApplyResult, CheckResult, State, StateCtx, StateError, unavailable_error};
+use crate::cli_error::error_chain;
+use crate::host::command_options::value_text;
+use crate::host::exec::{self, ExecCommand, ExitReason};
 
 /// How long a module may take when its state does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The most that a module may print.
-const ANSWER: usize = 8 << 20;
+const MAX_REPLY: usize = 8 << 20;
 /// How much of what it complained about is told.
-const COMPLAINT: usize = 400;
+const MAX_STDERR_SHOWN: usize = 400;
 /// The order to do it.
 const APPLY: &str = "apply";
 /// The order to undo it.
 const REVERT: &str = "revert";
 /// Where modules stand in a tree.
-const FOLDER: &str = "_states/";
+const MODULES_FOLDER: &str = "_states/";
 
 /// The state that a chunk of no module of ours asks for.
 pub(super) fn build(chunk: &Chunk) -> Box<dyn State> {
-    Box::new(External { chunk: chunk.clone() })
+    Box::new(ExternalState { chunk: chunk.clone() })
 }
 
 /// What has to be asked of a module to undo what a state of it did, as it stands in the journal.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Memo {
+pub struct ExternalUndoNote {
     /// `revert`, or `apply` where a revert is to be undone.
     call: Cow<'static, str>,
     module: String,
@@ -52,7 +52,7 @@ pub struct Memo {
     args: Value,
 }
 
-impl Memo {
+impl ExternalUndoNote {
     fn new(chunk: &Chunk) -> Self {
         Self {
             call: Cow::Borrowed(REVERT),
@@ -71,22 +71,23 @@ impl Memo {
 
     /// What it is about, as `module.function`.
     #[must_use]
-    pub fn what(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("{}.{}", self.module, self.function)
     }
 
     /// What undoes that which this asks for.
-    fn back(&self) -> Self {
+    fn inverse(&self) -> Self {
         let call = if self.call == REVERT { APPLY } else { REVERT };
         Self { call: Cow::Borrowed(call), ..self.clone() }
     }
 
     /// Notes it, where the run notes anything.
-    fn keep(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn record(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(journal) = scene.journal else { return Ok(()) };
-        let data = serde_json::to_value(self)
-            .map_err(|e| Failure::new(format!("the arguments of `{}` are no JSON: {e}", self.what())))?;
-        Ok(journal.other(scene.tag, data)?)
+        let data = serde_json::to_value(self).map_err(|e| {
+            StateError::new(format!("the arguments of `{}` are no JSON: {e}", self.describe()))
+        })?;
+        Ok(journal.note_other(scene.tag, data)?)
     }
 }
 
@@ -94,56 +95,64 @@ impl Memo {
 ///
 /// # Errors
 /// Fails when the module fails, or there is none.
-pub fn revert(memo: &Memo, scene: &Scene<'_>) -> Result<Done, Failure> {
+pub fn revert(memo: &ExternalUndoNote, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
     let args = memo.args.as_map().cloned().unwrap_or_default();
     let mut chunk = Chunk::single(&memo.module, &memo.function, "", args);
     chunk.name = memo.name.clone();
     chunk.id = zagent_compiler::name_text(&memo.name).into();
-    let state = External { chunk };
-    if state.content(scene)?.is_none() {
-        return Err(Failure::new(format!("there is no module `{}` in the tree any more", memo.module)));
+    let state = ExternalState { chunk };
+    if state.module_source(scene)?.is_none() {
+        return Err(StateError::new(format!("there is no module `{}` in the tree any more", memo.module)));
     }
-    memo.back().keep(scene)?;
-    state.act(&memo.call, scene)
+    memo.inverse().record(scene)?;
+    state.execute(&memo.call, scene)
 }
 
-struct External {
+struct ExternalState {
     chunk: Chunk,
 }
 
 /// What a module answered.
-struct Answer {
+struct ExternalReply {
     result: Option<bool>,
     changes: Map,
     comment: String,
 }
 
-impl External {
-    fn ask(&self, call: &str, test: bool, scene: &Scene<'_>) -> Result<Answer, Failure> {
+impl ExternalState {
+    fn call_module(&self, call: &str, test: bool, scene: &StateCtx<'_>) -> Result<ExternalReply, StateError> {
         let name = &*self.chunk.state;
-        let program = self.program(scene)?;
-        let limit = self.limit(scene)?;
-        let mut command = Command::new(program);
-        command.stdin = self.question(call, test, scene)?;
+        let program = self.install_program(scene)?;
+        let limit = self.time_limit(scene)?;
+        let mut command = ExecCommand::new(program);
+        command.stdin = self.request_json(call, test, scene)?;
         command.timeout = Some(limit);
-        command.output_cap = ANSWER;
+        command.output_cap = MAX_REPLY;
         command.cwd = Some("/".into());
         command.cancel = Some(Arc::clone(scene.cancel));
-        let outcome = exec::run(&command).map_err(|e| Failure::new(chain(&e)))?;
-        let said = complaint(&outcome.stderr);
-        match outcome.end {
-            End::Exited(0) if outcome.truncated => {
-                Err(Failure::new(format!("module `{name}` printed more than {ANSWER} bytes")))
+        let outcome = exec::run(&command).map_err(|e| StateError::new(error_chain(&e)))?;
+        let said = stderr_excerpt(&outcome.stderr);
+        match outcome.reason {
+            ExitReason::Exited(0) if outcome.truncated => {
+                Err(StateError::new(format!("module `{name}` printed more than {MAX_REPLY} bytes")))
             }
-            End::Exited(0) => answer(name, &outcome.stdout).map_err(Failure::new),
-            End::Exited(code) => Err(Failure::new(format!("module `{name}` exited with code {code}{said}"))),
-            End::Signaled(n) => Err(Failure::new(format!("signal {n} ended module `{name}`{said}"))),
-            End::TimedOut => Err(Failure::new(format!("module `{name}` was ended after {limit:?}"))),
-            End::Cancelled => Err(Failure::new(format!("module `{name}` was ended: the run was stopped"))),
+            ExitReason::Exited(0) => parse_reply(name, &outcome.stdout).map_err(StateError::new),
+            ExitReason::Exited(code) => {
+                Err(StateError::new(format!("module `{name}` exited with code {code}{said}")))
+            }
+            ExitReason::Signaled(n) => {
+                Err(StateError::new(format!("signal {n} ended module `{name}`{said}")))
+            }
+            ExitReason::TimedOut => {
+                Err(StateError::new(format!("module `{name}` was ended after {limit:?}")))
+            }
+            ExitReason::Cancelled => {
+                Err(StateError::new(format!("module `{name}` was ended: the run was stopped")))
+            }
         }
     }
 
-    fn question(&self, call: &str, test: bool, scene: &Scene<'_>) -> Result<Vec<u8>, Failure> {
+    fn request_json(&self, call: &str, test: bool, scene: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
         let mut args = self.chunk.args.clone();
         args.insert("name", self.chunk.name.clone());
         let question = Value::from(Map::from_iter([
@@ -154,12 +163,13 @@ impl External {
             ("grains", scene.host.grains()),
         ]));
         serde_json::to_vec(&question)
-            .map_err(|e| Failure::new(format!("the arguments of `{}` are no JSON: {e}", self.chunk.id)))
+            .map_err(|e| StateError::new(format!("the arguments of `{}` are no JSON: {e}", self.chunk.id)))
     }
 
-    fn limit(&self, scene: &Scene<'_>) -> Result<Duration, Failure> {
-        let bad =
-            |v: &Value| Failure::new(format!("`timeout` must be a number of seconds, not {}", shown(v)));
+    fn time_limit(&self, scene: &StateCtx<'_>) -> Result<Duration, StateError> {
+        let bad = |v: &Value| {
+            StateError::new(format!("`timeout` must be a number of seconds, not {}", value_text(v)))
+        };
         let own = match self.chunk.args.get("timeout").filter(|v| !v.is_null()) {
             None => TIMEOUT,
             Some(v) => {
@@ -173,42 +183,42 @@ impl External {
     }
 
     /// The module as a file of our own, named by its content.
-    fn program(&self, scene: &Scene<'_>) -> Result<PathBuf, Failure> {
-        let Some(content) = self.content(scene)? else { return Err(unavailable(&self.chunk)) };
+    fn install_program(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+        let Some(content) = self.module_source(scene)? else { return Err(unavailable_error(&self.chunk)) };
         if content.starts_with(b"\x7fELF") || content.starts_with(b"#!") {
             let digest = format!("{:x}", Sha256::digest(&content));
-            let kept = scene.cache.join("modules").join(&digest);
-            if is_ready(&kept, &content) {
+            let kept = scene.cache_dir.join("modules").join(&digest);
+            if is_installed(&kept, &content) {
                 return Ok(kept);
             }
-            return place(&scene.spare.join("modules"), &digest, &content).map_err(|e| {
-                Failure::new(format!("cannot keep module `{}` in the cache: {e}", self.chunk.state))
+            return write_program(&scene.staging_dir.join("modules"), &digest, &content).map_err(|e| {
+                StateError::new(format!("cannot keep module `{}` in the cache: {e}", self.chunk.state))
             });
         }
         // Salt's own modules are Python that it loads; here it is a program that runs.
         let hint = "it needs a first line such as `#!/usr/bin/env python3`";
-        Err(Failure::new(format!("module `{}` is no program: {hint}", self.chunk.state)))
+        Err(StateError::new(format!("module `{}` is no program: {hint}", self.chunk.state)))
     }
 
     /// `_states/NAME`, or `_states/NAME.ext`.
-    fn content(&self, scene: &Scene<'_>) -> Result<Option<Arc<[u8]>>, Failure> {
-        let exact = format!("{FOLDER}{}", self.chunk.state);
-        if let Some(content) = scene.files.read(crate::files::BASE, &exact).map_err(Failure::new)? {
+    fn module_source(&self, scene: &StateCtx<'_>) -> Result<Option<Arc<[u8]>>, StateError> {
+        let exact = format!("{MODULES_FOLDER}{}", self.chunk.state);
+        if let Some(content) = scene.files.read(crate::files::BASE, &exact).map_err(StateError::new)? {
             return Ok(Some(content));
         }
-        let all = scene.files.list(crate::files::BASE).map_err(Failure::new)?;
+        let all = scene.files.list(crate::files::BASE).map_err(StateError::new)?;
         let fits = |path: &&String| {
             let rest = path.strip_prefix(exact.as_str());
             rest.is_some_and(|r| r.starts_with('.') && !r.contains('/'))
         };
         let Some(path) = all.iter().find(fits) else { return Ok(None) };
-        scene.files.read(crate::files::BASE, path).map_err(Failure::new)
+        scene.files.read(crate::files::BASE, path).map_err(StateError::new)
     }
 
     /// `apply` or `revert`: there is no third way out.
-    fn act(&self, call: &str, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let answer = self.ask(call, false, scene)?;
-        let mut done = Done::new(answer.comment, answer.changes);
+    fn execute(&self, call: &str, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let answer = self.call_module(call, false, scene)?;
+        let mut done = ApplyResult::new(answer.comment, answer.changes);
         match answer.result {
             Some(true) => return Ok(done),
             Some(false) => {}
@@ -222,37 +232,37 @@ impl External {
     }
 }
 
-impl State for External {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let answer = self.ask("check", true, scene)?;
+impl State for ExternalState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let answer = self.call_module("check", true, scene)?;
         match answer.result {
-            Some(true) => Ok(Look::right(answer.comment)),
-            Some(false) => Err(Done::new(answer.comment, answer.changes).into()),
-            None => Ok(Look::drift(answer.comment, answer.changes)),
+            Some(true) => Ok(CheckResult::in_sync(answer.comment)),
+            Some(false) => Err(ApplyResult::new(answer.comment, answer.changes).into()),
+            None => Ok(CheckResult::drifted(answer.comment, answer.changes)),
         }
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        Memo::new(&self.chunk).keep(scene)?;
-        self.act(APPLY, scene)
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        ExternalUndoNote::new(&self.chunk).record(scene)?;
+        self.execute(APPLY, scene)
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         true
     }
 }
 
 /// True when a program stands there with this content.
-fn is_ready(path: &Path, content: &[u8]) -> bool {
+fn is_installed(path: &Path, content: &[u8]) -> bool {
     std::fs::read(path).is_ok_and(|have| have == content)
         && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o7777 == 0o700)
 }
 
 /// Writes the file unless it is there already, whole or not at all.
-fn place(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
+fn write_program(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let path = dir.join(name);
-    if is_ready(&path, content) {
+    if is_installed(&path, content) {
         return Ok(path);
     }
     let unique = format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id());
@@ -266,7 +276,7 @@ fn place(dir: &Path, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-fn answer(name: &str, stdout: &[u8]) -> Result<Answer, String> {
+fn parse_reply(name: &str, stdout: &[u8]) -> Result<ExternalReply, String> {
     let text =
         std::str::from_utf8(stdout).map_err(|_| format!("module `{name}` printed what is not UTF-8"))?;
     let value = Value::from_json_str(text.trim())
@@ -285,14 +295,14 @@ fn answer(name: &str, stdout: &[u8]) -> Result<Answer, String> {
         Some(Value::Map(changes)) => (**changes).clone(),
         Some(other) => return Err(format!("module `{name}` answered {} as its changes", other.kind())),
     };
-    let comment = map.get("comment").filter(|c| !c.is_null()).map(shown).unwrap_or_default();
-    Ok(Answer { result, changes, comment })
+    let comment = map.get("comment").filter(|c| !c.is_null()).map(value_text).unwrap_or_default();
+    Ok(ExternalReply { result, changes, comment })
 }
 
-fn complaint(stderr: &[u8]) -> String {
+fn stderr_excerpt(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let last = text.trim_end().lines().next_back().unwrap_or_default();
-    let last: String = last.chars().take(COMPLAINT).collect();
+    let last: String = last.chars().take(MAX_STDERR_SHOWN).collect();
     if last.is_empty() { last } else { format!(": {last}") }
 }
 

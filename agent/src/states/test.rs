@@ -9,27 +9,29 @@ use std::hash::{BuildHasher, RandomState};
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Veil};
+use super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let fun = match fun {
-        "nop" => Fun::Nop,
-        "succeed_without_changes" => Fun::Succeed,
-        "succeed_with_changes" => Fun::SucceedChanged,
-        "fail_without_changes" => Fun::Fail,
-        "fail_with_changes" => Fun::FailChanged,
-        "configurable_test_state" => Fun::Configurable,
-        "show_notification" => Fun::Notification,
-        "check_pillar" => Fun::Pillar,
-        "mod_watch" => Fun::Watch,
+        "nop" => TestFunction::Nop,
+        "succeed_without_changes" => TestFunction::Succeed,
+        "succeed_with_changes" => TestFunction::SucceedChanged,
+        "fail_without_changes" => TestFunction::Fail,
+        "fail_with_changes" => TestFunction::FailChanged,
+        "configurable_test_state" => TestFunction::Configurable,
+        "show_notification" => TestFunction::Notification,
+        "check_pillar" => TestFunction::Pillar,
+        "mod_watch" => TestFunction::Watch,
         _ => return None,
     };
-    Some(Ok(Box::new(Test { fun, tag: args.chunk.tag(), args: args.chunk.args.clone() })))
+    Some(Ok(Box::new(TestState { fun, tag: args.chunk.tag(), args: args.chunk.args.clone() })))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fun {
+enum TestFunction {
     Nop,
     Succeed,
     SucceedChanged,
@@ -41,50 +43,50 @@ enum Fun {
     Watch,
 }
 
-struct Test {
-    fun: Fun,
+struct TestState {
+    fun: TestFunction,
     tag: String,
     args: Map,
 }
 
 /// What a state says: a result (none: it would change), changes and a comment.
-struct Answer {
+struct TestReply {
     result: Option<bool>,
     changes: Map,
     comment: String,
 }
 
-impl Answer {
+impl TestReply {
     fn new(result: bool, comment: impl Into<String>) -> Self {
         Self { result: Some(result), changes: Map::new(), comment: comment.into() }
     }
 
-    fn changed(self) -> Self {
-        Self { changes: pretended(), ..self }
+    fn with_changes(self) -> Self {
+        Self { changes: fake_changes(), ..self }
     }
 
-    fn done(self) -> Result<Done, Failure> {
-        let done = Done::new(self.comment, self.changes);
+    fn into_apply_result(self) -> Result<ApplyResult, StateError> {
+        let done = ApplyResult::new(self.comment, self.changes);
         if self.result == Some(false) { Err(done.into()) } else { Ok(done) }
     }
 
-    fn look(self) -> Result<Look, Failure> {
+    fn into_check_result(self) -> Result<CheckResult, StateError> {
         match self.result {
-            None => Ok(Look::drift(self.comment, self.changes)),
-            Some(true) => Ok(Look { changes: self.changes, ..Look::right(self.comment) }),
-            Some(false) => Err(Done::new(self.comment, self.changes).into()),
+            None => Ok(CheckResult::drifted(self.comment, self.changes)),
+            Some(true) => Ok(CheckResult { changes: self.changes, ..CheckResult::in_sync(self.comment) }),
+            Some(false) => Err(ApplyResult::new(self.comment, self.changes).into()),
         }
     }
 }
 
-fn pretended() -> Map {
+fn fake_changes() -> Map {
     let change = Map::from_iter([("old", "Unchanged"), ("new", "Something pretended to change")]);
     Map::from_iter([("testing", change)])
 }
 
 /// What Salt says of an argument that cannot be used.
-fn refused(scene: &Scene<'_>, words: &str) -> Failure {
-    Failure::new(match scene.compat {
+fn argument_error(scene: &StateCtx<'_>, words: &str) -> StateError {
+    StateError::new(match scene.compat {
         Compat::Salt => {
             format!("An exception occurred in this state: salt.exceptions.SaltInvocationError: {words}")
         }
@@ -93,13 +95,13 @@ fn refused(scene: &Scene<'_>, words: &str) -> Failure {
 }
 
 /// True or false, or one of them by chance.
-enum Choice {
+enum FixedOrRandom {
     Fixed(bool),
     Random,
 }
 
-impl Choice {
-    fn toss(&self) -> bool {
+impl FixedOrRandom {
+    fn pick(&self) -> bool {
         match self {
             Self::Fixed(value) => *value,
             Self::Random => RandomState::new().hash_one(0_u8) & 1 == 0,
@@ -107,75 +109,78 @@ impl Choice {
     }
 }
 
-impl Test {
+impl TestState {
     fn comment(&self, default: &str) -> String {
-        self.args.get("comment").map_or_else(|| default.to_owned(), crate::host::command::shown)
+        self.args.get("comment").map_or_else(|| default.to_owned(), crate::host::command_options::value_text)
     }
 
     /// What a real run answers.
-    fn real(&self, scene: &Scene<'_>) -> Result<Answer, Failure> {
+    fn run_reply(&self, scene: &StateCtx<'_>) -> Result<TestReply, StateError> {
         Ok(match self.fun {
-            Fun::Nop => Answer::new(true, "Success!"),
-            Fun::Succeed => Answer::new(true, self.comment("Success!")),
-            Fun::SucceedChanged => Answer::new(true, self.comment("Success!")).changed(),
-            Fun::Fail => Answer::new(false, self.comment("Failure!")),
-            Fun::FailChanged => Answer::new(false, self.comment("Failure!")).changed(),
-            Fun::Configurable => {
-                let (changes, result) = self.configured(scene)?;
-                let answer = Answer::new(result.toss(), self.comment(""));
-                if changes.toss() { answer.changed() } else { answer }
+            TestFunction::Nop => TestReply::new(true, "Success!"),
+            TestFunction::Succeed => TestReply::new(true, self.comment("Success!")),
+            TestFunction::SucceedChanged => TestReply::new(true, self.comment("Success!")).with_changes(),
+            TestFunction::Fail => TestReply::new(false, self.comment("Failure!")),
+            TestFunction::FailChanged => TestReply::new(false, self.comment("Failure!")).with_changes(),
+            TestFunction::Configurable => {
+                let (changes, result) = self.configured_choices(scene)?;
+                let answer = TestReply::new(result.pick(), self.comment(""));
+                if changes.pick() { answer.with_changes() } else { answer }
             }
-            Fun::Notification => match self.args.get("text").filter(|t| t.is_truthy()) {
-                Some(text) => Answer::new(true, crate::host::command::shown(text)),
-                None => return Err(refused(scene, "Missing required argument text.")),
+            TestFunction::Notification => match self.args.get("text").filter(|t| t.is_truthy()) {
+                Some(text) => TestReply::new(true, crate::host::command_options::value_text(text)),
+                None => return Err(argument_error(scene, "Missing required argument text.")),
             },
-            Fun::Pillar => {
+            TestFunction::Pillar => {
                 let (result, comment) =
-                    pillar::check(&self.args, scene.pillar).map_err(|w| refused(scene, w))?;
-                Answer::new(result, comment)
+                    pillar::check_pillar(&self.args, scene.pillar).map_err(|w| argument_error(scene, w))?;
+                TestReply::new(result, comment)
             }
-            Fun::Watch => self.watched(scene),
+            TestFunction::Watch => self.watch_reply(scene),
         })
     }
 
     /// What a dry run answers; it differs from the real one in words, and for some in the result.
-    fn dry(&self, scene: &Scene<'_>) -> Result<Answer, Failure> {
-        let would = |comment: &str| Answer { result: None, changes: pretended(), comment: comment.into() };
+    fn dry_run_reply(&self, scene: &StateCtx<'_>) -> Result<TestReply, StateError> {
+        let would =
+            |comment: &str| TestReply { result: None, changes: fake_changes(), comment: comment.into() };
         Ok(match self.fun {
-            Fun::SucceedChanged => would("If we weren't testing, this would be successful with changes"),
-            Fun::FailChanged => would("If we weren't testing, this would be failed with changes"),
-            Fun::Fail => Answer::new(false, "If we weren't testing, this would be a failure!"),
-            Fun::Configurable => {
-                let (changes, result) = self.configured(scene)?;
+            TestFunction::SucceedChanged => {
+                would("If we weren't testing, this would be successful with changes")
+            }
+            TestFunction::FailChanged => would("If we weren't testing, this would be failed with changes"),
+            TestFunction::Fail => TestReply::new(false, "If we weren't testing, this would be a failure!"),
+            TestFunction::Configurable => {
+                let (changes, result) = self.configured_choices(scene)?;
                 let may_fail = self.args.get("allow_test_mode_failure").is_some_and(Value::is_truthy);
                 let comment = match self.comment("") {
                     none if none.is_empty() => "This is a test".into(),
                     comment => comment,
                 };
                 let result = match (&changes, result) {
-                    (_, Choice::Fixed(false)) if may_fail => Some(false),
-                    (Choice::Fixed(false), _) => Some(true),
+                    (_, FixedOrRandom::Fixed(false)) if may_fail => Some(false),
+                    (FixedOrRandom::Fixed(false), _) => Some(true),
                     _ => None,
                 };
-                let answer = Answer { result, changes: Map::new(), comment };
-                if matches!(changes, Choice::Fixed(true)) { answer.changed() } else { answer }
+                let answer = TestReply { result, changes: Map::new(), comment };
+                if matches!(changes, FixedOrRandom::Fixed(true)) { answer.with_changes() } else { answer }
             }
-            _ => self.real(scene)?,
+            _ => self.run_reply(scene)?,
         })
     }
 
     /// `changes` and `result` of a configurable state.
-    fn configured(&self, scene: &Scene<'_>) -> Result<(Choice, Choice), Failure> {
+    fn configured_choices(&self, scene: &StateCtx<'_>) -> Result<(FixedOrRandom, FixedOrRandom), StateError> {
         let choice = |key: &str| match self.args.get(key) {
-            None => Ok(Choice::Fixed(true)),
-            Some(Value::Bool(value)) => Ok(Choice::Fixed(*value)),
-            Some(Value::Str(word)) if word.eq_ignore_ascii_case("random") => Ok(Choice::Random),
+            None => Ok(FixedOrRandom::Fixed(true)),
+            Some(Value::Bool(value)) => Ok(FixedOrRandom::Fixed(*value)),
+            Some(Value::Str(word)) if word.eq_ignore_ascii_case("random") => Ok(FixedOrRandom::Random),
             Some(_) => {
                 let words = format!(
                     "You have specified the state option '{key}' with invalid arguments. It must be either True, False, or \
                      'Random'"
                 );
-                Err(refused(scene, &words))
+                Err(argument_error(scene, &words))
             }
         };
         let choices = (choice("changes")?, choice("result")?);
@@ -184,93 +189,95 @@ impl Test {
             Some(_) => {
                 let words = "You have specified the state option 'warnings' with invalid arguments. It must be a string or a \
                              list of strings";
-                Err(refused(scene, words))
+                Err(argument_error(scene, words))
             }
         }
     }
 
     /// What a watch answers: `result`, `comment` and `changes` may be given.
-    fn watched(&self, scene: &Scene<'_>) -> Answer {
+    fn watch_reply(&self, scene: &StateCtx<'_>) -> TestReply {
         let fired = || {
-            let list: Value = scene.shared.fired(&self.tag).into_iter().map(Value::from).collect();
+            let list: Value = scene.shared.watched_changes(&self.tag).into_iter().map(Value::from).collect();
             Map::from_iter([("Requisites with changes", list)])
         };
         let changes = match self.args.get("changes") {
             None => fired(),
             Some(Value::Map(map)) => (**map).clone(),
             Some(_) => {
-                return Answer::new(
+                return TestReply::new(
                     false,
                     "An exception occurred in this state: 'Changes' should be a dictionary.",
                 );
             }
         };
         let result = self.args.get("result").is_none_or(Value::is_truthy);
-        Answer { result: Some(result), changes, comment: self.comment("Watch statement fired.") }
+        TestReply { result: Some(result), changes, comment: self.comment("Watch statement fired.") }
     }
 
-    fn with_warnings(&self, done: Done) -> Done {
-        match self.args.get("warnings").filter(|_| self.fun == Fun::Configurable) {
-            Some(one @ Value::Str(_)) => done.with("warnings", Value::from(vec![one.clone()])),
-            Some(list @ Value::List(_)) => done.with("warnings", list.clone()),
+    fn with_warnings(&self, done: ApplyResult) -> ApplyResult {
+        match self.args.get("warnings").filter(|_| self.fun == TestFunction::Configurable) {
+            Some(one @ Value::Str(_)) => done.with_detail("warnings", Value::from(vec![one.clone()])),
+            Some(list @ Value::List(_)) => done.with_detail("warnings", list.clone()),
             _ => done,
         }
     }
 }
 
-impl State for Test {
-    fn is_foreseeable(&self) -> bool {
+impl State for TestState {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let is_random = |key| {
             self.args.get(key).and_then(Value::as_str).is_some_and(|w| w.eq_ignore_ascii_case("random"))
         };
-        if self.fun == Fun::Configurable && (is_random("changes") || is_random("result")) {
-            self.configured(scene)?;
-            return Ok(Look::unknown("its outcome is left to chance"));
+        if self.fun == TestFunction::Configurable && (is_random("changes") || is_random("result")) {
+            self.configured_choices(scene)?;
+            return Ok(CheckResult::unknown("its outcome is left to chance"));
         }
-        let real = self.real(scene)?;
+        let real = self.run_reply(scene)?;
         match real.result {
-            Some(true) if real.changes.is_empty() && !self.args.contains("warnings") => real.look(),
+            Some(true) if real.changes.is_empty() && !self.args.contains("warnings") => {
+                real.into_check_result()
+            }
             // It is neither right nor wrong yet: what it has to say is its act.
-            _ => Ok(Look::drift(self.dry(scene)?.comment, real.changes)),
+            _ => Ok(CheckResult::drifted(self.dry_run_reply(scene)?.comment, real.changes)),
         }
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        if let Ok(look @ Look { standing: super::Standing::Unknown(_), .. }) = self.check(scene) {
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if let Ok(look @ CheckResult { verdict: super::Verdict::Unknown(_), .. }) = self.check(scene) {
             return Ok(look);
         }
-        self.dry(scene)?.look()
+        self.dry_run_reply(scene)?.into_check_result()
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        match self.real(scene)?.done() {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        match self.run_reply(scene)?.into_apply_result() {
             Ok(done) => Ok(self.with_warnings(done)),
-            Err(failure) => Err(self.with_warnings(failure.done).into()),
+            Err(failure) => Err(self.with_warnings(failure.result).into()),
         }
     }
 
-    fn foresee(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        self.watched(scene).look()
+    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.watch_reply(scene).into_check_result()
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        self.watched(scene).done()
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.watch_reply(scene).into_apply_result()
     }
 
-    fn sees(&self) -> Veil {
-        Veil::NONE
+    fn reads(&self) -> Effects {
+        Effects::NONE
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         false
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Instant
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Instant
     }
 }
 

@@ -4,39 +4,39 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::fs::{Disk, FileSystem as _};
-use crate::states::stage::Stage;
-use crate::undo::{Journal, Notes, Record};
+use crate::states::testing::StateTestBed;
+use crate::undo::{JournalReader, JournalRecord, UndoJournal};
 
 /// A lamp: on, off or not there.
-struct Lamp;
+struct TestLamp;
 
 static LAMP: Mutex<Value> = Mutex::new(Value::Null);
 
-impl Thing for Lamp {
+impl Undoable for TestLamp {
     fn kind(&self) -> &'static str {
         "lamp"
     }
 
-    fn look(&self, _: &Value, _: &Scene<'_>) -> Result<Value, Failure> {
+    fn capture(&self, _: &Value, _: &StateCtx<'_>) -> Result<Value, StateError> {
         Ok(LAMP.lock().unwrap().clone())
     }
 
-    fn put(&self, _: &Value, to: &Value, _: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, _: &Value, to: &Value, _: &StateCtx<'_>) -> Result<(), StateError> {
         *LAMP.lock().unwrap() = to.clone();
         Ok(())
     }
 }
 
-fn set(to: &str) -> Result<(), Failure> {
+fn set(to: &str) -> Result<(), StateError> {
     *LAMP.lock().unwrap() = to.into();
     Ok(())
 }
 
 /// The notes of a journal, the last first.
-fn notes(root: &std::path::Path, run: &str) -> Vec<ThingNote> {
-    let notes = Notes::open(&root.join(run)).unwrap();
-    let data = |record: &Record| match record {
-        Record::Other { data, .. } => ThingNote::read(data),
+fn notes(root: &std::path::Path, run: &str) -> Vec<UndoNote> {
+    let notes = JournalReader::open(&root.join(run)).unwrap();
+    let data = |record: &JournalRecord| match record {
+        JournalRecord::Other { data, .. } => UndoNote::read(data),
         _ => None,
     };
     notes.records().iter().rev().filter_map(data).collect()
@@ -44,30 +44,30 @@ fn notes(root: &std::path::Path, run: &str) -> Vec<ThingNote> {
 
 #[test]
 fn a_thing_is_put_back_unless_somebody_else_changed_it() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let root = tempfile::tempdir().unwrap();
-    let journal = Journal::create(root.path(), "one").unwrap();
+    let journal = UndoJournal::create(root.path(), "one").unwrap();
     let disk = Disk::default();
-    let scene = Scene { journal: Some(&journal), tag: "t", fs: &disk, ..stage.scene() };
+    let scene = StateCtx { journal: Some(&journal), tag: "t", fs: &disk, ..stage.scene() };
     *LAMP.lock().unwrap() = Value::Null;
-    scene.change(&Lamp, "hall", || set("off")).unwrap();
-    scene.change(&Lamp, "hall", || set("on")).unwrap();
+    scene.with_undo(&TestLamp, "hall", || set("off")).unwrap();
+    scene.with_undo(&TestLamp, "hall", || set("on")).unwrap();
     let noted = notes(root.path(), "one");
     assert_eq!(noted.len(), 4, "before and after, twice");
-    assert_eq!(noted[0].what(), "lamp hall");
-    let many = ThingNote { key: "a b c d e f g h".into(), ..noted[0].clone() };
-    assert_eq!(many.what(), "lamp a b c d e and 3 more");
+    assert_eq!(noted[0].describe(), "lamp hall");
+    let many = UndoNote { key: "a b c d e f g h".into(), ..noted[0].clone() };
+    assert_eq!(many.describe(), "lamp a b c d e and 3 more");
 
     let back = |is_forced: bool, test: bool| {
-        let mut returns = Returns::default();
+        let mut returns = UndoReplay::default();
         let mut told = Vec::new();
         for note in &noted {
-            match returns.put(&Lamp, note, Course { is_forced, test }, &scene) {
+            match returns.restore_note(&TestLamp, note, RestoreOptions { is_forced, test }, &scene) {
                 Ok(None) => {}
-                Ok(Some(PutBack::Done(done))) => told.push(done.comment),
-                Ok(Some(PutBack::Already)) => told.push("already".into()),
-                Ok(Some(PutBack::Kept(why))) => told.push(why),
-                Err(failure) => told.push(failure.done.comment),
+                Ok(Some(RestoreOutcome::Restored(done))) => told.push(done.comment),
+                Ok(Some(RestoreOutcome::AlreadyRestored)) => told.push("already".into()),
+                Ok(Some(RestoreOutcome::Skipped(why))) => told.push(why),
+                Err(failure) => told.push(failure.result.comment),
             }
         }
         told
@@ -86,34 +86,39 @@ fn a_thing_is_put_back_unless_somebody_else_changed_it() {
 }
 
 /// A box that nobody may throw away: there is something in it.
-struct Box;
+struct TestBox;
 
-impl Thing for Box {
+impl Undoable for TestBox {
     fn kind(&self) -> &'static str {
         "box"
     }
 
-    fn look(&self, _: &Value, _: &Scene<'_>) -> Result<Value, Failure> {
+    fn capture(&self, _: &Value, _: &StateCtx<'_>) -> Result<Value, StateError> {
         Ok("closed".into())
     }
 
-    fn put(&self, _: &Value, _: &Value, _: &Scene<'_>) -> Result<(), Failure> {
-        Err(Failure::new("thrown away"))
+    fn restore(&self, _: &Value, _: &Value, _: &StateCtx<'_>) -> Result<(), StateError> {
+        Err(StateError::new("thrown away"))
     }
 
-    fn full(&self, _: &Value, _: &Scene<'_>) -> Result<Option<String>, Failure> {
+    fn removal_blocker(&self, _: &Value, _: &StateCtx<'_>) -> Result<Option<String>, StateError> {
         Ok(Some("there are letters in it".to_owned()))
     }
 }
 
 #[test]
 fn what_holds_something_is_kept_even_when_forced() {
-    let stage = Stage::new();
-    let note = |how: How| ThingNote { thing: "box".into(), key: "blue".into(), how };
+    let stage = StateTestBed::new();
+    let note = |how: UndoSnapshot| UndoNote { thing: "box".into(), key: "blue".into(), snapshot: how };
     let put = |before: Value, is_forced: bool| {
-        let course = Course { is_forced, test: false };
-        match Returns::default().put(&Box, &note(How::Before(before)), course, &stage.scene()) {
-            Ok(Some(PutBack::Kept(why))) => why,
+        let course = RestoreOptions { is_forced, test: false };
+        match UndoReplay::default().restore_note(
+            &TestBox,
+            &note(UndoSnapshot::Before(before)),
+            course,
+            &stage.scene(),
+        ) {
+            Ok(Some(RestoreOutcome::Skipped(why))) => why,
             other => format!("{other:?}"),
         }
     };
@@ -125,41 +130,50 @@ fn what_holds_something_is_kept_even_when_forced() {
 }
 
 /// A nest: a directory of files that nobody noted.
-struct Nest;
+struct TestNest;
 
-impl Thing for Nest {
+impl Undoable for TestNest {
     fn kind(&self) -> &'static str {
         "nest"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
         let found = scene.fs.lstat(key.as_str().unwrap_or_default().as_ref())?;
         Ok(found.map_or(Value::Null, |_| "built".into()))
     }
 
-    fn put(&self, key: &Value, _: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, _: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         Ok(scene.fs.remove(key.as_str().unwrap_or_default().as_ref())?)
     }
 
-    fn imagine(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        self.put(key, to, scene)
+    fn simulate_restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        self.restore(key, to, scene)
     }
 
-    fn stays(&self, _: &Value, _: &Scene<'_>) -> Result<Option<String>, Failure> {
+    fn leftovers(&self, _: &Value, _: &StateCtx<'_>) -> Result<Option<String>, StateError> {
         Ok(Some("an egg stays".to_owned()))
     }
 }
 
 #[test]
 fn a_dry_run_takes_files_away_that_go_with_a_thing() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let path = stage.path("nest");
     std::fs::write(&path, "").unwrap();
     let overlay = crate::fs::Overlay::new(std::sync::Arc::new(Disk::default()));
-    let scene = Scene { fs: &overlay, ..stage.scene() };
-    let note = ThingNote { thing: "nest".into(), key: path.as_str().into(), how: How::Before(Value::Null) };
-    let put = |test| match Returns::default().put(&Nest, &note, Course { is_forced: false, test }, &scene) {
-        Ok(Some(PutBack::Done(done))) => done.comment,
+    let scene = StateCtx { fs: &overlay, ..stage.scene() };
+    let note = UndoNote {
+        thing: "nest".into(),
+        key: path.as_str().into(),
+        snapshot: UndoSnapshot::Before(Value::Null),
+    };
+    let put = |test| match UndoReplay::default().restore_note(
+        &TestNest,
+        &note,
+        RestoreOptions { is_forced: false, test },
+        &scene,
+    ) {
+        Ok(Some(RestoreOutcome::Restored(done))) => done.comment,
         other => format!("{other:?}"),
     };
     assert_eq!(put(true), format!("nest {path} would be put back; an egg stays"));
@@ -168,13 +182,14 @@ fn a_dry_run_takes_files_away_that_go_with_a_thing() {
 
 #[test]
 fn what_failed_half_way_is_noted_all_the_same() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let root = tempfile::tempdir().unwrap();
-    let journal = Journal::create(root.path(), "one").unwrap();
-    let scene = Scene { journal: Some(&journal), tag: "t", ..stage.scene() };
-    let failed: Result<(), Failure> = scene.change(&Lamp, "attic", || Err(Failure::new("no ladder")));
-    assert_eq!(failed.unwrap_err().done.comment, "no ladder");
+    let journal = UndoJournal::create(root.path(), "one").unwrap();
+    let scene = StateCtx { journal: Some(&journal), tag: "t", ..stage.scene() };
+    let failed: Result<(), StateError> =
+        scene.with_undo(&TestLamp, "attic", || Err(StateError::new("no ladder")));
+    assert_eq!(failed.unwrap_err().result.comment, "no ladder");
     assert_eq!(notes(root.path(), "one").len(), 2);
     // Somebody else's notes are none of ours.
-    assert_eq!(ThingNote::read(&serde_json::json!({"call": "revert", "module": "x"})), None);
+    assert_eq!(UndoNote::read(&serde_json::json!({"call": "revert", "module": "x"})), None);
 }

@@ -11,72 +11,85 @@ use zagent_cache::{Cache, CacheError, Generation};
 use zagent_config::paths::Paths;
 use zagent_config::settings::{self, Settings};
 
-use super::{Current, Entry, Paused, Pieces, Pinned, Quarantined, Reboot, Verdict, Window};
-use crate::cycle::Course;
-use crate::cycle::clock::Saved;
+use super::{
+    CurrentGeneration, HealthStatus, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry,
+    StatusInputs, WindowStatus,
+};
+use crate::cli_error::error_chain;
+use crate::cycle::RolloutState;
+use crate::cycle::scheduler::SchedulerState;
 use crate::health;
 use crate::operate::pause::Pause;
-use crate::operate::pin::Pin;
+use crate::operate::pin::NodePin;
 use crate::operate::quarantine::Quarantine;
-use crate::operate::reboot::{self, Host};
-use crate::operate::windows::{self, Standing};
-use crate::operate::{KeptError, kept};
-use crate::report::chain;
+use crate::operate::reboot::{self, RebootHost};
+use crate::operate::windows::{self, WindowState};
+use crate::operate::{JsonFileError, json_file};
 
 /// What the files tell.
 #[derive(Debug)]
-pub struct Found {
+pub struct OfflineStatus {
     /// The pieces of a status; `unread` names the gaps.
-    pub pieces: Pieces,
+    pub inputs: StatusInputs,
     /// True when the system did not let us read something.
     pub denied: bool,
 }
 
 /// Reads what the agent wrote about itself; `zone` is that of windows that name none.
 #[must_use]
-pub fn look(settings: &Settings, host: &Host, now: Timestamp, zone: &TimeZone) -> Found {
-    let (paths, mut gaps) = (settings.paths(), Gaps::default());
-    let pause = gaps.or_none(Pause::read(&paths, now), KeptError::is_permission);
-    let pin = gaps.or_none(Pin::read(&paths), KeptError::is_permission);
-    let quarantine = gaps.or_none(Quarantine::read(&paths), KeptError::is_permission);
-    let course = gaps.or_none(Course::read(&paths), KeptError::is_permission);
-    let need = gaps.or_none(reboot::needed(&paths, host), KeptError::is_permission);
-    let saved = gaps.or_none(Saved::read(&paths.schedule()), KeptError::is_permission);
-    let mut pieces = Pieces {
+pub fn read_offline(
+    settings: &Settings,
+    host: &RebootHost,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> OfflineStatus {
+    let (paths, mut gaps) = (settings.paths(), ReadGaps::default());
+    let pause = gaps.or_default(Pause::read(&paths, now), JsonFileError::is_permission);
+    let pin = gaps.or_default(NodePin::read(&paths), JsonFileError::is_permission);
+    let quarantine = gaps.or_default(Quarantine::read(&paths), JsonFileError::is_permission);
+    let course = gaps.or_default(RolloutState::read(&paths), JsonFileError::is_permission);
+    let need = gaps.or_default(reboot::reboot_needed(&paths, host), JsonFileError::is_permission);
+    let saved = gaps.or_default(SchedulerState::read(&paths.schedule()), JsonFileError::is_permission);
+    let mut pieces = StatusInputs {
         node: settings.id.to_string(),
         now,
-        memory: gaps.or_none(kept::read(&paths.memory()), KeptError::is_permission).unwrap_or_default(),
-        current: gaps.or_none(current(&paths, &settings.source), is_denied).as_ref().map(Current::from),
-        paused: pause.map(Paused::from),
-        pinned: pin.map(Pinned::from),
-        rollout: course.told(&settings.id),
-        quarantined: quarantine.list().iter().map(Quarantined::from).collect(),
-        window: Window::of(&settings.windows, now, zone),
-        reboot: need.map(Reboot::from),
-        ..Pieces::default()
+        memory: gaps
+            .or_default(json_file::read(&paths.memory()), JsonFileError::is_permission)
+            .unwrap_or_default(),
+        current: gaps
+            .or_default(current_generation(&paths, &settings.source), is_denied)
+            .as_ref()
+            .map(CurrentGeneration::from),
+        paused: pause.map(PauseStatus::from),
+        pinned: pin.map(PinStatus::from),
+        rollout: course.rollout_status(&settings.id),
+        quarantined: quarantine.list().iter().map(QuarantineStatus::from).collect(),
+        window: WindowStatus::at_time(&settings.windows, now, zone),
+        reboot: need.map(RebootStatus::from),
+        ..StatusInputs::default()
     };
     pieces.health.clone_from(&pieces.memory.health);
     // Polls and runs are planned by a daemon; an entry of the schedule is written down.
     let named = |name: &String| settings.schedule.iter().any(|entry| entry.name == *name);
     let entries = saved.entries.into_iter().filter(|(name, _)| named(name));
     let first = entries.min_by_key(|(_, appointment)| appointment.at);
-    pieces.next.entry = first.map(|(name, appointment)| Entry { name, at: appointment.at });
+    pieces.next.entry = first.map(|(name, appointment)| ScheduledEntry { name, at: appointment.at });
     pieces.unread = gaps.notes;
-    Found { pieces, denied: gaps.denied }
+    OfflineStatus { inputs: pieces, denied: gaps.denied }
 }
 
 #[derive(Default)]
-struct Gaps {
+struct ReadGaps {
     notes: Vec<String>,
     denied: bool,
 }
 
-impl Gaps {
+impl ReadGaps {
     /// What was read, or nothing and a note that says why.
-    fn or_none<T: Default, E: Error>(&mut self, read: Result<T, E>, is_denied: impl Fn(&E) -> bool) -> T {
+    fn or_default<T: Default, E: Error>(&mut self, read: Result<T, E>, is_denied: impl Fn(&E) -> bool) -> T {
         read.unwrap_or_else(|e| {
             self.denied |= is_denied(&e);
-            self.notes.push(chain(&e));
+            self.notes.push(error_chain(&e));
             T::default()
         })
     }
@@ -87,7 +100,10 @@ fn is_denied(error: &CacheError) -> bool {
 }
 
 /// The current generation. A cache that was never filled is not opened, as that would make it.
-fn current(paths: &Paths, source: &settings::Source) -> Result<Option<Generation>, CacheError> {
+fn current_generation(
+    paths: &Paths,
+    source: &settings::SourceSettings,
+) -> Result<Option<Generation>, CacheError> {
     match std::fs::symlink_metadata(paths.current()) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(CacheError::Io { act: "look at", path: paths.current(), source: e }),
@@ -95,7 +111,7 @@ fn current(paths: &Paths, source: &settings::Source) -> Result<Option<Generation
     }
 }
 
-impl From<&Generation> for Current {
+impl From<&Generation> for CurrentGeneration {
     fn from(generation: &Generation) -> Self {
         let record = generation.record();
         Self {
@@ -112,47 +128,47 @@ impl From<&Generation> for Current {
     }
 }
 
-impl From<Pause> for Paused {
+impl From<Pause> for PauseStatus {
     fn from(pause: Pause) -> Self {
         Self { reason: pause.reason, by: Some(pause.by), since: pause.since, until: pause.until }
     }
 }
 
-impl From<Pin> for Pinned {
-    fn from(pin: Pin) -> Self {
+impl From<NodePin> for PinStatus {
+    fn from(pin: NodePin) -> Self {
         Self { to: pin.to, reason: pin.reason, by: Some(pin.by), since: pin.since }
     }
 }
 
-impl From<&crate::operate::quarantine::Quarantined> for Quarantined {
-    fn from(one: &crate::operate::quarantine::Quarantined) -> Self {
+impl From<&crate::operate::quarantine::QuarantinedRevision> for QuarantineStatus {
+    fn from(one: &crate::operate::quarantine::QuarantinedRevision) -> Self {
         Self { revision: one.revision.to_string(), since: one.since, message: one.reason.clone() }
     }
 }
 
-impl From<reboot::Need> for Reboot {
-    fn from(need: reboot::Need) -> Self {
+impl From<reboot::RebootNeed> for RebootStatus {
+    fn from(need: reboot::RebootNeed) -> Self {
         Self { reason: need.reason, since: need.since, at: None }
     }
 }
 
-impl Verdict {
+impl HealthStatus {
     /// A verdict of a round of checks that ended at a time.
     #[must_use]
-    pub fn of(verdict: &health::Verdict, at: Timestamp) -> Self {
-        let health::Verdict { name, required, ok, said, .. } = verdict;
+    pub fn from_result(verdict: &health::HealthResult, at: Timestamp) -> Self {
+        let health::HealthResult { name, required, ok, said, .. } = verdict;
         Self { name: name.clone(), required: *required, healthy: *ok, message: said.clone(), at }
     }
 }
 
-impl Window {
+impl WindowStatus {
     /// Whether changes are allowed at a time.
     #[must_use]
-    pub fn of(windows: &[settings::Window], now: Timestamp, zone: &TimeZone) -> Self {
-        match windows::is_open(windows, now, zone) {
-            Standing::Open { .. } if windows.is_empty() => Self::Always,
-            Standing::Open { until } => Self::Open { until },
-            Standing::Closed { opens } => Self::Closed { until: opens },
+    pub fn at_time(windows: &[settings::MaintenanceWindow], now: Timestamp, zone: &TimeZone) -> Self {
+        match windows::window_state(windows, now, zone) {
+            WindowState::Open { .. } if windows.is_empty() => Self::Always,
+            WindowState::Open { until } => Self::Open { until },
+            WindowState::Closed { opens } => Self::Closed { until: opens },
         }
     }
 }
@@ -161,31 +177,31 @@ impl Window {
 mod tests {
     use std::path::Path;
 
-    use zagent_config::settings::Location;
+    use zagent_config::settings::ConfigLocation;
 
     use super::*;
-    use crate::cycle::Memory;
-    use crate::operate::pin::To;
-    use crate::status::Status;
+    use crate::cycle::AgentMemory;
+    use crate::operate::pin::PinTarget;
+    use crate::status::AgentStatus;
     use crate::status::samples::{self, OFFERED, ON, at, now};
 
     fn settings(root: &Path, more: &str) -> Settings {
         let file = root.join("zagent.yaml");
         std::fs::write(&file, format!("id: web-01\nroot: {}\n{more}", root.join("root").display())).unwrap();
-        settings::load(&Location::File(file), [], &[], None).unwrap()
+        settings::load(&ConfigLocation::File(file), [], &[], None).unwrap()
     }
 
-    fn host(dir: &Path) -> Host {
+    fn host(dir: &Path) -> RebootHost {
         let (required, boot_id) = (dir.join("reboot-required"), dir.join("boot_id"));
-        Host { required, boot_id, ..Host::default() }
+        RebootHost { required, boot_id, ..RebootHost::default() }
     }
 
     #[test]
     fn a_node_without_files_is_fresh_and_stays_so() {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(dir.path(), "");
-        let found = look(&settings, &host(dir.path()), now(), &TimeZone::UTC);
-        assert_eq!(Status::gather(found.pieces), Status::gather(samples::fresh()));
+        let found = read_offline(&settings, &host(dir.path()), now(), &TimeZone::UTC);
+        assert_eq!(AgentStatus::from_inputs(found.inputs), AgentStatus::from_inputs(samples::fresh()));
         assert!(!found.denied && !settings.root.exists());
     }
 
@@ -196,25 +212,27 @@ mod tests {
             "windows: [{from: '22:00', to: '23:00', timezone: UTC}]\nschedule: {nightly: {every: 1d}}\n";
         let settings = settings(dir.path(), windows);
         let (paths, host) = (settings.paths(), host(dir.path()));
-        let memory = Memory { drift: 3, ..samples::fine().memory };
-        kept::write(&paths.memory(), &memory).unwrap();
+        let memory = AgentMemory { drift: 3, ..samples::fine().memory };
+        json_file::write(&paths.memory(), &memory).unwrap();
         let pause = Pause { since: at("11:00:00"), until: None, reason: None, by: "root".into() };
         pause.write(&paths).unwrap();
-        let to = To::Commit(ON.parse().unwrap());
-        Pin { to: to.clone(), since: at("11:00:00"), by: "root".into(), reason: None }.write(&paths).unwrap();
-        let bad = crate::operate::quarantine::Quarantined {
+        let to = PinTarget::Commit(ON.parse().unwrap());
+        NodePin { to: to.clone(), since: at("11:00:00"), by: "root".into(), reason: None }
+            .write(&paths)
+            .unwrap();
+        let bad = crate::operate::quarantine::QuarantinedRevision {
             revision: OFFERED.parse().unwrap(),
             since: at("11:00:00"),
             reason: "health check web failed".into(),
             run: "20261116T115600-3f9a7".into(),
         };
         Quarantine::add(&paths, bad).unwrap();
-        reboot::ask(&paths, &host, "a new kernel", at("11:00:00")).unwrap();
-        let found = look(&settings, &host, now(), &TimeZone::UTC);
-        assert_eq!(found.pieces.unread, Vec::<String>::new());
-        let status = Status::gather(found.pieces);
+        reboot::request_reboot(&paths, &host, "a new kernel", at("11:00:00")).unwrap();
+        let found = read_offline(&settings, &host, now(), &TimeZone::UTC);
+        assert_eq!(found.inputs.unread, Vec::<String>::new());
+        let status = AgentStatus::from_inputs(found.inputs);
         assert_eq!((status.drift, status.last_run), (3, memory.last_run));
-        assert_eq!(status.window, Window::Closed { until: Some(at("22:00:00")) });
+        assert_eq!(status.window, WindowStatus::Closed { until: Some(at("22:00:00")) });
         assert_eq!(status.paused.unwrap().by.as_deref(), Some("root"));
         assert_eq!((status.pinned.unwrap().to, status.reboot.unwrap().reason), (to, "a new kernel".into()));
         assert_eq!(status.quarantined[0].revision, OFFERED);
@@ -231,7 +249,7 @@ mod tests {
             std::fs::write(path, "{").unwrap();
         }
         std::os::unix::fs::symlink("generations/gone", paths.current()).unwrap();
-        let unread = look(&settings, &host(dir.path()), now(), &TimeZone::UTC).pieces.unread;
+        let unread = read_offline(&settings, &host(dir.path()), now(), &TimeZone::UTC).inputs.unread;
         assert_eq!(unread.len(), 4, "{unread:#?}");
         for name in ["state/memory", "state/pause", "state/quarantine", "`gone`"] {
             assert!(unread.iter().any(|note| note.contains(name)), "{name}: {unread:#?}");

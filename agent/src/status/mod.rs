@@ -10,24 +10,24 @@ pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 
-pub use files::look;
-pub use text::Page;
-pub(crate) use text::tally;
+pub use files::read_offline;
+pub use text::StatusView;
+pub(crate) use text::counts_text;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use zagent_config::ids::RolloutId;
-use zagent_rollout::record::State;
+use zagent_rollout::record::RolloutStatus;
 
-use crate::cycle::{self, Held, LastRun, Memory, Newest, RemoteSeen, Why};
-use crate::operate::pin::To;
+use crate::cycle::{self, AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth};
+use crate::operate::pin::PinTarget;
 
 /// A run that should have begun so long ago is late.
-const LATE: SignedDuration = SignedDuration::from_mins(10);
+const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// Everything that `zagent status` tells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
+pub struct AgentStatus {
     /// The node.
     pub node: String,
     /// The version of the agent that answers.
@@ -35,15 +35,15 @@ pub struct Status {
     /// When this was true.
     pub at: Timestamp,
     /// The daemon, when one runs.
-    pub daemon: Option<Daemon>,
+    pub daemon: Option<DaemonStatus>,
     /// The generation that runs read.
-    pub current: Option<Current>,
+    pub current: Option<CurrentGeneration>,
     /// The newest revision that a remote offered.
-    pub newest: Option<Newest>,
+    pub newest: Option<NewestRevision>,
     /// True when the newest is the current one.
     pub is_current: bool,
     /// Why the node is not on the newest.
-    pub why_not: Option<Held>,
+    pub why_not: Option<HeldRevision>,
     /// The last run.
     pub last_run: Option<LastRun>,
     /// When a run last succeeded.
@@ -53,27 +53,27 @@ pub struct Status {
     /// States that the last run without news had to put right.
     pub drift: usize,
     /// What comes next.
-    pub next: Next,
+    pub next: UpcomingEvents,
     /// The pause, while there is one.
-    pub paused: Option<Paused>,
+    pub paused: Option<PauseStatus>,
     /// The pin, while there is one.
-    pub pinned: Option<Pinned>,
+    pub pinned: Option<PinStatus>,
     /// The rollout of states that it is in, or was in last.
     #[serde(default)]
-    pub rollout: Option<Rollout>,
+    pub rollout: Option<RolloutSummary>,
     /// The board and the place of rollouts, as far as they do not answer.
     #[serde(default)]
-    pub silent: Vec<Silent>,
+    pub silent: Vec<UnreachableService>,
     /// Revisions that are not tried again.
-    pub quarantined: Vec<Quarantined>,
+    pub quarantined: Vec<QuarantineStatus>,
     /// Whether changes are allowed now.
-    pub window: Window,
+    pub window: WindowStatus,
     /// That the host should be rebooted.
-    pub reboot: Option<Reboot>,
+    pub reboot: Option<RebootStatus>,
     /// The remotes, in their order.
-    pub remotes: Vec<RemoteSeen>,
+    pub remotes: Vec<RemoteHealth>,
     /// The health checks, as they last went.
-    pub health: Vec<Verdict>,
+    pub health: Vec<HealthStatus>,
     /// Revisions that were rolled back, ever.
     pub rollbacks: u64,
     /// What could not be read, and why: the rest may be incomplete.
@@ -82,7 +82,7 @@ pub struct Status {
 
 /// The process that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Daemon {
+pub struct DaemonStatus {
     /// Its number.
     pub pid: u32,
     /// When it started.
@@ -93,7 +93,7 @@ pub struct Daemon {
 
 /// The generation that runs read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Current {
+pub struct CurrentGeneration {
     /// The revision, or the fingerprint of a directory.
     pub revision: String,
     /// The name of the generation.
@@ -116,18 +116,18 @@ pub struct Current {
 
 /// What comes next; nothing without a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Next {
+pub struct UpcomingEvents {
     /// When the remotes are asked.
     pub poll: Option<Timestamp>,
     /// When the host is converged without news.
     pub run: Option<Timestamp>,
     /// The next entry of the schedule.
-    pub entry: Option<Entry>,
+    pub entry: Option<ScheduledEntry>,
 }
 
 /// An entry of the schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ScheduledEntry {
     /// Its name.
     pub name: String,
     /// When it runs.
@@ -136,7 +136,7 @@ pub struct Entry {
 
 /// That the agent takes nothing new and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paused {
+pub struct PauseStatus {
     /// Why.
     pub reason: Option<String>,
     /// Who said so.
@@ -149,9 +149,9 @@ pub struct Paused {
 
 /// That the node stays on one branch or commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pinned {
+pub struct PinStatus {
     /// The branch or the commit.
-    pub to: To,
+    pub to: PinTarget,
     /// Why.
     pub reason: Option<String>,
     /// Who said so.
@@ -162,13 +162,13 @@ pub struct Pinned {
 
 /// A rollout of states, as this node stands in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rollout {
+pub struct RolloutSummary {
     /// Its name.
     pub id: RolloutId,
     /// To which commit.
     pub to: String,
     /// Where the whole of it stands; none when its record is gone.
-    pub state: Option<State>,
+    pub state: Option<RolloutStatus>,
     /// The batch of this node, from 1.
     pub batch: Option<usize>,
     /// How many there are.
@@ -186,7 +186,7 @@ pub struct Rollout {
 
 /// Somebody who should answer and does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Silent {
+pub struct UnreachableService {
     /// Since when.
     pub since: Timestamp,
     /// When it was last tried.
@@ -197,7 +197,7 @@ pub struct Silent {
 
 /// A revision that failed its health checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quarantined {
+pub struct QuarantineStatus {
     /// The revision.
     pub revision: String,
     /// Since when.
@@ -209,7 +209,7 @@ pub struct Quarantined {
 /// Whether changes are allowed now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Window {
+pub enum WindowStatus {
     /// No windows are configured.
     #[default]
     Always,
@@ -227,7 +227,7 @@ pub enum Window {
 
 /// That the host should be rebooted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reboot {
+pub struct RebootStatus {
     /// Why.
     pub reason: String,
     /// Since when it is known; unknown when the system says so by itself.
@@ -238,7 +238,7 @@ pub struct Reboot {
 
 /// How a health check last went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct HealthStatus {
     /// Its name.
     pub name: String,
     /// True when its failure rolls back.
@@ -253,50 +253,50 @@ pub struct Verdict {
 
 /// What a status is made of.
 #[derive(Clone, Debug, Default)]
-pub struct Pieces {
+pub struct StatusInputs {
     /// The node.
     pub node: String,
     /// The time.
     pub now: Timestamp,
     /// What was remembered of remotes and runs.
-    pub memory: Memory,
+    pub memory: AgentMemory,
     /// The daemon, when one runs.
-    pub daemon: Option<Daemon>,
+    pub daemon: Option<DaemonStatus>,
     /// The generation that runs read.
-    pub current: Option<Current>,
+    pub current: Option<CurrentGeneration>,
     /// What comes next.
-    pub next: Next,
+    pub next: UpcomingEvents,
     /// The pause; one that is over is left out.
-    pub paused: Option<Paused>,
+    pub paused: Option<PauseStatus>,
     /// The pin.
-    pub pinned: Option<Pinned>,
+    pub pinned: Option<PinStatus>,
     /// The rollout of states that it is in, or was in last.
-    pub rollout: Option<Rollout>,
+    pub rollout: Option<RolloutSummary>,
     /// The board and the place of rollouts, as far as they do not answer.
-    pub silent: Vec<Silent>,
+    pub silent: Vec<UnreachableService>,
     /// Revisions that are not tried again.
-    pub quarantined: Vec<Quarantined>,
+    pub quarantined: Vec<QuarantineStatus>,
     /// Whether changes are allowed now.
-    pub window: Window,
+    pub window: WindowStatus,
     /// That the host should be rebooted.
-    pub reboot: Option<Reboot>,
+    pub reboot: Option<RebootStatus>,
     /// The health checks, as they last went.
-    pub health: Vec<Verdict>,
+    pub health: Vec<HealthStatus>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
-impl Status {
+impl AgentStatus {
     /// Puts the pieces together.
     #[must_use]
-    pub fn gather(pieces: Pieces) -> Self {
-        let Pieces { memory, now, .. } = pieces;
+    pub fn from_inputs(pieces: StatusInputs) -> Self {
+        let StatusInputs { memory, now, .. } = pieces;
         let newest = memory.newest;
-        let on = pieces.current.as_ref().map(|c| cycle::plain(&c.revision));
+        let on = pieces.current.as_ref().map(|c| cycle::plain_revision(&c.revision));
         let is_current = newest.as_ref().is_some_and(|n| Some(n.revision.as_str()) == on);
         // A reason that was noted about another revision explains nothing about this one.
         let concerns =
-            |held: &Held| !is_current && newest.as_ref().is_some_and(|n| n.revision == held.revision);
+            |held: &HeldRevision| !is_current && newest.as_ref().is_some_and(|n| n.revision == held.revision);
         Self {
             node: pieces.node,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -327,7 +327,7 @@ impl Status {
 
     /// For how long a newer revision is known that the node is not on.
     #[must_use]
-    pub fn behind(&self) -> Option<SignedDuration> {
+    pub fn behind_duration(&self) -> Option<SignedDuration> {
         let newest = self.newest.as_ref().filter(|_| !self.is_current)?;
         Some(self.at.duration_since(newest.since).max(SignedDuration::ZERO))
     }
@@ -340,17 +340,18 @@ impl Status {
 
     /// What somebody should look at, in words; a pause, a pin and a closed window are somebody's will and not listed.
     #[must_use]
-    pub fn wrong(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         if self.last_run.as_ref().is_some_and(|run| !run.success && !run.canceled) {
             wrong.push("the last run failed".into());
         }
         match self.why_not.as_ref().map(|held| held.why) {
-            Some(Why::Refused) => wrong.push("the newest revision was refused".into()),
-            Some(Why::Quarantined) => wrong.push("the newest revision is quarantined".into()),
-            Some(Why::Unfetched) => wrong.push("the newest revision cannot be fetched".into()),
-            Some(Why::Broken) => wrong.push("the newest revision does not compile".into()),
-            Some(Why::Paused | Why::Pinned | Why::Rollout | Why::Window) | None => {}
+            Some(HoldReason::Refused) => wrong.push("the newest revision was refused".into()),
+            Some(HoldReason::Quarantined) => wrong.push("the newest revision is quarantined".into()),
+            Some(HoldReason::Unfetched) => wrong.push("the newest revision cannot be fetched".into()),
+            Some(HoldReason::Broken) => wrong.push("the newest revision does not compile".into()),
+            Some(HoldReason::Paused | HoldReason::Pinned | HoldReason::Rollout | HoldReason::Window)
+            | None => {}
         }
         if self.is_expired() {
             wrong.push("the manifest of the current generation expired".into());
@@ -360,7 +361,9 @@ impl Status {
         }
         let sick = self.health.iter().filter(|v| v.required && !v.healthy);
         wrong.extend(sick.map(|v| format!("health check {} fails", v.name)));
-        if self.paused.is_none() && self.next.run.is_some_and(|run| self.at.duration_since(run) > LATE) {
+        if self.paused.is_none()
+            && self.next.run.is_some_and(|run| self.at.duration_since(run) > OVERDUE_AFTER)
+        {
             wrong.push("a run is overdue".into());
         }
         wrong

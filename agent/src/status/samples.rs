@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Current, Daemon, Entry, Next, Pieces, Verdict};
-use crate::cycle::{LastRun, Memory, Newest, RemoteSeen};
+use super::{CurrentGeneration, DaemonStatus, HealthStatus, ScheduledEntry, StatusInputs, UpcomingEvents};
+use crate::cycle::{AgentMemory, LastRun, NewestRevision, RemoteHealth};
 
 pub(crate) const ON: &str = "3f2a1b9c0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6";
 pub(crate) const OFFERED: &str = "9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e3f2a1b0c";
@@ -20,12 +20,12 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// A node that never ran.
-pub(crate) fn fresh() -> Pieces {
-    Pieces { node: "web-01".into(), now: now(), ..Pieces::default() }
+pub(crate) fn fresh() -> StatusInputs {
+    StatusInputs { node: "web-01".into(), now: now(), ..StatusInputs::default() }
 }
 
 /// A node on which all is well.
-pub(crate) fn fine() -> Pieces {
+pub(crate) fn fine() -> StatusInputs {
     let counts = [("changed", 2), ("failed", 0), ("skipped", 0), ("unchanged", 40)];
     let last_run = LastRun {
         run: "20261116T115600-3f9a7".into(),
@@ -38,14 +38,14 @@ pub(crate) fn fine() -> Pieces {
         counts: counts.map(|(word, n)| (word.to_owned(), n)).into(),
         errors: Vec::new(),
     };
-    let memory = Memory {
+    let memory = AgentMemory {
         newest: Some(newest(ON, at("11:55:40"))),
-        remotes: vec![RemoteSeen { url: REMOTE.into(), ..RemoteSeen::default() }],
+        remotes: vec![RemoteHealth { url: REMOTE.into(), ..RemoteHealth::default() }],
         last_run: Some(last_run),
         last_success: Some(at("11:56:00")),
-        ..Memory::default()
+        ..AgentMemory::default()
     };
-    let current = Current {
+    let current = CurrentGeneration {
         revision: ON.into(),
         generation: "12-3f2a1b9c0d1e".into(),
         signed_by: vec!["alice@example.org".into()],
@@ -56,24 +56,29 @@ pub(crate) fn fine() -> Pieces {
         branch: Some("main".into()),
         expires: Some(Timestamp::from_second(now().as_second() + 12 * 86_400).unwrap()),
     };
-    let entry = Entry { name: "nightly".into(), at: at("21:00:00") };
-    Pieces {
+    let entry = ScheduledEntry { name: "nightly".into(), at: at("21:00:00") };
+    StatusInputs {
         memory,
-        daemon: Some(Daemon { pid: 712, since: at("03:00:00"), doing: "idle".into() }),
+        daemon: Some(DaemonStatus { pid: 712, since: at("03:00:00"), doing: "idle".into() }),
         current: Some(current),
-        next: Next { poll: Some(at("12:00:40")), run: Some(at("12:26:00")), entry: Some(entry) },
+        next: UpcomingEvents { poll: Some(at("12:00:40")), run: Some(at("12:26:00")), entry: Some(entry) },
         health: vec![verdict("web", true, true), verdict("mail", false, true)],
         ..fresh()
     }
 }
 
 /// The head of `main`.
-pub(crate) fn newest(revision: &str, since: Timestamp) -> Newest {
-    Newest { revision: revision.parse().unwrap(), branch: "main".into(), remote: REMOTE.into(), since }
+pub(crate) fn newest(revision: &str, since: Timestamp) -> NewestRevision {
+    NewestRevision {
+        revision: revision.parse().unwrap(),
+        branch: "main".into(),
+        remote: REMOTE.into(),
+        since,
+    }
 }
 
 /// How a check went after the last run.
-pub(crate) fn verdict(name: &str, required: bool, healthy: bool) -> Verdict {
+pub(crate) fn verdict(name: &str, required: bool, healthy: bool) -> HealthStatus {
     let message = if healthy { "200 OK" } else { "connection refused by 127.0.0.1:80" };
-    Verdict { name: name.into(), required, healthy, message: message.into(), at: at("11:56:20") }
+    HealthStatus { name: name.into(), required, healthy, message: message.into(), at: at("11:56:20") }
 }

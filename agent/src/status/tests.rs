@@ -3,32 +3,35 @@
 use jiff::tz::TimeZone;
 
 use super::samples::{OFFERED, ON, at, fine, fresh, newest, now, verdict};
-use super::{Page, Paused, Pieces, Pinned, Quarantined, Reboot, Status, Window};
-use crate::cycle::{Held, Why};
-use crate::operate::pin::To;
+use super::{
+    AgentStatus, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, StatusInputs, StatusView,
+    WindowStatus,
+};
+use crate::cycle::{HeldRevision, HoldReason};
+use crate::operate::pin::PinTarget;
 use crate::output::Paint;
 
-fn text(status: &Status) -> String {
-    let page = Page { status, now: now(), zone: TimeZone::UTC, paint: Paint::new(false) };
-    let wrong = status.wrong();
+fn text(status: &AgentStatus) -> String {
+    let page = StatusView { status, now: now(), zone: TimeZone::UTC, paint: Paint::new(false) };
+    let wrong = status.problems();
     format!(
         "{}--- wrong: {}\n",
-        page.text(),
+        page.render(),
         if wrong.is_empty() { "nothing".into() } else { wrong.join("; ") }
     )
 }
 
-fn shown(pieces: Pieces) -> String {
-    text(&Status::gather(pieces))
+fn shown(pieces: StatusInputs) -> String {
+    text(&AgentStatus::from_inputs(pieces))
 }
 
 /// A node that knows of a newer revision and is held back.
-fn held(why: Why, message: &str) -> Pieces {
+fn held(why: HoldReason, message: &str) -> StatusInputs {
     let mut pieces = fine();
     pieces.memory.newest = Some(newest(OFFERED, at("02:08:00")));
     let revision = OFFERED.parse().unwrap();
     pieces.memory.held =
-        Some(Held { revision, why, message: message.into(), since: at("02:10:00"), tries: 0 });
+        Some(HeldRevision { revision, why, message: message.into(), since: at("02:10:00"), tries: 0 });
     pieces
 }
 
@@ -46,13 +49,13 @@ fn fine_node() {
 fn behind_because_it_was_refused() {
     let message =
         "commit is signed by a key that nobody allows (SHA256:3ymR…): add it to /etc/zagent/allowed_signers";
-    insta::assert_snapshot!("refused", shown(held(Why::Refused, message)));
+    insta::assert_snapshot!("refused", shown(held(HoldReason::Refused, message)));
 }
 
 #[test]
 fn quarantined() {
-    let mut pieces = held(Why::Quarantined, "health check web failed");
-    let one = |revision: &str| Quarantined {
+    let mut pieces = held(HoldReason::Quarantined, "health check web failed");
+    let one = |revision: &str| QuarantineStatus {
         revision: revision.into(),
         since: at("02:10:00"),
         message: "health check web failed: connection refused by 127.0.0.1:80".into(),
@@ -65,23 +68,27 @@ fn quarantined() {
 
 #[test]
 fn paused() {
-    let mut pieces = held(Why::Paused, "resume it with `zagent resume`");
+    let mut pieces = held(HoldReason::Paused, "resume it with `zagent resume`");
     let until = Some(at("15:30:00"));
     let by = Some("alice".to_owned());
-    pieces.paused = Some(Paused { reason: Some("disk swap".into()), by, since: at("11:30:00"), until });
+    pieces.paused = Some(PauseStatus { reason: Some("disk swap".into()), by, since: at("11:30:00"), until });
     insta::assert_snapshot!("paused", shown(pieces.clone()));
     // A pause that is over is none.
     pieces.paused.as_mut().unwrap().until = Some(at("11:59:59"));
-    assert!(Status::gather(pieces).paused.is_none());
+    assert!(AgentStatus::from_inputs(pieces).paused.is_none());
 }
 
 #[test]
 fn pinned() {
-    let mut pieces = held(Why::Pinned, "unpin it with `zagent unpin`");
+    let mut pieces = held(HoldReason::Pinned, "unpin it with `zagent unpin`");
     let reason = Some("waits for the new certificate".into());
     let since = "2026-11-14T08:00:00Z".parse().unwrap();
-    pieces.pinned =
-        Some(Pinned { to: To::Commit(ON.parse().unwrap()), reason, by: Some("root".into()), since });
+    pieces.pinned = Some(PinStatus {
+        to: PinTarget::Commit(ON.parse().unwrap()),
+        reason,
+        by: Some("root".into()),
+        since,
+    });
     insta::assert_snapshot!("pinned", shown(pieces));
 }
 
@@ -96,8 +103,8 @@ fn offline() {
 
 #[test]
 fn window_closed() {
-    let mut pieces = held(Why::Window, "it is applied when the window opens");
-    pieces.window = Window::Closed { until: Some(at("22:00:00")) };
+    let mut pieces = held(HoldReason::Window, "it is applied when the window opens");
+    pieces.window = WindowStatus::Closed { until: Some(at("22:00:00")) };
     insta::assert_snapshot!("window", shown(pieces));
 }
 
@@ -105,20 +112,20 @@ fn window_closed() {
 fn reboot_needed() {
     let mut pieces = fine();
     let reason = "state kernel.updated asked for it".into();
-    pieces.reboot = Some(Reboot { reason, since: Some(at("11:56:10")), at: Some(at("22:00:00")) });
+    pieces.reboot = Some(RebootStatus { reason, since: Some(at("11:56:10")), at: Some(at("22:00:00")) });
     insta::assert_snapshot!("reboot", shown(pieces));
 }
 
 #[test]
 fn no_daemon() {
-    let mut pieces = Pieces { daemon: None, next: super::Next::default(), ..fine() };
+    let mut pieces = StatusInputs { daemon: None, next: super::UpcomingEvents::default(), ..fine() };
     pieces.unread = vec!["/var/lib/zagent/state/pause: permission denied".into()];
     insta::assert_snapshot!("no_daemon", shown(pieces));
 }
 
 #[test]
 fn everything_at_once_is_wrong() {
-    let mut pieces = held(Why::Unfetched, "the pack is larger than `source.max_pack`");
+    let mut pieces = held(HoldReason::Unfetched, "the pack is larger than `source.max_pack`");
     let run = pieces.memory.last_run.as_mut().unwrap();
     run.success = false;
     run.counts.insert("failed".into(), 5);
@@ -134,17 +141,20 @@ fn everything_at_once_is_wrong() {
 
 #[test]
 fn a_reason_about_another_revision_explains_nothing() {
-    let mut pieces = held(Why::Refused, "unsigned");
+    let mut pieces = held(HoldReason::Refused, "unsigned");
     pieces.memory.held.as_mut().unwrap().revision = ON.parse().unwrap();
-    let status = Status::gather(pieces);
-    assert_eq!((status.why_not.clone(), status.behind().unwrap().as_secs()), (None, 9 * 3600 + 52 * 60));
+    let status = AgentStatus::from_inputs(pieces);
+    assert_eq!(
+        (status.why_not.clone(), status.behind_duration().unwrap().as_secs()),
+        (None, 9 * 3600 + 52 * 60)
+    );
     assert!(text(&status).contains("seen 9 h ago, not taken yet"));
 }
 
 #[test]
 fn what_remotes_say_cannot_steer_the_terminal_or_fill_it() {
     let message = format!("no\n\u{1b}[2Jroot  OK{}", "x".repeat(10_000));
-    let shown = shown(held(Why::Refused, &message));
+    let shown = shown(held(HoldReason::Refused, &message));
     assert!(!shown.contains('\u{1b}') && shown.lines().count() == 11, "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() < 330));
 }
@@ -152,18 +162,18 @@ fn what_remotes_say_cannot_steer_the_terminal_or_fill_it() {
 #[test]
 fn colours_say_where_to_look() {
     let painted = |pieces| {
-        let status = Status::gather(pieces);
-        Page { status: &status, now: now(), zone: TimeZone::UTC, paint: Paint::new(true) }.text()
+        let status = AgentStatus::from_inputs(pieces);
+        StatusView { status: &status, now: now(), zone: TimeZone::UTC, paint: Paint::new(true) }.render()
     };
     assert!(!painted(fine()).contains("\u{1b}[1;31m"));
-    assert!(painted(held(Why::Refused, "unsigned")).contains("\u{1b}[1;31m9b8c7d6e5f4a"));
+    assert!(painted(held(HoldReason::Refused, "unsigned")).contains("\u{1b}[1;31m9b8c7d6e5f4a"));
 }
 
 #[test]
 fn data_comes_back_as_it_was() {
-    let mut pieces = held(Why::Quarantined, "health check web failed");
-    pieces.window = Window::Open { until: None };
-    let status = Status::gather(pieces);
-    let back: Status = serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap();
+    let mut pieces = held(HoldReason::Quarantined, "health check web failed");
+    pieces.window = WindowStatus::Open { until: None };
+    let status = AgentStatus::from_inputs(pieces);
+    let back: AgentStatus = serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap();
     assert_eq!(back, status);
 }

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 
-use super::record::{Body, Record};
+use super::record::{BodyRange, JournalRecord};
 
 /// The journal's first bytes, with the version of all that follows.
 pub(super) const MAGIC: &[u8] = b"zagent undo 1\n";
@@ -15,17 +15,17 @@ pub(super) const MAX_INLINE: u64 = 256 * 1024;
 /// No record says more than this in words; a longer one is damage.
 const MAX_HEAD: u32 = 16 * 1024 * 1024;
 
-const DIGEST: usize = 16;
-const PREFIX: usize = 8 + DIGEST;
+const DIGEST_LEN: usize = 16;
+const PREFIX_LEN: usize = 8 + DIGEST_LEN;
 
 /// The bytes of a record.
-pub(super) fn encode(record: &Record, body: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn encode_record(record: &JournalRecord, body: &[u8]) -> io::Result<Vec<u8>> {
     let head = serde_json::to_vec(record)?;
     let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, "the undo record is too long");
     let head_len = u32::try_from(head.len()).ok().filter(|len| *len <= MAX_HEAD).ok_or_else(too_long)?;
     let body_len =
         u32::try_from(body.len()).ok().filter(|len| u64::from(*len) <= MAX_INLINE).ok_or_else(too_long)?;
-    let mut bytes = Vec::with_capacity(PREFIX + head.len() + body.len());
+    let mut bytes = Vec::with_capacity(PREFIX_LEN + head.len() + body.len());
     bytes.extend(head_len.to_le_bytes());
     bytes.extend(body_len.to_le_bytes());
     bytes.extend(digest(&bytes[..8], &head, body));
@@ -34,26 +34,26 @@ pub(super) fn encode(record: &Record, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn digest(lengths: &[u8], head: &[u8], body: &[u8]) -> [u8; DIGEST] {
+fn digest(lengths: &[u8], head: &[u8], body: &[u8]) -> [u8; DIGEST_LEN] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(lengths).update(head).update(body);
-    let mut digest = [0; DIGEST];
+    let mut digest = [0; DIGEST_LEN];
     hasher.finalize_xof().fill(&mut digest);
     digest
 }
 
 /// All records that are whole, and how many bytes they take.
-pub(super) fn decode(input: &mut dyn Read) -> io::Result<(Vec<Record>, u64)> {
+pub(super) fn decode_records(input: &mut dyn Read) -> io::Result<(Vec<JournalRecord>, u64)> {
     let mut records = Vec::new();
     let mut magic = [0; MAGIC.len()];
-    if !fill(input, &mut magic)? || magic != MAGIC {
+    if !read_full(input, &mut magic)? || magic != MAGIC {
         return Ok((records, 0));
     }
     let mut end = MAGIC.len() as u64;
     let mut rest = Vec::new();
     loop {
-        let mut prefix = [0; PREFIX];
-        if !fill(input, &mut prefix)? {
+        let mut prefix = [0; PREFIX_LEN];
+        if !read_full(input, &mut prefix)? {
             break;
         }
         let number =
@@ -72,18 +72,19 @@ pub(super) fn decode(input: &mut dyn Read) -> io::Result<(Vec<Record>, u64)> {
         if digest(&prefix[..8], head, body) != prefix[8..] {
             break;
         }
-        let Ok(mut record) = serde_json::from_slice::<Record>(head) else { break };
-        if let Record::Note(note) = &mut record {
-            note.body = Body { start: end + PREFIX as u64 + u64::from(head_len), len: u64::from(body_len) };
+        let Ok(mut record) = serde_json::from_slice::<JournalRecord>(head) else { break };
+        if let JournalRecord::Note(note) = &mut record {
+            note.body =
+                BodyRange { start: end + PREFIX_LEN as u64 + u64::from(head_len), len: u64::from(body_len) };
         }
-        end += PREFIX as u64 + len;
+        end += PREFIX_LEN as u64 + len;
         records.push(record);
     }
     Ok((records, end))
 }
 
 /// Reads exactly so much; false when it ends before.
-fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
+fn read_full(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
     match input.read_exact(buffer) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

@@ -4,14 +4,14 @@
 //! own, so that it can be reverted as well.
 
 pub(crate) mod capture;
-mod course;
 mod frame;
 mod journal;
-mod notes;
+mod journal_reader;
+mod path_history;
 mod position;
 #[cfg(test)]
-mod random;
-mod raw;
+mod proptests;
+mod raw_serde;
 mod record;
 mod recover;
 mod restore;
@@ -19,9 +19,12 @@ mod revert;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use journal::Draft;
-pub use journal::{Journal, Mark};
-pub use notes::{Notes, Past, list, prune};
-pub use record::{Body, Change, Content, Dress, Entry, Note, Record, Temp, Times, Trace};
+pub(crate) use journal::ChangeDraft;
+pub use journal::{JournalOffset, UndoJournal};
+pub use journal_reader::{JournalReader, UndoableRun, list_runs, prune_runs};
+pub use record::{
+    BodyRange, ChangeNote, ExpectedEntry, FileChange, FileTimes, JournalRecord, OwnerMode, SavedContent,
+    SavedEntry, TempName,
+};
 pub use recover::recover;
-pub use revert::{Choice, Reverted, Step, Verdict, revert, revert_with};
+pub use revert::{RevertOptions, RevertStep, RevertedState, UndoOutcome, revert, revert_with};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use super::course::Courses;
+use super::path_history::PathHistories;
 use crate::fs::{FileSystem, FsError};
 
 /// For each path the number of the last change that is still to be undone; none where nobody can tell, because other hands
@@ -16,12 +16,12 @@ pub(super) struct Positions<'a>(HashMap<&'a Path, u64>);
 
 impl<'a> Positions<'a> {
     /// Looks at everything that the run touched.
-    pub(super) fn find(courses: &Courses<'a>, fs: &dyn FileSystem) -> Result<Self, FsError> {
+    pub(super) fn find(courses: &PathHistories<'a>, fs: &dyn FileSystem) -> Result<Self, FsError> {
         let mut found = HashMap::new();
-        for family in families(courses) {
-            let mut position = position(courses, fs, &family, true)?;
+        for family in related_paths(courses) {
+            let mut position = find_position(courses, fs, &family, true)?;
             if position.is_none() {
-                position = self::position(courses, fs, &family, false)?;
+                position = self::find_position(courses, fs, &family, false)?;
             }
             if let Some(position) = position {
                 found.extend(family.into_iter().map(|path| (path, position)));
@@ -31,17 +31,17 @@ impl<'a> Positions<'a> {
     }
 
     /// The last change that is still to be undone.
-    pub(super) fn of(&self, path: &Path) -> Option<u64> {
+    pub(super) fn for_path(&self, path: &Path) -> Option<u64> {
         self.0.get(path).copied()
     }
 }
 
 /// Paths that depend on each other.
-fn families<'a>(courses: &Courses<'a>) -> Vec<Vec<&'a Path>> {
+fn related_paths<'a>(courses: &PathHistories<'a>) -> Vec<Vec<&'a Path>> {
     let paths: Vec<_> = courses.paths().collect();
     let index: HashMap<_, _> = paths.iter().enumerate().map(|(at, path)| (*path, at)).collect();
     let mut heads: Vec<usize> = (0..paths.len()).collect();
-    fn head(heads: &mut [usize], mut at: usize) -> usize {
+    fn find_root(heads: &mut [usize], mut at: usize) -> usize {
         while heads[at] != at {
             heads[at] = heads[heads[at]];
             at = heads[at];
@@ -51,20 +51,20 @@ fn families<'a>(courses: &Courses<'a>) -> Vec<Vec<&'a Path>> {
     let above = paths.iter().flat_map(|path| path.ancestors().skip(1).map(move |above| (*path, above)));
     for (one, other) in above.chain(courses.moves().iter().copied()) {
         if let (Some(one), Some(other)) = (index.get(one), index.get(other)) {
-            let (one, other) = (head(&mut heads, *one), head(&mut heads, *other));
+            let (one, other) = (find_root(&mut heads, *one), find_root(&mut heads, *other));
             heads[one] = other;
         }
     }
     let mut families: BTreeMap<usize, Vec<&'a Path>> = BTreeMap::new();
     for (at, path) in paths.iter().enumerate() {
-        families.entry(head(&mut heads, at)).or_default().push(path);
+        families.entry(find_root(&mut heads, at)).or_default().push(path);
     }
     families.into_values().collect()
 }
 
 /// The earliest point of the run at which all these paths were as they are now.
-fn position(
-    courses: &Courses<'_>,
+fn find_position(
+    courses: &PathHistories<'_>,
     fs: &dyn FileSystem,
     family: &[&Path],
     with_time: bool,
@@ -73,10 +73,10 @@ fn position(
     let mut steps: BTreeMap<u64, i64> = BTreeMap::from([(0, 0)]);
     for path in family {
         let mut points = BTreeSet::from([0]);
-        path.ancestors().for_each(|part| points.extend(courses.times(part)));
+        path.ancestors().for_each(|part| points.extend(courses.change_seqs(part)));
         let mut did_fit = false;
         for point in points {
-            let does_fit = courses.is_as_after(fs, path, point, with_time)?;
+            let does_fit = courses.matches_after(fs, path, point, with_time)?;
             *steps.entry(point).or_default() += i64::from(does_fit) - i64::from(did_fit);
             did_fit = does_fit;
         }

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::raw;
-use crate::fs::{Kind, Stat};
+use super::raw_serde;
+use crate::fs::{FileKind, Stat};
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Record {
+pub enum JournalRecord {
     /// The first: which run it is.
     Begin {
         /// The run's name.
@@ -23,7 +23,7 @@ pub enum Record {
         started: u64,
     },
     /// A change of a file.
-    Note(Box<Note>),
+    Note(Box<ChangeNote>),
     /// Something that cannot be undone.
     Irreversible {
         /// Its place in the order of the run.
@@ -51,27 +51,27 @@ pub enum Record {
 
 /// One change of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Note {
+pub struct ChangeNote {
     /// Its place in the order of the run.
     pub seq: u64,
     /// The state's tag.
     pub tag: String,
     /// Where.
-    #[serde(with = "raw::path")]
+    #[serde(with = "raw_serde::path")]
     pub path: PathBuf,
     /// What.
-    pub change: Change,
+    pub change: FileChange,
     /// The name beside the path under which the new entry is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temp: Option<Temp>,
+    pub temp: Option<TempName>,
     /// Where the journal holds the old content.
     #[serde(skip)]
-    pub body: Body,
+    pub body: BodyRange,
 }
 
 /// A part of the journal's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Body {
+pub struct BodyRange {
     /// Where it begins.
     pub start: u64,
     /// Its length in bytes.
@@ -80,9 +80,9 @@ pub struct Body {
 
 /// The name of an entry that is not yet in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Temp {
+pub struct TempName {
     /// The name.
-    #[serde(with = "raw::name")]
+    #[serde(with = "raw_serde::name")]
     pub name: OsString,
     /// Who will own it; before that, whoever makes it.
     pub uid: Option<u32>,
@@ -91,27 +91,27 @@ pub struct Temp {
 /// What changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum FileChange {
     /// An entry is made, replaced or removed.
     Replace {
         /// What was there.
-        before: Entry,
+        before: SavedEntry,
         /// What will be there.
-        after: Trace,
+        after: ExpectedEntry,
     },
     /// Owner and mode.
     Dress {
         /// As they were.
-        before: Dress,
+        before: OwnerMode,
         /// As they will be.
-        after: Dress,
+        after: OwnerMode,
     },
     /// Times.
     Times {
         /// As they were.
-        before: Times,
+        before: FileTimes,
         /// As they will be.
-        after: Times,
+        after: FileTimes,
     },
     /// Attributes, as letters of `lsattr`.
     Attrs {
@@ -123,44 +123,44 @@ pub enum Change {
     /// Extended attributes.
     Xattrs {
         /// As they were.
-        #[serde(with = "raw::xattrs")]
+        #[serde(with = "raw_serde::xattrs")]
         before: Vec<(OsString, Vec<u8>)>,
         /// As they will be.
-        #[serde(with = "raw::xattrs")]
+        #[serde(with = "raw_serde::xattrs")]
         after: Vec<(OsString, Vec<u8>)>,
     },
     /// The entry moves elsewhere.
     Move {
         /// Where it will be.
-        #[serde(with = "raw::path")]
+        #[serde(with = "raw_serde::path")]
         to: PathBuf,
         /// What was there.
-        before: Entry,
+        before: SavedEntry,
         /// What moves.
-        after: Trace,
+        after: ExpectedEntry,
     },
 }
 
 /// What stood at a path, complete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum SavedEntry {
     /// Nothing.
     Absent,
     /// A file.
     File {
         /// Where its content is kept.
-        content: Content,
+        content: SavedContent,
         /// The BLAKE3 digest of it.
         digest: String,
         /// Bytes.
         size: u64,
         /// Owner and mode.
-        dress: Dress,
+        dress: OwnerMode,
         /// Times.
-        times: Times,
+        times: FileTimes,
         /// Extended attributes.
-        #[serde(with = "raw::xattrs")]
+        #[serde(with = "raw_serde::xattrs")]
         xattrs: Vec<(OsString, Vec<u8>)>,
         /// Attributes, as letters of `lsattr`.
         attrs: Option<String>,
@@ -168,31 +168,31 @@ pub enum Entry {
     /// A link.
     Link {
         /// Where it pointed.
-        #[serde(with = "raw::path")]
+        #[serde(with = "raw_serde::path")]
         target: PathBuf,
         /// Its owner.
-        dress: Dress,
+        dress: OwnerMode,
     },
     /// A directory; what was in it has records of its own.
     Dir {
         /// Owner and mode.
-        dress: Dress,
+        dress: OwnerMode,
     },
     /// A pipe, device or socket.
     Node {
         /// Which.
-        kind: Kind,
+        kind: FileKind,
         /// Major and minor number.
         device: (u32, u32),
         /// Owner and mode.
-        dress: Dress,
+        dress: OwnerMode,
     },
 }
 
 /// Where old content is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Content {
+pub enum SavedContent {
     /// In the journal, behind the record.
     Inline,
     /// In a file beside the journal.
@@ -202,7 +202,7 @@ pub enum Content {
 /// What will stand at a path: enough to see later whether it still does. What nobody decided beforehand is `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trace {
+pub enum ExpectedEntry {
     /// Nothing.
     Absent,
     /// A file.
@@ -212,23 +212,23 @@ pub enum Trace {
         /// Bytes.
         size: u64,
         /// Owner and mode.
-        dress: Dress,
+        dress: OwnerMode,
     },
     /// A link.
     Link {
         /// Where it points.
-        #[serde(with = "raw::path")]
+        #[serde(with = "raw_serde::path")]
         target: PathBuf,
     },
     /// A directory.
     Dir {
         /// Owner and mode.
-        dress: Dress,
+        dress: OwnerMode,
     },
     /// A pipe, device or socket.
     Node {
         /// Which.
-        kind: Kind,
+        kind: FileKind,
         /// Major and minor number.
         device: (u32, u32),
     },
@@ -236,7 +236,7 @@ pub enum Trace {
 
 /// Owner and mode; what nobody decided is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dress {
+pub struct OwnerMode {
     /// Permission bits.
     pub mode: Option<u32>,
     /// The owner.
@@ -245,47 +245,47 @@ pub struct Dress {
     pub gid: Option<u32>,
 }
 
-impl Dress {
+impl OwnerMode {
     /// True when nothing that is decided here is otherwise there.
     #[must_use]
-    pub fn fits(&self, stat: &Stat) -> bool {
+    pub fn matches(&self, stat: &Stat) -> bool {
         let is = |wanted: Option<u32>, found: u32| wanted.is_none_or(|wanted| wanted == found);
-        (stat.kind == Kind::Link || is(self.mode, stat.mode))
+        (stat.kind == FileKind::Link || is(self.mode, stat.mode))
             && is(self.uid, stat.uid)
             && is(self.gid, stat.gid)
     }
 }
 
-impl From<&Stat> for Dress {
+impl From<&Stat> for OwnerMode {
     fn from(stat: &Stat) -> Self {
         Self { mode: Some(stat.mode), uid: Some(stat.uid), gid: Some(stat.gid) }
     }
 }
 
-impl From<Dress> for crate::fs::Meta {
-    fn from(dress: Dress) -> Self {
+impl From<OwnerMode> for crate::fs::FileMeta {
+    fn from(dress: OwnerMode) -> Self {
         Self { mode: dress.mode, uid: dress.uid, gid: dress.gid }
     }
 }
 
 /// Times in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
+pub struct FileTimes {
     /// Last access.
-    #[serde(with = "raw::time")]
+    #[serde(with = "raw_serde::time")]
     pub atime: i128,
     /// Last change of the content.
-    #[serde(with = "raw::time")]
+    #[serde(with = "raw_serde::time")]
     pub mtime: i128,
 }
 
-impl From<&Stat> for Times {
+impl From<&Stat> for FileTimes {
     fn from(stat: &Stat) -> Self {
         Self { atime: stat.atime, mtime: stat.mtime }
     }
 }
 
-impl Record {
+impl JournalRecord {
     /// Its place in the order of the run.
     #[must_use]
     pub fn seq(&self) -> Option<u64> {

@@ -11,12 +11,12 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::frame;
-use super::journal::FILE;
-use super::notes::{Notes, runs};
-use super::record::{Note, Record};
-use crate::fs::place::Place;
-use crate::fs::put::is_temp_name;
-use crate::fs::{FsError, Kind};
+use super::journal::JOURNAL_FILE;
+use super::journal_reader::{JournalReader, run_names};
+use super::record::{ChangeNote, JournalRecord};
+use crate::fs::atomic_write::is_temp_name;
+use crate::fs::path_at::PathAt;
+use crate::fs::{FileKind, FsError};
 
 /// Removes what runs that were killed left behind half-made, and ends their journals. Gives the paths that it removed.
 /// No run may be under way.
@@ -26,13 +26,13 @@ use crate::fs::{FsError, Kind};
 /// open, so that the next call tries again.
 pub fn recover(root: &Path) -> Result<Vec<PathBuf>, FsError> {
     let mut removed = Vec::new();
-    for run in runs(root)? {
+    for run in run_names(root)? {
         let dir = root.join(&run);
-        if is_ended(&dir.join(FILE)) {
+        if is_ended(&dir.join(JOURNAL_FILE)) {
             continue;
         }
         // What cannot be read at all names nothing to clear up.
-        let Ok(notes) = Notes::open(&dir) else { continue };
+        let Ok(notes) = JournalReader::open(&dir) else { continue };
         if notes.is_finished() {
             continue;
         }
@@ -42,8 +42,8 @@ pub fn recover(root: &Path) -> Result<Vec<PathBuf>, FsError> {
         }
         let mut is_clear = true;
         for record in notes.records() {
-            let Record::Note(note) = record else { continue };
-            match clear(note) {
+            let JournalRecord::Note(note) = record else { continue };
+            match remove_leftover(note) {
                 Ok(Some(path)) => removed.push(path),
                 Ok(None) => {}
                 Err(error) => {
@@ -53,8 +53,8 @@ pub fn recover(root: &Path) -> Result<Vec<PathBuf>, FsError> {
             }
         }
         if is_clear {
-            end(&dir.join(FILE), notes.end())
-                .map_err(|error| FsError::new("end undo journal", dir.join(FILE), error))?;
+            end_journal(&dir.join(JOURNAL_FILE), notes.valid_end())
+                .map_err(|error| FsError::new("end undo journal", dir.join(JOURNAL_FILE), error))?;
         }
     }
     Ok(removed)
@@ -66,7 +66,7 @@ fn is_ended(path: &Path) -> bool {
         let file = std::fs::File::open(path)?;
         let len = file.metadata()?.len();
         for is_clean in [true, false] {
-            let end = frame::encode(&Record::End { is_clean }, &[])?;
+            let end = frame::encode_record(&JournalRecord::End { is_clean }, &[])?;
             let mut tail = vec![0; end.len()];
             let Some(at) = len.checked_sub(end.len() as u64) else { continue };
             file.read_exact_at(&mut tail, at)?;
@@ -79,10 +79,10 @@ fn is_ended(path: &Path) -> bool {
     look().unwrap_or(false)
 }
 
-fn clear(note: &Note) -> io::Result<Option<PathBuf>> {
+fn remove_leftover(note: &ChangeNote) -> io::Result<Option<PathBuf>> {
     let Some(temp) = note.temp.as_ref().filter(|temp| is_temp_name(&temp.name)) else { return Ok(None) };
     let path = note.path.with_file_name(&temp.name);
-    let place = match Place::open(&path) {
+    let place = match PathAt::open(&path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
@@ -91,8 +91,8 @@ fn clear(note: &Note) -> io::Result<Option<PathBuf>> {
     let Some(stat) = place.stat()? else { return Ok(None) };
     let is_ours = stat.uid == rustix::process::geteuid().as_raw() || Some(stat.uid) == temp.uid;
     let flags = match stat.kind {
-        Kind::File | Kind::Link if is_ours => AtFlags::empty(),
-        Kind::Dir if is_ours => AtFlags::REMOVEDIR,
+        FileKind::File | FileKind::Link if is_ours => AtFlags::empty(),
+        FileKind::Dir if is_ours => AtFlags::REMOVEDIR,
         _ => return Ok(None),
     };
     match rustix::fs::unlinkat(&place.dir, &place.name, flags) {
@@ -103,9 +103,9 @@ fn clear(note: &Note) -> io::Result<Option<PathBuf>> {
 }
 
 /// Cuts off what is no record and ends the journal.
-fn end(path: &Path, end: u64) -> io::Result<()> {
+fn end_journal(path: &Path, end: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(end)?;
-    file.write_all_at(&frame::encode(&Record::End { is_clean: false }, &[])?, end)?;
+    file.write_all_at(&frame::encode_record(&JournalRecord::End { is_clean: false }, &[])?, end)?;
     file.sync_all()
 }

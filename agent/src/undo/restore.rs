@@ -3,58 +3,65 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::notes::Notes;
-use super::record::{Entry, Note, Times};
-use super::revert::Verdict;
-use crate::fs::{FileSystem, FsError, Kind, Meta};
+use super::journal_reader::JournalReader;
+use super::record::{ChangeNote, FileTimes, SavedEntry};
+use super::revert::UndoOutcome;
+use crate::fs::{FileKind, FileMeta, FileSystem, FsError};
 
 /// Puts a noted entry back, in place of what is there.
-pub(super) fn restore(
+pub(super) fn restore_entry(
     fs: &dyn FileSystem,
-    notes: &Notes,
-    note: &Note,
+    notes: &JournalReader,
+    note: &ChangeNote,
     path: &Path,
-    entry: &Entry,
-) -> Result<Verdict, FsError> {
+    entry: &SavedEntry,
+) -> Result<UndoOutcome, FsError> {
     let now = fs.lstat(path)?.map(|now| now.kind);
-    if now == Some(Kind::Dir) && !matches!(entry, Entry::Dir { .. }) && !fs.read_dir(path)?.is_empty() {
-        return Ok(Verdict::Kept("it holds what the run did not make".to_owned()));
+    if now == Some(FileKind::Dir)
+        && !matches!(entry, SavedEntry::Dir { .. })
+        && !fs.read_dir(path)?.is_empty()
+    {
+        return Ok(UndoOutcome::LeftAlone("it holds what the run did not make".to_owned()));
     }
     // Files and links are replaced in one go; anything else has to go first.
     let is_replaced = match entry {
-        Entry::File { .. } | Entry::Link { .. } => matches!(now, Some(Kind::File | Kind::Link)),
-        Entry::Dir { .. } => now == Some(Kind::Dir),
-        Entry::Absent | Entry::Node { .. } => false,
+        SavedEntry::File { .. } | SavedEntry::Link { .. } => {
+            matches!(now, Some(FileKind::File | FileKind::Link))
+        }
+        SavedEntry::Dir { .. } => now == Some(FileKind::Dir),
+        SavedEntry::Absent | SavedEntry::Node { .. } => false,
     };
-    if let Entry::Node { kind: Kind::Socket, .. } = entry {
-        return Ok(Verdict::Irreversible(format!("{}: a socket cannot be made again", path.display())));
+    if let SavedEntry::Node { kind: FileKind::Socket, .. } = entry {
+        return Ok(UndoOutcome::Irreversible(format!("{}: a socket cannot be made again", path.display())));
     }
     // Read before anything is taken away.
-    let content = notes.content(note, entry)?;
+    let content = notes.saved_content(note, entry)?;
     if now.is_some() && !is_replaced {
         fs.remove(path)?;
     }
     match entry {
-        Entry::Absent => return Ok(Verdict::Removed),
-        Entry::File { dress, times, xattrs, attrs, .. } => {
+        SavedEntry::Absent => return Ok(UndoOutcome::Removed),
+        SavedEntry::File { dress, times, xattrs, attrs, .. } => {
             fs.write(path, &content, (*dress).into())?;
-            finish(fs, path, xattrs, attrs.as_deref(), times)?;
+            restore_attributes(fs, path, xattrs, attrs.as_deref(), times)?;
         }
-        Entry::Link { target, dress } => fs.symlink(path, target, Meta { mode: None, ..(*dress).into() })?,
-        Entry::Dir { dress } if is_replaced => fs.set_meta(path, (*dress).into(), false)?,
-        Entry::Dir { dress } => fs.make_dir(path, (*dress).into())?,
-        Entry::Node { kind, device, dress } => fs.make_node(path, *kind, *device, (*dress).into())?,
+        SavedEntry::Link { target, dress } => {
+            fs.symlink(path, target, FileMeta { mode: None, ..(*dress).into() })?
+        }
+        SavedEntry::Dir { dress } if is_replaced => fs.set_meta(path, (*dress).into(), false)?,
+        SavedEntry::Dir { dress } => fs.make_dir(path, (*dress).into())?,
+        SavedEntry::Node { kind, device, dress } => fs.make_node(path, *kind, *device, (*dress).into())?,
     }
-    Ok(Verdict::Restored)
+    Ok(UndoOutcome::Restored)
 }
 
 /// What comes after the content; the time last, so that one sees whether it came to an end.
-pub(super) fn finish(
+pub(super) fn restore_attributes(
     fs: &dyn FileSystem,
     path: &Path,
     xattrs: &[(OsString, Vec<u8>)],
     attrs: Option<&str>,
-    times: &Times,
+    times: &FileTimes,
 ) -> Result<(), FsError> {
     if fs.xattrs(path)? != xattrs {
         fs.set_xattrs(path, xattrs)?;

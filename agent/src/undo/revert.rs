@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 use zagent_config::{Map, Value};
 
-use super::course::{Courses, Was};
-use super::notes::Notes;
+use super::journal_reader::JournalReader;
+use super::path_history::{KnownEntry, PathHistories};
 use super::position::Positions;
-use super::record::{Change, Entry, Note, Record};
-use super::restore::{finish, restore};
-use crate::fs::{FileSystem, FsError, Kind};
-use crate::report::chain;
+use super::record::{ChangeNote, FileChange, JournalRecord, SavedEntry};
+use super::restore::{restore_attributes, restore_entry};
+use crate::cli_error::error_chain;
+use crate::fs::{FileKind, FileSystem, FsError};
 
 /// What to revert, and how.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct RevertOptions {
     /// Also overwrite what was changed since by other hands.
     pub is_forced: bool,
     /// Only these states, by tag; all when none.
     pub tags: Option<BTreeSet<String>>,
 }
 
-impl Choice {
+impl RevertOptions {
     pub(super) fn includes(&self, tag: &str) -> bool {
         self.tags.as_ref().is_none_or(|tags| tags.contains(tag))
     }
@@ -35,15 +35,15 @@ impl Choice {
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum UndoOutcome {
     /// It is as it was.
     Restored,
     /// It was new and is gone.
     Removed,
     /// It was as before already.
-    Already,
+    AlreadyRestored,
     /// It was left alone; the text says why.
-    Kept(String),
+    LeftAlone(String),
     /// It cannot be undone; the text says why.
     Irreversible(String),
     /// It is no file: whoever noted it has to undo it.
@@ -61,31 +61,32 @@ pub enum Verdict {
 
 /// One change and what became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct RevertStep {
     /// Its place in the order of the run.
     pub seq: u64,
     /// Where, if it was a file.
     pub path: Option<PathBuf>,
     /// What became of it.
-    pub verdict: Verdict,
+    pub outcome: UndoOutcome,
 }
 
 /// What became of the changes of one state.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reverted {
+pub struct RevertedState {
     /// The state's tag.
     pub tag: String,
     /// Its changes, the last one first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RevertStep>,
 }
 
-impl Reverted {
+impl RevertedState {
     /// False when something was left alone or could not be undone though it should.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        let is_open =
-            |verdict: &Verdict| matches!(verdict, Verdict::Kept(_) | Verdict::Failed(_) | Verdict::Other(_));
-        !self.steps.iter().any(|step| is_open(&step.verdict))
+        let is_open = |verdict: &UndoOutcome| {
+            matches!(verdict, UndoOutcome::LeftAlone(_) | UndoOutcome::Failed(_) | UndoOutcome::Other(_))
+        };
+        !self.steps.iter().any(|step| is_open(&step.outcome))
     }
 
     /// What changed: each path with `restored` or `removed`.
@@ -93,10 +94,10 @@ impl Reverted {
     pub fn changes(&self) -> Map {
         let mut changes = Map::new();
         for step in &self.steps {
-            let word = match &step.verdict {
-                Verdict::Restored => "restored",
-                Verdict::Removed => "removed",
-                Verdict::Undone { changes: more, .. } => {
+            let word = match &step.outcome {
+                UndoOutcome::Restored => "restored",
+                UndoOutcome::Removed => "removed",
+                UndoOutcome::Undone { changes: more, .. } => {
                     more.iter().for_each(|(key, value)| drop(changes.insert(key.clone(), value.clone())));
                     continue;
                 }
@@ -113,21 +114,21 @@ impl Reverted {
     #[must_use]
     pub fn comment(&self) -> String {
         let mut lines = Vec::new();
-        for Step { path, verdict, .. } in &self.steps {
+        for RevertStep { path, outcome: verdict, .. } in &self.steps {
             let is_file = path.is_some();
             let path = path.as_deref().unwrap_or(Path::new("")).display();
             let line = match verdict {
-                Verdict::Failed(why) if !is_file => why.clone(),
-                Verdict::Undone { comment, .. } if comment.is_empty() => "undone".to_owned(),
-                Verdict::Undone { comment, .. } => comment.clone(),
-                Verdict::Other(_) => "a change that is of no file was not undone".to_owned(),
-                Verdict::Restored => format!("{path} restored"),
-                Verdict::Removed => format!("{path} removed"),
-                Verdict::Kept(why) if !is_file => format!("left alone: {why}"),
-                Verdict::Kept(why) => format!("{path} left alone: {why}"),
-                Verdict::Irreversible(why) => why.clone(),
-                Verdict::Failed(why) => format!("{path} not restored: {why}"),
-                Verdict::Already => continue,
+                UndoOutcome::Failed(why) if !is_file => why.clone(),
+                UndoOutcome::Undone { comment, .. } if comment.is_empty() => "undone".to_owned(),
+                UndoOutcome::Undone { comment, .. } => comment.clone(),
+                UndoOutcome::Other(_) => "a change that is of no file was not undone".to_owned(),
+                UndoOutcome::Restored => format!("{path} restored"),
+                UndoOutcome::Removed => format!("{path} removed"),
+                UndoOutcome::LeftAlone(why) if !is_file => format!("left alone: {why}"),
+                UndoOutcome::LeftAlone(why) => format!("{path} left alone: {why}"),
+                UndoOutcome::Irreversible(why) => why.clone(),
+                UndoOutcome::Failed(why) => format!("{path} not restored: {why}"),
+                UndoOutcome::AlreadyRestored => continue,
             };
             if lines.last() != Some(&line) {
                 lines.push(line);
@@ -140,23 +141,27 @@ impl Reverted {
 /// Undoes what a run did, the last change first. `fs` gives the files to work on for the tag of a state: a disk with a
 /// journal of its own, or an overlay to see what would happen.
 #[must_use]
-pub fn revert(notes: &Notes, fs: &dyn Fn(&str) -> Arc<dyn FileSystem>, choice: &Choice) -> Vec<Reverted> {
-    revert_with(notes, fs, &|_, data| Verdict::Other(data.clone()), choice)
+pub fn revert(
+    notes: &JournalReader,
+    fs: &dyn Fn(&str) -> Arc<dyn FileSystem>,
+    choice: &RevertOptions,
+) -> Vec<RevertedState> {
+    revert_with(notes, fs, &|_, data| UndoOutcome::Other(data.clone()), choice)
 }
 
 /// The same with somebody who undoes what is no file, by the tag of the state and what it noted.
 #[must_use]
 pub fn revert_with(
-    notes: &Notes,
+    notes: &JournalReader,
     fs: &dyn Fn(&str) -> Arc<dyn FileSystem>,
-    other: &dyn Fn(&str, &serde_json::Value) -> Verdict,
-    choice: &Choice,
-) -> Vec<Reverted> {
-    let courses = Courses::new(notes, choice);
+    other: &dyn Fn(&str, &serde_json::Value) -> UndoOutcome,
+    choice: &RevertOptions,
+) -> Vec<RevertedState> {
+    let courses = PathHistories::new(notes, choice);
     // What cannot be looked at now cannot later either, and says so then.
     let positions = Positions::find(&courses, &*fs("")).unwrap_or_default();
-    let way = Way { notes, is_forced: choice.is_forced, courses, positions };
-    let mut states: Vec<Reverted> = Vec::new();
+    let way = Reverter { notes, is_forced: choice.is_forced, courses, positions };
+    let mut states: Vec<RevertedState> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for record in notes.records().iter().rev() {
         let (Some(tag), Some(seq)) = (record.tag(), record.seq()) else { continue };
@@ -164,179 +169,184 @@ pub fn revert_with(
             continue;
         }
         let (path, verdict) = match record {
-            Record::Note(note) => {
-                let answer = way.undo(&*fs(tag), note);
-                (Some(note.path.clone()), answer.unwrap_or_else(|error| Verdict::Failed(chain(&error))))
+            JournalRecord::Note(note) => {
+                let answer = way.undo_change(&*fs(tag), note);
+                (
+                    Some(note.path.clone()),
+                    answer.unwrap_or_else(|error| UndoOutcome::Failed(error_chain(&error))),
+                )
             }
-            Record::Irreversible { why, .. } => (None, Verdict::Irreversible(why.clone())),
-            Record::Other { data, .. } => (None, other(tag, data)),
-            Record::Begin { .. } | Record::End { .. } => continue,
+            JournalRecord::Irreversible { why, .. } => (None, UndoOutcome::Irreversible(why.clone())),
+            JournalRecord::Other { data, .. } => (None, other(tag, data)),
+            JournalRecord::Begin { .. } | JournalRecord::End { .. } => continue,
         };
         let place = *places.entry(tag.to_owned()).or_insert_with(|| {
-            states.push(Reverted { tag: tag.to_owned(), steps: Vec::new() });
+            states.push(RevertedState { tag: tag.to_owned(), steps: Vec::new() });
             states.len() - 1
         });
-        states[place].steps.push(Step { seq, path, verdict });
+        states[place].steps.push(RevertStep { seq, path, outcome: verdict });
     }
     states
 }
 
-struct Way<'a> {
-    notes: &'a Notes,
+struct Reverter<'a> {
+    notes: &'a JournalReader,
     is_forced: bool,
-    courses: Courses<'a>,
+    courses: PathHistories<'a>,
     positions: Positions<'a>,
 }
 
 /// How what is there now compares with what a change did.
-enum Sight {
+enum EntryState {
     /// As the change left it.
-    Left,
+    AsApplied,
     /// As before the change.
-    Before,
+    AsBefore,
     /// Neither.
-    Foreign,
+    ChangedSince,
     /// There is nothing.
-    Gone,
+    Missing,
 }
 
-impl Way<'_> {
-    fn undo(&self, fs: &dyn FileSystem, note: &Note) -> Result<Verdict, FsError> {
+impl Reverter<'_> {
+    fn undo_change(&self, fs: &dyn FileSystem, note: &ChangeNote) -> Result<UndoOutcome, FsError> {
         let path = &*note.path;
-        let sight = see(fs, path, &note.change)?;
-        let is_undone = match self.positions.of(path) {
+        let sight = compare_entry(fs, path, &note.change)?;
+        let is_undone = match self.positions.for_path(path) {
             Some(position) => note.seq > position,
             // A move is told by what is at its end. Otherwise, better too little than too much.
-            None if matches!((&note.change, &sight), (Change::Move { .. }, Sight::Left)) => false,
-            None => self.courses.is_back(fs, path, note.seq)?,
+            None if matches!((&note.change, &sight), (FileChange::Move { .. }, EntryState::AsApplied)) => {
+                false
+            }
+            None => self.courses.is_restored(fs, path, note.seq)?,
         };
         if is_undone {
-            return self.already(fs, note);
+            return self.complete_undo(fs, note);
         }
         match sight {
-            Sight::Left => {}
-            Sight::Before => return touch_up(fs, path, &note.change),
-            Sight::Foreign if self.is_forced => {}
-            Sight::Foreign => return Ok(Verdict::Kept("it was changed since".to_owned())),
-            Sight::Gone if self.is_forced && matches!(note.change, Change::Replace { .. }) => {}
-            Sight::Gone => return Ok(Verdict::Kept("it was removed since".to_owned())),
+            EntryState::AsApplied => {}
+            EntryState::AsBefore => return finish_restore(fs, path, &note.change),
+            EntryState::ChangedSince if self.is_forced => {}
+            EntryState::ChangedSince => return Ok(UndoOutcome::LeftAlone("it was changed since".to_owned())),
+            EntryState::Missing if self.is_forced && matches!(note.change, FileChange::Replace { .. }) => {}
+            EntryState::Missing => return Ok(UndoOutcome::LeftAlone("it was removed since".to_owned())),
         }
         match &note.change {
-            Change::Replace { before, .. } => return restore(fs, self.notes, note, path, before),
-            Change::Move { to, before, .. } => return self.move_back(fs, note, to, before),
-            Change::Dress { before, .. } => fs.set_meta(path, (*before).into(), false)?,
-            Change::Times { before, .. } => fs.set_times(path, before.atime, before.mtime)?,
-            Change::Attrs { before, .. } => {
+            FileChange::Replace { before, .. } => return restore_entry(fs, self.notes, note, path, before),
+            FileChange::Move { to, before, .. } => return self.move_back(fs, note, to, before),
+            FileChange::Dress { before, .. } => fs.set_meta(path, (*before).into(), false)?,
+            FileChange::Times { before, .. } => fs.set_times(path, before.atime, before.mtime)?,
+            FileChange::Attrs { before, .. } => {
                 let now = fs.attrs(path)?.unwrap_or_default();
-                fs.set_attrs(path, &without(before, &now), &without(&now, before))?;
+                fs.set_attrs(path, &chars_without(before, &now), &chars_without(&now, before))?;
             }
-            Change::Xattrs { before, .. } => fs.set_xattrs(path, before)?,
+            FileChange::Xattrs { before, .. } => fs.set_xattrs(path, before)?,
         }
-        Ok(Verdict::Restored)
+        Ok(UndoOutcome::Restored)
     }
 
     /// Undone before, but perhaps not to the end: what had moved may be back and what it had covered still missing, and a
     /// file may be there without its time.
-    fn already(&self, fs: &dyn FileSystem, note: &Note) -> Result<Verdict, FsError> {
+    fn complete_undo(&self, fs: &dyn FileSystem, note: &ChangeNote) -> Result<UndoOutcome, FsError> {
         match &note.change {
-            Change::Move { to, before, .. } => {
-                let is_covered = matches!(before, Entry::Absent) || fs.lstat(to)?.is_some();
+            FileChange::Move { to, before, .. } => {
+                let is_covered = matches!(before, SavedEntry::Absent) || fs.lstat(to)?.is_some();
                 if !is_covered
-                    && self.positions.of(to).is_none()
-                    && !self.courses.is_back(fs, to, note.seq)?
+                    && self.positions.for_path(to).is_none()
+                    && !self.courses.is_restored(fs, to, note.seq)?
                 {
-                    return restore(fs, self.notes, note, to, before);
+                    return restore_entry(fs, self.notes, note, to, before);
                 }
             }
-            Change::Replace { before: before @ Entry::File { times, .. }, .. } => {
+            FileChange::Replace { before: before @ SavedEntry::File { times, .. }, .. } => {
                 let now = fs.lstat(&note.path)?.map(|now| now.mtime);
                 if now != Some(times.mtime)
-                    && self.courses.is_next(&note.path, note.seq, self.positions.of(&note.path))
-                    && Was::Entry(before).is_at(fs, &note.path, None)?
+                    && self.courses.is_next_change(&note.path, note.seq, self.positions.for_path(&note.path))
+                    && KnownEntry::Saved(before).matches_path(fs, &note.path, None)?
                 {
-                    return touch_up(fs, &note.path, &note.change);
+                    return finish_restore(fs, &note.path, &note.change);
                 }
             }
             _ => {}
         }
-        Ok(Verdict::Already)
+        Ok(UndoOutcome::AlreadyRestored)
     }
 
     fn move_back(
         &self,
         fs: &dyn FileSystem,
-        note: &Note,
+        note: &ChangeNote,
         to: &Path,
-        before: &Entry,
-    ) -> Result<Verdict, FsError> {
+        before: &SavedEntry,
+    ) -> Result<UndoOutcome, FsError> {
         if fs.lstat(&note.path)?.is_some() {
-            return Ok(Verdict::Kept("something else is there now".to_owned()));
+            return Ok(UndoOutcome::LeftAlone("something else is there now".to_owned()));
         }
         fs.rename(to, &note.path)?;
         match before {
-            Entry::Absent => Ok(Verdict::Restored),
-            before => restore(fs, self.notes, note, to, before),
+            SavedEntry::Absent => Ok(UndoOutcome::Restored),
+            before => restore_entry(fs, self.notes, note, to, before),
         }
     }
 }
 
-fn see(fs: &dyn FileSystem, path: &Path, change: &Change) -> Result<Sight, FsError> {
+fn compare_entry(fs: &dyn FileSystem, path: &Path, change: &FileChange) -> Result<EntryState, FsError> {
     let now = fs.lstat(path)?;
     let (is_left, is_before) = match change {
-        Change::Replace { before, after } => {
-            let is_left = Was::Trace(after).is_at(fs, path, None)?;
-            (is_left, !is_left && Was::Entry(before).is_at(fs, path, None)?)
+        FileChange::Replace { before, after } => {
+            let is_left = KnownEntry::Expected(after).matches_path(fs, path, None)?;
+            (is_left, !is_left && KnownEntry::Saved(before).matches_path(fs, path, None)?)
         }
-        Change::Move { to, after, .. } => {
-            return Ok(match (Was::Trace(after).is_at(fs, to, None)?, fs.lstat(to)?) {
-                (true, _) => Sight::Left,
-                (false, Some(_)) => Sight::Foreign,
-                (false, None) => Sight::Gone,
+        FileChange::Move { to, after, .. } => {
+            return Ok(match (KnownEntry::Expected(after).matches_path(fs, to, None)?, fs.lstat(to)?) {
+                (true, _) => EntryState::AsApplied,
+                (false, Some(_)) => EntryState::ChangedSince,
+                (false, None) => EntryState::Missing,
             });
         }
-        _ if now.is_none() => return Ok(Sight::Gone),
-        Change::Dress { before, after } => {
-            (now.is_some_and(|now| after.fits(&now)), now.is_some_and(|now| before.fits(&now)))
+        _ if now.is_none() => return Ok(EntryState::Missing),
+        FileChange::Dress { before, after } => {
+            (now.is_some_and(|now| after.matches(&now)), now.is_some_and(|now| before.matches(&now)))
         }
         // Following it would lead to something else.
-        Change::Times { .. } | Change::Attrs { .. } | Change::Xattrs { .. }
-            if now.is_some_and(|now| now.kind == Kind::Link) =>
+        FileChange::Times { .. } | FileChange::Attrs { .. } | FileChange::Xattrs { .. }
+            if now.is_some_and(|now| now.kind == FileKind::Link) =>
         {
             (false, false)
         }
-        Change::Times { before, after } => {
+        FileChange::Times { before, after } => {
             let is = |mtime| now.is_some_and(|now| now.mtime == mtime);
             // Whatever is put into a directory changes its time, also what is taken out of it again; and only files are
             // made again with the time that they had.
-            let is_loose = now.is_some_and(|now| now.kind != Kind::File);
+            let is_loose = now.is_some_and(|now| now.kind != FileKind::File);
             (is(after.mtime) || is_loose && !is(before.mtime), is(before.mtime))
         }
-        Change::Attrs { before, after } => {
+        FileChange::Attrs { before, after } => {
             let now = fs.attrs(path)?;
             (now.as_ref() == Some(after), now.as_ref() == Some(before))
         }
-        Change::Xattrs { before, after } => {
+        FileChange::Xattrs { before, after } => {
             let now = fs.xattrs(path)?;
             (now == *after, now == *before)
         }
     };
     Ok(match (is_left, is_before) {
-        (true, _) => Sight::Left,
-        (false, true) => Sight::Before,
-        (false, false) if now.is_none() => Sight::Gone,
-        (false, false) => Sight::Foreign,
+        (true, _) => EntryState::AsApplied,
+        (false, true) => EntryState::AsBefore,
+        (false, false) if now.is_none() => EntryState::Missing,
+        (false, false) => EntryState::ChangedSince,
     })
 }
 
 /// Makes the last touches that a revert which was cut off did not come to.
-fn touch_up(fs: &dyn FileSystem, path: &Path, change: &Change) -> Result<Verdict, FsError> {
-    let Change::Replace { before: Entry::File { times, xattrs, attrs, .. }, .. } = change else {
-        return Ok(Verdict::Already);
+fn finish_restore(fs: &dyn FileSystem, path: &Path, change: &FileChange) -> Result<UndoOutcome, FsError> {
+    let FileChange::Replace { before: SavedEntry::File { times, xattrs, attrs, .. }, .. } = change else {
+        return Ok(UndoOutcome::AlreadyRestored);
     };
-    finish(fs, path, xattrs, attrs.as_deref(), times)?;
-    Ok(Verdict::Restored)
+    restore_attributes(fs, path, xattrs, attrs.as_deref(), times)?;
+    Ok(UndoOutcome::Restored)
 }
 
-fn without(letters: &str, others: &str) -> String {
+fn chars_without(letters: &str, others: &str) -> String {
     letters.chars().filter(|letter| !others.contains(*letter)).collect()
 }

@@ -6,26 +6,30 @@ use std::os::unix::net::UnixStream;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
-use zagent_rollout::watchdog::Signal;
+use zagent_rollout::watchdog::WatchdogSignal;
 
 /// The stack of a thread that only waits.
-const SMALL: usize = 64 << 10;
+const STACK_BYTES: usize = 64 << 10;
 
 /// Listens until it is dropped; the threads end with the program.
-pub(super) struct Signals {
+pub(super) struct WatchdogSignals {
     handlers: Vec<SigId>,
 }
 
 /// From now on, signals are told to the watchdog.
-pub(super) fn watch(ring: impl Fn(Signal) -> bool + Send + Clone + 'static) -> io::Result<Signals> {
-    let mut signals = Signals { handlers: Vec::new() };
-    for (numbers, signal) in [(&[SIGTERM, SIGINT][..], Signal::Stop), (&[SIGHUP], Signal::Reload)] {
+pub(super) fn watch_signals(
+    ring: impl Fn(WatchdogSignal) -> bool + Send + Clone + 'static,
+) -> io::Result<WatchdogSignals> {
+    let mut signals = WatchdogSignals { handlers: Vec::new() };
+    for (numbers, signal) in
+        [(&[SIGTERM, SIGINT][..], WatchdogSignal::Stop), (&[SIGHUP], WatchdogSignal::Reload)]
+    {
         let (told, mut bell) = UnixStream::pair()?;
         for number in numbers {
             signals.handlers.push(pipe::register(*number, told.try_clone()?)?);
         }
         let ring = ring.clone();
-        let thread = std::thread::Builder::new().name("signals".into()).stack_size(SMALL);
+        let thread = std::thread::Builder::new().name("signals".into()).stack_size(STACK_BYTES);
         thread.spawn(move || {
             // The other end lives as long as the handlers do.
             let _told = told;
@@ -35,7 +39,7 @@ pub(super) fn watch(ring: impl Fn(Signal) -> bool + Send + Clone + 'static) -> i
     Ok(signals)
 }
 
-impl Drop for Signals {
+impl Drop for WatchdogSignals {
     fn drop(&mut self) {
         self.handlers.drain(..).for_each(|handler| {
             unregister(handler);

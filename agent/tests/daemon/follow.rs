@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use zagent::api::{Progress, Wish};
-use zagent::cycle::{FALLS_BACK, NOTHING, NOTHING_AT_BOOT, Why};
+use zagent::api::{RequestProgress, RunRequest};
+use zagent::cycle::{FALLBACK_WARNING, HoldReason, NO_STATES, NO_STATES_AT_BOOT};
 
 use crate::node::{Node, PATIENCE, STUCK, Upstream, eventually, marker};
 
@@ -35,7 +35,7 @@ fn whoever_waits_gets_the_code_and_the_run() {
     node.converges(&first);
     // A hand on the host, then a run that was asked for: that is drift.
     fs::write(node.path("host/marker"), "another\n").unwrap();
-    let end = node.run(&Wish { fetch: false, ..Wish::default() });
+    let end = node.run(&RunRequest { fetch: false, ..RunRequest::default() });
     let run = end.run.unwrap();
     assert_eq!((end.exit, run.trigger.as_str(), run.counts["changed"]), (0, "manual", 1));
     assert_eq!(node.host("marker"), "one\n");
@@ -58,7 +58,7 @@ fn a_dry_run_changes_nothing() {
     node.start();
     let before = node.converges(&first);
     fs::write(node.path("host/marker"), "another\n").unwrap();
-    let end = node.run(&Wish { test: true, ..Wish::default() });
+    let end = node.run(&RunRequest { test: true, ..RunRequest::default() });
     assert_eq!(end.exit, 0, "{end:?}");
     assert_eq!(node.host("marker"), "another\n");
     let after = node.status();
@@ -74,10 +74,10 @@ fn wishes_that_ask_for_the_same_share_a_run() {
     node.start();
     eventually("the first run waits", || (!node.host("pid").is_empty()).then_some(()));
     let client = node.client();
-    let wish = Wish::default();
+    let wish = RunRequest::default();
     let tickets = [client.trigger(&wish).unwrap(), client.trigger(&wish).unwrap()];
     for ticket in tickets {
-        assert_eq!(client.progress(ticket).unwrap(), Progress::Waiting);
+        assert_eq!(client.progress(ticket).unwrap(), RequestProgress::Waiting);
     }
     fs::write(node.path("host/go"), "").unwrap();
     fs::write(node.path("host/never"), "go\n").unwrap();
@@ -113,7 +113,7 @@ fn what_is_done_by_hand_is_seen() {
     node.converges(&first);
     let report = node.fine(&["run", "--once", "--no-fetch", "--out", "json"]);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    let by_hand = |status: &zagent::status::Status| {
+    let by_hand = |status: &zagent::status::AgentStatus| {
         status.last_run.as_ref().is_some_and(|run| report["run"] == run.run.as_str())
     };
     node.until("the run by hand", by_hand);
@@ -135,7 +135,7 @@ fn the_last_good_revision_stays_when_a_bad_one_is_pushed() {
         upstream.push(&node, "marker: {file.managed: [{name: $D/marker, require: [{file: gone}]}]}\nx: [\n");
     let status = node.until("the bad one is held", |status| status.why_not.is_some());
     let held = status.why_not.unwrap();
-    assert_eq!((held.revision.as_str(), held.why), (bad.as_str(), Why::Broken), "{}", held.message);
+    assert_eq!((held.revision.as_str(), held.why), (bad.as_str(), HoldReason::Broken), "{}", held.message);
     assert!(held.message.contains("all.sls"), "{}", held.message);
     assert_eq!(status.current.unwrap().revision, good);
     assert_eq!(ask(address, "/readyz").0, 200);
@@ -173,11 +173,11 @@ fn a_daemon_with_nothing_at_all_says_so_and_heals() {
     let address = free_port();
     let mut node = Node::new(&format!("{}listen: {address}\n", upstream.config()));
     node.start();
-    node.says(NOTHING_AT_BOOT);
-    eventually("why it is not ready", || ask(address, "/readyz").1.contains(NOTHING).then_some(()));
+    node.says(NO_STATES_AT_BOOT);
+    eventually("why it is not ready", || ask(address, "/readyz").1.contains(NO_STATES).then_some(()));
     let output = node.zagent(&["trigger", "--wait"]);
     assert!(!output.status.success(), "{output:?}");
-    node.says(NOTHING);
+    node.says(NO_STATES);
     assert_eq!(ask(address, "/healthz").0, 200);
     // What fails is run, so it compiles: the node is ready, though it is not well.
     let revision =
@@ -192,10 +192,10 @@ fn a_daemon_with_nothing_at_all_says_so_and_heals() {
 fn states_of_the_image_that_come_late_are_run() {
     let mut node = Node::new("run: {every: 1h}\n");
     node.start();
-    node.says(NOTHING_AT_BOOT);
+    node.says(NO_STATES_AT_BOOT);
     bake(&node, "late");
     // Told as an operator would; by itself the daemon looks twice a minute.
-    node.client().changed().unwrap();
+    node.client().notify_changed().unwrap();
     eventually("they are run", || (node.host("marker") == "late\n").then_some(()));
     assert!(!node.said().contains("error:"), "{}", node.said());
 }
@@ -246,12 +246,12 @@ fn a_remote_that_hangs_holds_nobody_up() {
     upstream.push_marker(&node, "one");
     node.start();
     eventually("the remote hangs", || (!upstream.server.log().is_empty()).then_some(()));
-    let quick = node.client().patience(Duration::from_secs(5));
+    let quick = node.client().with_timeout(Duration::from_secs(5));
     quick.status().unwrap();
-    let end = node.run(&Wish { fetch: false, ..Wish::default() });
+    let end = node.run(&RunRequest { fetch: false, ..RunRequest::default() });
     assert_eq!(end.exit, 0, "{end:?}");
     assert_eq!(node.host("marker"), "baked\n");
-    node.says(FALLS_BACK);
+    node.says(FALLBACK_WARNING);
 }
 
 /// States that came with the image.

@@ -2,9 +2,9 @@
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use zagent::api::{ClientError, RefusedWhy, Wish};
-use zagent::cycle::Why;
-use zagent::status::Window;
+use zagent::api::{ClientError, RunRefusedReason, RunRequest};
+use zagent::cycle::HoldReason;
+use zagent::status::WindowStatus;
 
 use crate::node::{Node, Upstream};
 
@@ -19,18 +19,18 @@ fn a_pause_holds_what_is_pushed_until_it_is_over() {
     let status = node.until("the pause is seen", |status| status.paused.is_some());
     assert_eq!(status.paused.unwrap().reason.as_deref(), Some("the database moves"));
 
-    let refused = node.client().trigger(&Wish::default()).unwrap_err();
+    let refused = node.client().trigger(&RunRequest::default()).unwrap_err();
     let ClientError::Refused(refused) = refused else { panic!("{refused}") };
-    assert_eq!(refused.why, RefusedWhy::Paused);
+    assert_eq!(refused.why, RunRefusedReason::Paused);
     let output = node.zagent(&["trigger", "--wait"]);
     assert_eq!(output.status.code(), Some(75), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("the database moves"), "{output:?}");
-    assert_eq!(node.run(&Wish { test: true, ..Wish::default() }).exit, 0, "looking is allowed");
+    assert_eq!(node.run(&RunRequest { test: true, ..RunRequest::default() }).exit, 0, "looking is allowed");
 
     let second = upstream.push_marker(&node, "two");
     let status = node.until("the push is seen", |status| status.why_not.is_some());
     let held = status.why_not.unwrap();
-    assert_eq!((held.revision.as_str(), held.why), (second.as_str(), Why::Paused));
+    assert_eq!((held.revision.as_str(), held.why), (second.as_str(), HoldReason::Paused));
     assert!(held.message.contains("zagent resume"), "{}", held.message);
     upstream.polls(2);
     assert_eq!(node.host("marker"), "one\n");
@@ -50,7 +50,7 @@ fn a_pin_counts_more_than_the_branch() {
     let second = upstream.push_marker(&node, "two");
     node.start();
     node.converges(&second);
-    upstream.repo.branch("other", &first);
+    upstream.repo.set_branch("other", &first);
     node.fine(&["pin", "other", "--reason", "a test"]);
     let status = node.converges(&first);
     assert!(status.pinned.is_some());
@@ -74,10 +74,10 @@ fn a_closed_window_holds_what_nobody_asked_for() {
     let first = upstream.push_marker(&node, "one");
     node.start();
     let status = node.until("the push is seen", |status| status.why_not.is_some());
-    assert_eq!(status.why_not.unwrap().why, Why::Window);
-    assert!(matches!(status.window, Window::Closed { until: Some(_) }), "{:?}", status.window);
+    assert_eq!(status.why_not.unwrap().why, HoldReason::Window);
+    assert!(matches!(status.window, WindowStatus::Closed { until: Some(_) }), "{:?}", status.window);
     assert_eq!((status.current, node.host("marker").as_str()), (None, ""));
-    assert_eq!(node.run(&Wish::default()).exit, 0);
+    assert_eq!(node.run(&RunRequest::default()).exit, 0);
     node.converges(&first);
     assert_eq!(node.host("marker"), "one\n", "who asks by hand is not bound");
 

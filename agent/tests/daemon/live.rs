@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use zagent::api::Wish;
+use zagent::api::RunRequest;
 
 use crate::node::{Node, STUCK, Upstream, eventually, is_idle};
 
@@ -39,8 +39,8 @@ fn a_new_configuration_counts_for_polls_too() {
     node.start();
     node.converges(&first);
     let second = upstream.push_marker(&node, "two");
-    upstream.repo.branch("main", &first);
-    upstream.repo.branch("testing/node", &second);
+    upstream.repo.set_branch("main", &first);
+    upstream.repo.set_branch("testing/node", &second);
     upstream.polls(2);
     assert_eq!(node.host("marker"), "one\n");
     node.configure(&upstream.config());
@@ -48,10 +48,10 @@ fn a_new_configuration_counts_for_polls_too() {
     let settled = node.converges(&second).last_run;
     upstream.polls(3);
     assert_eq!(node.status().last_run, settled, "polls ask for the branch too");
-    upstream.repo.stand_on(&second);
+    upstream.repo.checkout(&second);
     let third = upstream.push_marker(&node, "three");
-    upstream.repo.branch("main", &first);
-    upstream.repo.branch("testing/node", &third);
+    upstream.repo.set_branch("main", &first);
+    upstream.repo.set_branch("testing/node", &third);
     let run = node.converges(&third).last_run.unwrap();
     assert_eq!(run.trigger, "git");
 }
@@ -105,7 +105,7 @@ fn a_turn_that_is_killed_is_a_failure_like_any_other() {
     // The turn has gone; what it had started has not.
     let _ = kill(Pid::from_raw(node.host("pid").trim().parse().unwrap()), Signal::SIGKILL);
     fs::write(node.path("host/go"), "").unwrap();
-    let end = node.run(&Wish::default());
+    let end = node.run(&RunRequest::default());
     assert_eq!(end.exit, 0, "{end:?}\n{}", node.said());
     assert_eq!(node.converges(&revision).failures, 0);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use zagent_rollout::record::{NodeStatus, State};
+use zagent_rollout::record::{NodeStatus, RolloutStatus};
 
 use crate::good::QUICK;
 use crate::nodes::{BUILT_IN, Fleet, GOOD, eventually, order, that_are};
@@ -97,7 +97,11 @@ fn aborts(fleet: &Fleet, version: &str, artifacts: &str, target: &str, why: &str
     let begun = fleet.nodes.iter().map(|node| (node.id.clone(), node.agent())).collect::<Vec<_>>();
     fleet.exits(1, &order(version, version, artifacts, &[&QUICK[..], &["--target", target]].concat()));
     let record = fleet.record(version).unwrap();
-    assert_eq!((record.state, record.failed, record.current_batch), (State::Aborted, 1, 0), "{record:#?}");
+    assert_eq!(
+        (record.state, record.failed, record.current_batch),
+        (RolloutStatus::Aborted, 1, 0),
+        "{record:#?}"
+    );
     let failed = that_are(&record, NodeStatus::Failed);
     assert_eq!(failed, [record.batches[0][0].to_string()], "{version}");
     let error = record.nodes[&record.batches[0][0]].error.clone().unwrap_or_default();

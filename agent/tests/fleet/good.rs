@@ -1,7 +1,7 @@
 //! Releases that work.
 
-use zagent_rollout::record::{BatchPhase, NodeStatus, State};
-use zagent_rollout::report::Doing;
+use zagent_rollout::record::{BatchPhase, NodeStatus, RolloutStatus};
+use zagent_rollout::report::NodeActivity;
 
 use crate::nodes::{BUILT_IN, Fleet, GOOD, ZAGENT, eventually, git, order, that_are};
 
@@ -17,21 +17,21 @@ fn a_good_release_reaches_all_twelve_and_the_log_tells_how() {
     fleet.until("good", "it soaks", |record| record.phase == BatchPhase::Soak);
     fleet.exits(0, &["rollout", "pause", "good", "--reason", "lunch"]);
     let record = fleet.until("good", "the batch is done", |record| record.phase == BatchPhase::Pause);
-    assert_eq!((record.state, record.current_batch), (State::Paused, 0));
+    assert_eq!((record.state, record.current_batch), (RolloutStatus::Paused, 0));
     assert_eq!(record.batches[0].len(), 1, "one canary of the one stratum");
     let since = record.phase_since.unwrap();
     let record = fleet.until("good", "the pause of one second is over, and the driver is there", |record| {
         record.driver.as_ref().is_some_and(|driver| driver.heartbeat.duration_since(since).as_secs() > 2)
     });
-    assert_eq!((record.state, record.phase), (State::Paused, BatchPhase::Pause), "{record:#?}");
+    assert_eq!((record.state, record.phase), (RolloutStatus::Paused, BatchPhase::Pause), "{record:#?}");
     assert_eq!(that_are(&record, NodeStatus::Confirmed), that_are(&record, NodeStatus::Confirmed)[..1]);
-    let is_new = |status: &zagent_rollout::watchdog::Status| status.version == "2.0.0";
+    let is_new = |status: &zagent_rollout::watchdog::WatchdogStatus| status.version == "2.0.0";
     assert_eq!(fleet.nodes.iter().filter_map(|node| node.status()).filter(is_new).count(), 1);
     fleet.exits(0, &["rollout", "resume", "good"]);
     assert_eq!(driver.ended().code(), Some(0), "{}\n{}", driver.said(), fleet.words());
 
     let record = fleet.record("good").unwrap();
-    assert_eq!((record.state, record.failed), (State::Completed, 0));
+    assert_eq!((record.state, record.failed), (RolloutStatus::Completed, 0));
     assert_eq!(that_are(&record, NodeStatus::Confirmed).len(), 12);
     fleet.all_run("2.0.0");
     // As people and scripts see it.
@@ -60,7 +60,8 @@ fn goes_back_by_hand(fleet: &Fleet) {
     node.asks(&["self", "rollback", "--reason", "it is too loud"]);
     eventually("n01 is back", || fleet.words(), || node.is_well_on(BUILT_IN).then_some(()));
     let artifacts = fleet.path("2.0.0.yaml").display().to_string();
-    fleet.until_told("n01", "it is back", |told| told.version == BUILT_IN && told.state == Doing::Idle);
+    fleet
+        .until_told("n01", "it is back", |told| told.version == BUILT_IN && told.state == NodeActivity::Idle);
     let only = [&QUICK[..], &["--target", "n01"]].concat();
     fleet.exits(1, &order("again", "2.0.0", &artifacts, &only));
     let again = fleet.record("again").unwrap();

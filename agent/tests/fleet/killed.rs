@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
-use zagent_rollout::record::{BatchPhase, NodeStatus, State};
+use zagent_rollout::record::{BatchPhase, NodeStatus, RolloutStatus};
 
 use crate::nodes::{BUILT_IN, Fleet, GOOD, Process, eventually, go_on, order, signal, that_are};
 
@@ -46,7 +46,7 @@ fn a_driver_that_dies_in_any_phase_is_followed_by_another_and_an_outage_delays_a
     let agents = outage(&fleet, &driver);
     assert_eq!(driver.ended().code(), Some(0), "{}\n{}", driver.said(), fleet.words());
     let record = fleet.record("two").unwrap();
-    assert_eq!((record.state, record.failed), (State::Completed, 0), "{record:#?}");
+    assert_eq!((record.state, record.failed), (RolloutStatus::Completed, 0), "{record:#?}");
     assert_eq!(that_are(&record, NodeStatus::Confirmed).len(), 12);
     fleet.all_run("2.0.0");
     let after: Vec<u32> = fleet.nodes.iter().map(|node| node.agent().unwrap()).collect();
@@ -78,7 +78,7 @@ fn outage(fleet: &Fleet, driver: &Process) -> Vec<u32> {
         assert_eq!(status.node.running, if is_canary { "2.0.0" } else { BUILT_IN }, "{}", node.id);
     }
     let record = fleet.record("two").unwrap();
-    assert_eq!((record.state, record.phase), (State::Rolling, BatchPhase::Soak), "{record:#?}");
+    assert_eq!((record.state, record.phase), (RolloutStatus::Rolling, BatchPhase::Soak), "{record:#?}");
     fleet.server.set_down(false);
     agents
 }
@@ -96,7 +96,7 @@ fn dies_in(
     let before = fleet.until("two", &what, |record| record.phase == phase && record.driver.is_some());
     driver.kill();
     let left = fleet.record("two").unwrap();
-    assert_eq!((left.phase, left.state, left.current_batch), (phase, State::Rolling, 0), "{left:#?}");
+    assert_eq!((left.phase, left.state, left.current_batch), (phase, RolloutStatus::Rolling, 0), "{left:#?}");
     let said = fleet.exits(75, &["rollout", "drive", "two"]);
     let before = before.driver.unwrap().id;
     assert!(said.contains(&format!("`two` is driven by {before}")), "{said}");
@@ -106,7 +106,7 @@ fn dies_in(
     let taken = fleet.until("two", "another drives", |record| {
         record.driver.as_ref().is_some_and(|driver| is_other(&driver.id))
     });
-    assert!(taken.phase >= phase && taken.state == State::Rolling, "{taken:#?}");
+    assert!(taken.phase >= phase && taken.state == RolloutStatus::Rolling, "{taken:#?}");
     after();
     next
 }
@@ -133,7 +133,7 @@ fn watchdogs_that_die_in_any_phase_go_on_where_they_were() {
     all_die_in(&mut fleet, &batch, "soaking");
     steps(&fleet, "two", "it is over", |record| record.state.is_final());
     let record = fleet.record("two").unwrap();
-    assert_eq!((record.state, record.failed), (State::Completed, 0), "{record:#?}");
+    assert_eq!((record.state, record.failed), (RolloutStatus::Completed, 0), "{record:#?}");
     fleet.all_run("2.0.0");
     all_die_in(&mut fleet, &batch, "idle");
     fleet.all_run("2.0.0");
@@ -159,7 +159,12 @@ fn watchdogs_that_die_in_any_phase_go_on_where_they_were() {
 }
 
 /// Moves a rollout on, step by step, until it is such.
-fn steps(fleet: &Fleet, id: &str, what: &str, holds: impl Fn(&zagent_rollout::record::Record) -> bool) {
+fn steps(
+    fleet: &Fleet,
+    id: &str,
+    what: &str,
+    holds: impl Fn(&zagent_rollout::record::RolloutRecord) -> bool,
+) {
     let more = || format!("{:#?}\n{}", fleet.record(id), fleet.words());
     eventually(&format!("{id}: {what}"), more, || {
         if fleet.record(id).is_some_and(|record| holds(&record)) {
@@ -192,7 +197,7 @@ fn all_die_in(fleet: &mut Fleet, batch: &[usize], phase: &str) {
     for at in batch {
         let node = &fleet.nodes[*at];
         let what = format!("{} is {phase}", node.id);
-        eventually(&what, || fleet.words(), || (node.status()?.node.phase.word() == phase).then_some(()));
+        eventually(&what, || fleet.words(), || (node.status()?.node.phase.name() == phase).then_some(()));
     }
     batch.iter().for_each(|at| fleet.nodes[*at].kill_watchdog());
     for at in batch {

@@ -15,12 +15,14 @@ use nix::unistd::Pid;
 use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
-use zagent_cache::testing::Server;
+use zagent_cache::testing::GitHttpServer;
 use zagent_config::paths::Paths;
-use zagent_rollout::phase::{self, Phase};
-use zagent_rollout::record::{Component, NodeStatus, Record};
-use zagent_rollout::report::Report;
-use zagent_rollout::watchdog::{Answer, Ask, Readiness, SocketReadiness, Status, ask};
+use zagent_rollout::phase::{self, NodePhase};
+use zagent_rollout::record::{Component, NodeStatus, RolloutRecord};
+use zagent_rollout::report::NodeReport;
+use zagent_rollout::watchdog::{
+    Readiness, SocketReadiness, WatchdogRequest, WatchdogResponse, WatchdogStatus, send_request,
+};
 
 use crate::shelf::Shelf;
 
@@ -150,7 +152,7 @@ pub(crate) struct Node {
 /// A fleet, and the server of its repositories. What runs is dropped before what it runs on.
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Node>,
-    pub(crate) server: Server,
+    pub(crate) server: GitHttpServer,
     pub(crate) shelf: Shelf,
     _janitor: Janitor,
     dir: TempDir,
@@ -191,7 +193,7 @@ impl Fleet {
         fs::create_dir_all(work.join("states")).unwrap();
         fs::create_dir(dir.path().join("shelf")).unwrap();
         git(&work, &["init", "-q", "-b", "main"]);
-        let (server, shelf) = (Server::start(&repos), Shelf::start(&dir.path().join("shelf")));
+        let (server, shelf) = (GitHttpServer::start(&repos), Shelf::start(&dir.path().join("shelf")));
         let mut fleet = Self { nodes: vec![], server, shelf, _janitor: Janitor::start(dir.path()), dir };
         fleet.push("one: {test.nop: []}\n");
         for number in 1..=size {
@@ -311,27 +313,33 @@ impl Fleet {
     }
 
     /// The record of a rollout, as Git holds it.
-    pub(crate) fn record(&self, id: &str) -> Option<Record> {
+    pub(crate) fn record(&self, id: &str) -> Option<RolloutRecord> {
         let name = format!("rollout/{id}:rollout.yaml");
         let output = Command::new("git").args(["show", &name]).current_dir(self.states()).output().unwrap();
         serde_yaml::from_slice(&output.stdout).ok()
     }
 
     /// Waits until a record is such.
-    pub(crate) fn until(&self, id: &str, what: &str, holds: impl Fn(&Record) -> bool) -> Record {
+    pub(crate) fn until(
+        &self,
+        id: &str,
+        what: &str,
+        holds: impl Fn(&RolloutRecord) -> bool,
+    ) -> RolloutRecord {
         let more = || format!("{:#?}\n{}", self.record(id), self.words());
         eventually(&format!("{id}: {what}"), more, || self.record(id).filter(&holds))
     }
 
     /// Waits until a node's report about its binary is such, as the board shows it.
-    pub(crate) fn until_told(&self, id: &str, what: &str, holds: impl Fn(&Report) -> bool) {
+    pub(crate) fn until_told(&self, id: &str, what: &str, holds: impl Fn(&NodeReport) -> bool) {
         eventually(
             &format!("the board is told of {id}: {what}"),
             || self.words(),
             || {
                 let said = self.zagent(&["node", "list", id, "--out", "json"]);
                 let said: Value = serde_json::from_slice(&said.stdout).ok()?;
-                let reports = said.as_array()?.iter().map(|it| Report::deserialize(&it["report"]).unwrap());
+                let reports =
+                    said.as_array()?.iter().map(|it| NodeReport::deserialize(&it["report"]).unwrap());
                 reports.filter(|it| it.component == Component::Agent).any(|it| holds(&it)).then_some(())
             },
         );
@@ -368,7 +376,7 @@ pub(crate) fn order<'a>(id: &'a str, to: &'a str, artifacts: &'a str, more: &[&'
 }
 
 /// The nodes of a record that stand so.
-pub(crate) fn that_are(record: &Record, status: NodeStatus) -> Vec<String> {
+pub(crate) fn that_are(record: &RolloutRecord, status: NodeStatus) -> Vec<String> {
     let nodes = record.nodes.iter().filter(|(_, progress)| progress.status == status);
     nodes.map(|(id, _)| id.to_string()).collect()
 }
@@ -396,9 +404,9 @@ impl Node {
     }
 
     /// What its watchdog tells; nothing while it does not answer.
-    pub(crate) fn status(&self) -> Option<Status> {
-        match ask(&self.paths().watchdog_socket(), &Ask::Status) {
-            Ok(Answer::Status(status)) => Some(*status),
+    pub(crate) fn status(&self) -> Option<WatchdogStatus> {
+        match send_request(&self.paths().watchdog_socket(), &WatchdogRequest::Status) {
+            Ok(WatchdogResponse::Status(status)) => Some(*status),
             _ => None,
         }
     }
@@ -410,14 +418,14 @@ impl Node {
 
     /// The word of the phase that is on its disk, whoever runs or does not.
     pub(crate) fn on_disk(&self) -> &'static str {
-        let kept = zagent_rollout::kept::read::<phase::Node>(&self.paths().phase()).unwrap();
-        kept.map_or("none", |kept| kept.phase.word())
+        let kept = zagent_rollout::json_file::read::<phase::NodeState>(&self.paths().phase()).unwrap();
+        kept.map_or("none", |kept| kept.phase.name())
     }
 
     /// True when its agent says that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
         let socket = self.paths().socket();
-        SocketReadiness { socket, patience: Duration::from_secs(5) }.ready().is_ok()
+        SocketReadiness { socket, timeout: Duration::from_secs(5) }.ready().is_ok()
     }
 
     fn is_up(&self) -> bool {
@@ -426,9 +434,9 @@ impl Node {
 
     /// True when it runs this, confirmed, and takes part in nothing.
     pub(crate) fn is_well_on(&self, version: &str) -> bool {
-        let is = |status: Status| {
+        let is = |status: WatchdogStatus| {
             let runs = status.version == version && status.node.running == version && status.child.is_some();
-            runs && status.node.phase == Phase::Idle && status.degraded.is_none()
+            runs && status.node.phase == NodePhase::Idle && status.degraded.is_none()
         };
         self.status().is_some_and(is) && self.is_ready()
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
-use zagent_rollout::record::{BatchPhase, Record, State};
+use zagent_rollout::record::{BatchPhase, RolloutRecord, RolloutStatus};
 
 use crate::nodes::{Fleet, GOOD, git, order, signal};
 
@@ -16,7 +16,7 @@ pub(crate) fn a_rollout_that_nobody_drives_any_more_is_adopted_by_a_node() {
     let record = fleet.until("two", "it soaks", |record| record.phase == BatchPhase::Soak);
     driver.kill();
     let dead = record.driver.unwrap();
-    let stale = |record: &Record| {
+    let stale = |record: &RolloutRecord| {
         let driver = record.driver.as_ref().unwrap();
         driver.id != dead.id || Timestamp::now().duration_since(driver.heartbeat).as_secs() >= 60
     };
@@ -27,7 +27,7 @@ pub(crate) fn a_rollout_that_nobody_drives_any_more_is_adopted_by_a_node() {
         signal(node.watchdog.as_ref().unwrap().pid(), Signal::SIGHUP);
     }
     let record = fleet.until("two", "it is over", |record| record.state.is_final());
-    assert_eq!((record.state, record.failed), (State::Completed, 0), "{record:#?}");
+    assert_eq!((record.state, record.failed), (RolloutStatus::Completed, 0), "{record:#?}");
     let heir = record.driver.unwrap().id;
     assert!(fleet.nodes.iter().any(|node| heir == format!("{}/daemon", node.id)), "{heir}");
     let log = git(&fleet.states(), &["log", "--format=%s%n%b", "rollout/two"]);

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use zagent::status::Status;
-use zagent_rollout::record::{BatchPhase, NodeStatus, State};
+use zagent::status::AgentStatus;
+use zagent_rollout::record::{BatchPhase, NodeStatus, RolloutStatus};
 
 use crate::nodes::{Fleet, Node, git, that_are};
 
@@ -17,7 +17,7 @@ impl Node {
     }
 
     /// What its agent says of its states.
-    fn states(&self) -> Status {
+    fn states(&self) -> AgentStatus {
         serde_json::from_str(&self.asks(&["status", "--out", "json"])).unwrap()
     }
 
@@ -61,13 +61,17 @@ pub(crate) fn states_go_batch_by_batch_and_a_sick_commit_stops_at_the_canary() {
     }
     assert_eq!(driver.ended().code(), Some(0), "{}\n{}", driver.said(), fleet.words());
     let record = fleet.record("two").unwrap();
-    assert_eq!((record.state, that_are(&record, NodeStatus::Confirmed).len()), (State::Completed, 4));
+    assert_eq!((record.state, that_are(&record, NodeStatus::Confirmed).len()), (RolloutStatus::Completed, 4));
     assert!(fleet.nodes.iter().all(|node| node.is_on(&second) && node.marker() == "two\n"));
 
     let third = fleet.push(&files(&fleet, &[("marker", "three"), ("sick", "yes")]));
     fleet.exits(1, &order("three", &third));
     let record = fleet.record("three").unwrap();
-    assert_eq!((record.state, record.failed, record.current_batch), (State::Aborted, 1, 0), "{record:#?}");
+    assert_eq!(
+        (record.state, record.failed, record.current_batch),
+        (RolloutStatus::Aborted, 1, 0),
+        "{record:#?}"
+    );
     let canary = record.batches[0][0].clone();
     let error = record.nodes[&canary].error.clone().unwrap();
     assert!(error.contains("health check web failed"), "{error}");

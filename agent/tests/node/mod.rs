@@ -15,9 +15,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use tempfile::TempDir;
-use zagent::api::{Client, End, Wish};
-use zagent::status::Status;
-use zagent_cache::testing::{EntryKind, Scratch, Server};
+use zagent::api::{ApiClient, RequestResult, RunRequest};
+use zagent::status::AgentStatus;
+use zagent_cache::testing::{EntryKind, GitHttpServer, ScratchRepo};
 
 /// The program.
 const ZAGENT: &str = env!("CARGO_BIN_EXE_zagent");
@@ -168,16 +168,16 @@ impl Node {
         root.socket()
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::new(self.socket())
+    pub(crate) fn client(&self) -> ApiClient {
+        ApiClient::new(self.socket())
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> AgentStatus {
         self.client().status().unwrap()
     }
 
     /// Waits until the status is such.
-    pub(crate) fn until(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&AgentStatus) -> bool) -> AgentStatus {
         let begun = Instant::now();
         loop {
             let status = self.status();
@@ -190,7 +190,7 @@ impl Node {
     }
 
     /// Waits until the last run was one of this revision.
-    pub(crate) fn converges(&self, revision: &str) -> Status {
+    pub(crate) fn converges(&self, revision: &str) -> AgentStatus {
         self.until(&format!("a run of {revision}"), |status| {
             let ran = status.last_run.as_ref().is_some_and(|run| run.revision == revision);
             status.is_current && ran && is_idle(status)
@@ -198,7 +198,7 @@ impl Node {
     }
 
     /// Asks for a run and waits for its end.
-    pub(crate) fn run(&self, wish: &Wish) -> End {
+    pub(crate) fn run(&self, wish: &RunRequest) -> RequestResult {
         let ticket = self.client().trigger(wish).unwrap();
         self.client().wait(ticket).unwrap().unwrap()
     }
@@ -233,16 +233,16 @@ impl Drop for Node {
 
 /// A repository of states, and the server that offers it.
 pub(crate) struct Upstream {
-    pub(crate) repo: Scratch,
-    pub(crate) server: Server,
+    pub(crate) repo: ScratchRepo,
+    pub(crate) server: GitHttpServer,
     name: String,
 }
 
 impl Upstream {
     pub(crate) fn new() -> Self {
-        let repo = Scratch::new();
+        let repo = ScratchRepo::new();
         let (parent, name) = (repo.path().parent().unwrap(), repo.path().file_name().unwrap());
-        let (server, name) = (Server::start(parent), name.to_str().unwrap().to_owned());
+        let (server, name) = (GitHttpServer::start(parent), name.to_str().unwrap().to_owned());
         Self { repo, server, name }
     }
 
@@ -290,7 +290,7 @@ pub(crate) const STUCK: &str =
     "stuck: {cmd.run: [{name: 'echo $$ > $D/pid; test -e $D/go || read x < $D/never; echo x >> $D/ran'}]}\n";
 
 /// True while the daemon runs nothing.
-pub(crate) fn is_idle(status: &Status) -> bool {
+pub(crate) fn is_idle(status: &AgentStatus) -> bool {
     let doing = status.daemon.as_ref().map_or("", |daemon| &daemon.doing);
     !["a run", "a dry run", "looking"].iter().any(|words| doing.starts_with(words))
 }

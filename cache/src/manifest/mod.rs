@@ -3,8 +3,8 @@
 //! Law: what is listed is what the cache would stage: the same names are refused, links count as what they lead to, and
 //! Git's own directory, the manifest and its signatures are not part of it.
 
-mod index;
-mod place;
+mod atomic_file;
+mod git_index;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -16,14 +16,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use zagent_config::Faults;
-use zagent_config::manifest::{Entry, MAX_BYTES, Manifest, Version, is_signature};
+use zagent_config::Diagnostics;
+use zagent_config::manifest::{AgentVersion, MAX_BYTES, Manifest, ManifestEntry, is_signature};
 use zagent_config::paths::tree;
 
-pub use self::index::untracked;
-pub use self::place::{place, remove};
-pub use self::walk::list;
-use crate::{Error, Limits};
+pub use self::atomic_file::{remove_file, write_atomic};
+pub use self::git_index::untracked;
+pub use self::walk::list_files;
+use crate::{CacheLimits, RepositoryError};
 
 /// Why a directory has no manifest.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum ManifestError {
     },
     /// Something in the directory that no cache would take.
     #[error(transparent)]
-    Refused(#[from] Error),
+    Refused(#[from] RepositoryError),
     /// A file cannot be written.
     #[error("cannot write `{path}`")]
     Write {
@@ -57,7 +57,7 @@ pub enum ManifestError {
     },
     /// The manifest that is there has faults.
     #[error("{0}")]
-    Faults(Faults),
+    Faults(Diagnostics),
     /// There is no manifest to check.
     #[error("there is no `{path}`")]
     Missing {
@@ -76,20 +76,20 @@ pub enum ManifestError {
 
 /// What a new manifest says that the old one does not.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ManifestOptions {
     /// Its serial; one more than the old one when anything changed, unless given.
     pub serial: Option<u64>,
     /// Until when it counts; as before unless given.
     pub expires: Option<Timestamp>,
     /// The oldest agent; as before unless given.
-    pub min_agent: Option<Version>,
+    pub min_agent: Option<AgentVersion>,
     /// What the tree may cost.
-    pub limits: Limits,
+    pub limits: CacheLimits,
 }
 
 /// A manifest that is not on disk yet.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct ManifestDraft {
     /// The one that is there.
     pub old: Option<Manifest>,
     /// The new one.
@@ -104,14 +104,14 @@ pub struct Written {
 ///
 /// # Errors
 /// Fails when something in the directory cannot be read or would be refused, or the serial would fall.
-pub fn write(dir: &Path, options: &Options) -> Result<Written, ManifestError> {
+pub fn build(dir: &Path, options: &ManifestOptions) -> Result<ManifestDraft, ManifestError> {
     let (old_text, old) = match read(dir) {
         Ok((text, manifest)) => (text, Some(manifest)),
         Err(ManifestError::Missing { .. }) => (Vec::new(), None),
         Err(error) => return Err(error),
     };
     let mut new = old.clone().unwrap_or_default();
-    new.files = Some(list(dir, options.limits)?);
+    new.files = Some(list_files(dir, options.limits)?);
     new.expires = options.expires.or(new.expires);
     new.min_agent = options.min_agent.clone().or(new.min_agent);
     let before = old.as_ref().map_or(0, |old| old.serial);
@@ -123,19 +123,19 @@ pub fn write(dir: &Path, options: &Options) -> Result<Written, ManifestError> {
     // A manifest that says the same keeps its text, and with it its signatures.
     if old.as_ref() == Some(&new) {
         let text = String::from_utf8_lossy(&old_text).into_owned();
-        return Ok(Written { old, new, text, is_new: false });
+        return Ok(ManifestDraft { old, new, text, is_new: false });
     }
     let text = new.to_yaml();
-    Ok(Written { old, new, text, is_new: true })
+    Ok(ManifestDraft { old, new, text, is_new: true })
 }
 
 /// In which words the files of a directory differ from its manifest; nothing when they do not.
 ///
 /// # Errors
 /// Fails when there is no manifest, it has faults, or something cannot be read.
-pub fn check(dir: &Path, limits: Limits) -> Result<(Manifest, Vec<String>), ManifestError> {
+pub fn check(dir: &Path, limits: CacheLimits) -> Result<(Manifest, Vec<String>), ManifestError> {
     let (_, manifest) = read(dir)?;
-    let found = list(dir, limits)?;
+    let found = list_files(dir, limits)?;
     let differences = match &manifest.files {
         Some(listed) => differences(listed, &found),
         None => vec!["the manifest lists no files".to_owned()],
@@ -145,14 +145,17 @@ pub fn check(dir: &Path, limits: Limits) -> Result<(Manifest, Vec<String>), Mani
 
 /// In which words the files that are there differ from those that are listed.
 #[must_use]
-pub fn differences(listed: &BTreeMap<String, Entry>, found: &BTreeMap<String, Entry>) -> Vec<String> {
+pub fn differences(
+    listed: &BTreeMap<String, ManifestEntry>,
+    found: &BTreeMap<String, ManifestEntry>,
+) -> Vec<String> {
     let mut words = Vec::new();
     for (path, entry) in listed {
         match found.get(path) {
             None => words.push(format!("`{path}` is missing")),
             Some(now) if now.blake3 != entry.blake3 => words.push(format!("`{path}` has another content")),
             Some(now) if now.mode != entry.mode => {
-                let (want, have) = (entry.mode.text(), now.mode.text());
+                let (want, have) = (entry.mode.as_str(), now.mode.as_str());
                 words.push(format!("`{path}` has the mode {have}, not {want}"));
             }
             Some(_) => {}
@@ -169,7 +172,7 @@ pub fn differences(listed: &BTreeMap<String, Entry>, found: &BTreeMap<String, En
 /// Fails when there is none, or it has faults.
 pub fn read(dir: &Path) -> Result<(Vec<u8>, Manifest), ManifestError> {
     let path = dir.join(tree::MANIFEST);
-    let text = match bytes(&path, MAX_BYTES as u64) {
+    let text = match read_limited(&path, MAX_BYTES as u64) {
         Ok(text) => text,
         Err(source) if source.kind() == io::ErrorKind::NotFound => {
             return Err(ManifestError::Missing { path });
@@ -184,7 +187,7 @@ pub fn read(dir: &Path) -> Result<(Vec<u8>, Manifest), ManifestError> {
 ///
 /// # Errors
 /// Fails when one cannot be read.
-pub fn signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestError> {
+pub fn read_signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ManifestError::Io { path, source }
@@ -196,7 +199,7 @@ pub fn signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestError> {
         if is_signature(&name) {
             let path = entry.path();
             // One byte more than any signature has: what is longer is refused by who reads it.
-            let bytes = bytes(&path, 64 << 10).map_err(failed(&path))?;
+            let bytes = read_limited(&path, 64 << 10).map_err(failed(&path))?;
             found.push((name, bytes));
         }
     }
@@ -205,7 +208,7 @@ pub fn signatures(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, ManifestError> {
 }
 
 /// The bytes of a file, cut one byte behind the limit; a pipe by that name does not hold us up.
-fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(nonblock).open(path)?;
     if !file.metadata()?.is_file() {

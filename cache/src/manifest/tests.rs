@@ -17,14 +17,14 @@ fn put(dir: &Path, path: &str, text: &str) {
 }
 
 /// Writes the manifest to disk, as the command does.
-fn publish(dir: &Path, options: &Options) -> Written {
-    let written = write(dir, options).unwrap();
-    place(dir, tree::MANIFEST, &written.text).unwrap();
+fn publish(dir: &Path, options: &ManifestOptions) -> ManifestDraft {
+    let written = build(dir, options).unwrap();
+    write_atomic(dir, tree::MANIFEST, &written.text).unwrap();
     written
 }
 
 fn differences_of(dir: &Path) -> Vec<String> {
-    check(dir, Limits::default()).unwrap().1
+    check(dir, CacheLimits::default()).unwrap().1
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn every_difference_is_told() {
     let dir = dir.path();
     put(dir, ".git/config", "not part of it");
     put(dir, "manifest.yaml.sig.alice", "neither");
-    let written = publish(dir, &Options::default());
+    let written = publish(dir, &ManifestOptions::default());
     let files = written.new.files.unwrap();
     assert_eq!(files.keys().collect::<Vec<_>>(), ["states/a.sls", "states/top.sls", "x", "y"]);
     assert_eq!(files["x"].blake3, blake3::hash(b"x").to_hex().as_str());
@@ -59,35 +59,35 @@ fn the_serial_rises_when_something_changed_and_only_then() {
     let dir = tree(&[("a", "1")]);
     let dir = dir.path();
     put(dir, "manifest.yaml", "# by hand\nschema: 1\nserial: 6\nschedule: ordered\nroots: {states: srv}\n");
-    let first = publish(dir, &Options::default());
+    let first = publish(dir, &ManifestOptions::default());
     assert_eq!((first.new.serial, first.is_new), (7, true));
     assert!(first.text.contains("schedule: ordered\n") && first.text.contains("states: "), "{}", first.text);
 
     // By hand in another spelling, it says the same: nothing to sign anew.
     let spelled = format!("# mine\n{}", first.text);
     put(dir, "manifest.yaml", &spelled);
-    let second = write(dir, &Options::default()).unwrap();
+    let second = build(dir, &ManifestOptions::default()).unwrap();
     assert_eq!((second.new.serial, second.is_new, second.text), (7, false, spelled));
 
     put(dir, "a", "2");
-    let third = publish(dir, &Options::default());
+    let third = publish(dir, &ManifestOptions::default());
     assert_eq!((third.new.serial, third.is_new), (8, true));
-    let given = publish(dir, &Options { serial: Some(20), ..Options::default() });
+    let given = publish(dir, &ManifestOptions { serial: Some(20), ..ManifestOptions::default() });
     assert_eq!((given.new.serial, given.is_new), (20, true));
-    let lower = write(dir, &Options { serial: Some(19), ..Options::default() });
+    let lower = build(dir, &ManifestOptions { serial: Some(19), ..ManifestOptions::default() });
     assert!(matches!(lower, Err(ManifestError::Serial { old: 20, new: 19 })));
     let expires = Some(Timestamp::from_second(4_000_000_000).unwrap());
-    let later = publish(dir, &Options { expires, ..Options::default() });
+    let later = publish(dir, &ManifestOptions { expires, ..ManifestOptions::default() });
     assert_eq!((later.new.serial, later.new.expires), (21, expires));
     // What was given once stays.
-    assert_eq!(write(dir, &Options::default()).unwrap().new.expires, expires);
+    assert_eq!(build(dir, &ManifestOptions::default()).unwrap().new.expires, expires);
 }
 
 #[test]
 fn names_and_links_are_judged_as_the_cache_does() {
     for (name, word) in [("a\nb", "control"), ("a\\b", "separator"), ("sub/.git/x", "Git's own")] {
         let dir = tree(&[(name, "")]);
-        let error = list(dir.path(), Limits::default()).unwrap_err().to_string();
+        let error = list_files(dir.path(), CacheLimits::default()).unwrap_err().to_string();
         assert!(error.contains(word), "{name:?}: {error}");
     }
     let dir = tree(&[("real/file", "x"), ("outside/x", "")]);
@@ -96,7 +96,7 @@ fn names_and_links_are_judged_as_the_cache_does() {
         [("file", true), ("gone", false), (".", true), ("../outside/x", false), ("/etc/passwd", false)]
     {
         symlink(target, root.join("link")).unwrap();
-        let listed = list(&root, Limits::default());
+        let listed = list_files(&root, CacheLimits::default());
         assert_eq!(listed.is_ok(), fine, "{target}: {listed:?}");
         if target == "file" {
             assert_eq!(listed.unwrap()["link"].blake3, blake3::hash(b"x").to_hex().as_str());
@@ -111,16 +111,16 @@ fn names_and_links_are_judged_as_the_cache_does() {
         0,
     )
     .unwrap();
-    assert!(matches!(list(&root, Limits::default()), Err(ManifestError::Special { .. })));
+    assert!(matches!(list_files(&root, CacheLimits::default()), Err(ManifestError::Special { .. })));
 }
 
 #[test]
 fn limits_hold() {
     let dir = tree(&[("a", "12345"), ("b", ""), ("d/e/f", "")]);
-    let list = |limits| super::list(dir.path(), limits).map(|_| ()).unwrap_err().to_string();
-    assert!(list(Limits { files: 2, ..Limits::default() }).contains("more than 2 files"));
-    assert!(list(Limits { bytes: 4, ..Limits::default() }).contains("5 bytes"));
-    assert!(list(Limits { depth: 1, ..Limits::default() }).contains("deep"));
+    let list = |limits| super::list_files(dir.path(), limits).map(|_| ()).unwrap_err().to_string();
+    assert!(list(CacheLimits { files: 2, ..CacheLimits::default() }).contains("more than 2 files"));
+    assert!(list(CacheLimits { bytes: 4, ..CacheLimits::default() }).contains("5 bytes"));
+    assert!(list(CacheLimits { depth: 1, ..CacheLimits::default() }).contains("deep"));
 }
 
 #[test]
@@ -133,14 +133,14 @@ fn signatures_are_found_by_name() {
         ("manifest.yaml.si", "no"),
         ("sub/manifest.yaml.sig", "no"),
     ]);
-    let names: Vec<String> = signatures(dir.path()).unwrap().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = read_signatures(dir.path()).unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["manifest.yaml.sig", "manifest.yaml.sig-2", "manifest.yaml.sig.bob"]);
 }
 
 #[test]
 fn what_git_does_not_hold_is_told() {
     let dir = tree(&[("states/a.sls", ""), ("states/b.sls", ""), ("other/c", "")]);
-    let files = list(dir.path(), Limits::default()).unwrap();
+    let files = list_files(dir.path(), CacheLimits::default()).unwrap();
     assert!(untracked(dir.path(), &files).is_empty(), "no repository");
     let git = |args: &[&str]| {
         let mut command = std::process::Command::new("git");
@@ -150,8 +150,8 @@ fn what_git_does_not_hold_is_told() {
     git(&["init", "-q"]);
     git(&["add", "states/a.sls"]);
     symlink("states", dir.path().join("link")).unwrap();
-    let files = list(dir.path(), Limits::default()).unwrap();
+    let files = list_files(dir.path(), CacheLimits::default()).unwrap();
     assert_eq!(untracked(dir.path(), &files), ["link/b.sls", "other/c", "states/b.sls"]);
-    let below = list(&dir.path().join("states"), Limits::default()).unwrap();
+    let below = list_files(&dir.path().join("states"), CacheLimits::default()).unwrap();
     assert_eq!(untracked(&dir.path().join("states"), &below), ["b.sls"]);
 }

@@ -7,36 +7,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use zagent_config::manifest::{Entry, Mode, is_signature};
+use zagent_config::manifest::{ManifestEntry, ManifestMode, is_signature};
 use zagent_config::paths::tree;
 
 use super::ManifestError;
-use crate::{Error, Limits, name};
+use crate::{CacheLimits, RepositoryError, path_names};
 
 /// Every file of a directory: its digest and mode.
 ///
 /// # Errors
 /// Fails when something cannot be read, or would be refused by the cache.
-pub fn list(dir: &Path, limits: Limits) -> Result<BTreeMap<String, Entry>, ManifestError> {
+pub fn list_files(dir: &Path, limits: CacheLimits) -> Result<BTreeMap<String, ManifestEntry>, ManifestError> {
     let root = dir.canonicalize().map_err(|source| ManifestError::Io { path: dir.into(), source })?;
-    let mut walk = Walk { root, limits, open: Vec::new(), files: BTreeMap::new() };
+    let mut walk = ManifestWalk { root, limits, open: Vec::new(), files: BTreeMap::new() };
     let root = walk.root.clone();
-    walk.visit(&root, "", 0)?;
+    walk.visit_dir(&root, "", 0)?;
     Ok(walk.files)
 }
 
-struct Walk {
+struct ManifestWalk {
     root: PathBuf,
-    limits: Limits,
+    limits: CacheLimits,
     /// The directories on the way, so that a link to one of them does not go on for ever.
     open: Vec<(u64, u64)>,
-    files: BTreeMap<String, Entry>,
+    files: BTreeMap<String, ManifestEntry>,
 }
 
-impl Walk {
-    fn visit(&mut self, dir: &Path, shown: &str, depth: usize) -> Result<(), ManifestError> {
+impl ManifestWalk {
+    fn visit_dir(&mut self, dir: &Path, shown: &str, depth: usize) -> Result<(), ManifestError> {
         if depth > self.limits.depth {
-            return Err(Error::TooDeep { path: shown.into(), limit: self.limits.depth }.into());
+            return Err(RepositoryError::TooDeep { path: shown.into(), limit: self.limits.depth }.into());
         }
         let failed = |source| ManifestError::Io { path: dir.into(), source };
         let meta = fs::metadata(dir).map_err(failed)?;
@@ -55,27 +55,28 @@ impl Walk {
             if top && (raw == ".git" || raw == tree::MANIFEST || raw.to_str().is_some_and(is_signature)) {
                 continue;
             }
-            let name = name::component(raw.as_bytes(), shown)?;
+            let name = path_names::check_component(raw.as_bytes(), shown)?;
             let path = if top { name } else { format!("{shown}/{name}") };
-            self.entry(&dir.join(&raw), path, depth)?;
+            self.visit_entry(&dir.join(&raw), path, depth)?;
         }
         self.open.pop();
         Ok(())
     }
 
-    fn entry(&mut self, at: &Path, shown: String, depth: usize) -> Result<(), ManifestError> {
+    fn visit_entry(&mut self, at: &Path, shown: String, depth: usize) -> Result<(), ManifestError> {
         let failed = |source| ManifestError::Io { path: at.into(), source };
         let own = fs::symlink_metadata(at).map_err(failed)?;
         if own.is_symlink() {
             let target = fs::read_link(at).map_err(failed)?;
-            let leaves = || Error::Link { path: shown.clone(), target: target.display().to_string() };
-            name::target(target.as_os_str().as_bytes(), &shown)?;
+            let leaves =
+                || RepositoryError::Link { path: shown.clone(), target: target.display().to_string() };
+            path_names::check_target(target.as_os_str().as_bytes(), &shown)?;
             match at.canonicalize() {
                 _ if target.is_absolute() => return Err(leaves().into()),
                 // It cannot be listed by what it leads to, and the cache takes nothing that is not listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let why = "it leads nowhere, so a manifest cannot vouch for it";
-                    return Err(Error::Target { path: shown, why }.into());
+                    return Err(RepositoryError::Target { path: shown, why }.into());
                 }
                 Err(source) => return Err(failed(source)),
                 Ok(real) if !real.starts_with(&self.root) => return Err(leaves().into()),
@@ -84,24 +85,29 @@ impl Walk {
         }
         let meta = fs::metadata(at).map_err(failed)?;
         if meta.is_dir() {
-            return self.visit(at, &shown, depth + 1);
+            return self.visit_dir(at, &shown, depth + 1);
         }
         if !meta.is_file() {
             return Err(ManifestError::Special { path: shown });
         }
         if self.files.len() >= self.limits.files {
-            return Err(Error::TooMany { limit: self.limits.files }.into());
+            return Err(RepositoryError::TooMany { limit: self.limits.files }.into());
         }
         if meta.len() > self.limits.bytes {
-            return Err(Error::TooLarge { path: shown, size: meta.len(), limit: self.limits.bytes }.into());
+            return Err(RepositoryError::TooLarge {
+                path: shown,
+                size: meta.len(),
+                limit: self.limits.bytes,
+            }
+            .into());
         }
-        let blake3 = digest(at).map_err(failed)?;
-        self.files.insert(shown, Entry { blake3, mode: Mode::of(meta.mode()) });
+        let blake3 = digest_file(at).map_err(failed)?;
+        self.files.insert(shown, ManifestEntry { blake3, mode: ManifestMode::from_bits(meta.mode()) });
         Ok(())
     }
 }
 
-fn digest(path: &Path) -> io::Result<String> {
+fn digest_file(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use gix::bstr::ByteSlice;
 use gix::url::Scheme;
 
-use super::error::{Failure, Kind};
+use super::error::{SourceErrorKind, SourceFailure};
 
 /// How a remote is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum RemoteAddress {
     /// Smart HTTP.
     Http(HttpAddress),
     /// A program on another host.
@@ -40,13 +40,13 @@ pub(super) struct SshAddress {
     pub(super) path: String,
 }
 
-impl Address {
+impl RemoteAddress {
     /// Reads a URL.
-    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(text: &str) -> Result<Self, SourceFailure> {
         let shown = redact(text);
         let refuse = |why: &str| {
-            Failure::new(
-                Kind::Local,
+            SourceFailure::new(
+                SourceErrorKind::Local,
                 format!("`{shown}` is no address of a repository that can be used: {why}"),
             )
         };
@@ -65,8 +65,10 @@ impl Address {
             gix::url::parse(text.as_bytes().as_bstr()).map_err(|_| refuse("it cannot be read as a URL"))?;
         let path = url.path.to_str().map_err(|_| refuse("its path is not UTF-8"))?.to_owned();
         match url.scheme {
-            Scheme::Https | Scheme::Http => Self::http(&url, text).ok_or_else(|| refuse("it names no host")),
-            Scheme::Ssh => Self::ssh(&url, path).map_err(refuse),
+            Scheme::Https | Scheme::Http => {
+                Self::from_http_url(&url, text).ok_or_else(|| refuse("it names no host"))
+            }
+            Scheme::Ssh => Self::from_ssh_url(&url, path).map_err(refuse),
             Scheme::File if path.starts_with('/') => Ok(Self::File(path.into())),
             Scheme::File => Err(refuse("a path must be absolute")),
             Scheme::Git => Err(refuse("git:// is neither encrypted nor authenticated; use https or ssh")),
@@ -74,7 +76,7 @@ impl Address {
         }
     }
 
-    fn http(url: &gix::Url, text: &str) -> Option<Self> {
+    fn from_http_url(url: &gix::Url, text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -86,7 +88,7 @@ impl Address {
         (!host.is_empty() && url.host().is_some()).then_some(Self::Http(HttpAddress { base, user, password }))
     }
 
-    fn ssh(url: &gix::Url, path: String) -> Result<Self, &'static str> {
+    fn from_ssh_url(url: &gix::Url, path: String) -> Result<Self, &'static str> {
         let host = url.host().filter(|host| !host.is_empty()).ok_or("it names no host")?.to_owned();
         let user = url.user().filter(|user| !user.is_empty()).map(str::to_owned);
         let odd = |part: &str| part.starts_with('-') || part.chars().any(char::is_whitespace);
@@ -131,7 +133,7 @@ pub(super) fn redact(url: &str) -> String {
 }
 
 /// Scheme, host and port of a URL: who would get to see what is sent.
-pub(super) fn origin(url: &str) -> Option<(String, String, u16)> {
+pub(super) fn url_origin(url: &str) -> Option<(String, String, u16)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -155,16 +157,19 @@ mod tests {
     use super::*;
 
     fn ssh(text: &str) -> SshAddress {
-        match Address::parse(text) {
-            Ok(Address::Ssh(ssh)) => ssh,
+        match RemoteAddress::parse(text) {
+            Ok(RemoteAddress::Ssh(ssh)) => ssh,
             other => panic!("{text}: {other:?}"),
         }
     }
 
     #[test]
     fn every_form_of_an_address_is_read() {
-        assert_eq!(Address::parse("/srv/a b.git").unwrap(), Address::File("/srv/a b.git".into()));
-        assert_eq!(Address::parse("file:///srv/x.git").unwrap(), Address::File("/srv/x.git".into()));
+        assert_eq!(RemoteAddress::parse("/srv/a b.git").unwrap(), RemoteAddress::File("/srv/a b.git".into()));
+        assert_eq!(
+            RemoteAddress::parse("file:///srv/x.git").unwrap(),
+            RemoteAddress::File("/srv/x.git".into())
+        );
         let scp = ssh("git@example.org:states/x.git");
         assert_eq!(
             (scp.user.as_deref(), scp.host.as_str(), scp.path.as_str()),
@@ -183,7 +188,7 @@ mod tests {
                 user: user.map(Into::into),
                 password: password.map(Into::into),
             };
-            assert_eq!(Address::parse(text).unwrap(), Address::Http(want));
+            assert_eq!(RemoteAddress::parse(text).unwrap(), RemoteAddress::Http(want));
         }
     }
 
@@ -205,8 +210,8 @@ mod tests {
             ("https://", ""),
             ("https://h/\nx", "control"),
         ] {
-            let failure = Address::parse(text).unwrap_err();
-            assert_eq!(failure.kind, Kind::Local, "{text}");
+            let failure = RemoteAddress::parse(text).unwrap_err();
+            assert_eq!(failure.kind, SourceErrorKind::Local, "{text}");
             assert!(failure.message.contains(why), "{text}: {}", failure.message);
         }
     }
@@ -226,14 +231,14 @@ mod tests {
 
     #[test]
     fn origins_tell_hosts_apart() {
-        assert_eq!(origin("https://H/x"), origin("https://u:p@h:443/y"));
+        assert_eq!(url_origin("https://H/x"), url_origin("https://u:p@h:443/y"));
         for (a, b) in
             [("https://h/x", "http://h/x"), ("https://h/x", "https://h:8443/x"), ("https://h", "https://g")]
         {
-            assert_ne!(origin(a), origin(b));
+            assert_ne!(url_origin(a), url_origin(b));
         }
-        assert_eq!(origin("http://[::1]:8080/x").unwrap().2, 8080);
-        assert_eq!(origin("http://[::1]/x").unwrap().2, 80);
+        assert_eq!(url_origin("http://[::1]:8080/x").unwrap().2, 8080);
+        assert_eq!(url_origin("http://[::1]/x").unwrap().2, 80);
         for (host, want) in [
             ("localhost", true),
             ("127.9.9.9", true),

@@ -9,44 +9,47 @@ use gix_transport::client::blocking_io::http::connect_http;
 use gix_transport::client::git::{ConnectMode, blocking_io::Connection};
 use zagent_config::settings;
 
-use super::address::{Address, redact};
-use super::child::{self, Child, Service};
-use super::error::{Failure, Kind};
-use super::http::Backend;
-use super::push::Offer;
-use super::wire::Wire;
+use super::address::{RemoteAddress, redact};
+use super::error::{SourceErrorKind, SourceFailure};
+use super::git_process::{self, GitProcess, GitService};
+use super::http_remote::HttpRemote;
+use super::http_transport::HttpTransport;
+use super::push::ServerCapabilities;
 use super::{Deadline, MAX_REFS, SourceError};
 
 /// A remote, and the connection to it that is kept between polls.
-pub struct Client {
-    pub(super) remote: settings::Remote,
-    pub(super) shown: String,
-    pub(super) address: Address,
-    pub(super) wire: Option<Wire>,
+pub struct RemoteClient {
+    pub(super) remote: settings::RemoteSettings,
+    pub(super) display_url: String,
+    pub(super) address: RemoteAddress,
+    pub(super) http: Option<HttpRemote>,
     pub(super) max_pack: u64,
     pub(super) max_file: u64,
-    pub(super) offer: Option<Offer>,
+    pub(super) capabilities: Option<ServerCapabilities>,
 }
 
 /// One conversation.
-pub(super) struct Session {
+pub(super) struct GitSession {
     pub(super) transport: Box<dyn Transport + Send>,
-    child: Option<Child>,
-    wire: Option<Wire>,
-    shown: String,
+    child: Option<GitProcess>,
+    http: Option<HttpRemote>,
+    display_url: String,
 }
 
-impl Client {
+impl RemoteClient {
     /// A client for a remote; nothing is connected yet.
     ///
     /// # Errors
     /// Fails when the address cannot be used, or the certificates or the proxy of the settings cannot.
-    pub fn new(remote: &settings::Remote, source: &settings::Source) -> Result<Self, SourceError> {
+    pub fn new(
+        remote: &settings::RemoteSettings,
+        source: &settings::SourceSettings,
+    ) -> Result<Self, SourceError> {
         let shown = redact(&remote.url);
-        let at = |failure: Failure| failure.at(&shown);
-        let address = Address::parse(&remote.url).map_err(at)?;
+        let at = |failure: SourceFailure| failure.with_remote(&shown);
+        let address = RemoteAddress::parse(&remote.url).map_err(at)?;
         let wire = match &address {
-            Address::Http(http) => Some(Wire::new(remote, http).map_err(at)?),
+            RemoteAddress::Http(http) => Some(HttpRemote::new(remote, http).map_err(at)?),
             _ => None,
         };
         if remote
@@ -54,16 +57,27 @@ impl Client {
             .as_ref()
             .is_some_and(|user| user.starts_with('-') || user.chars().any(char::is_control))
         {
-            return Err(at(Failure::new(Kind::Local, format!("the user for {shown} is no name of a user"))));
+            return Err(at(SourceFailure::new(
+                SourceErrorKind::Local,
+                format!("the user for {shown} is no name of a user"),
+            )));
         }
         let (max_pack, max_file) = (source.max_pack, source.max_file);
-        Ok(Self { remote: remote.clone(), shown, address, wire, max_pack, max_file, offer: None })
+        Ok(Self {
+            remote: remote.clone(),
+            display_url: shown,
+            address,
+            http: wire,
+            max_pack,
+            max_file,
+            capabilities: None,
+        })
     }
 
     /// The address, without a password.
     #[must_use]
     pub fn url(&self) -> &str {
-        &self.shown
+        &self.display_url
     }
 
     /// The branch of the settings.
@@ -75,98 +89,114 @@ impl Client {
     /// The path of a remote on this host.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.address {
-            Address::File(path) => Some(path),
+            RemoteAddress::File(path) => Some(path),
             _ => None,
         }
     }
 
-    pub(super) fn fail(&self, kind: Kind, message: String) -> SourceError {
-        Failure::new(kind, message).at(&self.shown)
+    pub(super) fn new_error(&self, kind: SourceErrorKind, message: String) -> SourceError {
+        SourceFailure::new(kind, message).with_remote(&self.display_url)
     }
 
     /// Begins a conversation.
-    pub(super) fn open(&self, deadline: Deadline) -> Result<Session, SourceError> {
+    pub(super) fn open_session(&self, deadline: Deadline) -> Result<GitSession, SourceError> {
         if deadline.remaining().is_none() {
-            return Err(self.fail(Kind::Timeout, format!("no time is left to ask {}", self.shown)));
+            return Err(self.new_error(
+                SourceErrorKind::Timeout,
+                format!("no time is left to ask {}", self.display_url),
+            ));
         }
         let path = match &self.address {
-            Address::Http(_) => return self.open_http(deadline),
-            Address::Ssh(ssh) => ssh.path.clone(),
-            Address::File(path) => path.to_string_lossy().into_owned(),
+            RemoteAddress::Http(_) => return self.open_http(deadline),
+            RemoteAddress::Ssh(ssh) => ssh.path.clone(),
+            RemoteAddress::File(path) => path.to_string_lossy().into_owned(),
         };
-        let (child, input, output) = self.spawn(Service::Upload, deadline)?;
+        let (child, input, output) = self.spawn_process(GitService::Upload, deadline)?;
         let host = None::<(String, Option<u16>)>;
         let transport = Connection::new(output, input, Protocol::V2, path, host, ConnectMode::Process, false);
-        let (wire, shown) = (None, self.shown.clone());
-        Ok(Session { transport: Box::new(transport), child: Some(child), wire, shown })
+        let (wire, shown) = (None, self.display_url.clone());
+        Ok(GitSession { transport: Box::new(transport), child: Some(child), http: wire, display_url: shown })
     }
 
     /// Starts the program that talks to a repository behind pipes.
-    pub(super) fn spawn(
+    pub(super) fn spawn_process(
         &self,
-        service: Service,
+        service: GitService,
         deadline: Deadline,
-    ) -> Result<(Child, ChildStdin, child::Output), SourceError> {
+    ) -> Result<(GitProcess, ChildStdin, git_process::BoundedStdout), SourceError> {
         let command = match &self.address {
-            Address::Http(_) => {
-                return Err(self.fail(Kind::Local, format!("{} is not behind a program", self.shown)));
+            RemoteAddress::Http(_) => {
+                return Err(self.new_error(
+                    SourceErrorKind::Local,
+                    format!("{} is not behind a program", self.display_url),
+                ));
             }
-            Address::Ssh(ssh) => child::ssh(&self.remote, ssh, service, deadline),
-            Address::File(path) if !path.exists() => {
-                return Err(self.fail(Kind::NoRepository, format!("there is no `{}`", path.display())));
+            RemoteAddress::Ssh(ssh) => git_process::ssh_command(&self.remote, ssh, service, deadline),
+            RemoteAddress::File(path) if !path.exists() => {
+                return Err(self
+                    .new_error(SourceErrorKind::NoRepository, format!("there is no `{}`", path.display())));
             }
-            Address::File(path) => child::local(path, service),
+            RemoteAddress::File(path) => git_process::local_command(path, service),
         };
-        Child::spawn(command, MAX_REFS, deadline).map_err(|failure| failure.at(&self.shown))
+        GitProcess::spawn(command, MAX_REFS, deadline)
+            .map_err(|failure| failure.with_remote(&self.display_url))
     }
 
-    fn open_http(&self, deadline: Deadline) -> Result<Session, SourceError> {
-        let Some(wire) = &self.wire else {
-            return Err(self.fail(Kind::Local, format!("{} has no connection", self.shown)));
+    fn open_http(&self, deadline: Deadline) -> Result<GitSession, SourceError> {
+        let Some(wire) = &self.http else {
+            return Err(
+                self.new_error(SourceErrorKind::Local, format!("{} has no connection", self.display_url))
+            );
         };
-        wire.forget();
-        let url = gix::url::parse(wire.base())
-            .map_err(|_| self.fail(Kind::Local, format!("{} cannot be read as a URL", self.shown)))?;
-        let backend = Backend::new(wire.clone(), deadline, self.max_pack);
+        wire.reset();
+        let url = gix::url::parse(wire.base()).map_err(|_| {
+            self.new_error(SourceErrorKind::Local, format!("{} cannot be read as a URL", self.display_url))
+        })?;
+        let backend = HttpTransport::new(wire.clone(), deadline, self.max_pack);
         let transport = Box::new(connect_http(backend, url, Protocol::V2, false));
-        Ok(Session { transport, child: None, wire: Some(wire.clone()), shown: self.shown.clone() })
+        Ok(GitSession {
+            transport,
+            child: None,
+            http: Some(wire.clone()),
+            display_url: self.display_url.clone(),
+        })
     }
 }
 
-impl Session {
+impl GitSession {
     /// Allows so many bytes from now on, for a pack.
-    pub(super) fn allow(&self, bytes: u64) {
+    pub(super) fn set_byte_limit(&self, bytes: u64) {
         if let Some(child) = &self.child {
-            child.allow(bytes);
+            child.set_byte_limit(bytes);
         }
     }
 
     /// Ends the conversation with an error: the cause that was seen, or else the one that the Git library names.
-    pub(super) fn fail(mut self, error: gix::Error, what: &str) -> SourceError {
-        let seen = self.wire.as_ref().and_then(Wire::failure);
-        let shown = self.shown.clone();
-        let seen = seen.or_else(|| self.child.as_mut().and_then(|child| child.failure(&shown)));
+    pub(super) fn into_error(mut self, error: gix::Error, what: &str) -> SourceError {
+        let seen = self.http.as_ref().and_then(HttpRemote::take_failure);
+        let shown = self.display_url.clone();
+        let seen = seen.or_else(|| self.child.as_mut().and_then(|child| child.take_failure(&shown)));
         if let Some(failure) = seen {
-            return failure.at(&shown);
+            return failure.with_remote(&shown);
         }
-        let text = chain(&error);
+        let text = error_chain(&error);
         if text.contains("too large") || text.contains("llocation") || text.contains("exceeds") {
-            return Failure::new(
-                Kind::TooLarge,
+            return SourceFailure::new(
+                SourceErrorKind::TooLarge,
                 format!("{shown} sends an object that is larger than allowed"),
             )
-            .at(&shown);
+            .with_remote(&shown);
         }
         if text.contains("not our ref") {
             let gone = format!(
                 "{shown} has no such commit: it was not pushed, or its history was rewritten meanwhile"
             );
-            return Failure::new(Kind::NoBranch, gone).at(&shown);
+            return SourceFailure::new(SourceErrorKind::NoBranch, gone).with_remote(&shown);
         }
         let message = format!("{shown} {what}");
         SourceError {
             remote: shown,
-            kind: Kind::Protocol,
+            kind: SourceErrorKind::Protocol,
             retry_after: None,
             message,
             source: Some(Box::new(error)),
@@ -174,13 +204,13 @@ impl Session {
     }
 
     /// Ends the conversation.
-    pub(super) fn end(self) {
+    pub(super) fn close(self) {
         drop(self);
     }
 }
 
 /// All that an error says.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut below = error.source();
     while let Some(error) = below {

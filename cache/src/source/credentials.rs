@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use zagent_config::settings::Remote;
+use zagent_config::settings::RemoteSettings;
 
 use super::Deadline;
-use super::address::{HttpAddress, origin};
-use super::child;
-use super::error::{Failure, Kind};
+use super::address::{HttpAddress, url_origin};
+use super::error::{SourceErrorKind, SourceFailure};
+use super::git_process;
 
 /// The user beside a token; servers that take tokens look at the token only.
 const TOKEN_USER: &str = "git";
@@ -22,14 +22,14 @@ const MAX_SECRET: u64 = 64 << 10;
 
 /// How a login is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum AuthScheme {
     Basic,
     Bearer,
 }
 
-impl Scheme {
+impl AuthScheme {
     /// The scheme that a server asks for; basic, unless it offers only bearer.
-    pub(super) fn offered<'a>(mut offers: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn from_challenges<'a>(mut offers: impl Iterator<Item = &'a str>) -> Self {
         let mut bearer = false;
         let basic = offers.any(|offer| {
             let offer = offer.trim_start().to_ascii_lowercase();
@@ -42,29 +42,31 @@ impl Scheme {
 
 /// A user and a secret.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Login {
+pub(super) struct RemoteLogin {
     user: String,
     secret: String,
     origin: String,
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for RemoteLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Login({}, from {})", self.user, self.origin)
     }
 }
 
-impl Login {
+impl RemoteLogin {
     /// Where it comes from, for messages.
     pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
     /// The value of the `Authorization` header.
-    pub(super) fn header(&self, scheme: Scheme) -> String {
+    pub(super) fn header(&self, scheme: AuthScheme) -> String {
         match scheme {
-            Scheme::Basic => format!("Basic {}", STANDARD.encode(format!("{}:{}", self.user, self.secret))),
-            Scheme::Bearer => format!("Bearer {}", self.secret),
+            AuthScheme::Basic => {
+                format!("Basic {}", STANDARD.encode(format!("{}:{}", self.user, self.secret)))
+            }
+            AuthScheme::Bearer => format!("Bearer {}", self.secret),
         }
     }
 }
@@ -79,7 +81,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    pub(super) fn new(remote: &Remote, address: &HttpAddress) -> Self {
+    pub(super) fn new(remote: &RemoteSettings, address: &HttpAddress) -> Self {
         Self {
             user: remote.user.clone().or_else(|| address.user.clone()),
             password: address.password.clone(),
@@ -90,26 +92,26 @@ impl Credentials {
     }
 
     /// The login: of the token file, the URL, the helper, or the netrc file.
-    pub(super) fn find(&self, deadline: Deadline) -> Result<Option<Login>, Failure> {
+    pub(super) fn find(&self, deadline: Deadline) -> Result<Option<RemoteLogin>, SourceFailure> {
         let login = |secret: String, origin: String| {
             let user = self.user.clone().unwrap_or_else(|| TOKEN_USER.into());
-            Login { user, secret, origin }
+            RemoteLogin { user, secret, origin }
         };
         if let Some(path) = &self.token_file {
-            return Ok(Some(login(token(path)?, format!("`{}`", path.display()))));
+            return Ok(Some(login(read_token(path)?, format!("`{}`", path.display()))));
         }
         if let Some(password) = &self.password {
             return Ok(Some(login(password.clone(), "the URL".into())));
         }
         if let Some(helper) = &self.helper {
-            return self.ask(helper, deadline);
+            return self.ask_helper(helper, deadline);
         }
-        Ok(self.netrc())
+        Ok(self.from_netrc())
     }
 
     /// Asks a Git credential helper.
-    fn ask(&self, helper: &str, deadline: Deadline) -> Result<Option<Login>, Failure> {
-        let (scheme, host, path) = split(&self.base);
+    fn ask_helper(&self, helper: &str, deadline: Deadline) -> Result<Option<RemoteLogin>, SourceFailure> {
+        let (scheme, host, path) = split_url(&self.base);
         let mut question = format!("protocol={scheme}\nhost={host}\n");
         if !path.is_empty() {
             question.push_str(&format!("path={path}\n"));
@@ -123,7 +125,7 @@ impl Credentials {
             None if helper.starts_with('/') => format!("{helper} get"),
             None => format!("git credential-{helper} get"),
         };
-        let answer = child::ask(&line, question.as_bytes(), deadline)?;
+        let answer = git_process::run_helper(&line, question.as_bytes(), deadline)?;
         let value = |key: &str| {
             let found = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
             found.map(str::to_owned)
@@ -132,54 +134,58 @@ impl Credentials {
             return Ok(None);
         };
         let user = value("username").or_else(|| self.user.clone()).unwrap_or_else(|| TOKEN_USER.into());
-        Ok(Some(Login { user, secret, origin: "`credential_helper`".into() }))
+        Ok(Some(RemoteLogin { user, secret, origin: "`credential_helper`".into() }))
     }
 
     /// The entry of the netrc file for the host.
-    fn netrc(&self) -> Option<Login> {
+    fn from_netrc(&self) -> Option<RemoteLogin> {
         let path = match std::env::var_os("NETRC") {
             Some(path) => PathBuf::from(path),
             None => PathBuf::from(std::env::var_os("HOME")?).join(".netrc"),
         };
-        let text = bounded(&path).ok()?;
-        let host = origin(&self.base)?.1;
-        let (user, secret) = entry(&text, &host, self.user.as_deref())?;
-        Some(Login { user, secret, origin: format!("`{}`", path.display()) })
+        let text = read_limited(&path).ok()?;
+        let host = url_origin(&self.base)?.1;
+        let (user, secret) = netrc_entry(&text, &host, self.user.as_deref())?;
+        Some(RemoteLogin { user, secret, origin: format!("`{}`", path.display()) })
     }
 }
 
-fn split(base: &str) -> (&str, &str, &str) {
+fn split_url(base: &str) -> (&str, &str, &str) {
     let (scheme, rest) = base.split_once("://").unwrap_or(("https", base));
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     (scheme, host, path)
 }
 
-fn bounded(path: &Path) -> std::io::Result<String> {
+fn read_limited(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(MAX_SECRET).read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn token(path: &Path) -> Result<String, Failure> {
+fn read_token(path: &Path) -> Result<String, SourceFailure> {
     let shown = path.display();
-    let text = bounded(path)
-        .map_err(|error| Failure::new(Kind::Local, format!("cannot read the token in `{shown}`: {error}")))?;
+    let text = read_limited(path).map_err(|error| {
+        SourceFailure::new(SourceErrorKind::Local, format!("cannot read the token in `{shown}`: {error}"))
+    })?;
     let token = text.trim();
     if token.is_empty() || token.chars().any(char::is_control) {
-        return Err(Failure::new(Kind::Local, format!("`{shown}` must hold a token on one line")));
+        return Err(SourceFailure::new(
+            SourceErrorKind::Local,
+            format!("`{shown}` must hold a token on one line"),
+        ));
     }
     Ok(token.to_owned())
 }
 
 /// User and password of the entry for a host, the default one when there is none.
-fn entry(netrc: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
-    let mut words = words(netrc).into_iter();
+fn netrc_entry(netrc: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
+    let mut words = netrc_tokens(netrc).into_iter();
     let mut here = false;
     let (mut login, mut password) = (None::<String>, None::<String>);
     while let Some(word) = words.next() {
         match word.as_str() {
             "machine" | "default" => {
-                if let Some(found) = take(&mut login, &mut password, user) {
+                if let Some(found) = complete_login(&mut login, &mut password, user) {
                     return Some(found);
                 }
                 here = word == "default" || words.next().is_some_and(|name| name.eq_ignore_ascii_case(host));
@@ -190,10 +196,10 @@ fn entry(netrc: &str, host: &str, user: Option<&str>) -> Option<(String, String)
             _ => {}
         }
     }
-    take(&mut login, &mut password, user)
+    complete_login(&mut login, &mut password, user)
 }
 
-fn take(
+fn complete_login(
     login: &mut Option<String>,
     password: &mut Option<String>,
     user: Option<&str>,
@@ -207,7 +213,7 @@ fn take(
 }
 
 /// The words of a netrc file, without comments and macros; a word may be quoted.
-fn words(text: &str) -> Vec<String> {
+fn netrc_tokens(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_macro = false;
     for line in text.lines() {
@@ -249,30 +255,30 @@ mod tests {
             ("two", Some("b"), ("b", "2")),
             ("unknown", None, ("any", "last")),
         ] {
-            assert_eq!(entry(NETRC, host, user), Some((want.0.into(), want.1.into())), "{host}");
+            assert_eq!(netrc_entry(NETRC, host, user), Some((want.0.into(), want.1.into())), "{host}");
         }
-        assert_eq!(entry("machine a login b", "a", None), None);
-        assert_eq!(entry("machine a password", "a", None), None);
-        assert_eq!(entry("", "a", None), None);
+        assert_eq!(netrc_entry("machine a login b", "a", None), None);
+        assert_eq!(netrc_entry("machine a password", "a", None), None);
+        assert_eq!(netrc_entry("", "a", None), None);
     }
 
     #[test]
     fn the_scheme_is_what_the_server_offers() {
         for (offers, want) in [
-            (vec![], Scheme::Basic),
-            (vec!["Basic realm=\"x\""], Scheme::Basic),
-            (vec!["Bearer"], Scheme::Bearer),
-            (vec!["Bearer", "Basic"], Scheme::Basic),
+            (vec![], AuthScheme::Basic),
+            (vec!["Basic realm=\"x\""], AuthScheme::Basic),
+            (vec!["Bearer"], AuthScheme::Bearer),
+            (vec!["Bearer", "Basic"], AuthScheme::Basic),
         ] {
-            assert_eq!(Scheme::offered(offers.into_iter()), want);
+            assert_eq!(AuthScheme::from_challenges(offers.into_iter()), want);
         }
     }
 
     #[test]
     fn a_login_does_not_show_its_secret() {
-        let login = Login { user: "me".into(), secret: "hidden".into(), origin: "here".into() };
+        let login = RemoteLogin { user: "me".into(), secret: "hidden".into(), origin: "here".into() };
         assert!(!format!("{login:?}").contains("hidden"));
-        assert_eq!(login.header(Scheme::Basic), "Basic bWU6aGlkZGVu");
-        assert_eq!(login.header(Scheme::Bearer), "Bearer hidden");
+        assert_eq!(login.header(AuthScheme::Basic), "Basic bWU6aGlkZGVu");
+        assert_eq!(login.header(AuthScheme::Bearer), "Bearer hidden");
     }
 }

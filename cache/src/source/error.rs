@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What kind of thing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SourceErrorKind {
     /// No connection, or it broke off.
     Unreachable,
     /// The deadline passed.
@@ -29,7 +29,7 @@ pub enum Kind {
     Local,
 }
 
-impl Kind {
+impl SourceErrorKind {
     /// Every kind, for metrics that start at zero.
     pub const ALL: [Self; 10] = [
         Self::Unreachable,
@@ -46,7 +46,7 @@ impl Kind {
 
     /// The kind as one word.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
             Self::Timeout => "timeout",
@@ -69,7 +69,7 @@ pub struct SourceError {
     /// The address, without a password.
     pub remote: String,
     /// What kind of thing went wrong.
-    pub kind: Kind,
+    pub kind: SourceErrorKind,
     /// When the remote wants to be asked again at the earliest, counted from now.
     pub retry_after: Option<Duration>,
     /// What went wrong, in words.
@@ -81,18 +81,18 @@ pub struct SourceError {
 
 /// A cause, noted where it is seen; the Git library in between would bury it.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
-    pub(super) kind: Kind,
+pub(super) struct SourceFailure {
+    pub(super) kind: SourceErrorKind,
     pub(super) message: String,
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Failure {
-    pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
+impl SourceFailure {
+    pub(super) fn new(kind: SourceErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after: None }
     }
 
-    pub(super) fn at(self, remote: &str) -> SourceError {
+    pub(super) fn with_remote(self, remote: &str) -> SourceError {
         let Self { kind, message, retry_after } = self;
         SourceError { remote: remote.into(), kind, retry_after, message, source: None }
     }
@@ -104,7 +104,7 @@ impl Failure {
 }
 
 /// Text from the other side, fit for a log line: one line, no control characters, not too long.
-pub(super) fn tame(text: &str) -> String {
+pub(super) fn sanitize_line(text: &str) -> String {
     const MOST: usize = 300;
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -127,10 +127,11 @@ mod tests {
 
     #[test]
     fn words_are_apart_and_foreign_text_is_tame() {
-        let words: std::collections::BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.word()).collect();
-        assert_eq!(words.len(), Kind::ALL.len());
-        assert_eq!(tame("a\x1b[2J\n  b\0\tc"), "a[2J b c");
-        assert!(tame(&"long ".repeat(1000)).chars().count() < 310);
-        assert_eq!(tame(&"x".repeat(1000)), "…");
+        let words: std::collections::BTreeSet<_> =
+            SourceErrorKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(words.len(), SourceErrorKind::ALL.len());
+        assert_eq!(sanitize_line("a\x1b[2J\n  b\0\tc"), "a[2J b c");
+        assert!(sanitize_line(&"long ".repeat(1000)).chars().count() < 310);
+        assert_eq!(sanitize_line(&"x".repeat(1000)), "…");
     }
 }

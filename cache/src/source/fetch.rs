@@ -14,12 +14,12 @@ use gix_protocol::fetch::negotiate::{Action, Round, one_round};
 use gix_protocol::fetch::{Arguments, Context, Negotiate, Options, Response, Shallow, Tags};
 use zagent_config::ids::Revision;
 
-use super::alarm::Alarm;
-use super::error::Kind;
-use super::poll::{greet, guarded};
-use super::{AGENT, Client, Deadline, SourceError};
-use crate::Store;
-use crate::store::MAX_PACKS;
+use super::deadline_timer::DeadlineTimer;
+use super::error::SourceErrorKind;
+use super::poll::{catch_panics, handshake};
+use super::{AGENT, Deadline, RemoteClient, SourceError};
+use crate::ObjectStore;
+use crate::object_store::MAX_PACKS;
 
 /// Threads that resolve a pack: the host has other work.
 const THREADS: usize = 2;
@@ -27,7 +27,7 @@ const THREADS: usize = 2;
 const MIN_OBJECT: u64 = 16 << 20;
 
 /// What a fetch asks for.
-pub(super) struct Ask {
+pub(super) struct FetchRequest {
     want: Vec<ObjectId>,
     have: Vec<ObjectId>,
     shallow: Shallow,
@@ -35,125 +35,144 @@ pub(super) struct Ask {
     commits: bool,
 }
 
-impl Ask {
+impl FetchRequest {
     /// These commits, each with its tree and without what it stands on.
-    pub(super) fn tips(want: Vec<ObjectId>) -> Self {
+    pub(super) fn for_tips(want: Vec<ObjectId>) -> Self {
         Self { want, have: Vec::new(), shallow: Shallow::DepthAtRemote(NonZeroU32::MIN), commits: false }
     }
 }
 
-impl Client {
+impl RemoteClient {
     /// Brings a commit and its tree into the store.
     ///
     /// # Errors
     /// Fails when the remote cannot be asked, does not have the commit, or sends what is no such commit.
     pub fn fetch(
         &mut self,
-        store: &Store,
+        store: &ObjectStore,
         branch: &str,
         revision: &Revision,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        self.name(branch)?;
-        let id = self.id(revision)?;
-        let _lock = store.lock(deadline).map_err(|error| self.local(error))?;
-        store.sweep();
-        if store.check(revision, deadline).is_ok() && store.remember(branch, revision).is_ok() {
+        self.ref_name(branch)?;
+        let id = self.object_id(revision)?;
+        let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
+        store.remove_leftovers();
+        if store.check_complete(revision, deadline).is_ok() && store.set_tip(branch, revision).is_ok() {
             return Ok(());
         }
-        if store.exists() && store.packs() < MAX_PACKS {
-            let ask = Ask { have: store.tips(), ..Ask::tips(vec![id]) };
+        if store.exists() && store.pack_count() < MAX_PACKS {
+            let ask = FetchRequest { have: store.tips(), ..FetchRequest::for_tips(vec![id]) };
             match self
-                .receive(store.dir(), &ask, deadline)
-                .and_then(|()| self.keep(store, branch, revision, deadline))
+                .receive_pack(store.dir(), &ask, deadline)
+                .and_then(|()| self.check_received(store, branch, revision, deadline))
             {
                 Ok(()) => return Ok(()),
                 // Both may be the fault of what lies in the store.
-                Err(error) if matches!(error.kind, Kind::Protocol | Kind::Local) => {
-                    tracing::debug!(remote = %self.shown, %error, "fetching anew");
+                Err(error) if matches!(error.kind, SourceErrorKind::Protocol | SourceErrorKind::Local) => {
+                    tracing::debug!(remote = %self.display_url, %error, "fetching anew");
                 }
                 Err(error) => return Err(error),
             }
         }
-        let fresh = store.fresh().map_err(|error| self.local(error))?;
-        let ask = Ask::tips(vec![id]);
-        self.receive(fresh.dir(), &ask, deadline)
-            .and_then(|()| self.keep(&fresh, branch, revision, deadline))?;
-        store.replace(fresh).map_err(|error| self.local(error))
+        let fresh = store.create_fresh().map_err(|error| self.local_error(error))?;
+        let ask = FetchRequest::for_tips(vec![id]);
+        self.receive_pack(fresh.dir(), &ask, deadline)
+            .and_then(|()| self.check_received(&fresh, branch, revision, deadline))?;
+        store.replace_with(fresh).map_err(|error| self.local_error(error))
     }
 
     /// Brings more ancestors of a branch into the store: `by` commits beyond those that are there.
     ///
     /// # Errors
-    /// Fails when the store has nothing of the branch, or as [`Client::fetch`] does.
+    /// Fails when the store has nothing of the branch, or as [`RemoteClient::fetch`] does.
     pub fn deepen(
         &mut self,
-        store: &Store,
+        store: &ObjectStore,
         branch: &str,
         by: u32,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        self.name(branch)?;
-        let _lock = store.lock(deadline).map_err(|error| self.local(error))?;
-        store.sweep();
+        self.ref_name(branch)?;
+        let _lock = store.lock(deadline).map_err(|error| self.local_error(error))?;
+        store.remove_leftovers();
         let Some(tip) = store.tip(branch) else {
-            return Err(self.fail(Kind::Local, format!("the store has nothing of the branch `{branch}` yet")));
+            return Err(self.new_error(
+                SourceErrorKind::Local,
+                format!("the store has nothing of the branch `{branch}` yet"),
+            ));
         };
-        let ask = Ask { want: vec![tip], have: vec![tip], shallow: Shallow::Deepen(by), commits: true };
-        self.receive(store.dir(), &ask, deadline)
+        let ask =
+            FetchRequest { want: vec![tip], have: vec![tip], shallow: Shallow::Deepen(by), commits: true };
+        self.receive_pack(store.dir(), &ask, deadline)
     }
 
     /// Checks what was received, and remembers it as the head of the branch.
-    fn keep(
+    fn check_received(
         &self,
-        store: &Store,
+        store: &ObjectStore,
         branch: &str,
         revision: &Revision,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
-        let wrong = |error: crate::Error| SourceError {
-            remote: self.shown.clone(),
-            kind: if deadline.remaining().is_none() { Kind::Timeout } else { Kind::Protocol },
+        let wrong = |error: crate::RepositoryError| SourceError {
+            remote: self.display_url.clone(),
+            kind: if deadline.remaining().is_none() {
+                SourceErrorKind::Timeout
+            } else {
+                SourceErrorKind::Protocol
+            },
             retry_after: None,
-            message: format!("{} does not send all of commit {}", self.shown, revision.short()),
+            message: format!("{} does not send all of commit {}", self.display_url, revision.short()),
             source: Some(Box::new(error)),
         };
-        store.check(revision, deadline).map_err(wrong)?;
-        store.remember(branch, revision).map_err(|error| self.local(error))
+        store.check_complete(revision, deadline).map_err(wrong)?;
+        store.set_tip(branch, revision).map_err(|error| self.local_error(error))
     }
 
-    pub(super) fn id(&self, revision: &Revision) -> Result<ObjectId, SourceError> {
+    pub(super) fn object_id(&self, revision: &Revision) -> Result<ObjectId, SourceError> {
         ObjectId::from_hex(revision.as_str().as_bytes()).map_err(|_| {
             let what =
                 format!("{revision} is a SHA-256 commit: repositories with SHA-256 cannot be read yet");
-            self.fail(Kind::Protocol, what)
+            self.new_error(SourceErrorKind::Protocol, what)
         })
     }
 
-    pub(super) fn local(&self, error: crate::Error) -> SourceError {
-        let message = format!("cannot keep what {} sends", self.shown);
+    pub(super) fn local_error(&self, error: crate::RepositoryError) -> SourceError {
+        let message = format!("cannot keep what {} sends", self.display_url);
         let source = Some(Box::new(error) as Box<_>);
-        SourceError { remote: self.shown.clone(), kind: Kind::Local, retry_after: None, message, source }
+        SourceError {
+            remote: self.display_url.clone(),
+            kind: SourceErrorKind::Local,
+            retry_after: None,
+            message,
+            source,
+        }
     }
 
     /// Bytes that an object may have.
-    pub(super) fn most(&self) -> u64 {
+    pub(super) fn max_object_bytes(&self) -> u64 {
         self.max_file.max(MIN_OBJECT)
     }
 
     /// Receives a pack into the repository in `dir`.
-    pub(super) fn receive(&self, dir: &Path, ask: &Ask, deadline: Deadline) -> Result<(), SourceError> {
-        let most = self.most();
-        let repo = crate::store::open_or_init(dir, most).map_err(|error| self.local(error))?;
-        let mut session = self.open(deadline)?;
+    pub(super) fn receive_pack(
+        &self,
+        dir: &Path,
+        ask: &FetchRequest,
+        deadline: Deadline,
+    ) -> Result<(), SourceError> {
+        let most = self.max_object_bytes();
+        let repo = crate::object_store::open_or_init(dir, most).map_err(|error| self.local_error(error))?;
+        let mut session = self.open_session(deadline)?;
         let stop = Arc::new(AtomicBool::new(false));
         let ring = stop.clone();
-        let alarm = Alarm::set(deadline, move || ring.store(true, Ordering::SeqCst));
+        let alarm = DeadlineTimer::start(deadline, move || ring.store(true, Ordering::SeqCst));
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let received = guarded(|| {
-            let mut handshake = greet(&mut session)?;
+        let received = catch_panics(|| {
+            let mut handshake = handshake(&mut session)?;
             let second = handshake.refs.is_none();
-            session.allow(self.max_pack);
+            session.set_byte_limit(self.max_pack);
             let context = Context {
                 handshake: &mut handshake,
                 transport: &mut session.transport,
@@ -165,17 +184,20 @@ impl Client {
         });
         match received {
             Ok(second) => {
-                session.end();
-                if let Some(wire) = self.wire.as_ref().filter(|_| second) {
+                session.close();
+                if let Some(wire) = self.http.as_ref().filter(|_| second) {
                     // What follows need not begin with a greeting.
-                    wire.prove();
+                    wire.mark_v2();
                 }
                 Ok(())
             }
             Err(error) => {
-                let error = session.fail(error, "does not send what was asked for");
-                if alarm.rang() && error.kind == Kind::Protocol {
-                    return Err(self.fail(Kind::Timeout, format!("{} did not send all in time", self.shown)));
+                let error = session.into_error(error, "does not send what was asked for");
+                if alarm.has_fired() && error.kind == SourceErrorKind::Protocol {
+                    return Err(self.new_error(
+                        SourceErrorKind::Timeout,
+                        format!("{} did not send all in time", self.display_url),
+                    ));
                 }
                 Err(error)
             }
@@ -186,7 +208,7 @@ impl Client {
 /// Asks for a pack and writes it, with its index.
 fn transfer<T: gix_transport::client::blocking_io::Transport>(
     repo: &gix::Repository,
-    ask: &Ask,
+    ask: &FetchRequest,
     context: Context<'_, T>,
     stop: &AtomicBool,
     most: usize,
@@ -204,7 +226,7 @@ fn transfer<T: gix_transport::client::blocking_io::Transport>(
         alloc_limit_bytes: Some(most),
         ..Default::default()
     };
-    let mut question = Question { ask };
+    let mut question = SingleRound { request: ask };
     gix_protocol::fetch(
         &mut question,
         |reader, progress, stop| {
@@ -234,20 +256,20 @@ fn transfer<T: gix_transport::client::blocking_io::Transport>(
 }
 
 /// One round: what is wanted, what is there, done.
-struct Question<'a> {
-    ask: &'a Ask,
+struct SingleRound<'a> {
+    request: &'a FetchRequest,
 }
 
-impl Negotiate for Question<'_> {
+impl Negotiate for SingleRound<'_> {
     fn mark_complete_and_common_ref(&mut self) -> gix::Result<Action> {
         Ok(Action::MustNegotiate { remote_ref_target_known: Vec::new() })
     }
 
     fn add_wants(&mut self, arguments: &mut Arguments, _known: &[bool]) -> bool {
-        if self.ask.commits && arguments.can_use_filter() {
+        if self.request.commits && arguments.can_use_filter() {
             arguments.filter("tree:0");
         }
-        for id in &self.ask.want {
+        for id in &self.request.want {
             arguments.want(id);
         }
         true
@@ -259,10 +281,10 @@ impl Negotiate for Question<'_> {
         arguments: &mut Arguments,
         _previous: Option<&Response>,
     ) -> gix::Result<(Round, bool)> {
-        for id in &self.ask.have {
+        for id in &self.request.have {
             arguments.have(id);
         }
-        let sent = self.ask.have.len();
+        let sent = self.request.have.len();
         let round = Round {
             haves_sent: sent,
             in_vain: 0,

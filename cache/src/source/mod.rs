@@ -4,34 +4,34 @@
 //! nothing outside the store, and fails with an error that names the remote and the cause but never a secret.
 
 mod address;
-mod agent;
-mod alarm;
-mod child;
 mod client;
+mod commit_builder;
 mod credentials;
 mod deadline;
-mod dir;
+mod deadline_timer;
+mod dir_source;
 mod error;
-mod explain;
 mod fetch;
-mod http;
-mod pkt;
+mod git_process;
+mod http_agent;
+mod http_errors;
+mod http_remote;
+mod http_transport;
+mod pkt_line;
 mod poll;
 mod push;
+mod push_report;
+mod ref_store;
 mod remotes;
-mod report;
-mod sheet;
-mod shelf;
-mod wire;
 
-pub use client::Client;
+pub use client::RemoteClient;
+pub use commit_builder::{CommitBuildError, CommitDraft, PreparedCommit};
 pub use deadline::Deadline;
-pub use dir::{Dir, Watch};
-pub use error::{Kind, SourceError};
-pub use push::Pushed;
-pub use remotes::{Found, Health, Polled, Remotes, Want};
-pub use sheet::{Draft, Sheet, SheetError};
-pub use shelf::{Shelf, Taken};
+pub use dir_source::{DirSource, DirWatcher};
+pub use error::{SourceError, SourceErrorKind};
+pub use push::PushOutcome;
+pub use ref_store::{FetchedCommits, RefStore};
+pub use remotes::{FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceHealth};
 
 /// Bytes of an answer that lists refs; such a list is held in memory.
 const MAX_REFS: u64 = 16 << 20;

@@ -10,21 +10,21 @@ use gix_protocol::{Handshake, LsRefsCommand};
 use gix_transport::Service;
 use zagent_config::ids::Revision;
 
-use super::client::Session;
-use super::error::{Kind, tame};
-use super::wire::{Request, Wire};
-use super::{AGENT, Client, Deadline, MAX_REFS, SourceError, full_ref, pkt};
+use super::client::GitSession;
+use super::error::{SourceErrorKind, sanitize_line};
+use super::http_remote::{HttpRemote, RemoteRequest};
+use super::{AGENT, Deadline, MAX_REFS, RemoteClient, SourceError, full_ref, pkt_line};
 
 /// How many branches an error lists.
-const LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 /// Refs as they were told: name and id.
-pub(super) type Refs = Vec<(String, String)>;
+pub(super) type RefList = Vec<(String, String)>;
 
 /// Branches, and the commits that they point at.
-type Branches = BTreeMap<String, Revision>;
+type BranchHeads = BTreeMap<String, Revision>;
 
-impl Client {
+impl RemoteClient {
     /// The commits that branches point at, in the order of the question; `None` for a branch that is not there.
     ///
     /// # Errors
@@ -34,87 +34,102 @@ impl Client {
         branches: &[&str],
         deadline: Deadline,
     ) -> Result<Vec<Option<Revision>>, SourceError> {
-        Ok(self.poll_below(branches, None, deadline)?.0)
+        Ok(self.poll_with_prefix(branches, None, deadline)?.0)
     }
 
     /// The same, and by the same question all branches whose names begin so, with their commits.
     ///
     /// # Errors
-    /// As [`Client::poll`].
-    pub fn poll_below(
+    /// As [`RemoteClient::poll`].
+    pub fn poll_with_prefix(
         &mut self,
         branches: &[&str],
         below: Option<&str>,
         deadline: Deadline,
-    ) -> Result<(Vec<Option<Revision>>, Branches), SourceError> {
-        let names = branches.iter().map(|branch| self.name(branch)).collect::<Result<Vec<_>, _>>()?;
+    ) -> Result<(Vec<Option<Revision>>, BranchHeads), SourceError> {
+        let names = branches.iter().map(|branch| self.ref_name(branch)).collect::<Result<Vec<_>, _>>()?;
         let prefix = below.map(|below| format!("refs/heads/{below}"));
         let asked: Vec<String> = names.iter().cloned().chain(prefix.clone()).collect();
-        let refs = self.refs(&asked, deadline)?;
+        let refs = self.list_refs(&asked, deadline)?;
         let id = |name: &String| refs.iter().find(|(found, _)| found == name).map(|(_, id)| id);
-        let heads = names.iter().map(|name| id(name).map(|id| self.revision(id)).transpose());
+        let heads = names.iter().map(|name| id(name).map(|id| self.parse_revision(id)).transpose());
         let heads = heads.collect::<Result<_, _>>()?;
         let mut found = BTreeMap::new();
         let is_below = |name: &String| prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix));
         for (name, id) in refs.iter().filter(|(name, _)| is_below(name)) {
             let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
-            found.insert(branch.to_owned(), self.revision(id)?);
+            found.insert(branch.to_owned(), self.parse_revision(id)?);
         }
         Ok((heads, found))
     }
 
     /// The error for a branch that is not there, with the branches that are.
-    pub fn no_branch(&mut self, branch: &str, deadline: Deadline) -> SourceError {
-        let listed = self.refs(&["refs/heads/".to_owned()], deadline).unwrap_or_default();
-        let mut there: Vec<String> =
-            listed.iter().filter_map(|(name, _)| name.strip_prefix("refs/heads/")).map(tame).collect();
+    pub fn no_branch_error(&mut self, branch: &str, deadline: Deadline) -> SourceError {
+        let listed = self.list_refs(&["refs/heads/".to_owned()], deadline).unwrap_or_default();
+        let mut there: Vec<String> = listed
+            .iter()
+            .filter_map(|(name, _)| name.strip_prefix("refs/heads/"))
+            .map(sanitize_line)
+            .collect();
         there.sort();
-        let more = there.len().saturating_sub(LISTED);
-        there.truncate(LISTED);
+        let more = there.len().saturating_sub(MAX_LISTED);
+        there.truncate(MAX_LISTED);
         let list = match (there.is_empty(), more) {
             (true, _) => "it has no branches at all".to_owned(),
             (false, 0) => format!("there are: {}", there.join(", ")),
             (false, more) => format!("there are: {} and {more} more", there.join(", ")),
         };
-        self.fail(Kind::NoBranch, format!("the branch `{branch}` does not exist on {}; {list}", self.shown))
+        self.new_error(
+            SourceErrorKind::NoBranch,
+            format!("the branch `{branch}` does not exist on {}; {list}", self.display_url),
+        )
     }
 
     /// The full name of a branch.
-    pub(super) fn name(&self, branch: &str) -> Result<String, SourceError> {
-        let bad = || self.fail(Kind::Local, format!("{:?} is no name of a branch", tame(branch)));
+    pub(super) fn ref_name(&self, branch: &str) -> Result<String, SourceError> {
+        let bad = || {
+            self.new_error(
+                SourceErrorKind::Local,
+                format!("{:?} is no name of a branch", sanitize_line(branch)),
+            )
+        };
         full_ref(branch).ok_or_else(bad)
     }
 
-    pub(super) fn revision(&self, id: &str) -> Result<Revision, SourceError> {
-        id.parse()
-            .map_err(|_| self.fail(Kind::Protocol, format!("{} names a commit `{}`", self.shown, tame(id))))
+    pub(super) fn parse_revision(&self, id: &str) -> Result<Revision, SourceError> {
+        id.parse().map_err(|_| {
+            self.new_error(
+                SourceErrorKind::Protocol,
+                format!("{} names a commit `{}`", self.display_url, sanitize_line(id)),
+            )
+        })
     }
 
-    pub(super) fn refs(&mut self, names: &[String], deadline: Deadline) -> Result<Refs, SourceError> {
-        if let Some(wire) = self.wire.as_ref().filter(|wire| wire.proven()) {
-            match quick(wire, names, deadline) {
+    pub(super) fn list_refs(&mut self, names: &[String], deadline: Deadline) -> Result<RefList, SourceError> {
+        if let Some(wire) = self.http.as_ref().filter(|wire| wire.speaks_v2()) {
+            match list_refs_directly(wire, names, deadline) {
                 Ok(Some(refs)) => return Ok(refs),
                 // Somebody else answers now, or the connection was stale: begin at the beginning.
                 Ok(None) => {}
                 Err(failure) => {
-                    if failure.kind == Kind::Timeout || failure.retry_after.is_some() {
-                        return Err(failure.at(&self.shown));
+                    if failure.kind == SourceErrorKind::Timeout || failure.retry_after.is_some() {
+                        return Err(failure.with_remote(&self.display_url));
                     }
                 }
             }
         }
-        let mut session = self.open(deadline)?;
-        match guarded(|| self.listen(&mut session, names)) {
+        let mut session = self.open_session(deadline)?;
+        match catch_panics(|| self.receive_refs(&mut session, names)) {
             Ok(refs) => {
-                session.end();
+                session.close();
                 Ok(refs)
             }
-            Err(error) => Err(session.fail(error, "does not answer as a Git server does")),
+            Err(error) => Err(session.into_error(error, "does not answer as a Git server does")),
         }
     }
 
-    fn listen(&self, session: &mut Session, names: &[String]) -> gix::Result<Refs> {
-        let handshake = greet(session)?;
+    fn receive_refs(&self, session: &mut GitSession, names: &[String]) -> gix::Result<RefList> {
+        let handshake = handshake(session)?;
         let refs = match handshake.refs {
             Some(refs) => refs,
             None => {
@@ -123,8 +138,8 @@ impl Client {
                 let agent = ("agent", Some(AGENT.into()));
                 let command = LsRefsCommand::new(Some(prefixes), &handshake.capabilities, agent);
                 let refs = command.invoke_blocking(&mut session.transport, &mut Discard, false)?;
-                if let Some(wire) = &self.wire {
-                    wire.prove();
+                if let Some(wire) = &self.http {
+                    wire.mark_v2();
                 }
                 refs
             }
@@ -138,34 +153,39 @@ impl Client {
 }
 
 /// Runs what reads foreign bytes with foreign code: should that give up in a panic, the answer is bad, not the agent.
-pub(super) fn guarded<T>(act: impl FnOnce() -> gix::Result<T>) -> gix::Result<T> {
+pub(super) fn catch_panics<T>(act: impl FnOnce() -> gix::Result<T>) -> gix::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or_else(|_| {
         Err(gix::Error::from_error(std::io::Error::other("the Git library cannot cope with the answer")))
     })
 }
 
 /// Begins to talk.
-pub(super) fn greet(session: &mut Session) -> gix::Result<Handshake> {
+pub(super) fn handshake(session: &mut GitSession) -> gix::Result<Handshake> {
     let nobody = |_| Ok(None);
     gix_protocol::handshake(&mut session.transport, Service::UploadPack, nobody, vec![], &mut Discard)
 }
 
 /// Asks for refs without a greeting; `None` when the answer is not one to that question.
-fn quick(wire: &Wire, names: &[String], deadline: Deadline) -> Result<Option<Refs>, super::error::Failure> {
+fn list_refs_directly(
+    wire: &HttpRemote,
+    names: &[String],
+    deadline: Deadline,
+) -> Result<Option<RefList>, super::error::SourceFailure> {
     let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let headers = vec![
         header("Content-Type", "application/x-git-upload-pack-request"),
         header("Accept", "application/x-git-upload-pack-result"),
         header("Git-Protocol", "version=2"),
     ];
-    let url = format!("{}/git-upload-pack", wire.found_at());
-    let request = Request { url, headers, body: Some(pkt::ls_refs(names, AGENT)), limit: MAX_REFS };
+    let url = format!("{}/git-upload-pack", wire.current_url());
+    let request =
+        RemoteRequest { url, headers, body: Some(pkt_line::ls_refs(names, AGENT)), limit: MAX_REFS };
     let mut answer = Vec::new();
-    let read = wire.exchange(request, deadline)?.body.read_to_end(&mut answer);
+    let read = wire.send_request(request, deadline)?.body.read_to_end(&mut answer);
     if read.is_err() {
-        return wire.failure().map_or(Ok(None), Err);
+        return wire.take_failure().map_or(Ok(None), Err);
     }
-    let Some(refs) = pkt::refs(&answer) else {
+    let Some(refs) = pkt_line::parse_refs(&answer) else {
         return Ok(None);
     };
     Ok(Some(refs.into_iter().map(|(id, name)| (name.to_owned(), id.to_owned())).collect()))

@@ -10,25 +10,25 @@ use std::io::Write;
 
 use gix::ObjectId;
 
-use super::child::Service;
-use super::error::{Failure, Kind, tame};
-use super::report::{Advert, Report, advert, report};
-use super::sheet::Sheet;
-use super::wire::{Request, Wire};
-use super::{AGENT, Client, Deadline, MAX_REFS, SourceError};
+use super::commit_builder::PreparedCommit;
+use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
+use super::git_process::GitService;
+use super::http_remote::{HttpRemote, RemoteRequest};
+use super::push_report::{PushReport, RefAdvertisement, read_advertisement, read_report};
+use super::{AGENT, Deadline, MAX_REFS, RemoteClient, SourceError};
 
 /// Bytes of the answer to a push.
 const MAX_REPORT: u64 = 1 << 20;
 
 /// What came of a push.
 #[derive(Debug)]
-pub enum Pushed {
+pub enum PushOutcome {
     /// The ref is moved.
     Done,
     /// The ref is not what the caller knows; nothing was changed.
     Stale,
     /// The server does not let history be rewritten there; nothing was changed.
-    NotForward {
+    NotFastForward {
         /// What it said.
         message: String,
     },
@@ -43,17 +43,17 @@ pub enum Pushed {
 
 /// What a server that receives offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
+pub(super) struct ServerCapabilities {
     sideband: bool,
     format: bool,
     agent: bool,
 }
 
-impl Offer {
+impl ServerCapabilities {
     /// What every server offers that speaks the second version to those who fetch.
-    const USUAL: Self = Self { sideband: true, format: false, agent: false };
+    const DEFAULT: Self = Self { sideband: true, format: false, agent: false };
 
-    fn read(capabilities: &str) -> Result<Self, &'static str> {
+    fn parse(capabilities: &str) -> Result<Self, &'static str> {
         let has = |word: &str| capabilities.split(' ').any(|found| found == word);
         let begins = |word: &str| capabilities.split(' ').any(|found| found.starts_with(word));
         if !has("report-status") {
@@ -69,7 +69,7 @@ impl Offer {
         })
     }
 
-    fn words(self) -> String {
+    fn to_protocol(self) -> String {
         let mut words = "report-status".to_owned();
         if self.sideband {
             words.push_str(" side-band-64k");
@@ -85,19 +85,19 @@ impl Offer {
 }
 
 /// What a ref is, and what it shall be.
-struct Move<'a> {
+struct RefUpdate<'a> {
     name: &'a str,
     old: Option<ObjectId>,
-    new: Option<&'a Sheet>,
+    new: Option<&'a PreparedCommit>,
 }
 
-impl Move<'_> {
+impl RefUpdate<'_> {
     /// The request: the command, and the objects that the server does not have.
-    fn request(&self, offer: Offer) -> std::io::Result<Vec<u8>> {
+    fn to_request(&self, offer: ServerCapabilities) -> std::io::Result<Vec<u8>> {
         let zero = ObjectId::null(gix::hash::Kind::Sha1);
         let old = self.old.unwrap_or(zero);
         let new = self.new.map_or_else(|| zero.to_string(), |sheet| sheet.revision().to_string());
-        let line = format!("{old} {new} {}\0 {}\n", self.name, offer.words());
+        let line = format!("{old} {new} {}\0 {}\n", self.name, offer.to_protocol());
         let mut body = format!("{:04x}{line}0000", line.len() + 4).into_bytes();
         if let Some(sheet) = self.new {
             body.extend_from_slice(&sheet.pack()?);
@@ -106,155 +106,167 @@ impl Move<'_> {
     }
 
     /// True when the server says that the ref is something else already.
-    fn is_stale(&self, advert: &Advert) -> bool {
+    fn is_stale(&self, advert: &RefAdvertisement) -> bool {
         advert.id != self.old.map(|id| id.to_string())
     }
 }
 
-impl Client {
+impl RemoteClient {
     /// Moves a ref from `old` to a new commit, or takes it away.
     pub(super) fn push(
         &mut self,
         name: &str,
         old: Option<ObjectId>,
-        new: Option<&Sheet>,
+        new: Option<&PreparedCommit>,
         deadline: Deadline,
-    ) -> Result<Pushed, SourceError> {
-        let wanted = Move { name, old, new };
-        match self.wire.clone() {
+    ) -> Result<PushOutcome, SourceError> {
+        let wanted = RefUpdate { name, old, new };
+        match self.http.clone() {
             Some(wire) => self.push_http(&wire, &wanted, deadline),
             None => self.push_pipes(&wanted, deadline),
         }
     }
 
-    fn offer(&self, advert: &Advert) -> Result<Offer, SourceError> {
-        let refuse = |why| self.fail(Kind::Protocol, format!("{} {why}", self.shown));
-        Offer::read(&advert.capabilities).map_err(refuse)
+    fn parse_capabilities(&self, advert: &RefAdvertisement) -> Result<ServerCapabilities, SourceError> {
+        let refuse = |why| self.new_error(SourceErrorKind::Protocol, format!("{} {why}", self.display_url));
+        ServerCapabilities::parse(&advert.capabilities).map_err(refuse)
     }
 
-    fn body(&self, wanted: &Move<'_>, offer: Offer) -> Result<Vec<u8>, SourceError> {
-        let failed = |error| self.fail(Kind::Local, format!("cannot pack what is to be pushed: {error}"));
-        wanted.request(offer).map_err(failed)
+    fn encode_push(&self, wanted: &RefUpdate<'_>, offer: ServerCapabilities) -> Result<Vec<u8>, SourceError> {
+        let failed = |error| {
+            self.new_error(SourceErrorKind::Local, format!("cannot pack what is to be pushed: {error}"))
+        };
+        wanted.to_request(offer).map_err(failed)
     }
 
-    fn push_pipes(&self, wanted: &Move<'_>, deadline: Deadline) -> Result<Pushed, SourceError> {
-        let (mut child, mut input, mut output) = self.spawn(Service::Receive, deadline)?;
-        let advert = advert(&mut output, wanted.name).map_err(|error| {
-            let seen = child.failure(&self.shown);
-            seen.unwrap_or_else(|| self.odd(&error)).at(&self.shown)
+    fn push_pipes(&self, wanted: &RefUpdate<'_>, deadline: Deadline) -> Result<PushOutcome, SourceError> {
+        let (mut child, mut input, mut output) = self.spawn_process(GitService::Receive, deadline)?;
+        let advert = read_advertisement(&mut output, wanted.name).map_err(|error| {
+            let seen = child.take_failure(&self.display_url);
+            seen.unwrap_or_else(|| self.broken_failure(&error)).with_remote(&self.display_url)
         })?;
-        let offer = self.offer(&advert)?;
+        let offer = self.parse_capabilities(&advert)?;
         if wanted.is_stale(&advert) {
             // It ends by itself when nothing is asked of it.
             let _ = input.write_all(b"0000");
-            return Ok(Pushed::Stale);
+            return Ok(PushOutcome::Stale);
         }
-        let body = self.body(wanted, offer)?;
+        let body = self.encode_push(wanted, offer)?;
         let sent = input.write_all(&body).and_then(|()| input.flush());
-        let told = sent.and_then(|()| report(&mut output, offer.sideband));
+        let told = sent.and_then(|()| read_report(&mut output, offer.sideband));
         match told {
-            Ok(report) => Ok(self.judge(report)),
+            Ok(report) => Ok(self.outcome_of_report(report)),
             Err(error) => {
-                let seen = child.failure(&self.shown);
-                Ok(Pushed::Unknown(seen.unwrap_or_else(|| self.odd(&error)).at(&self.shown)))
+                let seen = child.take_failure(&self.display_url);
+                Ok(PushOutcome::Unknown(
+                    seen.unwrap_or_else(|| self.broken_failure(&error)).with_remote(&self.display_url),
+                ))
             }
         }
     }
 
     fn push_http(
         &mut self,
-        wire: &Wire,
-        wanted: &Move<'_>,
+        wire: &HttpRemote,
+        wanted: &RefUpdate<'_>,
         deadline: Deadline,
-    ) -> Result<Pushed, SourceError> {
-        let usual = wire.proven().then_some(Offer::USUAL);
-        let offer = match self.offer.or(usual) {
+    ) -> Result<PushOutcome, SourceError> {
+        let usual = wire.speaks_v2().then_some(ServerCapabilities::DEFAULT);
+        let offer = match self.capabilities.or(usual) {
             Some(offer) => offer,
             None => {
-                let advert = self.advert(wire, wanted.name, deadline)?;
-                let offer = self.offer(&advert)?;
-                self.offer = Some(offer);
+                let advert = self.fetch_advertisement(wire, wanted.name, deadline)?;
+                let offer = self.parse_capabilities(&advert)?;
+                self.capabilities = Some(offer);
                 if wanted.is_stale(&advert) {
-                    return Ok(Pushed::Stale);
+                    return Ok(PushOutcome::Stale);
                 }
                 offer
             }
         };
-        let url = format!("{}/git-receive-pack", wire.found_at());
-        let body = Some(self.body(wanted, offer)?);
+        let url = format!("{}/git-receive-pack", wire.current_url());
+        let body = Some(self.encode_push(wanted, offer)?);
         let headers = [("Content-Type", "request"), ("Accept", "result")]
             .map(|(name, end)| (name.to_owned(), format!("application/x-git-receive-pack-{end}")));
-        let request = Request { url, headers: headers.to_vec(), body, limit: MAX_REPORT };
-        let told = wire.exchange(request, deadline).and_then(|mut answer| {
-            report(&mut answer.body, offer.sideband)
-                .map_err(|error| wire.failure().unwrap_or_else(|| self.odd(&error)))
+        let request = RemoteRequest { url, headers: headers.to_vec(), body, limit: MAX_REPORT };
+        let told = wire.send_request(request, deadline).and_then(|mut answer| {
+            read_report(&mut answer.body, offer.sideband)
+                .map_err(|error| wire.take_failure().unwrap_or_else(|| self.broken_failure(&error)))
         });
         // Whatever was noted on the way belongs to this exchange.
-        drop(wire.failure());
+        drop(wire.take_failure());
         match told {
-            Ok(report) => Ok(self.judge(report)),
+            Ok(report) => Ok(self.outcome_of_report(report)),
             Err(failure) => {
                 // The next one begins with a greeting.
-                self.offer = None;
-                wire.forget();
+                self.capabilities = None;
+                wire.reset();
                 match failure.kind {
-                    Kind::Denied | Kind::NoRepository | Kind::Tls | Kind::Local => {
-                        Err(failure.at(&self.shown))
-                    }
-                    _ => Ok(Pushed::Unknown(failure.at(&self.shown))),
+                    SourceErrorKind::Denied
+                    | SourceErrorKind::NoRepository
+                    | SourceErrorKind::Tls
+                    | SourceErrorKind::Local => Err(failure.with_remote(&self.display_url)),
+                    _ => Ok(PushOutcome::Unknown(failure.with_remote(&self.display_url))),
                 }
             }
         }
     }
 
     /// Asks what the server offers, which makes it list all its refs.
-    fn advert(&self, wire: &Wire, name: &str, deadline: Deadline) -> Result<Advert, SourceError> {
-        let url = format!("{}/info/refs?service=git-receive-pack", wire.found_at());
-        let request = Request { url, headers: Vec::new(), body: None, limit: MAX_REFS };
-        let read = wire.exchange(request, deadline).and_then(|mut answer| {
-            advert(&mut answer.body, name).map_err(|error| wire.failure().unwrap_or_else(|| self.odd(&error)))
+    fn fetch_advertisement(
+        &self,
+        wire: &HttpRemote,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<RefAdvertisement, SourceError> {
+        let url = format!("{}/info/refs?service=git-receive-pack", wire.current_url());
+        let request = RemoteRequest { url, headers: Vec::new(), body: None, limit: MAX_REFS };
+        let read = wire.send_request(request, deadline).and_then(|mut answer| {
+            read_advertisement(&mut answer.body, name)
+                .map_err(|error| wire.take_failure().unwrap_or_else(|| self.broken_failure(&error)))
         });
-        drop(wire.failure());
-        read.map_err(|failure| failure.at(&self.shown))
+        drop(wire.take_failure());
+        read.map_err(|failure| failure.with_remote(&self.display_url))
     }
 
-    fn odd(&self, error: &std::io::Error) -> Failure {
-        let why = tame(&error.to_string());
+    fn broken_failure(&self, error: &std::io::Error) -> SourceFailure {
+        let why = sanitize_line(&error.to_string());
         match error.kind() {
-            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => {
-                Failure::new(Kind::Unreachable, format!("{} broke off in the middle", self.shown))
-            }
-            _ => Failure::new(
-                Kind::Protocol,
-                format!("{} does not answer as a Git server does: {why}", self.shown),
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => SourceFailure::new(
+                SourceErrorKind::Unreachable,
+                format!("{} broke off in the middle", self.display_url),
+            ),
+            _ => SourceFailure::new(
+                SourceErrorKind::Protocol,
+                format!("{} does not answer as a Git server does: {why}", self.display_url),
             ),
         }
     }
 
-    fn judge(&self, report: Report) -> Pushed {
-        let said = tame(&report.said);
+    fn outcome_of_report(&self, report: PushReport) -> PushOutcome {
+        let said = sanitize_line(&report.messages);
         let words = |why: &str| match said.is_empty() {
-            true => tame(why),
-            false => format!("{}: {said}", tame(why)),
+            true => sanitize_line(why),
+            false => format!("{}: {said}", sanitize_line(why)),
         };
         match (report.unpack.as_deref(), report.status) {
-            (Some("ok"), Some(Ok(()))) => Pushed::Done,
+            (Some("ok"), Some(Ok(()))) => PushOutcome::Done,
             (Some("ok"), Some(Err(why))) if why.contains("non-fast-forward") => {
-                Pushed::NotForward { message: words(&why) }
+                PushOutcome::NotFastForward { message: words(&why) }
             }
-            (Some("ok"), Some(Err(why))) if is_stale(&why, &report.said) => Pushed::Stale,
-            (Some("ok"), Some(Err(why))) => Pushed::Denied { message: words(&why) },
-            (Some(why), _) if why != "ok" => Pushed::Denied { message: words(why) },
+            (Some("ok"), Some(Err(why))) if is_stale_refusal(&why, &report.messages) => PushOutcome::Stale,
+            (Some("ok"), Some(Err(why))) => PushOutcome::Denied { message: words(&why) },
+            (Some(why), _) if why != "ok" => PushOutcome::Denied { message: words(why) },
             _ => {
-                let message = format!("{} does not say what came of it {said}", self.shown);
-                Pushed::Unknown(self.fail(Kind::Protocol, message.trim_end().to_owned()))
+                let message = format!("{} does not say what came of it {said}", self.display_url);
+                PushOutcome::Unknown(self.new_error(SourceErrorKind::Protocol, message.trim_end().to_owned()))
             }
         }
     }
 }
 
 /// True when a ref was refused because it is not what the writer knows. Servers say so in words only.
-fn is_stale(why: &str, said: &str) -> bool {
+fn is_stale_refusal(why: &str, said: &str) -> bool {
     // One name is the directory of another: trying again would not help.
     if why.contains("cannot create") || said.contains("; cannot create") {
         return false;

@@ -8,58 +8,58 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use zagent_config::ids::Revision;
-use zagent_config::settings::Source;
+use zagent_config::settings::SourceSettings;
 
-use super::error::Kind;
-use super::{Client, Deadline, Dir, SourceError};
-use crate::Store;
+use super::error::SourceErrorKind;
+use super::{Deadline, DirSource, RemoteClient, SourceError};
+use crate::ObjectStore;
 
 /// The longest pause between two questions to a remote that fails.
-const MAX_PAUSE: Duration = Duration::from_secs(10 * 60);
+const MAX_BACKOFF: Duration = Duration::from_secs(10 * 60);
 /// The share of the time that is left for one of several remotes is at least this.
 const MIN_SHARE: Duration = Duration::from_secs(1);
 
 /// The remotes of the settings.
 pub struct Remotes {
-    all: Vec<One>,
-    source: Source,
+    slots: Vec<RemoteSlot>,
+    source: SourceSettings,
     seed: u64,
-    below: Option<String>,
+    prefix: Option<String>,
 }
 
-struct One {
-    client: Option<Client>,
-    dir: Option<Dir>,
-    health: Health,
+struct RemoteSlot {
+    client: Option<RemoteClient>,
+    dir: Option<DirSource>,
+    health: SourceHealth,
 }
 
 /// How a remote does.
 #[derive(Clone, Debug, Default)]
-pub struct Health {
+pub struct SourceHealth {
     /// The address, without a password.
     pub url: String,
     /// How many times it failed in a row.
     pub failures: u32,
     /// What it failed with last, since it last answered.
-    pub error: Option<(Kind, String)>,
+    pub error: Option<(SourceErrorKind, String)>,
     /// When it last answered.
-    pub answered: Option<Instant>,
+    pub last_answer: Option<Instant>,
     /// When it is asked again at the earliest.
     pub not_before: Option<Instant>,
 }
 
 /// What came of a poll.
 #[derive(Debug, Default)]
-pub struct Polled {
+pub struct RemotePoll {
     /// The answer of the first remote that has the branch, or else of the first that answered.
-    pub found: Option<Found>,
+    pub heads: Option<RemoteHeads>,
     /// The remotes that failed on the way.
     pub failed: Vec<SourceError>,
 }
 
 /// The answer of a remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct RemoteHeads {
     /// The place of the remote in the settings.
     pub remote: usize,
     /// Its address, without a password.
@@ -70,15 +70,15 @@ pub struct Found {
     pub head: Option<Revision>,
     /// The commit of the testing branch, when that was asked for and is there.
     pub testing: Option<Revision>,
-    /// All branches whose names begin as [`Remotes::below`] says, with their commits.
-    pub below: BTreeMap<String, Revision>,
+    /// All branches whose names begin as [`Remotes::with_prefix`] says, with their commits.
+    pub prefixed: BTreeMap<String, Revision>,
     /// True when the remote is a plain directory, which is staged as it is.
     pub directory: bool,
 }
 
 /// What is to be fetched.
 #[derive(Clone, Copy, Debug)]
-pub struct Want<'a> {
+pub struct FetchTarget<'a> {
     /// The place of the remote in the settings.
     pub remote: usize,
     /// The branch.
@@ -90,63 +90,63 @@ pub struct Want<'a> {
 impl Remotes {
     /// The remotes of the settings; `seed` tells this node from others.
     #[must_use]
-    pub fn new(source: &Source, seed: u64) -> Self {
-        let one = |remote: &zagent_config::settings::Remote| One {
+    pub fn new(source: &SourceSettings, seed: u64) -> Self {
+        let one = |remote: &zagent_config::settings::RemoteSettings| RemoteSlot {
             client: None,
             dir: None,
-            health: Health { url: super::address::redact(&remote.url), ..Health::default() },
+            health: SourceHealth { url: super::address::redact(&remote.url), ..SourceHealth::default() },
         };
-        Self { all: source.remotes.iter().map(one).collect(), source: source.clone(), seed, below: None }
+        Self { slots: source.remotes.iter().map(one).collect(), source: source.clone(), seed, prefix: None }
     }
 
     /// From now on every poll also tells, by the same question, all branches whose names begin so.
     #[must_use]
-    pub fn below(self, prefix: &str) -> Self {
-        Self { below: Some(prefix.to_owned()), ..self }
+    pub fn with_prefix(self, prefix: &str) -> Self {
+        Self { prefix: Some(prefix.to_owned()), ..self }
     }
 
     /// How each remote does, in order.
-    pub fn health(&self) -> impl Iterator<Item = &Health> {
-        self.all.iter().map(|one| &one.health)
+    pub fn health(&self) -> impl Iterator<Item = &SourceHealth> {
+        self.slots.iter().map(|one| &one.health)
     }
 
     /// The moment at which some remote may be asked again, when none may now.
     #[must_use]
-    pub fn next(&self, now: Instant) -> Option<Instant> {
-        let times = self.all.iter().map(|one| one.health.not_before.filter(|at| *at > now));
+    pub fn next_attempt(&self, now: Instant) -> Option<Instant> {
+        let times = self.slots.iter().map(|one| one.health.not_before.filter(|at| *at > now));
         times.min().flatten()
     }
 
     /// The directory of a remote that is one.
     #[must_use]
     pub fn directory(&self, remote: usize) -> Option<&Path> {
-        self.all.get(remote)?.dir.as_ref().map(Dir::path)
+        self.slots.get(remote)?.dir.as_ref().map(DirSource::path)
     }
 
     /// Asks the remotes in order until one has its branch.
-    pub fn poll(&mut self, testing: Option<&str>, now: Instant, deadline: Deadline) -> Polled {
-        let mut polled = Polled::default();
-        for remote in 0..self.all.len() {
-            if self.all[remote].health.not_before.is_some_and(|at| at > now) {
+    pub fn poll(&mut self, testing: Option<&str>, now: Instant, deadline: Deadline) -> RemotePoll {
+        let mut polled = RemotePoll::default();
+        for remote in 0..self.slots.len() {
+            if self.slots[remote].health.not_before.is_some_and(|at| at > now) {
                 continue;
             }
-            let share = self.share(remote, deadline);
-            match self.ask(remote, testing, share) {
+            let share = self.deadline_share(remote, deadline);
+            match self.poll_remote(remote, testing, share) {
                 Ok(found) => {
                     let there = found.head.is_some();
-                    if polled.found.is_none() || there {
-                        polled.found = Some(found);
+                    if polled.heads.is_none() || there {
+                        polled.heads = Some(found);
                     }
-                    self.answered(remote, now);
+                    self.record_success(remote, now);
                     if there {
                         return polled;
                     }
-                    let error = self.no_branch(remote, share);
-                    self.all[remote].health.error = Some((error.kind, error.message.clone()));
+                    let error = self.no_branch_error(remote, share);
+                    self.slots[remote].health.error = Some((error.kind, error.message.clone()));
                     polled.failed.push(error);
                 }
                 Err(error) => {
-                    self.failed(remote, &error, now);
+                    self.record_failure(remote, &error, now);
                     polled.failed.push(error);
                 }
             }
@@ -157,11 +157,11 @@ impl Remotes {
     /// Fetches a commit from one remote.
     ///
     /// # Errors
-    /// As [`Client::fetch`].
+    /// As [`RemoteClient::fetch`].
     pub fn fetch(
         &mut self,
-        want: Want<'_>,
-        store: &Store,
+        want: FetchTarget<'_>,
+        store: &ObjectStore,
         now: Instant,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
@@ -169,8 +169,8 @@ impl Remotes {
             .client(want.remote)
             .and_then(|client| client.fetch(store, want.branch, want.revision, deadline));
         match &fetched {
-            Ok(()) => self.answered(want.remote, now),
-            Err(error) => self.failed(want.remote, error, now),
+            Ok(()) => self.record_success(want.remote, now),
+            Err(error) => self.record_failure(want.remote, error, now),
         }
         fetched
     }
@@ -178,102 +178,111 @@ impl Remotes {
     /// Fetches `by` more ancestors of the branch of `want`.
     ///
     /// # Errors
-    /// As [`Client::deepen`].
+    /// As [`RemoteClient::deepen`].
     pub fn deepen(
         &mut self,
-        want: Want<'_>,
-        store: &Store,
+        want: FetchTarget<'_>,
+        store: &ObjectStore,
         by: u32,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
         self.client(want.remote)?.deepen(store, want.branch, by, deadline)
     }
 
-    fn ask(
+    fn poll_remote(
         &mut self,
         remote: usize,
         testing: Option<&str>,
         deadline: Deadline,
-    ) -> Result<Found, SourceError> {
+    ) -> Result<RemoteHeads, SourceError> {
         let branch = self.source.remotes[remote].branch.clone();
         let source = self.source.clone();
         self.client(remote)?;
-        let one = &mut self.all[remote];
+        let one = &mut self.slots[remote];
         let url = one.health.url.clone();
-        let path = one.client.as_ref().and_then(Client::path).filter(|path| Dir::is_plain(path));
+        let path =
+            one.client.as_ref().and_then(RemoteClient::path).filter(|path| DirSource::is_plain_dir(path));
         if let Some(path) = path {
-            let dir = one.dir.get_or_insert_with(|| Dir::new(path, &source));
+            let dir = one.dir.get_or_insert_with(|| DirSource::new(path, &source));
             let head = Some(dir.fingerprint(deadline)?);
             let below = BTreeMap::new();
-            return Ok(Found { remote, url, branch, head, testing: None, below, directory: true });
+            return Ok(RemoteHeads {
+                remote,
+                url,
+                branch,
+                head,
+                testing: None,
+                prefixed: below,
+                directory: true,
+            });
         }
         one.dir = None;
         let branches: Vec<&str> = [branch.as_str()].into_iter().chain(testing).collect();
-        let asked = self.below.clone();
-        let (ids, below) = self.client(remote)?.poll_below(&branches, asked.as_deref(), deadline)?;
+        let asked = self.prefix.clone();
+        let (ids, below) = self.client(remote)?.poll_with_prefix(&branches, asked.as_deref(), deadline)?;
         let mut ids = ids.into_iter();
         let (head, testing) = (ids.next().flatten(), ids.next().flatten());
-        Ok(Found { remote, url, branch, head, testing, below, directory: false })
+        Ok(RemoteHeads { remote, url, branch, head, testing, prefixed: below, directory: false })
     }
 
-    fn no_branch(&mut self, remote: usize, deadline: Deadline) -> SourceError {
+    fn no_branch_error(&mut self, remote: usize, deadline: Deadline) -> SourceError {
         let branch = self.source.remotes[remote].branch.clone();
         match self.client(remote) {
-            Ok(client) => client.no_branch(&branch, deadline),
+            Ok(client) => client.no_branch_error(&branch, deadline),
             Err(error) => error,
         }
     }
 
     /// The client of a remote, made when it is first needed: a file that it needs may come later.
-    fn client(&mut self, remote: usize) -> Result<&mut Client, SourceError> {
-        let Some(one) = self.all.get_mut(remote) else {
+    fn client(&mut self, remote: usize) -> Result<&mut RemoteClient, SourceError> {
+        let Some(one) = self.slots.get_mut(remote) else {
             let message = format!("there is no remote {remote} in the settings");
-            return Err(super::error::Failure::new(Kind::Local, message).at(""));
+            return Err(super::error::SourceFailure::new(SourceErrorKind::Local, message).with_remote(""));
         };
         if one.client.is_none() {
-            one.client = Some(Client::new(&self.source.remotes[remote], &self.source)?);
+            one.client = Some(RemoteClient::new(&self.source.remotes[remote], &self.source)?);
         }
-        one.client
-            .as_mut()
-            .ok_or_else(|| super::error::Failure::new(Kind::Local, "no client").at(&one.health.url))
+        one.client.as_mut().ok_or_else(|| {
+            super::error::SourceFailure::new(SourceErrorKind::Local, "no client").with_remote(&one.health.url)
+        })
     }
 
     /// The part of the time that one remote may take, so that those after it get theirs.
-    fn share(&self, remote: usize, deadline: Deadline) -> Deadline {
-        let rest = u32::try_from(self.all.len() - remote).unwrap_or(u32::MAX);
+    fn deadline_share(&self, remote: usize, deadline: Deadline) -> Deadline {
+        let rest = u32::try_from(self.slots.len() - remote).unwrap_or(u32::MAX);
         let left = deadline.remaining().unwrap_or_default();
         Deadline::after((left / rest.max(1)).max(MIN_SHARE.min(left)))
     }
 
-    fn answered(&mut self, remote: usize, now: Instant) {
-        if let Some(one) = self.all.get_mut(remote) {
+    fn record_success(&mut self, remote: usize, now: Instant) {
+        if let Some(one) = self.slots.get_mut(remote) {
             let url = std::mem::take(&mut one.health.url);
-            one.health = Health { url, answered: Some(now), ..Health::default() };
+            one.health = SourceHealth { url, last_answer: Some(now), ..SourceHealth::default() };
         }
     }
 
-    fn failed(&mut self, remote: usize, error: &SourceError, now: Instant) {
+    fn record_failure(&mut self, remote: usize, error: &SourceError, now: Instant) {
         let (seed, poll) = (self.seed, self.source.poll);
-        let Some(one) = self.all.get_mut(remote) else {
+        let Some(one) = self.slots.get_mut(remote) else {
             return;
         };
         let health = &mut one.health;
         health.failures = health.failures.saturating_add(1);
         health.error = Some((error.kind, error.message.clone()));
-        let pause = pause(poll, health.failures, seed.wrapping_add(remote as u64));
+        let pause = backoff(poll, health.failures, seed.wrapping_add(remote as u64));
         health.not_before = now.checked_add(pause.max(error.retry_after.unwrap_or_default()));
     }
 }
 
 /// A pause after so many failures: anything up to twice the one before, at most ten minutes.
-fn pause(poll: Duration, failures: u32, seed: u64) -> Duration {
-    let most = poll.saturating_mul(1u32.checked_shl(failures.min(20)).unwrap_or(u32::MAX)).min(MAX_PAUSE);
+fn backoff(poll: Duration, failures: u32, seed: u64) -> Duration {
+    let most = poll.saturating_mul(1u32.checked_shl(failures.min(20)).unwrap_or(u32::MAX)).min(MAX_BACKOFF);
     let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-    Duration::from_nanos(mix(seed ^ u64::from(failures).rotate_left(32)) % nanos.max(1))
+    Duration::from_nanos(hash_seed(seed ^ u64::from(failures).rotate_left(32)) % nanos.max(1))
 }
 
 /// A number that looks like chance and is not.
-fn mix(seed: u64) -> u64 {
+fn hash_seed(seed: u64) -> u64 {
     let digest = blake3::hash(&seed.to_le_bytes());
     let mut first = [0; 8];
     first.copy_from_slice(&digest.as_bytes()[..8]);
@@ -288,11 +297,11 @@ mod tests {
     fn pauses_grow_are_bounded_and_differ() {
         let poll = Duration::from_secs(60);
         for failures in 1..40 {
-            let all: Vec<Duration> = (0..200).map(|seed| pause(poll, failures, seed)).collect();
-            let bound = (poll * 2u32.pow(failures.min(10))).min(MAX_PAUSE);
+            let all: Vec<Duration> = (0..200).map(|seed| backoff(poll, failures, seed)).collect();
+            let bound = (poll * 2u32.pow(failures.min(10))).min(MAX_BACKOFF);
             assert!(all.iter().all(|one| *one < bound), "{failures}");
             assert!(all.iter().any(|one| *one > bound / 2) && all.iter().any(|one| *one < bound / 2));
-            assert_eq!(pause(poll, failures, 7), pause(poll, failures, 7));
+            assert_eq!(backoff(poll, failures, 7), backoff(poll, failures, 7));
         }
     }
 }

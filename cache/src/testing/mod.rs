@@ -7,10 +7,10 @@ use gix::objs::tree::Entry;
 
 pub use gix::objs::tree::EntryKind;
 
-mod server;
+mod git_server;
 mod sshd;
 
-pub use server::{Server, Stream, Wrap};
+pub use git_server::{GitHttpServer, ServerStream, StreamWrapper};
 pub use sshd::Sshd;
 
 /// Ends a test that needs programs which this machine does not have. With `CI` set that is a failure.
@@ -40,9 +40,9 @@ pub fn has(programs: &[&str]) -> bool {
 
 /// The settings of a source that has one remote.
 #[must_use]
-pub fn source(url: &str) -> zagent_config::settings::Source {
+pub fn test_source(url: &str) -> zagent_config::settings::SourceSettings {
     use std::time::Duration;
-    let remote = zagent_config::settings::Remote {
+    let remote = zagent_config::settings::RemoteSettings {
         url: url.into(),
         branch: "main".into(),
         user: None,
@@ -53,7 +53,7 @@ pub fn source(url: &str) -> zagent_config::settings::Source {
         ca: None,
         proxy: None,
     };
-    zagent_config::settings::Source {
+    zagent_config::settings::SourceSettings {
         remotes: vec![remote],
         poll: Duration::from_secs(60),
         timeout: Duration::from_secs(60),
@@ -87,16 +87,16 @@ pub fn ls_refs(path: &str) -> usize {
 }
 
 /// A file of a commit: path, kind and content.
-pub type File<'a> = (&'a str, EntryKind, &'a str);
+pub type TestFile<'a> = (&'a str, EntryKind, &'a str);
 
 /// A repository that goes away with this value.
-pub struct Scratch {
+pub struct ScratchRepo {
     dir: tempfile::TempDir,
     repo: gix::Repository,
     last: Option<gix::ObjectId>,
 }
 
-impl Scratch {
+impl ScratchRepo {
     /// An empty repository in a new directory.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
@@ -113,9 +113,9 @@ impl Scratch {
     }
 
     /// Writes a tree with exactly these names, hostile ones included.
-    fn tree(&self, files: &[File<'_>]) -> gix::ObjectId {
+    fn tree(&self, files: &[TestFile<'_>]) -> gix::ObjectId {
         let mut entries: Vec<Entry> = Vec::new();
-        let mut below: Vec<(&str, Vec<File<'_>>)> = Vec::new();
+        let mut below: Vec<(&str, Vec<TestFile<'_>>)> = Vec::new();
         for (path, kind, text) in files {
             match path.split_once('/') {
                 None => {
@@ -138,13 +138,13 @@ impl Scratch {
 
     /// Writes a file; gives the id of its bytes, in binary.
     #[must_use]
-    pub fn blob(&self, bytes: &[u8]) -> Vec<u8> {
+    pub fn write_blob(&self, bytes: &[u8]) -> Vec<u8> {
         self.repo.write_blob(bytes).unwrap().detach().as_bytes().to_vec()
     }
 
     /// Writes a directory from the bytes of its object, whatever they are; gives its id, in binary.
     #[must_use]
-    pub fn directory(&self, bytes: &[u8]) -> Vec<u8> {
+    pub fn write_tree(&self, bytes: &[u8]) -> Vec<u8> {
         let id = gix::objs::Write::write_buf(&self.repo.objects, gix::object::Kind::Tree, bytes).unwrap();
         id.as_bytes().to_vec()
     }
@@ -155,7 +155,7 @@ impl Scratch {
     }
 
     /// Forgets the last commit: the next one stands on nothing, as after a rewrite of history.
-    pub fn orphan(&mut self) {
+    pub fn start_orphan(&mut self) {
         self.last = None;
         if let Ok(main) = self.repo.find_reference("refs/heads/main") {
             main.delete().unwrap();
@@ -163,26 +163,26 @@ impl Scratch {
     }
 
     /// Points a branch at a commit.
-    pub fn branch(&self, name: &str, commit: &str) {
+    pub fn set_branch(&self, name: &str, commit: &str) {
         let id = gix::ObjectId::from_hex(commit.as_bytes()).unwrap();
         let any = gix::refs::transaction::PreviousValue::Any;
         self.repo.reference(format!("refs/heads/{name}"), id, any, "test").unwrap();
     }
 
     /// Commits a tree with exactly these files to `main`; gives the commit's id.
-    pub fn commit(&mut self, files: &[File<'_>]) -> String {
+    pub fn commit(&mut self, files: &[TestFile<'_>]) -> String {
         self.commit_at(files, 0)
     }
 
     /// The same, made at a time in seconds.
-    pub fn commit_at(&mut self, files: &[File<'_>], seconds: u32) -> String {
+    pub fn commit_at(&mut self, files: &[TestFile<'_>], seconds: u32) -> String {
         let tree = self.tree(files);
         self.commit_tree(tree, seconds)
     }
 
     /// Lets the next commit stand on this one.
-    pub fn stand_on(&mut self, commit: &str) {
-        self.orphan();
+    pub fn checkout(&mut self, commit: &str) {
+        self.start_orphan();
         self.last = Some(gix::ObjectId::from_hex(commit.as_bytes()).unwrap());
     }
 

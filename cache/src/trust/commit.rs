@@ -13,7 +13,7 @@ const COMMITTER: &[u8] = b"committer";
 
 /// A commit, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Commit {
+pub(super) struct SignedCommit {
     /// The armoured signature.
     pub(super) signature: Vec<u8>,
     /// What was signed.
@@ -27,7 +27,7 @@ fn malformed(why: impl Into<String>) -> SignatureError {
 }
 
 /// Takes a commit apart.
-pub(super) fn split(bytes: &[u8]) -> Result<Commit, SignatureError> {
+pub(super) fn parse_commit(bytes: &[u8]) -> Result<SignedCommit, SignatureError> {
     let mut signature: Option<Vec<u8>> = None;
     let mut payload = Vec::with_capacity(bytes.len());
     let mut committed = None;
@@ -56,7 +56,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Commit, SignatureError> {
         if name == SIGNATURE_SHA256 {
             return Err(malformed("it has a signature for a SHA-256 repository"));
         }
-        if name == COMMITTER && committed.replace(time(line)?).is_some() {
+        if name == COMMITTER && committed.replace(commit_time(line)?).is_some() {
             return Err(malformed("it has several committers"));
         }
         payload.extend_from_slice(line);
@@ -64,11 +64,11 @@ pub(super) fn split(bytes: &[u8]) -> Result<Commit, SignatureError> {
     payload.extend_from_slice(rest);
     let signature = signature.ok_or(SignatureError::Unsigned { what: "commit" })?;
     let committed = committed.ok_or_else(|| malformed("it has no committer"))?;
-    Ok(Commit { signature, payload, committed })
+    Ok(SignedCommit { signature, payload, committed })
 }
 
 /// The time of `committer NAME <MAIL> SECONDS ZONE`.
-fn time(line: &[u8]) -> Result<Timestamp, SignatureError> {
+fn commit_time(line: &[u8]) -> Result<Timestamp, SignatureError> {
     let bad = || malformed("the time of its committer cannot be read");
     let after = line.iter().rposition(|b| *b == b'>').ok_or_else(bad)?;
     let text = std::str::from_utf8(&line[after + 1..]).map_err(|_| bad())?;
@@ -86,7 +86,7 @@ mod tests {
     fn the_signature_is_cut_out_and_nothing_else() {
         let signed =
             format!("{HEAD}gpgsig one\n two\n \n three\nencoding x\nmergetag m\n gpgsig no\n\ngpgsig body\n");
-        let commit = split(signed.as_bytes()).unwrap();
+        let commit = parse_commit(signed.as_bytes()).unwrap();
         assert_eq!(commit.signature, b"one\ntwo\n\nthree\n");
         let payload = format!("{HEAD}encoding x\nmergetag m\n gpgsig no\n\ngpgsig body\n");
         assert_eq!(String::from_utf8(commit.payload).unwrap(), payload);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn other_shapes_are_refused() {
-        let code = |text: String| split(text.as_bytes()).unwrap_err().code();
+        let code = |text: String| parse_commit(text.as_bytes()).unwrap_err().code();
         assert_eq!(code(format!("{HEAD}\nbody\n")), "unsigned");
         assert_eq!(code(format!("{HEAD}\ngpgsig x\n")), "unsigned");
         assert_eq!(code(format!("{HEAD}gpgsig a\n b\ngpgsig c\n\n")), "several-signatures");
@@ -110,7 +110,7 @@ mod tests {
             );
         }
         for text in ["", "\n", " \n", "gpgsig", "gpgsig\n", "\0", "committer"] {
-            assert!(split(text.as_bytes()).is_err(), "{text:?}");
+            assert!(parse_commit(text.as_bytes()).is_err(), "{text:?}");
         }
     }
 }

@@ -3,18 +3,18 @@
 //! Law: fail closed. A file of signers with a line that cannot be read is refused whole, a key counts only for what its
 //! line allows and only while it is valid, and a signature is believed only over the very bytes it was made for.
 
-mod allowed;
+mod allowed_signers;
 mod commit;
 mod error;
-mod file;
 mod openpgp;
-mod options;
 mod pattern;
-mod revoked;
+mod revoked_keys;
 mod sign;
+mod signer_options;
 mod ssh;
 #[cfg(test)]
 mod tests;
+mod trusted_file;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,20 +24,20 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use zagent_config::settings;
 
-use self::allowed::Line;
+use self::allowed_signers::SignerLine;
 pub use self::error::SignatureError;
-use self::revoked::Revoked;
+use self::revoked_keys::RevokedKeys;
 pub use self::sign::{SignError, sign};
-use self::ssh::Armoured;
+use self::ssh::SshSignature;
 
 /// The namespace of Git's signatures of commits.
-pub const COMMIT: &str = "git";
+pub const COMMIT_NAMESPACE: &str = "git";
 /// The namespace of signatures of a manifest.
-pub const MANIFEST: &str = "zagent-manifest";
+pub const MANIFEST_NAMESPACE: &str = "zagent-manifest";
 /// The namespace of signatures of what a node says about itself.
-pub const REPORT: &str = "zagent-report";
+pub const REPORT_NAMESPACE: &str = "zagent-report";
 /// The namespace of signatures of a release.
-pub const RELEASE: &str = "zagent-release";
+pub const RELEASE_NAMESPACE: &str = "zagent-release";
 /// Signatures of one thing that are looked at.
 const MAX_SIGNATURES: usize = 256;
 
@@ -49,13 +49,13 @@ pub struct Signer {
     /// `SHA256:…` of an SSH key, the hex digits of an OpenPGP key.
     pub fingerprint: String,
     /// How.
-    pub scheme: Scheme,
+    pub scheme: SignatureScheme,
 }
 
 /// How something was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scheme {
+pub enum SignatureScheme {
     /// With an SSH key.
     Ssh,
     /// With an OpenPGP key.
@@ -64,30 +64,30 @@ pub enum Scheme {
 
 /// Keys whose signatures count.
 #[derive(Debug)]
-pub struct Signers {
+pub struct AllowedSigners {
     path: PathBuf,
-    lines: Vec<Line>,
-    revoked: Revoked,
+    lines: Vec<SignerLine>,
+    revoked: RevokedKeys,
     keyring: Option<PathBuf>,
 }
 
-impl Signers {
+impl AllowedSigners {
     /// Reads the files that the settings name; times without a zone are those of this system.
     ///
     /// # Errors
     /// Fails when a file is missing, may be written by others, or has a line that cannot be read.
-    pub fn read(trust: &settings::Trust) -> Result<Self, SignatureError> {
-        Self::read_in(trust, &TimeZone::system())
+    pub fn read(trust: &settings::TrustSettings) -> Result<Self, SignatureError> {
+        Self::read_with_zone(trust, &TimeZone::system())
     }
 
     /// The same, with the zone of times that name none.
     ///
     /// # Errors
-    /// As [`Signers::read`].
-    pub fn read_in(trust: &settings::Trust, zone: &TimeZone) -> Result<Self, SignatureError> {
+    /// As [`AllowedSigners::read_text`].
+    pub fn read_with_zone(trust: &settings::TrustSettings, zone: &TimeZone) -> Result<Self, SignatureError> {
         let path = &trust.allowed_signers;
-        let lines = match file::read(path) {
-            Ok(text) => allowed::read(path, &text, zone)?,
+        let lines = match trusted_file::read_text(path) {
+            Ok(text) => allowed_signers::parse_file(path, &text, zone)?,
             // With OpenPGP keys alone there need be no SSH keys.
             Err(SignatureError::NoSigners { .. }) if trust.openpgp_keyring.is_some() => Vec::new(),
             Err(error) => return Err(error),
@@ -95,40 +95,43 @@ impl Signers {
         if lines.is_empty() && trust.openpgp_keyring.is_none() {
             return Err(SignatureError::NoSigners { path: path.clone() });
         }
-        let revoked = trust.revoked_keys.as_deref().map_or_else(|| Ok(Revoked::default()), Revoked::read)?;
+        let revoked =
+            trust.revoked_keys.as_deref().map_or_else(|| Ok(RevokedKeys::default()), RevokedKeys::read)?;
         Ok(Self { path: path.clone(), lines, revoked, keyring: trust.openpgp_keyring.clone() })
     }
 
     /// Reads one file in the form of `allowed_signers`; times without a zone are those of this system.
     ///
     /// # Errors
-    /// As [`Signers::read`].
-    pub fn of(path: &Path) -> Result<Self, SignatureError> {
-        let lines = allowed::read(path, &file::read(path)?, &TimeZone::system())?;
+    /// As [`AllowedSigners::read_text`].
+    pub fn from_file(path: &Path) -> Result<Self, SignatureError> {
+        let lines = allowed_signers::parse_file(path, &trusted_file::read_text(path)?, &TimeZone::system())?;
         if lines.is_empty() {
             return Err(SignatureError::NoSigners { path: path.into() });
         }
-        Ok(Self { path: path.into(), lines, revoked: Revoked::default(), keyring: None })
+        Ok(Self { path: path.into(), lines, revoked: RevokedKeys::default(), keyring: None })
     }
 
     /// Who signed a report, when that is a key of this node.
     ///
     /// # Errors
     /// Fails when it is not signed by a key whose line names the node.
-    pub fn report(
+    pub fn verify_report(
         &self,
         node: &str,
         message: &[u8],
         signature: &[u8],
         now: Timestamp,
     ) -> Result<Signer, SignatureError> {
-        let armoured = Armoured::read(signature)?;
-        armoured.judge(REPORT)?;
+        let armoured = SshSignature::read(signature)?;
+        armoured.check_policy(REPORT_NAMESPACE)?;
         let mut why =
             SignatureError::UnknownKey { fingerprint: armoured.fingerprint(), path: self.path.clone() };
-        for line in self.lines.iter().filter(|line| line.key == *armoured.key() && line.names(node)) {
-            match line.allows(REPORT, &[now], &self.path) {
-                Ok(()) => return armoured.verify(REPORT, message).map(|()| line.signer(&armoured)),
+        for line in
+            self.lines.iter().filter(|line| line.key == *armoured.key() && line.matches_principal(node))
+        {
+            match line.allows(REPORT_NAMESPACE, &[now], &self.path) {
+                Ok(()) => return armoured.verify(REPORT_NAMESPACE, message).map(|()| line.signer(&armoured)),
                 Err(error) => why = error,
             }
         }
@@ -139,13 +142,13 @@ impl Signers {
     ///
     /// # Errors
     /// Fails when nobody did whose signature counts, now and at the time of the commit.
-    pub fn commit(&self, bytes: &[u8], now: Timestamp) -> Result<Signer, SignatureError> {
-        let commit = commit::split(bytes)?;
+    pub fn verify_commit(&self, bytes: &[u8], now: Timestamp) -> Result<Signer, SignatureError> {
+        let commit = commit::parse_commit(bytes)?;
         if openpgp::is_armoured(&commit.signature) {
-            return self.openpgp(&commit.signature, &commit.payload);
+            return self.verify_openpgp(&commit.signature, &commit.payload);
         }
-        let armoured = Armoured::read(&commit.signature)?;
-        self.ssh(&armoured, COMMIT, &commit.payload, &[now, commit.committed])
+        let armoured = SshSignature::read(&commit.signature)?;
+        self.verify_ssh(&armoured, COMMIT_NAMESPACE, &commit.payload, &[now, commit.committed])
             .map(|line| line.signer(&armoured))
     }
 
@@ -153,7 +156,7 @@ impl Signers {
     ///
     /// # Errors
     /// Fails when fewer did; it names what is wrong with each of the others.
-    pub fn manifest(
+    pub fn verify_manifest(
         &self,
         manifest: &[u8],
         signatures: &[(String, Vec<u8>)],
@@ -163,14 +166,14 @@ impl Signers {
         if signatures.is_empty() {
             return Err(SignatureError::Unsigned { what: "manifest" });
         }
-        self.people(MANIFEST, manifest, signatures, threshold, now)
+        self.verify_threshold(MANIFEST_NAMESPACE, manifest, signatures, threshold, now)
     }
 
     /// Who signed the text that describes a release. `armoured` holds one signature or several, one after the other.
     ///
     /// # Errors
-    /// As [`Signers::manifest`].
-    pub fn release(
+    /// As [`AllowedSigners::verify_manifest`].
+    pub fn verify_release(
         &self,
         text: &[u8],
         armoured: &str,
@@ -184,11 +187,11 @@ impl Signers {
         if signatures.is_empty() {
             return Err(SignatureError::Unsigned { what: "release" });
         }
-        self.people(RELEASE, text, &signatures, threshold, now)
+        self.verify_threshold(RELEASE_NAMESPACE, text, &signatures, threshold, now)
     }
 
     /// Who signed a message: one signer a person, at least `threshold` of them.
-    fn people(
+    fn verify_threshold(
         &self,
         namespace: &'static str,
         message: &[u8],
@@ -196,11 +199,11 @@ impl Signers {
         threshold: usize,
         now: Timestamp,
     ) -> Result<Vec<Signer>, SignatureError> {
-        let mut good: Vec<(&Line, Signer)> = Vec::new();
+        let mut good: Vec<(&SignerLine, Signer)> = Vec::new();
         let mut refused: Vec<(String, SignatureError)> = Vec::new();
         for (name, bytes) in signatures.iter().take(MAX_SIGNATURES) {
-            let read = Armoured::read(bytes).and_then(|armoured| {
-                let line = self.ssh(&armoured, namespace, message, &[now])?;
+            let read = SshSignature::read(bytes).and_then(|armoured| {
+                let line = self.verify_ssh(&armoured, namespace, message, &[now])?;
                 Ok((line, line.signer(&armoured)))
             });
             match read {
@@ -208,7 +211,7 @@ impl Signers {
                 Err(error) => refused.push((name.clone(), error)),
             }
         }
-        let people = people(good);
+        let people = distinct_signers(good);
         let need = threshold.max(1);
         match (people.len() >= need, people.is_empty() && need == 1, refused.len()) {
             (true, ..) => Ok(people),
@@ -224,16 +227,16 @@ impl Signers {
     }
 
     /// The line that lets this signature count at all these times.
-    fn ssh(
+    fn verify_ssh(
         &self,
-        armoured: &Armoured,
+        armoured: &SshSignature,
         namespace: &'static str,
         message: &[u8],
         times: &[Timestamp],
-    ) -> Result<&Line, SignatureError> {
+    ) -> Result<&SignerLine, SignatureError> {
         let fingerprint = armoured.fingerprint();
-        armoured.judge(namespace)?;
-        if let Some(path) = self.revoked.holds(armoured.key()) {
+        armoured.check_policy(namespace)?;
+        if let Some(path) = self.revoked.revoking_file(armoured.key()) {
             return Err(SignatureError::Revoked { fingerprint, path: path.into() });
         }
         let mut why = SignatureError::UnknownKey { fingerprint, path: self.path.clone() };
@@ -246,7 +249,7 @@ impl Signers {
         Err(why)
     }
 
-    fn openpgp(&self, signature: &[u8], payload: &[u8]) -> Result<Signer, SignatureError> {
+    fn verify_openpgp(&self, signature: &[u8], payload: &[u8]) -> Result<Signer, SignatureError> {
         let keyring = self.keyring.as_deref().ok_or(SignatureError::NoKeyring)?;
         openpgp::verify(keyring, signature, payload)
     }
@@ -255,19 +258,19 @@ impl Signers {
 /// The key that a signature of a report was made with, as a line of OpenSSH; nobody says whose it is.
 ///
 /// # Errors
-/// Fails when it is no signature of this message for [`REPORT`].
+/// Fails when it is no signature of this message for [`REPORT_NAMESPACE`].
 pub fn report_key(message: &[u8], signature: &[u8]) -> Result<String, SignatureError> {
-    let armoured = Armoured::read(signature)?;
-    armoured.judge(REPORT)?;
-    armoured.verify(REPORT, message)?;
+    let armoured = SshSignature::read(signature)?;
+    armoured.check_policy(REPORT_NAMESPACE)?;
+    armoured.verify(REPORT_NAMESPACE, message)?;
     let unreadable =
         |error: ssh_key::Error| SignatureError::Malformed { what: "signature", why: error.to_string() };
     ssh_key::PublicKey::from(armoured.key().clone()).to_openssh().map_err(unreadable)
 }
 
 /// One signer a person: keys whose lines name the same one are one.
-fn people(good: Vec<(&Line, Signer)>) -> Vec<Signer> {
-    let mut seen: Vec<(Vec<&Line>, Signer)> = Vec::new();
+fn distinct_signers(good: Vec<(&SignerLine, Signer)>) -> Vec<Signer> {
+    let mut seen: Vec<(Vec<&SignerLine>, Signer)> = Vec::new();
     let mut keys = BTreeSet::new();
     for (line, signer) in good {
         if !keys.insert(signer.fingerprint.clone()) {
@@ -275,7 +278,7 @@ fn people(good: Vec<(&Line, Signer)>) -> Vec<Signer> {
         }
         // A line that names two people of before makes one of them.
         let (same, rest): (Vec<_>, Vec<_>) =
-            seen.into_iter().partition(|(lines, _)| lines.iter().any(|known| known.shares(line)));
+            seen.into_iter().partition(|(lines, _)| lines.iter().any(|known| known.shares_principal(line)));
         seen = rest;
         let first = same.first().map(|(_, first)| first.clone());
         let lines = same.into_iter().flat_map(|(lines, _)| lines).chain([line]).collect();

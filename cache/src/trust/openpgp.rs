@@ -10,13 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::{Scheme, SignatureError, Signer, file};
+use super::{SignatureError, SignatureScheme, Signer, trusted_file};
 
 const PROGRAM: &str = "gpgv";
 const BEGIN: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
 const ARMOURED_KEYS: &[u8] = b"-----BEGIN PGP PUBLIC KEY BLOCK-----";
 /// How long `gpgv` may take.
-const LIMIT: Duration = Duration::from_secs(30);
+const GPGV_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of what it says.
 const MAX_OUTPUT: u64 = 64 << 10;
 /// MD5, SHA-1 and RIPEMD-160, by their numbers in RFC 4880.
@@ -29,7 +29,7 @@ pub(super) fn is_armoured(signature: &[u8]) -> bool {
 
 /// Who signed the payload, by a key of the keyring.
 pub(super) fn verify(keyring: &Path, signature: &[u8], payload: &[u8]) -> Result<Signer, SignatureError> {
-    verify_with(PROGRAM, LIMIT, keyring, signature, payload)
+    verify_with(PROGRAM, GPGV_TIMEOUT, keyring, signature, payload)
 }
 
 fn verify_with(
@@ -40,7 +40,7 @@ fn verify_with(
     payload: &[u8],
 ) -> Result<Signer, SignatureError> {
     // gpgv opens it by itself; here it is seen whether others could have written it, and whether gpgv can read it.
-    let known = file::bytes(keyring).map_err(|error| match error {
+    let known = trusted_file::read_bytes(keyring).map_err(|error| match error {
         SignatureError::NoSigners { path } => {
             SignatureError::Unreadable { path, source: ErrorKind::NotFound.into() }
         }
@@ -70,12 +70,12 @@ fn verify_with(
         ErrorKind::NotFound => SignatureError::NoGpgv,
         _ => failed(error),
     })?;
-    let (said, fine) = hear(child, limit)?;
-    judge(&String::from_utf8_lossy(&said), fine)
+    let (said, fine) = wait_for_output(child, limit)?;
+    parse_status(&String::from_utf8_lossy(&said), fine)
 }
 
 /// What the program says until it ends; when it takes too long, it is ended with all it has started.
-fn hear(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool), SignatureError> {
+fn wait_for_output(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool), SignatureError> {
     let failed = |source| SignatureError::Gpgv { source };
     let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     let (done, wait) = mpsc::channel();
@@ -98,7 +98,7 @@ fn hear(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool), SignatureE
 }
 
 /// The verdict of the status lines.
-fn judge(said: &str, fine: bool) -> Result<Signer, SignatureError> {
+fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
     let refuse = |why: &str| Err(SignatureError::OpenPgp { why: why.to_owned() });
     let mut good = Vec::new();
     let mut valid = Vec::new();
@@ -142,7 +142,7 @@ fn judge(said: &str, fine: bool) -> Result<Signer, SignatureError> {
     Ok(Signer {
         principal: principal.chars().take(200).filter(|c| !c.is_control()).collect(),
         fingerprint: (*primary).to_owned(),
-        scheme: Scheme::OpenPgp,
+        scheme: SignatureScheme::OpenPgp,
     })
 }
 
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn only_one_good_and_valid_signature_counts() {
         let good = "[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG 89ABCDEF01234567 Alice <a@example.org>\n";
-        let signer = judge(&format!("{good}{}", valid("8", "00")), true).unwrap();
+        let signer = parse_status(&format!("{good}{}", valid("8", "00")), true).unwrap();
         assert_eq!((signer.principal.as_str(), signer.fingerprint.as_str()), ("Alice <a@example.org>", KEY));
         for (said, fine, word) in [
             (format!("{good}{}", valid("8", "00")), false, "gpgv failed"),
@@ -180,7 +180,7 @@ mod tests {
             (format!("{good}[GNUPG:] VALIDSIG {KEY}\n"), true, "by which key"),
             (String::new(), true, "one good"),
         ] {
-            let error = judge(&said, fine).unwrap_err().to_string();
+            let error = parse_status(&said, fine).unwrap_err().to_string();
             assert!(error.contains(word), "{said}: {error}");
         }
     }
@@ -189,12 +189,12 @@ mod tests {
     fn a_program_that_is_missing_or_hangs_is_told() {
         let keyring = tempfile::NamedTempFile::new().unwrap();
         let ask = |program: &str, limit| verify_with(program, limit, keyring.path(), b"", b"").unwrap_err();
-        assert!(matches!(ask("no-such-gpgv", LIMIT), SignatureError::NoGpgv));
+        assert!(matches!(ask("no-such-gpgv", GPGV_TIMEOUT), SignatureError::NoGpgv));
         std::fs::write(keyring.path(), "-----BEGIN PGP PUBLIC KEY BLOCK-----\n").unwrap();
-        assert!(ask(PROGRAM, LIMIT).to_string().contains("armoured"));
+        assert!(ask(PROGRAM, GPGV_TIMEOUT).to_string().contains("armoured"));
         let mut slow = Command::new("sh");
         slow.args(["-c", "sleep 60 & wait"]).process_group(0).stdout(Stdio::piped());
-        let error = hear(slow.spawn().unwrap(), Duration::from_millis(50)).unwrap_err();
+        let error = wait_for_output(slow.spawn().unwrap(), Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, SignatureError::GpgvTimeout { .. }), "{error}");
     }
 }

@@ -62,21 +62,21 @@ pub fn sign(key: &Path, namespace: &str, message: &[u8]) -> Result<String, SignE
     let text = std::fs::read_to_string(key).map_err(unreadable)?;
     let refused = |source| SignError::Refused { path: key.into(), source };
     match PrivateKey::from_openssh(&text) {
-        Ok(private) if signs_here(&private) => {
+        Ok(private) if can_sign_natively(&private) => {
             let signature = private.sign(namespace, HashAlg::Sha512, message).map_err(refused)?;
             signature.to_pem(LineEnding::LF).map_err(refused)
         }
         // Old formats and public keys are no business of the library.
-        _ => ssh_keygen(key, namespace, message),
+        _ => sign_with_keygen(key, namespace, message),
     }
 }
 
-fn signs_here(key: &PrivateKey) -> bool {
+fn can_sign_natively(key: &PrivateKey) -> bool {
     !key.is_encrypted() && matches!(key.algorithm(), Algorithm::Ed25519 | Algorithm::Ecdsa { .. })
 }
 
 /// Lets `ssh-keygen` sign. It keeps the terminal, for it may ask for a passphrase or a touch.
-fn ssh_keygen(key: &Path, namespace: &str, message: &[u8]) -> Result<String, SignError> {
+fn sign_with_keygen(key: &Path, namespace: &str, message: &[u8]) -> Result<String, SignError> {
     let failed = |source| SignError::Program { source };
     let mut command = Command::new(PROGRAM);
     command.args(["-q", "-Y", "sign", "-n", namespace, "-f"]).arg(key);

@@ -13,18 +13,18 @@ const MAX_BYTES: usize = 32 << 10;
 /// Bits of an RSA key: what is shorter can be broken, what is longer is not verified by the library.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 /// That somebody touched the security key.
-const TOUCHED: u8 = 1;
+const USER_PRESENT: u8 = 1;
 /// Bytes behind the signature of a security key: flags and a counter.
 const TRAILER: usize = 5;
 
 /// A signature as it was read, not yet believed.
-pub(super) struct Armoured(SshSig);
+pub(super) struct SshSignature(SshSig);
 
 fn malformed(why: impl Into<String>) -> SignatureError {
     SignatureError::Malformed { what: "signature", why: why.into() }
 }
 
-impl Armoured {
+impl SshSignature {
     /// Reads exactly one signature and nothing else.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, SignatureError> {
         if bytes.len() > MAX_BYTES {
@@ -45,10 +45,11 @@ impl Armoured {
         }
         let text = text.replace("\r\n", "\n");
         let read = SshSig::from_pem(format!("{text}\n"));
-        let sig = read.map_err(|error| certificate(&text).unwrap_or_else(|| malformed(error.to_string())))?;
+        let sig =
+            read.map_err(|error| certificate_error(&text).unwrap_or_else(|| malformed(error.to_string())))?;
         if let Algorithm::Other(name) = sig.public_key().algorithm() {
-            return Err(certificate(&text)
-                .unwrap_or_else(|| weak(format!("`{name}` is not supported", name = name.as_str()))));
+            return Err(certificate_error(&text)
+                .unwrap_or_else(|| weak_error(format!("`{name}` is not supported", name = name.as_str()))));
         }
         if sig.version() != SshSig::VERSION {
             return Err(malformed(format!("its version is {}", sig.version())));
@@ -65,8 +66,8 @@ impl Armoured {
     }
 
     /// Judges what can be judged without the message.
-    pub(super) fn judge(&self, namespace: &'static str) -> Result<(), SignatureError> {
-        judge_key(self.key()).map_err(weak)?;
+    pub(super) fn check_policy(&self, namespace: &'static str) -> Result<(), SignatureError> {
+        check_key_strength(self.key()).map_err(weak_error)?;
         if self.0.namespace() != namespace {
             let found = self.0.namespace().chars().take(100).flat_map(char::escape_debug).collect();
             return Err(SignatureError::WrongNamespace { found, want: namespace });
@@ -76,25 +77,25 @@ impl Armoured {
             (key, signature) => key == signature,
         };
         if !fits {
-            return Err(weak(format!(
+            return Err(weak_error(format!(
                 "its algorithm `{}` does not go with a key of type `{}`",
                 self.0.algorithm().as_str(),
                 self.key().algorithm().as_str()
             )));
         }
-        self.touched()
+        self.check_user_presence()
     }
 
     /// A security key says whether somebody touched it. A program on the signer's machine must not do without.
-    fn touched(&self) -> Result<(), SignatureError> {
+    fn check_user_presence(&self) -> Result<(), SignatureError> {
         if !matches!(self.key(), KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_)) {
             return Ok(());
         }
         let bytes = self.0.signature_bytes();
         let flags = bytes.len().checked_sub(TRAILER).and_then(|at| bytes.get(at));
         match flags {
-            Some(flags) if flags & TOUCHED != 0 => Ok(()),
-            _ => Err(weak("nobody touched the security key when it signed".into())),
+            Some(flags) if flags & USER_PRESENT != 0 => Ok(()),
+            _ => Err(weak_error("nobody touched the security key when it signed".into())),
         }
     }
 
@@ -105,12 +106,12 @@ impl Armoured {
     }
 }
 
-fn weak(why: String) -> SignatureError {
+fn weak_error(why: String) -> SignatureError {
     SignatureError::Weak { why }
 }
 
 /// Why a key cannot count; the words name its type.
-pub(super) fn judge_key(key: &KeyData) -> Result<(), String> {
+pub(super) fn check_key_strength(key: &KeyData) -> Result<(), String> {
     match key {
         KeyData::Ed25519(_) | KeyData::SkEd25519(_) | KeyData::SkEcdsaSha2NistP256(_) => Ok(()),
         KeyData::Ecdsa(ecdsa) => match ecdsa.curve() {
@@ -134,7 +135,7 @@ pub(super) fn judge_key(key: &KeyData) -> Result<(), String> {
 }
 
 /// The refusal of a certificate, when the signature names one: version and key follow the magic word.
-fn certificate(text: &str) -> Option<SignatureError> {
+fn certificate_error(text: &str) -> Option<SignatureError> {
     let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
     let bytes = base64::engine::general_purpose::STANDARD.decode(body.trim()).ok()?;
     let name = bytes.get(18..)?;

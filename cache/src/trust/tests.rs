@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
-use super::allowed;
-use super::ssh::Armoured;
-use super::{Revoked, Signers, commit};
+use super::allowed_signers;
+use super::ssh::SshSignature;
+use super::{AllowedSigners, RevokedKeys, commit};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIoRo0kCw/9bPZRVGWqyEnQzxGgoU3CvV5yl8O9QwtxY";
 
@@ -29,7 +29,7 @@ proptest! {
     #[test]
     fn no_file_of_signers_panics(lines in prop::collection::vec(prop::collection::vec(word(), 0..5), 0..5)) {
         let text = lines.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("\n");
-        let read = allowed::read(Path::new("allowed_signers"), &text, &TimeZone::UTC);
+        let read = allowed_signers::parse_file(Path::new("allowed_signers"), &text, &TimeZone::UTC);
         if let Ok(read) = read {
             // A line counts once, and every line that counts names its key.
             prop_assert!(read.len() <= text.lines().count());
@@ -47,7 +47,7 @@ proptest! {
         let field = if quoted { format!("\"{names}\"") } else { names };
         for options in ["", "namespaces=\"git\" ", "valid-before=\"20990101\",namespaces=\"*\" "] {
             let text = format!("\t{field}  {options}{KEY} {note}\n");
-            let read = allowed::read(Path::new("f"), &text, &TimeZone::UTC).unwrap();
+            let read = allowed_signers::parse_file(Path::new("f"), &text, &TimeZone::UTC).unwrap();
             prop_assert_eq!(read.len(), 1);
             prop_assert!(read[0].allows("git", &[Timestamp::UNIX_EPOCH], Path::new("f")).is_ok());
         }
@@ -55,11 +55,11 @@ proptest! {
 
     #[test]
     fn no_commit_and_no_signature_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), body in "[A-Za-z0-9+/=\n-]{0,200}") {
-        let signers = Signers { path: "f".into(), lines: Vec::new(), revoked: Revoked::default(), keyring: None };
-        prop_assert!(signers.commit(&bytes, Timestamp::UNIX_EPOCH).is_err());
-        let _ = commit::split(&bytes);
+        let signers = AllowedSigners { path: "f".into(), lines: Vec::new(), revoked: RevokedKeys::default(), keyring: None };
+        prop_assert!(signers.verify_commit(&bytes, Timestamp::UNIX_EPOCH).is_err());
+        let _ = commit::parse_commit(&bytes);
         let armoured = format!("-----BEGIN SSH SIGNATURE-----\n{body}\n-----END SSH SIGNATURE-----\n");
-        prop_assert!(Armoured::read(armoured.as_bytes()).is_err());
-        prop_assert!(Armoured::read(&bytes).is_err());
+        prop_assert!(SshSignature::read(armoured.as_bytes()).is_err());
+        prop_assert!(SshSignature::read(&bytes).is_err());
     }
 }

@@ -6,23 +6,26 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use zagent_cache::testing::{EntryKind, File};
-use zagent_cache::{Ancestry, Cache, CacheError, Depth, Generation, Limits, Proof, Repository, Staged};
+use zagent_cache::testing::{EntryKind, TestFile};
+use zagent_cache::{
+    Ancestry, Cache, CacheError, CacheLimits, CheckDepth, Generation, GitRepository, StagedRevision,
+    VerifyContext,
+};
 use zagent_config::paths::Paths;
-use zagent_config::settings::{ManifestRule, Require, Source, Trust};
+use zagent_config::settings::{ManifestRule, RequiredSignatures, SourceSettings, TrustSettings};
 
 /// The time that proofs are made at.
 pub(crate) const NOW: i64 = 1_700_000_000;
 
 /// A cache below a directory.
-pub(crate) struct Site {
+pub(crate) struct CacheSite {
     pub(crate) paths: Paths,
     pub(crate) cache: Cache,
-    pub(crate) trust: Trust,
+    pub(crate) trust: TrustSettings,
     _dir: Option<tempfile::TempDir>,
 }
 
-impl Site {
+impl CacheSite {
     /// In a directory that goes away with it.
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -37,38 +40,38 @@ impl Site {
         Self { paths, cache, trust: trust(), _dir: None }
     }
 
-    pub(crate) fn proof(&self) -> Proof<'_> {
-        Proof {
+    pub(crate) fn verify_context(&self) -> VerifyContext<'_> {
+        VerifyContext {
             trust: &self.trust,
             now: Timestamp::from_second(NOW).unwrap(),
-            line: "main",
+            branch: "main",
             source: "https://git.example.org/states",
             ancestry: Ancestry::Unknown,
-            below: None,
+            base_branch: None,
             allow_rewind: false,
         }
     }
 
     /// Stages a commit of a repository.
-    pub(crate) fn stage(&self, repository: &Path, commit: &str) -> Result<Staged, CacheError> {
-        let tree = Repository::discover(repository)?.tree(commit, self.cache.limits())?;
+    pub(crate) fn stage(&self, repository: &Path, commit: &str) -> Result<StagedRevision, CacheError> {
+        let tree = GitRepository::discover(repository)?.read_tree(commit, self.cache.limits())?;
         self.cache.stage_tree(&tree)
     }
 
     /// Takes a commit with the usual proof.
-    pub(crate) fn take(&self, repository: &Path, commit: &str) -> Result<Generation, CacheError> {
-        self.stage(repository, commit)?.verify(&self.proof())?.publish()
+    pub(crate) fn publish(&self, repository: &Path, commit: &str) -> Result<Generation, CacheError> {
+        self.stage(repository, commit)?.verify(&self.verify_context())?.publish()
     }
 
     /// The current generation, every byte of which was looked at.
     pub(crate) fn current(&self) -> Generation {
         let current = self.cache.current().unwrap().expect("a current generation");
-        current.check(Depth::Full).unwrap();
+        current.check(CheckDepth::Full).unwrap();
         current
     }
 
     /// How many trees lie in the staging directory.
-    pub(crate) fn staged(&self) -> usize {
+    pub(crate) fn staged_count(&self) -> usize {
         std::fs::read_dir(self.paths.staging()).unwrap().count()
     }
 
@@ -77,8 +80,8 @@ impl Site {
     }
 }
 
-pub(crate) fn source() -> Source {
-    Source {
+pub(crate) fn source() -> SourceSettings {
+    SourceSettings {
         remotes: Vec::new(),
         poll: Duration::from_secs(60),
         timeout: Duration::from_secs(60),
@@ -91,9 +94,9 @@ pub(crate) fn source() -> Source {
     }
 }
 
-pub(crate) fn trust() -> Trust {
-    Trust {
-        require: Require::None,
+pub(crate) fn trust() -> TrustSettings {
+    TrustSettings {
+        require: RequiredSignatures::None,
         allowed_signers: "/nonexistent/allowed_signers".into(),
         revoked_keys: None,
         openpgp_keyring: None,
@@ -103,19 +106,19 @@ pub(crate) fn trust() -> Trust {
     }
 }
 
-pub(crate) fn file<'a>(path: &'a str, text: &'a str) -> File<'a> {
+pub(crate) fn file<'a>(path: &'a str, text: &'a str) -> TestFile<'a> {
     (path, EntryKind::Blob, text)
 }
 
 /// The limits of the site's cache.
-pub(crate) fn limits() -> Limits {
-    Limits { files: 3000, bytes: 64 << 10, total: 4 << 20, ..Limits::default() }
+pub(crate) fn limits() -> CacheLimits {
+    CacheLimits { files: 3000, bytes: 64 << 10, total: 4 << 20, ..CacheLimits::default() }
 }
 
 /// Numbers from a seed.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct CacheTestRng(pub(crate) u64);
 
-impl Dice {
+impl CacheTestRng {
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -127,11 +130,11 @@ impl Dice {
 
 /// A directory in memory where there is one: a killed process leaves the same behind on any file system, and a sync
 /// costs nothing there.
-pub(crate) fn memory() -> tempfile::TempDir {
+pub(crate) fn memory_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// How often a suite draws: the number in the environment, or its own small one.
-pub(crate) fn times(variable: &str, usual: u64) -> u64 {
+pub(crate) fn iterations(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().map_or(usual, |n| n.parse().unwrap())
 }

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use zagent_cache::source::{Client, Deadline, SourceError};
-use zagent_cache::testing::{EntryKind, Scratch, Server, source};
-use zagent_cache::{Limits, Store};
+use zagent_cache::source::{Deadline, RemoteClient, SourceError};
+use zagent_cache::testing::{EntryKind, GitHttpServer, ScratchRepo, test_source};
+use zagent_cache::{CacheLimits, ObjectStore};
 use zagent_config::ids::Revision;
-use zagent_config::settings::Source;
+use zagent_config::settings::SourceSettings;
 
-pub(crate) struct Fixture {
-    pub(crate) scratch: Scratch,
-    pub(crate) server: Server,
+pub(crate) struct RemoteFixture {
+    pub(crate) scratch: ScratchRepo,
+    pub(crate) server: GitHttpServer,
     pub(crate) dir: tempfile::TempDir,
 }
 
-impl Fixture {
+impl RemoteFixture {
     pub(crate) fn new() -> Self {
-        let scratch = Scratch::new();
-        let server = Server::start(scratch.path().parent().unwrap());
+        let scratch = ScratchRepo::new();
+        let server = GitHttpServer::start(scratch.path().parent().unwrap());
         Self { scratch, server, dir: tempfile::tempdir().unwrap() }
     }
 
@@ -44,31 +44,31 @@ impl Fixture {
         self.server.url(&format!("{mode}{name}"))
     }
 
-    pub(crate) fn client(&self, mode: &str) -> Client {
-        client(&source(&self.url(mode)))
+    pub(crate) fn client(&self, mode: &str) -> RemoteClient {
+        client(&test_source(&self.url(mode)))
     }
 
-    pub(crate) fn store(&self, name: &str) -> Store {
-        Store::open(self.dir.path().join(name)).unwrap()
+    pub(crate) fn store(&self, name: &str) -> ObjectStore {
+        ObjectStore::open(self.dir.path().join(name)).unwrap()
     }
 }
 
-pub(crate) fn client(source: &Source) -> Client {
-    Client::new(&source.remotes[0], source).unwrap()
+pub(crate) fn client(source: &SourceSettings) -> RemoteClient {
+    RemoteClient::new(&source.remotes[0], source).unwrap()
 }
 
 /// Time enough.
-pub(crate) fn ample() -> Deadline {
+pub(crate) fn long_deadline() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-pub(crate) fn head(client: &mut Client) -> Result<Option<Revision>, SourceError> {
-    Ok(client.poll(&["main"], ample())?.remove(0))
+pub(crate) fn head(client: &mut RemoteClient) -> Result<Option<Revision>, SourceError> {
+    Ok(client.poll(&["main"], long_deadline())?.remove(0))
 }
 
 /// The text of the file that commits differ in.
-pub(crate) fn top(store: &Store, revision: &Revision) -> String {
-    let tree = store.tree(revision, Limits::default()).unwrap();
+pub(crate) fn read_top(store: &ObjectStore, revision: &Revision) -> String {
+    let tree = store.read_tree(revision, CacheLimits::default()).unwrap();
     assert_eq!(tree.list().count(), 41);
     for path in tree.list() {
         tree.read(path).unwrap().unwrap();

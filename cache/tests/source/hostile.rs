@@ -3,51 +3,51 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use zagent_cache::source::{Deadline, Kind, SourceError};
-use zagent_cache::testing::source;
+use zagent_cache::source::{Deadline, SourceError, SourceErrorKind};
+use zagent_cache::testing::test_source;
 
-use crate::fixture::{Fixture, ample, client, head, top};
+use crate::fixture::{RemoteFixture, client, head, long_deadline, read_top};
 
 const SHORT: Duration = Duration::from_millis(1500);
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(4);
 
 /// How to behave, what comes of it, and a word of the message.
-const POLLS: &[(&str, &[Kind], &str)] = &[
-    ("hang", &[Kind::Timeout], "in time"),
-    ("half", &[Kind::Timeout], "in time"),
-    ("headers", &[Kind::Protocol, Kind::Unreachable], ""),
-    ("body", &[Kind::Timeout], "in time"),
-    ("trickle", &[Kind::Timeout], "in time"),
-    ("loop", &[Kind::Protocol], "redirects more than 5 times"),
-    ("tofile", &[Kind::Protocol], "`file:///etc/passwd`: only https and http"),
-    ("toext", &[Kind::Protocol], "redirects to"),
-    ("login", &[Kind::Protocol], "login page"),
-    ("denied", &[Kind::Denied], "set `token_file`"),
-    ("s500", &[Kind::Unreachable], "HTTP 500"),
-    ("busy", &[Kind::Unreachable], "HTTP 503"),
-    ("html", &[Kind::Protocol], "web page"),
-    ("type", &[Kind::Protocol], "application/octet-stream"),
-    ("garbage", &[Kind::Protocol], "Git server"),
-    ("endless", &[Kind::TooLarge, Kind::Timeout], ""),
-    ("truncated", &[Kind::Unreachable], "broke off"),
-    ("close", &[Kind::Unreachable], "cannot reach"),
+const POLLS: &[(&str, &[SourceErrorKind], &str)] = &[
+    ("hang", &[SourceErrorKind::Timeout], "in time"),
+    ("half", &[SourceErrorKind::Timeout], "in time"),
+    ("headers", &[SourceErrorKind::Protocol, SourceErrorKind::Unreachable], ""),
+    ("body", &[SourceErrorKind::Timeout], "in time"),
+    ("trickle", &[SourceErrorKind::Timeout], "in time"),
+    ("loop", &[SourceErrorKind::Protocol], "redirects more than 5 times"),
+    ("tofile", &[SourceErrorKind::Protocol], "`file:///etc/passwd`: only https and http"),
+    ("toext", &[SourceErrorKind::Protocol], "redirects to"),
+    ("login", &[SourceErrorKind::Protocol], "login page"),
+    ("denied", &[SourceErrorKind::Denied], "set `token_file`"),
+    ("s500", &[SourceErrorKind::Unreachable], "HTTP 500"),
+    ("busy", &[SourceErrorKind::Unreachable], "HTTP 503"),
+    ("html", &[SourceErrorKind::Protocol], "web page"),
+    ("type", &[SourceErrorKind::Protocol], "application/octet-stream"),
+    ("garbage", &[SourceErrorKind::Protocol], "Git server"),
+    ("endless", &[SourceErrorKind::TooLarge, SourceErrorKind::Timeout], ""),
+    ("truncated", &[SourceErrorKind::Unreachable], "broke off"),
+    ("close", &[SourceErrorKind::Unreachable], "cannot reach"),
 ];
 
-const FETCHES: &[(&str, &[Kind])] = &[
-    ("late-hang", &[Kind::Timeout]),
-    ("late-body", &[Kind::Timeout]),
-    ("late-trickle", &[Kind::Timeout]),
-    ("late-endless", &[Kind::TooLarge]),
-    ("late-truncated", &[Kind::Unreachable]),
-    ("late-garbage", &[Kind::Protocol]),
-    ("late-close", &[Kind::Unreachable]),
-    ("late-html", &[Kind::Protocol]),
-    ("late-s500", &[Kind::Unreachable]),
-    ("late-denied", &[Kind::Denied]),
+const FETCHES: &[(&str, &[SourceErrorKind])] = &[
+    ("late-hang", &[SourceErrorKind::Timeout]),
+    ("late-body", &[SourceErrorKind::Timeout]),
+    ("late-trickle", &[SourceErrorKind::Timeout]),
+    ("late-endless", &[SourceErrorKind::TooLarge]),
+    ("late-truncated", &[SourceErrorKind::Unreachable]),
+    ("late-garbage", &[SourceErrorKind::Protocol]),
+    ("late-close", &[SourceErrorKind::Unreachable]),
+    ("late-html", &[SourceErrorKind::Protocol]),
+    ("late-s500", &[SourceErrorKind::Unreachable]),
+    ("late-denied", &[SourceErrorKind::Denied]),
 ];
 
-fn judge(mode: &str, begun: Instant, error: &SourceError, kinds: &[Kind]) {
+fn judge(mode: &str, begun: Instant, error: &SourceError, kinds: &[SourceErrorKind]) {
     assert!(begun.elapsed() < SHORT + SLACK, "{mode} took {:?}", begun.elapsed());
     assert!(kinds.contains(&error.kind), "{mode}: {error:?}");
     assert!(error.to_string().contains("http://127.0.0.1"), "{mode}: {error}");
@@ -56,7 +56,7 @@ fn judge(mode: &str, begun: Instant, error: &SourceError, kinds: &[Kind]) {
 
 #[test]
 fn polls_of_bad_remotes_end_in_time_and_say_why() {
-    let (fixture, _) = Fixture::with_commit();
+    let (fixture, _) = RemoteFixture::with_commit();
     std::thread::scope(|scope| {
         for (mode, kinds, word) in POLLS {
             let mut client = fixture.client(mode);
@@ -74,14 +74,14 @@ fn polls_of_bad_remotes_end_in_time_and_say_why() {
 
 #[test]
 fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
-    let (mut fixture, first) = Fixture::with_commit();
+    let (mut fixture, first) = RemoteFixture::with_commit();
     for (mode, _) in FETCHES {
-        fixture.client("").fetch(&fixture.store(mode), "main", &first, ample()).unwrap();
+        fixture.client("").fetch(&fixture.store(mode), "main", &first, long_deadline()).unwrap();
     }
     let second = fixture.commit("two");
     std::thread::scope(|scope| {
         for (mode, kinds) in FETCHES {
-            let mut settings = source(&fixture.url(mode));
+            let mut settings = test_source(&fixture.url(mode));
             settings.max_pack = 1 << 20;
             let (mut client, store) = (client(&settings), fixture.store(mode));
             let (first, second) = (&first, &second);
@@ -90,15 +90,15 @@ fn fetches_from_bad_remotes_end_in_time_and_leave_the_store_as_it_was() {
                 let begun = Instant::now();
                 let error = client.fetch(&store, "main", second, Deadline::after(SHORT)).unwrap_err();
                 judge(mode, begun, &error, kinds);
-                assert!(!store.has(second), "{mode}");
-                assert_eq!(top(&store, first), "one", "{mode}");
+                assert!(!store.has_commit(second), "{mode}");
+                assert_eq!(read_top(&store, first), "one", "{mode}");
             });
         }
     });
     for (mode, _) in FETCHES {
         let store = fixture.store(mode);
-        fixture.client("").fetch(&store, "main", &second, ample()).unwrap();
-        assert_eq!(top(&store, &second), "two");
+        fixture.client("").fetch(&store, "main", &second, long_deadline()).unwrap();
+        assert_eq!(read_top(&store, &second), "two");
     }
 }
 
@@ -110,9 +110,9 @@ fn hosts_that_are_not_there_are_named() {
         (format!("https://127.0.0.1:{port}/x"), "connection refused"),
         ("http://no-such-host.invalid/x".to_owned(), "cannot reach"),
     ] {
-        let error = client(&source(&url)).poll(&["main"], Deadline::after(SHORT)).unwrap_err();
-        assert!(matches!(error.kind, Kind::Unreachable | Kind::Timeout), "{error:?}");
-        assert!(error.to_string().contains(word) || error.kind == Kind::Timeout, "{error}");
+        let error = client(&test_source(&url)).poll(&["main"], Deadline::after(SHORT)).unwrap_err();
+        assert!(matches!(error.kind, SourceErrorKind::Unreachable | SourceErrorKind::Timeout), "{error:?}");
+        assert!(error.to_string().contains(word) || error.kind == SourceErrorKind::Timeout, "{error}");
     }
 }
 
@@ -126,18 +126,18 @@ fn a_host_that_accepts_and_says_nothing_is_left_at_the_deadline() {
         format!("ssh://127.0.0.1:{port}/x"),
     ] {
         let begun = Instant::now();
-        let error = client(&source(&url)).poll(&["main"], Deadline::after(SHORT)).unwrap_err();
+        let error = client(&test_source(&url)).poll(&["main"], Deadline::after(SHORT)).unwrap_err();
         assert!(begun.elapsed() < SHORT + SLACK, "{url}");
-        assert!(matches!(error.kind, Kind::Timeout | Kind::Unreachable), "{error:?}");
+        assert!(matches!(error.kind, SourceErrorKind::Timeout | SourceErrorKind::Unreachable), "{error:?}");
     }
 }
 
 #[test]
 fn a_server_that_turns_bad_is_asked_from_the_beginning() {
-    let (fixture, first) = Fixture::with_commit();
+    let (fixture, first) = RemoteFixture::with_commit();
     let mut client = fixture.client("");
     assert_eq!(head(&mut client).unwrap(), Some(first));
     drop(fixture.server);
     let error = head(&mut client).unwrap_err();
-    assert_eq!(error.kind, Kind::Unreachable, "{error}");
+    assert_eq!(error.kind, SourceErrorKind::Unreachable, "{error}");
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use zagent_cache::source::{Draft, Kind, Pushed, Sheet, Shelf};
-use zagent_cache::testing::{Server, source};
+use zagent_cache::source::{CommitDraft, PreparedCommit, PushOutcome, RefStore, SourceErrorKind};
+use zagent_cache::testing::{GitHttpServer, test_source};
 
-use crate::fixture::{Fixture, ample, client, head, top};
+use crate::fixture::{RemoteFixture, client, head, long_deadline, read_top};
 
 fn openssl(dir: &Path, arguments: &str) {
     let done = Command::new("openssl").args(arguments.split(' ')).current_dir(dir).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-fn encrypted(root: &Path, dir: &Path) -> Server {
+fn encrypted(root: &Path, dir: &Path) -> GitHttpServer {
     openssl(
         dir,
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca -keyout ca.key -out ca.pem",
@@ -41,7 +41,7 @@ fn encrypted(root: &Path, dir: &Path) -> Server {
         .with_single_cert(certificates, key)
         .unwrap();
     let config = Arc::new(config);
-    Server::start_with(
+    GitHttpServer::start_with(
         root,
         Box::new(move |stream| {
             let connection = rustls::ServerConnection::new(config.clone()).ok()?;
@@ -53,22 +53,22 @@ fn encrypted(root: &Path, dir: &Path) -> Server {
 #[test]
 fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
     zagent_cache::needs!("openssl");
-    let (fixture, first) = Fixture::with_commit();
+    let (fixture, first) = RemoteFixture::with_commit();
     let server = encrypted(fixture.scratch.path().parent().unwrap(), fixture.dir.path());
     let name = fixture.scratch.path().file_name().unwrap().to_str().unwrap();
     let url = server.url(name).replace("http://", "https://");
-    let mut settings = source(&url);
+    let mut settings = test_source(&url);
     settings.remotes[0].ca = Some(fixture.dir.path().join("ca.pem"));
     let (mut good, store) = (client(&settings), fixture.store("store"));
     for _ in 0..3 {
         assert_eq!(head(&mut good).unwrap(), Some(first.clone()));
     }
     assert_eq!(server.connections(), 1);
-    good.fetch(&store, "main", &first, ample()).unwrap();
-    assert_eq!(top(&store, &first), "one");
+    good.fetch(&store, "main", &first, long_deadline()).unwrap();
+    assert_eq!(read_top(&store, &first), "one");
 
-    let error = head(&mut client(&source(&url))).unwrap_err();
-    assert_eq!(error.kind, Kind::Tls, "{error:?}");
+    let error = head(&mut client(&test_source(&url))).unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Tls, "{error:?}");
     assert!(error.to_string().contains("set `ca`"), "{error}");
 
     settings.remotes[0].url = server.url(&format!("plain/{name}")).replace("http://", "https://");
@@ -77,12 +77,15 @@ fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
 
     settings.remotes[0].url = fixture.url("").replace("http://", "https://");
     let error = head(&mut client(&settings)).unwrap_err();
-    assert!(matches!(error.kind, Kind::Tls | Kind::Unreachable), "a plain server: {error:?}");
+    assert!(
+        matches!(error.kind, SourceErrorKind::Tls | SourceErrorKind::Unreachable),
+        "a plain server: {error:?}"
+    );
 
     for (ca, word) in [("names", "holds no certificate"), ("none", "cannot read")] {
         settings.remotes[0].ca = Some(fixture.dir.path().join(ca));
-        let error = zagent_cache::source::Client::new(&settings.remotes[0], &settings).err().unwrap();
-        assert_eq!(error.kind, Kind::Local);
+        let error = zagent_cache::source::RemoteClient::new(&settings.remotes[0], &settings).err().unwrap();
+        assert_eq!(error.kind, SourceErrorKind::Local);
         assert!(error.to_string().contains(word), "{error}");
     }
 }
@@ -99,9 +102,9 @@ fn a_push_goes_over_https_too() {
     git(&["init", "-q", "--bare", "board.git"]);
     git(&["--git-dir=board.git", "config", "http.receivepack", "true"]);
     let server = encrypted(dir.path(), dir.path());
-    let mut settings = source(&server.url("board.git").replace("http://", "https://"));
+    let mut settings = test_source(&server.url("board.git").replace("http://", "https://"));
     let scratch = || dir.path().join("scratch");
-    let draft = Draft {
+    let draft = CommitDraft {
         files: &[("b", b"two"), ("a", b"one")],
         parents: &[],
         message: "two files",
@@ -109,28 +112,31 @@ fn a_push_goes_over_https_too() {
         at: jiff::Timestamp::UNIX_EPOCH,
         key: None,
     };
-    let sheet = Sheet::make(&draft).unwrap();
-    let untrusted = Shelf::new(&settings.remotes[0], &settings, scratch()).unwrap().put(
+    let sheet = PreparedCommit::build(&draft).unwrap();
+    let untrusted = RefStore::new(&settings.remotes[0], &settings, scratch()).unwrap().update(
         "refs/x/y",
         None,
         &sheet,
-        ample(),
+        long_deadline(),
     );
-    assert_eq!(untrusted.unwrap_err().kind, Kind::Tls);
+    assert_eq!(untrusted.unwrap_err().kind, SourceErrorKind::Tls);
     settings.remotes[0].ca = Some(dir.path().join("ca.pem"));
-    let mut shelf = Shelf::new(&settings.remotes[0], &settings, scratch()).unwrap();
-    assert!(matches!(shelf.put("refs/x/y", None, &sheet, ample()).unwrap(), Pushed::Done));
-    assert!(matches!(shelf.put("refs/x/y", None, &sheet, ample()).unwrap(), Pushed::Stale));
-    assert!(shelf.put("no ref", None, &sheet, ample()).is_err());
-    let listed = shelf.list(&["refs/x/".into()], ample()).unwrap();
+    let mut shelf = RefStore::new(&settings.remotes[0], &settings, scratch()).unwrap();
+    assert!(matches!(shelf.update("refs/x/y", None, &sheet, long_deadline()).unwrap(), PushOutcome::Done));
+    assert!(matches!(shelf.update("refs/x/y", None, &sheet, long_deadline()).unwrap(), PushOutcome::Stale));
+    assert!(shelf.update("no ref", None, &sheet, long_deadline()).is_err());
+    let listed = shelf.list(&["refs/x/".into()], long_deadline()).unwrap();
     assert_eq!(listed.get("refs/x/y"), Some(sheet.revision()));
-    let taken = shelf.take(&[sheet.revision().clone()], ample()).unwrap();
-    assert_eq!(taken.names(sheet.revision()).unwrap(), ["a", "b"]);
-    assert_eq!(taken.file(sheet.revision(), "a").unwrap().as_deref(), Some(&b"one"[..]));
-    assert_eq!(taken.file(sheet.revision(), "c").unwrap(), None);
-    assert!(matches!(shelf.remove("refs/x/y", sheet.revision(), ample()).unwrap(), Pushed::Done));
-    assert!(shelf.list(&["refs/x/".into()], ample()).unwrap().is_empty());
+    let taken = shelf.fetch(&[sheet.revision().clone()], long_deadline()).unwrap();
+    assert_eq!(taken.file_names(sheet.revision()).unwrap(), ["a", "b"]);
+    assert_eq!(taken.read_file(sheet.revision(), "a").unwrap().as_deref(), Some(&b"one"[..]));
+    assert_eq!(taken.read_file(sheet.revision(), "c").unwrap(), None);
+    assert!(matches!(
+        shelf.remove("refs/x/y", sheet.revision(), long_deadline()).unwrap(),
+        PushOutcome::Done
+    ));
+    assert!(shelf.list(&["refs/x/".into()], long_deadline()).unwrap().is_empty());
     assert_eq!(git(&["--git-dir=board.git", "fsck", "--no-dangling"]).trim(), "");
-    let bad = Draft { files: &[("../a", b"")], ..draft };
-    assert!(Sheet::make(&bad).is_err());
+    let bad = CommitDraft { files: &[("../a", b"")], ..draft };
+    assert!(PreparedCommit::build(&bad).is_err());
 }

@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its remote has failed")]
 
 mod fixture;
-mod honest;
 mod hostile;
 mod https;
 mod login;
 mod packs;
-mod places;
+mod remote_kinds;
 mod ssh;
+mod well_behaved;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::fixture::{Fixture, ample, top};
+use crate::fixture::{RemoteFixture, long_deadline, read_top};
 
 /// How many altered packs are tried.
 fn cases() -> u64 {
@@ -39,31 +39,34 @@ fn alter(mut body: Vec<u8>, case: u64) -> Vec<u8> {
 
 #[test]
 fn altered_packs_are_never_believed() {
-    let (mut fixture, first) = Fixture::with_commit();
+    let (mut fixture, first) = RemoteFixture::with_commit();
     let second = fixture.commit("two");
     let current = Arc::new(Mutex::new(0));
     let case_now = current.clone();
-    fixture.server.change(move |body| alter(body, *case_now.lock().unwrap()));
+    fixture.server.set_response_filter(move |body| alter(body, *case_now.lock().unwrap()));
     let (mut honest, mut lying) = (fixture.client(""), fixture.client("changed"));
     let (mut refused, all) = (0, cases());
     for case in 0..all {
         *current.lock().unwrap() = case;
         let store = fixture.store("store");
         if case % 2 == 0 {
-            honest.fetch(&store, "main", &first, ample()).unwrap();
+            honest.fetch(&store, "main", &first, long_deadline()).unwrap();
         }
-        match lying.fetch(&store, "main", &second, ample()) {
-            Ok(()) => assert_eq!(top(&store, &second), "two", "case {case}"),
+        match lying.fetch(&store, "main", &second, long_deadline()) {
+            Ok(()) => assert_eq!(read_top(&store, &second), "two", "case {case}"),
             Err(error) => {
                 refused += 1;
                 assert!(error.to_string().contains("http://127.0.0.1"), "case {case}: {error}");
                 // Cut short after the last byte that counts, the objects are there and right.
-                assert!(!store.has(&second) || top(&store, &second) == "two", "case {case}: {error:?}");
-                assert_eq!(store.has(&first), case % 2 == 0, "case {case}");
+                assert!(
+                    !store.has_commit(&second) || read_top(&store, &second) == "two",
+                    "case {case}: {error:?}"
+                );
+                assert_eq!(store.has_commit(&first), case % 2 == 0, "case {case}");
             }
         }
-        honest.fetch(&store, "main", &second, ample()).unwrap();
-        assert_eq!(top(&store, &second), "two", "case {case}");
+        honest.fetch(&store, "main", &second, long_deadline()).unwrap();
+        assert_eq!(read_top(&store, &second), "two", "case {case}");
         store.discard().unwrap();
     }
     assert!(refused > all / 2, "{refused} of {all} were refused");

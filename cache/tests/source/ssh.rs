@@ -1,9 +1,9 @@
 //! A real SSH server on this machine.
 
-use zagent_cache::source::Kind;
-use zagent_cache::testing::{Sshd, source};
+use zagent_cache::source::SourceErrorKind;
+use zagent_cache::testing::{Sshd, test_source};
 
-use crate::fixture::{Fixture, ample, client, head, top};
+use crate::fixture::{RemoteFixture, client, head, long_deadline, read_top};
 
 fn sshd() -> Option<Sshd> {
     let sshd = Sshd::start();
@@ -16,22 +16,22 @@ fn a_commit_is_fetched_through_ssh_by_key_and_known_host_only() {
     let Some(sshd) = sshd() else {
         return;
     };
-    let (mut fixture, first) = Fixture::with_commit();
-    let mut settings = source(&sshd.url(fixture.scratch.path()));
+    let (mut fixture, first) = RemoteFixture::with_commit();
+    let mut settings = test_source(&sshd.url(fixture.scratch.path()));
     settings.remotes[0].key = Some(sshd.file("key"));
     settings.remotes[0].known_hosts = Some(sshd.file("known_hosts"));
     let (mut good, store) = (client(&settings), fixture.store("store"));
     assert_eq!(head(&mut good).unwrap(), Some(first.clone()));
-    good.fetch(&store, "main", &first, ample()).unwrap();
-    assert_eq!(top(&store, &first), "one");
+    good.fetch(&store, "main", &first, long_deadline()).unwrap();
+    assert_eq!(read_top(&store, &first), "one");
     let second = fixture.commit("two");
-    good.fetch(&store, "main", &second, ample()).unwrap();
-    assert_eq!(top(&store, &second), "two");
+    good.fetch(&store, "main", &second, long_deadline()).unwrap();
+    assert_eq!(read_top(&store, &second), "two");
 
     for (key, hosts, kind, word) in [
-        ("key", "no_hosts", Kind::HostKey, "unknown"),
-        ("key", "other_hosts", Kind::HostKey, "not the one"),
-        ("stranger", "known_hosts", Kind::Denied, "denies access"),
+        ("key", "no_hosts", SourceErrorKind::HostKey, "unknown"),
+        ("key", "other_hosts", SourceErrorKind::HostKey, "not the one"),
+        ("stranger", "known_hosts", SourceErrorKind::Denied, "denies access"),
     ] {
         let mut settings = settings.clone();
         settings.remotes[0].key = Some(sshd.file(key));
@@ -42,7 +42,7 @@ fn a_commit_is_fetched_through_ssh_by_key_and_known_host_only() {
     }
     settings.remotes[0].url = sshd.url(std::path::Path::new("/no/such/repository"));
     let error = head(&mut client(&settings)).unwrap_err();
-    assert_eq!(error.kind, Kind::NoRepository, "{error}");
+    assert_eq!(error.kind, SourceErrorKind::NoRepository, "{error}");
     settings.remotes[0].url = "ssh://127.0.0.1:1/x".into();
-    assert_eq!(head(&mut client(&settings)).unwrap_err().kind, Kind::Unreachable);
+    assert_eq!(head(&mut client(&settings)).unwrap_err().kind, SourceErrorKind::Unreachable);
 }

@@ -1,20 +1,20 @@
 //! Commits signed by `git` with SSH keys.
 
-use zagent_cache::trust::{Scheme, Signers};
+use zagent_cache::trust::{AllowedSigners, SignatureScheme};
 
-use crate::site::{Site, embed, feed, time};
+use crate::site::{TrustSite, embed_signature, run_with_input, time};
 
 const WHEN: &str = "2026-06-01T12:00:00Z";
 const NOW: &str = "2026-06-02T12:00:00Z";
 
-fn code(signers: &Signers, commit: &[u8]) -> &'static str {
-    signers.commit(commit, time(NOW)).map_or_else(|e| e.code(), |_| "good")
+fn code(signers: &AllowedSigners, commit: &[u8]) -> &'static str {
+    signers.verify_commit(commit, time(NOW)).map_or_else(|e| e.code(), |_| "good")
 }
 
 #[test]
 fn keys_of_every_kind_count() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     for (name, kind) in [
         ("ed", &["ed25519"][..]),
         ("p256", &["ecdsa", "-b", "256"]),
@@ -24,9 +24,9 @@ fn keys_of_every_kind_count() {
         site.key(name, kind);
         let signers = site.allow(&format!("{name}@example.org {} words\n", site.public(name))).unwrap();
         let commit = site.signed(name, WHEN);
-        let signer = signers.commit(&commit, time(NOW)).unwrap();
+        let signer = signers.verify_commit(&commit, time(NOW)).unwrap();
         assert_eq!(signer.principal, format!("{name}@example.org"));
-        assert_eq!((signer.fingerprint, signer.scheme), (site.fingerprint(name), Scheme::Ssh));
+        assert_eq!((signer.fingerprint, signer.scheme), (site.fingerprint(name), SignatureScheme::Ssh));
         let text = String::from_utf8(commit).unwrap();
         assert_eq!(code(&signers, text.replace("words", "wards").as_bytes()), "bad-signature", "{name}");
         assert_eq!(code(&signers, text.replace("tree ", "tree  ").as_bytes()), "bad-signature", "{name}");
@@ -36,24 +36,28 @@ fn keys_of_every_kind_count() {
 #[test]
 fn what_is_not_exactly_one_good_signature_is_refused() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("alice", &["ed25519"]);
     site.key("eve", &["ed25519"]);
     let signers = site.allow(&format!("alice {}\n", site.public("alice"))).unwrap();
     let plain = site.commit(&[], WHEN);
     let good = site.signature("alice", "git", &plain);
     let text = String::from_utf8(good.clone()).unwrap();
-    let sig = |text: String| embed(&plain, text.as_bytes());
+    let sig = |text: String| embed_signature(&plain, text.as_bytes());
     let lines: Vec<&str> = text.lines().collect();
     let cut = [&lines[..2], &lines[3..]].concat().join("\n");
-    let signed = String::from_utf8(embed(&plain, &good)).unwrap();
+    let signed = String::from_utf8(embed_signature(&plain, &good)).unwrap();
     let twice = signed.replacen("\ngpgsig ", "\ngpgsig x\ngpgsig ", 1);
     for (what, commit, want) in [
-        ("the signature itself", embed(&plain, &good), "good"),
+        ("the signature itself", embed_signature(&plain, &good), "good"),
         ("none", plain.clone(), "unsigned"),
-        ("another key", embed(&plain, &site.signature("eve", "git", &plain)), "unknown-key"),
-        ("another namespace", embed(&plain, &site.signature("alice", "file", &plain)), "wrong-namespace"),
-        ("another payload", embed(&plain, &site.signature("alice", "git", b"x")), "bad-signature"),
+        ("another key", embed_signature(&plain, &site.signature("eve", "git", &plain)), "unknown-key"),
+        (
+            "another namespace",
+            embed_signature(&plain, &site.signature("alice", "file", &plain)),
+            "wrong-namespace",
+        ),
+        ("another payload", embed_signature(&plain, &site.signature("alice", "git", b"x")), "bad-signature"),
         ("no end", sig(text.replace("-----END SSH SIGNATURE-----", "")), "malformed"),
         ("a line less", sig(cut), "malformed"),
         ("words behind", sig(format!("{text}more")), "malformed"),
@@ -75,7 +79,7 @@ fn rsa_with_sha1_and_short_keys_are_refused() {
     zagent_cache::needs!("ssh-keygen");
     use base64::Engine;
     let engine = base64::engine::general_purpose::STANDARD;
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("rsa", &["rsa", "-b", "2048"]);
     let signers = site.allow(&format!("rsa {}\n", site.public("rsa"))).unwrap();
     let plain = site.commit(&[], WHEN);
@@ -92,7 +96,7 @@ fn rsa_with_sha1_and_short_keys_are_refused() {
         engine.encode(old).as_bytes().chunks(70).map(|c| String::from_utf8_lossy(c).into()).collect();
     let armoured =
         format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----\n", wrapped.join("\n"));
-    let refused = code(&signers, &embed(&plain, armoured.as_bytes()));
+    let refused = code(&signers, &embed_signature(&plain, armoured.as_bytes()));
     assert!(matches!(refused, "malformed" | "weak"), "{refused}");
 
     site.key("short", &["rsa", "-b", "1024"]);
@@ -103,7 +107,7 @@ fn rsa_with_sha1_and_short_keys_are_refused() {
 #[test]
 fn a_key_counts_only_now_and_then() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     let key = site.key("alice", &["ed25519"]);
     let commit = site.signed("alice", WHEN);
     let public = site.public("alice");
@@ -132,13 +136,13 @@ fn a_key_counts_only_now_and_then() {
     // A second line may allow what the first does not.
     let two = format!("old valid-before=\"20200101\" {public}\nnew {public}\n");
     let signers = site.allow(&two).unwrap();
-    assert_eq!(signers.commit(&commit, time(NOW)).unwrap().principal, "new");
+    assert_eq!(signers.verify_commit(&commit, time(NOW)).unwrap().principal, "new");
 }
 
 #[test]
 fn revoked_keys_count_no_more() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("alice", &["ed25519"]);
     site.key("bob", &["ed25519"]);
     let commit = site.signed("alice", WHEN);
@@ -146,7 +150,8 @@ fn revoked_keys_count_no_more() {
     let read = |text: &[u8]| {
         let mut trust = site.trust();
         trust.revoked_keys = Some(site.write("revoked", text));
-        Signers::read_in(&trust, &jiff::tz::TimeZone::UTC).map_or_else(|e| e.code(), |s| code(&s, &commit))
+        AllowedSigners::read_with_zone(&trust, &jiff::tz::TimeZone::UTC)
+            .map_or_else(|e| e.code(), |s| code(&s, &commit))
     };
     assert_eq!(read(format!("# none\n\n{}\n", site.public("bob")).as_bytes()), "good");
     assert_eq!(read(format!("{} comment\n", site.public("alice")).as_bytes()), "revoked");
@@ -154,27 +159,32 @@ fn revoked_keys_count_no_more() {
     assert_eq!(read(b"SHA256:short\n"), "bad-line");
     assert_eq!(read(b"words\n"), "bad-line");
     let mut krl = site.command("ssh-keygen");
-    feed(krl.args(["-q", "-k", "-f", "krl", "alice.pub"]), b"");
+    run_with_input(krl.args(["-q", "-k", "-f", "krl", "alice.pub"]), b"");
     assert_eq!(read(&std::fs::read(site.path("krl")).unwrap()), "binary-revocations");
     let mut trust = site.trust();
     trust.revoked_keys = Some(site.path("nowhere"));
-    assert_eq!(Signers::read(&trust).unwrap_err().code(), "unreadable");
+    assert_eq!(AllowedSigners::read(&trust).unwrap_err().code(), "unreadable");
 }
 
 #[test]
 fn certificates_are_refused_by_name() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("ca", &["ed25519"]);
     site.key("alice", &["ed25519"]);
-    feed(site.command("ssh-keygen").args(["-q", "-s", "ca", "-I", "id", "-n", "alice", "alice.pub"]), b"");
+    run_with_input(
+        site.command("ssh-keygen").args(["-q", "-s", "ca", "-I", "id", "-n", "alice", "alice.pub"]),
+        b"",
+    );
     let ca = format!("alice cert-authority {}\nbob {}\n", site.public("ca"), site.public("ca"));
     let signers = site.allow(&ca).unwrap();
     let plain = site.commit(&[], WHEN);
     // With a certificate beside it, ssh-keygen signs with that.
     let mut command = site.command("ssh-keygen");
-    let signed = feed(command.args(["-q", "-Y", "sign", "-n", "git", "-f", "alice-cert.pub"]), &plain).stdout;
-    let error = signers.commit(&embed(&plain, &signed), time(NOW)).unwrap_err();
+    let signed =
+        run_with_input(command.args(["-q", "-Y", "sign", "-n", "git", "-f", "alice-cert.pub"]), &plain)
+            .stdout;
+    let error = signers.verify_commit(&embed_signature(&plain, &signed), time(NOW)).unwrap_err();
     assert_eq!(error.code(), "certificate", "{error}");
     assert!(error.to_string().contains("ssh-ed25519-cert-v01@openssh.com"), "{error}");
     let line = format!("alice {}\n", std::fs::read_to_string(site.path("alice-cert.pub")).unwrap().trim());

@@ -1,25 +1,25 @@
 //! Signatures of manifests, made here and by `ssh-keygen`.
 
-use zagent_cache::trust::{self, SignatureError, Signers};
+use zagent_cache::trust::{self, AllowedSigners, SignatureError};
 
-use crate::site::{Site, feed, time};
+use crate::site::{TrustSite, run_with_input, time};
 
 const NOW: &str = "2026-06-02T12:00:00Z";
 const TEXT: &[u8] = b"schema: 1\nserial: 7\nfiles: {}\n";
 
 fn people(
-    signers: &Signers,
+    signers: &AllowedSigners,
     signatures: &[(String, Vec<u8>)],
     need: usize,
 ) -> Result<Vec<String>, SignatureError> {
-    let found = signers.manifest(TEXT, signatures, need, time(NOW))?;
+    let found = signers.verify_manifest(TEXT, signatures, need, time(NOW))?;
     Ok(found.into_iter().map(|signer| signer.principal).collect())
 }
 
 #[test]
 fn what_is_signed_here_is_good_there_and_back() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.write("manifest", TEXT);
     for (name, kind) in [
         ("ed", &["ed25519"][..]),
@@ -29,13 +29,13 @@ fn what_is_signed_here_is_good_there_and_back() {
     ] {
         let key = site.key(name, kind);
         let signers = site.allow(&format!("{name} {}\n", site.public(name))).unwrap();
-        let ours = trust::sign(&key, trust::MANIFEST, TEXT).unwrap();
+        let ours = trust::sign(&key, trust::MANIFEST_NAMESPACE, TEXT).unwrap();
         site.write("sig", &ours);
         let mut command = site.command("ssh-keygen");
         command.args(["-q", "-Y", "verify", "-f", "allowed_signers", "-I", name, "-n", "zagent-manifest"]);
-        let verdict = feed(command.args(["-s", "sig"]), TEXT);
+        let verdict = run_with_input(command.args(["-s", "sig"]), TEXT);
         assert!(verdict.status.success(), "{name}: {}", String::from_utf8_lossy(&verdict.stdout));
-        let theirs = site.signature(name, trust::MANIFEST, TEXT);
+        let theirs = site.signature(name, trust::MANIFEST_NAMESPACE, TEXT);
         for signature in [ours.into_bytes(), theirs] {
             assert_eq!(people(&signers, &[("sig".into(), signature)], 1).unwrap(), [name]);
         }
@@ -45,24 +45,24 @@ fn what_is_signed_here_is_good_there_and_back() {
 #[test]
 fn keys_that_are_not_in_the_file_are_left_to_ssh_keygen() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("alice", &["ed25519"]);
     let signers = site.allow(&format!("alice {}\n", site.public("alice"))).unwrap();
     // Beside its private half, a public key is as good as it.
-    let signature = trust::sign(&site.path("alice.pub"), trust::MANIFEST, TEXT).unwrap();
+    let signature = trust::sign(&site.path("alice.pub"), trust::MANIFEST_NAMESPACE, TEXT).unwrap();
     assert_eq!(people(&signers, &[("s".into(), signature.into_bytes())], 1).unwrap(), ["alice"]);
     for (what, path) in [("nothing there", site.path("none")), ("no key", site.write("words", "words"))] {
-        assert!(trust::sign(&path, trust::MANIFEST, TEXT).is_err(), "{what}");
+        assert!(trust::sign(&path, trust::MANIFEST_NAMESPACE, TEXT).is_err(), "{what}");
     }
 }
 
 #[test]
 fn people_are_counted_once() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     let sign = |name: &str| {
         site.key(name, &["ed25519"]);
-        (format!("manifest.yaml.sig.{name}"), site.signature(name, trust::MANIFEST, TEXT))
+        (format!("manifest.yaml.sig.{name}"), site.signature(name, trust::MANIFEST_NAMESPACE, TEXT))
     };
     let [a, a2, b, c, eve] = ["a", "a2", "b", "c", "eve"].map(sign);
     let line = |names: &str, key: &str| format!("{names} {}\n", site.public(key));
@@ -106,13 +106,14 @@ fn people_are_counted_once() {
 #[test]
 fn a_signature_of_a_commit_is_none_of_a_manifest() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("a", &["ed25519"]);
     let signers = site.allow(&format!("a {}\n", site.public("a"))).unwrap();
     let wrong = site.signature("a", "git", TEXT);
     assert_eq!(people(&signers, &[("s".into(), wrong)], 1).unwrap_err().code(), "wrong-namespace");
-    let good = site.signature("a", trust::MANIFEST, TEXT);
-    let other = signers.manifest(b"schema: 1\nserial: 8\nfiles: {}\n", &[("s".into(), good)], 1, time(NOW));
+    let good = site.signature("a", trust::MANIFEST_NAMESPACE, TEXT);
+    let other =
+        signers.verify_manifest(b"schema: 1\nserial: 8\nfiles: {}\n", &[("s".into(), good)], 1, time(NOW));
     assert_eq!(other.unwrap_err().code(), "bad-signature");
 }
 
@@ -128,19 +129,19 @@ fn touched(seed: [u8; 32], flags: u8, message: &[u8]) -> (String, String) {
     }
     let pair = Ed25519Keypair::from_seed(&seed);
     let key = KeyData::SkEd25519(SkEd25519::new(pair.public, "ssh:"));
-    let inner = SshSig::signed_data(trust::MANIFEST, HashAlg::Sha512, message).unwrap();
+    let inner = SshSig::signed_data(trust::MANIFEST_NAMESPACE, HashAlg::Sha512, message).unwrap();
     let trailer = [flags, 0, 0, 0, 9];
     let whole = [&*Sha256::digest("ssh:"), &trailer, &*Sha256::digest(inner)].concat();
     let bytes = [raw(&PrivateKey::from(pair), &whole), trailer.to_vec()].concat();
     let signature = Signature::new(Algorithm::SkEd25519, bytes).unwrap();
-    let signature = SshSig::new(key.clone(), trust::MANIFEST, HashAlg::Sha512, signature).unwrap();
+    let signature = SshSig::new(key.clone(), trust::MANIFEST_NAMESPACE, HashAlg::Sha512, signature).unwrap();
     (PublicKey::from(key).to_openssh().unwrap(), signature.to_pem(LineEnding::LF).unwrap())
 }
 
 #[test]
 fn a_security_key_must_have_been_touched() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     for (flags, want) in [(1, "good"), (5, "good"), (0, "weak"), (4, "weak")] {
         let (public, signature) = touched([7; 32], flags, TEXT);
         let signers = site.allow(&format!("alice {public}\n")).unwrap();
@@ -157,11 +158,11 @@ fn a_security_key_must_have_been_touched() {
             "-I",
             "alice",
             "-n",
-            trust::MANIFEST,
+            trust::MANIFEST_NAMESPACE,
             "-s",
             "sig",
         ]);
-        assert!(feed(&mut command, TEXT).status.success());
+        assert!(run_with_input(&mut command, TEXT).status.success());
         let forged = signature.replace("AAAA", "AAAB");
         assert!(people(&signers, &[("s".into(), forged.into_bytes())], 1).is_err());
     }

@@ -2,15 +2,15 @@
 
 use std::os::unix::fs::symlink;
 
-use zagent_cache::trust::Signers;
+use zagent_cache::trust::AllowedSigners;
 
-use crate::site::{Site, feed, mode, time};
+use crate::site::{TrustSite, run_with_input, set_mode, time};
 
 /// Whether the line lets a signature count, there and here.
 #[test]
 fn lines_mean_what_they_mean_to_ssh_keygen() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("k", &["ed25519"]);
     let public = site.public("k");
     let message = b"serial: 1\n";
@@ -48,12 +48,12 @@ fn lines_mean_what_they_mean_to_ssh_keygen() {
         "# alice KEY",
     ] {
         let text = line.replace("KEY", &public);
-        let ours = site
-            .allow(&format!("{text}\n"))
-            .and_then(|s| s.manifest(message, &[("s".into(), signature.clone())], 1, jiff::Timestamp::now()));
+        let ours = site.allow(&format!("{text}\n")).and_then(|s| {
+            s.verify_manifest(message, &[("s".into(), signature.clone())], 1, jiff::Timestamp::now())
+        });
         let mut command = site.command("ssh-keygen");
         command.args(["-Y", "verify", "-f", "allowed_signers", "-I", "alice"]);
-        let theirs = feed(command.args(["-n", "zagent-manifest", "-s", "sig"]), message);
+        let theirs = run_with_input(command.args(["-n", "zagent-manifest", "-s", "sig"]), message);
         assert_eq!(ours.is_ok(), theirs.status.success(), "{line}: {ours:?}");
     }
 }
@@ -61,7 +61,7 @@ fn lines_mean_what_they_mean_to_ssh_keygen() {
 #[test]
 fn a_bad_line_is_named_and_refuses_the_file() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("k", &["ed25519"]);
     let public = site.public("k");
     for (line, words) in [
@@ -84,21 +84,21 @@ fn a_bad_line_is_named_and_refuses_the_file() {
         assert!(error.hint().contains("line"), "{}", error.hint());
     }
     site.write("allowed_signers", b"# fine\nalice \xff\n");
-    assert!(Signers::read(&site.trust()).unwrap_err().to_string().contains(":2: "));
+    assert!(AllowedSigners::read(&site.trust()).unwrap_err().to_string().contains(":2: "));
 }
 
 #[test]
 fn nobody_else_may_have_written_the_file() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
-    assert_eq!(Signers::read(&site.trust()).unwrap_err().code(), "no-signers");
+    let site = TrustSite::new();
+    assert_eq!(AllowedSigners::read(&site.trust()).unwrap_err().code(), "no-signers");
     assert_eq!(site.allow("# nobody\n\n").unwrap_err().code(), "no-signers");
     site.key("k", &["ed25519"]);
     let line = format!("alice {}\n", site.public("k"));
     for (bits, want) in [(0o644, None), (0o600, None), (0o664, Some("0664")), (0o646, Some("0646"))] {
         let path = site.write("allowed_signers", &line);
-        mode(&path, bits);
-        let read = Signers::read(&site.trust());
+        set_mode(&path, bits);
+        let read = AllowedSigners::read(&site.trust());
         assert_eq!(read.as_ref().err().map(|e| e.code()), want.map(|_| "unsafe-file"), "{bits:o}");
         if let (Err(error), Some(want)) = (read, want) {
             assert!(error.to_string().contains(want) && error.hint().contains("chmod go-w"), "{error}");
@@ -106,28 +106,28 @@ fn nobody_else_may_have_written_the_file() {
     }
     let path = site.write("allowed_signers", &line);
     let dir = path.parent().unwrap();
-    mode(dir, 0o777);
-    assert_eq!(Signers::read(&site.trust()).unwrap_err().code(), "unsafe-file");
-    mode(dir, 0o700);
+    set_mode(dir, 0o777);
+    assert_eq!(AllowedSigners::read(&site.trust()).unwrap_err().code(), "unsafe-file");
+    set_mode(dir, 0o700);
     // A link is fine as long as what it leads to is.
     std::fs::rename(&path, site.path("real")).unwrap();
     symlink("real", &path).unwrap();
-    assert!(Signers::read(&site.trust()).is_ok());
+    assert!(AllowedSigners::read(&site.trust()).is_ok());
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert_eq!(Signers::read(&site.trust()).unwrap_err().code(), "unsafe-file");
+    assert_eq!(AllowedSigners::read(&site.trust()).unwrap_err().code(), "unsafe-file");
 }
 
 #[test]
 fn a_time_without_a_zone_is_local() {
     zagent_cache::needs!("ssh-keygen");
-    let site = Site::new();
+    let site = TrustSite::new();
     site.key("k", &["ed25519"]);
     let commit = site.signed("k", "2026-06-01T12:00:00Z");
     site.write("allowed_signers", format!("alice valid-before=\"202606011330\" {}\n", site.public("k")));
     for (hours, want) in [(0, true), (2, false)] {
         let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(hours));
-        let signers = Signers::read_in(&site.trust(), &zone).unwrap();
-        assert_eq!(signers.commit(&commit, time("2026-06-01T12:00:00Z")).is_ok(), want, "{hours}");
+        let signers = AllowedSigners::read_with_zone(&site.trust(), &zone).unwrap();
+        assert_eq!(signers.verify_commit(&commit, time("2026-06-01T12:00:00Z")).is_ok(), want, "{hours}");
     }
 }

@@ -8,15 +8,15 @@ use std::process::{Command, Output, Stdio};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use zagent_cache::trust::{SignatureError, Signers};
-use zagent_config::settings::{ManifestRule, Require, Trust};
+use zagent_cache::trust::{AllowedSigners, SignatureError};
+use zagent_config::settings::{ManifestRule, RequiredSignatures, TrustSettings};
 
 /// A directory that goes away with this value.
-pub(crate) struct Site {
+pub(crate) struct TrustSite {
     dir: tempfile::TempDir,
 }
 
-impl Site {
+impl TrustSite {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -46,7 +46,7 @@ impl Site {
         let path = self.path(name);
         let mut command = self.command("ssh-keygen");
         command.args(["-q", "-N", "", "-C", "", "-f"]).arg(&path).arg("-t").args(kind);
-        done(&mut command);
+        run_ok(&mut command);
         path
     }
 
@@ -57,7 +57,7 @@ impl Site {
 
     pub(crate) fn fingerprint(&self, name: &str) -> String {
         let mut command = self.command("ssh-keygen");
-        let said = done(command.arg("-lf").arg(self.path(&format!("{name}.pub"))));
+        let said = run_ok(command.arg("-lf").arg(self.path(&format!("{name}.pub"))));
         String::from_utf8(said.stdout).unwrap().split(' ').nth(1).unwrap().to_owned()
     }
 
@@ -65,12 +65,12 @@ impl Site {
     pub(crate) fn signature(&self, key: &str, namespace: &str, message: &[u8]) -> Vec<u8> {
         let mut command = self.command("ssh-keygen");
         command.args(["-q", "-Y", "sign", "-n", namespace, "-f", key]);
-        feed(&mut command, message).stdout
+        run_with_input(&mut command, message).stdout
     }
 
-    pub(crate) fn trust(&self) -> Trust {
-        Trust {
-            require: Require::Both,
+    pub(crate) fn trust(&self) -> TrustSettings {
+        TrustSettings {
+            require: RequiredSignatures::Both,
             allowed_signers: self.path("allowed_signers"),
             revoked_keys: None,
             openpgp_keyring: None,
@@ -81,22 +81,22 @@ impl Site {
     }
 
     /// Signers of this text.
-    pub(crate) fn allow(&self, text: &str) -> Result<Signers, SignatureError> {
+    pub(crate) fn allow(&self, text: &str) -> Result<AllowedSigners, SignatureError> {
         self.write("allowed_signers", text);
-        Signers::read_in(&self.trust(), &TimeZone::UTC)
+        AllowedSigners::read_with_zone(&self.trust(), &TimeZone::UTC)
     }
 
     /// An empty commit; with these flags of `git`, at this time.
     pub(crate) fn commit(&self, flags: &[&str], when: &str) -> Vec<u8> {
         if !self.path(".git").is_dir() {
-            done(self.command("git").args(["init", "-q", "-b", "main"]));
+            run_ok(self.command("git").args(["init", "-q", "-b", "main"]));
         }
         let mut command = self.command("git");
         command.args(["-c", "user.name=Alice", "-c", "user.email=alice@example.org"]).args(flags);
         command.args(["commit", "-q", "--allow-empty", "-m", "subject\n\nwords\n"]);
         command.args(if flags.is_empty() { &[][..] } else { &["-S"][..] });
-        done(command.env("GIT_COMMITTER_DATE", when).env("GIT_AUTHOR_DATE", when));
-        done(self.command("git").args(["cat-file", "commit", "HEAD"])).stdout
+        run_ok(command.env("GIT_COMMITTER_DATE", when).env("GIT_AUTHOR_DATE", when));
+        run_ok(self.command("git").args(["cat-file", "commit", "HEAD"])).stdout
     }
 
     /// A commit that `git` signs with a key.
@@ -107,7 +107,7 @@ impl Site {
 }
 
 /// Puts a signature into a commit, as `git` does.
-pub(crate) fn embed(commit: &[u8], signature: &[u8]) -> Vec<u8> {
+pub(crate) fn embed_signature(commit: &[u8], signature: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(commit.to_vec()).unwrap();
     let signature = String::from_utf8(signature.to_vec()).unwrap();
     let (head, body) = text.split_once("\n\n").unwrap();
@@ -115,14 +115,14 @@ pub(crate) fn embed(commit: &[u8], signature: &[u8]) -> Vec<u8> {
     format!("{head}\ngpgsig {header}\n\n{body}").into_bytes()
 }
 
-pub(crate) fn done(command: &mut Command) -> Output {
+pub(crate) fn run_ok(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     output
 }
 
 /// Runs a program with this input, whatever it says.
-pub(crate) fn feed(command: &mut Command, input: &[u8]) -> Output {
+pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // Who refuses early does not read all of it.
@@ -134,6 +134,6 @@ pub(crate) fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-pub(crate) fn mode(path: &Path, mode: u32) {
+pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }

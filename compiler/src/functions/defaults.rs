@@ -4,19 +4,19 @@ use minijinja::value::Value;
 use zagent_config::Value as Data;
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 
-use super::live::{self, Update};
-use super::table::{Entry, data, live};
-use super::{Bound, Inner, Refusal, serialize};
-use crate::jinja::object::{Dict, Key, dict};
+use super::table::{FunctionEntry, data_function, live_function};
+use super::value_ops::{self, UpdateMode};
+use super::{FunctionArgs, FunctionError, FunctionsInner, serialize};
+use crate::jinja::object::{Dict, DictKey, dict};
 
-pub(super) const TABLE: &[Entry] = &[
-    live("defaults.merge", "dest src merge_lists? in_place? convert_none?", merge),
-    live("defaults.update", "dest defaults merge_lists? in_place? convert_none?", update),
-    live("defaults.deepcopy", "source", deepcopy),
-    data("defaults.get", "key default?", get),
+pub(super) const TABLE: &[FunctionEntry] = &[
+    live_function("defaults.merge", "dest src merge_lists? in_place? convert_none?", merge),
+    live_function("defaults.update", "dest defaults merge_lists? in_place? convert_none?", update),
+    live_function("defaults.deepcopy", "source", deepcopy),
+    data_function("defaults.get", "key default?", get),
 ];
 
-fn flag(args: &Bound<Value>, name: &str, default: bool) -> bool {
+fn flag(args: &FunctionArgs<Value>, name: &str, default: bool) -> bool {
     args.get(name).map_or(default, Value::is_true)
 }
 
@@ -28,43 +28,47 @@ fn or_empty(value: Option<&Value>, convert: bool) -> Value {
     }
 }
 
-fn merge(_: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn merge(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (convert, in_place) = (flag(args, "convert_none", true), flag(args, "in_place", true));
     let src = or_empty(args.get("src"), convert);
     if in_place && args.get("dest").is_some_and(Value::is_none) {
-        return Err(Refusal::failed("nothing can be merged into `none` in place"));
+        return Err(FunctionError::failed("nothing can be merged into `none` in place"));
     }
     let dest = or_empty(args.get("dest"), convert);
-    let dest = if in_place { dest } else { live::deep_copy(&dest)? };
-    live::update(&dest, &src, Update { flat: false, lists: flag(args, "merge_lists", false) })
+    let dest = if in_place { dest } else { value_ops::deep_copy(&dest)? };
+    value_ops::update(&dest, &src, UpdateMode { flat: false, lists: flag(args, "merge_lists", false) })
 }
 
 /// Lays defaults under each value of a mapping.
-fn update(_: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn update(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (convert, in_place) = (flag(args, "convert_none", true), flag(args, "in_place", true));
     if in_place && args.get("dest").is_some_and(Value::is_none) {
-        return Err(Refusal::failed("nothing can be updated in place in `none`"));
+        return Err(FunctionError::failed("nothing can be updated in place in `none`"));
     }
     let dest = or_empty(args.get("dest"), convert);
-    let nodes = if in_place { dest } else { live::deep_copy(&dest)? };
+    let nodes = if in_place { dest } else { value_ops::deep_copy(&dest)? };
     let defaults = or_empty(args.get("defaults"), convert);
-    let how = Update { flat: false, lists: flag(args, "merge_lists", true) };
-    let target = live::as_dict(&nodes).ok_or_else(|| Refusal::failed("`dest` must be a mapping"))?;
+    let how = UpdateMode { flat: false, lists: flag(args, "merge_lists", true) };
+    let target =
+        value_ops::as_dict(&nodes).ok_or_else(|| FunctionError::failed("`dest` must be a mapping"))?;
     for (name, vars) in target.pairs() {
-        let node = live::update(&live::deep_copy(&defaults)?, &or_empty(Some(&vars), convert), how)?;
-        target.insert("defaults.update", Key::new(name)?, node)?;
+        let node =
+            value_ops::update(&value_ops::deep_copy(&defaults)?, &or_empty(Some(&vars), convert), how)?;
+        target.insert("defaults.update", DictKey::new(name)?, node)?;
     }
     Ok(nodes)
 }
 
-fn deepcopy(_: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
-    live::deep_copy(args.get("source").unwrap_or(&Value::UNDEFINED))
+fn deepcopy(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    value_ops::deep_copy(args.get("source").unwrap_or(&Value::UNDEFINED))
 }
 
 /// A value of the `defaults.yaml` or `defaults.json` beside a formula: `formula:path`.
-fn get(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    let key =
-        args.get("key").and_then(Data::as_str).ok_or_else(|| Refusal::arguments("`key` must be text"))?;
+fn get(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    let key = args
+        .get("key")
+        .and_then(Data::as_str)
+        .ok_or_else(|| FunctionError::bad_arguments("`key` must be text"))?;
     let (formula, path) = key.split_once(DEFAULT_DELIMITER).map_or((key, None), |(f, p)| (f, Some(p)));
     let mut all = Data::Null;
     for kind in ["yaml", "json"] {

@@ -4,38 +4,38 @@ use minijinja::value::Value;
 use zagent_config::Value as Data;
 use zagent_config::value::DEFAULT_DELIMITER;
 
-use super::live::{self, Filter};
-use super::table::{Entry, data, live};
-use super::{Bound, Inner, Refusal};
-use crate::jinja::object::{Dict, Key, dict, text, to_template};
+use super::table::{FunctionEntry, data_function, live_function};
+use super::value_ops::{self, FilterBy};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
+use crate::jinja::object::{Dict, DictKey, dict, py_str, to_template};
 
-pub(super) const TABLE: &[Entry] = &[
-    live("grains.get", "key default? delimiter? ordered?", get),
-    live("grains.fetch", "key default? delimiter? ordered?", get),
-    live("grains.item", "* default? delimiter? sanitize? **", item),
-    live("grains.items", "sanitize?", items),
-    live("grains.filter_by", "lookup_dict grain? merge? default? base?", filter_by),
-    data("grains.has_value", "key", has_value),
-    data("grains.equals", "key value", equals),
-    data("grains.ls", "", ls),
+pub(super) const TABLE: &[FunctionEntry] = &[
+    live_function("grains.get", "key default? delimiter? ordered?", get),
+    live_function("grains.fetch", "key default? delimiter? ordered?", get),
+    live_function("grains.item", "* default? delimiter? sanitize? **", item),
+    live_function("grains.items", "sanitize?", items),
+    live_function("grains.filter_by", "lookup_dict grain? merge? default? base?", filter_by),
+    data_function("grains.has_value", "key", has_value),
+    data_function("grains.equals", "key value", equals),
+    data_function("grains.ls", "", ls),
 ];
 
-fn delimiter(args: &Bound<Value>) -> &str {
+fn delimiter(args: &FunctionArgs<Value>) -> &str {
     args.get("delimiter").and_then(Value::as_str).unwrap_or(DEFAULT_DELIMITER)
 }
 
-fn get(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn get(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let key = args.get("key").cloned().unwrap_or_default();
-    let found = live::traverse(&inner.grains, &key, delimiter(args))?;
-    Ok(found.or_else(|| args.get("default").cloned()).unwrap_or_else(live::empty))
+    let found = value_ops::traverse(&inner.grains, &key, delimiter(args))?;
+    Ok(found.or_else(|| args.get("default").cloned()).unwrap_or_else(value_ops::empty_text))
 }
 
-fn item(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let default = args.get("default").cloned().unwrap_or_else(live::empty);
+fn item(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let default = args.get("default").cloned().unwrap_or_else(value_ops::empty_text);
     let mut out = Dict::new();
     for key in args.rest() {
-        let found = live::traverse(&inner.grains, key, delimiter(args))?;
-        out.insert(Key::new(key.clone())?, found.unwrap_or_else(|| default.clone()));
+        let found = value_ops::traverse(&inner.grains, key, delimiter(args))?;
+        out.insert(DictKey::new(key.clone())?, found.unwrap_or_else(|| default.clone()));
     }
     if args.get("sanitize").is_some_and(Value::is_true) {
         sanitize(&mut out);
@@ -44,8 +44,9 @@ fn item(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
 }
 
 /// All grains in a dictionary of the caller's own; the values are shared.
-fn items(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let mut out = live::as_dict(&inner.grains).map(|g| g.with(|pairs| pairs.clone())).unwrap_or_default();
+fn items(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let mut out =
+        value_ops::as_dict(&inner.grains).map(|g| g.with(|pairs| pairs.clone())).unwrap_or_default();
     if args.get("sanitize").is_some_and(Value::is_true) {
         sanitize(&mut out);
     }
@@ -65,18 +66,22 @@ fn sanitize(grains: &mut Dict) {
     }
 }
 
-fn filter_by(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn filter_by(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let family = Value::from("os_family");
     choose(&inner.grains, Some(args.get("grain").unwrap_or(&family)), args)
 }
 
 /// `filter_by` over grains or pillar.
-pub(super) fn choose(root: &Value, path: Option<&Value>, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn choose(
+    root: &Value,
+    path: Option<&Value>,
+    args: &FunctionArgs<Value>,
+) -> Result<Value, FunctionError> {
     let by = match path {
-        Some(path) => live::traverse(root, path, DEFAULT_DELIMITER)?,
+        Some(path) => value_ops::traverse(root, path, DEFAULT_DELIMITER)?,
         None => None,
     };
-    live::filter_by(&Filter {
+    value_ops::filter_by(&FilterBy {
         lookup: args.get("lookup_dict").unwrap_or(&Value::UNDEFINED),
         by,
         merge: args.get("merge"),
@@ -85,19 +90,20 @@ pub(super) fn choose(root: &Value, path: Option<&Value>, args: &Bound<Value>) ->
     })
 }
 
-fn has_value(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn has_value(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let key = args.get("key").map(to_template).unwrap_or_default();
-    Ok(live::traverse(&inner.grains, &key, DEFAULT_DELIMITER)?.is_some().into())
+    Ok(value_ops::traverse(&inner.grains, &key, DEFAULT_DELIMITER)?.is_some().into())
 }
 
-fn equals(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn equals(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let key = args.get("key").map(to_template).unwrap_or_default();
-    let found = live::traverse(&inner.grains, &key, DEFAULT_DELIMITER)?.unwrap_or_else(live::empty);
+    let found =
+        value_ops::traverse(&inner.grains, &key, DEFAULT_DELIMITER)?.unwrap_or_else(value_ops::empty_text);
     let want = args.get("value").map(to_template).unwrap_or_default();
-    Ok((text(&found) == text(&want)).into())
+    Ok((py_str(&found) == py_str(&want)).into())
 }
 
-fn ls(inner: &Inner, _: &Bound<Data>) -> Result<Data, Refusal> {
+fn ls(inner: &FunctionsInner, _: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let all = inner.inputs.host.grains();
     let mut names: Vec<Data> = all.as_map().map(|m| m.keys().cloned().collect()).unwrap_or_default();
     names.sort_by(|a, b| a.py_cmp(b).unwrap_or(std::cmp::Ordering::Equal));

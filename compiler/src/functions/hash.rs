@@ -8,26 +8,28 @@ use md5::digest::DynDigest;
 use sha2::Sha256;
 use zagent_config::Value as Data;
 
-use super::table::{Entry, data};
-use super::{Bound, Inner, Refusal};
+use super::table::{FunctionEntry, data_function};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
 
-pub(super) const TABLE: &[Entry] = &[
-    data("hashutil.digest", "instr checksum?", digest),
-    data("hashutil.md5_digest", "instr", |_, args| hex_of("md5", args)),
-    data("hashutil.sha256_digest", "instr", |_, args| hex_of("sha256", args)),
-    data("hashutil.sha512_digest", "instr", |_, args| hex_of("sha512", args)),
-    data("hashutil.base64_b64encode", "instr", |_, args| Ok(STANDARD.encode(text(args, "instr")?).into())),
-    data("hashutil.base64_b64decode", "instr", decode),
-    data("hashutil.base64_encodestring", "instr", encode_lines),
-    data("hashutil.base64_decodestring", "instr", decode),
-    data("hashutil.hmac_signature", "string shared_secret challenge_hmac", hmac_signature),
-    data("hashutil.hmac_compute", "string shared_secret", hmac_compute),
-    data("random.hash", "value algorithm?", random_hash),
-    data("random.str_encode", "value encoder?", str_encode),
+pub(super) const TABLE: &[FunctionEntry] = &[
+    data_function("hashutil.digest", "instr checksum?", digest),
+    data_function("hashutil.md5_digest", "instr", |_, args| hex_of("md5", args)),
+    data_function("hashutil.sha256_digest", "instr", |_, args| hex_of("sha256", args)),
+    data_function("hashutil.sha512_digest", "instr", |_, args| hex_of("sha512", args)),
+    data_function("hashutil.base64_b64encode", "instr", |_, args| {
+        Ok(STANDARD.encode(text(args, "instr")?).into())
+    }),
+    data_function("hashutil.base64_b64decode", "instr", decode),
+    data_function("hashutil.base64_encodestring", "instr", encode_lines),
+    data_function("hashutil.base64_decodestring", "instr", decode),
+    data_function("hashutil.hmac_signature", "string shared_secret challenge_hmac", hmac_signature),
+    data_function("hashutil.hmac_compute", "string shared_secret", hmac_compute),
+    data_function("random.hash", "value algorithm?", random_hash),
+    data_function("random.str_encode", "value encoder?", str_encode),
 ];
 
-fn text(args: &Bound<Data>, name: &str) -> Result<String, Refusal> {
-    super::files::text(args, name).map(str::to_owned)
+fn text(args: &FunctionArgs<Data>, name: &str) -> Result<String, FunctionError> {
+    super::files::text_arg(args, name).map(str::to_owned)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -59,40 +61,42 @@ pub(super) fn sha512(bytes: &[u8]) -> [u8; 64] {
     sha2::Sha512::digest(bytes).into()
 }
 
-fn hex_of(algorithm: &str, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn hex_of(algorithm: &str, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let sum = hex_digest(algorithm, text(args, "instr")?.as_bytes());
-    sum.map(Data::from).ok_or_else(|| Refusal::failed(format!("there is no hash `{algorithm}`")))
+    sum.map(Data::from).ok_or_else(|| FunctionError::failed(format!("there is no hash `{algorithm}`")))
 }
 
-fn digest(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn digest(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let algorithm = args.get("checksum").and_then(Data::as_str).unwrap_or("md5");
     match algorithm {
         "md5" | "sha256" | "sha512" => hex_of(algorithm, args),
-        _ => Err(Refusal::failed(format!("`{algorithm}` is none of `md5`, `sha256`, `sha512`"))),
+        _ => Err(FunctionError::failed(format!("`{algorithm}` is none of `md5`, `sha256`, `sha512`"))),
     }
 }
 
-fn random_hash(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn random_hash(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let algorithm = args.get("algorithm").and_then(Data::as_str).unwrap_or("sha512");
     let sum = hex_digest(algorithm, text(args, "value")?.as_bytes());
-    sum.map(Data::from).ok_or_else(|| Refusal::failed(format!("there is no hash `{algorithm}`")))
+    sum.map(Data::from).ok_or_else(|| FunctionError::failed(format!("there is no hash `{algorithm}`")))
 }
 
-fn str_encode(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn str_encode(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     match args.get("encoder").and_then(Data::as_str).unwrap_or("base64") {
         "base64" => Ok(STANDARD.encode(text(args, "value")?).into()),
-        other => Err(Refusal::failed(format!("there is no encoder `{other}`"))),
+        other => Err(FunctionError::failed(format!("there is no encoder `{other}`"))),
     }
 }
 
-fn decode(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn decode(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let packed: String = text(args, "instr")?.split_whitespace().collect();
-    let bytes = STANDARD.decode(packed).map_err(|_| Refusal::failed("the text is not base64"))?;
-    String::from_utf8(bytes).map(Data::from).map_err(|_| Refusal::failed("the decoded bytes are not text"))
+    let bytes = STANDARD.decode(packed).map_err(|_| FunctionError::failed("the text is not base64"))?;
+    String::from_utf8(bytes)
+        .map(Data::from)
+        .map_err(|_| FunctionError::failed("the decoded bytes are not text"))
 }
 
 /// Base64 in lines of 76 characters, each ended.
-fn encode_lines(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn encode_lines(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let packed = STANDARD.encode(text(args, "instr")?);
     let mut out = String::with_capacity(packed.len() + packed.len() / 76 + 1);
     for (i, c) in packed.chars().enumerate() {
@@ -107,19 +111,19 @@ fn encode_lines(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
     Ok(out.into())
 }
 
-fn keyed(args: &Bound<Data>) -> Result<Hmac<Sha256>, Refusal> {
+fn new_hmac(args: &FunctionArgs<Data>) -> Result<Hmac<Sha256>, FunctionError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(text(args, "shared_secret")?.as_bytes())
-        .map_err(|_| Refusal::failed("the secret cannot be a key"))?;
+        .map_err(|_| FunctionError::failed("the secret cannot be a key"))?;
     Mac::update(&mut mac, text(args, "string")?.as_bytes());
     Ok(mac)
 }
 
-fn hmac_signature(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn hmac_signature(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let challenge = STANDARD.decode(text(args, "challenge_hmac")?);
-    let mac = keyed(args)?;
+    let mac = new_hmac(args)?;
     Ok(challenge.is_ok_and(|c| mac.verify_slice(&c).is_ok()).into())
 }
 
-fn hmac_compute(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    Ok(hex(&keyed(args)?.finalize().into_bytes()).into())
+fn hmac_compute(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    Ok(hex(&new_hmac(args)?.finalize().into_bytes()).into())
 }

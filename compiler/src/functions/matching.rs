@@ -1,41 +1,49 @@
 //! `match.*`: the one matcher, asked from a template.
 
 use minijinja::value::{Value, ValueKind};
-use zagent_config::target::{MatchKind, Subject, Target};
+use zagent_config::target::{MatchKind, Target, TargetSubject};
 use zagent_config::{Map, Value as Data};
 
-use super::live::{self, Update};
-use super::table::{Entry, data, live};
-use super::{Bound, Inner, Refusal};
-use crate::jinja::object::{Dict, Key, text, type_name};
+use super::table::{FunctionEntry, data_function, live_function};
+use super::value_ops::{self, UpdateMode};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
+use crate::jinja::object::{Dict, DictKey, py_str, type_name};
 
-pub(super) const TABLE: &[Entry] = &[
-    data("match.glob", ID, |inner, args| ask(inner, MatchKind::Glob, args)),
-    data("match.pcre", ID, |inner, args| ask(inner, MatchKind::Pcre, args)),
-    data("match.list", ID, |inner, args| ask(inner, MatchKind::List, args)),
-    data("match.compound", ID, |inner, args| ask(inner, MatchKind::Compound, args)),
-    data("match.ipcidr", "tgt", |inner, args| ask(inner, MatchKind::Ipcidr, args)),
-    data("match.grain", DELIMITED, |inner, args| ask(inner, MatchKind::Grain, args)),
-    data("match.grain_pcre", DELIMITED, |inner, args| ask(inner, MatchKind::GrainPcre, args)),
-    data("match.pillar", DELIMITED, |inner, args| ask(inner, MatchKind::Pillar, args)),
-    data("match.pillar_pcre", DELIMITED, |inner, args| ask(inner, MatchKind::PillarPcre, args)),
+pub(super) const TABLE: &[FunctionEntry] = &[
+    data_function("match.glob", ID_SIGNATURE, |inner, args| match_call(inner, MatchKind::Glob, args)),
+    data_function("match.pcre", ID_SIGNATURE, |inner, args| match_call(inner, MatchKind::Pcre, args)),
+    data_function("match.list", ID_SIGNATURE, |inner, args| match_call(inner, MatchKind::List, args)),
+    data_function("match.compound", ID_SIGNATURE, |inner, args| match_call(inner, MatchKind::Compound, args)),
+    data_function("match.ipcidr", "tgt", |inner, args| match_call(inner, MatchKind::Ipcidr, args)),
+    data_function("match.grain", DELIMITED_SIGNATURE, |inner, args| {
+        match_call(inner, MatchKind::Grain, args)
+    }),
+    data_function("match.grain_pcre", DELIMITED_SIGNATURE, |inner, args| {
+        match_call(inner, MatchKind::GrainPcre, args)
+    }),
+    data_function("match.pillar", DELIMITED_SIGNATURE, |inner, args| {
+        match_call(inner, MatchKind::Pillar, args)
+    }),
+    data_function("match.pillar_pcre", DELIMITED_SIGNATURE, |inner, args| {
+        match_call(inner, MatchKind::PillarPcre, args)
+    }),
     // What a node keeps in Salt's data store, which is not here.
-    data("match.data", DELIMITED, |_, _| Ok(false.into())),
-    live("match.filter_by", "lookup tgt_type? minion_id? merge? merge_lists? default?", filter_by),
-    live("match.ifelse", "* tgt_type? minion_id? merge? merge_lists?", ifelse),
-    data("match.search_by", "lookup tgt_type? minion_id?", search_by),
+    data_function("match.data", DELIMITED_SIGNATURE, |_, _| Ok(false.into())),
+    live_function("match.filter_by", "lookup tgt_type? minion_id? merge? merge_lists? default?", filter_by),
+    live_function("match.ifelse", "* tgt_type? minion_id? merge? merge_lists?", ifelse),
+    data_function("match.search_by", "lookup tgt_type? minion_id?", search_by),
 ];
 
-const ID: &str = "tgt minion_id?";
-const DELIMITED: &str = "tgt delimiter?";
+const ID_SIGNATURE: &str = "tgt minion_id?";
+const DELIMITED_SIGNATURE: &str = "tgt delimiter?";
 
 /// This node, or this node under another id.
-struct Node<'a> {
-    inner: &'a Inner,
+struct FunctionSubject<'a> {
+    inner: &'a FunctionsInner,
     id: &'a str,
 }
 
-impl Subject for Node<'_> {
+impl TargetSubject for FunctionSubject<'_> {
     fn id(&self) -> &str {
         self.id
     }
@@ -61,20 +69,29 @@ impl Subject for Node<'_> {
     }
 }
 
-fn matches(inner: &Inner, kind: MatchKind, target: &str, id: Option<&str>) -> Result<bool, Refusal> {
+fn matches(
+    inner: &FunctionsInner,
+    kind: MatchKind,
+    target: &str,
+    id: Option<&str>,
+) -> Result<bool, FunctionError> {
     let id = id.unwrap_or(&inner.inputs.options.id);
     let target = Target::parse_lenient(target, kind);
-    target.matches(&Node { inner, id }).map_err(|e| Refusal::failed(e.message))
+    target.matches(&FunctionSubject { inner, id }).map_err(|e| FunctionError::failed(e.message))
 }
 
-fn ask(inner: &Inner, kind: MatchKind, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn match_call(
+    inner: &FunctionsInner,
+    kind: MatchKind,
+    args: &FunctionArgs<Data>,
+) -> Result<Data, FunctionError> {
     let id = args.get("minion_id").and_then(Data::as_str);
     let target = match args.get("tgt") {
         Some(Data::List(ids)) => ids.iter().filter_map(Data::as_str).collect::<Vec<_>>().join(","),
         Some(Data::Str(text)) => text.to_string(),
         other => {
             let got = other.map_or("nothing", Data::kind);
-            return Err(Refusal::arguments(format!("a target is text, not {got}")));
+            return Err(FunctionError::bad_arguments(format!("a target is text, not {got}")));
         }
     };
     match args.get("delimiter").and_then(Data::as_str) {
@@ -92,17 +109,20 @@ fn ask(inner: &Inner, kind: MatchKind, args: &Bound<Data>) -> Result<Data, Refus
     }
 }
 
-fn kind_of(name: Option<&str>) -> Result<MatchKind, Refusal> {
-    name.unwrap_or("compound").parse::<MatchKind>().map_err(|e| Refusal::failed(e.message))
+fn kind_of(name: Option<&str>) -> Result<MatchKind, FunctionError> {
+    name.unwrap_or("compound").parse::<MatchKind>().map_err(|e| FunctionError::failed(e.message))
 }
 
 /// The value of the first target that means this node.
-fn filter_by(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn filter_by(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let lookup = args.get("lookup").unwrap_or(&Value::UNDEFINED);
-    let Some(choices) = live::as_dict(lookup) else {
-        return Err(Refusal::failed(format!("the lookup must be a mapping, not '{}'", type_name(lookup))));
+    let Some(choices) = value_ops::as_dict(lookup) else {
+        return Err(FunctionError::failed(format!(
+            "the lookup must be a mapping, not '{}'",
+            type_name(lookup)
+        )));
     };
-    if let Some(chosen) = choose(inner, args, choices.pairs())? {
+    if let Some(chosen) = first_match(inner, args, choices.pairs())? {
         return Ok(chosen);
     }
     let default = args.get("default").cloned().unwrap_or_else(|| Value::from("default"));
@@ -110,35 +130,35 @@ fn filter_by(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
 }
 
 /// The first choice whose target means this node.
-fn choose(
-    inner: &Inner,
-    args: &Bound<Value>,
+fn first_match(
+    inner: &FunctionsInner,
+    args: &FunctionArgs<Value>,
     choices: Vec<(Value, Value)>,
-) -> Result<Option<Value>, Refusal> {
+) -> Result<Option<Value>, FunctionError> {
     let kind = kind_of(args.get("tgt_type").and_then(Value::as_str))?;
     let id = args.get("minion_id").and_then(Value::as_str);
     for (target, choice) in choices {
-        if matches(inner, kind, &text(&target), id)? {
-            return merged(args, choice).map(Some);
+        if matches(inner, kind, &py_str(&target), id)? {
+            return merge_choice(args, choice).map(Some);
         }
     }
     Ok(None)
 }
 
 /// A choice with what the call wants merged into it.
-fn merged(args: &Bound<Value>, choice: Value) -> Result<Value, Refusal> {
+fn merge_choice(args: &FunctionArgs<Value>, choice: Value) -> Result<Value, FunctionError> {
     let Some(merge) = args.get("merge").filter(|m| m.is_true()) else { return Ok(choice) };
     if choice.is_none() {
         return Ok(merge.clone());
     }
     let lists = args.get("merge_lists").is_some_and(Value::is_true);
-    live::update(&choice, &live::deep_copy(merge)?, Update { flat: false, lists })
+    value_ops::update(&choice, &value_ops::deep_copy(merge)?, UpdateMode { flat: false, lists })
 }
 
 /// Targets and values in turn, and what holds when no target means this node.
-fn ifelse(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn ifelse(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let Some((otherwise, pairs)) = args.rest().split_last().filter(|(_, pairs)| pairs.len() % 2 == 0) else {
-        return Err(Refusal::arguments("`match.ifelse` takes an odd number of arguments"));
+        return Err(FunctionError::bad_arguments("`match.ifelse` takes an odd number of arguments"));
     };
     let mut choices = Dict::new();
     for pair in pairs.chunks(2) {
@@ -147,17 +167,17 @@ fn ifelse(inner: &Inner, args: &Bound<Value>) -> Result<Value, Refusal> {
             ValueKind::Bool => continue,
             _ => pair[0].clone(),
         };
-        let key = Key::new(target).map_err(|e| Refusal::failed(e.to_string()))?;
+        let key = DictKey::new(target).map_err(|e| FunctionError::failed(e.to_string()))?;
         choices.insert(key, pair[1].clone());
     }
     let choices = choices.into_iter().map(|(target, choice)| (target.into_value(), choice)).collect();
-    Ok(choose(inner, args, choices)?.unwrap_or_else(|| otherwise.clone()))
+    Ok(first_match(inner, args, choices)?.unwrap_or_else(|| otherwise.clone()))
 }
 
 /// The keys whose lists hold a target that means this node, once a target.
-fn search_by(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn search_by(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let lookup = args.get("lookup").and_then(Data::as_map);
-    let lookup = lookup.ok_or_else(|| Refusal::arguments("`lookup` must be a mapping"))?;
+    let lookup = lookup.ok_or_else(|| FunctionError::bad_arguments("`lookup` must be a mapping"))?;
     let kind = kind_of(args.get("tgt_type").and_then(Data::as_str))?;
     let id = args.get("minion_id").and_then(Data::as_str);
     let mut found = Vec::new();

@@ -1,24 +1,23 @@
 //! Execution functions: `salt['pillar.get']('a:b')` in, a value out.
 //!
 //! Law: a function here looks and never changes anything but the template's own values. What needs the machine goes
-//! through [`Host`]; what is known nowhere is refused by name.
+//! through [`TemplateHost`]; what is known nowhere is refused by name.
 //!
 //! Two kinds of functions: most work on data and give fresh data; some (`pillar.get`, `grains.filter_by`,
 //! `defaults.merge`, …) give out and change the very objects that templates hold, as in Salt, and work on those.
 
 mod config;
 mod defaults;
+mod error;
 mod files;
 mod grains;
 mod hash;
-mod live;
 mod matching;
 mod network;
 mod object;
 mod paths;
 mod pillar;
 mod random;
-mod refusal;
 mod render;
 mod serialize;
 mod signature;
@@ -26,13 +25,14 @@ mod slsutil;
 mod table;
 mod test;
 mod text;
+mod value_ops;
 pub mod version;
 
+pub use self::error::FunctionError;
 pub(crate) use self::object::is_functions;
-pub use self::object::{Function, salt};
-pub use self::refusal::Refusal;
-pub use self::render::{RenderRequest, RenderSource, Renderer};
-pub use self::signature::Bound;
+pub use self::object::{SaltFunction, salt};
+pub use self::render::{FunctionRenderer, RenderRequest, RenderSource};
+pub use self::signature::FunctionArgs;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -41,16 +41,16 @@ use minijinja::value::Value;
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value as Data};
 
-use self::table::Body;
-use crate::jinja::object::{LazyDict, LazySource, own, to_template, to_value};
-use crate::{Call, CallError, Host, Inputs};
+use self::table::FunctionImpl;
+use crate::jinja::object::{LazyDict, LazySource, to_storable, to_template, to_value};
+use crate::{CallError, CompileInputs, FunctionCall, TemplateHost};
 
 /// All execution functions, over one node, one tree and one pillar.
 #[derive(Clone)]
-pub struct Functions(Arc<Inner>);
+pub struct Functions(Arc<FunctionsInner>);
 
-struct Inner {
-    inputs: Inputs,
+struct FunctionsInner {
+    inputs: CompileInputs,
     /// The pillar as it was compiled.
     compiled: Data,
     /// The pillar that functions hand out; templates hold another object under the name `pillar`.
@@ -59,11 +59,11 @@ struct Inner {
     opts: Value,
     builtin: Value,
     host_functions: OnceLock<HashSet<&'static str>>,
-    renderer: OnceLock<Weak<dyn Renderer>>,
+    renderer: OnceLock<Weak<dyn FunctionRenderer>>,
     missing: Mutex<Option<String>>,
 }
 
-struct HostGrains(Arc<dyn Host>);
+struct HostGrains(Arc<dyn TemplateHost>);
 
 impl LazySource for HostGrains {
     fn get(&self, key: &str) -> Option<Data> {
@@ -75,24 +75,24 @@ impl LazySource for HostGrains {
     }
 }
 
-fn grains_of(host: &Arc<dyn Host>) -> Value {
+fn grains_of(host: &Arc<dyn TemplateHost>) -> Value {
     Value::from_object(LazyDict::new(Arc::new(HostGrains(Arc::clone(host)))))
 }
 
 impl Functions {
     /// Makes the functions of one compile (or of its pillar: then `pillar` is what is known so far).
     #[must_use]
-    pub fn new(inputs: Inputs, pillar: Data) -> Self {
+    pub fn new(inputs: CompileInputs, pillar: Data) -> Self {
         let mut opts = inputs.options.opts.clone();
         if !opts.contains("id") {
             opts.insert("id", inputs.options.id.as_str());
         }
-        Self(Arc::new(Inner {
+        Self(Arc::new(FunctionsInner {
             pillar: to_template(&pillar),
             compiled: pillar,
             grains: grains_of(&inputs.host),
             opts: to_template(&opts.into()),
-            builtin: to_template(config::builtin()),
+            builtin: to_template(config::builtin_options()),
             inputs,
             host_functions: OnceLock::new(),
             renderer: OnceLock::new(),
@@ -113,14 +113,14 @@ impl Functions {
     }
 
     /// Says who renders for `slsutil.renderer`; the first one stays.
-    pub fn set_renderer(&self, renderer: Weak<dyn Renderer>) {
+    pub fn set_renderer(&self, renderer: Weak<dyn FunctionRenderer>) {
         let _ = self.0.renderer.set(renderer);
     }
 
     /// True when there is such a function.
     #[must_use]
     pub fn contains(&self, function: &str) -> bool {
-        table::find(function).is_some() || self.0.host_functions().contains(function)
+        table::find_function(function).is_some() || self.0.host_functions().contains(function)
     }
 
     /// True when a module of that name has a function.
@@ -141,14 +141,14 @@ impl Functions {
 
     /// The function whose name is nearest, when it is near enough to be a slip.
     #[must_use]
-    pub fn nearest(&self, function: &str) -> Option<&'static str> {
+    pub fn nearest_function(&self, function: &str) -> Option<&'static str> {
         nearest(function, self.names())
     }
 
     /// The last function that a template looked up and that is not there. A template engine asks when the template
     /// called something undefined: `salt['no.such']()`.
     #[must_use]
-    pub fn missing(&self) -> Option<String> {
+    pub fn last_missing(&self) -> Option<String> {
         self.0.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -160,25 +160,25 @@ impl Functions {
     ///
     /// # Errors
     /// Fails when there is no such function, it is forbidden, or it failed.
-    pub fn call(&self, call: &Call) -> Result<Data, CallError> {
+    pub fn call(&self, call: &FunctionCall) -> Result<Data, CallError> {
         self.call_data(call).map_err(CallError::from)
     }
 
-    fn call_data(&self, call: &Call) -> Result<Data, Refusal> {
+    fn call_data(&self, call: &FunctionCall) -> Result<Data, FunctionError> {
         let name = call.function.as_str();
-        let Some(entry) = table::find(name) else {
+        let Some(entry) = table::find_function(name) else {
             return Ok(self.0.inputs.host.call(call)?);
         };
         let kwargs = || call.kwargs.iter().map(|(k, v)| (k.json_key(), v));
         match entry.body {
-            Body::Data(f) => {
+            FunctionImpl::Data(f) => {
                 let named = kwargs().map(|(k, v)| (k, v.clone())).collect();
-                f(&self.0, &Bound::bind(name, entry.signature, call.args.clone(), named)?)
+                f(&self.0, &FunctionArgs::bind(name, entry.signature, call.args.clone(), named)?)
             }
-            Body::Live(f) => {
+            FunctionImpl::Live(f) => {
                 let named = kwargs().map(|(k, v)| (k, to_template(v))).collect();
                 let args = call.args.iter().map(to_template).collect();
-                Ok(to_value(&f(&self.0, &Bound::bind(name, entry.signature, args, named)?)?)?)
+                Ok(to_value(&f(&self.0, &FunctionArgs::bind(name, entry.signature, args, named)?)?)?)
             }
         }
     }
@@ -192,34 +192,39 @@ impl Functions {
         name: &str,
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, FunctionError> {
         if let Some(undefined) =
             args.iter().chain(kwargs.iter().map(|(_, v)| v)).position(Value::is_undefined)
         {
             let which = undefined + 1;
-            return Err(Refusal::arguments(format!("argument {which} of `{name}` is undefined")));
+            return Err(FunctionError::bad_arguments(format!("argument {which} of `{name}` is undefined")));
         }
-        if let Some(table::Entry { signature, body: Body::Live(f), .. }) = table::find(name) {
-            let args = args.into_iter().map(own).collect::<Result<_, _>>()?;
-            let kwargs = kwargs.into_iter().map(|(k, v)| Ok((k, own(v)?))).collect::<Result<_, Refusal>>()?;
-            return f(&self.0, &Bound::bind(name, signature, args, kwargs)?);
+        if let Some(table::FunctionEntry { signature, body: FunctionImpl::Live(f), .. }) =
+            table::find_function(name)
+        {
+            let args = args.into_iter().map(to_storable).collect::<Result<_, _>>()?;
+            let kwargs = kwargs
+                .into_iter()
+                .map(|(k, v)| Ok((k, to_storable(v)?)))
+                .collect::<Result<_, FunctionError>>()?;
+            return f(&self.0, &FunctionArgs::bind(name, signature, args, kwargs)?);
         }
         let args = args.iter().map(to_value).collect::<Result<_, _>>()?;
         let mut named = Map::with_capacity(kwargs.len());
         for (k, v) in &kwargs {
             named.insert(k.as_str(), to_value(v)?);
         }
-        let answer = self.call_data(&Call { function: name.to_owned(), args, kwargs: named })?;
+        let answer = self.call_data(&FunctionCall { function: name.to_owned(), args, kwargs: named })?;
         Ok(to_template(&answer))
     }
 }
 
-impl Inner {
+impl FunctionsInner {
     fn host_functions(&self) -> &HashSet<&'static str> {
         self.host_functions.get_or_init(|| self.inputs.host.functions().into_iter().collect())
     }
 
-    fn renderer(&self) -> Option<Arc<dyn Renderer>> {
+    fn renderer(&self) -> Option<Arc<dyn FunctionRenderer>> {
         self.renderer.get().and_then(Weak::upgrade)
     }
 }
@@ -231,6 +236,6 @@ impl std::fmt::Debug for Functions {
 }
 
 #[cfg(test)]
-pub(crate) mod sample;
+pub(crate) mod sample_host;
 #[cfg(test)]
 mod tests;

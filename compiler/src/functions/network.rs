@@ -4,41 +4,45 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zagent_config::{Map, Value as Data};
 
-use super::files::text;
-use super::table::{Entry, data};
-use super::{Bound, Inner, Refusal};
+use super::files::text_arg;
+use super::table::{FunctionEntry, data_function};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
 
-pub(super) const TABLE: &[Entry] = &[
-    data("network.calc_net", "ip_addr netmask?", calc_net),
-    data("network.ip_in_subnet", "ip_addr cidr", ip_in_subnet),
-    data("network.convert_cidr", "cidr", convert_cidr),
-    data("network.is_private", "ip_addr", |_, args| Ok(is_private(address(text(args, "ip_addr")?)?).into())),
-    data("network.is_loopback", "ip_addr", |_, args| {
-        Ok(address(text(args, "ip_addr")?)?.is_loopback().into())
+pub(super) const TABLE: &[FunctionEntry] = &[
+    data_function("network.calc_net", "ip_addr netmask?", calc_net),
+    data_function("network.ip_in_subnet", "ip_addr cidr", ip_in_subnet),
+    data_function("network.convert_cidr", "cidr", convert_cidr),
+    data_function("network.is_private", "ip_addr", |_, args| {
+        Ok(is_private(address(text_arg(args, "ip_addr")?)?).into())
     }),
-    data("network.reverse_ip", "ip_addr", |_, args| Ok(reverse(address(text(args, "ip_addr")?)?).into())),
+    data_function("network.is_loopback", "ip_addr", |_, args| {
+        Ok(address(text_arg(args, "ip_addr")?)?.is_loopback().into())
+    }),
+    data_function("network.reverse_ip", "ip_addr", |_, args| {
+        Ok(reverse_pointer(address(text_arg(args, "ip_addr")?)?).into())
+    }),
 ];
 
 /// A network: its first address, the length of its prefix, and whether the text named another address of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
+struct IpNetwork {
     first: IpAddr,
     prefix: u32,
     exact: bool,
 }
 
-fn address(text: &str) -> Result<IpAddr, Refusal> {
-    text.parse().map_err(|_| Refusal::failed(format!("`{text}` is not an IP address")))
+fn address(text: &str) -> Result<IpAddr, FunctionError> {
+    text.parse().map_err(|_| FunctionError::failed(format!("`{text}` is not an IP address")))
 }
 
-const fn width(address: IpAddr) -> u32 {
+const fn address_bits(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(_) => 32,
         IpAddr::V6(_) => 128,
     }
 }
 
-fn bits(address: IpAddr) -> u128 {
+fn to_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(a) => u128::from(u32::from(a)),
         IpAddr::V6(a) => u128::from(a),
@@ -60,36 +64,37 @@ fn host_bits(width: u32, prefix: u32) -> u128 {
     if n >= 128 { u128::MAX } else { (1 << n) - 1 }
 }
 
-impl Network {
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        let wrong = || Refusal::failed(format!("`{text}` is not an IP network"));
+impl IpNetwork {
+    fn parse(text: &str) -> Result<Self, FunctionError> {
+        let wrong = || FunctionError::failed(format!("`{text}` is not an IP network"));
         let (ip, mask) = text.split_once('/').map_or((text, None), |(ip, mask)| (ip, Some(mask)));
         let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
         let prefix = match mask {
-            None => width(ip),
+            None => address_bits(ip),
             Some(mask) => prefix_of(ip, mask).ok_or_else(wrong)?,
         };
-        let first = from_bits(ip, bits(ip) & !host_bits(width(ip), prefix));
+        let first = from_bits(ip, to_bits(ip) & !host_bits(address_bits(ip), prefix));
         Ok(Self { first, prefix, exact: first == ip })
     }
 
     fn contains(self, ip: IpAddr) -> bool {
-        width(self.first) == width(ip) && bits(ip) & !host_bits(width(ip), self.prefix) == bits(self.first)
+        address_bits(self.first) == address_bits(ip)
+            && to_bits(ip) & !host_bits(address_bits(ip), self.prefix) == to_bits(self.first)
     }
 
     fn last(self) -> IpAddr {
-        from_bits(self.first, bits(self.first) | host_bits(width(self.first), self.prefix))
+        from_bits(self.first, to_bits(self.first) | host_bits(address_bits(self.first), self.prefix))
     }
 
     fn mask(self) -> IpAddr {
-        from_bits(self.first, !host_bits(width(self.first), self.prefix))
+        from_bits(self.first, !host_bits(address_bits(self.first), self.prefix))
     }
 }
 
 /// A prefix length written as a number, a netmask or a host mask.
 fn prefix_of(ip: IpAddr, mask: &str) -> Option<u32> {
     if mask.bytes().all(|b| b.is_ascii_digit()) {
-        return mask.parse().ok().filter(|p| *p <= width(ip));
+        return mask.parse().ok().filter(|p| *p <= address_bits(ip));
     }
     let mask = u32::from(mask.parse::<Ipv4Addr>().ok().filter(|_| ip.is_ipv4())?);
     let net = mask.leading_ones();
@@ -100,22 +105,22 @@ fn prefix_of(ip: IpAddr, mask: &str) -> Option<u32> {
     (mask.count_ones() == host).then(|| 32 - host)
 }
 
-fn calc_net(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    let ip = text(args, "ip_addr")?;
+fn calc_net(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    let ip = text_arg(args, "ip_addr")?;
     let net = match args.get("netmask") {
-        None | Some(Data::Null) => Network::parse(ip)?,
-        Some(mask) => Network::parse(&format!("{ip}/{}", mask.json_key()))?,
+        None | Some(Data::Null) => IpNetwork::parse(ip)?,
+        Some(mask) => IpNetwork::parse(&format!("{ip}/{}", mask.json_key()))?,
     };
     Ok(format!("{}/{}", net.first, net.prefix).into())
 }
 
-fn ip_in_subnet(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    let Some(net) = Network::parse(text(args, "cidr")?).ok().filter(|n| n.exact) else {
+fn ip_in_subnet(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    let Some(net) = IpNetwork::parse(text_arg(args, "cidr")?).ok().filter(|n| n.exact) else {
         return Ok(false.into());
     };
     let ips: Vec<&str> = match args.get("ip_addr") {
         Some(Data::List(ips)) => ips.iter().filter_map(Data::as_str).collect(),
-        _ => vec![text(args, "ip_addr")?],
+        _ => vec![text_arg(args, "ip_addr")?],
     };
     for ip in ips {
         if net.contains(address(ip)?) {
@@ -125,14 +130,14 @@ fn ip_in_subnet(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
     Ok(false.into())
 }
 
-fn convert_cidr(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    let net = Network::parse(text(args, "cidr")?)?;
+fn convert_cidr(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    let net = IpNetwork::parse(text_arg(args, "cidr")?)?;
     let parts = [("network", net.first), ("netmask", net.mask()), ("broadcast", net.last())];
     Ok(parts.into_iter().map(|(k, v)| (k, v.to_string())).collect::<Map>().into())
 }
 
 /// Networks that are no part of the public Internet.
-const PRIVATE: [&str; 24] = [
+const PRIVATE_NETWORKS: [&str; 24] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "127.0.0.0/8",
@@ -160,11 +165,11 @@ const PRIVATE: [&str; 24] = [
 ];
 
 fn is_private(ip: IpAddr) -> bool {
-    PRIVATE.iter().filter_map(|net| Network::parse(net).ok()).any(|net| net.contains(ip))
+    PRIVATE_NETWORKS.iter().filter_map(|net| IpNetwork::parse(net).ok()).any(|net| net.contains(ip))
 }
 
 /// The name under which DNS keeps an address.
-fn reverse(ip: IpAddr) -> String {
+fn reverse_pointer(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(a) => {
             let [a, b, c, d] = a.octets();

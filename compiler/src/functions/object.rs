@@ -1,69 +1,69 @@
 //! The `salt` of templates: `salt['mod.fun'](…)`, `salt.mod.fun(…)`, `'mod.fun' in salt`, `salt.get('mod.fun')`.
 //!
 //! A function that is not there is undefined, as in Salt, so that templates can ask before they call. Calling it is
-//! the engine's error; [`Functions::missing`] tells it which name to report.
+//! the engine's error; [`Functions::last_missing`] tells it which name to report.
 
 use std::fmt;
 use std::sync::Arc;
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 use minijinja::{Error, ErrorKind, State};
-use zagent_config::Fault;
+use zagent_config::Diagnostic;
 
-use super::{Functions, Refusal, refusal};
+use super::{FunctionError, Functions, error};
 use crate::jinja::object::{list, pairs_of};
-use crate::jinja::ops;
+use crate::jinja::operator_filters;
 
 /// Makes the `salt` object.
 #[must_use]
 pub fn salt(functions: &Functions) -> Value {
-    Value::from_object(Salt(functions.clone()))
+    Value::from_object(SaltObject(functions.clone()))
 }
 
 /// One function as a value, for templates that have it under a name of its own.
 pub(super) fn function(functions: &Functions, name: &str) -> Value {
-    Value::from_object(Function(functions.clone(), name.to_owned()))
+    Value::from_object(SaltFunction(functions.clone(), name.to_owned()))
 }
 
 /// True for the `salt` object and its modules.
 pub(crate) fn is_functions(value: &Value) -> bool {
-    value.downcast_object_ref::<Salt>().is_some() || value.downcast_object_ref::<Module>().is_some()
+    value.downcast_object_ref::<SaltObject>().is_some() || value.downcast_object_ref::<SaltModule>().is_some()
 }
 
-struct Salt(Functions);
-struct Module(Functions, String);
+struct SaltObject(Functions);
+struct SaltModule(Functions, String);
 
 /// One function, ready to be called.
-pub struct Function(Functions, String);
+pub struct SaltFunction(Functions, String);
 
 /// Turns a refusal into an error that carries its fault.
-fn error(functions: &Functions, name: &str, refusal: &Refusal) -> Error {
-    carry(refusal.fault(name, functions))
+fn to_template_error(functions: &Functions, name: &str, refusal: &FunctionError) -> Error {
+    diagnostic_error(refusal.to_diagnostic(name, functions))
 }
 
-fn carry(fault: Fault) -> Error {
+fn diagnostic_error(fault: Diagnostic) -> Error {
     Error::new(ErrorKind::InvalidOperation, fault.message.clone()).with_source(fault)
 }
 
 impl Functions {
     /// The fault behind an error of a template, when a function was refused or a missing one was called.
     #[must_use]
-    pub fn fault_of(&self, error: &Error) -> Option<Fault> {
-        fault_of(error, self)
+    pub fn diagnostic_of(&self, error: &Error) -> Option<Diagnostic> {
+        find_diagnostic(error, self)
     }
 }
 
-fn fault_of(error: &Error, functions: &Functions) -> Option<Fault> {
+fn find_diagnostic(error: &Error, functions: &Functions) -> Option<Diagnostic> {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        if let Some(fault) = cause.downcast_ref::<Fault>() {
+        if let Some(fault) = cause.downcast_ref::<Diagnostic>() {
             return Some(fault.clone());
         }
         source = cause.source();
     }
     let called_nothing = error.detail().is_some_and(|d| d.contains("undefined") && d.contains("callable"));
-    let missing = functions.missing().filter(|_| called_nothing)?;
-    Some(refusal::unknown(&missing, functions))
+    let missing = functions.last_missing().filter(|_| called_nothing)?;
+    Some(error::unknown_function(&missing, functions))
 }
 
 fn invoke(functions: &Functions, name: &str, args: &[Value]) -> Result<Value, Error> {
@@ -72,34 +72,36 @@ fn invoke(functions: &Functions, name: &str, args: &[Value]) -> Result<Value, Er
         _ => (args, Vec::new()),
     };
     let named = named.into_iter().map(|(k, v)| (k.as_str().unwrap_or_default().to_owned(), v)).collect();
-    functions.call_live(name, args.to_vec(), named).map_err(|refusal| error(functions, name, &refusal))
+    functions
+        .call_live(name, args.to_vec(), named)
+        .map_err(|refusal| to_template_error(functions, name, &refusal))
 }
 
 /// Calls a function and counts what goes in; texts that come out are counted where they go on.
-fn watched(
+fn call_counted(
     state: &mut State<'_, '_>,
     functions: &Functions,
     name: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
-    ops::look(state, args)?;
+    operator_filters::count_input(state, args)?;
     invoke(functions, name, args)
 }
 
-impl Salt {
+impl SaltObject {
     fn lookup(&self, name: &str) -> Option<Value> {
         if self.0.contains(name) {
-            return Some(Value::from_object(Function(self.0.clone(), name.to_owned())));
+            return Some(Value::from_object(SaltFunction(self.0.clone(), name.to_owned())));
         }
         if !name.contains('.') && self.0.contains_module(name) {
-            return Some(Value::from_object(Module(self.0.clone(), name.to_owned())));
+            return Some(Value::from_object(SaltModule(self.0.clone(), name.to_owned())));
         }
         self.0.note_missing(name);
         None
     }
 }
 
-impl Object for Salt {
+impl Object for SaltObject {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Map
     }
@@ -130,7 +132,7 @@ impl Object for Salt {
                 Ok(name.as_str().and_then(|n| self.lookup(n)).unwrap_or_else(|| default.clone()))
             }
             ("keys", []) => Ok(list(self.0.names().into_iter().map(Value::from).collect())),
-            _ => Err(carry(refusal::unknown(method, &self.0))),
+            _ => Err(diagnostic_error(error::unknown_function(method, &self.0))),
         }
     }
 
@@ -139,7 +141,7 @@ impl Object for Salt {
     }
 }
 
-impl Object for Module {
+impl Object for SaltModule {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Map
     }
@@ -147,7 +149,7 @@ impl Object for Module {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let name = format!("{}.{}", self.1, key.as_str()?);
         if self.0.contains(&name) {
-            return Some(Value::from_object(Function(self.0.clone(), name)));
+            return Some(Value::from_object(SaltFunction(self.0.clone(), name)));
         }
         self.0.note_missing(&name);
         None
@@ -163,7 +165,7 @@ impl Object for Module {
         method: &str,
         args: &[Value],
     ) -> Result<Value, Error> {
-        watched(state, &self.0, &format!("{}.{method}", self.1), args)
+        call_counted(state, &self.0, &format!("{}.{method}", self.1), args)
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,13 +173,13 @@ impl Object for Module {
     }
 }
 
-impl Object for Function {
+impl Object for SaltFunction {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
 
     fn call(self: &Arc<Self>, state: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
-        watched(state, &self.0, &self.1, args)
+        call_counted(state, &self.0, &self.1, args)
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,19 +187,19 @@ impl Object for Function {
     }
 }
 
-impl fmt::Debug for Salt {
+impl fmt::Debug for SaltObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("salt")
     }
 }
 
-impl fmt::Debug for Module {
+impl fmt::Debug for SaltModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "salt.{}", self.1)
     }
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for SaltFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "salt['{}']", self.1)
     }

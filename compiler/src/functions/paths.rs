@@ -2,25 +2,25 @@
 
 use zagent_config::Value as Data;
 
-use super::files::text;
-use super::table::{Entry, data};
-use super::{Bound, Inner, Refusal};
+use super::files::text_arg;
+use super::table::{FunctionEntry, data_function};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
 
-pub(super) const TABLE: &[Entry] = &[
-    data("file.dirname", "path", |_, args| Ok(parent(text(args, "path")?).into())),
-    data("file.basename", "path", |_, args| Ok(base(text(args, "path")?).into())),
-    data("file.normpath", "path", |_, args| Ok(normalize(text(args, "path")?).into())),
-    data("file.pardir", "", |_, _| Ok("..".into())),
-    data("file.join", "a *", file_join),
+pub(super) const TABLE: &[FunctionEntry] = &[
+    data_function("file.dirname", "path", |_, args| Ok(parent(text_arg(args, "path")?).into())),
+    data_function("file.basename", "path", |_, args| Ok(base(text_arg(args, "path")?).into())),
+    data_function("file.normpath", "path", |_, args| Ok(normalize(text_arg(args, "path")?).into())),
+    data_function("file.pardir", "", |_, _| Ok("..".into())),
+    data_function("file.join", "a *", file_join),
 ];
 
-fn file_join(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    let mut parts = vec![text(args, "a")?];
+fn file_join(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    let mut parts = vec![text_arg(args, "a")?];
     for part in args.rest() {
         let text = part.as_str();
-        parts.push(
-            text.ok_or_else(|| Refusal::arguments(format!("`file.join` joins texts, not {}", part.kind())))?,
-        );
+        parts.push(text.ok_or_else(|| {
+            FunctionError::bad_arguments(format!("`file.join` joins texts, not {}", part.kind()))
+        })?);
     }
     Ok(join(parts).into())
 }

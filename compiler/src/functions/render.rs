@@ -1,6 +1,6 @@
 //! What `slsutil.renderer` asks of the compiler's pipe.
 
-use zagent_config::{Fault, Map, Value};
+use zagent_config::{Diagnostic, Map, Value};
 
 /// What to render, and how.
 #[derive(Clone, Debug)]
@@ -28,10 +28,10 @@ pub enum RenderSource {
 }
 
 /// Renders on behalf of a function; the compiler's pipe implements it.
-pub trait Renderer: Send + Sync {
+pub trait FunctionRenderer: Send + Sync {
     /// Renders a text or a file: a mapping or another value, or a string when the pipe ends in text.
     ///
     /// # Errors
     /// Fails with the fault of the text.
-    fn render(&self, request: &RenderRequest) -> Result<Value, Box<Fault>>;
+    fn render(&self, request: &RenderRequest) -> Result<Value, Box<Diagnostic>>;
 }

@@ -2,42 +2,44 @@
 
 use std::fmt::Write;
 
-use zagent_config::value::Entry as Pair;
+use zagent_config::value::MapEntry as Pair;
 use zagent_config::{Map, Value as Data};
 
-use super::files::text;
-use super::table::{Entry, data};
-use super::{Bound, Inner, Refusal};
-use crate::yaml::{self, DumpStyle, Flow, JsonStyle};
+use super::files::text_arg;
+use super::table::{FunctionEntry, data_function};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
+use crate::yaml::{self, DumpStyle, FlowStyle, JsonStyle};
 
-pub(super) const TABLE: &[Entry] = &[
-    data("slsutil.serialize", "serializer obj **", serialize),
-    data("slsutil.deserialize", "serializer stream_or_string **", deserialize),
-    data("toml_lang.dumps", "data", |_, args| toml(args.get("data").unwrap_or(&Data::Null)).map(Data::from)),
+pub(super) const TABLE: &[FunctionEntry] = &[
+    data_function("slsutil.serialize", "serializer obj **", serialize),
+    data_function("slsutil.deserialize", "serializer stream_or_string **", deserialize),
+    data_function("toml_lang.dumps", "data", |_, args| {
+        to_toml(args.get("data").unwrap_or(&Data::Null)).map(Data::from)
+    }),
 ];
 
 /// Reads a text: `yaml` or `json`.
-pub(super) fn parse(inner: &Inner, format: &str, text: &str) -> Result<Data, Refusal> {
+pub(super) fn parse(inner: &FunctionsInner, format: &str, text: &str) -> Result<Data, FunctionError> {
     match format {
         "json" => {
-            Data::from_json_str(text).map_err(|e| Refusal::failed(format!("the text is not JSON: {e}")))
+            Data::from_json_str(text).map_err(|e| FunctionError::failed(format!("the text is not JSON: {e}")))
         }
         _ => yaml::load(text, &inner.inputs.options.limits).map_err(|e| {
-            Refusal::failed(format!("the text is not YAML: line {}: {}", e.pos.line, e.message))
+            FunctionError::failed(format!("the text is not YAML: line {}: {}", e.pos.line, e.message))
         }),
     }
 }
 
-fn unknown(format: &str) -> Refusal {
-    Refusal::failed(format!(
+fn unknown_format(format: &str) -> FunctionError {
+    FunctionError::failed(format!(
         "there is no serializer `{format}`: `json`, `yaml`, `configparser`, `toml` are there"
     ))
 }
 
-fn serialize(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn serialize(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let value = args.get("obj").unwrap_or(&Data::Null);
     let option = |name: &str| args.named().iter().find(|(n, _)| n == name).map(|(_, v)| v);
-    let text = match text(args, "serializer")? {
+    let text = match text_arg(args, "serializer")? {
         "json" => {
             let style = JsonStyle {
                 indent: option("indent").and_then(Data::as_int).and_then(|n| usize::try_from(n).ok()),
@@ -45,14 +47,14 @@ fn serialize(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
                 ensure_ascii: option("ensure_ascii").is_some_and(Data::is_truthy),
                 separators: None,
             };
-            yaml::json(value, &style).map_err(|e| Refusal::failed(e.to_string()))?
+            yaml::json(value, &style).map_err(|e| FunctionError::failed(e.to_string()))?
         }
         "yaml" => {
             let style = DumpStyle {
                 flow: match option("default_flow_style") {
-                    Some(Data::Bool(true)) => Flow::Always,
-                    Some(Data::Bool(false)) => Flow::Never,
-                    _ => Flow::Leaves,
+                    Some(Data::Bool(true)) => FlowStyle::Always,
+                    Some(Data::Bool(false)) => FlowStyle::Never,
+                    _ => FlowStyle::Leaves,
                 },
                 sort_keys: option("sort_keys").is_none_or(Data::is_truthy),
                 allow_unicode: option("allow_unicode").is_some_and(Data::is_truthy),
@@ -65,54 +67,60 @@ fn serialize(_: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
                     .and_then(|n| u16::try_from(n).ok())
                     .unwrap_or(80),
             };
-            plain_end(&yaml::dump(value, &style), value)
+            trim_document_end(&yaml::dump(value, &style), value)
         }
-        "configparser" => sections(value)?,
-        "toml" | "tomlmod" => toml(value)?,
-        other => return Err(unknown(other)),
+        "configparser" => to_ini(value)?,
+        "toml" | "tomlmod" => to_toml(value)?,
+        other => return Err(unknown_format(other)),
     };
     Ok(text.into())
 }
 
 /// Salt cuts what the dumper adds behind a document: the end mark of a scalar and the last line break.
-fn plain_end(text: &str, value: &Data) -> String {
+fn trim_document_end(text: &str, value: &Data) -> String {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let is_scalar = !matches!(value, Data::Map(_) | Data::List(_));
     let text = if is_scalar { text.strip_suffix("\n...").unwrap_or(text) } else { text };
     text.to_owned()
 }
 
-fn deserialize(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
-    let source = text(args, "stream_or_string")?;
-    match text(args, "serializer")? {
+fn deserialize(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
+    let source = text_arg(args, "stream_or_string")?;
+    match text_arg(args, "serializer")? {
         "json" => parse(inner, "json", source),
         "yaml" => parse(inner, "yaml", source),
-        "configparser" => read_sections(source),
-        other => Err(unknown(other)),
+        "configparser" => parse_ini(source),
+        other => Err(unknown_format(other)),
     }
 }
 
-fn shown(value: &Data) -> String {
+fn display_value(value: &Data) -> String {
     yaml::python_str(value)
 }
 
 /// Sections of `key = value` lines, as Python's configparser writes them.
-fn sections(value: &Data) -> Result<String, Refusal> {
-    let all = value.as_map().ok_or_else(|| Refusal::failed("sections are written from a mapping"))?;
+fn to_ini(value: &Data) -> Result<String, FunctionError> {
+    let all = value.as_map().ok_or_else(|| FunctionError::failed("sections are written from a mapping"))?;
     let mut out = String::new();
     for (name, pairs) in all.iter() {
-        let pairs = pairs.as_map().ok_or_else(|| Refusal::failed("a section is written from a mapping"))?;
+        let pairs =
+            pairs.as_map().ok_or_else(|| FunctionError::failed("a section is written from a mapping"))?;
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "[{}]", shown(name));
+        let _ = writeln!(out, "[{}]", display_value(name));
         for (key, value) in pairs.iter() {
-            let _ = writeln!(out, "{} = {}", shown(key).to_lowercase(), shown(value).replace('\n', "\n\t"));
+            let _ = writeln!(
+                out,
+                "{} = {}",
+                display_value(key).to_lowercase(),
+                display_value(value).replace('\n', "\n\t")
+            );
         }
         out.push('\n');
     }
     Ok(out)
 }
 
-fn read_sections(text: &str) -> Result<Data, Refusal> {
+fn parse_ini(text: &str) -> Result<Data, FunctionError> {
     let mut all = Map::new();
     let mut current: Option<(String, Map)> = None;
     for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';'])) {
@@ -123,10 +131,10 @@ fn read_sections(text: &str) -> Result<Data, Refusal> {
             continue;
         }
         let Some((_, pairs)) = &mut current else {
-            return Err(Refusal::failed(format!("`{line}` stands before the first section")));
+            return Err(FunctionError::failed(format!("`{line}` stands before the first section")));
         };
         let Some((key, value)) = line.split_once(['=', ':']) else {
-            return Err(Refusal::failed(format!("`{line}` is neither a section nor `key = value`")));
+            return Err(FunctionError::failed(format!("`{line}` is neither a section nor `key = value`")));
         };
         pairs.insert(key.trim().to_lowercase(), value.trim());
     }
@@ -137,25 +145,25 @@ fn read_sections(text: &str) -> Result<Data, Refusal> {
 }
 
 /// TOML: plain values first, then tables, then lists of tables.
-fn toml(value: &Data) -> Result<String, Refusal> {
-    let map = value.as_map().ok_or_else(|| Refusal::failed("TOML is written from a mapping"))?;
+fn to_toml(value: &Data) -> Result<String, FunctionError> {
+    let map = value.as_map().ok_or_else(|| FunctionError::failed("TOML is written from a mapping"))?;
     let mut out = String::new();
-    table(map, "", &mut out)?;
+    write_table(map, "", &mut out)?;
     Ok(out)
 }
 
-fn is_tables(value: &Data) -> bool {
+fn is_table_list(value: &Data) -> bool {
     value.as_list().is_some_and(|l| !l.is_empty() && l.iter().all(|v| v.as_map().is_some()))
 }
 
-fn table(map: &Map, path: &str, out: &mut String) -> Result<(), Refusal> {
-    let nested = |e: &&Pair| e.value.as_map().is_some() || is_tables(&e.value);
+fn write_table(map: &Map, path: &str, out: &mut String) -> Result<(), FunctionError> {
+    let nested = |e: &&Pair| e.value.as_map().is_some() || is_table_list(&e.value);
     for e in map.entries().iter().filter(|e| !nested(e) && !e.value.is_null()) {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{} = {}", bare(&e.key), inline(&e.value)?);
+        let _ = writeln!(out, "{} = {}", bare_key(&e.key), inline_value(&e.value)?);
     }
     for e in map.entries().iter().filter(nested) {
-        let name = if path.is_empty() { bare(&e.key) } else { format!("{path}.{}", bare(&e.key)) };
+        let name = if path.is_empty() { bare_key(&e.key) } else { format!("{path}.{}", bare_key(&e.key)) };
         let (tables, mark) = match &e.value {
             Data::List(list) => (list.iter().filter_map(Data::as_map).collect(), true),
             other => (other.as_map().into_iter().collect::<Vec<_>>(), false),
@@ -165,14 +173,14 @@ fn table(map: &Map, path: &str, out: &mut String) -> Result<(), Refusal> {
                 out.push('\n');
             }
             let _ = if mark { writeln!(out, "[[{name}]]") } else { writeln!(out, "[{name}]") };
-            table(one, &name, out)?;
+            write_table(one, &name, out)?;
         }
     }
     Ok(())
 }
 
-fn bare(key: &Data) -> String {
-    let key = shown(key);
+fn bare_key(key: &Data) -> String {
+    let key = display_value(key);
     let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if plain { key } else { quoted(&key) }
 }
@@ -196,12 +204,12 @@ fn quoted(text: &str) -> String {
     out
 }
 
-fn inline(value: &Data) -> Result<String, Refusal> {
+fn inline_value(value: &Data) -> Result<String, FunctionError> {
     Ok(match value {
-        Data::Null => return Err(Refusal::failed("TOML has no `none` inside a list")),
+        Data::Null => return Err(FunctionError::failed("TOML has no `none` inside a list")),
         Data::Bool(b) => b.to_string(),
         Data::Int(i) => i.to_string(),
-        Data::Big(_) => return Err(Refusal::failed("an integer is too large for TOML")),
+        Data::Big(_) => return Err(FunctionError::failed("an integer is too large for TOML")),
         Data::Float(f) if f.is_nan() => "nan".into(),
         Data::Float(f) if f.is_infinite() => {
             if *f > 0.0 {
@@ -213,12 +221,12 @@ fn inline(value: &Data) -> Result<String, Refusal> {
         Data::Float(f) => format!("{f:?}"),
         Data::Str(s) => quoted(s),
         Data::List(l) => {
-            let items: Vec<String> = l.iter().map(inline).collect::<Result<_, _>>()?;
+            let items: Vec<String> = l.iter().map(inline_value).collect::<Result<_, _>>()?;
             format!("[{}]", items.join(", "))
         }
         Data::Map(m) => {
-            let pairs: Result<Vec<String>, Refusal> =
-                m.iter().map(|(k, v)| Ok(format!("{} = {}", bare(k), inline(v)?))).collect();
+            let pairs: Result<Vec<String>, FunctionError> =
+                m.iter().map(|(k, v)| Ok(format!("{} = {}", bare_key(k), inline_value(v)?))).collect();
             format!("{{{}}}", pairs?.join(", "))
         }
     })
@@ -235,6 +243,6 @@ mod tests {
         );
         let want =
             "a = 1\nl = [1, \"x\"]\n\n[t]\nx = \"a\\\"b\"\n\n[t.in]\ny = 1.5\n\n[[ts]]\nk = true\n\n[[ts]]\n";
-        assert_eq!(toml(&value.unwrap()).as_deref(), Ok(want));
+        assert_eq!(to_toml(&value.unwrap()).as_deref(), Ok(want));
     }
 }

@@ -7,17 +7,17 @@
 
 use zagent_config::suggest::nearest;
 
-use super::Refusal;
+use super::FunctionError;
 
 /// The arguments of one call, by name.
 #[derive(Clone, Debug)]
-pub struct Bound<V> {
+pub struct FunctionArgs<V> {
     given: Vec<(&'static str, V)>,
     rest: Vec<V>,
     named: Vec<(String, V)>,
 }
 
-impl<V> Bound<V> {
+impl<V> FunctionArgs<V> {
     /// Sorts arguments out.
     ///
     /// # Errors
@@ -27,35 +27,37 @@ impl<V> Bound<V> {
         signature: &'static str,
         args: Vec<V>,
         kwargs: Vec<(String, V)>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, FunctionError> {
         let takes_rest = signature.split(' ').any(|w| w == "*");
         let takes_named = signature.split(' ').any(|w| w == "**");
-        let positional = || words(signature).take_while(|w| *w != "*");
-        let known = || words(signature).filter(|w| *w != "*");
+        let positional = || signature_words(signature).take_while(|w| *w != "*");
+        let known = || signature_words(signature).filter(|w| *w != "*");
         let mut bound = Self { given: Vec::new(), rest: Vec::new(), named: Vec::new() };
         let mut slots = positional();
         let count = args.len();
         for value in args {
             match slots.next() {
-                Some(word) => bound.given.push((name_of(word), value)),
+                Some(word) => bound.given.push((parameter_name(word), value)),
                 None if takes_rest => bound.rest.push(value),
                 None => {
                     let takes = positional().count();
                     let text = format!("`{function}` takes {takes} positional arguments, {count} were given");
-                    return Err(Refusal::arguments(text));
+                    return Err(FunctionError::bad_arguments(text));
                 }
             }
         }
         for (name, value) in kwargs {
-            match known().map(name_of).find(|k| *k == name) {
+            match known().map(parameter_name).find(|k| *k == name) {
                 Some(known) if bound.given.iter().any(|(n, _)| *n == known) => {
-                    return Err(Refusal::arguments(format!("`{function}` was given `{name}` twice")));
+                    return Err(FunctionError::bad_arguments(format!(
+                        "`{function}` was given `{name}` twice"
+                    )));
                 }
                 Some(known) => bound.given.push((known, value)),
                 None if takes_named => bound.named.push((name, value)),
                 None => {
-                    let near = nearest(&name, known().map(name_of));
-                    return Err(Refusal::Arguments {
+                    let near = nearest(&name, known().map(parameter_name));
+                    return Err(FunctionError::Arguments {
                         message: format!("`{function}` takes no argument `{name}`"),
                         hint: near.map(|n| format!("did you mean `{n}`?")),
                     });
@@ -64,7 +66,9 @@ impl<V> Bound<V> {
         }
         for word in known().filter(|w| !w.ends_with('?')) {
             if bound.get(word).is_none() {
-                return Err(Refusal::arguments(format!("`{function}` needs the argument `{word}`")));
+                return Err(FunctionError::bad_arguments(format!(
+                    "`{function}` needs the argument `{word}`"
+                )));
             }
         }
         Ok(bound)
@@ -89,11 +93,11 @@ impl<V> Bound<V> {
     }
 }
 
-fn words(signature: &'static str) -> impl Iterator<Item = &'static str> {
+fn signature_words(signature: &'static str) -> impl Iterator<Item = &'static str> {
     signature.split(' ').filter(|w| !w.is_empty() && *w != "**")
 }
 
-fn name_of(word: &'static str) -> &'static str {
+fn parameter_name(word: &'static str) -> &'static str {
     word.strip_suffix('?').unwrap_or(word)
 }
 
@@ -103,9 +107,9 @@ mod tests {
 
     fn bind(signature: &'static str, args: &[i32], kwargs: &[(&str, i32)]) -> Result<String, String> {
         let kwargs = kwargs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
-        match Bound::bind("m.f", signature, args.to_vec(), kwargs) {
+        match FunctionArgs::bind("m.f", signature, args.to_vec(), kwargs) {
             Ok(b) => Ok(format!("{:?} {:?} {:?}", b.given, b.rest, b.named)),
-            Err(Refusal::Arguments { message, hint }) => {
+            Err(FunctionError::Arguments { message, hint }) => {
                 Err(format!("{message}{}", hint.map(|h| format!(" ({h})")).unwrap_or_default()))
             }
             Err(other) => Err(format!("{other:?}")),

@@ -7,48 +7,48 @@ use minijinja::value::Value;
 use zagent_config::Value as Data;
 
 use super::{
-    Bound, Inner, Refusal, config, defaults, files, grains, hash, matching, network, paths, pillar, random,
-    serialize, slsutil, test, version,
+    FunctionArgs, FunctionError, FunctionsInner, config, defaults, files, grains, hash, matching, network,
+    paths, pillar, random, serialize, slsutil, test, version,
 };
 
 /// One function.
-pub(super) struct Entry {
+pub(super) struct FunctionEntry {
     /// `pillar.get`.
     pub(super) name: &'static str,
     /// What it takes; see `signature`.
     pub(super) signature: &'static str,
     /// What it does.
-    pub(super) body: Body,
+    pub(super) body: FunctionImpl,
 }
 
 /// What a function works on.
 #[derive(Clone, Copy)]
-pub(super) enum Body {
+pub(super) enum FunctionImpl {
     /// Data in, data out.
-    Data(fn(&Inner, &Bound<Data>) -> Result<Data, Refusal>),
+    Data(fn(&FunctionsInner, &FunctionArgs<Data>) -> Result<Data, FunctionError>),
     /// The template's own values in and out.
-    Live(fn(&Inner, &Bound<Value>) -> Result<Value, Refusal>),
+    Live(fn(&FunctionsInner, &FunctionArgs<Value>) -> Result<Value, FunctionError>),
 }
 
 /// A function on data.
-pub(super) const fn data(
+pub(super) const fn data_function(
     name: &'static str,
     signature: &'static str,
-    f: fn(&Inner, &Bound<Data>) -> Result<Data, Refusal>,
-) -> Entry {
-    Entry { name, signature, body: Body::Data(f) }
+    f: fn(&FunctionsInner, &FunctionArgs<Data>) -> Result<Data, FunctionError>,
+) -> FunctionEntry {
+    FunctionEntry { name, signature, body: FunctionImpl::Data(f) }
 }
 
 /// A function on the template's own values.
-pub(super) const fn live(
+pub(super) const fn live_function(
     name: &'static str,
     signature: &'static str,
-    f: fn(&Inner, &Bound<Value>) -> Result<Value, Refusal>,
-) -> Entry {
-    Entry { name, signature, body: Body::Live(f) }
+    f: fn(&FunctionsInner, &FunctionArgs<Value>) -> Result<Value, FunctionError>,
+) -> FunctionEntry {
+    FunctionEntry { name, signature, body: FunctionImpl::Live(f) }
 }
 
-const TABLES: [&[Entry]; 15] = [
+const TABLES: [&[FunctionEntry]; 15] = [
     pillar::TABLE,
     grains::TABLE,
     config::TABLE,
@@ -72,8 +72,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Finds a function.
-pub(super) fn find(name: &str) -> Option<&'static Entry> {
-    static INDEX: OnceLock<HashMap<&'static str, &'static Entry>> = OnceLock::new();
+pub(super) fn find_function(name: &str) -> Option<&'static FunctionEntry> {
+    static INDEX: OnceLock<HashMap<&'static str, &'static FunctionEntry>> = OnceLock::new();
     INDEX.get_or_init(|| TABLES.into_iter().flatten().map(|e| (e.name, e)).collect()).get(name).copied()
 }
 

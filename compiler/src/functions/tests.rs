@@ -1,10 +1,10 @@
 //! Answers learnt from Salt 3008.3 by rendering the same expressions there.
 
-use super::sample::Sample;
+use super::sample_host::SampleFunctions;
 
 fn check(cases: &[(&str, &str)]) {
     for (template, want) in cases {
-        assert_eq!(Sample::new().render(template), *want, "{template}");
+        assert_eq!(SampleFunctions::new().render(template), *want, "{template}");
     }
 }
 
@@ -447,7 +447,7 @@ fn test_functions_and_the_log() {
             "ZA0801: there is no function `log.warn` while states compile (`log` has `log.critical`, `log.debug`, `log.error`, `log.exception`, `log.info`, `log.warning`)",
         ),
     ]);
-    let sample = Sample::new();
+    let sample = SampleFunctions::new();
     assert_eq!(sample.render("{{ salt['log.debug']('hello') }}"), "True");
     assert_eq!(*sample.node.said.lock().unwrap(), ["log.debug hello"]);
 }

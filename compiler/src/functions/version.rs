@@ -4,44 +4,45 @@ use std::cmp::Ordering;
 
 use zagent_config::Value as Data;
 
-use super::table::{Entry, data};
-use super::{Bound, Inner, Refusal};
+use super::table::{FunctionEntry, data_function};
+use super::{FunctionArgs, FunctionError, FunctionsInner};
 
-pub(super) const TABLE: &[Entry] = &[data("pkg.version_cmp", "pkg1 pkg2 ignore_epoch? **", version_cmp)];
+pub(super) const TABLE: &[FunctionEntry] =
+    &[data_function("pkg.version_cmp", "pkg1 pkg2 ignore_epoch? **", version_cmp)];
 
 /// Whose rules compare versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum VersionScheme {
     /// dpkg's.
     Debian,
     /// rpm's (and pacman's).
     Rpm,
 }
 
-impl Scheme {
+impl VersionScheme {
     /// The scheme of a family of systems, by the grain `os_family`.
     #[must_use]
-    pub fn of_family(os_family: &str) -> Self {
+    pub fn for_family(os_family: &str) -> Self {
         if os_family == "Debian" { Self::Debian } else { Self::Rpm }
     }
 
     /// Compares two versions, epochs included.
     #[must_use]
     pub fn compare(self, a: &str, b: &str) -> Ordering {
-        let ((epoch_a, a), (epoch_b, b)) = (epoch(a), epoch(b));
+        let ((epoch_a, a), (epoch_b, b)) = (split_epoch(a), split_epoch(b));
         epoch_a.cmp(&epoch_b).then_with(|| match self {
             Self::Debian => {
-                let ((a, ra), (b, rb)) = (revision(a), revision(b));
-                debian(a, b).then_with(|| debian(ra, rb))
+                let ((a, ra), (b, rb)) = (split_revision(a), split_revision(b));
+                compare_debian(a, b).then_with(|| compare_debian(ra, rb))
             }
-            Self::Rpm => rpm_release(a, b),
+            Self::Rpm => compare_rpm_release(a, b),
         })
     }
 }
 
-fn version_cmp(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
+fn version_cmp(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let family = inner.inputs.host.grain("os_family");
-    let scheme = Scheme::of_family(family.as_ref().and_then(Data::as_str).unwrap_or("Debian"));
+    let scheme = VersionScheme::for_family(family.as_ref().and_then(Data::as_str).unwrap_or("Debian"));
     let ignore_epoch = args.get("ignore_epoch").is_some_and(Data::is_truthy);
     let read = |name: &str| {
         let text = match args.get(name) {
@@ -58,7 +59,7 @@ fn version_cmp(inner: &Inner, args: &Bound<Data>) -> Result<Data, Refusal> {
     Ok(Data::Int(scheme.compare(a.trim(), b.trim()) as i64))
 }
 
-fn epoch(version: &str) -> (u64, &str) {
+fn split_epoch(version: &str) -> (u64, &str) {
     match version.split_once(':') {
         Some((epoch, rest)) => epoch.parse().map_or((0, version), |e| (e, rest)),
         None => (0, version),
@@ -66,12 +67,12 @@ fn epoch(version: &str) -> (u64, &str) {
 }
 
 /// The upstream part and the revision after the last hyphen.
-fn revision(version: &str) -> (&str, &str) {
+fn split_revision(version: &str) -> (&str, &str) {
     version.rsplit_once('-').unwrap_or((version, ""))
 }
 
 /// dpkg's order of one character outside numbers: `~` before the end, the end before letters, letters before all else.
-fn weight(c: Option<u8>) -> i32 {
+fn char_weight(c: Option<u8>) -> i32 {
     match c {
         Some(b'~') => -1,
         None => 0,
@@ -81,20 +82,20 @@ fn weight(c: Option<u8>) -> i32 {
     }
 }
 
-fn debian(a: &str, b: &str) -> Ordering {
+fn compare_debian(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     while !a.is_empty() || !b.is_empty() {
         while a.first().is_some_and(|c| !c.is_ascii_digit()) || b.first().is_some_and(|c| !c.is_ascii_digit())
         {
-            let order = weight(a.first().copied()).cmp(&weight(b.first().copied()));
+            let order = char_weight(a.first().copied()).cmp(&char_weight(b.first().copied()));
             if order.is_ne() {
                 return order;
             }
             a = a.get(1..).unwrap_or_default();
             b = b.get(1..).unwrap_or_default();
         }
-        let (x, rest_a) = number(a);
-        let (y, rest_b) = number(b);
+        let (x, rest_a) = split_number(a);
+        let (y, rest_b) = split_number(b);
         let order = x.len().cmp(&y.len()).then_with(|| x.cmp(y));
         if order.is_ne() {
             return order;
@@ -105,7 +106,7 @@ fn debian(a: &str, b: &str) -> Ordering {
 }
 
 /// The digits at the head without leading zeros, and what follows.
-fn number(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|c| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     let zeros = digits.iter().take_while(|c| **c == b'0').count();
@@ -113,14 +114,14 @@ fn number(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// A release is compared only when both have one.
-fn rpm_release(a: &str, b: &str) -> Ordering {
-    let ((va, ra), (vb, rb)) = (revision(a), revision(b));
-    let order = rpm(va, vb);
-    if order.is_ne() || ra.is_empty() || rb.is_empty() { order } else { rpm(ra, rb) }
+fn compare_rpm_release(a: &str, b: &str) -> Ordering {
+    let ((va, ra), (vb, rb)) = (split_revision(a), split_revision(b));
+    let order = compare_rpm(va, vb);
+    if order.is_ne() || ra.is_empty() || rb.is_empty() { order } else { compare_rpm(ra, rb) }
 }
 
 /// rpm's order: segments of digits or letters; `~` sorts before the end, `^` after it.
-fn rpm(a: &str, b: &str) -> Ordering {
+fn compare_rpm(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
         let skip = |s: &[u8]| {
@@ -148,7 +149,7 @@ fn rpm(a: &str, b: &str) -> Ordering {
                     return if digits { Ordering::Greater } else { Ordering::Less };
                 }
                 let order = if digits {
-                    let ((x, rest_a), (y, rest_b)) = (number(a), number(b));
+                    let ((x, rest_a), (y, rest_b)) = (split_number(a), split_number(b));
                     (a, b) = (rest_a, rest_b);
                     x.len().cmp(&y.len()).then_with(|| x.cmp(y))
                 } else {
@@ -169,7 +170,7 @@ fn rpm(a: &str, b: &str) -> Ordering {
 mod tests {
     use super::*;
 
-    fn check(scheme: Scheme, cases: &[(&str, &str, Ordering)]) {
+    fn check(scheme: VersionScheme, cases: &[(&str, &str, Ordering)]) {
         for (a, b, want) in cases {
             assert_eq!(scheme.compare(a, b), *want, "{a} ? {b}");
             assert_eq!(scheme.compare(b, a), want.reverse(), "{b} ? {a}");
@@ -180,7 +181,7 @@ mod tests {
     fn dpkg() {
         use Ordering::{Equal, Less};
         check(
-            Scheme::Debian,
+            VersionScheme::Debian,
             &[
                 ("1.0", "1.0-1", Less),
                 ("2.0", "1:1.0", Less),
@@ -205,7 +206,7 @@ mod tests {
     fn rpm() {
         use Ordering::{Equal, Less};
         check(
-            Scheme::Rpm,
+            VersionScheme::Rpm,
             &[
                 ("1.0", "1.1", Less),
                 ("1.0-1", "1.0-2", Less),

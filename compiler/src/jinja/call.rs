@@ -7,8 +7,8 @@ use minijinja::value::{Enumerator, Kwargs, Object, ObjectRepr, Value};
 use minijinja::{Environment, Error, State};
 use zagent_config::codes::template;
 
-use super::object::{Dict, Key, dict, tuple};
-use super::told::Told;
+use super::error::TemplateError;
+use super::object::{Dict, DictKey, dict, tuple};
 
 /// Adds the filter that makes a macro out of the engine's.
 pub(crate) fn install(env: &mut Environment<'_>) {
@@ -26,12 +26,12 @@ pub(crate) fn install(env: &mut Environment<'_>) {
                 names.pop();
             }
         }
-        Value::from_object(Macro { inner, name, names, varargs, kwargs, caller })
+        Value::from_object(JinjaMacro { inner, name, names, varargs, kwargs, caller })
     });
 }
 
 /// A macro and how it takes its arguments.
-struct Macro {
+struct JinjaMacro {
     inner: Value,
     name: String,
     names: Vec<String>,
@@ -40,35 +40,35 @@ struct Macro {
     caller: bool,
 }
 
-impl fmt::Debug for Macro {
+impl fmt::Debug for JinjaMacro {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<Macro {:?}>", self.name)
     }
 }
 
-impl Macro {
-    fn wrong(&self, message: impl fmt::Display) -> Error {
-        Told::new(template::CALL, format!("the macro `{}` {message}", self.name)).into()
+impl JinjaMacro {
+    fn error(&self, message: impl fmt::Display) -> Error {
+        TemplateError::new(template::CALL, format!("the macro `{}` {message}", self.name)).into()
     }
 
-    fn checked(&self, positional: &[Value], named: &Kwargs) -> Result<(), Error> {
+    fn check_args(&self, positional: &[Value], named: &Kwargs) -> Result<(), Error> {
         if positional.len() > self.names.len() && !self.varargs {
             let n = self.names.len();
             let what = if n == 1 { "argument" } else { "arguments" };
             return Err(
-                self.wrong(format_args!("takes {n} {what} at most and was given {}", positional.len()))
+                self.error(format_args!("takes {n} {what} at most and was given {}", positional.len()))
             );
         }
         for key in named.args() {
             let index = self.names.iter().position(|n| n == key);
             match index {
                 Some(i) if i < positional.len() => {
-                    return Err(self.wrong(format_args!("was given `{key}` twice")));
+                    return Err(self.error(format_args!("was given `{key}` twice")));
                 }
                 Some(_) => {}
                 None if key == "caller" && self.caller => {}
                 None if key == "caller" => {
-                    return Err(self.wrong("does not use `caller()`, so no `call` block can call it"));
+                    return Err(self.error("does not use `caller()`, so no `call` block can call it"));
                 }
                 None if self.kwargs => {}
                 None => return Err(self.unknown_argument(key)),
@@ -79,13 +79,13 @@ impl Macro {
 
     fn unknown_argument(&self, key: &str) -> Error {
         let near = zagent_config::suggest::nearest(key, self.names.iter().map(String::as_str));
-        Told::new(template::CALL, format!("the macro `{}` has no argument `{key}`", self.name))
+        TemplateError::new(template::CALL, format!("the macro `{}` has no argument `{key}`", self.name))
             .hint(near.map(|n| format!("did you mean `{n}`?")))
             .into()
     }
 
     /// Hands the rest over under its own names.
-    fn gathered(&self, positional: &[Value], named: &Kwargs) -> Result<Vec<Value>, Error> {
+    fn gather_rest(&self, positional: &[Value], named: &Kwargs) -> Result<Vec<Value>, Error> {
         let split = positional.len().min(self.names.len());
         let mut args = positional[..split].to_vec();
         let mut known = Vec::new();
@@ -95,7 +95,7 @@ impl Macro {
             if self.names.iter().any(|n| n == key) || key == "caller" {
                 known.push((key.to_owned(), value));
             } else {
-                rest.insert(Key::from(key), value);
+                rest.insert(DictKey::from(key), value);
             }
         }
         if self.varargs {
@@ -109,7 +109,7 @@ impl Macro {
     }
 }
 
-impl Object for Macro {
+impl Object for JinjaMacro {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -134,9 +134,9 @@ impl Object for Macro {
             Some((last, rest)) if last.is_kwargs() => (rest, Kwargs::try_from(last.clone())?),
             _ => (args, std::iter::empty::<(String, Value)>().collect()),
         };
-        self.checked(positional, &named)?;
+        self.check_args(positional, &named)?;
         if self.varargs || self.kwargs {
-            let args = self.gathered(positional, &named)?;
+            let args = self.gather_rest(positional, &named)?;
             return self.inner.call(state, &args);
         }
         self.inner.call(state, args)

@@ -7,36 +7,36 @@ use std::sync::Arc;
 use minijinja::State;
 use minijinja::value::{Enumerator, Object, Value};
 
-use super::fault::Scope;
-use super::import::Here;
-use super::object::{Dict, Key, dict};
+use super::diagnostic::RenderScope;
+use super::import::CurrentTemplate;
+use super::object::{Dict, DictKey, dict};
 
 /// Names of a render, by what gave them.
-pub(crate) type Names = BTreeMap<String, Value>;
+pub(crate) type VariableMap = BTreeMap<String, Value>;
 
 /// The root of a render's variables.
-pub(crate) struct Root {
+pub(crate) struct RootContext {
     /// What this render was given.
-    pub(crate) own: Names,
+    pub(crate) own: VariableMap,
     /// What every render of the engine is given.
-    pub(crate) shared: Arc<Names>,
+    pub(crate) shared: Arc<VariableMap>,
     /// Names of the engine's functions, for suggestions.
     pub(crate) globals: Arc<[String]>,
 }
 
-impl Root {
+impl RootContext {
     fn get(&self, key: &str) -> Option<Value> {
         self.own.get(key).or_else(|| self.shared.get(key)).cloned()
     }
 }
 
-impl fmt::Debug for Root {
+impl fmt::Debug for RootContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<context>")
     }
 }
 
-impl Object for Root {
+impl Object for RootContext {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         self.get(key.as_str()?)
     }
@@ -51,7 +51,7 @@ impl Object for Root {
     }
 }
 
-impl Scope for Root {
+impl RenderScope for RootContext {
     fn lookup(&self, name: &str) -> Option<Value> {
         self.get(name)
     }
@@ -67,22 +67,22 @@ pub(crate) fn show_full_context(state: &State<'_, '_>) -> Value {
     let mut out = Dict::new();
     for (name, value) in state.env().globals() {
         if !name.starts_with('_') {
-            out.insert(Key::from(name), value);
+            out.insert(DictKey::from(name), value);
         }
     }
     for name in state.known_variables() {
         if !name.starts_with('_')
             && let Some(value) = state.lookup(&name)
         {
-            out.insert(Key::from(name.as_ref()), value);
+            out.insert(DictKey::from(name.as_ref()), value);
         }
     }
     dict(out)
 }
 
 /// What Salt derives from the name of an SLS and the path of its file.
-pub(crate) fn sls_names(sls: &str, path: &str, full_path: &str) -> (Names, Here) {
-    let mut names = Names::new();
+pub(crate) fn sls_variables(sls: &str, path: &str, full_path: &str) -> (VariableMap, CurrentTemplate) {
+    let mut names = VariableMap::new();
     let mut put = |name: &str, value: String| names.insert(name.to_owned(), Value::from(value));
     put("sls", sls.to_owned());
     put("tplpath", full_path.to_owned());
@@ -99,7 +99,7 @@ pub(crate) fn sls_names(sls: &str, path: &str, full_path: &str) -> (Names, Here)
         let dir = sls.rsplit_once('/').map_or(".", |(dir, _)| dir).to_owned();
         put("tplfile", sls.to_owned());
         put("tpldir", dir.clone());
-        return (names, Here { dir: Some(dir), file: Some(sls.to_owned()), dot: None });
+        return (names, CurrentTemplate { dir: Some(dir), file: Some(sls.to_owned()), dot: None });
     };
     let dir = template.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned();
     let tpldir = if dir.is_empty() { ".".to_owned() } else { dir.clone() };
@@ -111,7 +111,7 @@ pub(crate) fn sls_names(sls: &str, path: &str, full_path: &str) -> (Names, Here)
     put("sls_path", dir.replace('/', "_"));
     let dot = dir.replace('/', ".");
     put("slspath", dir);
-    (names, Here { dir: Some(tpldir), file: Some(template), dot: Some(dot) })
+    (names, CurrentTemplate { dir: Some(tpldir), file: Some(template), dot: Some(dot) })
 }
 
 #[cfg(test)]
@@ -126,11 +126,11 @@ mod tests {
             ("top", "top.sls", ["top.sls", ".", "", ""]),
             ("a.b.c", "a/b/c/init.sls", ["a/b/c/init.sls", "a/b/c", "a/b/c", "a.b.c"]),
         ] {
-            let (names, _) = sls_names(sls, path, path);
+            let (names, _) = sls_variables(sls, path, path);
             let got = ["tplfile", "tpldir", "slspath", "slsdotpath"].map(|n| names[n].to_string());
             assert_eq!(got, want, "{sls}");
         }
-        let (names, _) = sls_names("", "top.sls", "/srv/top.sls");
+        let (names, _) = sls_variables("", "top.sls", "/srv/top.sls");
         assert_eq!(names["tplfile"].to_string(), "top.sls");
         assert_eq!(names["tplpath"].to_string(), "/srv/top.sls");
     }

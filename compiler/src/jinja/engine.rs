@@ -9,27 +9,27 @@ use std::sync::Arc;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
 use zagent_config::codes::{limit, template};
-use zagent_config::{Fault, Map, Pos, Value as Data};
+use zagent_config::{Diagnostic, Map, Pos, Value as Data};
 
-use super::context::{Names, Root, show_full_context, sls_names};
+use super::context::{RootContext, VariableMap, show_full_context, sls_variables};
+use super::error::TemplateError;
 use super::filters::{self, FilterHost};
-use super::import::{self, Here, RENDER, Render};
+use super::import::{self, CurrentTemplate, RENDER_VARIABLE, RenderState};
 use super::lines::LineMap;
 use super::object::{self, budget};
-use super::source::{Syntax, normalised};
-use super::sources::{Loaded, Name, SharedFiles, Sources};
-use super::told::Told;
-use super::{call, fault, globals, methods, ops, tests};
-use crate::{Limits, Options};
+use super::source::{Syntax, normalize_newlines};
+use super::template_sources::{LoadedTemplate, SharedFileTree, TemplateName, TemplateSources};
+use super::{call, diagnostic, globals, methods, operator_filters, tests};
+use crate::{CompileOptions, TreeLimits};
 
 /// The most that minijinja counts as nested: it has no more stack to give.
 const DEPTH_LIMIT: usize = 500;
 /// What one macro call costs in minijinja's count.
-const DEPTH_OF_CALL: usize = 5;
+const CALL_DEPTH_COST: usize = 5;
 
 /// A source to render.
 #[derive(Clone, Copy, Debug)]
-pub struct Template<'t> {
+pub struct JinjaTemplate<'t> {
     /// The environment that it imports from.
     pub env: &'t str,
     /// Its path there.
@@ -41,35 +41,35 @@ pub struct Template<'t> {
 }
 
 /// Renders templates.
-pub struct Engine {
+pub struct JinjaEngine {
     env: Environment<'static>,
-    sources: Arc<Sources>,
-    shared: Arc<Names>,
+    sources: Arc<TemplateSources>,
+    shared: Arc<VariableMap>,
     globals: Arc<[String]>,
-    limits: Limits,
+    limits: TreeLimits,
     sls_options: Map,
     file_options: Map,
 }
 
 /// What a render is made of before it runs.
-struct Prepared<'t> {
-    name: Name,
+struct PreparedRender<'t> {
+    name: TemplateName,
     source: std::borrow::Cow<'t, str>,
     skipped_line: Option<u32>,
     syntax: Syntax,
 }
 
-impl Engine {
+impl JinjaEngine {
     /// An engine over the files of a tree; `shared` are the variables of every template (`salt`, `grains`, `pillar`, …).
     #[must_use]
     pub fn new(
-        files: SharedFiles,
-        options: &Options,
+        files: SharedFileTree,
+        options: &CompileOptions,
         host: &Arc<dyn FilterHost>,
         shared: Vec<(String, Value)>,
     ) -> Self {
-        let sources = Arc::new(Sources::new(files, options.limits));
-        let mut env = environment(&options.limits, host);
+        let sources = Arc::new(TemplateSources::new(files, options.limits));
+        let mut env = new_environment(&options.limits, host);
         let loader = Arc::clone(&sources);
         env.set_loader(move |name| loader.load(name));
         let globals = env.globals().map(|(name, _)| name.to_owned()).collect();
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Gives a shared variable a new value, for all renders from now on.
-    pub fn set(&mut self, name: &str, value: Value) {
+    pub fn set_shared(&mut self, name: &str, value: Value) {
         Arc::make_mut(&mut self.shared).insert(name.to_owned(), value);
     }
 
@@ -93,14 +93,18 @@ impl Engine {
     ///
     /// # Errors
     /// Fails with the first fault of the template or of one that it imports.
-    pub fn render(&self, template: &Template<'_>, vars: &[(&str, Value)]) -> Result<String, Box<Fault>> {
+    pub fn render(
+        &self,
+        template: &JinjaTemplate<'_>,
+        vars: &[(&str, Value)],
+    ) -> Result<String, Box<Diagnostic>> {
         let prepared = self.prepare(template, false)?;
         self.run(template, &prepared, vars)
     }
 
     /// Says which line of which file made each line of a text that this source rendered to. Renders once more.
     #[must_use]
-    pub fn line_map(&self, template: &Template<'_>, vars: &[(&str, Value)], rendered: &str) -> LineMap {
+    pub fn line_map(&self, template: &JinjaTemplate<'_>, vars: &[(&str, Value)], rendered: &str) -> LineMap {
         let file = self.sources.files.display(template.env, template.path);
         let Ok(prepared) = self.prepare(template, true) else { return LineMap::default() };
         if prepared.syntax.is_plain(&prepared.source) {
@@ -108,7 +112,7 @@ impl Engine {
         }
         let main = Arc::<str>::from(file);
         match self.run(template, &prepared, vars) {
-            Ok(marked) => LineMap::read(&marked, rendered, |number, line| {
+            Ok(marked) => LineMap::from_marked(&marked, rendered, |number, line| {
                 let file = self.sources.marked_file(number)?;
                 let line = match prepared.skipped_line {
                     Some(skipped) if file == main && line >= skipped => line + 1,
@@ -120,43 +124,47 @@ impl Engine {
         }
     }
 
-    fn prepare<'t>(&self, template: &Template<'t>, marked: bool) -> Result<Prepared<'t>, Box<Fault>> {
+    fn prepare<'t>(
+        &self,
+        template: &JinjaTemplate<'t>,
+        marked: bool,
+    ) -> Result<PreparedRender<'t>, Box<Diagnostic>> {
         let file = || self.sources.files.display(template.env, template.path);
         if template.source.len() > self.limits.source {
             let most = self.limits.source;
-            let fault = Fault::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+            let fault = Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
             return Err(Box::new(fault.at(file(), Pos::NONE)));
         }
         let options =
             if template.sls.is_some_and(|s| !s.is_empty()) { &self.sls_options } else { &self.file_options };
         let mut syntax = Syntax::default();
         let mut applied = syntax.apply(options);
-        let (source, skipped_line) = match header(template.source) {
+        let (source, skipped_line) = match jinja2_header(template.source) {
             Some((line, options, rest)) => {
                 applied = applied.and_then(|()| syntax.apply(&options));
                 (rest.into(), Some(line))
             }
             None => (template.source.into(), None),
         };
-        applied.map_err(|why| Fault::new(template::OPTIONS, why).at(file(), Pos::NONE))?;
-        let name = Name {
-            syntax: self.sources.syntax(&syntax),
+        applied.map_err(|why| Diagnostic::new(template::OPTIONS, why).at(file(), Pos::NONE))?;
+        let name = TemplateName {
+            syntax: self.sources.syntax_index(&syntax),
             marked,
             env: template.env.to_owned(),
             path: template.path.to_owned(),
         };
-        Ok(Prepared { name, source, skipped_line, syntax })
+        Ok(PreparedRender { name, source, skipped_line, syntax })
     }
 
     fn run(
         &self,
-        template: &Template<'_>,
-        prepared: &Prepared<'_>,
+        template: &JinjaTemplate<'_>,
+        prepared: &PreparedRender<'_>,
         vars: &[(&str, Value)],
-    ) -> Result<String, Box<Fault>> {
+    ) -> Result<String, Box<Diagnostic>> {
         let ends = prepared.source.ends_with('\n');
         let mut text = if prepared.syntax.is_plain(&prepared.source) {
-            normalised(&prepared.source, prepared.syntax.keep_trailing_newline)
+            normalize_newlines(&prepared.source, prepared.syntax.keep_trailing_newline)
         } else {
             self.run_template(template, prepared, vars)?
         };
@@ -169,34 +177,45 @@ impl Engine {
 
     fn run_template(
         &self,
-        template: &Template<'_>,
-        prepared: &Prepared<'_>,
+        template: &JinjaTemplate<'_>,
+        prepared: &PreparedRender<'_>,
         vars: &[(&str, Value)],
-    ) -> Result<String, Box<Fault>> {
-        let _limits = budget::Scope::enter(&self.limits);
+    ) -> Result<String, Box<Diagnostic>> {
+        let _limits = budget::BudgetScope::enter(&self.limits);
         let loaded = self.sources.translate(&prepared.name, &prepared.source, prepared.skipped_line)?;
         let (mut own, here) = match template.sls {
             Some(sls) => {
-                sls_names(sls, template.path, &self.sources.files.display(template.env, template.path))
+                sls_variables(sls, template.path, &self.sources.files.display(template.env, template.path))
             }
-            None => (Names::new(), Here::default()),
+            None => (VariableMap::new(), CurrentTemplate::default()),
         };
         own.insert("saltenv".into(), Value::from(template.env));
         if template.sls.is_some() && !self.shared.contains_key("proxy") {
             own.insert("proxy".into(), object::dict(object::Dict::new()));
         }
         own.extend(vars.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        own.insert(RENDER.into(), Value::from_object(Render::new(&self.sources, &prepared.name, here)));
-        let root =
-            Arc::new(Root { own, shared: Arc::clone(&self.shared), globals: Arc::clone(&self.globals) });
+        own.insert(
+            RENDER_VARIABLE.into(),
+            Value::from_object(RenderState::new(&self.sources, &prepared.name, here)),
+        );
+        let root = Arc::new(RootContext {
+            own,
+            shared: Arc::clone(&self.shared),
+            globals: Arc::clone(&self.globals),
+        });
         self.evaluate(&loaded, &prepared.name, &root)
-            .map_err(|e| Box::new(fault::fault(&self.sources, root.as_ref(), &e)))
+            .map_err(|e| Box::new(diagnostic::diagnostic_from_error(&self.sources, root.as_ref(), &e)))
     }
 
-    fn evaluate(&self, loaded: &Loaded, name: &Name, root: &Arc<Root>) -> Result<String, Error> {
+    fn evaluate(
+        &self,
+        loaded: &LoadedTemplate,
+        name: &TemplateName,
+        root: &Arc<RootContext>,
+    ) -> Result<String, Error> {
         let name = name.text();
         let template = self.env.template_from_named_str(&name, &loaded.translation.text)?;
-        let mut out = Limited { text: Vec::new(), most: self.limits.output };
+        let mut out = LimitedOutput { text: Vec::new(), most: self.limits.output };
         template.render_captured_to(Value::from_dyn_object(Arc::clone(root)), &mut out)?;
         String::from_utf8(out.text)
             .map_err(|_| Error::new(minijinja::ErrorKind::InvalidOperation, "the result is not UTF-8"))
@@ -204,42 +223,42 @@ impl Engine {
 }
 
 /// minijinja as Salt's Jinja: strict, limited, with Salt's filters, tests and functions and no others.
-fn environment(limits: &Limits, host: &Arc<dyn FilterHost>) -> Environment<'static> {
+fn new_environment(limits: &TreeLimits, host: &Arc<dyn FilterHost>) -> Environment<'static> {
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_unknown_method_callback(methods::unknown_method);
-    env.set_formatter(print);
+    env.set_formatter(print_value);
     // Undefined values then know which expression made them; the values of variables stay out of messages.
     env.set_debug(true);
     env.set_auto_reload(false);
     env.set_fuel(Some(limits.fuel));
-    env.set_recursion_limit(limits.recursion.saturating_mul(DEPTH_OF_CALL).min(DEPTH_LIMIT));
+    env.set_recursion_limit(limits.recursion.saturating_mul(CALL_DEPTH_COST).min(DEPTH_LIMIT));
     if let Ok(syntax) = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build() {
         env.set_syntax(syntax);
     }
     filters::install(&mut env, host);
     tests::install(&mut env);
     globals::install(&mut env);
-    ops::install(&mut env);
+    operator_filters::install(&mut env);
     call::install(&mut env);
     import::install(&mut env);
-    env.add_filter("_za_load", load);
+    env.add_filter("_za_load", load_data);
     env.add_function("namespace", minijinja::functions::namespace);
     env.add_function("raise", |message: Value| -> Result<Value, Error> {
-        Err(Told::new(template::RAISED, object::text(&message)).into())
+        Err(TemplateError::new(template::RAISED, object::py_str(&message)).into())
     });
     env.add_function("show_full_context", |state: &State<'_, '_>| show_full_context(state));
     env
 }
 
 /// Takes what a render prints, up to a limit.
-struct Limited {
+struct LimitedOutput {
     text: Vec<u8>,
     most: usize,
 }
 
-impl io::Write for Limited {
+impl io::Write for LimitedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.text.len() + bytes.len() > self.most {
             return Err(io::Error::other("too much output"));
@@ -254,7 +273,7 @@ impl io::Write for Limited {
 }
 
 /// Prints a value as Python's `str` does.
-fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+fn print_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if value.is_undefined() {
         return Ok(());
     }
@@ -263,16 +282,16 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Resu
     }
     // Bytes answer as text too, and print as `b'…'`.
     if let Some(text) = value.as_str().filter(|_| value.kind() == ValueKind::String) {
-        ops::spend(state, text.len())?;
+        operator_filters::count_output(state, text.len())?;
         return out.write_str(text).map_err(Error::from);
     }
-    let text = object::text_printed(value)?;
-    ops::spend(state, text.len())?;
+    let text = object::py_str_printed(value)?;
+    operator_filters::count_output(state, text.len())?;
     out.write_str(&text).map_err(Error::from)
 }
 
 /// Reads the text of a `load_…` or `import_…`.
-fn load(state: &mut State<'_, '_>, text: Value, format: &str) -> Result<Value, Error> {
+fn load_data(state: &mut State<'_, '_>, text: Value, format: &str) -> Result<Value, Error> {
     let filter = match format {
         "yaml" => "load_yaml",
         "json" => "load_json",
@@ -282,7 +301,7 @@ fn load(state: &mut State<'_, '_>, text: Value, format: &str) -> Result<Value, E
 }
 
 /// The `#jinja2:` line of a source: its number, its options, and the source without it.
-fn header(source: &str) -> Option<(u32, Map, String)> {
+fn jinja2_header(source: &str) -> Option<(u32, Map, String)> {
     let first_end = source.find('\n').map_or(source.len(), |p| p + 1);
     let is_shebang = source.starts_with("#!") && !source.starts_with("#!/");
     let (line, start) = if is_shebang { (2, first_end) } else { (1, 0) };

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
 
-use super::methods::args::{Args, undefined};
+use super::methods::args::{CallArgs, undefined_error};
 use super::methods::dict::pairs;
-use super::object::{Dict, Key, PyRange, budget, dict, own};
+use super::object::{Dict, DictKey, PyRange, budget, dict, to_storable};
 
-type Function = fn(&mut State<'_, '_>, &Args) -> Result<Value, Error>;
+type GlobalFn = fn(&mut State<'_, '_>, &CallArgs) -> Result<Value, Error>;
 
-const FUNCTIONS: &[(&str, Function)] = &[
+const FUNCTIONS: &[(&str, GlobalFn)] = &[
     ("range", range),
     ("dict", |_, a| new_dict(a)),
     ("odict", |_, a| new_dict(a)),
@@ -27,7 +27,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
 pub fn install(env: &mut Environment<'_>) {
     for (name, function) in FUNCTIONS.iter().copied() {
         env.add_function(name, move |state: &mut State<'_, '_>, values: Rest<Value>, kwargs: Kwargs| {
-            function(state, &Args::of_parts(&format!("{name}()"), values.0, &kwargs))
+            function(state, &CallArgs::from_parts(&format!("{name}()"), values.0, &kwargs))
         });
     }
 }
@@ -35,9 +35,9 @@ pub fn install(env: &mut Environment<'_>) {
 /// The longest range: what Jinja2's sandbox allows.
 const MAX_RANGE: usize = 100_000;
 
-fn range(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn range(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     if !args.named().is_empty() {
-        return Err(args.wrong("takes no keyword arguments"));
+        return Err(args.error("takes no keyword arguments"));
     }
     let bounds =
         args.positional().iter().map(|v| args.int("each bound", v)).collect::<Result<Vec<_>, _>>()?;
@@ -45,39 +45,39 @@ fn range(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         [stop] => PyRange::new(0, *stop, 1),
         [start, stop] => PyRange::new(*start, *stop, 1),
         [start, stop, step] => PyRange::new(*start, *stop, *step),
-        _ => return Err(args.wrong("takes one to three arguments")),
+        _ => return Err(args.error("takes one to three arguments")),
     }?;
     if range.len() > MAX_RANGE {
-        return Err(args.wrong(format_args!("range too big: the maximum size is {MAX_RANGE}")));
+        return Err(args.error(format_args!("range too big: the maximum size is {MAX_RANGE}")));
     }
     Ok(Value::from_object(range))
 }
 
-fn new_dict(args: &Args) -> Result<Value, Error> {
+fn new_dict(args: &CallArgs) -> Result<Value, Error> {
     let mut out = Dict::new();
     match args.positional() {
         [] => {}
-        [one] if one.is_undefined() => return Err(undefined(one)),
+        [one] if one.is_undefined() => return Err(undefined_error(one)),
         [one] => {
             for (key, value) in pairs(args, one)? {
-                out.insert(Key::new(key)?, own(value)?);
+                out.insert(DictKey::new(key)?, to_storable(value)?);
             }
         }
-        _ => return Err(args.wrong("takes at most one positional argument")),
+        _ => return Err(args.error("takes at most one positional argument")),
     }
     for (key, value) in args.named() {
-        out.insert(Key::from(key.as_str()), own(value.clone())?);
+        out.insert(DictKey::from(key.as_str()), to_storable(value.clone())?);
     }
-    budget::check_items(args.what(), out.len())?;
+    budget::check_items(args.function_name(), out.len())?;
     Ok(dict(out))
 }
 
-fn raise(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, args.text(&args.one("msg")?)?))
+fn raise(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, args.text(&args.expect_one("msg")?)?))
 }
 
 /// Words for `lipsum`, which only fills space.
-const WORDS: &[&str] = &[
+const LIPSUM_WORDS: &[&str] = &[
     "lorem",
     "ipsum",
     "dolor",
@@ -101,13 +101,13 @@ const WORDS: &[&str] = &[
     "volutpat",
 ];
 
-fn lipsum(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn lipsum(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [n, html, least, _] = args.bind(["n", "html", "min", "max"], 0)?;
     let n = n.map_or(Ok(5), |v| args.int("n", &v))?;
     let least = least.map_or(Ok(20), |v| args.int("min", &v))?;
     let (n, least) = (usize::try_from(n).unwrap_or(0), usize::try_from(least).unwrap_or(0));
-    budget::check_bytes(args.what(), n.saturating_mul(least).saturating_mul(16))?;
-    let words: Vec<&str> = WORDS.iter().copied().cycle().take(least.max(1)).collect();
+    budget::check_bytes(args.function_name(), n.saturating_mul(least).saturating_mul(16))?;
+    let words: Vec<&str> = LIPSUM_WORDS.iter().copied().cycle().take(least.max(1)).collect();
     let mut paragraph = words.join(" ");
     if let Some(first) = paragraph.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -126,9 +126,9 @@ struct Cycler {
     at: AtomicUsize,
 }
 
-fn cycler(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn cycler(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     if args.positional().is_empty() {
-        return Err(args.wrong("at least one item has to be provided"));
+        return Err(args.error("at least one item has to be provided"));
     }
     Ok(Value::from_object(Cycler { items: args.positional().to_vec(), at: AtomicUsize::new(0) }))
 }
@@ -154,7 +154,7 @@ impl Object for Cycler {
         method: &str,
         args: &[Value],
     ) -> Result<Value, Error> {
-        Args::new(format!("cycler.{method}()"), args).none()?;
+        CallArgs::new(format!("cycler.{method}()"), args).expect_none()?;
         match method {
             "next" => {
                 let item = self.current();
@@ -182,7 +182,7 @@ impl fmt::Debug for Joiner {
     }
 }
 
-fn joiner(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn joiner(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [separator] = args.bind(["sep"], 0)?;
     let separator = separator.unwrap_or_else(|| Value::from(", "));
     Ok(Value::from_object(Joiner { separator, is_used: AtomicBool::new(false) }))
@@ -194,7 +194,7 @@ impl Object for Joiner {
     }
 
     fn call(self: &Arc<Self>, _: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
-        Args::new("joiner()", args).none()?;
+        CallArgs::new("joiner()", args).expect_none()?;
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
         Ok(if was_used { self.separator.clone() } else { Value::from("") })
     }

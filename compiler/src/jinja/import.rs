@@ -10,16 +10,16 @@ use minijinja::value::{Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 use zagent_config::codes::template;
 
+use super::error::TemplateError;
 use super::object::{items_of, list};
-use super::sources::{Name, Sources, missing};
-use super::told::Told;
+use super::template_sources::{TemplateName, TemplateSources, missing_template};
 
 /// The name under which a render knows itself.
-pub(crate) const RENDER: &str = "_za_render";
+pub(crate) const RENDER_VARIABLE: &str = "_za_render";
 
 /// Where the last loaded template stands: Salt moves these with every template that a render loads first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Here {
+pub(crate) struct CurrentTemplate {
     /// `None` for a template that has no directory, such as a managed file.
     pub(crate) dir: Option<String>,
     pub(crate) file: Option<String>,
@@ -27,28 +27,28 @@ pub(crate) struct Here {
 }
 
 /// What imports of one render need to know.
-pub(crate) struct Render {
-    sources: Arc<Sources>,
+pub(crate) struct RenderState {
+    sources: Arc<TemplateSources>,
     env: String,
     syntax: usize,
     marked: bool,
-    here: Mutex<(Here, HashMap<String, String>)>,
+    here: Mutex<(CurrentTemplate, HashMap<String, String>)>,
 }
 
-impl fmt::Debug for Render {
+impl fmt::Debug for RenderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<render>")
     }
 }
 
-impl Object for Render {
+impl Object for RenderState {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
 }
 
-impl Render {
-    pub(crate) fn new(sources: &Arc<Sources>, name: &Name, here: Here) -> Self {
+impl RenderState {
+    pub(crate) fn new(sources: &Arc<TemplateSources>, name: &TemplateName, here: CurrentTemplate) -> Self {
         Self {
             sources: Arc::clone(sources),
             env: name.env.clone(),
@@ -58,19 +58,24 @@ impl Render {
         }
     }
 
-    fn of(state: &State<'_, '_>) -> Result<Arc<Self>, Error> {
+    fn from_state(state: &State<'_, '_>) -> Result<Arc<Self>, Error> {
         state
-            .lookup(RENDER)
+            .lookup(RENDER_VARIABLE)
             .and_then(|v| v.downcast_object::<Self>())
             .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "templates cannot be imported here"))
     }
 
-    fn name_of(&self, path: &str) -> Name {
-        Name { syntax: self.syntax, marked: self.marked, env: self.env.clone(), path: path.to_owned() }
+    fn template_name(&self, path: &str) -> TemplateName {
+        TemplateName {
+            syntax: self.syntax,
+            marked: self.marked,
+            env: self.env.clone(),
+            path: path.to_owned(),
+        }
     }
 
     /// The path of a template, and moves to where it stands when this render meets it for the first time.
-    fn path(&self, asked: &str) -> Option<String> {
+    fn resolve_path(&self, asked: &str) -> Option<String> {
         let mut guard = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let (here, known) = &mut *guard;
         if let Some(path) = known.get(asked) {
@@ -78,7 +83,7 @@ impl Render {
         }
         let is_relative = matches!(asked.split('/').next(), Some("." | ".."));
         let path = if is_relative {
-            joined(here.dir.as_deref()?, asked)?
+            join_relative(here.dir.as_deref()?, asked)?
         } else {
             if asked.split('/').any(|part| part == "..") || asked.starts_with('/') {
                 return None;
@@ -98,28 +103,32 @@ impl Render {
     }
 
     /// The engine's name of a template that must be there.
-    fn existing(&self, asked: &Value) -> Result<String, Error> {
+    fn require_template(&self, asked: &Value) -> Result<String, Error> {
         let asked = asked_name(asked)?;
-        let path = self.path(asked).ok_or_else(|| missing(&self.sources, &self.env, asked, asked))?;
-        match self.sources.text(&self.env, &path) {
-            Ok(Some(_)) => Ok(self.name_of(&path).text()),
-            Ok(None) => Err(missing(&self.sources, &self.env, &path, asked)),
-            Err(fault) => Err(super::sources::carried(fault)),
+        let path = self
+            .resolve_path(asked)
+            .ok_or_else(|| missing_template(&self.sources, &self.env, asked, asked))?;
+        match self.sources.file_text(&self.env, &path) {
+            Ok(Some(_)) => Ok(self.template_name(&path).text()),
+            Ok(None) => Err(missing_template(&self.sources, &self.env, &path, asked)),
+            Err(fault) => Err(super::template_sources::diagnostic_error(fault)),
         }
     }
 }
 
 fn asked_name(value: &Value) -> Result<&str, Error> {
     if value.is_undefined() {
-        return Err(Told::new(template::UNDEFINED, "the name of the template is undefined")
+        return Err(TemplateError::new(template::UNDEFINED, "the name of the template is undefined")
             .operand(0)
             .into());
     }
-    value.as_str().ok_or_else(|| Told::new(template::TYPE, "the name of a template must be a text").into())
+    value
+        .as_str()
+        .ok_or_else(|| TemplateError::new(template::TYPE, "the name of a template must be a text").into())
 }
 
 /// A relative path from a directory; `None` when it leaves the root.
-fn joined(dir: &str, relative: &str) -> Option<String> {
+fn join_relative(dir: &str, relative: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in dir.split('/').chain(relative.split('/')) {
         match part {
@@ -135,7 +144,7 @@ fn joined(dir: &str, relative: &str) -> Option<String> {
 
 /// The modules that a render has evaluated without context, and those it is evaluating.
 #[derive(Default)]
-struct Modules {
+struct ImportedModules {
     done: HashMap<String, Value>,
     open: Vec<String>,
     kept: Option<Value>,
@@ -143,24 +152,24 @@ struct Modules {
 
 /// Adds the filters that tags about other templates are written with.
 pub(crate) fn install(env: &mut Environment<'_>) {
-    env.add_filter("_za_path", path);
-    env.add_filter("_za_paths", paths);
+    env.add_filter("_za_path", path_filter);
+    env.add_filter("_za_paths", paths_filter);
     env.add_filter("_za_import", import);
     env.add_filter("_za_include", include);
     env.add_filter("_za_module", |state: &mut State<'_, '_>, module: Value, name: String| {
-        let render = Render::of(state)?;
-        Ok::<_, Error>(imported(&render, &module, &name))
+        let render = RenderState::from_state(state)?;
+        Ok::<_, Error>(imported_name(&render, &module, &name))
     });
     env.add_filter("_za_keep", |state: &mut State<'_, '_>, module: Value| {
-        state.get_or_insert_extension_with(Modules::default).kept = Some(module);
+        state.get_or_insert_extension_with(ImportedModules::default).kept = Some(module);
         false
     });
-    env.add_filter("_za_body", |module: Value| match module.downcast_object_ref::<Module>() {
+    env.add_filter("_za_body", |module: Value| match module.downcast_object_ref::<ImportedModule>() {
         Some(module) => module.body.clone(),
         None => module,
     });
     env.add_filter("_za_here", |state: &mut State<'_, '_>, what: &str| {
-        let render = Render::of(state)?;
+        let render = RenderState::from_state(state)?;
         let here = render.here.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
         let value = match what {
             "tpldir" => here.dir,
@@ -171,20 +180,20 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     });
 }
 
-fn path(state: &mut State<'_, '_>, asked: Value) -> Result<Value, Error> {
-    Render::of(state)?.existing(&asked).map(Value::from)
+fn path_filter(state: &mut State<'_, '_>, asked: Value) -> Result<Value, Error> {
+    RenderState::from_state(state)?.require_template(&asked).map(Value::from)
 }
 
 /// The engine's names of what an `include` names: one or the first that is there, or none when that is fine.
-fn paths(state: &mut State<'_, '_>, asked: Value, must: bool) -> Result<Value, Error> {
-    let render = Render::of(state)?;
+fn paths_filter(state: &mut State<'_, '_>, asked: Value, must: bool) -> Result<Value, Error> {
+    let render = RenderState::from_state(state)?;
     let is_many = matches!(asked.kind(), ValueKind::Seq | ValueKind::Iterable);
     let choices = if is_many { items_of(&asked)? } else { vec![asked] };
     let mut first_miss = None;
     for choice in &choices {
-        match render.existing(choice) {
+        match render.require_template(choice) {
             Ok(name) => return Ok(list(vec![Value::from(name)])),
-            Err(e) if is_miss(&e) => first_miss = first_miss.or(Some(e)),
+            Err(e) if is_not_found(&e) => first_miss = first_miss.or(Some(e)),
             Err(e) => return Err(e),
         }
     }
@@ -194,54 +203,56 @@ fn paths(state: &mut State<'_, '_>, asked: Value, must: bool) -> Result<Value, E
     }
 }
 
-fn is_miss(e: &Error) -> bool {
+fn is_not_found(e: &Error) -> bool {
     std::error::Error::source(e)
-        .and_then(|s| s.downcast_ref::<Told>())
+        .and_then(|s| s.downcast_ref::<TemplateError>())
         .is_some_and(|told| told.code == template::NOT_FOUND)
 }
 
 /// Hands an error of another template on, so that the place of the import is remembered.
-fn through(e: Error) -> Error {
+fn import_error(e: Error) -> Error {
     Error::new(ErrorKind::BadInclude, "error in an imported template").with_source(e)
 }
 
 fn import(state: &mut State<'_, '_>, asked: Value, importer: Value) -> Result<Value, Error> {
-    let render = Render::of(state)?;
-    let name = render.existing(&asked)?;
-    let modules = state.get_or_insert_extension_with(Modules::default);
+    let render = RenderState::from_state(state)?;
+    let name = render.require_template(&asked)?;
+    let modules = state.get_or_insert_extension_with(ImportedModules::default);
     if let Some(done) = modules.done.get(&name) {
         return Ok(done.clone());
     }
     if modules.open.contains(&name) {
         let asked = asked_name(&asked)?;
-        return Err(
-            Told::new(template::CYCLE, format!("the template `{asked}` imports itself in the end")).into()
-        );
+        return Err(TemplateError::new(
+            template::CYCLE,
+            format!("the template `{asked}` imports itself in the end"),
+        )
+        .into());
     }
     modules.open.push(name.clone());
-    importer.call(state, &[Value::from(name.as_str())]).map_err(through)?;
-    let modules = state.get_or_insert_extension_with(Modules::default);
+    importer.call(state, &[Value::from(name.as_str())]).map_err(import_error)?;
+    let modules = state.get_or_insert_extension_with(ImportedModules::default);
     modules.open.retain(|open| *open != name);
     let module = modules.kept.take().unwrap_or_default();
-    let module = imported(&render, &module, &name);
-    let modules = state.get_or_insert_extension_with(Modules::default);
+    let module = imported_name(&render, &module, &name);
+    let modules = state.get_or_insert_extension_with(ImportedModules::default);
     modules.done.insert(name, module.clone());
     Ok(module)
 }
 
 fn include(state: &mut State<'_, '_>, asked: Value, includer: Value, must: bool) -> Result<Value, Error> {
-    let names = paths(state, asked, must)?;
-    includer.call(state, &[names]).map_err(through)
+    let names = paths_filter(state, asked, must)?;
+    includer.call(state, &[names]).map_err(import_error)
 }
 
 /// What an import hands over: the names that the template gave values to itself, and what it printed.
-struct Module {
+struct ImportedModule {
     file: String,
     names: BTreeMap<String, Value>,
     body: Value,
 }
 
-fn imported(render: &Render, module: &Value, name: &str) -> Value {
+fn imported_name(render: &RenderState, module: &Value, name: &str) -> Value {
     let loaded = render.sources.loaded(name);
     let is_hidden = |key: &str| loaded.as_ref().is_some_and(|l| l.translation.hidden.contains(key));
     let names = module
@@ -252,16 +263,16 @@ fn imported(render: &Render, module: &Value, name: &str) -> Value {
         .filter(|(key, _)| !is_hidden(key))
         .collect();
     let file = loaded.as_ref().map(|l| l.file.clone()).unwrap_or_default();
-    Value::from_object(Module { file, names, body: Value::from(module.to_string()) })
+    Value::from_object(ImportedModule { file, names, body: Value::from(module.to_string()) })
 }
 
-impl fmt::Debug for Module {
+impl fmt::Debug for ImportedModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<TemplateModule '{}'>", self.file)
     }
 }
 
-impl Object for Module {
+impl Object for ImportedModule {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -288,9 +299,12 @@ impl Object for Module {
             Some(found) => found.clone().call(state, args),
             None => {
                 let near = zagent_config::suggest::nearest(method, self.names.keys().map(String::as_str));
-                Err(Told::new(template::IMPORT_NAME, format!("`{}` does not define `{method}`", self.file))
-                    .hint(near.map(|n| format!("did you mean `{n}`?")))
-                    .into())
+                Err(TemplateError::new(
+                    template::IMPORT_NAME,
+                    format!("`{}` does not define `{method}`", self.file),
+                )
+                .hint(near.map(|n| format!("did you mean `{n}`?")))
+                .into())
             }
         }
     }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::source::{MARK_END, MARK_START};
 
 /// A file and a line of it.
-type Origin = (Arc<str>, u32);
+type FileLine = (Arc<str>, u32);
 
 /// Origins of rendered lines.
 #[derive(Clone, Debug, Default)]
 pub struct LineMap {
-    origins: Vec<Option<Origin>>,
+    origins: Vec<Option<FileLine>>,
 }
 
 impl LineMap {
@@ -28,12 +28,16 @@ impl LineMap {
     pub(crate) fn identity(file: &str, text: &str) -> Self {
         let file: Arc<str> = file.into();
         let lines = text.split('\n').enumerate();
-        Self { origins: lines.map(|(i, _)| Some((Arc::clone(&file), number(i)))).collect() }
+        Self { origins: lines.map(|(i, _)| Some((Arc::clone(&file), line_number(i)))).collect() }
     }
 
     /// Reads the marks of a marked rendering and lays them on the lines of the real one.
-    pub(crate) fn read(marked: &str, rendered: &str, origin: impl Fn(usize, u32) -> Option<Origin>) -> Self {
-        let mut lines: Vec<(String, Option<Origin>)> = Vec::new();
+    pub(crate) fn from_marked(
+        marked: &str,
+        rendered: &str,
+        origin: impl Fn(usize, u32) -> Option<FileLine>,
+    ) -> Self {
+        let mut lines: Vec<(String, Option<FileLine>)> = Vec::new();
         let mut last = None;
         for line in marked.split('\n') {
             let mut text = String::new();
@@ -44,7 +48,7 @@ impl LineMap {
                     continue;
                 }
                 let (mark, rest) = piece.split_once(MARK_END).unwrap_or(("", piece));
-                if let Some(found) = parse(mark).and_then(|(file, line)| origin(file, line)) {
+                if let Some(found) = parse_mark(mark).and_then(|(file, line)| origin(file, line)) {
                     // Whitespace before the first word of a line says little about where the line is from.
                     if first.is_none() || text.trim().is_empty() {
                         first = Some(found.clone());
@@ -59,15 +63,15 @@ impl LineMap {
         if lines.iter().map(|(text, _)| text.as_str()).eq(real.iter().copied()) {
             return Self { origins: lines.into_iter().map(|(_, origin)| origin).collect() };
         }
-        Self { origins: aligned(&lines, &real) }
+        Self { origins: align_lines(&lines, &real) }
     }
 }
 
-fn number(index: usize) -> u32 {
+fn line_number(index: usize) -> u32 {
     u32::try_from(index + 1).unwrap_or(u32::MAX)
 }
 
-fn parse(mark: &str) -> Option<(usize, u32)> {
+fn parse_mark(mark: &str) -> Option<(usize, u32)> {
     let (file, line) = mark.split_once(':')?;
     Some((file.parse().ok()?, line.parse().ok()?))
 }
@@ -76,7 +80,7 @@ fn parse(mark: &str) -> Option<(usize, u32)> {
 const WINDOW: usize = 200;
 
 /// Gives each real line the origin of the next marked line with the same text.
-fn aligned(marked: &[(String, Option<Origin>)], real: &[&str]) -> Vec<Option<Origin>> {
+fn align_lines(marked: &[(String, Option<FileLine>)], real: &[&str]) -> Vec<Option<FileLine>> {
     let mut at = 0;
     let mut last = None;
     real.iter()
@@ -97,7 +101,7 @@ fn aligned(marked: &[(String, Option<Origin>)], real: &[&str]) -> Vec<Option<Ori
 mod tests {
     use super::*;
 
-    fn origin(file: usize, line: u32) -> Option<Origin> {
+    fn origin(file: usize, line: u32) -> Option<FileLine> {
         Some((["a", "b"][file].into(), line))
     }
 
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn lines_know_where_they_are_from() {
         let marked = format!("{}x\n{}y {}z\nvalue", mark(0, 1), mark(0, 3), mark(1, 9));
-        let map = LineMap::read(&marked, "x\ny z\nvalue", origin);
+        let map = LineMap::from_marked(&marked, "x\ny z\nvalue", origin);
         assert_eq!(map.origin(1), Some(("a", 1)));
         assert_eq!(map.origin(2), Some(("a", 3)));
         assert_eq!(map.origin(3), Some(("b", 9)));
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn a_rendering_that_differs_is_matched_by_text() {
         let marked = format!("{}x\n{}changed\n{}z", mark(0, 1), mark(0, 2), mark(0, 5));
-        let map = LineMap::read(&marked, "x\nother\n\nz", origin);
+        let map = LineMap::from_marked(&marked, "x\nother\n\nz", origin);
         assert_eq!(map.origin(1), Some(("a", 1)));
         assert_eq!(map.origin(2), Some(("a", 1)));
         assert_eq!(map.origin(4), Some(("a", 5)));

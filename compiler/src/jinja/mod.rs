@@ -2,23 +2,23 @@
 
 mod call;
 mod context;
+mod diagnostic;
 mod engine;
-mod fault;
+mod error;
 pub mod filters;
 pub mod globals;
 mod import;
 mod lines;
 pub mod methods;
-mod missing;
 pub mod object;
+pub(crate) mod operator_filters;
 pub mod operators;
-pub(crate) mod ops;
 mod source;
-mod sources;
+mod template_sources;
 pub mod tests;
-mod told;
+mod undefined;
 
-pub use self::engine::{Engine, Template};
+pub use self::engine::{JinjaEngine, JinjaTemplate};
 pub use self::lines::LineMap;
 pub(crate) use self::source::with_line_feeds;
-pub use self::sources::SharedFiles;
+pub use self::template_sources::SharedFileTree;

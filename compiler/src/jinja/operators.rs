@@ -7,14 +7,16 @@ use std::cmp::Ordering;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use super::methods::args::{Args, undefined};
+use super::methods::args::{CallArgs, undefined_error};
 use super::methods::{percent, sort};
-use super::object::{Dict, Key, budget, dict, items_of, list, own, text_checked, tuple, type_name};
+use super::object::{
+    Dict, DictKey, budget, dict, items_of, list, py_str_checked, to_storable, tuple, type_name,
+};
 
 fn unsupported(op: &str, a: &Value, b: &Value) -> Error {
     for value in [a, b] {
         if value.is_undefined() {
-            return undefined(value);
+            return undefined_error(value);
         }
     }
     let (a, b) = (type_name(a), type_name(b));
@@ -33,7 +35,7 @@ enum Number {
 }
 
 impl Number {
-    fn of(value: &Value) -> Option<Self> {
+    fn from_value(value: &Value) -> Option<Self> {
         match value.kind() {
             ValueKind::Bool => Some(Self::Int(i128::from(value.is_true()))),
             ValueKind::Number if value.is_integer() => i128::try_from(value.clone()).ok().map(Self::Int),
@@ -62,7 +64,7 @@ fn arithmetic(
     ints: fn(i128, i128) -> Option<i128>,
     floats: fn(f64, f64) -> f64,
 ) -> Result<Value, Error> {
-    match (Number::of(a), Number::of(b)) {
+    match (Number::from_value(a), Number::from_value(b)) {
         (Some(Number::Int(x)), Some(Number::Int(y))) => ints(x, y).map(int_value).ok_or_else(|| overflow(op)),
         (Some(x), Some(y)) => Ok(Value::from(floats(x.float(), y.float()))),
         _ => Err(unsupported(op, a, b)),
@@ -114,7 +116,7 @@ pub fn mul(a: &Value, b: &Value) -> Result<Value, Error> {
 }
 
 fn repeat(what: &Value, times: &Value) -> Result<Option<Value>, Error> {
-    let Some(Number::Int(times)) = Number::of(times) else {
+    let Some(Number::Int(times)) = Number::from_value(times) else {
         return Ok(None);
     };
     let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
@@ -140,7 +142,7 @@ fn division_by_zero(op: &str) -> Error {
 /// # Errors
 /// Fails when Python would.
 pub fn div(a: &Value, b: &Value) -> Result<Value, Error> {
-    match (Number::of(a), Number::of(b)) {
+    match (Number::from_value(a), Number::from_value(b)) {
         (Some(_), Some(y)) if y.float() == 0.0 => Err(division_by_zero("/")),
         (Some(x), Some(y)) => Ok(Value::from(x.float() / y.float())),
         _ => Err(unsupported("/", a, b)),
@@ -158,7 +160,7 @@ fn floor_int(a: i128, b: i128) -> Option<(i128, i128)> {
 /// # Errors
 /// Fails when Python would.
 pub fn floordiv(a: &Value, b: &Value) -> Result<Value, Error> {
-    match (Number::of(a), Number::of(b)) {
+    match (Number::from_value(a), Number::from_value(b)) {
         (Some(_), Some(y)) if y.float() == 0.0 => Err(division_by_zero("//")),
         (Some(Number::Int(x)), Some(Number::Int(y))) => {
             floor_int(x, y).map(|(q, _)| int_value(q)).ok_or_else(|| overflow("//"))
@@ -174,9 +176,9 @@ pub fn floordiv(a: &Value, b: &Value) -> Result<Value, Error> {
 /// Fails when Python would.
 pub fn modulo(a: &Value, b: &Value) -> Result<Value, Error> {
     if let Some(template) = a.as_str() {
-        return percent::format(&Args::new("%", &[]), template, b).map(Value::from);
+        return percent::format(&CallArgs::new("%", &[]), template, b).map(Value::from);
     }
-    match (Number::of(a), Number::of(b)) {
+    match (Number::from_value(a), Number::from_value(b)) {
         (Some(_), Some(y)) if y.float() == 0.0 => Err(division_by_zero("%")),
         (Some(Number::Int(x)), Some(Number::Int(y))) => Ok(int_value(floor_int(x, y).map_or(0, |(_, r)| r))),
         (Some(x), Some(y)) => {
@@ -193,7 +195,7 @@ pub fn modulo(a: &Value, b: &Value) -> Result<Value, Error> {
 /// # Errors
 /// Fails when Python would, and when the result has more than 127 bits.
 pub fn pow(a: &Value, b: &Value) -> Result<Value, Error> {
-    match (Number::of(a), Number::of(b)) {
+    match (Number::from_value(a), Number::from_value(b)) {
         (Some(Number::Int(x)), Some(Number::Int(y))) if y >= 0 => {
             let y = u32::try_from(y).map_err(|_| overflow("**"))?;
             x.checked_pow(y).map(int_value).ok_or_else(|| overflow("**"))
@@ -209,7 +211,7 @@ pub fn pow(a: &Value, b: &Value) -> Result<Value, Error> {
 /// # Errors
 /// Fails when it is no number.
 pub fn positive(a: &Value) -> Result<Value, Error> {
-    match Number::of(a) {
+    match Number::from_value(a) {
         Some(Number::Int(i)) => Ok(int_value(i)),
         Some(Number::Float(f)) => Ok(Value::from(f)),
         None => Err(unsupported("+", a, a)),
@@ -221,7 +223,7 @@ pub fn positive(a: &Value) -> Result<Value, Error> {
 /// # Errors
 /// Fails when it is no number.
 pub fn negative(a: &Value) -> Result<Value, Error> {
-    match Number::of(a) {
+    match Number::from_value(a) {
         Some(Number::Int(i)) => i.checked_neg().map(int_value).ok_or_else(|| overflow("-")),
         Some(Number::Float(f)) => Ok(Value::from(-f)),
         None => Err(unsupported("-", a, a)),
@@ -236,11 +238,11 @@ pub fn concat(parts: &[Value]) -> Result<Value, Error> {
     let mut out = String::new();
     for part in parts {
         if part.is_undefined() {
-            return Err(undefined(part));
+            return Err(undefined_error(part));
         }
         match part.as_str().filter(|_| part.kind() == ValueKind::String) {
             Some(s) => out.push_str(s),
-            None => out.push_str(&text_checked("~", part)?),
+            None => out.push_str(&py_str_checked("~", part)?),
         }
         budget::check_bytes("~", out.len())?;
     }
@@ -252,7 +254,7 @@ pub fn concat(parts: &[Value]) -> Result<Value, Error> {
 /// # Errors
 /// Fails when an item is a lazy result beyond the limit.
 pub fn new_list(literal: &Value) -> Result<Value, Error> {
-    let items = items_of(literal)?.into_iter().map(own).collect::<Result<Vec<_>, _>>()?;
+    let items = items_of(literal)?.into_iter().map(to_storable).collect::<Result<Vec<_>, _>>()?;
     Ok(list(items))
 }
 
@@ -265,7 +267,7 @@ pub fn new_dict(literal: &Value) -> Result<Value, Error> {
     let mut out = Dict::with_capacity(items.len() / 2);
     let mut items = items.into_iter();
     while let (Some(key), Some(value)) = (items.next(), items.next()) {
-        out.insert(Key::new(key)?, own(value)?);
+        out.insert(DictKey::new(key)?, to_storable(value)?);
     }
     Ok(dict(out))
 }
@@ -273,14 +275,14 @@ pub fn new_dict(literal: &Value) -> Result<Value, Error> {
 /// An operator: its operands in, a value out.
 pub type Operator = fn(&[Value]) -> Result<Value, Error>;
 
-fn two(values: &[Value], f: fn(&Value, &Value) -> Result<Value, Error>) -> Result<Value, Error> {
+fn binary(values: &[Value], f: fn(&Value, &Value) -> Result<Value, Error>) -> Result<Value, Error> {
     match values {
         [a, b] => f(a, b),
         _ => Err(Error::from(ErrorKind::MissingArgument)),
     }
 }
 
-fn one(values: &[Value], f: fn(&Value) -> Result<Value, Error>) -> Result<Value, Error> {
+fn unary(values: &[Value], f: fn(&Value) -> Result<Value, Error>) -> Result<Value, Error> {
     match values {
         [a] => f(a),
         _ => Err(Error::from(ErrorKind::MissingArgument)),
@@ -295,14 +297,19 @@ fn ordered(values: &[Value], holds: fn(Ordering) -> bool) -> Result<Value, Error
 }
 
 fn is_nan(value: &Value) -> bool {
-    matches!(Number::of(value), Some(Number::Float(f)) if f.is_nan())
+    matches!(Number::from_value(value), Some(Number::Float(f)) if f.is_nan())
 }
 
 /// Calls a method that was found by subscript, or the item of that name.
 ///
 /// # Errors
 /// Fails when there is neither, and as the method does.
-pub fn method(state: &mut State<'_, '_>, this: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+pub fn call_method(
+    state: &mut State<'_, '_>,
+    this: &Value,
+    name: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     let item = this.get_item(&Value::from(name))?;
     if !item.is_undefined() {
         return item.call(state, args);
@@ -312,21 +319,21 @@ pub fn method(state: &mut State<'_, '_>, this: &Value, name: &str, args: &[Value
 
 /// The operators under the names of the filters that the source pass writes.
 pub const OPERATORS: &[(&str, Operator)] = &[
-    ("_za_add", |v| two(v, add)),
-    ("_za_sub", |v| two(v, sub)),
-    ("_za_mul", |v| two(v, mul)),
-    ("_za_div", |v| two(v, div)),
-    ("_za_floordiv", |v| two(v, floordiv)),
-    ("_za_mod", |v| two(v, modulo)),
-    ("_za_pow", |v| two(v, pow)),
-    ("_za_positive", |v| one(v, positive)),
+    ("_za_add", |v| binary(v, add)),
+    ("_za_sub", |v| binary(v, sub)),
+    ("_za_mul", |v| binary(v, mul)),
+    ("_za_div", |v| binary(v, div)),
+    ("_za_floordiv", |v| binary(v, floordiv)),
+    ("_za_mod", |v| binary(v, modulo)),
+    ("_za_pow", |v| binary(v, pow)),
+    ("_za_positive", |v| unary(v, positive)),
     ("_za_concat", concat),
     ("_za_lt", |v| ordered(v, Ordering::is_lt)),
     ("_za_le", |v| ordered(v, Ordering::is_le)),
     ("_za_gt", |v| ordered(v, Ordering::is_gt)),
     ("_za_ge", |v| ordered(v, Ordering::is_ge)),
     ("_za_slice", |v| match v {
-        [of, bounds @ ..] => super::methods::slice::call(of, &Args::new("slice", bounds)),
+        [of, bounds @ ..] => super::methods::slice::call(of, &CallArgs::new("slice", bounds)),
         [] => Err(Error::from(ErrorKind::MissingArgument)),
     }),
 ];

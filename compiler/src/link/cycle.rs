@@ -1,44 +1,47 @@
 //! Finds one cycle among the nodes that could not be sorted, and tells it as a path.
 
-use zagent_config::Fault;
+use zagent_config::Diagnostic;
 use zagent_config::codes::requisite as codes;
 
 use super::Linker;
 use crate::plan::Requisite;
 
 /// So many steps of a cycle are told.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// The fault of circular requisites: every step with its place.
-pub(super) fn fault(linker: &Linker<'_>) -> Fault {
-    let path = find(linker);
+pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
+    let path = find_cycle(linker);
     let name = |node: usize| {
         let chunk = linker.chunk(node);
         format!("`{}: {}`", chunk.state, chunk.id)
     };
-    let words: Vec<String> = path.iter().take(SHOWN).map(|&(node, _)| name(node)).collect();
-    let more = if path.len() > SHOWN { " → …" } else { "" };
+    let words: Vec<String> = path.iter().take(MAX_SHOWN).map(|&(node, _)| name(node)).collect();
+    let more = if path.len() > MAX_SHOWN { " → …" } else { "" };
     let ring = match words.first() {
         Some(first) => format!("{}{more} → {first}", words.join(" → ")),
         None => "the graph has a cycle".into(),
     };
     let start = path.first().map_or(0, |&(node, _)| node);
     let session = linker.session();
-    let mut fault =
-        session.fault(codes::CYCLE, linker.spot(start), format!("these states wait for each other: {ring}"));
-    for (i, &(node, kind)) in path.iter().enumerate().take(SHOWN) {
+    let mut fault = session.diagnostic(
+        codes::CYCLE,
+        linker.spot(start),
+        format!("these states wait for each other: {ring}"),
+    );
+    for (i, &(node, kind)) in path.iter().enumerate().take(MAX_SHOWN) {
         let (next, _) = path[(i + 1) % path.len()];
         let place = session.place(linker.spot(node));
         fault.notes.push(format!("{place}: {} has `{}` on {}", name(node), kind.key(), name(next)));
     }
-    if path.len() > SHOWN {
-        fault.notes.push(format!("and {} more", path.len() - SHOWN));
+    if path.len() > MAX_SHOWN {
+        fault.notes.push(format!("and {} more", path.len() - MAX_SHOWN));
     }
     fault.hint("take one of these requisites out; `order` or the order of the file may be enough")
 }
 
 /// A cycle as (node, the requisite by which it waits for the next one).
-fn find(linker: &Linker<'_>) -> Vec<(usize, Requisite)> {
+fn find_cycle(linker: &Linker<'_>) -> Vec<(usize, Requisite)> {
     let n = linker.nodes.len();
     let mut done = vec![false; n];
     let mut on_path = vec![false; n];

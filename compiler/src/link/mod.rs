@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use zagent_config::codes::{limit, requisite as codes};
-use zagent_config::{Fault, Faults, List, Map, Pos, Value, glob};
+use zagent_config::{Diagnostic, Diagnostics, List, Map, Pos, Value, glob};
 
-use crate::lower::Lowered;
-use crate::plan::{Chunk, Edge, Graph, Plan, Prereq, Requisite};
+use crate::lower::LoweredChunk;
+use crate::plan::{Chunk, Plan, PrereqRole, Requisite, RequisiteEdge, RequisiteGraph};
 use crate::schema;
-use crate::session::Session;
-use crate::sources::Spot;
+use crate::session::CompileSession;
+use crate::source_files::RenderedPos;
 
 /// The requisites that make edges, in the order Salt reads them.
-const LINKED: [Requisite; 10] = [
+const LINKED_REQUISITES: [Requisite; 10] = [
     Requisite::Require,
     Requisite::RequireAny,
     Requisite::Watch,
@@ -33,7 +33,7 @@ const LINKED: [Requisite; 10] = [
 
 /// A node of the dependency graph: a chunk, or the check of a chunk that a `prereq` asks for.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct LinkNode {
     /// Index into the chunks.
     pub(crate) chunk: usize,
     /// `state_|-id_|-name_|-fun`, with a suffix for a check.
@@ -48,9 +48,9 @@ pub(crate) struct Node {
 
 /// All nodes, and the ways to find them.
 pub(crate) struct Linker<'s> {
-    session: &'s Session,
-    pub(crate) lowered: Vec<Lowered>,
-    pub(crate) nodes: Vec<Node>,
+    session: &'s CompileSession,
+    pub(crate) lowered: Vec<LoweredChunk>,
+    pub(crate) nodes: Vec<LinkNode>,
     /// The node of each chunk.
     node_of: Vec<usize>,
     /// The check node of a chunk's node.
@@ -62,28 +62,28 @@ pub(crate) struct Linker<'s> {
 }
 
 /// How many edges one run may have.
-const EDGES: usize = 400_000;
+const MAX_EDGES: usize = 400_000;
 
 /// Links and sorts.
-pub(crate) fn link(session: &Session, lowered: Vec<Lowered>) -> Result<Plan, Faults> {
+pub(crate) fn link(session: &CompileSession, lowered: Vec<LoweredChunk>) -> Result<Plan, Diagnostics> {
     let mut linker = Linker::new(session, lowered);
-    let mut faults = Faults::default();
+    let mut faults = Diagnostics::default();
     let cap = linker.add_requisites(&mut faults);
-    if linker.edges.len() >= EDGES {
-        let text = format!("the states of this run point at each other more than {EDGES} times");
+    if linker.edges.len() >= MAX_EDGES {
+        let text = format!("the states of this run point at each other more than {MAX_EDGES} times");
         let hint = "look for states that require a whole SLS, or everything by a pattern, in a loop";
-        return Err(Fault::new(limit::REQUISITES, text).hint(hint).into());
+        return Err(Diagnostic::new(limit::REQUISITES, text).hint(hint).into());
     }
-    let sorted = order::sort(&mut linker, cap);
+    let sorted = order::run_order(&mut linker, cap);
     if sorted.len() < linker.nodes.len() {
-        faults.push(cycle::fault(&linker));
+        faults.push(cycle::cycle_diagnostic(&linker));
     }
     faults.into_result()?;
     Ok(linker.finish(&sorted))
 }
 
 impl<'s> Linker<'s> {
-    fn new(session: &'s Session, lowered: Vec<Lowered>) -> Self {
+    fn new(session: &'s CompileSession, lowered: Vec<LoweredChunk>) -> Self {
         let mut linker = Self {
             session,
             nodes: Vec::with_capacity(lowered.len()),
@@ -107,7 +107,7 @@ impl<'s> Linker<'s> {
                 None => {
                     let node = linker.nodes.len();
                     by_tag.insert(tag.clone(), node);
-                    linker.nodes.push(Node {
+                    linker.nodes.push(LinkNode {
                         chunk: i,
                         tag,
                         out: Vec::new(),
@@ -118,15 +118,15 @@ impl<'s> Linker<'s> {
                 }
             };
             linker.node_of.push(node);
-            linker.note_words(i, node);
+            linker.index_names(i, node);
         }
         for i in 0..linker.lowered.len() {
-            linker.watch_or_require(i);
+            linker.downgrade_watch(i);
         }
         linker
     }
 
-    fn note_words(&mut self, chunk: usize, node: usize) {
+    fn index_names(&mut self, chunk: usize, node: usize) {
         let chunk = &self.lowered[chunk].chunk;
         let mut words = vec![chunk.id.clone()];
         if let Value::Str(name) = &chunk.name
@@ -155,10 +155,11 @@ impl<'s> Linker<'s> {
     }
 
     /// A module that cannot react to a watch requires instead.
-    fn watch_or_require(&mut self, i: usize) {
+    fn downgrade_watch(&mut self, i: usize) {
         let salt = self.session.is_salt();
         let chunk = &mut self.lowered[i].chunk;
-        let watches = || schema::module(&chunk.state).is_some_and(|m| m.watches && !(salt && m.apart));
+        let watches =
+            || schema::module(&chunk.state).is_some_and(|m| m.has_mod_watch && !(salt && m.is_extension));
         if !chunk.args.contains("watch") && !chunk.args.contains("watch_any") || watches() {
             return;
         }
@@ -168,7 +169,7 @@ impl<'s> Linker<'s> {
                 Some(Value::List(list)) => (**list).clone(),
                 _ => List::default(),
             };
-            for (v, at) in (*watched).clone().into_marked() {
+            for (v, at) in (*watched).clone().into_positioned() {
                 list.push_at(v, at);
             }
             chunk.args.insert(require, list);
@@ -176,12 +177,12 @@ impl<'s> Linker<'s> {
     }
 
     /// Makes the edges of every chunk; gives the order cap.
-    fn add_requisites(&mut self, faults: &mut Faults) -> f64 {
+    fn add_requisites(&mut self, faults: &mut Diagnostics) -> f64 {
         let mut cap = 1.0_f64;
         for i in 0..self.lowered.len() {
             let node = self.node_of[i];
             self.link_chunk(i, node, faults);
-            if let Some(order) = whole_order(self.lowered[i].order.as_ref())
+            if let Some(order) = integer_order(self.lowered[i].order.as_ref())
                 && order > cap - 1.0
                 && order > 0.0
             {
@@ -191,19 +192,19 @@ impl<'s> Linker<'s> {
         cap
     }
 
-    fn link_chunk(&mut self, i: usize, node: usize, faults: &mut Faults) {
-        if !LINKED.iter().any(|kind| self.lowered[i].chunk.args.contains(kind.key())) {
+    fn link_chunk(&mut self, i: usize, node: usize, faults: &mut Diagnostics) {
+        if !LINKED_REQUISITES.iter().any(|kind| self.lowered[i].chunk.args.contains(kind.key())) {
             return;
         }
-        for kind in LINKED {
+        for kind in LINKED_REQUISITES {
             let Some(entry) = self.lowered[i].chunk.args.entry(kind.key()) else { continue };
             let (value, at) = (entry.value.clone(), entry.at);
-            if !value.is_truthy() || self.session.disabled(kind.key()) {
+            if !value.is_truthy() || self.session.is_requisite_disabled(kind.key()) {
                 continue;
             }
             let Value::List(list) = &value else {
                 let text = format!("`{}` of `{}` holds {}, not a list", kind.key(), self.id(i), value.kind());
-                faults.push(*self.fault(codes::NOT_A_LIST, i, at, text));
+                faults.push(*self.diagnostic(codes::NOT_A_LIST, i, at, text));
                 continue;
             };
             for (n, reference) in list.iter().enumerate() {
@@ -221,16 +222,16 @@ impl<'s> Linker<'s> {
         kind: Requisite,
         reference: &Value,
         at: Pos,
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<(), Box<Diagnostic>> {
         let (key, value) = match reference {
             Value::Str(_) => ("id", reference),
-            Value::Map(map) => match first(map) {
+            Value::Map(map) => match first_entry(map) {
                 Some(pair) => pair,
                 None => return Ok(()),
             },
             other => {
                 let text = format!("an item of `{}` of `{}` is {}", kind.key(), self.id(i), other.kind());
-                return Err(self.fault(codes::NOT_ONE, i, at, text));
+                return Err(self.diagnostic(codes::NOT_ONE, i, at, text));
             }
         };
         if value.is_null() {
@@ -245,20 +246,20 @@ impl<'s> Linker<'s> {
                 value.json_key()
             );
             let hint = format!("quote it: `{key}: '{}'`", value.json_key());
-            return Err(Box::new(self.fault(codes::NOT_A_STRING, i, at, text).hint(hint)));
+            return Err(Box::new(self.diagnostic(codes::NOT_A_STRING, i, at, text).hint(hint)));
         };
-        let (found, targets) = self.find(key, word);
+        let (found, targets) = self.find_targets(key, word);
         if !found {
-            return Err(self.missing(i, kind, key, word, at));
+            return Err(self.missing_requisite(i, kind, key, word, at));
         }
         for target in targets {
-            self.add(node, kind, target);
+            self.add_requisite(node, kind, target);
         }
         Ok(())
     }
 
     /// The nodes a reference means, and whether it counts as found.
-    fn find(&self, key: &str, word: &str) -> (bool, Vec<usize>) {
+    fn find_targets(&self, key: &str, word: &str) -> (bool, Vec<usize>) {
         let is_glob = word.contains(['*', '?', '[', ']']);
         if key == "sls" {
             let nodes: Vec<usize> = if is_glob {
@@ -284,15 +285,15 @@ impl<'s> Linker<'s> {
         (!nodes.is_empty(), nodes)
     }
 
-    fn add(&mut self, node: usize, kind: Requisite, target: usize) {
+    fn add_requisite(&mut self, node: usize, kind: Requisite, target: usize) {
         if kind == Requisite::Prereq {
             self.add_prereq(node, target);
             return;
         }
         if let Some(&check) = self.checks.get(&node) {
-            self.edge(target, check, kind);
+            self.add_edge(target, check, kind);
         }
-        self.edge(target, node, kind);
+        self.add_edge(target, node, kind);
     }
 
     /// `node` has `prereq: target`: the target is checked, then `node` runs, then the target.
@@ -303,25 +304,25 @@ impl<'s> Linker<'s> {
                 let check = self.nodes.len();
                 let tag = format!("{}_|-__prereq_test__", self.nodes[target].tag);
                 let chunk = self.nodes[target].chunk;
-                self.nodes.push(Node { chunk, tag, out: Vec::new(), into: Vec::new(), check: true });
+                self.nodes.push(LinkNode { chunk, tag, out: Vec::new(), into: Vec::new(), check: true });
                 self.checks.insert(target, check);
                 for (from, kind) in self.nodes[target].into.clone() {
                     if kind != Requisite::Prereq {
-                        self.edge(from, check, kind);
+                        self.add_edge(from, check, kind);
                     }
                 }
                 check
             }
         };
-        self.edge(check, node, Requisite::Prereq);
-        self.edge(node, target, Requisite::Require);
+        self.add_edge(check, node, Requisite::Prereq);
+        self.add_edge(node, target, Requisite::Require);
         if let Some(&own) = self.checks.get(&node) {
-            self.edge(check, own, Requisite::Prereq);
+            self.add_edge(check, own, Requisite::Prereq);
         }
     }
 
-    fn edge(&mut self, from: usize, to: usize, kind: Requisite) {
-        if self.edges.len() < EDGES && self.edges.insert((from, to, kind)) {
+    fn add_edge(&mut self, from: usize, to: usize, kind: Requisite) {
+        if self.edges.len() < MAX_EDGES && self.edges.insert((from, to, kind)) {
             self.nodes[from].out.push((to, kind));
             self.nodes[to].into.push((from, kind));
         }
@@ -335,24 +336,37 @@ impl<'s> Linker<'s> {
         &self.lowered[i].chunk.id
     }
 
-    pub(crate) fn spot(&self, node: usize) -> Spot {
+    pub(crate) fn spot(&self, node: usize) -> RenderedPos {
         self.lowered[self.nodes[node].chunk].spot
     }
 
-    pub(crate) fn session(&self) -> &Session {
+    pub(crate) fn session(&self) -> &CompileSession {
         self.session
     }
 
-    fn fault(&self, code: zagent_config::codes::Code, i: usize, at: Pos, text: String) -> Box<Fault> {
+    fn diagnostic(
+        &self,
+        code: zagent_config::codes::Code,
+        i: usize,
+        at: Pos,
+        text: String,
+    ) -> Box<Diagnostic> {
         let spot = self.lowered[i].spot;
-        let spot = Spot { pos: if at.is_known() { at } else { spot.pos }, ..spot };
-        Box::new(self.session.fault(code, spot, text))
+        let spot = RenderedPos { pos: if at.is_known() { at } else { spot.pos }, ..spot };
+        Box::new(self.session.diagnostic(code, spot, text))
     }
 
-    fn missing(&self, i: usize, kind: Requisite, key: &str, word: &str, at: Pos) -> Box<Fault> {
+    fn missing_requisite(
+        &self,
+        i: usize,
+        kind: Requisite,
+        key: &str,
+        word: &str,
+        at: Pos,
+    ) -> Box<Diagnostic> {
         let what = if key == "id" { format!("`{word}`") } else { format!("`{key}: {word}`") };
         let text = format!("`{}` of `{}` points at {what}, which does not exist", kind.key(), self.id(i));
-        let mut fault = self.fault(codes::MISSING, i, at, text);
+        let mut fault = self.diagnostic(codes::MISSING, i, at, text);
         fault.hint = self.missing_hint(key, word);
         fault
     }
@@ -386,9 +400,9 @@ impl<'s> Linker<'s> {
         for (i, &node) in sorted.iter().enumerate() {
             place[node] = i;
         }
-        let mut edges: Vec<Edge> = Vec::with_capacity(self.edges.len());
+        let mut edges: Vec<RequisiteEdge> = Vec::with_capacity(self.edges.len());
         for &(from, to, kind) in &self.edges {
-            edges.push(Edge { from: place[from], to: place[to], kind });
+            edges.push(RequisiteEdge { from: place[from], to: place[to], kind });
         }
         edges.sort_unstable();
         let levels = order::levels(sorted.len(), &edges);
@@ -411,7 +425,7 @@ impl<'s> Linker<'s> {
                 uses[i] -= 1;
                 let taken = if uses[i] == 0 { lowered[i].take() } else { lowered[i].clone() };
                 let mut chunk = taken.expect("a chunk is taken at its last use");
-                chunk.prereq = Prereq {
+                chunk.prereq = PrereqRole {
                     check: node.check,
                     target: targets.contains(&i),
                     requiring: requiring.contains(&i),
@@ -419,17 +433,17 @@ impl<'s> Linker<'s> {
                 chunk
             })
             .collect();
-        Plan { chunks, graph: Graph { edges, levels } }
+        Plan { chunks, graph: RequisiteGraph { edges, levels } }
     }
 }
 
-fn first(map: &Map) -> Option<(&str, &Value)> {
+fn first_entry(map: &Map) -> Option<(&str, &Value)> {
     let (key, value) = map.iter().next()?;
     Some((key.as_str().unwrap_or(""), value))
 }
 
 /// An order that counts for the cap: Python's `int`, of which `bool` is one.
-fn whole_order(order: Option<&Value>) -> Option<f64> {
+fn integer_order(order: Option<&Value>) -> Option<f64> {
     match order {
         Some(value @ (Value::Int(_) | Value::Bool(_))) => value.as_number(),
         _ => None,

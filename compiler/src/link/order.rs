@@ -6,14 +6,14 @@ use std::collections::BinaryHeap;
 use zagent_config::Value;
 
 use super::Linker;
-use crate::plan::{Edge, Requisite, name_text};
+use crate::plan::{Requisite, RequisiteEdge, name_text};
 
 /// `order: last` lies this far behind the cap.
-const LAST: f64 = 1_000_000.0;
+const LAST_ORDER: f64 = 1_000_000.0;
 
 /// What makes one ready chunk come before another.
 #[derive(PartialEq)]
-struct Key {
+struct OrderKey {
     pulled: f64,
     own: f64,
     label: String,
@@ -21,9 +21,9 @@ struct Key {
     node: usize,
 }
 
-impl Eq for Key {}
+impl Eq for OrderKey {}
 
-impl Ord for Key {
+impl Ord for OrderKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.pulled
             .total_cmp(&other.pulled)
@@ -33,14 +33,14 @@ impl Ord for Key {
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for OrderKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Salt's precedence of requisites: a dependant counts only while this does not fall.
-const fn weight(kind: Requisite) -> u8 {
+const fn precedence(kind: Requisite) -> u8 {
     match kind {
         Requisite::Onfail => 0,
         Requisite::OnfailAny => 1,
@@ -57,60 +57,61 @@ const fn weight(kind: Requisite) -> u8 {
 }
 
 /// The nodes in run order; fewer than all when there is a cycle.
-pub(super) fn sort(linker: &mut Linker<'_>, cap: f64) -> Vec<usize> {
+pub(super) fn run_order(linker: &mut Linker<'_>, cap: f64) -> Vec<usize> {
     let mut waits: Vec<usize> = linker.nodes.iter().map(|n| n.into.len()).collect();
-    let mut ready: BinaryHeap<Reverse<Key>> = BinaryHeap::with_capacity(waits.len());
+    let mut ready: BinaryHeap<Reverse<OrderKey>> = BinaryHeap::with_capacity(waits.len());
     for (node, _) in waits.iter().enumerate().filter(|(_, waits)| **waits == 0) {
-        ready.push(Reverse(key(linker, node, cap)));
+        ready.push(Reverse(order_key(linker, node, cap)));
     }
     let mut sorted = Vec::with_capacity(waits.len());
-    while let Some(Reverse(Key { node, .. })) = ready.pop() {
+    while let Some(Reverse(OrderKey { node, .. })) = ready.pop() {
         sorted.push(node);
         for i in 0..linker.nodes[node].out.len() {
             let (next, _) = linker.nodes[node].out[i];
             waits[next] -= 1;
             if waits[next] == 0 {
-                ready.push(Reverse(key(linker, next, cap)));
+                ready.push(Reverse(order_key(linker, next, cap)));
             }
         }
     }
     sorted
 }
 
-fn key(linker: &mut Linker<'_>, node: usize, cap: f64) -> Key {
-    let own = settle(linker, linker.nodes[node].chunk, cap);
+fn order_key(linker: &mut Linker<'_>, node: usize, cap: f64) -> OrderKey {
+    let own = resolve_order(linker, linker.nodes[node].chunk, cap);
     let pulled = own.min(earliest_dependant(linker, node, cap));
     let chunk = linker.chunk(node);
     let label = format!("{}{}{}", chunk.state, name_text(&chunk.name), chunk.fun);
-    Key { pulled, own, label, tag: linker.nodes[node].tag.clone(), node }
+    OrderKey { pulled, own, label, tag: linker.nodes[node].tag.clone(), node }
 }
 
 /// Settles a chunk's own order, once: words to numbers, the position among names, negatives from the end.
-fn settle(linker: &mut Linker<'_>, chunk: usize, cap: f64) -> f64 {
+fn resolve_order(linker: &mut Linker<'_>, chunk: usize, cap: f64) -> f64 {
     let lowered = &mut linker.lowered[chunk];
-    let mut order = number(lowered.order.as_ref()).unwrap_or_else(|| word(lowered.order.as_ref(), cap));
+    let mut order =
+        numeric_order(lowered.order.as_ref()).unwrap_or_else(|| keyword_order(lowered.order.as_ref(), cap));
     if lowered.name_order > 0 {
         order += f64::from(lowered.name_order) / 10_000.0;
         lowered.name_order = 0;
     }
     if order < 0.0 {
-        order += cap + LAST;
+        order += cap + LAST_ORDER;
     }
     lowered.order = Some(Value::Float(order));
     lowered.chunk.order = order;
     order
 }
 
-fn number(order: Option<&Value>) -> Option<f64> {
+fn numeric_order(order: Option<&Value>) -> Option<f64> {
     match order {
         Some(value @ (Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Big(_))) => value.as_number(),
         _ => None,
     }
 }
 
-fn word(order: Option<&Value>, cap: f64) -> f64 {
+fn keyword_order(order: Option<&Value>, cap: f64) -> f64 {
     match order.and_then(Value::as_str) {
-        Some("last") => cap + LAST,
+        Some("last") => cap + LAST_ORDER,
         Some("first") => 0.0,
         _ => cap,
     }
@@ -122,14 +123,14 @@ fn earliest_dependant(linker: &mut Linker<'_>, node: usize, cap: f64) -> f64 {
     let mut heaviest = 0;
     for i in 0..linker.nodes[node].out.len() {
         let (next, kind) = linker.nodes[node].out[i];
-        if weight(kind) < heaviest {
+        if precedence(kind) < heaviest {
             continue;
         }
-        heaviest = weight(kind);
+        heaviest = precedence(kind);
         let lowered = &mut linker.lowered[linker.nodes[next].chunk];
         let order = match &lowered.order {
             None => continue,
-            Some(order) => number(Some(order)).unwrap_or_else(|| word(Some(order), cap)),
+            Some(order) => numeric_order(Some(order)).unwrap_or_else(|| keyword_order(Some(order), cap)),
         };
         lowered.order = Some(Value::Float(order));
         least = least.min(order);
@@ -138,7 +139,7 @@ fn earliest_dependant(linker: &mut Linker<'_>, node: usize, cap: f64) -> f64 {
 }
 
 /// Kahn levels of `n` nodes.
-pub(super) fn levels(n: usize, edges: &[Edge]) -> Vec<Vec<usize>> {
+pub(super) fn levels(n: usize, edges: &[RequisiteEdge]) -> Vec<Vec<usize>> {
     let mut level = vec![0_usize; n];
     let mut by_target: Vec<Vec<usize>> = vec![Vec::new(); n];
     for edge in edges {

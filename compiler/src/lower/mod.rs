@@ -2,24 +2,24 @@
 //!
 //! Law: chunks come out in the order of the high data; sorting is `link`'s.
 
+pub(crate) mod reverse_requisites;
 mod subscribe;
-pub(crate) mod turn;
 pub(crate) mod verify;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use zagent_config::codes::declaration as codes;
-use zagent_config::{Faults, List, Map, Pos, Value};
+use zagent_config::{Diagnostics, List, Map, Pos, Value};
 
-use crate::high::{Body, Decl, High};
-use crate::plan::{Chunk, Prereq};
-use crate::session::Session;
-use crate::sources::Spot;
+use crate::high::{HighData, IdDecl, StateDecl};
+use crate::plan::{Chunk, PrereqRole};
+use crate::session::CompileSession;
+use crate::source_files::RenderedPos;
 
 /// A chunk on its way: what `link` needs beside it.
 #[derive(Debug)]
-pub(crate) struct Lowered {
+pub(crate) struct LoweredChunk {
     /// The chunk; its order is not final.
     pub(crate) chunk: Chunk,
     /// Position among `names`, from 1; zero without.
@@ -27,11 +27,11 @@ pub(crate) struct Lowered {
     /// `order` as it was given.
     pub(crate) order: Option<Value>,
     /// Where the state stands.
-    pub(crate) spot: Spot,
+    pub(crate) spot: RenderedPos,
 }
 
 /// Tears every declaration into chunks.
-pub(crate) fn lower(session: &Session, high: High, faults: &mut Faults) -> Vec<Lowered> {
+pub(crate) fn lower(session: &CompileSession, high: HighData, faults: &mut Diagnostics) -> Vec<LoweredChunk> {
     let mut chunks = Vec::new();
     for (id, body) in high.into_ids() {
         if id.starts_with("__") {
@@ -45,16 +45,16 @@ pub(crate) fn lower(session: &Session, high: High, faults: &mut Faults) -> Vec<L
 }
 
 fn lower_decl(
-    session: &Session,
+    session: &CompileSession,
     id: &Arc<str>,
-    body: &Body,
-    decl: &Decl,
-    chunks: &mut Vec<Lowered>,
-    faults: &mut Faults,
+    body: &IdDecl,
+    decl: &StateDecl,
+    chunks: &mut Vec<LoweredChunk>,
+    faults: &mut Diagnostics,
 ) {
     let Some(list) = decl.args.as_list() else { return };
-    let mut draft = Draft::new(id, body, decl);
-    let mut names = Names::default();
+    let mut draft = ChunkDraft::new(id, body, decl);
+    let mut names = NameList::default();
     for arg in list.iter() {
         match arg {
             Value::Str(function) => draft.function = Some(function.clone()),
@@ -83,7 +83,7 @@ fn lower_decl(
                 if !one.override_name(map) {
                     faults.push(
                         session
-                            .fault(
+                            .diagnostic(
                                 codes::NAMES_ENTRY,
                                 body.spot_at(*at),
                                 format!(
@@ -103,13 +103,13 @@ fn lower_decl(
 
 /// The `names` of a state, without repetitions.
 #[derive(Default)]
-struct Names {
+struct NameList {
     items: Vec<(Value, Pos)>,
     /// Places in `items` by the name or the key of the overrides, so that many names cost no more than they are.
     by_word: HashMap<Arc<str>, Vec<usize>>,
 }
 
-impl Names {
+impl NameList {
     fn add(&mut self, value: &Value) {
         match value {
             Value::List(list) => {
@@ -147,7 +147,7 @@ impl Names {
 }
 
 #[derive(Clone)]
-struct Draft {
+struct ChunkDraft {
     state: Arc<str>,
     function: Option<Arc<str>>,
     name: Value,
@@ -157,11 +157,11 @@ struct Draft {
     included_from: Vec<Arc<str>>,
     order: Option<Value>,
     args: Map,
-    spot: Spot,
+    spot: RenderedPos,
 }
 
-impl Draft {
-    fn new(id: &Arc<str>, body: &Body, decl: &Decl) -> Self {
+impl ChunkDraft {
+    fn new(id: &Arc<str>, body: &IdDecl, decl: &StateDecl) -> Self {
         Self {
             state: decl.key.clone(),
             function: None,
@@ -193,7 +193,7 @@ impl Draft {
 
     /// Applies one entry of `names` that carries overrides; false when they are malformed.
     fn override_name(&mut self, entry: &Map) -> bool {
-        let Some(Entry { name, overrides }) = Entry::of(entry) else { return true };
+        let Some(NameOverride { name, overrides }) = NameOverride::from_map(entry) else { return true };
         self.name = name.clone();
         let list = match overrides {
             Value::List(list) => list,
@@ -209,11 +209,11 @@ impl Draft {
         true
     }
 
-    fn finish(mut self, fun: Arc<str>, name_order: u32) -> Lowered {
+    fn finish(mut self, fun: Arc<str>, name_order: u32) -> LoweredChunk {
         if &*self.state == "exec" {
-            subscribe::turn(&mut self.args);
+            subscribe::lower_subscriptions(&mut self.args);
         }
-        Lowered {
+        LoweredChunk {
             chunk: Chunk {
                 state: self.state,
                 fun,
@@ -224,7 +224,7 @@ impl Draft {
                 order: 0.0,
                 args: self.args,
                 included_from: self.included_from,
-                prereq: Prereq::default(),
+                prereq: PrereqRole::default(),
                 file: self.spot.file,
                 at: self.spot.pos,
             },
@@ -235,13 +235,13 @@ impl Draft {
     }
 }
 
-struct Entry<'m> {
+struct NameOverride<'m> {
     name: &'m Value,
     overrides: &'m Value,
 }
 
-impl<'m> Entry<'m> {
-    fn of(map: &'m Map) -> Option<Self> {
+impl<'m> NameOverride<'m> {
+    fn from_map(map: &'m Map) -> Option<Self> {
         map.iter().next().map(|(name, overrides)| Self { name, overrides })
     }
 }

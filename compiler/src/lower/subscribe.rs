@@ -4,16 +4,16 @@
 
 use zagent_config::{List, Map, Value};
 
-use crate::high::one;
+use crate::high::single_entry;
 
 /// Turns the subscriptions of one state, when it has any.
-pub(super) fn turn(args: &mut Map) {
+pub(super) fn lower_subscriptions(args: &mut Map) {
     let Some(entry) = args.entry("subscribe") else { return };
     let at = entry.at;
     let given = match args.remove("subscribe") {
         None | Some(Value::Null) => return,
         Some(Value::List(list)) => (*list).clone(),
-        Some(single) => List::marked(vec![single], vec![at]),
+        Some(single) => List::with_positions(vec![single], vec![at]),
     };
     let mut watched = match args.get("watch") {
         Some(Value::List(list)) => (**list).clone(),
@@ -21,7 +21,7 @@ pub(super) fn turn(args: &mut Map) {
         Some(other) if other.is_truthy() => return,
         _ => List::default(),
     };
-    for (reference, at) in given.into_marked() {
+    for (reference, at) in given.into_positioned() {
         watched.push_at(reference_of(reference), at);
     }
     args.insert_at("watch".into(), watched.into(), at);
@@ -32,7 +32,7 @@ fn reference_of(value: Value) -> Value {
     let is_module =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     match value.as_str().and_then(|text| text.split_once('#')) {
-        Some((module, name)) if is_module(module) && !name.is_empty() => one(module, name),
+        Some((module, name)) if is_module(module) && !name.is_empty() => single_entry(module, name),
         _ => value,
     }
 }
@@ -43,7 +43,7 @@ mod tests {
 
     fn turned(json: &str) -> String {
         let mut args = Value::from_json_str(json).unwrap().as_map().unwrap().clone();
-        turn(&mut args);
+        lower_subscriptions(&mut args);
         serde_json::to_string(&Value::from(args)).unwrap()
     }
 

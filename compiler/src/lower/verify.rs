@@ -1,14 +1,14 @@
 //! Checks that high data is well formed: every fault of every id, in one go.
 
 use zagent_config::codes::{declaration, requisite};
-use zagent_config::{Faults, List, Value};
+use zagent_config::{Diagnostics, List, Value};
 
-use crate::high::{Body, Decl, High};
+use crate::high::{HighData, IdDecl, StateDecl};
 use crate::merge::extend::REQUISITE_KEYS;
-use crate::session::Session;
+use crate::session::CompileSession;
 
 /// Notes every malformed declaration.
-pub(crate) fn verify(session: &Session, high: &High, faults: &mut Faults) {
+pub(crate) fn verify(session: &CompileSession, high: &HighData, faults: &mut Diagnostics) {
     for (id, body) in high.iter() {
         if id.starts_with("__") {
             continue;
@@ -19,14 +19,20 @@ pub(crate) fn verify(session: &Session, high: &High, faults: &mut Faults) {
     }
 }
 
-fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &mut Faults) {
+fn verify_decl(
+    session: &CompileSession,
+    id: &str,
+    body: &IdDecl,
+    decl: &StateDecl,
+    faults: &mut Diagnostics,
+) {
     let spot = body.spot_at(decl.at);
     let args = match &decl.args {
         Value::List(list) => list,
         Value::Null => {
             faults.push(
                 session
-                    .fault(
+                    .diagnostic(
                         declaration::TRAILING_COLON,
                         spot,
                         format!("`{}` of `{id}` has a colon and nothing behind it", decl.key),
@@ -38,7 +44,7 @@ fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &m
         other => {
             faults.push(
                 session
-                    .fault(
+                    .diagnostic(
                         declaration::NOT_A_LIST,
                         spot,
                         format!("`{}` of `{id}` holds {}, not a list", decl.key, other.kind()),
@@ -55,7 +61,7 @@ fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &m
                 if function.trim().contains(' ') {
                     faults.push(
                         session
-                            .fault(
+                            .diagnostic(
                                 declaration::FUNCTION_WHITESPACE,
                                 body.spot_at(args.pos(i)),
                                 format!("`{function}` of `{id}` would be a function, and has a space in it"),
@@ -67,7 +73,7 @@ fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &m
             }
             Value::Map(map) if map.is_empty() => {
                 let text = format!("an argument of `{id}` is an empty mapping");
-                faults.push(session.fault(declaration::EMPTY_ARGUMENT, body.spot_at(args.pos(i)), text));
+                faults.push(session.diagnostic(declaration::EMPTY_ARGUMENT, body.spot_at(args.pos(i)), text));
             }
             Value::Map(_) => verify_arg(session, id, body, arg, faults),
             _ => {}
@@ -77,12 +83,16 @@ fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &m
         1 => {}
         0 => faults.push(
             session
-                .fault(declaration::NO_FUNCTION, spot, format!("`{}` of `{id}` names no function", decl.key))
+                .diagnostic(
+                    declaration::NO_FUNCTION,
+                    spot,
+                    format!("`{}` of `{id}` names no function", decl.key),
+                )
                 .hint(format!("write `{}.FUNCTION:`", decl.key)),
         ),
         _ => faults.push(
             session
-                .fault(
+                .diagnostic(
                     declaration::MANY_FUNCTIONS,
                     spot,
                     format!("`{}` of `{id}` names several functions: {}", decl.key, functions.join(", ")),
@@ -92,7 +102,7 @@ fn verify_decl(session: &Session, id: &str, body: &Body, decl: &Decl, faults: &m
     }
 }
 
-fn verify_arg(session: &Session, id: &str, body: &Body, arg: &Value, faults: &mut Faults) {
+fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, faults: &mut Diagnostics) {
     let Some(map) = arg.as_map() else { return };
     let Some(first) = map.entries().first() else { return };
     let Some(key) = first.key.as_str() else { return };
@@ -100,7 +110,7 @@ fn verify_arg(session: &Session, id: &str, body: &Body, arg: &Value, faults: &mu
     if key == "names" && first.value.as_list().is_none() {
         faults.push(
             session
-                .fault(
+                .diagnostic(
                     declaration::NAMES_NOT_LIST,
                     spot,
                     format!("`names` of `{id}` holds {}, not a list", first.value.kind()),
@@ -115,7 +125,7 @@ fn verify_arg(session: &Session, id: &str, body: &Body, arg: &Value, faults: &mu
         Value::List(list) => verify_requisites(session, id, body, key, list, faults),
         other => faults.push(
             session
-                .fault(
+                .diagnostic(
                     requisite::NOT_A_LIST,
                     spot,
                     format!("`{key}` of `{id}` holds {}, not a list", other.kind()),
@@ -126,7 +136,7 @@ fn verify_arg(session: &Session, id: &str, body: &Body, arg: &Value, faults: &mu
     if map.len() != 1 {
         faults.push(
             session
-                .fault(
+                .diagnostic(
                     requisite::SHARED_ITEM,
                     spot,
                     format!("`{key}` of `{id}` shares its list item with other arguments"),
@@ -136,7 +146,14 @@ fn verify_arg(session: &Session, id: &str, body: &Body, arg: &Value, faults: &mu
     }
 }
 
-fn verify_requisites(session: &Session, id: &str, body: &Body, key: &str, list: &List, faults: &mut Faults) {
+fn verify_requisites(
+    session: &CompileSession,
+    id: &str,
+    body: &IdDecl,
+    key: &str,
+    list: &List,
+    faults: &mut Diagnostics,
+) {
     for (i, item) in list.iter().enumerate() {
         let spot = body.spot_at(list.pos(i));
         let map = match item {
@@ -146,7 +163,11 @@ fn verify_requisites(session: &Session, id: &str, body: &Body, key: &str, list: 
                 let what = if other.as_map().is_some() { "a mapping of several keys" } else { other.kind() };
                 faults.push(
                     session
-                        .fault(requisite::NOT_ONE, spot, format!("an item of `{key}` of `{id}` is {what}"))
+                        .diagnostic(
+                            requisite::NOT_ONE,
+                            spot,
+                            format!("an item of `{key}` of `{id}` is {what}"),
+                        )
                         .hint("every item is one `module: id`, or a bare id"),
                 );
                 continue;
@@ -157,13 +178,17 @@ fn verify_requisites(session: &Session, id: &str, body: &Body, key: &str, list: 
             let full = entry.key.as_str().unwrap_or_default();
             faults.push(
                 session
-                    .fault(requisite::DOTTED, spot, format!("`{key}` of `{id}` names a function: `{full}`"))
+                    .diagnostic(
+                        requisite::DOTTED,
+                        spot,
+                        format!("`{key}` of `{id}` names a function: `{full}`"),
+                    )
                     .hint(format!("requisites go by module: did you mean `{plain}`?")),
             );
         }
         if matches!(entry.value, Value::List(_) | Value::Map(_)) {
             let text = format!("`{key}` of `{id}` points at {}, not at an id", entry.value.kind());
-            let fault = session.fault(requisite::ILLEGAL, spot, text);
+            let fault = session.diagnostic(requisite::ILLEGAL, spot, text);
             faults.push(fault.hint("one item a state: `- module: id`"));
         }
     }

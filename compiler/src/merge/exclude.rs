@@ -1,20 +1,20 @@
 //! Takes excluded ids out of high data: by id as it stands, by SLS with patterns.
 
 use zagent_config::codes::merge as codes;
-use zagent_config::{Fault, Value, glob, suggest};
+use zagent_config::{Diagnostic, Value, glob, suggest};
 
-use crate::high::{Exclusion, High};
-use crate::session::Session;
+use crate::high::{Exclusion, HighData};
+use crate::session::CompileSession;
 
 /// What one exclusion takes out.
-enum Takes<'e> {
+enum ExcludeRule<'e> {
     Id(&'e str),
     Sls(&'e str),
     Nothing,
 }
 
-impl<'e> Takes<'e> {
-    fn of(exclusion: &'e Exclusion) -> Self {
+impl<'e> ExcludeRule<'e> {
+    fn new(exclusion: &'e Exclusion) -> Self {
         match &exclusion.item {
             Value::Str(sls) => Self::Sls(sls),
             Value::Map(map) if map.len() == 1 => {
@@ -30,7 +30,7 @@ impl<'e> Takes<'e> {
         }
     }
 
-    fn takes(&self, id: &str, sls: &str) -> bool {
+    fn matches(&self, id: &str, sls: &str) -> bool {
         match self {
             Self::Id(wanted) => *wanted == id,
             Self::Sls(pattern) => !id.starts_with("__") && glob::matches(pattern, sls),
@@ -40,9 +40,9 @@ impl<'e> Takes<'e> {
 }
 
 /// Applies and empties the excludes; gives a warning for each that took nothing out.
-pub(crate) fn exclude(session: &Session, high: &mut High) -> Vec<Fault> {
+pub(crate) fn exclude(session: &CompileSession, high: &mut HighData) -> Vec<Diagnostic> {
     let exclusions = std::mem::take(&mut high.exclude);
-    let all: Vec<Takes<'_>> = exclusions.iter().map(Takes::of).collect();
+    let all: Vec<ExcludeRule<'_>> = exclusions.iter().map(ExcludeRule::new).collect();
     let mut used = vec![false; all.len()];
     if all.is_empty() {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn exclude(session: &Session, high: &mut High) -> Vec<Fault> {
     high.retain(|id, body| {
         let mut kept = true;
         for (takes, used) in all.iter().zip(&mut used) {
-            if takes.takes(id, &body.sls) {
+            if takes.matches(id, &body.sls) {
                 *used = true;
                 kept = false;
             }
@@ -60,11 +60,12 @@ pub(crate) fn exclude(session: &Session, high: &mut High) -> Vec<Fault> {
     let unused = exclusions.iter().zip(&all).zip(used).filter(|(_, used)| !used);
     unused
         .map(|((e, takes), _)| {
-            let mut fault = session.fault(codes::EXCLUDE_NOTHING, e.spot, "this exclude takes nothing out");
+            let mut fault =
+                session.diagnostic(codes::EXCLUDE_NOTHING, e.spot, "this exclude takes nothing out");
             let near = match takes {
-                Takes::Id(id) => suggest::nearest(id, high.iter().map(|(id, _)| &**id)),
-                Takes::Sls(sls) => suggest::nearest(sls, high.iter().map(|(_, body)| &*body.sls)),
-                Takes::Nothing => None,
+                ExcludeRule::Id(id) => suggest::nearest(id, high.iter().map(|(id, _)| &**id)),
+                ExcludeRule::Sls(sls) => suggest::nearest(sls, high.iter().map(|(_, body)| &*body.sls)),
+                ExcludeRule::Nothing => None,
             };
             fault.hint = near.map(|near| format!("did you mean `{near}`?"));
             fault

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use zagent_config::codes::merge as codes;
-use zagent_config::value::Entry;
-use zagent_config::{Faults, Pos, Value};
+use zagent_config::value::MapEntry;
+use zagent_config::{Diagnostics, Pos, Value};
 
-use crate::high::{Body, Decl, Exclusion, Extension, High, first_key, list_mut};
-use crate::session::Session;
-use crate::sources::{FileId, Spot};
+use crate::high::{Exclusion, Extension, HighData, IdDecl, StateDecl, first_key, list_mut};
+use crate::session::CompileSession;
+use crate::source_files::{FileId, RenderedPos};
 
 /// Requisite keys: extending one adds to it instead of replacing it.
 pub(crate) const REQUISITE_KEYS: [&str; 13] = [
@@ -29,7 +29,7 @@ pub(crate) const REQUISITE_KEYS: [&str; 13] = [
 
 /// Whether an id alone is enough to be found, or its module must be there too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Find {
+pub(crate) enum FindBy {
     /// `extend`: an id that exists is found.
     ById,
     /// Turned requisites: the id must have the module.
@@ -37,10 +37,10 @@ pub(crate) enum Find {
 }
 
 /// Takes all waiting extensions and applies them.
-pub(crate) fn extend(session: &Session, high: &mut High, find: Find, faults: &mut Faults) {
+pub(crate) fn extend(session: &CompileSession, high: &mut HighData, find: FindBy, faults: &mut Diagnostics) {
     for Extension { id, body } in std::mem::take(&mut high.extend) {
         let Some(module) = body.states().next().map(|d| d.key.clone()) else {
-            faults.push(session.fault(
+            faults.push(session.diagnostic(
                 codes::EXTEND_EMPTY,
                 body.spot(),
                 format!("`extend` of `{id}` names no state"),
@@ -48,7 +48,7 @@ pub(crate) fn extend(session: &Session, high: &mut High, find: Find, faults: &mu
             continue;
         };
         let known = high.get(&id).is_some_and(|b| b.decl(&module).is_some());
-        let target = if known { Some(id.clone()) } else { only(find_name(&id, &module, high, find)) };
+        let target = if known { Some(id.clone()) } else { single_match(find_name(&id, &module, high, find)) };
         let Some(target) = target else {
             faults.push(cannot_extend(session, &id, &module, &body, high));
             continue;
@@ -65,7 +65,7 @@ pub(crate) fn extend(session: &Session, high: &mut High, find: Find, faults: &mu
     }
 }
 
-fn only(mut found: Vec<Arc<str>>) -> Option<Arc<str>> {
+fn single_match(mut found: Vec<Arc<str>>) -> Option<Arc<str>> {
     if found.len() == 1 { found.pop() } else { None }
 }
 
@@ -74,13 +74,13 @@ fn excludes_sls(exclusion: &Exclusion, sls: &str) -> bool {
 }
 
 fn cannot_extend(
-    session: &Session,
+    session: &CompileSession,
     id: &str,
     module: &str,
-    body: &Body,
-    high: &High,
-) -> zagent_config::Fault {
-    let fault = session.fault(
+    body: &IdDecl,
+    high: &HighData,
+) -> zagent_config::Diagnostic {
+    let fault = session.diagnostic(
         codes::EXTEND_UNKNOWN,
         body.spot(),
         format!("cannot extend `{id}` ({module}): no such state is part of this run"),
@@ -93,10 +93,10 @@ fn cannot_extend(
 }
 
 /// The ids that a name stands for: the id itself, every id of an SLS, or ids one of whose arguments has that value.
-pub(crate) fn find_name(name: &str, module: &str, high: &High, find: Find) -> Vec<Arc<str>> {
+pub(crate) fn find_name(name: &str, module: &str, high: &HighData, find: FindBy) -> Vec<Arc<str>> {
     let as_id = match find {
-        Find::ById => high.contains(name),
-        Find::ByIdAndModule => high.get(name).is_some_and(|b| b.decl(module).is_some()),
+        FindBy::ById => high.contains(name),
+        FindBy::ByIdAndModule => high.get(name).is_some_and(|b| b.decl(module).is_some()),
     };
     if as_id {
         return vec![name.into()];
@@ -117,11 +117,11 @@ pub(crate) fn find_name(name: &str, module: &str, high: &High, find: Find) -> Ve
 }
 
 fn extend_decl(
-    session: &Session,
-    old: &mut Body,
-    new: Decl,
+    session: &CompileSession,
+    old: &mut IdDecl,
+    new: StateDecl,
     (sls, from): (&str, FileId),
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) {
     let file = old.file;
     let Some(decl) = old.decl_mut(&new.key) else {
@@ -130,10 +130,16 @@ fn extend_decl(
     };
     let is_list = matches!(new.args, Value::List(_));
     let (Value::List(run), Some(args)) = (new.args, list_mut(&mut decl.args)) else {
-        let spot = if is_list { Spot { file, pos: decl.at } } else { Spot { file: from, pos: new.at } };
+        let spot = if is_list {
+            RenderedPos { file, pos: decl.at }
+        } else {
+            RenderedPos { file: from, pos: new.at }
+        };
         let text = format!("`{}` cannot be extended by `{sls}`: both sides must be lists", new.key);
         faults.push(
-            session.fault(codes::EXTEND_NOT_LIST, spot, text).hint("put a dash in front of every argument"),
+            session
+                .diagnostic(codes::EXTEND_NOT_LIST, spot, text)
+                .hint("put a dash in front of every argument"),
         );
         return;
     };
@@ -146,7 +152,7 @@ fn extend_decl(
 /// replaces its namesakes; `name` also replaces `names`.
 fn extend_arg(args: &mut zagent_config::List, arg: &Value, at: Pos) {
     let mut found = false;
-    let mut items = std::mem::take(args).into_marked();
+    let mut items = std::mem::take(args).into_positioned();
     for (item, _) in &mut items {
         match (arg, &*item) {
             (Value::Str(_), Value::Str(_)) => {
@@ -180,7 +186,7 @@ fn extend_arg(args: &mut zagent_config::List, arg: &Value, at: Pos) {
 /// Appends the requisites of `more` to the first entry of `item`.
 fn add_requisites(item: &mut Value, more: &Value) {
     let Value::Map(map) = item else { return };
-    let Some(Entry { key, value, .. }) = map.entries().first() else { return };
+    let Some(MapEntry { key, value, .. }) = map.entries().first() else { return };
     let mut value = value.clone();
     let key = key.clone();
     match (&mut value, more) {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use zagent_config::codes::{declaration, limit, merge as codes};
-use zagent_config::value::Entry;
-use zagent_config::{Fault, Faults, List, Map, Pos, Value, glob};
+use zagent_config::value::MapEntry;
+use zagent_config::{Diagnostic, Diagnostics, List, Map, Pos, Value, glob};
 
-use crate::high::{Body, Decl, Exclusion, Extension, High, first_key, list_mut, one};
-use crate::select::Matches;
-use crate::session::{Read, Session};
-use crate::sources::{FileId, Reached, Spot};
+use crate::high::{Exclusion, Extension, HighData, IdDecl, StateDecl, first_key, list_mut, single_entry};
+use crate::select::TopMatches;
+use crate::session::{CompileSession, ReadRequest};
+use crate::source_files::{FileId, ReachedBy, RenderedPos};
 
 /// The first automatic order number.
 const FIRST_ORDER: i64 = 10_000;
@@ -24,22 +24,22 @@ const FIRST_ORDER: i64 = 10_000;
 const INCLUDE_DEPTH: usize = 200;
 
 /// Reads every selected SLS and all it includes.
-pub(crate) fn merge(session: &Session, matches: &Matches) -> (High, Faults) {
-    let mut merger = Merger {
+pub(crate) fn merge(session: &CompileSession, matches: &TopMatches) -> (HighData, Diagnostics) {
+    let mut merger = SlsMerger {
         session,
         matches,
         order: FIRST_ORDER,
         seen: HashSet::new(),
-        faults: Faults::default(),
+        faults: Diagnostics::default(),
         depth: 0,
     };
-    let mut high = High::default();
+    let mut high = HighData::default();
     for (env, selected) in &matches.envs {
         for one in selected {
-            for sls in merger.named(env, &one.sls, &one.reached) {
-                if !merger.seen.contains(&key(env, &sls)) {
-                    let state = merger.read(env, &sls, one.reached.clone());
-                    merger.absorb(&mut high, state);
+            for sls in merger.resolve_pattern(env, &one.sls, &one.reached) {
+                if !merger.seen.contains(&sls_key(env, &sls)) {
+                    let state = merger.read_sls(env, &sls, one.reached.clone());
+                    merger.merge_sls(&mut high, state);
                 }
             }
         }
@@ -54,7 +54,7 @@ fn written_key(line: &str) -> Option<String> {
     Some(key.to_string()).filter(|key| !key.is_empty() && !key.contains(['{', '\'', '"']))
 }
 
-fn key(env: &str, sls: &str) -> String {
+fn sls_key(env: &str, sls: &str) -> String {
     format!("{env}:{sls}")
 }
 
@@ -69,37 +69,37 @@ fn drop_repeated(extend: &mut Vec<Extension>) {
     *extend = kept;
 }
 
-struct Merger<'s> {
-    session: &'s Session,
-    matches: &'s Matches,
+struct SlsMerger<'s> {
+    session: &'s CompileSession,
+    matches: &'s TopMatches,
     order: i64,
     seen: HashSet<String>,
-    faults: Faults,
+    faults: Diagnostics,
     depth: usize,
 }
 
 /// One item of an include list: the environment it names, the SLS, and where it stands.
-struct Include {
+struct IncludeItem {
     env: Option<Arc<str>>,
     sls: String,
-    spot: Spot,
+    spot: RenderedPos,
 }
 
-impl Merger<'_> {
+impl SlsMerger<'_> {
     /// The SLS that a name or pattern of a top file stands for.
-    fn named(&mut self, env: &Arc<str>, name: &str, reached: &Reached) -> Vec<Arc<str>> {
+    fn resolve_pattern(&mut self, env: &Arc<str>, name: &str, reached: &ReachedBy) -> Vec<Arc<str>> {
         if !self.session.has_env(env) {
-            let fault = Fault::new(codes::UNKNOWN_ENV, format!("there is no environment `{env}`"))
+            let fault = Diagnostic::new(codes::UNKNOWN_ENV, format!("there is no environment `{env}`"))
                 .hint(format!("environments: {}", self.session.envs().join(", ")));
-            self.faults.push(self.session.placed(fault, reached));
+            self.faults.push(self.session.at_requester(fault, reached));
             return Vec::new();
         }
-        let found = if glob::is_pattern(name) { self.available(env, name) } else { Vec::new() };
+        let found = if glob::is_pattern(name) { self.available_sls(env, name) } else { Vec::new() };
         if found.is_empty() { vec![name.into()] } else { found }
     }
 
-    fn available(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
-        match self.session.available(env) {
+    fn available_sls(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
+        match self.session.available_sls(env) {
             Ok(all) => all.iter().filter(|sls| glob::matches(pattern, sls)).cloned().collect(),
             Err(fault) => {
                 self.faults.push(*fault);
@@ -109,32 +109,32 @@ impl Merger<'_> {
     }
 
     /// Reads one SLS and what it includes; faults are noted, and what could be read is given.
-    fn read(&mut self, env: &Arc<str>, sls: &Arc<str>, reached: Reached) -> High {
-        let mut high = High::default();
-        if self.depth >= INCLUDE_DEPTH || self.session.is_full() {
+    fn read_sls(&mut self, env: &Arc<str>, sls: &Arc<str>, reached: ReachedBy) -> HighData {
+        let mut high = HighData::default();
+        if self.depth >= INCLUDE_DEPTH || self.session.is_limit_reached() {
             // One such fault says it all: a tree that goes too far does so in many places.
             if self.faults.0.iter().any(|fault| fault.code == limit::INCLUDES) {
                 return high;
             }
             let fault = if self.depth >= INCLUDE_DEPTH {
                 let text = format!("`{sls}` is included {INCLUDE_DEPTH} files deep");
-                Fault::new(limit::INCLUDES, text).hint("look for a chain of includes that a loop made")
+                Diagnostic::new(limit::INCLUDES, text).hint("look for a chain of includes that a loop made")
             } else {
                 let most = self.session.options().limits.files;
                 let text = format!("`{sls}` is one file more than the {most} that one compile may read");
-                Fault::new(limit::INCLUDES, text)
+                Diagnostic::new(limit::INCLUDES, text)
                     .hint("raise `limits.files` if the tree is meant to be so large")
             };
-            self.faults.push(self.session.placed(fault, &reached));
+            self.faults.push(self.session.at_requester(fault, &reached));
             return high;
         }
         let Some(path) = self.session.locate(env, sls) else {
-            self.faults.push(self.missing(env, sls, &reached));
+            self.faults.push(self.missing_sls(env, sls, &reached));
             return high;
         };
-        let read = Read { env: env.clone(), sls: sls.clone(), path, reached };
+        let read = ReadRequest { env: env.clone(), sls: sls.clone(), path, reached };
         let (file, document) = self.session.read(read);
-        self.seen.insert(key(env, sls));
+        self.seen.insert(sls_key(env, sls));
         let document = match document {
             Ok(document) => document,
             Err(fault) => {
@@ -146,52 +146,53 @@ impl Merger<'_> {
             Value::Map(map) => Arc::unwrap_or_clone(map),
             other if !other.is_truthy() => return high,
             other => {
-                let spot = self.session.start(file);
+                let spot = self.session.document_start(file);
                 let text = format!("`{sls}` renders to {}, not to a mapping of ids", other.kind());
-                self.faults.push(self.session.fault(codes::NOT_A_MAPPING, spot, text));
+                self.faults.push(self.session.diagnostic(codes::NOT_A_MAPPING, spot, text));
                 return high;
             }
         };
-        let own = Own { sls: sls.clone(), env: env.clone(), file };
-        let includes = self.split(map, &own, &mut high);
+        let own = SlsContext { sls: sls.clone(), env: env.clone(), file };
+        let includes = self.split_document(map, &own, &mut high);
         let ids: Vec<Arc<str>> = high.iter().map(|(id, _)| id.clone()).collect();
         self.depth += 1;
         for include in includes {
-            self.include(include, &own, &mut high);
+            self.merge_include(include, &own, &mut high);
         }
         self.depth -= 1;
         if self.session.options().auto_order {
             for id in &ids {
                 if let Some(body) = high.get_mut(id) {
-                    number(body, &mut self.order);
+                    assign_order(body, &mut self.order);
                 }
             }
         }
         high
     }
 
-    fn missing(&self, env: &str, sls: &str, reached: &Reached) -> Fault {
-        let fault = Fault::new(codes::NOT_FOUND, format!("there is no SLS `{sls}` in environment `{env}`"));
-        let all = self.session.available(env).unwrap_or_default();
+    fn missing_sls(&self, env: &str, sls: &str, reached: &ReachedBy) -> Diagnostic {
+        let fault =
+            Diagnostic::new(codes::NOT_FOUND, format!("there is no SLS `{sls}` in environment `{env}`"));
+        let all = self.session.available_sls(env).unwrap_or_default();
         let path = sls.replace('.', "/");
         let fault = match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
             Some(near) => fault.hint(format!("did you mean `{near}`?")),
             None => fault.hint(format!("it would be `{path}.sls` or `{path}/init.sls`")),
         };
-        self.session.placed(fault, reached)
+        self.session.at_requester(fault, reached)
     }
 
     /// Takes a document apart: includes, extends, excludes and ids.
-    fn split(&mut self, mut map: Map, own: &Own, high: &mut High) -> Vec<Include> {
+    fn split_document(&mut self, mut map: Map, own: &SlsContext, high: &mut HighData) -> Vec<IncludeItem> {
         let mut includes = Vec::new();
         for entry in map.take_entries() {
-            let Entry { key, value, at } = entry;
-            let spot = Spot { file: own.file, pos: at };
+            let MapEntry { key, value, at } = entry;
+            let spot = RenderedPos { file: own.file, pos: at };
             match key.as_str() {
-                Some("include") => includes = self.includes(value, spot, own),
-                Some("extend") => self.extends(value, spot, own, high),
-                Some("exclude") => self.excludes(value, spot, high),
-                Some(_) => self.id(key, value, spot, own, high),
+                Some("include") => includes = self.parse_includes(value, spot, own),
+                Some("extend") => self.parse_extends(value, spot, own, high),
+                Some("exclude") => self.parse_excludes(value, spot, high),
+                Some(_) => self.add_id(key, value, spot, own, high),
                 None => {
                     let text = format!(
                         "the id `{}` in `{}` is {}, not a string",
@@ -199,7 +200,7 @@ impl Merger<'_> {
                         own.sls,
                         key.kind()
                     );
-                    let fault = self.session.fault(declaration::ID_NOT_STRING, spot, text);
+                    let fault = self.session.diagnostic(declaration::ID_NOT_STRING, spot, text);
                     let written = fault.excerpts.last().and_then(|e| written_key(&e.text));
                     let hint = format!("quote it: `'{}':`", written.unwrap_or_else(|| key.json_key()));
                     self.faults.push(fault.hint(hint));
@@ -209,17 +210,17 @@ impl Merger<'_> {
         includes
     }
 
-    fn includes(&mut self, value: Value, spot: Spot, own: &Own) -> Vec<Include> {
+    fn parse_includes(&mut self, value: Value, spot: RenderedPos, own: &SlsContext) -> Vec<IncludeItem> {
         let Value::List(list) = value else {
             let text = format!("`include` in `{}` holds {}, not a list", own.sls, value.kind());
-            let fault = self.session.fault(codes::INCLUDE_NOT_LIST, spot, text);
+            let fault = self.session.diagnostic(codes::INCLUDE_NOT_LIST, spot, text);
             self.faults.push(fault.hint("put a dash in front: `- name.of.sls`"));
             return Vec::new();
         };
         let mut includes = Vec::with_capacity(list.len());
         for (i, item) in list.iter().enumerate() {
             let at = if list.pos(i).is_known() { list.pos(i) } else { spot.pos };
-            let spot = Spot { file: own.file, pos: at };
+            let spot = RenderedPos { file: own.file, pos: at };
             let (env, name) = match item {
                 Value::Map(map) => match map.iter().next_back() {
                     Some((env, name)) => (env.as_str().map(Arc::from), name),
@@ -228,10 +229,12 @@ impl Merger<'_> {
                 other => (None, other),
             };
             match name.as_str() {
-                Some(sls) if !sls.is_empty() => includes.push(Include { env, sls: sls.to_string(), spot }),
+                Some(sls) if !sls.is_empty() => {
+                    includes.push(IncludeItem { env, sls: sls.to_string(), spot })
+                }
                 _ => {
                     let text = format!("an item of `include` in `{}` is {}", own.sls, name.kind());
-                    let fault = self.session.fault(codes::INCLUDE_ITEM, spot, text);
+                    let fault = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
                     self.faults.push(fault.hint("an include is a name, or `environment: name`"));
                 }
             }
@@ -239,53 +242,53 @@ impl Merger<'_> {
         includes
     }
 
-    fn extends(&mut self, value: Value, spot: Spot, own: &Own, high: &mut High) {
+    fn parse_extends(&mut self, value: Value, spot: RenderedPos, own: &SlsContext, high: &mut HighData) {
         let Value::Map(map) = value else {
             let text = format!("`extend` in `{}` holds {}, not a mapping of ids", own.sls, value.kind());
-            let fault = self.session.fault(codes::EXTEND_NOT_MAPPING, spot, text);
+            let fault = self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text);
             self.faults.push(fault.hint("write `ID:`, and under it what to add to that state"));
             return;
         };
-        for Entry { key, value, at } in Arc::unwrap_or_clone(map).take_entries() {
-            let spot = Spot { file: own.file, pos: at };
+        for MapEntry { key, value, at } in Arc::unwrap_or_clone(map).take_entries() {
+            let spot = RenderedPos { file: own.file, pos: at };
             let (Some(id), Value::Map(body)) = (key.as_str(), value) else {
                 let text =
                     format!("`extend` of `{}` in `{}` is not a mapping of states", key.json_key(), own.sls);
-                self.faults.push(self.session.fault(codes::EXTEND_NOT_MAPPING, spot, text));
+                self.faults.push(self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text));
                 continue;
             };
-            if let Some(body) = self.body(id, Arc::unwrap_or_clone(body), spot, own, Split::Any) {
+            if let Some(body) = self.build_body(id, Arc::unwrap_or_clone(body), spot, own, DottedKeys::Any) {
                 high.extend.push(Extension { id: id.into(), body });
             }
         }
     }
 
-    fn excludes(&mut self, value: Value, spot: Spot, high: &mut High) {
+    fn parse_excludes(&mut self, value: Value, spot: RenderedPos, high: &mut HighData) {
         let Value::List(list) = value else {
             let text = format!("`exclude` holds {}, not a list", value.kind());
-            let fault = self.session.fault(codes::EXCLUDE_NOT_LIST, spot, text);
+            let fault = self.session.diagnostic(codes::EXCLUDE_NOT_LIST, spot, text);
             self.faults.push(fault.hint("write `- sls: NAME` or `- id: ID` behind dashes"));
             return;
         };
         for (i, item) in list.iter().enumerate() {
             let pos = if list.pos(i).is_known() { list.pos(i) } else { spot.pos };
-            high.exclude.push(Exclusion { item: item.clone(), spot: Spot { pos, ..spot } });
+            high.exclude.push(Exclusion { item: item.clone(), spot: RenderedPos { pos, ..spot } });
         }
     }
 
-    fn id(&mut self, key: Value, value: Value, spot: Spot, own: &Own, high: &mut High) {
+    fn add_id(&mut self, key: Value, value: Value, spot: RenderedPos, own: &SlsContext, high: &mut HighData) {
         let Value::Str(id) = key else { return };
         let body = match value {
-            Value::Map(map) => self.body(&id, Arc::unwrap_or_clone(map), spot, own, Split::Once),
+            Value::Map(map) => self.build_body(&id, Arc::unwrap_or_clone(map), spot, own, DottedKeys::Once),
             Value::Str(short) if short.contains('.') => {
                 let mut parts = short.split('.');
                 let (module, function) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
                 let args = Value::from(vec![Value::from(function)]);
-                Some(own.body(spot.pos, vec![Decl { key: module.into(), args, at: spot.pos }]))
+                Some(own.new_body(spot.pos, vec![StateDecl { key: module.into(), args, at: spot.pos }]))
             }
             other => {
                 let text = format!("`{id}` in `{}` holds {}, not a mapping of states", own.sls, other.kind());
-                let fault = self.session.fault(declaration::BODY, spot, text);
+                let fault = self.session.diagnostic(declaration::BODY, spot, text);
                 self.faults.push(fault.hint(format!("write\n{id}:\n  module.function:\n    - key: value")));
                 None
             }
@@ -296,15 +299,22 @@ impl Merger<'_> {
     }
 
     /// Splits dotted keys: `file.managed: [...]` becomes `file: [..., managed]`, behind the undotted ones.
-    fn body(&mut self, id: &str, mut map: Map, spot: Spot, own: &Own, split: Split) -> Option<Body> {
-        let mut body = own.body(spot.pos, Vec::with_capacity(map.len()));
+    fn build_body(
+        &mut self,
+        id: &str,
+        mut map: Map,
+        spot: RenderedPos,
+        own: &SlsContext,
+        split: DottedKeys,
+    ) -> Option<IdDecl> {
+        let mut body = own.new_body(spot.pos, Vec::with_capacity(map.len()));
         let mut keys: Vec<Arc<str>> = Vec::new();
         let mut sound = true;
         let mut dotted = Vec::new();
-        for Entry { key, mut value, at } in map.take_entries() {
+        for MapEntry { key, mut value, at } in map.take_entries() {
             let Value::Str(key) = key else {
                 let text = format!("a key of `{id}` in `{}` is {}, not a string", own.sls, key.kind());
-                let fault = self.session.fault(declaration::KEY_NOT_STRING, own.spot(at), text);
+                let fault = self.session.diagnostic(declaration::KEY_NOT_STRING, own.spot(at), text);
                 self.faults.push(fault.hint("write `module.function:`"));
                 sound = false;
                 continue;
@@ -313,17 +323,17 @@ impl Merger<'_> {
             match (&*key, &value) {
                 ("__sls__", Value::Str(sls)) => body.sls = sls.clone(),
                 ("__env__", Value::Str(env)) => body.env = env.clone(),
-                _ if key.starts_with('_') || !is_list => body.decls.push(Decl { key, args: value, at }),
+                _ if key.starts_with('_') || !is_list => body.decls.push(StateDecl { key, args: value, at }),
                 _ => {
                     let mut parts = key.split('.');
                     let module: Arc<str> = parts.next().unwrap_or_default().into();
                     let Some(function) = parts.next() else {
                         keys.push(key.clone());
-                        body.decls.push(Decl { key, args: value, at });
+                        body.decls.push(StateDecl { key, args: value, at });
                         continue;
                     };
-                    if split == Split::Once && keys.contains(&module) {
-                        self.faults.push(self.twice(id, &module, own.spot(at)));
+                    if split == DottedKeys::Once && keys.contains(&module) {
+                        self.faults.push(self.duplicate_module(id, &module, own.spot(at)));
                         sound = false;
                         continue;
                     }
@@ -331,7 +341,7 @@ impl Merger<'_> {
                     if let Some(list) = list_mut(&mut value) {
                         list.push_at(function.into(), at);
                     }
-                    dotted.push(Decl { key: module, args: value, at });
+                    dotted.push(StateDecl { key: module, args: value, at });
                 }
             }
         }
@@ -345,32 +355,32 @@ impl Merger<'_> {
         sound.then_some(body)
     }
 
-    fn twice(&self, id: &str, module: &str, spot: Spot) -> Fault {
+    fn duplicate_module(&self, id: &str, module: &str, spot: RenderedPos) -> Diagnostic {
         let text = format!("`{id}` declares `{module}` twice");
         self.session
-            .fault(declaration::SAME_MODULE, spot, text)
+            .diagnostic(declaration::SAME_MODULE, spot, text)
             .hint("one function a module and id; use two ids")
     }
 
-    fn include(&mut self, include: Include, own: &Own, high: &mut High) {
-        let Some(sls) = self.absolute(&include, own) else { return };
-        let Some(env) = self.resolve(&include, &sls, own) else { return };
-        let found = if glob::is_pattern(&sls) { self.available(&own.env, &sls) } else { Vec::new() };
+    fn merge_include(&mut self, include: IncludeItem, own: &SlsContext, high: &mut HighData) {
+        let Some(sls) = self.resolve_relative(&include, own) else { return };
+        let Some(env) = self.resolve_env(&include, &sls, own) else { return };
+        let found = if glob::is_pattern(&sls) { self.available_sls(&own.env, &sls) } else { Vec::new() };
         let targets = if found.is_empty() { vec![Arc::from(sls)] } else { found };
         for target in targets {
-            if self.seen.contains(&key(&env, &target)) {
+            if self.seen.contains(&sls_key(&env, &target)) {
                 continue;
             }
-            let mut state = self.read(&env, &target, Reached::Included { spot: include.spot });
+            let mut state = self.read_sls(&env, &target, ReachedBy::Included { spot: include.spot });
             for (_, body) in state.iter_mut() {
                 body.included_from.push(own.sls.clone());
             }
-            self.absorb(high, state);
+            self.merge_sls(high, state);
         }
     }
 
     /// Resolves leading dots against the including SLS.
-    fn absolute(&mut self, include: &Include, own: &Own) -> Option<String> {
+    fn resolve_relative(&mut self, include: &IncludeItem, own: &SlsContext) -> Option<String> {
         let rest = include.sls.trim_start_matches('.');
         let levels = include.sls.len() - rest.len();
         if levels == 0 {
@@ -382,7 +392,7 @@ impl Merger<'_> {
         }
         if levels > parts.len() {
             let text = format!("`{}` in `{}` climbs above the root of the tree", include.sls, own.sls);
-            self.faults.push(self.session.fault(codes::ABOVE_ROOT, include.spot, text));
+            self.faults.push(self.session.diagnostic(codes::ABOVE_ROOT, include.spot, text));
             return None;
         }
         parts.truncate(parts.len() - levels);
@@ -391,14 +401,14 @@ impl Merger<'_> {
     }
 
     /// The environment that an include means.
-    fn resolve(&mut self, include: &Include, sls: &str, own: &Own) -> Option<Arc<str>> {
+    fn resolve_env(&mut self, include: &IncludeItem, sls: &str, own: &SlsContext) -> Option<Arc<str>> {
         let Some(named) = &include.env else { return Some(own.env.clone()) };
         if &**named == "_xenv" {
-            return self.resolve_any(include, sls, own);
+            return self.resolve_any_env(include, sls, own);
         }
         if !self.session.has_env(named) {
             let text = format!("there is no environment `{named}` to include `{sls}` from");
-            let fault = self.session.fault(codes::UNKNOWN_ENV, include.spot, text);
+            let fault = self.session.diagnostic(codes::UNKNOWN_ENV, include.spot, text);
             let envs = self.session.envs();
             let near = zagent_config::suggest::nearest(named, envs.iter().map(String::as_str));
             let hint = match near {
@@ -408,30 +418,30 @@ impl Merger<'_> {
             self.faults.push(fault.hint(hint));
             return None;
         }
-        if self.matches.has_env(named) || !self.available(named, sls).is_empty() {
+        if self.matches.has_env(named) || !self.available_sls(named, sls).is_empty() {
             return Some(named.clone());
         }
         let text = format!("there is no SLS `{sls}` in environment `{named}`");
-        self.faults.push(self.session.fault(codes::NOT_FOUND, include.spot, text));
+        self.faults.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
         None
     }
 
     /// `_xenv`: the one selected environment that has it, or the current one if it is among them.
-    fn resolve_any(&mut self, include: &Include, sls: &str, own: &Own) -> Option<Arc<str>> {
+    fn resolve_any_env(&mut self, include: &IncludeItem, sls: &str, own: &SlsContext) -> Option<Arc<str>> {
         let envs: Vec<Arc<str>> = self.matches.envs.iter().map(|(env, _)| env.clone()).collect();
         let having: Vec<Arc<str>> =
-            envs.into_iter().filter(|env| !self.available(env, sls).is_empty()).collect();
+            envs.into_iter().filter(|env| !self.available_sls(env, sls).is_empty()).collect();
         match having.as_slice() {
             [only] => Some(only.clone()),
             _ if having.contains(&own.env) => Some(own.env.clone()),
             [] => {
                 let text = format!("no selected environment has the SLS `{sls}`");
-                self.faults.push(self.session.fault(codes::NOT_FOUND, include.spot, text));
+                self.faults.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
                 None
             }
             several => {
                 let text = format!("several environments have the SLS `{sls}`: {}", several.join(", "));
-                let fault = self.session.fault(codes::AMBIGUOUS, include.spot, text);
+                let fault = self.session.diagnostic(codes::AMBIGUOUS, include.spot, text);
                 self.faults.push(fault.hint("name one: `- environment: sls`"));
                 None
             }
@@ -439,7 +449,7 @@ impl Merger<'_> {
     }
 
     /// Puts one SLS's part into the whole; an id that stands already is a fault naming both places.
-    fn absorb(&mut self, high: &mut High, mut state: High) {
+    fn merge_sls(&mut self, high: &mut HighData, mut state: HighData) {
         high.extend.append(&mut state.extend);
         high.exclude.append(&mut state.exclude);
         for (id, body) in state.into_ids() {
@@ -448,7 +458,7 @@ impl Merger<'_> {
             {
                 let text =
                     format!("the id `{id}` is declared twice, in `{}` and in `{}`", first.sls, body.sls);
-                let fault = self.session.fault(codes::CONFLICT, body.spot(), text);
+                let fault = self.session.diagnostic(codes::CONFLICT, body.spot(), text);
                 let place = self.session.place(first.spot());
                 let fault = fault.note(format!("first declared here: {place}"));
                 self.faults
@@ -461,21 +471,21 @@ impl Merger<'_> {
 
 /// Whether two dotted keys of one module under one id are refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Split {
+enum DottedKeys {
     Once,
     Any,
 }
 
 /// The SLS that is being read.
-struct Own {
+struct SlsContext {
     sls: Arc<str>,
     env: Arc<str>,
     file: FileId,
 }
 
-impl Own {
-    fn body(&self, at: Pos, decls: Vec<Decl>) -> Body {
-        Body {
+impl SlsContext {
+    fn new_body(&self, at: Pos, decls: Vec<StateDecl>) -> IdDecl {
+        IdDecl {
             sls: self.sls.clone(),
             env: self.env.clone(),
             file: self.file,
@@ -485,17 +495,17 @@ impl Own {
         }
     }
 
-    fn spot(&self, pos: Pos) -> Spot {
-        Spot { file: self.file, pos }
+    fn spot(&self, pos: Pos) -> RenderedPos {
+        RenderedPos { file: self.file, pos }
     }
 }
 
 /// Gives every state without an explicit order the next number.
-fn number(body: &mut Body, next: &mut i64) {
+fn assign_order(body: &mut IdDecl, next: &mut i64) {
     for decl in body.decls.iter_mut().filter(|d| !d.key.starts_with('_')) {
         let Some(args): Option<&mut List> = list_mut(&mut decl.args) else { continue };
         if !args.iter().any(|arg| first_key(arg).is_some_and(|(key, ..)| key == "order")) {
-            args.push(one("order", *next));
+            args.push(single_entry("order", *next));
             *next += 1;
         }
     }

@@ -4,7 +4,7 @@
 
 /// What a field may hold.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
+pub(super) struct CrontabField {
     low: u32,
     high: u32,
     /// What the numbers are called, from the lowest.
@@ -16,17 +16,17 @@ const MONTHS: [&str; 12] =
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// Minute, hour, day of the month, month and day of the week, in their order.
-pub(super) const FIELDS: [Field; 5] = [
-    Field { low: 0, high: 59, names: &[] },
-    Field { low: 0, high: 23, names: &[] },
-    Field { low: 1, high: 31, names: &[] },
-    Field { low: 1, high: 12, names: &MONTHS },
-    Field { low: 0, high: 7, names: &DAYS },
+pub(super) const FIELDS: [CrontabField; 5] = [
+    CrontabField { low: 0, high: 59, names: &[] },
+    CrontabField { low: 0, high: 23, names: &[] },
+    CrontabField { low: 1, high: 31, names: &[] },
+    CrontabField { low: 1, high: 12, names: &MONTHS },
+    CrontabField { low: 0, high: 7, names: &DAYS },
 ];
 
-impl Field {
+impl CrontabField {
     /// True when the text can stand in it.
-    pub(super) fn is_fit(self, text: &str) -> bool {
+    pub(super) fn accepts(self, text: &str) -> bool {
         let text = text.trim().to_ascii_lowercase();
         if text == "random" {
             return true;
@@ -41,13 +41,13 @@ impl Field {
     fn is_part(self, part: &str) -> bool {
         let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
         let is_range = match range.split_once(['-', '~']) {
-            Some((from, to)) => self.is_one(from) && self.is_one(to),
-            None => range == "*" || self.is_one(range),
+            Some((from, to)) => self.is_value(from) && self.is_value(to),
+            None => range == "*" || self.is_value(range),
         };
         is_range && step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0))
     }
 
-    fn is_one(self, text: &str) -> bool {
+    fn is_value(self, text: &str) -> bool {
         self.is_number(text) || self.names.contains(&text)
     }
 
@@ -77,7 +77,7 @@ mod tests {
         ] {
             for (texts, fits) in [(good, true), (bad, false)] {
                 for text in texts.split(' ') {
-                    assert_eq!(field.is_fit(text), fits, "{text}");
+                    assert_eq!(field.accepts(text), fits, "{text}");
                 }
             }
         }

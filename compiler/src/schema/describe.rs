@@ -18,7 +18,7 @@
 
 use std::sync::OnceLock;
 
-use super::kind::Kinds;
+use super::kind::ParamKinds;
 
 /// The modules that are described, sorted, each with its text.
 const MODULES: [(&str, &str); 65] = [
@@ -92,7 +92,7 @@ const MODULES: [(&str, &str); 65] = [
 const GLOBAL: &str = include_str!("described/global.txt");
 
 /// The text about a module.
-pub(super) fn text(module: &str) -> Option<&'static str> {
+pub(super) fn module_text(module: &str) -> Option<&'static str> {
     MODULES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
 }
 
@@ -102,34 +102,34 @@ pub fn described_modules() -> impl Iterator<Item = &'static str> {
 }
 
 /// Every function that is described, by module and name.
-pub fn described() -> impl Iterator<Item = Description> {
+pub fn described_functions() -> impl Iterator<Item = FunctionDoc> {
     MODULES.iter().flat_map(|(module, text)| blocks(text).map(|block| block.describe(module)))
 }
 
 /// What a module is for, in a sentence.
 #[must_use]
-pub fn purpose(module: &str) -> Option<&'static str> {
-    text(module).map(purpose_of)
+pub fn module_purpose(module: &str) -> Option<&'static str> {
+    module_text(module).map(purpose_of)
 }
 
 /// What every state takes, by the heading it stands under.
 #[must_use]
-pub fn keywords() -> &'static [Description] {
-    static KEYWORDS: OnceLock<Vec<Description>> = OnceLock::new();
+pub fn keywords() -> &'static [FunctionDoc] {
+    static KEYWORDS: OnceLock<Vec<FunctionDoc>> = OnceLock::new();
     KEYWORDS.get_or_init(|| blocks(GLOBAL).map(|block| block.describe("")).collect())
 }
 
 /// One parameter that every state takes.
 #[must_use]
-pub fn keyword(name: &str) -> Option<&'static Parameter> {
+pub fn keyword(name: &str) -> Option<&'static StateParameter> {
     let all = sorted_keywords();
     all.binary_search_by(|p| p.name.cmp(name)).ok().map(|i| all[i])
 }
 
 /// What every state takes, by name.
 #[must_use]
-pub fn sorted_keywords() -> &'static [&'static Parameter] {
-    static SORTED: OnceLock<Vec<&'static Parameter>> = OnceLock::new();
+pub fn sorted_keywords() -> &'static [&'static StateParameter] {
+    static SORTED: OnceLock<Vec<&'static StateParameter>> = OnceLock::new();
     SORTED.get_or_init(|| {
         let mut all: Vec<_> = keywords().iter().flat_map(|group| &group.parameters).collect();
         all.sort_unstable_by_key(|p| p.name);
@@ -139,24 +139,24 @@ pub fn sorted_keywords() -> &'static [&'static Parameter] {
 
 /// How a function is told apart from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct FunctionTraits {
     /// Its effect is foreseen in a dry run, so that later states see it.
-    pub foreseen: bool,
+    pub is_predictable: bool,
     /// A revert undoes it.
-    pub undone: bool,
+    pub is_revertible: bool,
     /// It changes nothing on the host.
-    pub still: bool,
+    pub is_read_only: bool,
     /// Salt has it, this agent does not.
-    pub unbuilt: bool,
+    pub is_unimplemented: bool,
     /// It takes parameters that it does not name, unless they look like slips.
-    pub more: bool,
+    pub takes_extra: bool,
     /// It takes whatever is given.
-    pub open: bool,
+    pub takes_any: bool,
 }
 
 /// What a function does and takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct FunctionDoc {
     /// Its module; empty for the keywords of all states.
     pub module: &'static str,
     /// Its name without the module.
@@ -164,9 +164,9 @@ pub struct Description {
     /// What it does, in a sentence.
     pub summary: &'static str,
     /// What is known of it.
-    pub marks: Marks,
+    pub traits: FunctionTraits,
     /// What it takes, in the order to read it.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<StateParameter>,
     /// Of each of these, at most one may be given.
     pub exclusive: Vec<Vec<&'static str>>,
     /// Of each of these, at least one must be given.
@@ -175,29 +175,31 @@ pub struct Description {
     pub example: String,
 }
 
-impl Description {
+impl FunctionDoc {
     /// One of its parameters.
     #[must_use]
-    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
+    pub fn parameter(&self, name: &str) -> Option<&StateParameter> {
         self.parameters.iter().find(|p| p.name == name)
     }
 
     /// What a dry run tells of it.
     #[must_use]
-    pub const fn dry_run(&self) -> &'static str {
-        match self.marks {
-            Marks { still: true, .. } => "it changes nothing on the host",
-            Marks { foreseen: true, .. } => "what it would do is foreseen, and later states see the outcome",
+    pub const fn dry_run_summary(&self) -> &'static str {
+        match self.traits {
+            FunctionTraits { is_read_only: true, .. } => "it changes nothing on the host",
+            FunctionTraits { is_predictable: true, .. } => {
+                "what it would do is foreseen, and later states see the outcome"
+            }
             _ => "it says what it would change; what follows from that may be unknown",
         }
     }
 
     /// What a revert does about it.
     #[must_use]
-    pub const fn undo(&self) -> &'static str {
-        match self.marks {
-            Marks { still: true, .. } => "there is nothing to undo",
-            Marks { undone: true, .. } => "a revert puts back what it changed",
+    pub const fn undo_summary(&self) -> &'static str {
+        match self.traits {
+            FunctionTraits { is_read_only: true, .. } => "there is nothing to undo",
+            FunctionTraits { is_revertible: true, .. } => "a revert puts back what it changed",
             _ => "a revert cannot undo it",
         }
     }
@@ -205,11 +207,11 @@ impl Description {
 
 /// A parameter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
+pub struct StateParameter {
     /// Its name.
     pub name: &'static str,
     /// What it takes.
-    pub kinds: Kinds,
+    pub kinds: ParamKinds,
     /// What it is when it is not given, as one would write it.
     pub default: Option<&'static str>,
     /// It must be given.
@@ -220,7 +222,7 @@ pub struct Parameter {
 
 /// The text of one function, not yet read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct DescriptionBlock {
     /// The function.
     pub(super) name: &'static str,
     marks: &'static str,
@@ -230,21 +232,24 @@ pub(super) struct Block {
 }
 
 /// The functions of a module.
-pub(super) fn blocks(file: &'static str) -> impl Iterator<Item = Block> {
-    heads(file).filter(|block| !block.name.starts_with('@'))
+pub(super) fn blocks(file: &'static str) -> impl Iterator<Item = DescriptionBlock> {
+    block_heads(file).filter(|block| !block.name.starts_with('@'))
 }
 
 /// One function of a module, without a look at the others.
-pub(super) fn block(file: &'static str, name: &str) -> Option<Block> {
+pub(super) fn find_block(file: &'static str, name: &str) -> Option<DescriptionBlock> {
     let is_head = |&(at, _): &(usize, &str)| {
         let (before, after) = (&file.as_bytes()[..at], &file.as_bytes()[at + name.len()..]);
         !name.is_empty() && before.last() == Some(&b'\n') && matches!(after.first(), Some(b' ' | b'\n'))
     };
     let (at, _) = file.match_indices(name).find(is_head)?;
-    heads(&file[at..]).next().filter(|block| block.name == name).map(|block| Block { file, ..block })
+    block_heads(&file[at..])
+        .next()
+        .filter(|block| block.name == name)
+        .map(|block| DescriptionBlock { file, ..block })
 }
 
-fn heads(file: &'static str) -> impl Iterator<Item = Block> {
+fn block_heads(file: &'static str) -> impl Iterator<Item = DescriptionBlock> {
     let mut rest = file;
     std::iter::from_fn(move || {
         while !rest.is_empty() {
@@ -256,7 +261,7 @@ fn heads(file: &'static str) -> impl Iterator<Item = Block> {
                 continue;
             }
             let (name, marks) = head.split_once(' ').unwrap_or((head, ""));
-            return Some(Block { name, marks, lines, file });
+            return Some(DescriptionBlock { name, marks, lines, file });
         }
         None
     })
@@ -266,37 +271,37 @@ fn purpose_of(file: &'static str) -> &'static str {
     file.lines().find_map(|line| line.strip_prefix("= ")).unwrap_or_default()
 }
 
-impl Block {
+impl DescriptionBlock {
     /// Its marks.
-    pub(super) fn marks(&self) -> Marks {
+    pub(super) fn parse_traits(&self) -> FunctionTraits {
         let has = |mark| self.marks.split(' ').any(|m| m == mark);
-        Marks {
-            foreseen: has("foreseen"),
-            undone: has("undone"),
-            still: has("still"),
-            unbuilt: has("unbuilt"),
-            more: has("more"),
-            open: has("open"),
+        FunctionTraits {
+            is_predictable: has("foreseen"),
+            is_revertible: has("undone"),
+            is_read_only: has("still"),
+            is_unimplemented: has("unbuilt"),
+            takes_extra: has("more"),
+            takes_any: has("open"),
         }
     }
 
     /// Reads all of it.
-    pub(super) fn describe(&self, module: &'static str) -> Description {
-        let mut told = Description {
+    pub(super) fn describe(&self, module: &'static str) -> FunctionDoc {
+        let mut told = FunctionDoc {
             module,
             name: self.name,
             summary: "",
-            marks: self.marks(),
+            traits: self.parse_traits(),
             parameters: Vec::new(),
             exclusive: Vec::new(),
             needed: Vec::new(),
             example: String::new(),
         };
-        self.read(&mut told);
+        self.parse_into(&mut told);
         told
     }
 
-    fn read(&self, told: &mut Description) {
+    fn parse_into(&self, told: &mut FunctionDoc) {
         let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
         for line in self.lines.lines() {
             let line = &line[1..];
@@ -308,10 +313,12 @@ impl Block {
                 }
                 Some(("!", names)) => told.exclusive.push(words(names)),
                 Some(("+", names)) => told.needed.push(words(names)),
-                Some(_) => told.parameters.extend(Parameter::read(line)),
+                Some(_) => told.parameters.extend(StateParameter::parse_line(line)),
                 None => {
-                    if let Some(shared) = block(self.file, line).filter(|shared| shared.name != self.name) {
-                        shared.read(told);
+                    if let Some(shared) =
+                        find_block(self.file, line).filter(|shared| shared.name != self.name)
+                    {
+                        shared.parse_into(told);
                     }
                 }
             }
@@ -319,9 +326,9 @@ impl Block {
     }
 }
 
-impl Parameter {
+impl StateParameter {
     /// `NAME[!] KINDS [=DEFAULT] - ABOUT`.
-    fn read(line: &'static str) -> Option<Self> {
+    fn parse_line(line: &'static str) -> Option<Self> {
         let (head, about) = line.split_once(" - ")?;
         let (name, rest) = head.split_once(' ')?;
         let (kinds, default) = match rest.split_once(" =") {
@@ -331,7 +338,7 @@ impl Parameter {
         let plain = name.strip_suffix('!');
         Some(Self {
             name: plain.unwrap_or(name),
-            kinds: Kinds::read(kinds)?,
+            kinds: ParamKinds::read(kinds)?,
             default,
             is_required: plain.is_some(),
             about,
@@ -347,7 +354,7 @@ mod tests {
     fn every_line_is_understood() {
         for (module, text) in MODULES.into_iter().chain([("", GLOBAL)]) {
             assert!(purpose_of(text).ends_with('.'), "{module} says what it is for");
-            for block in heads(text) {
+            for block in block_heads(text) {
                 let known = ["foreseen", "undone", "still", "unbuilt", "more", "open"];
                 let marks = block.marks.split(' ').filter(|m| !m.is_empty());
                 assert!(marks.clone().all(|m| known.contains(&m)), "{module}.{} {}", block.name, block.marks);
@@ -355,8 +362,8 @@ mod tests {
                     let line = &line[1..];
                     let understood = match line.split_once(' ') {
                         Some((":" | ">" | "!" | "+", rest)) => !rest.is_empty(),
-                        Some(_) => Parameter::read(line).is_some(),
-                        None => heads(text).any(|b| b.name == line && line.starts_with('@')),
+                        Some(_) => StateParameter::parse_line(line).is_some(),
+                        None => block_heads(text).any(|b| b.name == line && line.starts_with('@')),
                     };
                     assert!(understood, "{module}.{}: {line:?}", block.name);
                 }
@@ -371,7 +378,7 @@ mod tests {
                 && text.starts_with(|c: char| c.is_uppercase() || c == '`')
                 && text.len() < 200
         };
-        for d in described().chain(keywords().iter().cloned()) {
+        for d in described_functions().chain(keywords().iter().cloned()) {
             let what = format!("{}.{}", d.module, d.name);
             assert!(is_sentence(d.summary), "{what}: {}", d.summary);
             assert_eq!(d.example.is_empty(), d.module.is_empty(), "{what} has an example");
@@ -392,14 +399,19 @@ mod tests {
 
     #[test]
     fn a_function_in_full() {
-        let d = described().find(|d| d.name == "serialize").unwrap();
+        let d = described_functions().find(|d| d.name == "serialize").unwrap();
         assert_eq!(
             (d.module, d.summary),
             ("file", "Keeps a file with data in a format such as YAML or JSON.")
         );
-        assert!(d.marks.foreseen && d.marks.undone && d.marks.more && !d.marks.open);
+        assert!(
+            d.traits.is_predictable && d.traits.is_revertible && d.traits.takes_extra && !d.traits.takes_any
+        );
         let mode = d.parameter("mode").unwrap();
-        assert_eq!((mode.kinds.written(), mode.default, mode.is_required), ("mode|\"keep\"", None, false));
+        assert_eq!(
+            (mode.kinds.source_text(), mode.default, mode.is_required),
+            ("mode|\"keep\"", None, false)
+        );
         assert_eq!(d.parameter("serializer").unwrap().default, Some("yaml"));
         assert!(d.parameter("user").is_some(), "what is shared is there too");
         assert_eq!(d.exclusive, [["dataset", "dataset_pillar"], ["serializer", "formatter"]]);
@@ -410,13 +422,13 @@ mod tests {
     #[test]
     fn a_block_is_found_by_its_whole_name_only() {
         for (_, text) in MODULES {
-            for head in heads(text) {
-                assert!(block(text, head.name) == Some(head), "{}", head.name);
+            for head in block_heads(text) {
+                assert!(find_block(text, head.name) == Some(head), "{}", head.name);
             }
         }
-        let file = text("file").unwrap();
+        let file = module_text("file").unwrap();
         for name in ["", "manage", "name", "managed foreseen", " :", "=", "= Files", "managed\n", "é"] {
-            assert!(block(file, name).is_none(), "{name:?}");
+            assert!(find_block(file, name).is_none(), "{name:?}");
         }
     }
 

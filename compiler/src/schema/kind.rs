@@ -51,21 +51,21 @@ const MODE_LIMIT: u32 = 0o7777;
 
 /// The kinds of values that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kinds {
+pub struct ParamKinds {
     bits: u16,
     written: &'static str,
 }
 
 /// Why a value does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum ValueMismatch {
     /// It is of another kind; the text is a way out.
     Kind(Option<&'static str>),
     /// It is a text, and none of the words that are allowed; the text is the nearest of them.
     Choice(Option<&'static str>),
 }
 
-impl Kinds {
+impl ParamKinds {
     /// Whatever comes.
     pub const ANY: Self = Self { bits: ANY, written: "any" };
 
@@ -85,21 +85,21 @@ impl Kinds {
 
     /// As the description has it: `mode|"keep"`.
     #[must_use]
-    pub const fn written(&self) -> &'static str {
+    pub const fn source_text(&self) -> &'static str {
         self.written
     }
 
     /// The words that are allowed as they stand.
-    pub fn words(&self) -> impl Iterator<Item = &'static str> + use<> {
+    pub fn allowed_words(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.written.split('|').filter_map(|one| one.strip_prefix('"')?.strip_suffix('"'))
     }
 
     /// In words: "a mode such as '0644' or `keep`".
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn describe(&self) -> String {
         let named =
             KINDS.iter().filter(|(_, _, bit)| self.bits & bit != 0).map(|(_, words, _)| (*words).into());
-        let all: Vec<String> = named.chain(self.words().map(|word| format!("`{word}`"))).collect();
+        let all: Vec<String> = named.chain(self.allowed_words().map(|word| format!("`{word}`"))).collect();
         match all.split_last() {
             Some((last, [])) => last.clone(),
             Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
@@ -111,7 +111,7 @@ impl Kinds {
     ///
     /// # Errors
     /// Tells why it is not.
-    pub fn fit(&self, value: &Value) -> Result<(), Misfit> {
+    pub fn check_value(&self, value: &Value) -> Result<(), ValueMismatch> {
         if self.has(ANY) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Kinds {
             }
             Value::Map(map) => map.is_empty() || self.has(MAP),
         };
-        if fits { Ok(()) } else { Err(self.misfit(value)) }
+        if fits { Ok(()) } else { Err(self.mismatch(value)) }
     }
 
     fn has(self, bit: u16) -> bool {
@@ -145,7 +145,7 @@ impl Kinds {
 
     fn fits_field(self, text: &str) -> bool {
         let fields = [MINUTE, HOUR, DAYMONTH, MONTH, DAYWEEK].into_iter().zip(crontab::FIELDS);
-        fields.filter(|(bit, _)| self.has(*bit)).any(|(_, field)| field.is_fit(text))
+        fields.filter(|(bit, _)| self.has(*bit)).any(|(_, field)| field.accepts(text))
     }
 
     fn fits_text(self, text: &str) -> bool {
@@ -160,34 +160,38 @@ impl Kinds {
     }
 
     fn allows(self, text: &str) -> bool {
-        self.words().any(|word| word.eq_ignore_ascii_case(text))
+        self.allowed_words().any(|word| word.eq_ignore_ascii_case(text))
     }
 
-    fn misfit(self, value: &Value) -> Misfit {
+    fn mismatch(self, value: &Value) -> ValueMismatch {
         if let Value::Str(text) = value {
-            let near = nearest(text, self.words());
+            let near = nearest(text, self.allowed_words());
             if near.is_some() || self.bits == WORD {
-                return Misfit::Choice(near);
+                return ValueMismatch::Choice(near);
             }
         }
         match value {
-            Value::Str(text) if self.has(BOOL) && is_no(text) => {
-                Misfit::Kind(Some("leave the quotes away: a text that is not empty counts as true"))
+            Value::Str(text) if self.has(BOOL) && is_false_word(text) => {
+                ValueMismatch::Kind(Some("leave the quotes away: a text that is not empty counts as true"))
             }
             Value::Str(_) if self.has(LIST) => {
-                Misfit::Kind(Some("put every item on a line of its own, behind a dash"))
+                ValueMismatch::Kind(Some("put every item on a line of its own, behind a dash"))
             }
-            _ if self.has(MODE) => Misfit::Kind(Some("a mode is written in octal digits, in quotes: '0644'")),
-            _ if self.has(FIELDS) => Misfit::Kind(Some(
+            _ if self.has(MODE) => {
+                ValueMismatch::Kind(Some("a mode is written in octal digits, in quotes: '0644'"))
+            }
+            _ if self.has(FIELDS) => ValueMismatch::Kind(Some(
                 "`*`, a number, a range `1-5`, a step `*/15`, a list `1,3` of these, `random`, or `5:10` for one of them",
             )),
-            Value::List(_) if self.has(MAP) => Misfit::Kind(Some("write `key: value` lines without dashes")),
-            _ => Misfit::Kind(None),
+            Value::List(_) if self.has(MAP) => {
+                ValueMismatch::Kind(Some("write `key: value` lines without dashes"))
+            }
+            _ => ValueMismatch::Kind(None),
         }
     }
 }
 
-fn is_no(text: &str) -> bool {
+fn is_false_word(text: &str) -> bool {
     ["false", "no", "off", "0", "none"].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
@@ -259,10 +263,15 @@ mod tests {
             ("text|list", json!(["a", ["a"], 1]), json!([{"a": 1}])),
             ("any", json!([[], {}, "a", 1, null]), json!([])),
         ] {
-            let kinds = Kinds::read(kinds).unwrap();
+            let kinds = ParamKinds::read(kinds).unwrap();
             for (list, want) in [(good, true), (bad, false)] {
                 for item in list.as_array().unwrap() {
-                    assert_eq!(kinds.fit(&value(item.clone())).is_ok(), want, "{} {item}", kinds.written());
+                    assert_eq!(
+                        kinds.check_value(&value(item.clone())).is_ok(),
+                        want,
+                        "{} {item}",
+                        kinds.source_text()
+                    );
                 }
             }
         }
@@ -270,14 +279,20 @@ mod tests {
 
     #[test]
     fn misfits_tell_a_way_out() {
-        let misfit = |kinds, json| Kinds::read(kinds).unwrap().fit(&value(json)).unwrap_err();
-        assert_eq!(misfit("\"posix\"|\"shell\"", "shel".into()), Misfit::Choice(Some("shell")));
-        assert_eq!(misfit("\"posix\"|\"shell\"", "python".into()), Misfit::Choice(None));
-        assert_eq!(misfit("mode|\"keep\"", "kep".into()), Misfit::Choice(Some("keep")));
-        assert!(matches!(misfit("bool", "no".into()), Misfit::Kind(Some(hint)) if hint.contains("quotes")));
-        assert!(matches!(misfit("hour", "abc".into()), Misfit::Kind(Some(hint)) if hint.contains("range")));
-        assert_eq!(misfit("\"@daily\"|\"@reboot\"", "daily".into()), Misfit::Choice(Some("@daily")));
-        assert!(matches!(misfit("mode", 888.into()), Misfit::Kind(Some(hint)) if hint.contains("octal")));
+        let misfit = |kinds, json| ParamKinds::read(kinds).unwrap().check_value(&value(json)).unwrap_err();
+        assert_eq!(misfit("\"posix\"|\"shell\"", "shel".into()), ValueMismatch::Choice(Some("shell")));
+        assert_eq!(misfit("\"posix\"|\"shell\"", "python".into()), ValueMismatch::Choice(None));
+        assert_eq!(misfit("mode|\"keep\"", "kep".into()), ValueMismatch::Choice(Some("keep")));
+        assert!(
+            matches!(misfit("bool", "no".into()), ValueMismatch::Kind(Some(hint)) if hint.contains("quotes"))
+        );
+        assert!(
+            matches!(misfit("hour", "abc".into()), ValueMismatch::Kind(Some(hint)) if hint.contains("range"))
+        );
+        assert_eq!(misfit("\"@daily\"|\"@reboot\"", "daily".into()), ValueMismatch::Choice(Some("@daily")));
+        assert!(
+            matches!(misfit("mode", 888.into()), ValueMismatch::Kind(Some(hint)) if hint.contains("octal"))
+        );
     }
 
     #[test]
@@ -288,9 +303,9 @@ mod tests {
             ("mode|\"keep\"", "a mode such as '0644' or `keep`"),
             ("\"b\"|\"c\"|\"p\"", "`b`, `c` or `p`"),
         ] {
-            assert_eq!(Kinds::read(written).unwrap().in_words(), words);
+            assert_eq!(ParamKinds::read(written).unwrap().describe(), words);
         }
-        assert_eq!(Kinds::read("txt"), None);
-        assert_eq!(Kinds::read("\"\""), None);
+        assert_eq!(ParamKinds::read("txt"), None);
+        assert_eq!(ParamKinds::read("\"\""), None);
     }
 }

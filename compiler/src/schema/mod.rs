@@ -10,36 +10,37 @@
 mod crontab;
 mod describe;
 mod kind;
-mod table;
+mod param_table;
 
 use std::sync::OnceLock;
 
-use describe::Block;
+use describe::DescriptionBlock;
 pub use describe::{
-    Description, Marks, Parameter, described, described_modules, keyword, keywords, purpose, sorted_keywords,
+    FunctionDoc, FunctionTraits, StateParameter, described_functions, described_modules, keyword, keywords,
+    module_purpose, sorted_keywords,
 };
-pub use kind::{Kinds, Misfit};
-pub use table::{Lack, Table};
+pub use kind::{ParamKinds, ValueMismatch};
+pub use param_table::{ArgsProblem, ParamTable};
 
 use zagent_config::suggest::nearest;
 
-const TABLE: &str = include_str!("states.txt");
+const STATES_TABLE: &str = include_str!("states.txt");
 
 /// A state module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Module {
+pub struct StateModule {
     /// Its name: `file`.
     pub name: &'static str,
     /// It answers a watch by a function of its own.
-    pub watches: bool,
+    pub has_mod_watch: bool,
     /// Salt ships it apart from its core: there its `watch` is a mere `require`.
-    pub apart: bool,
-    functions: Functions,
+    pub is_extension: bool,
+    functions: ModuleFunctions,
 }
 
 /// Where the functions of a module stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Functions {
+enum ModuleFunctions {
     /// Their names and those of their parameters.
     Listed(&'static str),
     /// Blocks of descriptions.
@@ -48,36 +49,36 @@ enum Functions {
 
 /// A state function: `file.managed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct StateFunction {
     /// Its name without the module: `managed`.
     pub name: &'static str,
     module: &'static str,
-    body: Body,
+    body: FunctionSource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Body {
+enum FunctionSource {
     Listed(&'static str),
-    Described(Block),
+    Described(DescriptionBlock),
 }
 
 /// All modules, sorted by name.
 #[must_use]
-pub fn modules() -> &'static [Module] {
-    static MODULES: OnceLock<Vec<Module>> = OnceLock::new();
-    MODULES.get_or_init(|| cut(TABLE))
+pub fn modules() -> &'static [StateModule] {
+    static MODULES: OnceLock<Vec<StateModule>> = OnceLock::new();
+    MODULES.get_or_init(|| parse_modules(STATES_TABLE))
 }
 
 /// One module.
 #[must_use]
-pub fn module(name: &str) -> Option<&'static Module> {
+pub fn module(name: &str) -> Option<&'static StateModule> {
     let all = modules();
     all.binary_search_by(|m| m.name.cmp(name)).ok().map(|i| &all[i])
 }
 
 /// One function of a module.
 #[must_use]
-pub fn function(module_name: &str, name: &str) -> Option<Function> {
+pub fn function(module_name: &str, name: &str) -> Option<StateFunction> {
     module(module_name)?.function(name)
 }
 
@@ -87,35 +88,39 @@ pub fn nearest_module(name: &str) -> Option<&'static str> {
     nearest(name, modules().iter().map(|m| m.name))
 }
 
-impl Module {
+impl StateModule {
     /// Its functions, sorted by name.
-    pub fn functions(&self) -> impl Iterator<Item = Function> + use<> {
+    pub fn functions(&self) -> impl Iterator<Item = StateFunction> + use<> {
         let module = self.name;
         let (listed, told) = match self.functions {
-            Functions::Listed(lines) => (lines, ""),
-            Functions::Described(text) => ("", text),
+            ModuleFunctions::Listed(lines) => (lines, ""),
+            ModuleFunctions::Described(text) => ("", text),
         };
         let listed = listed.lines().map(move |line| {
             let line = line.trim_start();
             let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
-            Function { name, module, body: Body::Listed(parameters) }
+            StateFunction { name, module, body: FunctionSource::Listed(parameters) }
         });
-        let told = describe::blocks(told).map(move |block| Function {
+        let told = describe::blocks(told).map(move |block| StateFunction {
             name: block.name,
             module,
-            body: Body::Described(block),
+            body: FunctionSource::Described(block),
         });
         listed.chain(told)
     }
 
     /// One of its functions.
     #[must_use]
-    pub fn function(&self, name: &str) -> Option<Function> {
+    pub fn function(&self, name: &str) -> Option<StateFunction> {
         match self.functions {
-            Functions::Listed(_) => self.functions().find(|f| f.name == name),
-            Functions::Described(text) => {
-                let block = describe::block(text, name).filter(|block| !block.name.starts_with('@'))?;
-                Some(Function { name: block.name, module: self.name, body: Body::Described(block) })
+            ModuleFunctions::Listed(_) => self.functions().find(|f| f.name == name),
+            ModuleFunctions::Described(text) => {
+                let block = describe::find_block(text, name).filter(|block| !block.name.starts_with('@'))?;
+                Some(StateFunction {
+                    name: block.name,
+                    module: self.name,
+                    body: FunctionSource::Described(block),
+                })
             }
         }
     }
@@ -127,22 +132,22 @@ impl Module {
     }
 }
 
-impl Function {
+impl StateFunction {
     /// What it does and takes, when that is described.
     #[must_use]
-    pub fn describe(&self) -> Option<Description> {
+    pub fn describe(&self) -> Option<FunctionDoc> {
         match self.body {
-            Body::Listed(_) => None,
-            Body::Described(block) => Some(block.describe(self.module)),
+            FunctionSource::Listed(_) => None,
+            FunctionSource::Described(block) => Some(block.describe(self.module)),
         }
     }
 
     /// True when this agent carries it out, and does not only know that Salt has it.
     #[must_use]
-    pub fn is_built(&self) -> bool {
+    pub fn is_implemented(&self) -> bool {
         match self.body {
-            Body::Listed(_) => false,
-            Body::Described(block) => !block.marks().unbuilt,
+            FunctionSource::Listed(_) => false,
+            FunctionSource::Described(block) => !block.parse_traits().is_unimplemented,
         }
     }
 
@@ -150,8 +155,10 @@ impl Function {
     #[must_use]
     pub fn parameters(&self) -> Vec<&'static str> {
         match self.body {
-            Body::Listed(names) => names.split(' ').filter(|p| !p.is_empty() && *p != "**").collect(),
-            Body::Described(block) => {
+            FunctionSource::Listed(names) => {
+                names.split(' ').filter(|p| !p.is_empty() && *p != "**").collect()
+            }
+            FunctionSource::Described(block) => {
                 let all = block.describe(self.module).parameters;
                 all.into_iter().map(|p| p.name).filter(|name| *name != "name").collect()
             }
@@ -162,8 +169,10 @@ impl Function {
     #[must_use]
     pub fn takes_any(&self) -> bool {
         match self.body {
-            Body::Listed(names) => names.ends_with("**"),
-            Body::Described(block) => block.marks().more || block.marks().open,
+            FunctionSource::Listed(names) => names.ends_with("**"),
+            FunctionSource::Described(block) => {
+                block.parse_traits().takes_extra || block.parse_traits().takes_any
+            }
         }
     }
 
@@ -176,9 +185,9 @@ impl Function {
 
 /// Modules that a tree brings along (`_states/NAME`): any function and any parameter of theirs pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct External(Vec<String>);
+pub struct ExternalModules(Vec<String>);
 
-impl External {
+impl ExternalModules {
     /// Notes the modules of a tree.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         let mut names: Vec<String> = names.into_iter().collect();
@@ -199,7 +208,7 @@ impl External {
     }
 }
 
-fn cut(table: &'static str) -> Vec<Module> {
+fn parse_modules(table: &'static str) -> Vec<StateModule> {
     let mut modules = Vec::with_capacity(512);
     let mut rest = table;
     while !rest.is_empty() {
@@ -209,13 +218,13 @@ fn cut(table: &'static str) -> Vec<Module> {
         let mut words = head.split(' ');
         let name = words.next().unwrap_or_default();
         let marks: Vec<&str> = words.collect();
-        modules.push(Module {
+        modules.push(StateModule {
             name,
-            watches: marks.contains(&"watch"),
-            apart: marks.contains(&"apart"),
-            functions: match describe::text(name) {
-                Some(text) if functions.is_empty() => Functions::Described(text),
-                _ => Functions::Listed(functions),
+            has_mod_watch: marks.contains(&"watch"),
+            is_extension: marks.contains(&"apart"),
+            functions: match describe::module_text(name) {
+                Some(text) if functions.is_empty() => ModuleFunctions::Described(text),
+                _ => ModuleFunctions::Listed(functions),
             },
         });
         rest = next;
@@ -256,17 +265,18 @@ mod tests {
 
     #[test]
     fn who_answers_a_watch() {
-        let watching: Vec<_> = modules().iter().filter(|m| m.watches && !m.apart).map(|m| m.name).collect();
+        let watching: Vec<_> =
+            modules().iter().filter(|m| m.has_mod_watch && !m.is_extension).map(|m| m.name).collect();
         assert_eq!(
             watching,
             ["at", "cmd", "etcd", "event", "exec", "module", "mount", "pkg", "service", "test"]
         );
-        assert!(module("docker_container").unwrap().apart);
+        assert!(module("docker_container").unwrap().is_extension);
     }
 
     #[test]
     fn modules_of_the_tree() {
-        let external = External::new(["ufw".to_owned(), "app".to_owned(), "ufw".to_owned()]);
+        let external = ExternalModules::new(["ufw".to_owned(), "app".to_owned(), "ufw".to_owned()]);
         assert!(external.contains("ufw") && !external.contains("file"));
         assert_eq!(external.names().collect::<Vec<_>>(), ["app", "ufw"]);
     }

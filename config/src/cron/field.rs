@@ -3,7 +3,7 @@
 use super::CronError;
 
 /// What one place of the five takes.
-pub(super) struct Shape {
+pub(super) struct CronFieldSpec {
     name: &'static str,
     min: u8,
     max: u8,
@@ -11,17 +11,17 @@ pub(super) struct Shape {
     names: &'static [&'static str],
 }
 
-pub(super) const MINUTE: Shape = Shape { name: "minute", min: 0, max: 59, names: &[] };
-pub(super) const HOUR: Shape = Shape { name: "hour", min: 0, max: 23, names: &[] };
-pub(super) const DAY: Shape = Shape { name: "day of the month", min: 1, max: 31, names: &[] };
-pub(super) const MONTH: Shape = Shape {
+pub(super) const MINUTE: CronFieldSpec = CronFieldSpec { name: "minute", min: 0, max: 59, names: &[] };
+pub(super) const HOUR: CronFieldSpec = CronFieldSpec { name: "hour", min: 0, max: 23, names: &[] };
+pub(super) const DAY: CronFieldSpec = CronFieldSpec { name: "day of the month", min: 1, max: 31, names: &[] };
+pub(super) const MONTH: CronFieldSpec = CronFieldSpec {
     name: "month",
     min: 1,
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
 /// Sunday is 0, and 7 too.
-pub(super) const WEEKDAY: Shape = Shape {
+pub(super) const WEEKDAY: CronFieldSpec = CronFieldSpec {
     name: "day of the week",
     min: 0,
     max: 7,
@@ -30,47 +30,47 @@ pub(super) const WEEKDAY: Shape = Shape {
 
 /// Numbers below 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct CronField {
     bits: u64,
     /// True when it was written with a star: it narrows nothing down by itself.
     pub(super) is_star: bool,
 }
 
-impl Field {
-    pub(super) fn has(self, number: u8) -> bool {
+impl CronField {
+    pub(super) fn contains(self, number: u8) -> bool {
         number < 64 && self.bits & (1 << number) != 0
     }
 
     /// All of them, the smallest first.
-    pub(super) fn all(self) -> impl Iterator<Item = u8> {
-        (0..64).filter(move |n| self.has(*n))
+    pub(super) fn values(self) -> impl Iterator<Item = u8> {
+        (0..64).filter(move |n| self.contains(*n))
     }
 }
 
-impl Shape {
-    pub(super) fn parse(&self, (at, word): (usize, &str)) -> Result<Field, CronError> {
-        let mut field = Field { bits: 0, is_star: word.starts_with('*') };
+impl CronFieldSpec {
+    pub(super) fn parse(&self, (at, word): (usize, &str)) -> Result<CronField, CronError> {
+        let mut field = CronField { bits: 0, is_star: word.starts_with('*') };
         let mut begin = at;
         for part in word.split(',') {
-            field.bits |= self.part(begin, part)?;
+            field.bits |= self.parse_part(begin, part)?;
             begin += part.chars().count() + 1;
         }
-        if self.max == 7 && field.has(7) {
+        if self.max == 7 && field.contains(7) {
             field.bits = (field.bits & !(1 << 7)) | 1;
         }
         Ok(field)
     }
 
     /// `*`, `5`, `1-5`, each with `/2` or without.
-    fn part(&self, at: usize, part: &str) -> Result<u64, CronError> {
+    fn parse_part(&self, at: usize, part: &str) -> Result<u64, CronError> {
         let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
         let (first, last) = match range.split_once('-') {
             None if range == "*" => (self.min, if self.max == 7 { 6 } else { self.max }),
-            Some((first, last)) => (self.number(at, first, false)?, self.number(at, last, true)?),
+            Some((first, last)) => (self.parse_number(at, first, false)?, self.parse_number(at, last, true)?),
             // `5/15` goes on to the end, as everywhere where it is taken at all.
-            None if step.is_some() => (self.number(at, range, false)?, self.max),
+            None if step.is_some() => (self.parse_number(at, range, false)?, self.max),
             None => {
-                let only = self.number(at, range, false)?;
+                let only = self.parse_number(at, range, false)?;
                 (only, only)
             }
         };
@@ -88,7 +88,7 @@ impl Shape {
         Ok((first..=last).step_by(step.into()).fold(0, |bits, n| bits | 1 << n))
     }
 
-    fn number(&self, at: usize, text: &str, is_end: bool) -> Result<u8, CronError> {
+    fn parse_number(&self, at: usize, text: &str, is_end: bool) -> Result<u8, CronError> {
         let name = self.names.iter().position(|name| text.eq_ignore_ascii_case(name));
         if let Some(number) = name.and_then(|i| u8::try_from(i).ok()) {
             // `fri-sun` ends with the week.

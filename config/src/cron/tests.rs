@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn cron(text: &str) -> Cron {
+fn cron(text: &str) -> CronSchedule {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e:?}"))
 }
 
@@ -100,7 +100,7 @@ fn mistakes_are_named() {
         ("@reboot", "0: there is no `@reboot` (there is `@hourly`"),
         ("ä ö ü ß é", "0: `ä` is no minute"),
     ] {
-        let error = text.parse::<Cron>().unwrap_err();
+        let error = text.parse::<CronSchedule>().unwrap_err();
         let told = format!("{}: {} ({})", error.at, error.message, error.hint);
         assert!(told.starts_with(want), "{text}: {told}");
     }
@@ -138,7 +138,7 @@ proptest! {
     /// The next time is later, is on a minute, and nothing that the expression names was passed over.
     #[test]
     fn the_next_time_is_the_first(text in expression(), zone in zones(), from in 0_i64..3_000_000_000) {
-        let Ok(cron) = text.parse::<Cron>() else { return Ok(()) };
+        let Ok(cron) = text.parse::<CronSchedule>() else { return Ok(()) };
         let from = Timestamp::from_second(from).unwrap();
         let found = cron.next_after(from, &zone).unwrap();
         prop_assert!(found > from);
@@ -154,13 +154,13 @@ proptest! {
     /// Minute by minute on a plain calendar, the answer is the first minute whose numbers all fit.
     #[test]
     fn it_agrees_with_a_walk_over_the_minutes(text in expression(), from in 1_700_000_000_i64..1_900_000_000) {
-        let Ok(cron) = text.parse::<Cron>() else { return Ok(()) };
+        let Ok(cron) = text.parse::<CronSchedule>() else { return Ok(()) };
         let from = Timestamp::from_second(from).unwrap();
         let found = cron.next_after(from, &TimeZone::UTC).unwrap();
         let mut minute = from.as_second().div_euclid(60) + 1;
         for _ in 0..4000 {
             let at = Timestamp::from_second(minute * 60).unwrap().to_zoned(TimeZone::UTC);
-            let fits = cron.names(at.date()) && cron.hours.has(at.hour().unsigned_abs()) && cron.minutes.has(at.minute().unsigned_abs());
+            let fits = cron.matches_date(at.date()) && cron.hours.contains(at.hour().unsigned_abs()) && cron.minutes.contains(at.minute().unsigned_abs());
             if fits {
                 prop_assert_eq!(at.timestamp(), found);
                 return Ok(());
@@ -172,7 +172,7 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "\\PC{0,40}") {
-        let _ = text.parse::<Cron>();
+        let _ = text.parse::<CronSchedule>();
     }
 }
 

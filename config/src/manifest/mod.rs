@@ -13,10 +13,10 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-pub use self::read::{expiry, path_fault};
-pub use self::version::{Version, VersionError};
+pub use self::read::{parse_expiry, path_problem};
+pub use self::version::{AgentVersion, AgentVersionError};
 use crate::paths::tree;
-use crate::settings::{Compatibility, RunSchedule};
+use crate::settings::{CompatMode, RunSchedule};
 
 /// The schema that this program reads and writes.
 pub const SCHEMA: i64 = 1;
@@ -31,20 +31,20 @@ pub struct Manifest {
     /// From then on it is refused.
     pub expires: Option<Timestamp>,
     /// The oldest agent that understands the tree.
-    pub min_agent: Option<Version>,
+    pub min_agent: Option<AgentVersion>,
     /// In which order states run.
     pub schedule: Option<RunSchedule>,
     /// Whose verdicts count.
-    pub compat: Option<Compatibility>,
+    pub compat: Option<CompatMode>,
     /// Where the trees stand.
-    pub roots: Roots,
+    pub roots: ManifestRoots,
     /// Every file, by its path; none when the manifest lists no files, and then it vouches for no file.
-    pub files: Option<BTreeMap<String, Entry>>,
+    pub files: Option<BTreeMap<String, ManifestEntry>>,
 }
 
 /// Where the trees of a repository stand, relative to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roots {
+pub struct ManifestRoots {
     /// The state tree.
     pub states: Option<String>,
     /// The pillar tree.
@@ -53,16 +53,16 @@ pub struct Roots {
 
 /// What a manifest says about one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ManifestEntry {
     /// The BLAKE3 digest of its bytes, 64 hex digits in lower case.
     pub blake3: String,
     /// Whether it may be executed.
-    pub mode: Mode,
+    pub mode: ManifestMode,
 }
 
 /// The two modes that Git knows of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
+pub enum ManifestMode {
     /// `0644`.
     #[default]
     Plain,
@@ -70,10 +70,10 @@ pub enum Mode {
     Executable,
 }
 
-impl Mode {
+impl ManifestMode {
     /// `0644` or `0755`.
     #[must_use]
-    pub const fn text(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "0644",
             Self::Executable => "0755",
@@ -82,7 +82,7 @@ impl Mode {
 
     /// The mode of a file with these permission bits: executable when its owner may execute it, as Git sees it.
     #[must_use]
-    pub const fn of(bits: u32) -> Self {
+    pub const fn from_bits(bits: u32) -> Self {
         if bits & 0o100 == 0 { Self::Plain } else { Self::Executable }
     }
 }
@@ -104,7 +104,7 @@ impl Manifest {
             }
         };
         line("expires", self.expires.map(|time| time.to_string()));
-        line("min_agent", self.min_agent.as_ref().map(|version| quoted(&version.to_string())));
+        line("min_agent", self.min_agent.as_ref().map(|version| quote_scalar(&version.to_string())));
         line("schedule", self.schedule.map(|schedule| schedule.name().to_owned()));
         line("compat", self.compat.map(|compat| compat.name().to_owned()));
         let roots: Vec<String> = [("states", &self.roots.states), ("pillar", &self.roots.pillar)]
@@ -117,13 +117,13 @@ impl Manifest {
             Some(files) if files.is_empty() => out.push_str("files: {}\n"),
             Some(files) => {
                 out.push_str("files:\n");
-                for (path, Entry { blake3, mode }) in files {
+                for (path, ManifestEntry { blake3, mode }) in files {
                     let _ = writeln!(
                         out,
                         "  {}: {{blake3: {}, mode: \"{}\"}}",
                         scalar(path),
-                        digest(blake3),
-                        mode.text()
+                        digest_line(blake3),
+                        mode.as_str()
                     );
                 }
             }
@@ -133,8 +133,8 @@ impl Manifest {
 }
 
 /// A digest without quotes, unless it would read as a number.
-fn digest(text: &str) -> String {
-    if text.bytes().all(|b| b.is_ascii_digit()) { quoted(text) } else { text.to_owned() }
+fn digest_line(text: &str) -> String {
+    if text.bytes().all(|b| b.is_ascii_digit()) { quote_scalar(text) } else { text.to_owned() }
 }
 
 /// A text without quotes when nothing in it could mean something to YAML.
@@ -143,11 +143,11 @@ fn scalar(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(word)
         && (text.contains('/') || text.contains('.'));
-    if plain { text.to_owned() } else { quoted(text) }
+    if plain { text.to_owned() } else { quote_scalar(text) }
 }
 
 /// A text in double quotes; what is neither ASCII nor a letter or digit is written as its number.
-fn quoted(text: &str) -> String {
+fn quote_scalar(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -6,7 +6,7 @@ use super::*;
 
 const DIGEST: &str = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
 
-fn read(text: &str) -> Result<Manifest, crate::Faults> {
+fn read(text: &str) -> Result<Manifest, crate::Diagnostics> {
     Manifest::read("manifest.yaml", text.as_bytes())
 }
 
@@ -21,10 +21,10 @@ fn all_of_it_is_read() {
     assert_eq!(manifest.serial, 7);
     assert_eq!(manifest.expires.unwrap().to_string(), "2030-02-01T00:00:00Z");
     assert_eq!(manifest.min_agent.as_ref().unwrap().to_string(), "1.4.0");
-    assert_eq!((manifest.schedule, manifest.compat), (Some(RunSchedule::Eager), Some(Compatibility::Salt)));
+    assert_eq!((manifest.schedule, manifest.compat), (Some(RunSchedule::Eager), Some(CompatMode::Salt)));
     assert_eq!(manifest.roots.states.as_deref(), Some("."));
     let files = manifest.files.as_ref().unwrap();
-    assert_eq!((files["top.sls"].mode, files["a b"].mode), (Mode::Plain, Mode::Executable));
+    assert_eq!((files["top.sls"].mode, files["a b"].mode), (ManifestMode::Plain, ManifestMode::Executable));
     let last = manifest.expires.unwrap();
     assert!(manifest.is_expired(last) && !manifest.is_expired(last - jiff::SignedDuration::from_secs(1)));
     assert_eq!(read(&manifest.to_yaml()).unwrap(), manifest);
@@ -34,9 +34,9 @@ fn all_of_it_is_read() {
 fn a_few_words_are_enough() {
     let manifest = read("schema: 1\nroots: {states: srv/salt/}\n").unwrap();
     assert_eq!((manifest.serial, manifest.files), (0, None));
-    assert_eq!(expiry("2030-01-31T12:00:00+02:00").unwrap().to_string(), "2030-01-31T10:00:00Z");
+    assert_eq!(parse_expiry("2030-01-31T12:00:00+02:00").unwrap().to_string(), "2030-01-31T10:00:00Z");
     for bad in ["2030-02-30", "2030", "soon", "2030-01-31T12:00:00", ""] {
-        assert_eq!(expiry(bad), None, "{bad}");
+        assert_eq!(parse_expiry(bad), None, "{bad}");
     }
 }
 
@@ -115,13 +115,13 @@ proptest! {
         manifest.expires = second.map(|s| Timestamp::from_second(s).unwrap());
         manifest.min_agent = Some("1.2.3-rc.1".parse().unwrap());
         manifest.roots.states = Some("a b/#: x".into());
-        let mut files: BTreeMap<String, Entry> = BTreeMap::new();
-        for path in names.iter().map(|parts| parts.join("/")).filter(|p| path_fault(p).is_none()) {
+        let mut files: BTreeMap<String, ManifestEntry> = BTreeMap::new();
+        for path in names.iter().map(|parts| parts.join("/")).filter(|p| path_problem(p).is_none()) {
             let below = |other: &String| {
                 other.starts_with(&format!("{path}/")) || path.starts_with(&format!("{other}/"))
             };
             if !files.keys().any(below) {
-                files.insert(path, Entry { blake3: DIGEST.into(), mode: Mode::of(0o700) });
+                files.insert(path, ManifestEntry { blake3: DIGEST.into(), mode: ManifestMode::from_bits(0o700) });
             }
         }
         manifest.files = listed.then_some(files);

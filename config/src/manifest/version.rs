@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// A version: up to three numbers, and what stands before a release such as `rc.1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Version {
+pub struct AgentVersion {
     numbers: [u64; 3],
     before: Option<String>,
 }
@@ -14,31 +14,31 @@ pub struct Version {
 /// A text that is no version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a version is written like `1.4.2`")]
-pub struct VersionError;
+pub struct AgentVersionError;
 
-impl FromStr for Version {
-    type Err = VersionError;
+impl FromStr for AgentVersion {
+    type Err = AgentVersionError;
 
-    fn from_str(text: &str) -> Result<Self, VersionError> {
+    fn from_str(text: &str) -> Result<Self, AgentVersionError> {
         let (numbers, before) = match text.split_once('-') {
             Some((numbers, before)) => (numbers, Some(before)),
             None => (text, None),
         };
         let part = |p: &str| !p.is_empty() && p.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if text.len() > 64 || before.is_some_and(|b| !b.split('.').all(part)) {
-            return Err(VersionError);
+            return Err(AgentVersionError);
         }
         let mut found = [0; 3];
         for (i, part) in numbers.split('.').enumerate() {
             let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-            let slot = found.get_mut(i).filter(|_| digits).ok_or(VersionError)?;
-            *slot = part.parse().map_err(|_| VersionError)?;
+            let slot = found.get_mut(i).filter(|_| digits).ok_or(AgentVersionError)?;
+            *slot = part.parse().map_err(|_| AgentVersionError)?;
         }
         Ok(Self { numbers: found, before: before.map(str::to_owned) })
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for AgentVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [major, minor, patch] = self.numbers;
         write!(f, "{major}.{minor}.{patch}")?;
@@ -46,7 +46,7 @@ impl fmt::Display for Version {
     }
 }
 
-impl Ord for Version {
+impl Ord for AgentVersion {
     fn cmp(&self, other: &Self) -> Ordering {
         let before = match (&self.before, &other.before) {
             (None, None) => Ordering::Equal,
@@ -59,7 +59,7 @@ impl Ord for Version {
     }
 }
 
-impl PartialOrd for Version {
+impl PartialOrd for AgentVersion {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -67,13 +67,13 @@ impl PartialOrd for Version {
 
 /// Numbers come before words, and are compared as numbers.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Part<'t> {
+enum VersionPart<'t> {
     Number(u64),
     Word(&'t str),
 }
 
-fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
-    text.split('.').map(|part| part.parse().map_or(Part::Word(part), Part::Number))
+fn parts(text: &str) -> impl Iterator<Item = VersionPart<'_>> {
+    text.split('.').map(|part| part.parse().map_or(VersionPart::Word(part), VersionPart::Number))
 }
 
 #[cfg(test)]
@@ -85,13 +85,13 @@ mod tests {
         let rising =
             ["0.1.0", "0.9", "0.10.0", "1.0.0-alpha", "1.0.0-rc.2", "1.0.0-rc.10", "1", "1.0.1", "2.0.0"];
         for pair in rising.windows(2) {
-            let [a, b] = [pair[0], pair[1]].map(|text| text.parse::<Version>().unwrap());
+            let [a, b] = [pair[0], pair[1]].map(|text| text.parse::<AgentVersion>().unwrap());
             assert!(a < b, "{a} < {b}");
         }
-        assert_eq!("1.2".parse::<Version>().unwrap().to_string(), "1.2.0");
-        assert_eq!("1.2.3-rc.1".parse::<Version>().unwrap().to_string(), "1.2.3-rc.1");
+        assert_eq!("1.2".parse::<AgentVersion>().unwrap().to_string(), "1.2.0");
+        assert_eq!("1.2.3-rc.1".parse::<AgentVersion>().unwrap().to_string(), "1.2.3-rc.1");
         for bad in ["", "v1", "1.", "1.2.3.4", "1.x", "1 ", "-1", "1-", "1-a..b", "99999999999999999999"] {
-            assert!(bad.parse::<Version>().is_err(), "{bad:?}");
+            assert!(bad.parse::<AgentVersion>().is_err(), "{bad:?}");
         }
     }
 }

@@ -3,18 +3,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::fragment::{Fragment, Origin};
-use super::schema::{Key, Kind, Preset};
-use super::{units, words};
+use super::fragment::{ConfigFragment, SettingOrigin};
+use super::schema::{SettingDefault, SettingKey, SettingKind};
+use super::{text_checks, units};
 use crate::codes::Code;
 use crate::codes::configuration as code;
-use crate::fault::{Fault, Faults};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::suggest;
 use crate::value::{Map, Pos, Value};
 
 /// A value that the schema accepts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Checked {
+pub(super) enum CheckedValue {
     Unset,
     Text(String),
     Bool(bool),
@@ -26,46 +26,46 @@ pub(super) enum Checked {
     Clock(u16),
     Address(SocketAddr),
     Programs(Vec<Vec<String>>),
-    Records(Vec<Record>),
-    Named(Vec<(String, Record)>),
+    Records(Vec<CheckedRecord>),
+    Named(Vec<(String, CheckedRecord)>),
     Groups(Map),
 }
 
 /// Keys and their values: all of the settings, or one mapping of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Record(pub(super) Vec<(&'static str, Checked)>);
+pub(super) struct CheckedRecord(pub(super) Vec<(&'static str, CheckedValue)>);
 
 /// Where a value stands.
 #[derive(Clone, Copy)]
-pub(super) struct At<'o> {
-    pub(super) origin: &'o Origin,
+pub(super) struct ValueLocation<'o> {
+    pub(super) origin: &'o SettingOrigin,
     pub(super) pos: Pos,
 }
 
-impl<'o> At<'o> {
-    pub(super) fn of(origin: &'o Origin) -> Self {
-        let pos = if let Origin::File { pos, .. } = origin { *pos } else { Pos::NONE };
+impl<'o> ValueLocation<'o> {
+    pub(super) fn from_origin(origin: &'o SettingOrigin) -> Self {
+        let pos = if let SettingOrigin::File { pos, .. } = origin { *pos } else { Pos::NONE };
         Self { origin, pos }
     }
 
     /// A place inside the value, when it is known.
-    fn inside(self, pos: Pos) -> Self {
+    fn at_inner(self, pos: Pos) -> Self {
         Self { pos: if pos.is_known() { pos } else { self.pos }, ..self }
     }
 }
 
 /// Collects faults while it checks.
-pub(super) struct Checker<'f> {
-    pub(super) fragments: &'f [Fragment],
-    pub(super) faults: Faults,
+pub(super) struct SettingsChecker<'f> {
+    pub(super) fragments: &'f [ConfigFragment],
+    pub(super) faults: Diagnostics,
 }
 
-impl Checker<'_> {
+impl SettingsChecker<'_> {
     /// Notes a fault at a place.
-    pub(super) fn fault(&mut self, at: At<'_>, fault: Fault) {
+    pub(super) fn report(&mut self, at: ValueLocation<'_>, fault: Diagnostic) {
         let mut fault = fault;
         let file = match at.origin {
-            Origin::File { file, .. } => {
+            SettingOrigin::File { file, .. } => {
                 let fragment = self.fragments.iter().find(|f| f.file == *file);
                 fault.excerpts.extend(fragment.and_then(|f| f.excerpt(at.pos)));
                 file.to_string()
@@ -75,156 +75,213 @@ impl Checker<'_> {
         self.faults.push(fault.at(file, at.pos));
     }
 
-    fn refuse(&mut self, at: At<'_>, code: Code, message: String) -> Option<Checked> {
-        self.fault(at, Fault::new(code, message));
+    fn report_error(&mut self, at: ValueLocation<'_>, code: Code, message: String) -> Option<CheckedValue> {
+        self.report(at, Diagnostic::new(code, message));
         None
     }
 
-    fn wrong(&mut self, at: At<'_>, path: &str, want: &str, got: &Value) -> Option<Checked> {
-        self.refuse(at, code::WRONG_TYPE, format!("`{path}` takes {want}, not {}", got.kind()))
+    fn report_wrong_type(
+        &mut self,
+        at: ValueLocation<'_>,
+        path: &str,
+        want: &str,
+        got: &Value,
+    ) -> Option<CheckedValue> {
+        self.report_error(at, code::WRONG_TYPE, format!("`{path}` takes {want}, not {}", got.kind()))
     }
 
     /// Checks one value.
-    pub(super) fn check(&mut self, path: &str, kind: Kind, value: &Value, at: At<'_>) -> Option<Checked> {
+    pub(super) fn check(
+        &mut self,
+        path: &str,
+        kind: SettingKind,
+        value: &Value,
+        at: ValueLocation<'_>,
+    ) -> Option<CheckedValue> {
         match kind {
-            Kind::Text | Kind::Path => self.text(path, kind, value, at),
-            Kind::Bool => match value {
-                Value::Bool(b) => Some(Checked::Bool(*b)),
-                Value::Str(s) if matches!(&**s, "yes" | "on") => Some(Checked::Bool(true)),
-                Value::Str(s) if matches!(&**s, "no" | "off") => Some(Checked::Bool(false)),
-                other => self.wrong(at, path, "`true` or `false`", other),
+            SettingKind::Text | SettingKind::Path => self.check_text(path, kind, value, at),
+            SettingKind::Bool => match value {
+                Value::Bool(b) => Some(CheckedValue::Bool(*b)),
+                Value::Str(s) if matches!(&**s, "yes" | "on") => Some(CheckedValue::Bool(true)),
+                Value::Str(s) if matches!(&**s, "no" | "off") => Some(CheckedValue::Bool(false)),
+                other => self.report_wrong_type(at, path, "`true` or `false`", other),
             },
-            Kind::Number { min, max } => match value {
-                Value::Int(n) if (min..=max).contains(n) => Some(Checked::Number(*n)),
-                Value::Int(n) => {
-                    self.refuse(at, code::OUT_OF_RANGE, format!("`{path}` is {n}; it takes {min} to {max}"))
-                }
-                other => self.wrong(at, path, "a whole number", other),
+            SettingKind::Number { min, max } => match value {
+                Value::Int(n) if (min..=max).contains(n) => Some(CheckedValue::Number(*n)),
+                Value::Int(n) => self.report_error(
+                    at,
+                    code::OUT_OF_RANGE,
+                    format!("`{path}` is {n}; it takes {min} to {max}"),
+                ),
+                other => self.report_wrong_type(at, path, "a whole number", other),
             },
-            Kind::Time { min, max } => self.time(path, (min, max), value, at),
-            Kind::Size { min, max } => self.size(path, (min, max), value, at),
-            Kind::Choice(names) => match value {
-                Value::Str(s) => self.choice(path, names, s, at).map(Checked::Text),
-                other => self.wrong(at, path, &format!("one of {}", list(names)), other),
+            SettingKind::Time { min, max } => self.check_duration(path, (min, max), value, at),
+            SettingKind::Size { min, max } => self.check_size(path, (min, max), value, at),
+            SettingKind::Choice(names) => match value {
+                Value::Str(s) => self.check_choice(path, names, s, at).map(CheckedValue::Text),
+                other => self.report_wrong_type(at, path, &format!("one of {}", quoted_list(names)), other),
             },
-            Kind::Choices(names) => {
-                let texts = self.texts(path, value, at)?;
-                let all: Vec<_> = texts.iter().map(|text| self.choice(path, names, text, at)).collect();
-                all.into_iter().collect::<Option<_>>().map(Checked::Texts)
+            SettingKind::Choices(names) => {
+                let texts = self.check_texts(path, value, at)?;
+                let all: Vec<_> = texts.iter().map(|text| self.check_choice(path, names, text, at)).collect();
+                all.into_iter().collect::<Option<_>>().map(CheckedValue::Texts)
             }
-            Kind::Texts => self.texts(path, value, at).map(Checked::Texts),
-            Kind::Clock => match value.as_str().map(clock) {
-                Some(Some(minutes)) => Some(Checked::Clock(minutes)),
-                Some(None) => {
-                    self.refuse(at, code::UNITS, format!("`{path}` takes a time of day such as `22:00`"))
-                }
-                None => self.wrong(at, path, "a time of day such as `22:00`", value),
+            SettingKind::Texts => self.check_texts(path, value, at).map(CheckedValue::Texts),
+            SettingKind::Clock => match value.as_str().map(parse_clock) {
+                Some(Some(minutes)) => Some(CheckedValue::Clock(minutes)),
+                Some(None) => self.report_error(
+                    at,
+                    code::UNITS,
+                    format!("`{path}` takes a time of day such as `22:00`"),
+                ),
+                None => self.report_wrong_type(at, path, "a time of day such as `22:00`", value),
             },
-            Kind::Address => match value.as_str().map(str::parse) {
-                Some(Ok(address)) => Some(Checked::Address(address)),
-                Some(Err(_)) => self.refuse(
+            SettingKind::Address => match value.as_str().map(str::parse) {
+                Some(Ok(address)) => Some(CheckedValue::Address(address)),
+                Some(Err(_)) => self.report_error(
                     at,
                     code::UNITS,
                     format!("`{path}` takes an address and a port such as `127.0.0.1:9470`"),
                 ),
-                None => self.wrong(at, path, "an address and a port such as `127.0.0.1:9470`", value),
+                None => {
+                    self.report_wrong_type(at, path, "an address and a port such as `127.0.0.1:9470`", value)
+                }
             },
-            Kind::HostPort | Kind::Http | Kind::Unit | Kind::Zone | Kind::Cron => {
-                let Some(Checked::Text(text)) = self.text(path, kind, value, at) else { return None };
-                let Some(fault) = words::fault(kind, path, &text) else { return Some(Checked::Text(text)) };
-                self.fault(at, fault);
+            SettingKind::HostPort
+            | SettingKind::Http
+            | SettingKind::Unit
+            | SettingKind::Zone
+            | SettingKind::Cron => {
+                let Some(CheckedValue::Text(text)) = self.check_text(path, kind, value, at) else {
+                    return None;
+                };
+                let Some(fault) = text_checks::check_text(kind, path, &text) else {
+                    return Some(CheckedValue::Text(text));
+                };
+                self.report(at, fault);
                 None
             }
-            Kind::Programs => self.programs(path, value, at),
-            Kind::Records(keys) => self.records(path, keys, value, at),
-            Kind::Named(keys) => self.record(path, keys, value, at).map(|r| Checked::Records(vec![r])),
-            Kind::Groups => self.group(path, value, at),
+            SettingKind::Programs => self.check_programs(path, value, at),
+            SettingKind::Records(keys) => self.check_records(path, keys, value, at),
+            SettingKind::Named(keys) => {
+                self.check_record(path, keys, value, at).map(|r| CheckedValue::Records(vec![r]))
+            }
+            SettingKind::Groups => self.check_group(path, value, at),
         }
     }
 
-    fn text(&mut self, path: &str, kind: Kind, value: &Value, at: At<'_>) -> Option<Checked> {
+    fn check_text(
+        &mut self,
+        path: &str,
+        kind: SettingKind,
+        value: &Value,
+        at: ValueLocation<'_>,
+    ) -> Option<CheckedValue> {
         match value {
             Value::Str(s) if s.trim().is_empty() => {
-                self.refuse(at, code::WRONG_TYPE, format!("`{path}` must not be empty"))
+                self.report_error(at, code::WRONG_TYPE, format!("`{path}` must not be empty"))
             }
-            Value::Str(s) if matches!(kind, Kind::Path) && s.contains('\0') => {
-                self.refuse(at, code::WRONG_TYPE, format!("`{path}` is no path"))
+            Value::Str(s) if matches!(kind, SettingKind::Path) && s.contains('\0') => {
+                self.report_error(at, code::WRONG_TYPE, format!("`{path}` is no path"))
             }
-            Value::Str(s) => Some(Checked::Text(s.to_string())),
-            other @ (Value::List(_) | Value::Map(_)) => self.wrong(at, path, "text", other),
+            Value::Str(s) => Some(CheckedValue::Text(s.to_string())),
+            other @ (Value::List(_) | Value::Map(_)) => self.report_wrong_type(at, path, "text", other),
             other => {
                 let message = format!("`{path}` takes text, not {}", other.kind());
-                self.fault(at, Fault::new(code::WRONG_TYPE, message).hint("put it in quotes"));
+                self.report(at, Diagnostic::new(code::WRONG_TYPE, message).hint("put it in quotes"));
                 None
             }
         }
     }
 
-    fn time(
+    fn check_duration(
         &mut self,
         path: &str,
         (min, max): (Duration, Duration),
         value: &Value,
-        at: At<'_>,
-    ) -> Option<Checked> {
+        at: ValueLocation<'_>,
+    ) -> Option<CheckedValue> {
         let time = match value {
             Value::Str(text) => units::parse_duration(text),
             Value::Int(n) => {
-                let fault = Fault::new(code::UNITS, format!("`{path}` is a time and needs a unit"));
-                self.fault(at, fault.hint(format!("write `{n}s`, or use `m`, `h`, `d`, `ms`")));
+                let fault = Diagnostic::new(code::UNITS, format!("`{path}` is a time and needs a unit"));
+                self.report(at, fault.hint(format!("write `{n}s`, or use `m`, `h`, `d`, `ms`")));
                 return None;
             }
-            other => return self.wrong(at, path, "a time such as `60s`, `30m` or `4h`", other),
+            other => return self.report_wrong_type(at, path, "a time such as `60s`, `30m` or `4h`", other),
         };
         match time {
-            Some(time) if (min..=max).contains(&time) => Some(Checked::Time(time)),
+            Some(time) if (min..=max).contains(&time) => Some(CheckedValue::Time(time)),
             Some(time) => {
                 let [time, min, max] = [time, min, max].map(units::format_duration);
-                self.refuse(at, code::OUT_OF_RANGE, format!("`{path}` is {time}; it takes {min} to {max}"))
+                self.report_error(
+                    at,
+                    code::OUT_OF_RANGE,
+                    format!("`{path}` is {time}; it takes {min} to {max}"),
+                )
             }
-            None => {
-                self.refuse(at, code::UNITS, format!("`{path}` takes a time such as `60s`, `30m` or `4h`"))
-            }
+            None => self.report_error(
+                at,
+                code::UNITS,
+                format!("`{path}` takes a time such as `60s`, `30m` or `4h`"),
+            ),
         }
     }
 
-    fn size(&mut self, path: &str, (min, max): (u64, u64), value: &Value, at: At<'_>) -> Option<Checked> {
+    fn check_size(
+        &mut self,
+        path: &str,
+        (min, max): (u64, u64),
+        value: &Value,
+        at: ValueLocation<'_>,
+    ) -> Option<CheckedValue> {
         let size = match value {
             Value::Int(n) => u64::try_from(*n).ok(),
             Value::Str(text) => units::parse_size(text),
-            other => return self.wrong(at, path, "a size such as `16MiB`", other),
+            other => return self.report_wrong_type(at, path, "a size such as `16MiB`", other),
         };
         match size {
-            Some(size) if (min..=max).contains(&size) => Some(Checked::Size(size)),
+            Some(size) if (min..=max).contains(&size) => Some(CheckedValue::Size(size)),
             Some(size) => {
                 let [size, min, max] = [size, min, max].map(units::format_size);
-                self.refuse(at, code::OUT_OF_RANGE, format!("`{path}` is {size}; it takes {min} to {max}"))
+                self.report_error(
+                    at,
+                    code::OUT_OF_RANGE,
+                    format!("`{path}` is {size}; it takes {min} to {max}"),
+                )
             }
-            None => self.refuse(at, code::UNITS, format!("`{path}` takes a size such as `16MiB`")),
+            None => self.report_error(at, code::UNITS, format!("`{path}` takes a size such as `16MiB`")),
         }
     }
 
-    fn choice(&mut self, path: &str, names: &[&'static str], text: &str, at: At<'_>) -> Option<String> {
+    fn check_choice(
+        &mut self,
+        path: &str,
+        names: &[&'static str],
+        text: &str,
+        at: ValueLocation<'_>,
+    ) -> Option<String> {
         if names.contains(&text) {
             return Some(text.to_owned());
         }
-        let fault = Fault::new(code::CHOICE, format!("`{path}` is `{text}`; it takes {}", list(names)));
+        let fault =
+            Diagnostic::new(code::CHOICE, format!("`{path}` is `{text}`; it takes {}", quoted_list(names)));
         let fault = match suggest::nearest(text, names.iter().copied()) {
             Some(near) => fault.hint(format!("did you mean `{near}`?")),
             None => fault,
         };
-        self.fault(at, fault);
+        self.report(at, fault);
         None
     }
 
-    fn texts(&mut self, path: &str, value: &Value, at: At<'_>) -> Option<Vec<String>> {
+    fn check_texts(&mut self, path: &str, value: &Value, at: ValueLocation<'_>) -> Option<Vec<String>> {
         match value {
             Value::Str(text) => Some(vec![text.to_string()]),
             Value::List(items) => {
                 let mut texts = Vec::with_capacity(items.len());
                 for (i, item) in items.iter().enumerate() {
                     let Some(text) = item.as_str() else {
-                        self.wrong(at.inside(items.pos(i)), path, "a list of texts", item);
+                        self.report_wrong_type(at.at_inner(items.pos(i)), path, "a list of texts", item);
                         return None;
                     };
                     texts.push(text.to_owned());
@@ -232,72 +289,91 @@ impl Checker<'_> {
                 Some(texts)
             }
             other => {
-                self.wrong(at, path, "a list of texts", other);
+                self.report_wrong_type(at, path, "a list of texts", other);
                 None
             }
         }
     }
 
-    fn programs(&mut self, path: &str, value: &Value, at: At<'_>) -> Option<Checked> {
-        let Value::List(items) = value else { return self.wrong(at, path, "a list of programs", value) };
+    fn check_programs(&mut self, path: &str, value: &Value, at: ValueLocation<'_>) -> Option<CheckedValue> {
+        let Value::List(items) = value else {
+            return self.report_wrong_type(at, path, "a list of programs", value);
+        };
         let mut programs = Vec::with_capacity(items.len());
         for (i, item) in items.iter().enumerate() {
-            let at = at.inside(items.pos(i));
-            let words = self.texts(path, item, at)?;
+            let at = at.at_inner(items.pos(i));
+            let words = self.check_texts(path, item, at)?;
             if !words.first().is_some_and(|program| program.starts_with('/')) {
                 let message = format!("a program of `{path}` is named by its full path");
-                return self.refuse(at, code::WRONG_TYPE, message);
+                return self.report_error(at, code::WRONG_TYPE, message);
             }
             programs.push(words);
         }
-        Some(Checked::Programs(programs))
+        Some(CheckedValue::Programs(programs))
     }
 
-    fn group(&mut self, path: &str, value: &Value, at: At<'_>) -> Option<Checked> {
+    fn check_group(&mut self, path: &str, value: &Value, at: ValueLocation<'_>) -> Option<CheckedValue> {
         match value {
             Value::Str(_) => {}
             Value::List(items) if items.iter().all(|v| !matches!(v, Value::List(_) | Value::Map(_))) => {}
-            other => return self.wrong(at, path, "a target, or a list of ids", other),
+            other => return self.report_wrong_type(at, path, "a target, or a list of ids", other),
         }
-        Some(Checked::Groups(Map::from_iter([(path, value.clone())])))
+        Some(CheckedValue::Groups(Map::from_iter([(path, value.clone())])))
     }
 
-    fn records(&mut self, path: &str, keys: &'static [Key], value: &Value, at: At<'_>) -> Option<Checked> {
-        let Value::List(items) = value else { return self.wrong(at, path, "a list of mappings", value) };
-        let records: Vec<Option<Record>> = items
+    fn check_records(
+        &mut self,
+        path: &str,
+        keys: &'static [SettingKey],
+        value: &Value,
+        at: ValueLocation<'_>,
+    ) -> Option<CheckedValue> {
+        let Value::List(items) = value else {
+            return self.report_wrong_type(at, path, "a list of mappings", value);
+        };
+        let records: Vec<Option<CheckedRecord>> = items
             .iter()
             .enumerate()
-            .map(|(i, item)| self.record(&format!("{path}[{i}]"), keys, item, at.inside(items.pos(i))))
+            .map(|(i, item)| {
+                self.check_record(&format!("{path}[{i}]"), keys, item, at.at_inner(items.pos(i)))
+            })
             .collect();
-        records.into_iter().collect::<Option<_>>().map(Checked::Records)
+        records.into_iter().collect::<Option<_>>().map(CheckedValue::Records)
     }
 
-    fn record(&mut self, path: &str, keys: &'static [Key], value: &Value, at: At<'_>) -> Option<Record> {
+    fn check_record(
+        &mut self,
+        path: &str,
+        keys: &'static [SettingKey],
+        value: &Value,
+        at: ValueLocation<'_>,
+    ) -> Option<CheckedRecord> {
         let Value::Map(map) = value else {
-            self.wrong(at, path, "a mapping", value);
+            self.report_wrong_type(at, path, "a mapping", value);
             return None;
         };
         let before = self.faults.0.len();
         for entry in map.entries() {
             let name = entry.key.json_key();
             if !keys.iter().any(|key| key.path == name) {
-                let fault = Fault::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in `{path}`"));
+                let fault =
+                    Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in `{path}`"));
                 let fault = match suggest::nearest(&name, keys.iter().map(|key| key.path)) {
                     Some(near) => fault.hint(format!("did you mean `{near}`?")),
                     None => fault,
                 };
-                self.fault(at.inside(entry.at), fault);
+                self.report(at.at_inner(entry.at), fault);
             }
         }
-        let mut record = Record::default();
+        let mut record = CheckedRecord::default();
         for key in keys {
             let said = map.entry(key.path).filter(|e| !e.value.is_null());
             let checked = match said {
-                Some(e) => self.check(&format!("{path}.{}", key.path), key.kind, &e.value, at.inside(e.at)),
-                None if matches!(key.preset, Preset::Needed) => {
-                    self.refuse(at, code::MISSING, format!("`{path}` needs the key `{}`", key.path))
+                Some(e) => self.check(&format!("{path}.{}", key.path), key.kind, &e.value, at.at_inner(e.at)),
+                None if matches!(key.default, SettingDefault::Required) => {
+                    self.report_error(at, code::MISSING, format!("`{path}` needs the key `{}`", key.path))
                 }
-                None => Some(preset(key)),
+                None => Some(default_value(key)),
             };
             record.0.extend(checked.map(|checked| (key.path, checked)));
         }
@@ -306,28 +382,30 @@ impl Checker<'_> {
 }
 
 /// What holds without a word.
-pub(super) fn preset(key: &Key) -> Checked {
-    match (key.preset, key.kind) {
-        (Preset::Unset | Preset::Needed, _) => Checked::Unset,
-        (Preset::Text(text), Kind::Choices(_) | Kind::Texts) => Checked::Texts(vec![text.to_owned()]),
-        (Preset::Text(text), _) => Checked::Text(text.to_owned()),
-        (Preset::Bool(b), _) => Checked::Bool(b),
-        (Preset::Number(n), _) => Checked::Number(n),
-        (Preset::Time(time), _) => Checked::Time(time),
-        (Preset::Size(size), _) => Checked::Size(size),
-        (Preset::Empty, Kind::Records(_)) => Checked::Records(Vec::new()),
-        (Preset::Empty, Kind::Named(_)) => Checked::Named(Vec::new()),
-        (Preset::Empty, Kind::Groups) => Checked::Groups(Map::new()),
-        (Preset::Empty, Kind::Programs) => Checked::Programs(Vec::new()),
-        (Preset::Empty, _) => Checked::Texts(Vec::new()),
+pub(super) fn default_value(key: &SettingKey) -> CheckedValue {
+    match (key.default, key.kind) {
+        (SettingDefault::Unset | SettingDefault::Required, _) => CheckedValue::Unset,
+        (SettingDefault::Text(text), SettingKind::Choices(_) | SettingKind::Texts) => {
+            CheckedValue::Texts(vec![text.to_owned()])
+        }
+        (SettingDefault::Text(text), _) => CheckedValue::Text(text.to_owned()),
+        (SettingDefault::Bool(b), _) => CheckedValue::Bool(b),
+        (SettingDefault::Number(n), _) => CheckedValue::Number(n),
+        (SettingDefault::Time(time), _) => CheckedValue::Time(time),
+        (SettingDefault::Size(size), _) => CheckedValue::Size(size),
+        (SettingDefault::Empty, SettingKind::Records(_)) => CheckedValue::Records(Vec::new()),
+        (SettingDefault::Empty, SettingKind::Named(_)) => CheckedValue::Named(Vec::new()),
+        (SettingDefault::Empty, SettingKind::Groups) => CheckedValue::Groups(Map::new()),
+        (SettingDefault::Empty, SettingKind::Programs) => CheckedValue::Programs(Vec::new()),
+        (SettingDefault::Empty, _) => CheckedValue::Texts(Vec::new()),
     }
 }
 
-fn list(names: &[&str]) -> String {
+fn quoted_list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-fn clock(text: &str) -> Option<u16> {
+fn parse_clock(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
     let number =
         |t: &str| (t.len() == 2 && t.bytes().all(|b| b.is_ascii_digit())).then(|| t.parse::<u16>().ok())?;

@@ -24,7 +24,7 @@ macro_rules! choices {
 
 choices! {
     /// Which signatures a revision needs.
-    Require {
+    RequiredSignatures {
         /// None.
         None "none",
         /// The commit's.
@@ -51,14 +51,14 @@ choices! {
         Ordered "ordered",
     }
     /// Whose verdicts count where Salt and zagent differ.
-    Compatibility {
+    CompatMode {
         /// Our own, which are stricter.
         None "none",
         /// Salt's.
         Salt "salt",
     }
     /// Whether templates may do a thing.
-    Permission {
+    TemplatePermission {
         /// They may.
         Allow "allow",
         /// They may not.
@@ -76,7 +76,7 @@ choices! {
         Nats "nats",
     }
     /// What moves a node to other states.
-    Follow {
+    FollowMode {
         /// The head of the followed branch, unless a rollout of states says otherwise.
         Head "head",
         /// Rollouts alone; a node without any states takes the head.
@@ -89,10 +89,10 @@ choices! {
         /// When one is needed, inside a maintenance window.
         Window "window",
         /// When a state asks for one, inside a maintenance window if there are any.
-        Asked "asked",
+        OnRequest "asked",
     }
     /// When a webhook is called.
-    Occasion {
+    WebhookOccasion {
         /// A run failed.
         Failure "failure",
         /// A run changed something.

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::codes::configuration as code;
-use crate::fault::{Excerpt, Fault, Faults};
+use crate::diagnostic::{Diagnostic, Diagnostics, Excerpt};
 use crate::paths;
 use crate::value::{Map, Pos, Value};
-use crate::yaml::{self, Words};
+use crate::yaml::{self, ScalarSchema};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Nobody said anything.
     Default,
     /// The name of the host.
@@ -30,7 +30,7 @@ pub enum Origin {
     Flag(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -44,30 +44,30 @@ impl fmt::Display for Origin {
 
 /// One configuration file as it was written.
 #[derive(Clone, Debug)]
-pub struct Fragment {
+pub struct ConfigFragment {
     pub(super) file: Arc<str>,
     pub(super) text: Arc<str>,
     pub(super) map: Map,
 }
 
-impl Fragment {
+impl ConfigFragment {
     /// Reads the text of a file; an empty one is fine.
     ///
     /// # Errors
     /// Fails when it is no YAML, or no mapping.
-    pub fn read(file: &str, text: &str) -> Result<Self, Faults> {
+    pub fn read(file: &str, text: &str) -> Result<Self, Diagnostics> {
         let this = Self { file: file.into(), text: text.into(), map: Map::new() };
-        match yaml::load(text, Words::Core) {
+        match yaml::load(text, ScalarSchema::Core) {
             Ok(Value::Null) => Ok(this),
             Ok(Value::Map(map)) => Ok(Self { map: (*map).clone(), ..this }),
-            Ok(other) => Err(Fault::new(
+            Ok(other) => Err(Diagnostic::new(
                 code::WRONG_TYPE,
                 format!("a configuration file holds a mapping, this is {}", other.kind()),
             )
             .at(file, Pos::new(1, 1))
             .into()),
             Err(fault) => {
-                let mut out = Fault::new(code::SYNTAX, fault.message).at(file, fault.pos);
+                let mut out = Diagnostic::new(code::SYNTAX, fault.message).at(file, fault.pos);
                 out.excerpts.extend(this.excerpt(fault.pos));
                 Err(out.into())
             }
@@ -85,31 +85,31 @@ impl Fragment {
 
 /// Where the files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum ConfigLocation {
     /// A directory: `zagent.yaml`, then `conf.d/*.yaml` by name. Nothing of it need be there.
     Dir(PathBuf),
     /// One file, which must be there, and no fragments.
     File(PathBuf),
 }
 
-impl Location {
+impl ConfigLocation {
     /// Reads every file there is, in order.
     ///
     /// # Errors
     /// Fails with every file that cannot be read or is no YAML.
-    pub fn fragments(&self) -> Result<Vec<Fragment>, Faults> {
-        let mut faults = Faults::default();
+    pub fn read_fragments(&self) -> Result<Vec<ConfigFragment>, Diagnostics> {
+        let mut faults = Diagnostics::default();
         let mut fragments = Vec::new();
-        let mut take = |read: Result<Option<Fragment>, Faults>| match read {
+        let mut take = |read: Result<Option<ConfigFragment>, Diagnostics>| match read {
             Ok(fragment) => fragments.extend(fragment),
             Err(found) => faults.0.extend(found.0),
         };
         match self {
-            Self::File(file) => take(read(file, true)),
+            Self::File(file) => take(read_fragment(file, true)),
             Self::Dir(dir) => {
-                take(read(&dir.join(paths::CONFIG_FILE), false));
-                match list(&dir.join(paths::FRAGMENTS_DIR)) {
-                    Ok(files) => files.iter().for_each(|file| take(read(file, true))),
+                take(read_fragment(&dir.join(paths::CONFIG_FILE), false));
+                match list_fragments(&dir.join(paths::FRAGMENTS_DIR)) {
+                    Ok(files) => files.iter().for_each(|file| take(read_fragment(file, true))),
                     Err(fault) => take(Err(fault)),
                 }
             }
@@ -118,23 +118,23 @@ impl Location {
     }
 }
 
-fn read(path: &Path, must: bool) -> Result<Option<Fragment>, Faults> {
+fn read_fragment(path: &Path, must: bool) -> Result<Option<ConfigFragment>, Diagnostics> {
     let name = path.display().to_string();
     match std::fs::read(path) {
         Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            Err(Fault::new(code::UNREADABLE, format!("cannot read it: {error}")).at(name, Pos::NONE).into())
-        }
+        Err(error) => Err(Diagnostic::new(code::UNREADABLE, format!("cannot read it: {error}"))
+            .at(name, Pos::NONE)
+            .into()),
         Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => Fragment::read(&name, &text).map(Some),
-            Err(_) => Err(Fault::new(code::SYNTAX, "the file is not UTF-8").at(name, Pos::NONE).into()),
+            Ok(text) => ConfigFragment::read(&name, &text).map(Some),
+            Err(_) => Err(Diagnostic::new(code::SYNTAX, "the file is not UTF-8").at(name, Pos::NONE).into()),
         },
     }
 }
 
-fn list(dir: &Path) -> Result<Vec<PathBuf>, Faults> {
-    let fault = |error: std::io::Error| -> Faults {
-        Fault::new(code::UNREADABLE, format!("cannot list it: {error}"))
+fn list_fragments(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
+    let fault = |error: std::io::Error| -> Diagnostics {
+        Diagnostic::new(code::UNREADABLE, format!("cannot list it: {error}"))
             .at(dir.display().to_string(), Pos::NONE)
             .into()
     };

@@ -4,21 +4,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::check::{Checked, Record};
+use super::check::{CheckedRecord, CheckedValue};
 use super::units;
 use crate::value::{Map, Value};
 
 /// Why the readers below always find what they ask for.
 const SCHEMA: &str = "the schema gives every key its type";
 
-impl Record {
-    fn find(&self, name: &str) -> Option<&Checked> {
+impl CheckedRecord {
+    fn find(&self, name: &str) -> Option<&CheckedValue> {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, checked)| checked)
     }
 
     pub(super) fn text_if(&self, name: &str) -> Option<&str> {
         match self.find(name) {
-            Some(Checked::Text(text)) => Some(text),
+            Some(CheckedValue::Text(text)) => Some(text),
             _ => None,
         }
     }
@@ -36,12 +36,12 @@ impl Record {
     }
 
     pub(super) fn flag(&self, name: &str) -> bool {
-        matches!(self.find(name), Some(Checked::Bool(true)))
+        matches!(self.find(name), Some(CheckedValue::Bool(true)))
     }
 
     pub(super) fn number_if(&self, name: &str) -> Option<i64> {
         match self.find(name) {
-            Some(Checked::Number(n)) => Some(*n),
+            Some(CheckedValue::Number(n)) => Some(*n),
             _ => None,
         }
     }
@@ -52,7 +52,7 @@ impl Record {
 
     pub(super) fn time_if(&self, name: &str) -> Option<Duration> {
         match self.find(name) {
-            Some(Checked::Time(time)) => Some(*time),
+            Some(CheckedValue::Time(time)) => Some(*time),
             _ => None,
         }
     }
@@ -63,7 +63,7 @@ impl Record {
 
     pub(super) fn size(&self, name: &str) -> usize {
         match self.find(name) {
-            Some(Checked::Size(size)) => usize::try_from(*size).ok(),
+            Some(CheckedValue::Size(size)) => usize::try_from(*size).ok(),
             _ => None,
         }
         .expect(SCHEMA)
@@ -71,7 +71,7 @@ impl Record {
 
     pub(super) fn clock(&self, name: &str) -> u16 {
         match self.find(name) {
-            Some(Checked::Clock(minutes)) => Some(*minutes),
+            Some(CheckedValue::Clock(minutes)) => Some(*minutes),
             _ => None,
         }
         .expect(SCHEMA)
@@ -79,59 +79,59 @@ impl Record {
 
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         match self.find(name) {
-            Some(Checked::Texts(texts)) => texts.clone(),
+            Some(CheckedValue::Texts(texts)) => texts.clone(),
             _ => Vec::new(),
         }
     }
 
     pub(super) fn address_if(&self, name: &str) -> Option<SocketAddr> {
         match self.find(name) {
-            Some(Checked::Address(address)) => Some(*address),
+            Some(CheckedValue::Address(address)) => Some(*address),
             _ => None,
         }
     }
 
     pub(super) fn programs(&self, name: &str) -> Vec<Vec<String>> {
         match self.find(name) {
-            Some(Checked::Programs(programs)) => programs.clone(),
+            Some(CheckedValue::Programs(programs)) => programs.clone(),
             _ => Vec::new(),
         }
     }
 
     pub(super) fn records(&self, name: &str) -> &[Self] {
         match self.find(name) {
-            Some(Checked::Records(records)) => records,
+            Some(CheckedValue::Records(records)) => records,
             _ => &[],
         }
     }
 
     pub(super) fn named(&self, name: &str) -> &[(String, Self)] {
         match self.find(name) {
-            Some(Checked::Named(named)) => named,
+            Some(CheckedValue::Named(named)) => named,
             _ => &[],
         }
     }
 
     pub(super) fn groups(&self, name: &str) -> Map {
         match self.find(name) {
-            Some(Checked::Groups(groups)) => groups.clone(),
+            Some(CheckedValue::Groups(groups)) => groups.clone(),
             _ => Map::new(),
         }
     }
 
     /// As a value, without what is unset.
-    pub(super) fn value(&self) -> Value {
-        let set = self.0.iter().filter(|(_, checked)| *checked != Checked::Unset);
-        set.map(|(name, checked)| (*name, checked.value())).collect::<Map>().into()
+    pub(super) fn to_value(&self) -> Value {
+        let set = self.0.iter().filter(|(_, checked)| *checked != CheckedValue::Unset);
+        set.map(|(name, checked)| (*name, checked.to_value())).collect::<Map>().into()
     }
 }
 
-impl Checked {
+impl CheckedValue {
     /// As a value in the spelling that a file would use; passwords in addresses are masked.
-    pub(super) fn value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         match self {
             Self::Unset => Value::Null,
-            Self::Text(text) => Value::from(mask(text)),
+            Self::Text(text) => Value::from(mask_password(text)),
             Self::Bool(b) => Value::Bool(*b),
             Self::Number(n) => Value::Int(*n),
             Self::Time(time) => Value::from(units::format_duration(*time)),
@@ -143,15 +143,17 @@ impl Checked {
                 let words = |p: &Vec<String>| p.iter().map(|w| Value::from(w.as_str())).collect();
                 programs.iter().map(words).collect()
             }
-            Self::Records(records) => records.iter().map(Record::value).collect(),
-            Self::Named(named) => named.iter().map(|(n, r)| (n.as_str(), r.value())).collect::<Map>().into(),
+            Self::Records(records) => records.iter().map(CheckedRecord::to_value).collect(),
+            Self::Named(named) => {
+                named.iter().map(|(n, r)| (n.as_str(), r.to_value())).collect::<Map>().into()
+            }
             Self::Groups(groups) => Value::from(groups.clone()),
         }
     }
 }
 
 /// `https://user:secret@host` without the secret.
-fn mask(text: &str) -> String {
+fn mask_password(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority = rest.split('/').next().unwrap_or(rest);
     match authority.rsplit_once('@') {
@@ -178,7 +180,7 @@ mod tests {
             ("ssh://git@host/x", "ssh://git@host/x"),
             ("git@host:x", "git@host:x"),
         ] {
-            assert_eq!(mask(text), want);
+            assert_eq!(mask_password(text), want);
         }
     }
 }

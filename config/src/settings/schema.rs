@@ -9,7 +9,7 @@ use crate::value::MergeStrategy;
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum SettingKind {
     Text,
     Path,
     Bool,
@@ -45,27 +45,27 @@ pub(super) enum Kind {
     /// A list of programs: each a path, or a list of a path and its arguments.
     Programs,
     /// A list of mappings.
-    Records(&'static [Key]),
+    Records(&'static [SettingKey]),
     /// A mapping from a name to a mapping; entries of several files add up.
-    Named(&'static [Key]),
+    Named(&'static [SettingKey]),
     /// A mapping from a name to a target or a list of ids; entries of several files add up.
     Groups,
 }
 
-impl Kind {
+impl SettingKind {
     /// True when the entries of several files add up instead of the later replacing the earlier.
-    pub(super) const fn adds_up(self) -> bool {
+    pub(super) const fn is_additive(self) -> bool {
         matches!(self, Self::Named(_) | Self::Groups)
     }
 }
 
 /// What holds when nobody says anything.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Preset {
+pub(super) enum SettingDefault {
     /// Nothing; the key is optional.
     Unset,
     /// Nothing; the key must be there whenever its record is.
-    Needed,
+    Required,
     Text(&'static str),
     Bool(bool),
     Number(i64),
@@ -76,22 +76,22 @@ pub(super) enum Preset {
 
 /// A key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
+pub(super) struct SettingKey {
     pub(super) path: &'static str,
-    pub(super) kind: Kind,
-    pub(super) preset: Preset,
+    pub(super) kind: SettingKind,
+    pub(super) default: SettingDefault,
 }
 
-const fn key(path: &'static str, kind: Kind, preset: Preset) -> Key {
-    Key { path, kind, preset }
+const fn key(path: &'static str, kind: SettingKind, preset: SettingDefault) -> SettingKey {
+    SettingKey { path, kind, default: preset }
 }
 
-const COUNT: Kind = Kind::Number { min: 1, max: d::MAX_COUNT };
-const EVERY: Kind = Kind::Time { min: d::MIN_EVERY, max: d::MAX_TIME };
-const POLL: Kind = Kind::Time { min: d::MIN_POLL, max: d::MAX_TIME };
-const LIMIT: Kind = Kind::Time { min: d::MIN_TIMEOUT, max: d::MAX_TIME };
-const WAIT: Kind = Kind::Time { min: Duration::ZERO, max: d::MAX_TIME };
-const BYTES: Kind = Kind::Size { min: 1024, max: d::MAX_BYTES };
+const COUNT: SettingKind = SettingKind::Number { min: 1, max: d::MAX_COUNT };
+const INTERVAL: SettingKind = SettingKind::Time { min: d::MIN_EVERY, max: d::MAX_TIME };
+const POLL: SettingKind = SettingKind::Time { min: d::MIN_POLL, max: d::MAX_TIME };
+const TIMEOUT: SettingKind = SettingKind::Time { min: d::MIN_TIMEOUT, max: d::MAX_TIME };
+const DELAY: SettingKind = SettingKind::Time { min: Duration::ZERO, max: d::MAX_TIME };
+const BYTES: SettingKind = SettingKind::Size { min: 1024, max: d::MAX_BYTES };
 
 /// `trust.require`.
 pub(super) const REQUIRE: &[&str] = &["none", "commit", "manifest", "both"];
@@ -108,141 +108,151 @@ pub(super) const BOARDS: &[&str] = &["none", "sled", "git", "nats"];
 /// `rollout.follow`.
 pub(super) const FOLLOW: &[&str] = &["head", "rollouts"];
 /// `webhooks.on`.
-pub(super) const OCCASIONS: &[&str] = &["failure", "change", "recovery", "rollback", "always"];
+pub(super) const WEBHOOK_EVENTS: &[&str] = &["failure", "change", "recovery", "rollback", "always"];
 /// `reboot.policy`.
 pub(super) const REBOOT: &[&str] = &["never", "window", "asked"];
 /// `windows.days`.
 pub(super) const DAYS: &[&str] = &["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-const REMOTE: &[Key] = &[
-    key("url", Kind::Text, Preset::Needed),
-    key("branch", Kind::Text, Preset::Text(d::BRANCH)),
-    key("user", Kind::Text, Preset::Unset),
-    key("token_file", Kind::Path, Preset::Unset),
-    key("credential_helper", Kind::Text, Preset::Unset),
-    key("key", Kind::Path, Preset::Unset),
-    key("known_hosts", Kind::Path, Preset::Unset),
-    key("ca", Kind::Path, Preset::Unset),
-    key("proxy", Kind::Text, Preset::Unset),
+const REMOTE: &[SettingKey] = &[
+    key("url", SettingKind::Text, SettingDefault::Required),
+    key("branch", SettingKind::Text, SettingDefault::Text(d::BRANCH)),
+    key("user", SettingKind::Text, SettingDefault::Unset),
+    key("token_file", SettingKind::Path, SettingDefault::Unset),
+    key("credential_helper", SettingKind::Text, SettingDefault::Unset),
+    key("key", SettingKind::Path, SettingDefault::Unset),
+    key("known_hosts", SettingKind::Path, SettingDefault::Unset),
+    key("ca", SettingKind::Path, SettingDefault::Unset),
+    key("proxy", SettingKind::Text, SettingDefault::Unset),
 ];
 
-const HEALTH: &[Key] = &[
-    key("name", Kind::Text, Preset::Unset),
-    key("http", Kind::Http, Preset::Unset),
-    key("tcp", Kind::HostPort, Preset::Unset),
-    key("unit", Kind::Unit, Preset::Unset),
-    key("command", Kind::Text, Preset::Unset),
-    key("required", Kind::Bool, Preset::Bool(true)),
-    key("timeout", LIMIT, Preset::Time(d::HEALTH_TIMEOUT)),
-    key("tries", Kind::Number { min: 1, max: 100 }, Preset::Number(d::HEALTH_TRIES)),
+const HEALTH: &[SettingKey] = &[
+    key("name", SettingKind::Text, SettingDefault::Unset),
+    key("http", SettingKind::Http, SettingDefault::Unset),
+    key("tcp", SettingKind::HostPort, SettingDefault::Unset),
+    key("unit", SettingKind::Unit, SettingDefault::Unset),
+    key("command", SettingKind::Text, SettingDefault::Unset),
+    key("required", SettingKind::Bool, SettingDefault::Bool(true)),
+    key("timeout", TIMEOUT, SettingDefault::Time(d::HEALTH_TIMEOUT)),
+    key("tries", SettingKind::Number { min: 1, max: 100 }, SettingDefault::Number(d::HEALTH_TRIES)),
 ];
 
-const WINDOW: &[Key] = &[
-    key("days", Kind::Choices(DAYS), Preset::Empty),
-    key("from", Kind::Clock, Preset::Needed),
-    key("to", Kind::Clock, Preset::Needed),
-    key("timezone", Kind::Zone, Preset::Text("local")),
+const WINDOW: &[SettingKey] = &[
+    key("days", SettingKind::Choices(DAYS), SettingDefault::Empty),
+    key("from", SettingKind::Clock, SettingDefault::Required),
+    key("to", SettingKind::Clock, SettingDefault::Required),
+    key("timezone", SettingKind::Zone, SettingDefault::Text("local")),
 ];
 
-const ENTRY: &[Key] = &[
-    key("every", EVERY, Preset::Unset),
-    key("cron", Kind::Cron, Preset::Unset),
-    key("splay", WAIT, Preset::Time(Duration::ZERO)),
-    key("maxrunning", Kind::Number { min: 1, max: 100 }, Preset::Number(d::MAX_RUNNING)),
-    key("catch_up", Kind::Bool, Preset::Bool(true)),
-    key("sls", Kind::Texts, Preset::Empty),
-    key("test", Kind::Bool, Preset::Bool(false)),
+const SCHEDULE_ENTRY: &[SettingKey] = &[
+    key("every", INTERVAL, SettingDefault::Unset),
+    key("cron", SettingKind::Cron, SettingDefault::Unset),
+    key("splay", DELAY, SettingDefault::Time(Duration::ZERO)),
+    key("maxrunning", SettingKind::Number { min: 1, max: 100 }, SettingDefault::Number(d::MAX_RUNNING)),
+    key("catch_up", SettingKind::Bool, SettingDefault::Bool(true)),
+    key("sls", SettingKind::Texts, SettingDefault::Empty),
+    key("test", SettingKind::Bool, SettingDefault::Bool(false)),
 ];
 
-const WEBHOOK: &[Key] = &[
-    key("url", Kind::Http, Preset::Needed),
-    key("on", Kind::Choices(OCCASIONS), Preset::Text("failure")),
-    key("timeout", LIMIT, Preset::Time(d::WEBHOOK_TIMEOUT)),
-    key("secret_file", Kind::Path, Preset::Unset),
+const WEBHOOK: &[SettingKey] = &[
+    key("url", SettingKind::Http, SettingDefault::Required),
+    key("on", SettingKind::Choices(WEBHOOK_EVENTS), SettingDefault::Text("failure")),
+    key("timeout", TIMEOUT, SettingDefault::Time(d::WEBHOOK_TIMEOUT)),
+    key("secret_file", SettingKind::Path, SettingDefault::Unset),
 ];
 
-const ENVIRONMENT: &[Key] =
-    &[key("states", Kind::Path, Preset::Unset), key("pillar", Kind::Path, Preset::Unset)];
+const ENVIRONMENT: &[SettingKey] = &[
+    key("states", SettingKind::Path, SettingDefault::Unset),
+    key("pillar", SettingKind::Path, SettingDefault::Unset),
+];
 
 /// All keys, in the order in which `zagent config show` prints them.
-pub(super) const KEYS: &[Key] = &[
-    key("id", Kind::Text, Preset::Unset),
-    key("root", Kind::Path, Preset::Text(paths::DEFAULT_ROOT)),
-    key("source.remotes", Kind::Records(REMOTE), Preset::Empty),
-    key("source.poll", POLL, Preset::Time(d::POLL)),
-    key("source.timeout", LIMIT, Preset::Time(d::FETCH_TIMEOUT)),
-    key("source.keep", Kind::Number { min: 2, max: 1000 }, Preset::Number(d::KEEP_GENERATIONS)),
-    key("source.testing", Kind::Bool, Preset::Bool(true)),
-    key("source.verify_every", EVERY, Preset::Time(d::VERIFY_EVERY)),
-    key("source.max_pack", BYTES, Preset::Size(d::MAX_PACK)),
-    key("source.max_file", BYTES, Preset::Size(d::MAX_FILE)),
-    key("source.max_files", COUNT, Preset::Number(d::MAX_FILES)),
-    key("baked", Kind::Path, Preset::Text(paths::DEFAULT_BAKED)),
-    key("roots.states", Kind::Path, Preset::Text(paths::tree::STATES)),
-    key("roots.pillar", Kind::Path, Preset::Text(paths::tree::PILLAR)),
-    key("environments", Kind::Named(ENVIRONMENT), Preset::Empty),
-    key("env", Kind::Text, Preset::Unset),
-    key("trust.require", Kind::Choice(REQUIRE), Preset::Text("none")),
-    key("trust.allowed_signers", Kind::Path, Preset::Text(paths::DEFAULT_ALLOWED_SIGNERS)),
-    key("trust.revoked_keys", Kind::Path, Preset::Unset),
-    key("trust.openpgp_keyring", Kind::Path, Preset::Unset),
-    key("trust.threshold", Kind::Number { min: 1, max: 100 }, Preset::Number(d::THRESHOLD)),
-    key("trust.manifest", Kind::Choice(MANIFEST), Preset::Text("optional")),
-    key("trust.fast_forward", Kind::Bool, Preset::Bool(true)),
-    key("run.every", EVERY, Preset::Time(d::RUN_EVERY)),
-    key("run.schedule", Kind::Choice(SCHEDULES), Preset::Text("levels")),
-    key("run.jobs", Kind::Number { min: 1, max: 10_000 }, Preset::Unset),
-    key("run.timeout", LIMIT, Preset::Time(d::RUN_TIMEOUT)),
-    key("run.keep", COUNT, Preset::Number(d::KEEP_RUNS)),
-    key("compat", Kind::Choice(COMPAT), Preset::Text("none")),
-    key("facts_dir", Kind::Path, Preset::Text(paths::DEFAULT_FACTS_DIR)),
-    key("pillar.merge", Kind::Choice(&MergeStrategy::NAMES), Preset::Text("smart")),
-    key("pillar.merge_lists", Kind::Bool, Preset::Bool(false)),
-    key("pillar.env", Kind::Text, Preset::Unset),
-    key("ext_pillar", Kind::Programs, Preset::Empty),
-    key("master_tops", Kind::Programs, Preset::Empty),
-    key("nodegroups", Kind::Groups, Preset::Empty),
-    key("templates.cmd_run", Kind::Choice(PERMISSION), Preset::Text("allow")),
-    key("limits.fuel", COUNT, Preset::Number(d::FUEL)),
-    key("limits.recursion", Kind::Number { min: 10, max: 1000 }, Preset::Number(d::RECURSION)),
-    key("limits.output", BYTES, Preset::Size(d::OUTPUT_BYTES)),
-    key("limits.source", BYTES, Preset::Size(d::SOURCE_BYTES)),
-    key("limits.yaml_nodes", COUNT, Preset::Number(d::YAML_NODES)),
-    key("limits.yaml_depth", Kind::Number { min: 8, max: 1000 }, Preset::Number(d::YAML_DEPTH)),
-    key("limits.files", COUNT, Preset::Number(d::FILES)),
-    key("limits.program_timeout", LIMIT, Preset::Time(d::PROGRAM_TIMEOUT)),
-    key("health", Kind::Records(HEALTH), Preset::Empty),
-    key("windows", Kind::Records(WINDOW), Preset::Empty),
-    key("reboot.policy", Kind::Choice(REBOOT), Preset::Text("never")),
-    key("reboot.notice", WAIT, Preset::Time(d::REBOOT_NOTICE)),
-    key("schedule", Kind::Named(ENTRY), Preset::Empty),
-    key("board.kind", Kind::Choice(BOARDS), Preset::Text("none")),
-    key("board.url", Kind::Text, Preset::Unset),
-    key("board.credentials", Kind::Path, Preset::Unset),
-    key("board.user", Kind::Text, Preset::Unset),
-    key("board.known_hosts", Kind::Path, Preset::Unset),
-    key("board.ca", Kind::Path, Preset::Unset),
-    key("board.bucket", Kind::Text, Preset::Text(d::BOARD_BUCKET)),
-    key("board.every", EVERY, Preset::Unset),
-    key("board.allowed_nodes", Kind::Path, Preset::Unset),
-    key("rollout.url", Kind::Text, Preset::Unset),
-    key("rollout.user", Kind::Text, Preset::Unset),
-    key("rollout.credentials", Kind::Path, Preset::Unset),
-    key("rollout.key", Kind::Path, Preset::Unset),
-    key("rollout.follow", Kind::Choice(FOLLOW), Preset::Text("head")),
-    key("rollout.poll", POLL, Preset::Time(d::ROLLOUT_POLL)),
-    key("rollout.role", Kind::Text, Preset::Text(d::ROLE_FACT)),
-    key("rollout.facts", Kind::Texts, Preset::Empty),
-    key("driver", Kind::Bool, Preset::Bool(false)),
-    key("listen", Kind::Address, Preset::Unset),
-    key("socket_group", Kind::Text, Preset::Unset),
-    key("audit", Kind::Path, Preset::Unset),
-    key("webhooks", Kind::Records(WEBHOOK), Preset::Empty),
-    key("resources_key", Kind::Text, Preset::Text(d::RESOURCES_KEY)),
+pub(super) const KEYS: &[SettingKey] = &[
+    key("id", SettingKind::Text, SettingDefault::Unset),
+    key("root", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_ROOT)),
+    key("source.remotes", SettingKind::Records(REMOTE), SettingDefault::Empty),
+    key("source.poll", POLL, SettingDefault::Time(d::POLL)),
+    key("source.timeout", TIMEOUT, SettingDefault::Time(d::FETCH_TIMEOUT)),
+    key(
+        "source.keep",
+        SettingKind::Number { min: 2, max: 1000 },
+        SettingDefault::Number(d::KEEP_GENERATIONS),
+    ),
+    key("source.testing", SettingKind::Bool, SettingDefault::Bool(true)),
+    key("source.verify_every", INTERVAL, SettingDefault::Time(d::VERIFY_EVERY)),
+    key("source.max_pack", BYTES, SettingDefault::Size(d::MAX_PACK)),
+    key("source.max_file", BYTES, SettingDefault::Size(d::MAX_FILE)),
+    key("source.max_files", COUNT, SettingDefault::Number(d::MAX_FILES)),
+    key("baked", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_BAKED)),
+    key("roots.states", SettingKind::Path, SettingDefault::Text(paths::tree::STATES)),
+    key("roots.pillar", SettingKind::Path, SettingDefault::Text(paths::tree::PILLAR)),
+    key("environments", SettingKind::Named(ENVIRONMENT), SettingDefault::Empty),
+    key("env", SettingKind::Text, SettingDefault::Unset),
+    key("trust.require", SettingKind::Choice(REQUIRE), SettingDefault::Text("none")),
+    key("trust.allowed_signers", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_ALLOWED_SIGNERS)),
+    key("trust.revoked_keys", SettingKind::Path, SettingDefault::Unset),
+    key("trust.openpgp_keyring", SettingKind::Path, SettingDefault::Unset),
+    key("trust.threshold", SettingKind::Number { min: 1, max: 100 }, SettingDefault::Number(d::THRESHOLD)),
+    key("trust.manifest", SettingKind::Choice(MANIFEST), SettingDefault::Text("optional")),
+    key("trust.fast_forward", SettingKind::Bool, SettingDefault::Bool(true)),
+    key("run.every", INTERVAL, SettingDefault::Time(d::RUN_EVERY)),
+    key("run.schedule", SettingKind::Choice(SCHEDULES), SettingDefault::Text("levels")),
+    key("run.jobs", SettingKind::Number { min: 1, max: 10_000 }, SettingDefault::Unset),
+    key("run.timeout", TIMEOUT, SettingDefault::Time(d::RUN_TIMEOUT)),
+    key("run.keep", COUNT, SettingDefault::Number(d::KEEP_RUNS)),
+    key("compat", SettingKind::Choice(COMPAT), SettingDefault::Text("none")),
+    key("facts_dir", SettingKind::Path, SettingDefault::Text(paths::DEFAULT_FACTS_DIR)),
+    key("pillar.merge", SettingKind::Choice(&MergeStrategy::NAMES), SettingDefault::Text("smart")),
+    key("pillar.merge_lists", SettingKind::Bool, SettingDefault::Bool(false)),
+    key("pillar.env", SettingKind::Text, SettingDefault::Unset),
+    key("ext_pillar", SettingKind::Programs, SettingDefault::Empty),
+    key("master_tops", SettingKind::Programs, SettingDefault::Empty),
+    key("nodegroups", SettingKind::Groups, SettingDefault::Empty),
+    key("templates.cmd_run", SettingKind::Choice(PERMISSION), SettingDefault::Text("allow")),
+    key("limits.fuel", COUNT, SettingDefault::Number(d::FUEL)),
+    key("limits.recursion", SettingKind::Number { min: 10, max: 1000 }, SettingDefault::Number(d::RECURSION)),
+    key("limits.output", BYTES, SettingDefault::Size(d::OUTPUT_BYTES)),
+    key("limits.source", BYTES, SettingDefault::Size(d::SOURCE_BYTES)),
+    key("limits.yaml_nodes", COUNT, SettingDefault::Number(d::YAML_NODES)),
+    key(
+        "limits.yaml_depth",
+        SettingKind::Number { min: 8, max: 1000 },
+        SettingDefault::Number(d::YAML_DEPTH),
+    ),
+    key("limits.files", COUNT, SettingDefault::Number(d::FILES)),
+    key("limits.program_timeout", TIMEOUT, SettingDefault::Time(d::PROGRAM_TIMEOUT)),
+    key("health", SettingKind::Records(HEALTH), SettingDefault::Empty),
+    key("windows", SettingKind::Records(WINDOW), SettingDefault::Empty),
+    key("reboot.policy", SettingKind::Choice(REBOOT), SettingDefault::Text("never")),
+    key("reboot.notice", DELAY, SettingDefault::Time(d::REBOOT_NOTICE)),
+    key("schedule", SettingKind::Named(SCHEDULE_ENTRY), SettingDefault::Empty),
+    key("board.kind", SettingKind::Choice(BOARDS), SettingDefault::Text("none")),
+    key("board.url", SettingKind::Text, SettingDefault::Unset),
+    key("board.credentials", SettingKind::Path, SettingDefault::Unset),
+    key("board.user", SettingKind::Text, SettingDefault::Unset),
+    key("board.known_hosts", SettingKind::Path, SettingDefault::Unset),
+    key("board.ca", SettingKind::Path, SettingDefault::Unset),
+    key("board.bucket", SettingKind::Text, SettingDefault::Text(d::BOARD_BUCKET)),
+    key("board.every", INTERVAL, SettingDefault::Unset),
+    key("board.allowed_nodes", SettingKind::Path, SettingDefault::Unset),
+    key("rollout.url", SettingKind::Text, SettingDefault::Unset),
+    key("rollout.user", SettingKind::Text, SettingDefault::Unset),
+    key("rollout.credentials", SettingKind::Path, SettingDefault::Unset),
+    key("rollout.key", SettingKind::Path, SettingDefault::Unset),
+    key("rollout.follow", SettingKind::Choice(FOLLOW), SettingDefault::Text("head")),
+    key("rollout.poll", POLL, SettingDefault::Time(d::ROLLOUT_POLL)),
+    key("rollout.role", SettingKind::Text, SettingDefault::Text(d::ROLE_FACT)),
+    key("rollout.facts", SettingKind::Texts, SettingDefault::Empty),
+    key("driver", SettingKind::Bool, SettingDefault::Bool(false)),
+    key("listen", SettingKind::Address, SettingDefault::Unset),
+    key("socket_group", SettingKind::Text, SettingDefault::Unset),
+    key("audit", SettingKind::Path, SettingDefault::Unset),
+    key("webhooks", SettingKind::Records(WEBHOOK), SettingDefault::Empty),
+    key("resources_key", SettingKind::Text, SettingDefault::Text(d::RESOURCES_KEY)),
 ];
 
 /// Finds a key by its path.
-pub(super) fn find(path: &str) -> Option<&'static Key> {
+pub(super) fn find(path: &str) -> Option<&'static SettingKey> {
     KEYS.iter().find(|key| key.path == path)
 }
 
@@ -261,7 +271,7 @@ pub(super) fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The variable that sets a key: `run.every` is `ZAGENT_RUN_EVERY`.
-pub(super) fn variable(path: &str) -> String {
+pub(super) fn variable_name(path: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
@@ -277,7 +287,13 @@ mod tests {
         for (i, key) in KEYS.iter().enumerate() {
             assert!(!is_section(key.path), "{} is a key and a section", key.path);
             for other in &KEYS[..i] {
-                assert_ne!(variable(key.path), variable(other.path), "{} and {}", key.path, other.path);
+                assert_ne!(
+                    variable_name(key.path),
+                    variable_name(other.path),
+                    "{} and {}",
+                    key.path,
+                    other.path
+                );
             }
         }
     }

@@ -5,22 +5,26 @@ use std::time::Duration;
 use super::*;
 use crate::value::Value;
 
-fn fragments(files: &[(&str, &str)]) -> Vec<Fragment> {
-    files.iter().map(|(file, text)| Fragment::read(file, text).unwrap()).collect()
+fn fragments(files: &[(&str, &str)]) -> Vec<ConfigFragment> {
+    files.iter().map(|(file, text)| ConfigFragment::read(file, text).unwrap()).collect()
 }
 
-fn settle(files: &[(&str, &str)], variables: &[(&str, &str)], flags: &[Flag]) -> Result<Settings, Faults> {
+fn settle(
+    files: &[(&str, &str)],
+    variables: &[(&str, &str)],
+    flags: &[FlagOverride],
+) -> Result<Settings, Diagnostics> {
     let variables = variables.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
-    Merged::new(fragments(files), variables, flags).settings(Some("host-7"))
+    MergedConfig::new(fragments(files), variables, flags).into_settings(Some("host-7"))
 }
 
-fn lines(faults: &Faults) -> Vec<String> {
-    let hint = |f: &Fault| f.hint.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
+fn lines(faults: &Diagnostics) -> Vec<String> {
+    let hint = |f: &Diagnostic| f.hint.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
     faults.0.iter().map(|f| format!("{f}{}", hint(f))).collect()
 }
 
-fn flag(flag: &str, key: &str, value: &str) -> Flag {
-    Flag { flag: flag.into(), key: key.into(), value: value.into() }
+fn flag(flag: &str, key: &str, value: &str) -> FlagOverride {
+    FlagOverride { flag: flag.into(), key: key.into(), value: value.into() }
 }
 
 #[test]
@@ -30,20 +34,29 @@ fn nothing_configured_is_fine() {
     assert_eq!(settings.root, std::path::Path::new("/var/lib/zagent"));
     assert_eq!(settings.source.poll, defaults::POLL);
     assert_eq!((settings.run.every, settings.run.jobs), (defaults::RUN_EVERY, None));
-    assert_eq!(settings.trust.require, Require::None);
+    assert_eq!(settings.trust.require, RequiredSignatures::None);
     assert!(settings.trust.fast_forward);
     assert_eq!(settings.paths().lock(), std::path::Path::new("/var/lib/zagent/run/lock"));
     let shown = settings.effective();
     assert_eq!(shown.len(), keys().count());
-    assert_eq!(shown[0], Effective { key: "id".into(), value: "host-7".into(), origin: Origin::HostName });
-    assert!(shown[1..].iter().all(|e| e.origin == Origin::Default));
+    assert_eq!(
+        shown[0],
+        EffectiveSetting { key: "id".into(), value: "host-7".into(), origin: SettingOrigin::HostName }
+    );
+    assert!(shown[1..].iter().all(|e| e.origin == SettingOrigin::Default));
 }
 
 #[test]
 fn a_host_without_a_usable_name_is_localhost() {
     let none = Vec::<(String, String)>::new();
-    assert_eq!(Merged::new(vec![], none.clone(), &[]).settings(None).unwrap().id.as_str(), "localhost");
-    assert_eq!(Merged::new(vec![], none, &[]).settings(Some("a b")).unwrap().id.as_str(), "localhost");
+    assert_eq!(
+        MergedConfig::new(vec![], none.clone(), &[]).into_settings(None).unwrap().id.as_str(),
+        "localhost"
+    );
+    assert_eq!(
+        MergedConfig::new(vec![], none, &[]).into_settings(Some("a b")).unwrap().id.as_str(),
+        "localhost"
+    );
 }
 
 const FULL: &str = "\
@@ -93,20 +106,20 @@ fn every_key_is_read() {
     assert_eq!((s.source.remotes[0].branch.as_str(), s.source.remotes[1].branch.as_str()), ("prod", "main"));
     assert_eq!(s.run.every, Duration::from_secs(5400));
     assert_eq!((s.run.schedule, s.run.jobs), (RunSchedule::Eager, Some(8)));
-    assert_eq!((s.trust.require, s.trust.manifest), (Require::Both, ManifestRule::Required));
+    assert_eq!((s.trust.require, s.trust.manifest), (RequiredSignatures::Both, ManifestRule::Required));
     assert!(!s.trust.fast_forward && s.pillar.merge_lists && s.driver);
     assert_eq!(s.ext_pillar, [vec!["/usr/bin/one".to_owned()], vec!["/usr/bin/two".into(), "--flag".into()]]);
     assert_eq!(s.nodegroups.len(), 2);
     assert_eq!((s.limits.fuel, s.limits.output, s.limits.files), (1000, 1 << 20, 20_000));
     assert_eq!([0, 1, 2].map(|i| s.health[i].name.as_str()), ["health-1", "ssh", "nginx.service"]);
-    assert_eq!(s.health[1].check, HealthCheck::Tcp("localhost:22".into()));
+    assert_eq!(s.health[1].check, HealthProbe::Tcp("localhost:22".into()));
     assert_eq!((s.windows[0].from, s.windows[0].to), (22 * 60, 4 * 60));
     assert_eq!(s.windows[0].days, [Day::Saturday, Day::Sunday]);
-    assert_eq!(s.schedule[0].when, When::Cron("0 3 * * *".parse().unwrap()));
-    assert_eq!(s.webhooks[0].on, [Occasion::Failure, Occasion::Recovery]);
+    assert_eq!(s.schedule[0].when, ScheduleTrigger::Cron("0 3 * * *".parse().unwrap()));
+    assert_eq!(s.webhooks[0].on, [WebhookOccasion::Failure, WebhookOccasion::Recovery]);
     assert_eq!(s.environments[0].name.as_str(), "dev");
-    assert_eq!((s.cmd_run, s.compat), (Permission::Forbid, Compatibility::Salt));
-    let said = s.effective().iter().filter(|e| e.origin != Origin::Default).count();
+    assert_eq!((s.cmd_run, s.compat), (TemplatePermission::Forbid, CompatMode::Salt));
+    let said = s.effective().iter().filter(|e| e.origin != SettingOrigin::Default).count();
     let shown: Vec<String> = s
         .effective()
         .iter()
@@ -193,7 +206,7 @@ driver: 3
     )
     .unwrap_err();
     insta::assert_snapshot!(lines(&faults).join("\n"));
-    assert!(faults.0.iter().all(|f| f.place.is_some()));
+    assert!(faults.0.iter().all(|f| f.location.is_some()));
     let excerpt = faults.0.iter().find(|f| f.message.contains("run.evry")).unwrap().excerpts[0].clone();
     assert_eq!((excerpt.line, excerpt.column, excerpt.text.as_str()), (4, 3, "  evry: 5m"));
 }
@@ -214,14 +227,14 @@ fn settings_are_checked_beside_each_other() {
     ] {
         let faults = settle(&[("z.yaml", text)], &[], &[]).unwrap_err();
         assert_eq!(faults.0.iter().map(|f| f.message.as_str()).collect::<Vec<_>>(), [want], "{text}");
-        assert_eq!(faults.0[0].place.as_ref().unwrap().pos.line, 1);
+        assert_eq!(faults.0[0].location.as_ref().unwrap().pos.line, 1);
     }
 }
 
 #[test]
 fn files_are_read_in_order() {
     let dir = tempfile::tempdir().unwrap();
-    let location = Location::Dir(dir.path().to_owned());
+    let location = ConfigLocation::Dir(dir.path().to_owned());
     let none = Vec::<(String, String)>::new;
     assert!(load(&location, none(), &[], None).is_ok());
     let write = |name: &str, text: &str| {
@@ -242,9 +255,9 @@ fn files_are_read_in_order() {
     let faults = load(&location, none(), &[], None).unwrap_err();
     assert_eq!(faults.0.iter().map(|f| f.code.id).collect::<Vec<_>>(), ["ZA0002", "ZA0004"]);
 
-    let file = Location::File(dir.path().join("zagent.yaml"));
+    let file = ConfigLocation::File(dir.path().join("zagent.yaml"));
     assert_eq!(load(&file, none(), &[], None).unwrap().id.as_str(), "one");
-    let missing = Location::File(dir.path().join("nope.yaml"));
+    let missing = ConfigLocation::File(dir.path().join("nope.yaml"));
     assert_eq!(load(&missing, none(), &[], None).unwrap_err().0[0].code.id, "ZA0001");
 }
 
@@ -294,10 +307,11 @@ fn what_was_said_can_be_said_again() {
                 schedule:\n  a.b: {cron: '5 4 * * *', sls: [web]}\n  nightly: {every: 1h}\n\
                 nodegroups:\n  web: 'web*'\nlimits: {output: 2MiB}\nwindows: [{from: '22:00', to: '04:00'}]\n";
     let load = |text: &str| {
-        let fragment = Fragment::read("x.yaml", text).unwrap();
-        Merged::new(vec![fragment], [], &[]).settings(Some("host")).unwrap()
+        let fragment = ConfigFragment::read("x.yaml", text).unwrap();
+        MergedConfig::new(vec![fragment], [], &[]).into_settings(Some("host")).unwrap()
     };
-    let (first, second) = (load(text), load(&serde_json::to_string_pretty(&load(text).said()).unwrap()));
+    let (first, second) =
+        (load(text), load(&serde_json::to_string_pretty(&load(text).explicit_values()).unwrap()));
     let values = |settings: &Settings| -> Vec<(String, Value)> {
         settings.effective().iter().map(|e| (e.key.clone(), e.value.clone())).collect()
     };

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::Subject;
+use super::TargetSubject;
 use crate::value::Value;
 
 /// An address, or a network whose host bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct CidrBlock {
     first: IpAddr,
     /// Bits that count; all of them for an address.
     bits: u8,
@@ -15,28 +15,28 @@ pub(super) struct Block {
 
 /// Why a text is neither, and the network that was probably meant.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoBlock {
+pub(super) struct CidrError {
     pub(super) message: String,
     pub(super) network: Option<String>,
 }
 
-impl Block {
-    pub(super) fn read(text: &str) -> Result<Self, NoBlock> {
-        let no = |message: String| NoBlock { message, network: None };
+impl CidrBlock {
+    pub(super) fn parse(text: &str) -> Result<Self, CidrError> {
+        let no = |message: String| CidrError { message, network: None };
         let (address, length) = match text.split_once('/') {
             None => (text, None),
             Some((address, length)) => (address, Some(length)),
         };
         let first: IpAddr =
             address.parse().map_err(|_| no(format!("`{text}` is neither an address nor a network")))?;
-        let full = width(first);
+        let full = address_bits(first);
         let Some(length) = length else { return Ok(Self { first, bits: full }) };
-        let bits = prefix(length, first).ok_or_else(|| {
+        let bits = prefix_length(length, first).ok_or_else(|| {
             no(format!("`{length}` is no prefix length or mask of a network with {full} bits"))
         })?;
-        let network = masked(first, bits);
+        let network = apply_mask(first, bits);
         if network != first {
-            return Err(NoBlock {
+            return Err(CidrError {
                 message: format!("`{text}` has host bits set"),
                 network: Some(format!("{network}/{bits}")),
             });
@@ -45,7 +45,7 @@ impl Block {
     }
 
     /// True when a grain of the same family holds an address inside.
-    pub(super) fn holds(self, subject: &dyn Subject) -> bool {
+    pub(super) fn matches_subject(self, subject: &dyn TargetSubject) -> bool {
         let grain = if self.first.is_ipv4() { "ipv4" } else { "ipv6" };
         match subject.grain(grain) {
             Some(Value::List(list)) => list.iter().any(|v| self.contains(v)),
@@ -56,19 +56,19 @@ impl Block {
 
     fn contains(self, value: &Value) -> bool {
         value.as_str().and_then(|text| text.parse::<IpAddr>().ok()).is_some_and(|address| {
-            address.is_ipv4() == self.first.is_ipv4() && masked(address, self.bits) == self.first
+            address.is_ipv4() == self.first.is_ipv4() && apply_mask(address, self.bits) == self.first
         })
     }
 }
 
-const fn width(address: IpAddr) -> u8 {
+const fn address_bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
 /// A prefix length in digits, or for IPv4 a net mask or a host mask.
-fn prefix(text: &str, address: IpAddr) -> Option<u8> {
+fn prefix_length(text: &str, address: IpAddr) -> Option<u8> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return text.parse::<u8>().ok().filter(|bits| *bits <= width(address));
+        return text.parse::<u8>().ok().filter(|bits| *bits <= address_bits(address));
     }
     let (IpAddr::V4(_), Ok(IpAddr::V4(mask))) = (address, text.parse()) else { return None };
     let mask = u32::from(mask);
@@ -77,7 +77,7 @@ fn prefix(text: &str, address: IpAddr) -> Option<u8> {
     (bits == ones.count_ones()).then(|| u8::try_from(bits).ok()).flatten()
 }
 
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
+fn apply_mask(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(a) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
@@ -112,8 +112,8 @@ mod tests {
             ("fe80::/129", None),
             ("", None),
         ] {
-            assert_eq!(Block::read(text).ok().map(|b| b.bits), want, "{text}");
+            assert_eq!(CidrBlock::parse(text).ok().map(|b| b.bits), want, "{text}");
         }
-        assert_eq!(Block::read("10.1.2.3/8").unwrap_err().network.as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(CidrBlock::parse("10.1.2.3/8").unwrap_err().network.as_deref(), Some("10.0.0.0/8"));
     }
 }

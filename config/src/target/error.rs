@@ -1,8 +1,8 @@
 //! What can be wrong with a target, with its column.
 
 use crate::codes::{Code, top};
-use crate::fault::Fault;
-use crate::pattern::PatternError;
+use crate::diagnostic::Diagnostic;
+use crate::py_regex::PyRegexError;
 
 /// A fault in a target's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,25 +36,25 @@ impl TargetError {
         }
     }
 
-    pub(super) fn costly(what: &str) -> Self {
+    pub(super) fn too_costly(what: &str) -> Self {
         Self::new(top::TARGET_COSTLY, format!("{what} takes too many steps to compare"), 0)
     }
 
-    pub(super) fn pattern(error: &PatternError, pattern: &str, column: u32) -> Self {
+    pub(super) fn bad_regex(error: &PyRegexError, pattern: &str, column: u32) -> Self {
         match error {
-            PatternError::Syntax(why) => Self::new(
+            PyRegexError::Syntax(why) => Self::new(
                 top::TARGET_PATTERN,
                 format!("`{pattern}` is not a regular expression: {why}"),
                 column,
             ),
-            PatternError::TooCostly => Self::costly(&format!("`{pattern}`")),
+            PyRegexError::TooCostly => Self::too_costly(&format!("`{pattern}`")),
         }
     }
 
     /// As a fault without a place; the caller knows the file and line.
     #[must_use]
-    pub fn fault(&self, target: &str) -> Fault {
-        let mut fault = Fault::new(self.code, format!("in the target `{target}`: {}", self.message));
+    pub fn diagnostic(&self, target: &str) -> Diagnostic {
+        let mut fault = Diagnostic::new(self.code, format!("in the target `{target}`: {}", self.message));
         fault.hint.clone_from(&self.hint);
         fault
     }

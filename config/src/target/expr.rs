@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::atom::Atom;
-use super::{Subject, TargetError};
+use super::atom::TargetAtom;
+use super::{TargetError, TargetSubject};
 
 /// A target as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expr {
     /// One comparison.
-    Atom(Atom),
+    Atom(TargetAtom),
     /// Not the other.
     Not(Box<Self>),
     /// All of them; at least two.
@@ -21,7 +21,7 @@ pub(super) enum Expr {
 }
 
 impl Expr {
-    pub(super) fn matches(&self, subject: &dyn Subject) -> Result<bool, TargetError> {
+    pub(super) fn matches(&self, subject: &dyn TargetSubject) -> Result<bool, TargetError> {
         match self {
             Self::Atom(atom) => atom.matches(subject),
             Self::Not(inner) => Ok(!inner.matches(subject)?),
@@ -46,16 +46,16 @@ impl Expr {
     }
 
     /// An unusable regular expression on the id stops Salt wherever it stands, so it must not hide behind an `or`.
-    pub(super) fn ready(&self) -> Result<(), TargetError> {
+    pub(super) fn check_regexes(&self) -> Result<(), TargetError> {
         match self {
-            Self::Atom(atom) => atom.ready(),
-            Self::Not(inner) => inner.ready(),
-            Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(Self::ready),
+            Self::Atom(atom) => atom.check_regex(),
+            Self::Not(inner) => inner.check_regexes(),
+            Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(Self::check_regexes),
             Self::Never => Ok(()),
         }
     }
 
-    fn joined(parts: &[Self], word: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_joined(parts: &[Self], word: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, part) in parts.iter().enumerate() {
             if i > 0 {
                 write!(f, " {word} ")?;
@@ -77,8 +77,8 @@ impl fmt::Display for Expr {
                 Self::Atom(_) | Self::Never => write!(f, "not {inner}"),
                 _ => write!(f, "not ( {inner} )"),
             },
-            Self::All(parts) => Self::joined(parts, "and", f),
-            Self::Any(parts) => Self::joined(parts, "or", f),
+            Self::All(parts) => Self::write_joined(parts, "and", f),
+            Self::Any(parts) => Self::write_joined(parts, "or", f),
             Self::Never => f.write_str("( )"),
         }
     }

@@ -4,10 +4,10 @@
 //! left away, and so is a group that is not there.
 
 use super::TargetError;
-use super::parse::{Word, split};
+use super::parse::{TargetToken, tokenize};
 use crate::codes::top;
+use crate::py_text::python_str;
 use crate::suggest;
-use crate::text::python_str;
 use crate::value::{Map, Value};
 
 /// Words that all groups of one target may add up to.
@@ -16,12 +16,16 @@ const MAX_WORDS: usize = 10_000;
 const MAX_DEPTH: usize = 64;
 
 /// The words of a target with every `N@group` replaced.
-pub(super) fn expand(words: &[Word], groups: &Map, lenient: bool) -> Result<Vec<Word>, TargetError> {
+pub(super) fn expand(
+    words: &[TargetToken],
+    groups: &Map,
+    lenient: bool,
+) -> Result<Vec<TargetToken>, TargetError> {
     let mut out = Vec::with_capacity(words.len());
-    let mut walk = Walk { groups, lenient, open: Vec::new(), made: 0 };
+    let mut walk = GroupExpander { groups, lenient, open: Vec::new(), made: 0 };
     for word in words {
         match word.group() {
-            Some(name) => out.extend(walk.outer(name, word.column)?),
+            Some(name) => out.extend(walk.expand_outer(name, word.column)?),
             None => out.push(word.clone()),
         }
     }
@@ -29,29 +33,34 @@ pub(super) fn expand(words: &[Word], groups: &Map, lenient: bool) -> Result<Vec<
 }
 
 /// The words of one group.
-pub(super) fn members(name: &str, groups: &Map, lenient: bool) -> Result<Vec<Word>, TargetError> {
-    Walk { groups, lenient, open: Vec::new(), made: 0 }.outer(name, 0)
+pub(super) fn members(name: &str, groups: &Map, lenient: bool) -> Result<Vec<TargetToken>, TargetError> {
+    GroupExpander { groups, lenient, open: Vec::new(), made: 0 }.expand_outer(name, 0)
 }
 
-struct Walk<'g> {
+struct GroupExpander<'g> {
     groups: &'g Map,
     lenient: bool,
     open: Vec<String>,
     made: usize,
 }
 
-impl Walk<'_> {
+impl GroupExpander<'_> {
     /// A group named by the target itself: without groups inside it brings its words as they stand.
-    fn outer(&mut self, name: &str, column: u32) -> Result<Vec<Word>, TargetError> {
+    fn expand_outer(&mut self, name: &str, column: u32) -> Result<Vec<TargetToken>, TargetError> {
         let Some(words) = self.definition(name, column)? else { return Ok(Vec::new()) };
-        if words.iter().any(Word::names_group) {
-            return self.inside(name, &words, column);
+        if words.iter().any(TargetToken::names_group) {
+            return self.expand_nested(name, &words, column);
         }
-        Ok(names(&words).unwrap_or(words))
+        Ok(join_plain_ids(&words).unwrap_or(words))
     }
 
     /// A group with groups inside, or inside another: its words come in parentheses.
-    fn inside(&mut self, name: &str, words: &[Word], column: u32) -> Result<Vec<Word>, TargetError> {
+    fn expand_nested(
+        &mut self,
+        name: &str,
+        words: &[TargetToken],
+        column: u32,
+    ) -> Result<Vec<TargetToken>, TargetError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(TargetError::new(
                 top::TARGET_GROUP,
@@ -67,25 +76,25 @@ impl Walk<'_> {
                 continue;
             };
             let Some(inner_words) = self.definition(inner, column)? else { continue };
-            match names(&inner_words) {
+            match join_plain_ids(&inner_words) {
                 Some(joined) => out.extend(joined),
-                None => out.extend(self.inside(inner, &inner_words, column)?),
+                None => out.extend(self.expand_nested(inner, &inner_words, column)?),
             }
         }
         self.open.pop();
         self.made += out.len();
         if self.made > MAX_WORDS {
-            return Err(TargetError::costly(&format!("the group `{name}`")));
+            return Err(TargetError::too_costly(&format!("the group `{name}`")));
         }
         if !out.is_empty() {
-            out.insert(0, word("("));
-            out.push(word(")"));
+            out.insert(0, token("("));
+            out.push(token(")"));
         }
         Ok(out)
     }
 
     /// The words a group was given; `None` when it cannot be used and the target is lenient.
-    fn definition(&self, name: &str, column: u32) -> Result<Option<Vec<Word>>, TargetError> {
+    fn definition(&self, name: &str, column: u32) -> Result<Option<Vec<TargetToken>>, TargetError> {
         let fault = |message: String| TargetError::new(top::TARGET_GROUP, message, column);
         let error = if self.open.iter().any(|open| open == name) {
             let way = self.open.join("` → `");
@@ -93,10 +102,10 @@ impl Walk<'_> {
         } else {
             match self.groups.get(name) {
                 Some(Value::Str(text)) => {
-                    return Ok(Some(split(text).into_iter().map(|w| word(&w.text)).collect()));
+                    return Ok(Some(tokenize(text).into_iter().map(|w| token(&w.text)).collect()));
                 }
                 Some(Value::List(list)) => {
-                    return Ok(Some(list.iter().map(|v| word(&python_str(v))).collect()));
+                    return Ok(Some(list.iter().map(|v| token(&python_str(v))).collect()));
                 }
                 Some(other) => {
                     fault(format!("the group `{name}` is {}, not a target or a list", other.kind()))
@@ -114,12 +123,12 @@ impl Walk<'_> {
     }
 }
 
-fn word(text: &str) -> Word {
-    Word { text: text.to_owned(), column: 0 }
+fn token(text: &str) -> TargetToken {
+    TargetToken { text: text.to_owned(), column: 0 }
 }
 
 /// A group of plain names is a list of ids; with signs of a regular expression among them, one expression.
-fn names(words: &[Word]) -> Option<Vec<Word>> {
+fn join_plain_ids(words: &[TargetToken]) -> Option<Vec<TargetToken>> {
     let plain = |text: &str| {
         let typed = text.chars().next().is_some_and(|c| c.is_ascii_uppercase()) && text[1..].starts_with('@');
         !typed && !text.contains('*') && !matches!(text, "and" | "or" | "not" | "(" | ")")
@@ -129,5 +138,5 @@ fn names(words: &[Word]) -> Option<Vec<Word>> {
     }
     let expression = words.iter().any(|w| w.text.contains(['(', '[', '{', '\\', '?', '}', ']', ')']));
     let joined = words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(",");
-    Some(vec![word(&format!("{}@{joined}", if expression { 'E' } else { 'L' }))])
+    Some(vec![token(&format!("{}@{joined}", if expression { 'E' } else { 'L' }))])
 }

@@ -22,12 +22,12 @@ use std::str::FromStr;
 pub use self::error::TargetError;
 
 use self::expr::Expr;
-use self::parse::{Parsed, Word};
+use self::parse::{ParsedTarget, TargetToken};
 use crate::suggest;
 use crate::value::{Map, Value};
 
 /// What a target is compared with: one node, as far as matchers ask.
-pub trait Subject {
+pub trait TargetSubject {
     /// The node's id.
     fn id(&self) -> &str;
 
@@ -120,17 +120,17 @@ impl FromStr for MatchKind {
 pub struct Target {
     text: String,
     kind: MatchKind,
-    body: Body,
-    faults: Vec<TargetError>,
+    body: TargetBody,
+    errors: Vec<TargetError>,
     lenient: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Body {
+enum TargetBody {
     /// A tree that needs no group.
     Tree(Expr),
     /// Words with `N@` among them: the tree is built once the groups are known.
-    Words(Vec<Word>),
+    Words(Vec<TargetToken>),
     /// A whole group by name.
     Group(String),
     /// Nothing that can match.
@@ -143,8 +143,8 @@ impl Target {
     /// # Errors
     /// Fails with the first fault and its column.
     pub fn parse(text: &str, kind: MatchKind) -> Result<Self, TargetError> {
-        let target = Self::read(text, kind, false);
-        match target.faults.first() {
+        let target = Self::parse_any(text, kind, false);
+        match target.errors.first() {
             Some(fault) => Err(fault.clone()),
             None => Ok(target),
         }
@@ -156,8 +156,8 @@ impl Target {
     /// # Errors
     /// Fails with the first fault and its column.
     pub fn parse_reported(text: &str) -> Result<Self, TargetError> {
-        for word in parse::split(text) {
-            word.means_a_node()?;
+        for word in parse::tokenize(text) {
+            word.check_reportable()?;
         }
         Self::parse(text, MatchKind::Compound)
     }
@@ -165,28 +165,28 @@ impl Target {
     /// Reads a target with Salt's patience: faults are kept for a warning, the answers are Salt's.
     #[must_use]
     pub fn parse_lenient(text: &str, kind: MatchKind) -> Self {
-        Self::read(text, kind, true)
+        Self::parse_any(text, kind, true)
     }
 
-    fn read(text: &str, kind: MatchKind, lenient: bool) -> Self {
+    fn parse_any(text: &str, kind: MatchKind, lenient: bool) -> Self {
         let (body, faults) = match kind {
             MatchKind::Compound => {
-                let words = parse::split(text);
+                let words = parse::tokenize(text);
                 let parsed = parse::parse(&words);
-                let body = if words.iter().any(Word::names_group) {
-                    Body::Words(words)
+                let body = if words.iter().any(TargetToken::names_group) {
+                    TargetBody::Words(words)
                 } else {
-                    parsed.expr.map_or(Body::Never, Body::Tree)
+                    parsed.expr.map_or(TargetBody::Never, TargetBody::Tree)
                 };
-                (body, parsed.faults)
+                (body, parsed.errors)
             }
-            MatchKind::Nodegroup => (Body::Group(text.to_owned()), Vec::new()),
+            MatchKind::Nodegroup => (TargetBody::Group(text.to_owned()), Vec::new()),
             other => {
-                let (atom, fault) = atom::Atom::of_kind(other, text, None, 1);
-                (Body::Tree(Expr::Atom(atom)), fault.into_iter().collect())
+                let (atom, fault) = atom::TargetAtom::with_kind(other, text, None, 1);
+                (TargetBody::Tree(Expr::Atom(atom)), fault.into_iter().collect())
             }
         };
-        Self { text: text.to_owned(), kind, body, faults, lenient }
+        Self { text: text.to_owned(), kind, body, errors: faults, lenient }
     }
 
     /// The text it was read from.
@@ -203,8 +203,8 @@ impl Target {
 
     /// What is wrong with it; only a lenient target has any.
     #[must_use]
-    pub fn faults(&self) -> &[TargetError] {
-        &self.faults
+    pub fn errors(&self) -> &[TargetError] {
+        &self.errors
     }
 
     /// Asks whether a node is meant.
@@ -212,17 +212,17 @@ impl Target {
     /// # Errors
     /// Fails on an unusable regular expression on the id, on a target that costs too much, and, unless lenient, on
     /// groups that are unknown, broken or contain themselves.
-    pub fn matches(&self, subject: &dyn Subject) -> Result<bool, TargetError> {
+    pub fn matches(&self, subject: &dyn TargetSubject) -> Result<bool, TargetError> {
         let words = match &self.body {
-            Body::Tree(expr) => return expr.ready().and_then(|()| expr.matches(subject)),
-            Body::Never => return Ok(false),
-            Body::Words(words) => group::expand(words, subject.nodegroups(), self.lenient)?,
-            Body::Group(name) => group::members(name, subject.nodegroups(), self.lenient)?,
+            TargetBody::Tree(expr) => return expr.check_regexes().and_then(|()| expr.matches(subject)),
+            TargetBody::Never => return Ok(false),
+            TargetBody::Words(words) => group::expand(words, subject.nodegroups(), self.lenient)?,
+            TargetBody::Group(name) => group::members(name, subject.nodegroups(), self.lenient)?,
         };
-        let Parsed { expr, faults } = parse::parse(&words);
+        let ParsedTarget { expr, errors: faults } = parse::parse(&words);
         match (faults.into_iter().next(), expr) {
             (Some(fault), _) if !self.lenient => Err(fault),
-            (_, Some(expr)) => expr.ready().and_then(|()| expr.matches(subject)),
+            (_, Some(expr)) => expr.check_regexes().and_then(|()| expr.matches(subject)),
             (_, None) => Ok(false),
         }
     }
@@ -232,13 +232,13 @@ impl fmt::Display for Target {
     /// One spelling for all that mean the same tree; reading it again gives that tree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.body {
-            Body::Tree(expr) if self.kind == MatchKind::Compound => expr.fmt(f),
+            TargetBody::Tree(expr) if self.kind == MatchKind::Compound => expr.fmt(f),
             _ => f.write_str(&self.text),
         }
     }
 }
 
 #[cfg(test)]
-mod laws;
+mod property_tests;
 #[cfg(test)]
 mod tests;

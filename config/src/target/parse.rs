@@ -1,7 +1,7 @@
 //! Words to a tree: `or` binds weakest, then `and`, then `not`, as in Python.
 
 use super::TargetError;
-use super::atom::Atom;
+use super::atom::TargetAtom;
 use super::expr::Expr;
 use crate::codes::top;
 
@@ -10,21 +10,21 @@ const MAX_DEPTH: usize = 100;
 
 /// A word of a compound target and where it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct TargetToken {
     /// The word.
     pub(super) text: String,
     /// Its column in characters, from 1; zero for a word of a group.
     pub(super) column: u32,
 }
 
-impl Word {
+impl TargetToken {
     /// The name after `N@`.
     pub(super) fn group(&self) -> Option<&str> {
         self.text.strip_prefix("N@").filter(|name| !name.is_empty())
     }
 
     /// Refuses a word that no node of a report can match.
-    pub(super) fn means_a_node(&self) -> Result<(), TargetError> {
+    pub(super) fn check_reportable(&self) -> Result<(), TargetError> {
         let fault = |message: &str, hint: &str| {
             let message = format!("`{}`: {message}", self.text);
             Err(TargetError::new(top::TARGET_SYNTAX, message, self.column).with_hint(hint))
@@ -36,12 +36,12 @@ impl Word {
         }
         let mut chars = self.text.chars();
         let letter = chars.next().filter(|_| chars.as_str().starts_with('@'));
-        match letter.or_else(|| Atom::pillar_letter(&self.text)) {
+        match letter.or_else(|| TargetAtom::pillar_letter(&self.text)) {
             Some('I' | 'J') => fault(
                 "reports of nodes hold no pillar",
                 "ask for facts: `G@role:db`; `rollout.facts` names them",
             ),
-            Some(letter) if !Atom::has_letter(letter) => {
+            Some(letter) if !TargetAtom::has_letter(letter) => {
                 fault("there is no such letter", "those of compound targets are G, P, L, S and E")
             }
             _ => Ok(()),
@@ -54,14 +54,14 @@ impl Word {
 }
 
 /// What came out: a tree unless the order of words is wrong, and every fault.
-pub(super) struct Parsed {
+pub(super) struct ParsedTarget {
     pub(super) expr: Option<Expr>,
-    pub(super) faults: Vec<TargetError>,
+    pub(super) errors: Vec<TargetError>,
 }
 
 /// Cuts a text into words as Python's `str.split()` does.
-pub(super) fn split(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+pub(super) fn tokenize(text: &str) -> Vec<TargetToken> {
+    let mut words: Vec<TargetToken> = Vec::new();
     let mut inside = false;
     for (column, c) in (1..).zip(text.chars()) {
         if c.is_whitespace() || ('\x1c'..='\x1f').contains(&c) {
@@ -70,7 +70,7 @@ pub(super) fn split(text: &str) -> Vec<Word> {
         }
         match words.last_mut() {
             Some(word) if inside => word.text.push(c),
-            _ => words.push(Word { text: c.into(), column }),
+            _ => words.push(TargetToken { text: c.into(), column }),
         }
         inside = true;
     }
@@ -78,33 +78,33 @@ pub(super) fn split(text: &str) -> Vec<Word> {
 }
 
 /// Builds the tree.
-pub(super) fn parse(words: &[Word]) -> Parsed {
-    let mut parser = Parser { words, at: 0, depth: 0, faults: Vec::new() };
-    let expr = match parser.whole() {
+pub(super) fn parse(words: &[TargetToken]) -> ParsedTarget {
+    let mut parser = TargetParser { tokens: words, at: 0, depth: 0, errors: Vec::new() };
+    let expr = match parser.parse_target() {
         Ok(expr) => Some(expr),
         Err(fault) => {
-            parser.faults.push(fault);
+            parser.errors.push(fault);
             None
         }
     };
-    Parsed { expr, faults: parser.faults }
+    ParsedTarget { expr, errors: parser.errors }
 }
 
-struct Parser<'w> {
-    words: &'w [Word],
+struct TargetParser<'w> {
+    tokens: &'w [TargetToken],
     at: usize,
     depth: usize,
-    faults: Vec<TargetError>,
+    errors: Vec<TargetError>,
 }
 
-impl<'w> Parser<'w> {
+impl<'w> TargetParser<'w> {
     fn peek(&self) -> Option<&'w str> {
-        self.words.get(self.at).map(|w| w.text.as_str())
+        self.tokens.get(self.at).map(|w| w.text.as_str())
     }
 
     /// A fault at the word that comes next, or after the last one.
-    fn fault(&self, message: impl Into<String>) -> TargetError {
-        let column = match (self.words.get(self.at), self.words.last()) {
+    fn error_here(&self, message: impl Into<String>) -> TargetError {
+        let column = match (self.tokens.get(self.at), self.tokens.last()) {
             (Some(word), _) => word.column,
             (None, Some(last)) if last.column > 0 => {
                 last.column + u32::try_from(last.text.chars().count()).unwrap_or(0)
@@ -114,95 +114,97 @@ impl<'w> Parser<'w> {
         TargetError::new(top::TARGET_SYNTAX, message, column)
     }
 
-    fn whole(&mut self) -> Result<Expr, TargetError> {
-        if self.words.is_empty() {
-            return Err(self.fault("the target is empty"));
+    fn parse_target(&mut self) -> Result<Expr, TargetError> {
+        if self.tokens.is_empty() {
+            return Err(self.error_here("the target is empty"));
         }
-        let expr = self.any()?;
+        let expr = self.parse_or()?;
         match self.peek() {
             None => Ok(expr),
-            Some(")") => Err(self.fault("this `)` closes nothing")),
-            Some("(") => Err(self.fault("an operator is missing before `(`").with_hint(OPERATORS)),
-            Some(word) => {
-                Err(self.fault(format!("an operator is missing before `{word}`")).with_hint(OPERATORS))
-            }
+            Some(")") => Err(self.error_here("this `)` closes nothing")),
+            Some("(") => Err(self.error_here("an operator is missing before `(`").with_hint(OPERATOR_HINT)),
+            Some(word) => Err(self
+                .error_here(format!("an operator is missing before `{word}`"))
+                .with_hint(OPERATOR_HINT)),
         }
     }
 
-    fn any(&mut self) -> Result<Expr, TargetError> {
-        let mut parts = vec![self.all()?];
+    fn parse_or(&mut self) -> Result<Expr, TargetError> {
+        let mut parts = vec![self.parse_and()?];
         while self.peek() == Some("or") {
             self.at += 1;
-            parts.push(self.all()?);
+            parts.push(self.parse_and()?);
         }
-        Ok(one_or(parts, Expr::Any))
+        Ok(collapse_single(parts, Expr::Any))
     }
 
-    fn all(&mut self) -> Result<Expr, TargetError> {
-        let mut parts = vec![self.not()?];
+    fn parse_and(&mut self) -> Result<Expr, TargetError> {
+        let mut parts = vec![self.parse_not()?];
         loop {
             match self.peek() {
                 Some("and") => self.at += 1,
                 // `a not b` is `a and not b`.
                 Some("not") => {}
-                _ => return Ok(one_or(parts, Expr::All)),
+                _ => return Ok(collapse_single(parts, Expr::All)),
             }
-            parts.push(self.not()?);
+            parts.push(self.parse_not()?);
         }
     }
 
-    fn not(&mut self) -> Result<Expr, TargetError> {
+    fn parse_not(&mut self) -> Result<Expr, TargetError> {
         if self.peek() != Some("not") {
-            return self.one();
+            return self.parse_operand();
         }
         self.at += 1;
         if self.peek() == Some("not") {
-            return Err(self.fault("`not` after `not`").with_hint("two of them cancel out: leave both away"));
+            return Err(self
+                .error_here("`not` after `not`")
+                .with_hint("two of them cancel out: leave both away"));
         }
-        Ok(Expr::Not(Box::new(self.one()?)))
+        Ok(Expr::Not(Box::new(self.parse_operand()?)))
     }
 
-    fn one(&mut self) -> Result<Expr, TargetError> {
-        let Some(word) = self.words.get(self.at) else {
-            return Err(self.fault("the target ends where a word is expected"));
+    fn parse_operand(&mut self) -> Result<Expr, TargetError> {
+        let Some(word) = self.tokens.get(self.at) else {
+            return Err(self.error_here("the target ends where a word is expected"));
         };
         match word.text.as_str() {
-            "and" | "or" => Err(self.fault(format!("`{}` has nothing on its left", word.text))),
-            ")" => Err(self.fault("`)` where a word is expected")),
-            "(" => self.parentheses(),
+            "and" | "or" => Err(self.error_here(format!("`{}` has nothing on its left", word.text))),
+            ")" => Err(self.error_here("`)` where a word is expected")),
+            "(" => self.parse_parentheses(),
             _ => {
-                let (atom, fault) = Atom::of_word(word)?;
-                self.faults.extend(fault);
+                let (atom, fault) = TargetAtom::from_token(word)?;
+                self.errors.extend(fault);
                 self.at += 1;
                 Ok(Expr::Atom(atom))
             }
         }
     }
 
-    fn parentheses(&mut self) -> Result<Expr, TargetError> {
+    fn parse_parentheses(&mut self) -> Result<Expr, TargetError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.fault(format!("parentheses nest deeper than {MAX_DEPTH}")));
+            return Err(self.error_here(format!("parentheses nest deeper than {MAX_DEPTH}")));
         }
         let open = self.at;
         self.at += 1;
         let expr = if self.peek() == Some(")") {
-            let fault = self.fault("nothing between the parentheses");
-            self.faults.push(fault);
+            let fault = self.error_here("nothing between the parentheses");
+            self.errors.push(fault);
             Expr::Never
         } else {
-            self.any()?
+            self.parse_or()?
         };
         match self.peek() {
             Some(")") => self.at += 1,
             Some(word) => {
                 return Err(self
-                    .fault(format!("an operator is missing before `{word}`"))
-                    .with_hint(OPERATORS));
+                    .error_here(format!("an operator is missing before `{word}`"))
+                    .with_hint(OPERATOR_HINT));
             }
             None => {
                 self.at = open;
-                return Err(self.fault("this `(` is never closed"));
+                return Err(self.error_here("this `(` is never closed"));
             }
         }
         self.depth -= 1;
@@ -210,9 +212,9 @@ impl<'w> Parser<'w> {
     }
 }
 
-const OPERATORS: &str = "join words with `and` or `or`";
+const OPERATOR_HINT: &str = "join words with `and` or `or`";
 
-fn one_or(mut parts: Vec<Expr>, many: fn(Vec<Expr>) -> Expr) -> Expr {
+fn collapse_single(mut parts: Vec<Expr>, many: fn(Vec<Expr>) -> Expr) -> Expr {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,
         Some(last) => {

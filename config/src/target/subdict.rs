@@ -2,10 +2,10 @@
 //!
 //! Law: whatever the text and the data, the number of comparisons is bounded.
 
-use super::{Subject, TargetError};
+use super::{TargetError, TargetSubject};
 use crate::glob::Glob;
-use crate::pattern::{Pattern, PatternError};
-use crate::text::python_str;
+use crate::py_regex::{PyRegex, PyRegexError};
+use crate::py_text::python_str;
 use crate::value::{DEFAULT_DELIMITER, Map, Value, traverse};
 
 /// Comparisons that one question may cost.
@@ -15,14 +15,14 @@ const MAX_DEPTH: u32 = 50;
 
 /// Where to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tree {
+pub(super) enum MatchTree {
     Grains,
     Pillar,
 }
 
 /// How the value is compared; always without regard to case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum CompareKind {
     Glob,
     Pcre,
     Exact,
@@ -30,30 +30,30 @@ pub(super) enum How {
 
 /// Asks for `expr` in the subject's data.
 pub(super) fn matches(
-    subject: &dyn Subject,
-    tree: Tree,
+    subject: &dyn TargetSubject,
+    tree: MatchTree,
     expr: &str,
     delimiter: &str,
-    how: How,
+    how: CompareKind,
 ) -> Result<bool, TargetError> {
     let data = match tree {
-        Tree::Grains => Data::Grains(subject),
-        Tree::Pillar => Data::Value(subject.pillar()),
+        MatchTree::Grains => SearchRoot::Grains(subject),
+        MatchTree::Pillar => SearchRoot::Value(subject.pillar()),
     };
-    let mut search = Search { how, steps: 0, depth: 0 };
-    search.question(&data, expr, delimiter).map_err(|_| TargetError::costly(&format!("`{expr}`")))
+    let mut search = SubdictSearch { compare: how, steps: 0, depth: 0 };
+    search.matches_expr(&data, expr, delimiter).map_err(|_| TargetError::too_costly(&format!("`{expr}`")))
 }
 
 /// Too many steps.
-struct Costly;
+struct TooManySteps;
 
 /// Where a question starts: grains are collected one by one as they are asked for.
-enum Data<'s> {
-    Grains(&'s dyn Subject),
+enum SearchRoot<'s> {
+    Grains(&'s dyn TargetSubject),
     Value(Value),
 }
 
-impl Data<'_> {
+impl SearchRoot<'_> {
     fn find(&self, path: &str, delimiter: &str) -> Option<Value> {
         match self {
             Self::Value(value) => traverse(value, path, delimiter).cloned(),
@@ -68,7 +68,7 @@ impl Data<'_> {
         }
     }
 
-    fn whole(&self) -> Value {
+    fn to_value(&self) -> Value {
         match self {
             Self::Value(value) => value.clone(),
             Self::Grains(subject) => subject.grains(),
@@ -77,43 +77,48 @@ impl Data<'_> {
 }
 
 /// A value's pattern, made ready.
-enum Wanted {
+enum ValueMatcher {
     Glob(Glob),
-    Pcre(Option<Pattern>),
+    Pcre(Option<PyRegex>),
     Exact(String),
 }
 
-impl Wanted {
-    fn new(how: How, pattern: &str) -> Self {
+impl ValueMatcher {
+    fn new(how: CompareKind, pattern: &str) -> Self {
         let pattern = pattern.to_lowercase();
         match how {
-            How::Glob => Self::Glob(Glob::new(&pattern)),
-            How::Pcre => Self::Pcre(Pattern::new(&pattern).ok()),
-            How::Exact => Self::Exact(pattern),
+            CompareKind::Glob => Self::Glob(Glob::new(&pattern)),
+            CompareKind::Pcre => Self::Pcre(PyRegex::new(&pattern).ok()),
+            CompareKind::Exact => Self::Exact(pattern),
         }
     }
 }
 
-struct Search {
-    how: How,
+struct SubdictSearch {
+    compare: CompareKind,
     steps: u32,
     depth: u32,
 }
 
-impl Search {
-    fn question(&mut self, data: &Data<'_>, expr: &str, delimiter: &str) -> Result<bool, Costly> {
+impl SubdictSearch {
+    fn matches_expr(
+        &mut self,
+        data: &SearchRoot<'_>,
+        expr: &str,
+        delimiter: &str,
+    ) -> Result<bool, TooManySteps> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Costly);
+            return Err(TooManySteps);
         }
         let mut answer = false;
         for (at, _) in expr.rmatch_indices(delimiter) {
             let (key, value) = (&expr[..at], &expr[at + delimiter.len()..]);
-            self.step()?;
+            self.count_step()?;
             let (found, value) =
-                if key == "*" { (Some(data.whole()), expr) } else { (data.find(key, delimiter), value) };
+                if key == "*" { (Some(data.to_value()), expr) } else { (data.find(key, delimiter), value) };
             if let Some(found) = found
-                && self.found(&found, value)?
+                && self.matches_found(&found, value)?
             {
                 answer = true;
                 break;
@@ -123,34 +128,34 @@ impl Search {
         Ok(answer)
     }
 
-    fn found(&mut self, found: &Value, value: &str) -> Result<bool, Costly> {
+    fn matches_found(&mut self, found: &Value, value: &str) -> Result<bool, TooManySteps> {
         match found {
             Value::Map(map) if map.is_empty() => Ok(false),
-            Value::Map(map) => self.in_map(map, value),
+            Value::Map(map) => self.matches_map(map, value),
             Value::List(list) => {
-                let wanted = Wanted::new(self.how, value);
+                let wanted = ValueMatcher::new(self.compare, value);
                 for member in list.iter() {
                     if let Value::Map(map) = member
-                        && self.in_map(map, value)?
+                        && self.matches_map(map, value)?
                     {
                         return Ok(true);
                     }
-                    if self.is(member, &wanted)? {
+                    if self.matches_scalar(member, &wanted)? {
                         return Ok(true);
                     }
                 }
                 Ok(false)
             }
             other => {
-                let wanted = Wanted::new(self.how, value);
-                self.is(other, &wanted)
+                let wanted = ValueMatcher::new(self.compare, value);
+                self.matches_scalar(other, &wanted)
             }
         }
     }
 
     /// A mapping is right when it has a key of that name, or holds the question in turn; `*:` looks one level deeper.
-    fn in_map(&mut self, map: &Map, pattern: &str) -> Result<bool, Costly> {
-        self.step()?;
+    fn matches_map(&mut self, map: &Map, pattern: &str) -> Result<bool, TooManySteps> {
+        self.count_step()?;
         let (wildcard, pattern) = match pattern.strip_prefix("*:") {
             Some(rest) => (true, rest),
             None => (false, pattern),
@@ -158,14 +163,14 @@ impl Search {
         if pattern == "*" || map.contains(pattern) {
             return Ok(true);
         }
-        let wanted = Wanted::new(self.how, pattern);
+        let wanted = ValueMatcher::new(self.compare, pattern);
         for key in map.keys() {
-            if self.is(key, &wanted)? {
+            if self.matches_scalar(key, &wanted)? {
                 return Ok(true);
             }
         }
         // Not the caller's delimiter: below the first level Salt always asks with its own.
-        if self.question(&Data::Value(Value::from(map.clone())), pattern, DEFAULT_DELIMITER)? {
+        if self.matches_expr(&SearchRoot::Value(Value::from(map.clone())), pattern, DEFAULT_DELIMITER)? {
             return Ok(true);
         }
         if !wildcard {
@@ -176,20 +181,20 @@ impl Search {
                 Value::Map(inner) => {
                     self.depth += 1;
                     if self.depth > MAX_DEPTH {
-                        return Err(Costly);
+                        return Err(TooManySteps);
                     }
-                    let matched = self.in_map(inner, pattern)?;
+                    let matched = self.matches_map(inner, pattern)?;
                     self.depth -= 1;
                     matched
                 }
                 Value::List(list) => {
                     let mut any = false;
                     for item in list.iter() {
-                        any = any || self.is(item, &wanted)?;
+                        any = any || self.matches_scalar(item, &wanted)?;
                     }
                     any
                 }
-                other => self.is(other, &wanted)?,
+                other => self.matches_scalar(other, &wanted)?,
             };
             if matched {
                 return Ok(true);
@@ -198,22 +203,22 @@ impl Search {
         Ok(false)
     }
 
-    fn is(&mut self, value: &Value, wanted: &Wanted) -> Result<bool, Costly> {
-        self.step()?;
+    fn matches_scalar(&mut self, value: &Value, wanted: &ValueMatcher) -> Result<bool, TooManySteps> {
+        self.count_step()?;
         let text = python_str(value).to_lowercase();
         match wanted {
-            Wanted::Glob(glob) => Ok(glob.matches(&text)),
-            Wanted::Exact(exact) => Ok(*exact == text),
-            Wanted::Pcre(None) => Ok(false),
-            Wanted::Pcre(Some(pattern)) => match pattern.matches_start(&text) {
+            ValueMatcher::Glob(glob) => Ok(glob.matches(&text)),
+            ValueMatcher::Exact(exact) => Ok(*exact == text),
+            ValueMatcher::Pcre(None) => Ok(false),
+            ValueMatcher::Pcre(Some(pattern)) => match pattern.matches_start(&text) {
                 Ok(matched) => Ok(matched),
-                Err(PatternError::TooCostly | PatternError::Syntax(_)) => Err(Costly),
+                Err(PyRegexError::TooCostly | PyRegexError::Syntax(_)) => Err(TooManySteps),
             },
         }
     }
 
-    fn step(&mut self) -> Result<(), Costly> {
+    fn count_step(&mut self) -> Result<(), TooManySteps> {
         self.steps += 1;
-        if self.steps > MAX_STEPS { Err(Costly) } else { Ok(()) }
+        if self.steps > MAX_STEPS { Err(TooManySteps) } else { Ok(()) }
     }
 }

@@ -9,7 +9,7 @@ pub(super) struct Node {
     pub(super) groups: Map,
 }
 
-impl Subject for Node {
+impl TargetSubject for Node {
     fn id(&self) -> &str {
         &self.id
     }

@@ -90,13 +90,13 @@ impl Serialize for Map {
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        d.deserialize_any(Read)
+        d.deserialize_any(ValueVisitor)
     }
 }
 
-struct Read;
+struct ValueVisitor;
 
-impl<'de> DeserializeSeed<'de> for Read {
+impl<'de> DeserializeSeed<'de> for ValueVisitor {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
@@ -104,7 +104,7 @@ impl<'de> DeserializeSeed<'de> for Read {
     }
 }
 
-impl<'de> Visitor<'de> for Read {
+impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -23,7 +23,7 @@ pub struct List {
 impl List {
     /// Makes a list whose items remember where they stood (one place an item).
     #[must_use]
-    pub fn marked(items: Vec<Value>, marks: Vec<Pos>) -> Self {
+    pub fn with_positions(items: Vec<Value>, marks: Vec<Pos>) -> Self {
         debug_assert_eq!(items.len(), marks.len(), "one place an item");
         Self { items, marks }
     }
@@ -56,7 +56,7 @@ impl List {
 
     /// The values, each with its place.
     #[must_use]
-    pub fn into_marked(self) -> Vec<(Value, Pos)> {
+    pub fn into_positioned(self) -> Vec<(Value, Pos)> {
         let marks = self.marks.into_iter().chain(std::iter::repeat(Pos::NONE));
         self.items.into_iter().zip(marks).collect()
     }
@@ -94,7 +94,7 @@ impl PartialEq for List {
 
 /// One key of a mapping, its value, and where the key stood.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct MapEntry {
     /// The key.
     pub key: Value,
     /// The value.
@@ -106,7 +106,7 @@ pub struct Entry {
 /// A mapping in insertion order, with Python's idea of equal keys (`1`, `1.0` and `true` are one).
 #[derive(Clone, Default)]
 pub struct Map {
-    entries: Vec<Entry>,
+    entries: Vec<MapEntry>,
     index: Option<Box<HashTable<u32>>>,
     hasher: DefaultHashBuilder,
 }
@@ -138,7 +138,7 @@ impl Map {
 
     /// The entries in order.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[MapEntry] {
         &self.entries
     }
 
@@ -165,7 +165,7 @@ impl Map {
 
     /// Looks a string key up, with its place.
     #[must_use]
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&MapEntry> {
         let found = match &self.index {
             None => self.entries.iter().position(|e| e.key.as_str() == Some(key)),
             Some(index) => index
@@ -207,12 +207,12 @@ impl Map {
             }
             return Some(std::mem::replace(&mut entry.value, value));
         }
-        self.push_new(Entry { key, value, at });
+        self.push_new(MapEntry { key, value, at });
         None
     }
 
     /// Appends an entry whose key is known to be new.
-    pub fn push_new(&mut self, entry: Entry) {
+    pub fn push_new(&mut self, entry: MapEntry) {
         let at = u32::try_from(self.entries.len()).expect("a mapping has fewer than 2^32 entries");
         if let Some(index) = &mut self.index {
             let (entries, hasher) = (&self.entries, &self.hasher);
@@ -240,13 +240,13 @@ impl Map {
     }
 
     /// Keeps the entries that `keep` wants.
-    pub fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
+    pub fn retain(&mut self, keep: impl FnMut(&MapEntry) -> bool) {
         self.entries.retain(keep);
         self.reindex();
     }
 
     /// Takes all entries out, in order.
-    pub fn take_entries(&mut self) -> Vec<Entry> {
+    pub fn take_entries(&mut self) -> Vec<MapEntry> {
         self.index = None;
         std::mem::take(&mut self.entries)
     }

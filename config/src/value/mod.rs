@@ -3,14 +3,14 @@
 //! Law: cloning is cheap (everything large sits behind an `Arc`), order is insertion order, and a
 //! value read from a file remembers where its keys and items stood.
 
-pub mod bytes;
+pub mod binary;
 mod json;
 mod map;
 mod merge;
 mod order;
 mod traverse;
 
-pub use self::map::{Entry, List, Map};
+pub use self::map::{List, Map, MapEntry};
 pub use self::merge::{MergeStrategy, merge, merge_recurse};
 pub use self::traverse::{DEFAULT_DELIMITER, traverse};
 

@@ -13,28 +13,28 @@ pub const DEFAULT_DELIMITER: &str = ":";
 pub fn traverse<'v>(value: &'v Value, path: &str, delimiter: &str) -> Option<&'v Value> {
     let mut at = value;
     if delimiter.is_empty() {
-        return step(at, path);
+        return lookup_step(at, path);
     }
     for part in path.split(delimiter) {
-        at = step(at, part)?;
+        at = lookup_step(at, part)?;
     }
     Some(at)
 }
 
-fn step<'v>(value: &'v Value, part: &str) -> Option<&'v Value> {
+fn lookup_step<'v>(value: &'v Value, part: &str) -> Option<&'v Value> {
     match value {
         Value::Map(map) => {
             map.get(part).or_else(|| part.parse::<i64>().ok().and_then(|i| map.get_value(&Value::Int(i))))
         }
         Value::List(list) => match part.parse::<i64>() {
-            Ok(i) => index(list, i),
+            Ok(i) => list_index(list, i),
             Err(_) => list.iter().find_map(|v| v.as_map().and_then(|m| m.get(part))),
         },
         _ => None,
     }
 }
 
-fn index(list: &[Value], i: i64) -> Option<&Value> {
+fn list_index(list: &[Value], i: i64) -> Option<&Value> {
     let len = i64::try_from(list.len()).ok()?;
     let i = if i < 0 { len + i } else { i };
     usize::try_from(i).ok().and_then(|i| list.get(i))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_cache::source::{Kind, SourceError};
+use zagent_cache::source::{SourceError, SourceErrorKind};
 use zagent_cache::trust::{SignError, SignatureError};
 
 /// Why an artifact was not taken.
@@ -10,7 +10,7 @@ use zagent_cache::trust::{SignError, SignatureError};
 pub enum ArtifactError {
     /// None is for this machine.
     #[error("there is no artifact for {machine}; there {}", named(there))]
-    NotForUs {
+    NoArtifactForMachine {
         /// Kernel and machine.
         machine: String,
         /// What there is.
@@ -18,7 +18,7 @@ pub enum ArtifactError {
     },
     /// The record does not say where it is.
     #[error("the artifact has neither `url` nor `ref`")]
-    Nowhere,
+    NoLocation,
     /// It is in a ref, and there is no repository.
     #[error("the artifact is in `{reference}`, and no repository of rollouts is known: set `rollout.url`")]
     NoRepository {
@@ -27,7 +27,7 @@ pub enum ArtifactError {
     },
     /// The record, or the file, is not what it should be.
     #[error("this is no artifact: {why}")]
-    Odd {
+    Malformed {
         /// What is.
         why: String,
     },
@@ -93,7 +93,7 @@ pub enum ArtifactError {
         "version {version} was published with other bytes in `{reference}`: what was published stays as it is; give the \
          new bytes a new version"
     )]
-    Other {
+    AlreadyPublished {
         /// Which.
         version: String,
         /// Where.
@@ -101,7 +101,7 @@ pub enum ArtifactError {
     },
     /// The repository does not take it.
     #[error("`{reference}` was not published: {why}")]
-    NotTaken {
+    PushRejected {
         /// Where.
         reference: String,
         /// What it said.
@@ -109,7 +109,7 @@ pub enum ArtifactError {
     },
     /// The binary cannot be read.
     #[error("cannot read `{}`", path.display())]
-    Unread {
+    Unreadable {
         /// The binary.
         path: PathBuf,
         /// What the system said.
@@ -137,16 +137,18 @@ fn named(there: &[String]) -> String {
 impl ArtifactError {
     /// True when it may be there later: who has time asks again.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Http { passing, .. } => *passing,
-            Self::Git { source, .. } => matches!(source.kind, Kind::Unreachable | Kind::Timeout),
+            Self::Git { source, .. } => {
+                matches!(source.kind, SourceErrorKind::Unreachable | SourceErrorKind::Timeout)
+            }
             _ => false,
         }
     }
 
     /// What the system says about a file.
-    pub(super) fn local(path: &Path) -> impl Fn(std::io::Error) -> Self {
+    pub(super) fn local_error(path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Local { path: path.into(), source }
     }
 }

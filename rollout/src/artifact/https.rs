@@ -9,23 +9,27 @@ use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 use zagent_cache::source::Deadline;
 
-use super::{ArtifactError, Sink};
+use super::{ArtifactError, ArtifactSink};
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 5;
 /// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may say nothing.
-const SILENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Fetches a file.
-pub(super) fn get(url: &str, sink: &mut Sink<'_>, deadline: Deadline) -> Result<(), ArtifactError> {
+pub(super) fn download(
+    url: &str,
+    sink: &mut ArtifactSink<'_>,
+    deadline: Deadline,
+) -> Result<(), ArtifactError> {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = ureq::Agent::config_builder()
-        .timeout_connect(Some(CONNECT))
-        .timeout_per_read(Some(SILENCE))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_per_read(Some(READ_TIMEOUT))
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -33,46 +37,47 @@ pub(super) fn get(url: &str, sink: &mut Sink<'_>, deadline: Deadline) -> Result<
         .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
         .build();
     let agent = ureq::Agent::new_with_config(config);
-    let mut at = first(url)?;
+    let mut at = check_url(url)?;
     for _ in 0..=MAX_REDIRECTS {
-        let left = deadline.remaining().ok_or_else(|| broken(&at, "it took too long"))?;
+        let left = deadline.remaining().ok_or_else(|| transient_error(&at, "it took too long"))?;
         // An error may hold the address.
-        let told = |error: ureq::Error| broken(&at, error.to_string().replace(&at.to_string(), "it"));
+        let told =
+            |error: ureq::Error| transient_error(&at, error.to_string().replace(&at.to_string(), "it"));
         let asked = agent.get(&at).config().timeout_global(Some(left)).build();
         let mut answer = asked.call().map_err(told)?;
         let status = answer.status();
         if status.is_redirection() {
             let to = answer.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or_default();
-            at = next(&at, to)?;
+            at = resolve_redirect(&at, to)?;
             continue;
         }
         if status != ureq::http::StatusCode::OK {
             let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
-            return Err(refused(&at, format!("the server answers {}", status.as_u16()), passing));
+            return Err(http_error(&at, format!("the server answers {}", status.as_u16()), passing));
         }
         let mut body = answer.body_mut().with_config().limit(u64::MAX).reader();
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            match body.read(&mut chunk).map_err(|error| broken(&at, error.to_string()))? {
+            match body.read(&mut chunk).map_err(|error| transient_error(&at, error.to_string()))? {
                 0 => return Ok(()),
-                n => sink.take(&chunk[..n])?,
+                n => sink.write_chunk(&chunk[..n])?,
             }
         }
     }
-    Err(failed(&at, format!("the server redirects more than {MAX_REDIRECTS} times")))
+    Err(permanent_error(&at, format!("the server redirects more than {MAX_REDIRECTS} times")))
 }
 
 /// The server does not give it, and will not.
-fn failed(at: &Uri, why: impl Into<String>) -> ArtifactError {
-    refused(at, why, false)
+fn permanent_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
+    http_error(at, why, false)
 }
 
 /// The connection was not there, or not long enough.
-fn broken(at: &Uri, why: impl Into<String>) -> ArtifactError {
-    refused(at, why, true)
+fn transient_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
+    http_error(at, why, true)
 }
 
-fn refused(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
+fn http_error(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
     // What follows the path may be a key to it.
     let url =
         format!("{}://{}{}", at.scheme_str().unwrap_or_default(), at.host().unwrap_or_default(), at.path());
@@ -80,27 +85,27 @@ fn refused(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
 }
 
 /// The URL of the record: https, or http on this machine.
-fn first(url: &str) -> Result<Uri, ArtifactError> {
-    let odd = |why: &str| ArtifactError::Odd { why: why.into() };
+fn check_url(url: &str) -> Result<Uri, ArtifactError> {
+    let odd = |why: &str| ArtifactError::Malformed { why: why.into() };
     let at: Uri = url.parse().map_err(|_| odd("`url` is no URL"))?;
     if at.authority().is_none_or(|authority| authority.as_str().contains('@')) {
         return Err(odd("`url` needs a host, and no user or password"));
     }
     match at.scheme_str() {
         Some("https") => Ok(at),
-        Some("http") if is_here(&at) => Ok(at),
+        Some("http") if is_loopback(&at) => Ok(at),
         _ => Err(odd("`url` is not https")),
     }
 }
 
-fn is_here(at: &Uri) -> bool {
+fn is_loopback(at: &Uri) -> bool {
     let host = at.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Where a redirect leads to.
-fn next(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
-    let refused = || failed(from, "the server redirects to where nobody goes without https");
+fn resolve_redirect(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
+    let refused = || permanent_error(from, "the server redirects to where nobody goes without https");
     let target = match (to.starts_with('/') && !to.starts_with("//"), from.authority()) {
         (true, Some(authority)) => format!("{}://{authority}{to}", from.scheme_str().unwrap_or("https")),
         _ => to.to_owned(),
@@ -119,24 +124,26 @@ mod tests {
     #[test]
     fn only_https_or_this_machine_is_asked() {
         for fine in ["https://e.org/z", "http://127.0.0.1:8/z", "http://[::1]/z", "http://localhost/z"] {
-            assert!(first(fine).is_ok(), "{fine}");
+            assert!(check_url(fine).is_ok(), "{fine}");
         }
         for bad in ["http://e.org/z", "ftp://e.org/z", "file:///etc/passwd", "https://u:p@e.org/z", "z", ""] {
-            assert!(matches!(first(bad), Err(ArtifactError::Odd { .. })), "{bad}");
+            assert!(matches!(check_url(bad), Err(ArtifactError::Malformed { .. })), "{bad}");
         }
     }
 
     #[test]
     fn a_redirect_never_leaves_https() {
         let from: Uri = "https://e.org/a?key=secret".parse().unwrap();
-        assert_eq!(next(&from, "https://cdn.e.org/b").unwrap(), "https://cdn.e.org/b");
-        assert_eq!(next(&from, "/c").unwrap(), "https://e.org/c");
+        assert_eq!(resolve_redirect(&from, "https://cdn.e.org/b").unwrap(), "https://cdn.e.org/b");
+        assert_eq!(resolve_redirect(&from, "/c").unwrap(), "https://e.org/c");
         for bad in ["http://e.org/a", "http://127.0.0.1/a", "//e.org/a", "file:///a", "", "https://u@e.org/"]
         {
-            let error = next(&from, bad).unwrap_err().to_string();
+            let error = resolve_redirect(&from, bad).unwrap_err().to_string();
             assert!(error.contains("https://e.org/a") && !error.contains("secret"), "{error}");
         }
         let here: Uri = "http://127.0.0.1:1/a".parse().unwrap();
-        assert!(next(&here, "/b").is_ok() && next(&here, "http://127.0.0.1:2/b").is_err());
+        assert!(
+            resolve_redirect(&here, "/b").is_ok() && resolve_redirect(&here, "http://127.0.0.1:2/b").is_err()
+        );
     }
 }

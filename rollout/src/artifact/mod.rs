@@ -4,14 +4,14 @@
 //! whole in memory. A signature is over the component, the version and the machine too, so it cannot be moved to
 //! another.
 
-mod described;
+mod elf;
 mod error;
 mod https;
-mod machine;
+mod lookup;
 mod parts;
-mod place;
 mod publish;
 mod release;
+mod release_store;
 
 use std::fs::{File, Permissions};
 use std::io::Write;
@@ -21,25 +21,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use zagent_cache::source::{Deadline, Shelf};
+use zagent_cache::source::{Deadline, RefStore};
 
-pub use self::described::described;
+pub use self::elf::{ELF_HEADER_BYTES, elf_machine};
 pub use self::error::ArtifactError;
-pub use self::machine::{HEAD, machine};
-pub use self::parts::{Published, reference};
-pub use self::place::shelf;
-pub use self::publish::{Binary, Edition, Outcome, published};
-pub use self::release::{Judge, Release};
+pub use self::lookup::published_artifacts;
+pub use self::parts::{PublishedRelease, release_ref};
+pub use self::publish::{PublishOutcome, PublishRequest, ReleaseBinary, list_published};
+pub use self::release::{ReleaseArtifact, ReleaseTrust};
+pub use self::release_store::open_release_store;
 use crate::record::Artifact;
 
 /// Bytes of the largest binary.
-pub const MOST: u64 = 512 << 20;
+pub const MAX_ARTIFACT_BYTES: u64 = 512 << 20;
 /// How long a fetch may take unless the caller says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// The kernel and the machine that this program was built for, as artifacts name them.
 #[must_use]
-pub const fn here() -> (&'static str, &'static str) {
+pub const fn host_platform() -> (&'static str, &'static str) {
     (std::env::consts::OS, std::env::consts::ARCH)
 }
 
@@ -47,98 +47,106 @@ pub const fn here() -> (&'static str, &'static str) {
 ///
 /// # Errors
 /// Fails when there is none; it names those that are there.
-pub fn select<'a>(artifacts: &'a [Artifact], os: &str, arch: &str) -> Result<&'a Artifact, ArtifactError> {
+pub fn select_artifact<'a>(
+    artifacts: &'a [Artifact],
+    os: &str,
+    arch: &str,
+) -> Result<&'a Artifact, ArtifactError> {
     let fits = |artifact: &&Artifact| artifact.os == os && artifact.arch == arch;
-    artifacts.iter().find(fits).ok_or_else(|| ArtifactError::NotForUs {
+    artifacts.iter().find(fits).ok_or_else(|| ArtifactError::NoArtifactForMachine {
         machine: format!("{os}-{arch}"),
         there: artifacts.iter().map(|artifact| format!("{}-{}", artifact.os, artifact.arch)).collect(),
     })
 }
 
 /// What fetches artifacts.
-pub struct Fetcher {
+pub struct ArtifactFetcher {
     /// Whose signatures count.
-    pub judge: Judge,
+    pub trust: ReleaseTrust,
     /// The repository of the record, for artifacts in a ref.
-    pub shelf: Option<Shelf>,
+    pub ref_store: Option<RefStore>,
     /// How long one may take.
     pub timeout: Duration,
 }
 
-impl Fetcher {
+impl ArtifactFetcher {
     /// Fetches an artifact into a file, which is replaced only by the right one. From its URL, or else from its ref.
     ///
     /// # Errors
     /// Fails when it cannot be had, is not what the record says, is not signed as it must be, or `stop` is set.
     pub fn fetch(
         &mut self,
-        release: &Release<'_>,
+        release: &ReleaseArtifact<'_>,
         into: &Path,
         stop: &AtomicBool,
     ) -> Result<(), ArtifactError> {
         let artifact = release.artifact;
-        if artifact.size == 0 || artifact.size > MOST {
-            return Err(ArtifactError::Odd { why: format!("a binary cannot have {} bytes", artifact.size) });
+        if artifact.size == 0 || artifact.size > MAX_ARTIFACT_BYTES {
+            return Err(ArtifactError::Malformed {
+                why: format!("a binary cannot have {} bytes", artifact.size),
+            });
         }
         // The signature covers size and digest: who is refused by it is not even asked for the bytes.
-        self.judge.check(release, Timestamp::now())?;
+        self.trust.check(release, Timestamp::now())?;
         let deadline = Deadline::after(self.timeout);
-        let mut last = ArtifactError::Nowhere;
+        let mut last = ArtifactError::NoLocation;
         if let Some(url) = &artifact.url {
-            match file(artifact, into, stop, |sink| https::get(url, sink, deadline)) {
+            match download_file(artifact, into, stop, |sink| https::download(url, sink, deadline)) {
                 Err(error) if !matches!(error, ArtifactError::Stopped) => last = error,
                 done => return done,
             }
         }
         if let Some(reference) = &artifact.reference {
-            let Some(shelf) = &mut self.shelf else {
+            let Some(shelf) = &mut self.ref_store else {
                 return Err(ArtifactError::NoRepository { reference: reference.clone() });
             };
-            return file(artifact, into, stop, |sink| parts::read(shelf, reference, sink, deadline));
+            return download_file(artifact, into, stop, |sink| {
+                parts::read_parts(shelf, reference, sink, deadline)
+            });
         }
         Err(last)
     }
 }
 
 /// Where the bytes go: a file, a digest, and a count that never goes beyond what was announced.
-struct Sink<'a> {
+struct ArtifactSink<'a> {
     file: &'a mut File,
     hasher: blake3::Hasher,
     size: u64,
-    most: u64,
+    max_size: u64,
     stop: &'a AtomicBool,
 }
 
-impl Sink<'_> {
-    fn take(&mut self, bytes: &[u8]) -> Result<(), ArtifactError> {
+impl ArtifactSink<'_> {
+    fn write_chunk(&mut self, bytes: &[u8]) -> Result<(), ArtifactError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(ArtifactError::Stopped);
         }
         self.size += bytes.len() as u64;
-        if self.size > self.most {
-            return Err(ArtifactError::TooLong { want: self.most });
+        if self.size > self.max_size {
+            return Err(ArtifactError::TooLong { want: self.max_size });
         }
         self.hasher.update(bytes);
-        self.file.write_all(bytes).map_err(ArtifactError::local(Path::new("a temporary file")))
+        self.file.write_all(bytes).map_err(ArtifactError::local_error(Path::new("a temporary file")))
     }
 }
 
 /// Fills a file beside the target, looks at it, and lets it take the place of the target.
-fn file(
+fn download_file(
     artifact: &Artifact,
     into: &Path,
     stop: &AtomicBool,
-    fill: impl FnOnce(&mut Sink<'_>) -> Result<(), ArtifactError>,
+    fill: impl FnOnce(&mut ArtifactSink<'_>) -> Result<(), ArtifactError>,
 ) -> Result<(), ArtifactError> {
     let dir = into.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = ArtifactError::local(into);
+    let failed = ArtifactError::local_error(into);
     let mut temp = tempfile::Builder::new()
         .prefix(".fetch-")
         .permissions(Permissions::from_mode(0o700))
         .tempfile_in(dir)
         .map_err(&failed)?;
     let hasher = blake3::Hasher::new();
-    let mut sink = Sink { file: temp.as_file_mut(), hasher, size: 0, most: artifact.size, stop };
+    let mut sink = ArtifactSink { file: temp.as_file_mut(), hasher, size: 0, max_size: artifact.size, stop };
     fill(&mut sink)?;
     let (size, digest) = (sink.size, sink.hasher.finalize().to_hex());
     if size != artifact.size {

@@ -3,20 +3,20 @@
 //! Law: whoever reads it holds one part at a time.
 
 use serde::{Deserialize, Serialize};
-use zagent_cache::source::{Deadline, Shelf, SourceError};
+use zagent_cache::source::{Deadline, RefStore, SourceError};
 
-use super::{ArtifactError, Sink};
+use super::{ArtifactError, ArtifactSink};
 use crate::record::{Artifact, Component};
 
 /// Bytes of a part; the last one may have less.
-pub(super) const PART: usize = 1 << 20;
+pub(super) const PART_BYTES: usize = 1 << 20;
 /// The file that says what the parts are.
-pub(super) const RELEASE: &str = "release.yaml";
+pub(super) const RELEASE_FILE: &str = "release.yaml";
 
 /// `release.yaml`: what was published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Published {
+pub struct PublishedRelease {
     /// The version of the format.
     pub schema: u32,
     /// What it is a binary of.
@@ -29,20 +29,20 @@ pub struct Published {
 
 /// The ref of a binary.
 #[must_use]
-pub fn reference(version: &str, os: &str, arch: &str) -> String {
+pub fn release_ref(version: &str, os: &str, arch: &str) -> String {
     format!("refs/zagent/release/{version}/{os}-{arch}")
 }
 
 /// The name of a part.
-pub(super) fn part(number: usize) -> String {
+pub(super) fn part_name(number: usize) -> String {
     format!("part-{number:04}")
 }
 
 /// Reads a binary out of a ref.
-pub(super) fn read(
-    shelf: &mut Shelf,
+pub(super) fn read_parts(
+    shelf: &mut RefStore,
     reference: &str,
-    sink: &mut Sink<'_>,
+    sink: &mut ArtifactSink<'_>,
     deadline: Deadline,
 ) -> Result<(), ArtifactError> {
     let failed = |source: SourceError| {
@@ -52,11 +52,11 @@ pub(super) fn read(
     let nothing = |why: &str| ArtifactError::NoRelease { reference: reference.to_owned(), why: why.into() };
     let mut refs = shelf.list(&[reference.to_owned()], deadline).map_err(failed)?;
     let revision = refs.remove(reference).ok_or_else(|| nothing("the repository does not have it"))?;
-    sink.take(&[])?;
-    let taken = shelf.take(std::slice::from_ref(&revision), deadline).map_err(failed)?;
+    sink.write_chunk(&[])?;
+    let taken = shelf.fetch(std::slice::from_ref(&revision), deadline).map_err(failed)?;
     let mut number = 0;
-    while let Some(bytes) = taken.file(&revision, &part(number)).map_err(failed)? {
-        sink.take(&bytes)?;
+    while let Some(bytes) = taken.read_file(&revision, &part_name(number)).map_err(failed)? {
+        sink.write_chunk(&bytes)?;
         number += 1;
     }
     if number == 0 { Err(nothing("it has no parts")) } else { Ok(()) }

@@ -13,15 +13,15 @@
 //! ```
 
 use jiff::Timestamp;
-use zagent_cache::trust::{SignatureError, Signer, Signers};
-use zagent_config::settings::{Require, Trust};
+use zagent_cache::trust::{AllowedSigners, SignatureError, Signer};
+use zagent_config::settings::{RequiredSignatures, TrustSettings};
 
 use super::ArtifactError;
 use crate::record::{Artifact, Component};
 
 /// One binary, and what it is a binary of.
 #[derive(Clone, Copy, Debug)]
-pub struct Release<'a> {
+pub struct ReleaseArtifact<'a> {
     /// What is rolled out.
     pub component: Component,
     /// Its version.
@@ -30,23 +30,23 @@ pub struct Release<'a> {
     pub artifact: &'a Artifact,
 }
 
-impl Release<'_> {
+impl ReleaseArtifact<'_> {
     /// The text that is signed.
     ///
     /// # Errors
     /// Fails when a field cannot be part of it.
-    pub fn text(&self) -> Result<String, ArtifactError> {
+    pub fn signed_text(&self) -> Result<String, ArtifactError> {
         let Artifact { os, arch, size, blake3, .. } = self.artifact;
         for (name, value) in [("version", self.version), ("os", os), ("arch", arch)] {
             let fine = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
             if value.is_empty() || value.len() > 100 || !value.chars().all(fine) {
-                return Err(ArtifactError::Odd { why: format!("`{name}` is {value:?}") });
+                return Err(ArtifactError::Malformed { why: format!("`{name}` is {value:?}") });
             }
         }
         if blake3.len() != 64 || !blake3.chars().all(|c| c.is_ascii_hexdigit()) {
-            return Err(ArtifactError::Odd { why: "`blake3` does not have 64 hex digits".into() });
+            return Err(ArtifactError::Malformed { why: "`blake3` does not have 64 hex digits".into() });
         }
-        let (component, version, blake3) = (self.component.word(), self.version, blake3.to_ascii_lowercase());
+        let (component, version, blake3) = (self.component.name(), self.version, blake3.to_ascii_lowercase());
         Ok(format!(
             "zagent-release 1\ncomponent: {component}\nversion: {version}\nos: {os}\narch: {arch}\nsize: {size}\n\
              blake3: {blake3}\n"
@@ -56,21 +56,21 @@ impl Release<'_> {
 
 /// Whose signatures count, and whether there must be one.
 #[derive(Debug)]
-pub struct Judge {
-    signers: Option<Signers>,
+pub struct ReleaseTrust {
+    signers: Option<AllowedSigners>,
     required: bool,
     threshold: usize,
 }
 
-impl Judge {
+impl ReleaseTrust {
     /// As the settings say: with `trust.require: none` a release need not be signed, but a signature on it must be good
     /// when there is somebody whose signature counts.
     ///
     /// # Errors
     /// Fails when the files that say whose signatures count are needed or there, and cannot be used.
-    pub fn read(trust: &Trust) -> Result<Self, SignatureError> {
-        let required = trust.require != Require::None;
-        let signers = match Signers::read(trust) {
+    pub fn from_settings(trust: &TrustSettings) -> Result<Self, SignatureError> {
+        let required = trust.require != RequiredSignatures::None;
+        let signers = match AllowedSigners::read(trust) {
             Ok(signers) => Some(signers),
             Err(SignatureError::NoSigners { .. }) if !required => None,
             Err(error) => return Err(error),
@@ -82,14 +82,14 @@ impl Judge {
     ///
     /// # Errors
     /// Fails when nobody did whose signature counts, unless nobody must.
-    pub fn check(&self, release: &Release<'_>, now: Timestamp) -> Result<Vec<Signer>, ArtifactError> {
-        let text = release.text()?;
+    pub fn check(&self, release: &ReleaseArtifact<'_>, now: Timestamp) -> Result<Vec<Signer>, ArtifactError> {
+        let text = release.signed_text()?;
         match (&self.signers, release.artifact.signature.as_deref()) {
             (None, _) => Ok(Vec::new()),
             (Some(_), None) if !self.required => Ok(Vec::new()),
             (Some(signers), signature) => {
                 let signature = signature.unwrap_or_default();
-                Ok(signers.release(text.as_bytes(), signature, self.threshold, now)?)
+                Ok(signers.verify_release(text.as_bytes(), signature, self.threshold, now)?)
             }
         }
     }

@@ -14,7 +14,7 @@ use zagent_config::ids::NodeId;
 use zagent_config::paths::Paths;
 use zagent_config::settings::{BoardKind, Settings};
 
-pub use self::git::{GitBoard, Place};
+pub use self::git::{GitBoard, GitBoardConfig};
 #[cfg(feature = "nats")]
 pub use self::nats::NatsBoard;
 pub use self::sled::SledBoard;
@@ -24,9 +24,9 @@ const MAX_KEY: usize = 768;
 
 /// What names one version of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Token(pub String);
+pub struct VersionToken(pub String);
 
-impl fmt::Display for Token {
+impl fmt::Display for VersionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -34,20 +34,20 @@ impl fmt::Display for Token {
 
 /// A value as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct BoardEntry {
     /// The value.
     pub value: Vec<u8>,
     /// Which version of it.
-    pub token: Token,
+    pub token: VersionToken,
 }
 
 /// Something to write.
 #[derive(Clone, Copy, Debug)]
-pub struct Write<'a> {
+pub struct BoardWrite<'a> {
     /// The value.
     pub value: &'a [u8],
     /// What it replaces; none when the key must not be there.
-    pub expected: Option<&'a Token>,
+    pub expected: Option<&'a VersionToken>,
     /// What happened, for the log of those boards that keep one.
     pub note: &'a str,
     /// False for a write that the log need not keep, such as a heartbeat.
@@ -105,22 +105,22 @@ pub trait Board: Send {
     ///
     /// # Errors
     /// Fails when the board cannot be asked.
-    fn get(&mut self, key: &str) -> Result<Option<Entry>, BoardError>;
+    fn get(&mut self, key: &str) -> Result<Option<BoardEntry>, BoardError>;
 
     /// Writes one value, when it is still what the writer knows.
     ///
     /// # Errors
     /// Fails with a conflict when it is not, and when the board cannot be asked.
-    fn put(&mut self, key: &str, write: Write<'_>) -> Result<Token, BoardError>;
+    fn put(&mut self, key: &str, write: BoardWrite<'_>) -> Result<VersionToken, BoardError>;
 
     /// All values whose keys begin so, by key.
     ///
     /// # Errors
     /// Fails when the board cannot be asked.
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Entry)>, BoardError>;
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, BoardEntry)>, BoardError>;
 
     /// The keys that the last list left out: they are there, and what they hold does not count.
-    fn left_out(&self) -> Vec<String> {
+    fn skipped_keys(&self) -> Vec<String> {
         Vec::new()
     }
 
@@ -128,7 +128,7 @@ pub trait Board: Send {
     ///
     /// # Errors
     /// As [`Board::put`].
-    fn delete(&mut self, key: &str, expected: &Token) -> Result<(), BoardError>;
+    fn delete(&mut self, key: &str, expected: &VersionToken) -> Result<(), BoardError>;
 }
 
 /// The board of the settings; none when they name none.
@@ -139,7 +139,7 @@ pub fn open(settings: &Settings) -> Result<Option<Box<dyn Board>>, BoardError> {
     let paths = Paths::new(&settings.root);
     match settings.board.kind {
         BoardKind::Sled => Ok(Some(Box::new(SledBoard::new(paths.board())))),
-        BoardKind::Git => Ok(Some(Box::new(GitBoard::new(Place::of_board(settings)?)?))),
+        BoardKind::Git => Ok(Some(Box::new(GitBoard::new(GitBoardConfig::from_board_settings(settings)?)?))),
         BoardKind::Nats => nats(settings).map(Some),
         BoardKind::None => Ok(None),
     }

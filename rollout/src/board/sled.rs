@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Board, BoardError, Entry, Token, Write, check_key};
+use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
 
 /// How long others are waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often it is tried again.
-const TICK: Duration = Duration::from_millis(2);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 /// Bytes that the store may hold in memory: it is open for one act.
-const CACHE: u64 = 1 << 20;
+const CACHE_BYTES: u64 = 1 << 20;
 /// Bytes of the version before a value.
-const VERSION: usize = 8;
+const VERSION_BYTES: usize = 8;
 /// The tree that names the store.
-const META: &str = "meta";
+const META_TREE: &str = "meta";
 /// The key of that name.
-const NAME: &str = "name";
+const STORE_NAME_KEY: &str = "name";
 
 /// A board in a directory.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct SledBoard {
 }
 
 /// The store, open, and the lock that goes with it.
-struct Opened {
+struct SledStore {
     db: sled::Db,
     name: String,
     _lock: File,
@@ -50,29 +50,31 @@ impl SledBoard {
         Self { dir }
     }
 
-    fn open(&self) -> Result<Opened, BoardError> {
+    fn open(&self) -> Result<SledStore, BoardError> {
         let lock = self.lock().map_err(|error| self.unreachable(error))?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         let db = loop {
-            match standing(|| sled::Config::new().path(self.dir.join("store")).cache_capacity(CACHE).open()) {
+            match catch_panic(|| {
+                sled::Config::new().path(self.dir.join("store")).cache_capacity(CACHE_BYTES).open()
+            }) {
                 Ok(db) => break db,
                 // Threads of the process before may still be about to let go of it.
-                Err(sled::Error::Io(e)) if is_held(&e) => {
+                Err(sled::Error::Io(e)) if is_locked(&e) => {
                     if Instant::now() >= until {
                         return Err(self.unreachable(e));
                     }
-                    std::thread::sleep(TICK);
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
-                Err(sled::Error::Io(e)) if is_ours(&e) => return Err(self.unreachable(e)),
-                Err(error) => self.put_aside(&error).map_err(|error| self.unreachable(error))?,
+                Err(sled::Error::Io(e)) if is_local_fault(&e) => return Err(self.unreachable(e)),
+                Err(error) => self.move_aside(&error).map_err(|error| self.unreachable(error))?,
             }
         };
-        let name = self.name(&db).map_err(|error| self.failed(error))?;
-        Ok(Opened { db, name, _lock: lock })
+        let name = self.store_name(&db).map_err(|error| self.failed(error))?;
+        Ok(SledStore { db, name, _lock: lock })
     }
 
     /// Moves a store that does not open out of the way; one such store is kept for whoever wants to look.
-    fn put_aside(&self, error: &sled::Error) -> io::Result<()> {
+    fn move_aside(&self, error: &sled::Error) -> io::Result<()> {
         let (store, aside) = (self.dir.join("store"), self.dir.join("store.damaged"));
         tracing::warn!(store = %store.display(), %error, "the board does not open: it is moved aside and made anew");
         match std::fs::remove_dir_all(&aside) {
@@ -82,14 +84,14 @@ impl SledBoard {
     }
 
     /// What tells this store from the one before it, whose versions began at the same number.
-    fn name(&self, db: &sled::Db) -> Result<String, sled::Error> {
-        let meta = db.open_tree(META)?;
-        if let Some(name) = meta.get(NAME)? {
+    fn store_name(&self, db: &sled::Db) -> Result<String, sled::Error> {
+        let meta = db.open_tree(META_TREE)?;
+        if let Some(name) = meta.get(STORE_NAME_KEY)? {
             return Ok(String::from_utf8_lossy(&name).into_owned());
         }
         let seed = format!("{} {}", jiff::Timestamp::now().as_nanosecond(), std::process::id());
         let name = blake3::hash(seed.as_bytes()).to_hex()[..12].to_owned();
-        meta.insert(NAME, name.as_bytes())?;
+        meta.insert(STORE_NAME_KEY, name.as_bytes())?;
         Ok(name)
     }
 
@@ -97,12 +99,12 @@ impl SledBoard {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let path = self.dir.join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(file),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < until => {
-                    std::thread::sleep(TICK);
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
                 Err(e) => return Err(e.into()),
             }
@@ -110,50 +112,50 @@ impl SledBoard {
     }
 
     fn unreachable(&self, source: io::Error) -> BoardError {
-        BoardError::Unreachable { board: self.shown(), source: Box::new(source) }
+        BoardError::Unreachable { board: self.display_name(), source: Box::new(source) }
     }
 
     fn failed(&self, source: sled::Error) -> BoardError {
-        BoardError::Unreachable { board: self.shown(), source: Box::new(source) }
+        BoardError::Unreachable { board: self.display_name(), source: Box::new(source) }
     }
 
-    fn shown(&self) -> String {
-        shown(&self.dir)
+    fn display_name(&self) -> String {
+        display_dir(&self.dir)
     }
 }
 
 /// Opens a store; a damaged one can make sled panic as well as fail.
-fn standing<T>(act: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
+fn catch_panic<T>(act: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
     let fell = || sled::Error::ReportableBug("it fell over the store".into());
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(fell()))
 }
 
-fn shown(dir: &Path) -> String {
+fn display_dir(dir: &Path) -> String {
     format!("`{}`", dir.display())
 }
 
 /// True when somebody else has the store open.
-fn is_held(error: &io::Error) -> bool {
+fn is_locked(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("could not acquire lock")
 }
 
 /// True when the fault is not in the store: a new one would fare no better.
-fn is_ours(error: &io::Error) -> bool {
+fn is_local_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | StorageFull | QuotaExceeded)
 }
 
-impl Opened {
-    fn entry(&self, key: &str, bytes: &[u8]) -> Result<Entry, BoardError> {
-        let Some((version, value)) = bytes.split_first_chunk::<VERSION>() else {
+impl SledStore {
+    fn entry(&self, key: &str, bytes: &[u8]) -> Result<BoardEntry, BoardError> {
+        let Some((version, value)) = bytes.split_first_chunk::<VERSION_BYTES>() else {
             let message = "it has no version".to_owned();
             return Err(BoardError::Damaged { key: key.to_owned(), message });
         };
-        Ok(Entry { value: value.to_vec(), token: self.token(u64::from_be_bytes(*version)) })
+        Ok(BoardEntry { value: value.to_vec(), token: self.token(u64::from_be_bytes(*version)) })
     }
 
-    fn token(&self, version: u64) -> Token {
-        Token(format!("{}-{version}", self.name))
+    fn token(&self, version: u64) -> VersionToken {
+        VersionToken(format!("{}-{version}", self.name))
     }
 
     fn get(&self, key: &str) -> Result<Option<sled::IVec>, sled::Error> {
@@ -161,7 +163,11 @@ impl Opened {
     }
 
     /// The value as it is now, when it is what the writer knows.
-    fn expect(&self, key: &str, expected: Option<&Token>) -> Result<Result<(), BoardError>, sled::Error> {
+    fn check_version(
+        &self,
+        key: &str,
+        expected: Option<&VersionToken>,
+    ) -> Result<Result<(), BoardError>, sled::Error> {
         let now = self.get(key)?.map(|bytes| self.entry(key, &bytes)).transpose();
         let conflict = || BoardError::Conflict { key: key.to_owned() };
         Ok(now.and_then(|entry| match (entry, expected) {
@@ -171,7 +177,7 @@ impl Opened {
         }))
     }
 
-    fn put(&self, key: &str, value: &[u8]) -> Result<Token, sled::Error> {
+    fn put(&self, key: &str, value: &[u8]) -> Result<VersionToken, sled::Error> {
         let version = self.db.generate_id()?;
         let mut bytes = version.to_be_bytes().to_vec();
         bytes.extend_from_slice(value);
@@ -187,21 +193,21 @@ impl Opened {
 }
 
 impl Board for SledBoard {
-    fn get(&mut self, key: &str) -> Result<Option<Entry>, BoardError> {
-        check_key(&self.shown(), key)?;
+    fn get(&mut self, key: &str) -> Result<Option<BoardEntry>, BoardError> {
+        check_key(&self.display_name(), key)?;
         let store = self.open()?;
         let found = store.get(key).map_err(|error| self.failed(error))?;
         found.map(|bytes| store.entry(key, &bytes)).transpose()
     }
 
-    fn put(&mut self, key: &str, write: Write<'_>) -> Result<Token, BoardError> {
-        check_key(&self.shown(), key)?;
+    fn put(&mut self, key: &str, write: BoardWrite<'_>) -> Result<VersionToken, BoardError> {
+        check_key(&self.display_name(), key)?;
         let store = self.open()?;
-        store.expect(key, write.expected).map_err(|error| self.failed(error))??;
+        store.check_version(key, write.expected).map_err(|error| self.failed(error))??;
         store.put(key, write.value).map_err(|error| self.failed(error))
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Entry)>, BoardError> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, BoardEntry)>, BoardError> {
         let store = self.open()?;
         let mut all = Vec::new();
         for found in store.db.scan_prefix(prefix) {
@@ -213,13 +219,13 @@ impl Board for SledBoard {
         Ok(all)
     }
 
-    fn delete(&mut self, key: &str, expected: &Token) -> Result<(), BoardError> {
-        check_key(&self.shown(), key)?;
+    fn delete(&mut self, key: &str, expected: &VersionToken) -> Result<(), BoardError> {
+        check_key(&self.display_name(), key)?;
         let store = self.open()?;
         if store.get(key).map_err(|error| self.failed(error))?.is_none() {
             return Ok(());
         }
-        store.expect(key, Some(expected)).map_err(|error| self.failed(error))??;
+        store.check_version(key, Some(expected)).map_err(|error| self.failed(error))??;
         store.remove(key).map_err(|error| self.failed(error))
     }
 }

@@ -9,18 +9,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use zagent_config::ids::{NodeId, RolloutId};
 
-use crate::board::{BoardError, Token};
-use crate::drive::{self, Step};
-use crate::record::{Mode, Record, State};
-use crate::records::{Held, Records, Reports};
+use crate::board::{BoardError, VersionToken};
+use crate::driver_logic::{self, DriveStep};
+use crate::record::{RolloutMode, RolloutRecord, RolloutStatus};
+use crate::records::{Records, Reports, VersionedValue};
 
 /// How often a turn reads again after it lost.
-const TRIES: usize = 4;
+const MAX_TRIES: usize = 4;
 /// When to try again after it lost every time.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A driver.
-pub struct Driver<'a> {
+pub struct RolloutDriver<'a> {
     /// Who.
     pub id: String,
     /// Where records are.
@@ -31,18 +31,18 @@ pub struct Driver<'a> {
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum DriveOutcome {
     /// It goes on.
-    Goes {
+    Continues {
         /// The record as it is now.
-        record: Record,
+        record: RolloutRecord,
         /// When to look again.
         wait: Duration,
         /// What happened.
         notes: Vec<String>,
     },
     /// It is over.
-    Over(Record),
+    Finished(RolloutRecord),
     /// Another drives.
     SteppedAside {
         /// Who.
@@ -61,7 +61,7 @@ pub enum DriveError {
     },
     /// Nobody drives such a rollout.
     #[error("the rollout {id} needs no driver: {why}")]
-    Undriven {
+    NotDrivable {
         /// Which.
         id: RolloutId,
         /// Why.
@@ -69,7 +69,7 @@ pub enum DriveError {
     },
     /// The record or the reports could not be read; nothing was changed.
     #[error("cannot see how the rollout {id} stands; it goes on where it is once this works again")]
-    Unread {
+    ReadFailed {
         /// Which.
         id: RolloutId,
         /// Why.
@@ -78,11 +78,11 @@ pub enum DriveError {
     },
     /// A step could not be written down.
     #[error("cannot write down how the rollout {id} goes on; {end}")]
-    Unwritten {
+    WriteFailed {
         /// Which.
         id: RolloutId,
         /// What became of it.
-        end: End,
+        end: WriteFailureOutcome,
         /// Why.
         #[source]
         source: BoardError,
@@ -91,65 +91,65 @@ pub enum DriveError {
 
 /// What became of a rollout whose record could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum WriteFailureOutcome {
     /// It is aborted.
     Aborted,
     /// It could not be aborted either.
-    Left,
+    NotAborted,
     /// Only a heartbeat is missing.
-    Unharmed,
+    HeartbeatMissed,
 }
 
-impl std::fmt::Display for End {
+impl std::fmt::Display for WriteFailureOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Aborted => "it was aborted",
-            Self::Left => {
+            Self::NotAborted => {
                 "it could not be aborted either: nodes take back what nobody confirms, and another driver \
                  adopts it after a minute"
             }
-            Self::Unharmed => "only a heartbeat is missing",
+            Self::HeartbeatMissed => "only a heartbeat is missing",
         })
     }
 }
 
-impl Driver<'_> {
+impl RolloutDriver<'_> {
     /// Looks once, and moves the rollout on when it is time. Does not wait.
     ///
     /// # Errors
     /// Fails when the rollout is gone or needs no driver, and when the board cannot be read or written.
-    pub fn turn(&mut self, id: &RolloutId, now: Timestamp) -> Result<Turn, DriveError> {
-        let unread = |source| DriveError::Unread { id: id.clone(), source };
-        let mut lost: Option<(Record, Token, Step)> = None;
+    pub fn drive_once(&mut self, id: &RolloutId, now: Timestamp) -> Result<DriveOutcome, DriveError> {
+        let unread = |source| DriveError::ReadFailed { id: id.clone(), source };
+        let mut lost: Option<(RolloutRecord, VersionToken, DriveStep)> = None;
         // How often somebody else had really written meanwhile.
         let mut races = 0;
         // What was written when the answer got lost.
-        let mut unsure: Option<Step> = None;
-        for _ in 0..TRIES {
+        let mut unsure: Option<DriveStep> = None;
+        for _ in 0..MAX_TRIES {
             let held = self.records.get(id).map_err(unread)?;
-            let Some(Held { value: record, token }) = held else {
+            let Some(VersionedValue { value: record, token }) = held else {
                 return Err(DriveError::Gone { id: id.clone() });
             };
             if let Some(step) = unsure.take().filter(|step| step.record == record) {
-                return Ok(ended(step));
+                return Ok(step_outcome(step));
             }
-            if let Some(turn) = self.not_ours(&record, now)? {
+            if let Some(turn) = self.step_aside(&record, now)? {
                 return Ok(turn);
             }
             // Who lost to nobody has lost nothing but its patience.
             races += usize::from(lost.as_ref().is_some_and(|(_, before, _)| *before != token));
-            self.reports.expect(&record);
-            let reports = self.reports.all(record.component).map_err(unread)?;
-            let mut step = drive::step(&record, &reports, &self.id, now);
+            self.reports.pin_keys(&record);
+            let reports = self.reports.latest_reports(record.component).map_err(unread)?;
+            let mut step = driver_logic::step(&record, &reports, &self.id, now);
             if step.record == record {
-                return Ok(ended(step));
+                return Ok(step_outcome(step));
             }
-            pin_keys(&mut step.record, &self.reports.keys());
-            match self.records.put(&step.record, Some(&token), &self.note(&step), step.lasting) {
-                Ok(_) => return Ok(ended(step)),
+            pin_keys(&mut step.record, &self.reports.signing_keys());
+            match self.records.put(&step.record, Some(&token), &self.commit_note(&step), step.lasting) {
+                Ok(_) => return Ok(step_outcome(step)),
                 Err(BoardError::Conflict { .. }) => {}
                 Err(BoardError::Unknown { .. }) => unsure = Some(step.clone()),
-                Err(source) => return Err(self.unwritten(&record, &token, &step, source, now)),
+                Err(source) => return Err(self.handle_write_failure(&record, &token, &step, source, now)),
             }
             lost = Some((record, token, step));
         }
@@ -157,9 +157,9 @@ impl Driver<'_> {
         if races == 0 && unsure.is_none() {
             let message = "it calls every write a lost race, and nobody else has written: look at its locks and its disk".into();
             let source = BoardError::Refused { board: "of rollouts".into(), message };
-            return Err(self.unwritten(&record, &token, &step, source, now));
+            return Err(self.handle_write_failure(&record, &token, &step, source, now));
         }
-        Ok(Turn::Goes { record, wait: AGAIN, notes: vec![] })
+        Ok(DriveOutcome::Continues { record, wait: RETRY_AFTER, notes: vec![] })
     }
 
     /// The rollouts that nobody drives although somebody must, and those that this driver drove before it was started anew: an
@@ -167,11 +167,11 @@ impl Driver<'_> {
     ///
     /// # Errors
     /// Fails when the records cannot be read.
-    pub fn stale(&mut self, now: Timestamp) -> Result<Vec<RolloutId>, BoardError> {
+    pub fn adoptable_rollouts(&mut self, now: Timestamp) -> Result<Vec<RolloutId>, BoardError> {
         let all = self.records.list()?;
         Ok(all
             .into_iter()
-            .filter(|held| drive::is_ours(&held.value, &self.id, now))
+            .filter(|held| driver_logic::may_drive(&held.value, &self.id, now))
             .map(|held| held.value.id)
             .collect())
     }
@@ -180,33 +180,35 @@ impl Driver<'_> {
     ///
     /// # Errors
     /// Fails when the record cannot be read or written.
-    pub fn let_go(&mut self, id: &RolloutId) -> Result<(), BoardError> {
-        let Some(Held { value: record, token }) = self.records.get(id)? else { return Ok(()) };
+    pub fn release(&mut self, id: &RolloutId) -> Result<(), BoardError> {
+        let Some(VersionedValue { value: record, token }) = self.records.get(id)? else { return Ok(()) };
         if record.state.is_final() || record.driver.as_ref().is_none_or(|driver| driver.id != self.id) {
             return Ok(());
         }
-        let next = Record { driver: None, serial: record.serial.saturating_add(1), ..record };
+        let next = RolloutRecord { driver: None, serial: record.serial.saturating_add(1), ..record };
         self.records.put(&next, Some(&token), &format!("{} stops driving", self.id), true).map(drop)
     }
 
     /// The end of a turn where there is nothing for this driver to do.
-    fn not_ours(&self, record: &Record, now: Timestamp) -> Result<Option<Turn>, DriveError> {
-        let undriven = |why| Err(DriveError::Undriven { id: record.id.clone(), why });
+    fn step_aside(&self, record: &RolloutRecord, now: Timestamp) -> Result<Option<DriveOutcome>, DriveError> {
+        let undriven = |why| Err(DriveError::NotDrivable { id: record.id.clone(), why });
         if record.state.is_final() {
-            return Ok(Some(Turn::Over(record.clone())));
+            return Ok(Some(DriveOutcome::Finished(record.clone())));
         }
         if record.dry_run {
             return undriven("it is a dry run");
         }
-        if record.mode == Mode::Clock {
+        if record.mode == RolloutMode::Clock {
             return undriven("its nodes go by the clock");
         }
-        let other =
-            record.driver.as_ref().filter(|driver| driver.id != self.id && drive::is_live(driver, now));
-        Ok(other.map(|driver| Turn::SteppedAside { driver: driver.id.clone() }))
+        let other = record
+            .driver
+            .as_ref()
+            .filter(|driver| driver.id != self.id && driver_logic::is_live(driver, now));
+        Ok(other.map(|driver| DriveOutcome::SteppedAside { driver: driver.id.clone() }))
     }
 
-    fn note(&self, step: &Step) -> String {
+    fn commit_note(&self, step: &DriveStep) -> String {
         match step.notes.as_slice() {
             [] => format!("heartbeat of {}", self.id),
             [one] => one.clone(),
@@ -215,43 +217,43 @@ impl Driver<'_> {
         }
     }
 
-    fn unwritten(
+    fn handle_write_failure(
         &mut self,
-        record: &Record,
-        token: &Token,
-        step: &Step,
+        record: &RolloutRecord,
+        token: &VersionToken,
+        step: &DriveStep,
         source: BoardError,
         now: Timestamp,
     ) -> DriveError {
         let end = if step.lasting {
             let why = format!("the driver {} could not write: {source}", self.id);
             let mut aborted = record.clone();
-            (aborted.state, aborted.finished) = (State::Aborted, Some(now));
+            (aborted.state, aborted.finished) = (RolloutStatus::Aborted, Some(now));
             (aborted.reason, aborted.serial) = (Some(why.clone()), record.serial.saturating_add(1));
             match self.records.put(&aborted, Some(token), &format!("aborted: {why}"), true) {
-                Ok(_) => End::Aborted,
-                Err(_) => End::Left,
+                Ok(_) => WriteFailureOutcome::Aborted,
+                Err(_) => WriteFailureOutcome::NotAborted,
             }
         } else {
-            End::Unharmed
+            WriteFailureOutcome::HeartbeatMissed
         };
-        DriveError::Unwritten { id: record.id.clone(), end, source }
+        DriveError::WriteFailed { id: record.id.clone(), end, source }
     }
 }
 
 /// Notes the keys that nodes sign with, each once: from then on the record holds every driver to them.
-fn pin_keys(record: &mut Record, keys: &BTreeMap<NodeId, String>) {
+fn pin_keys(record: &mut RolloutRecord, keys: &BTreeMap<NodeId, String>) {
     for (id, progress) in record.nodes.iter_mut().filter(|(_, progress)| progress.key.is_none()) {
         progress.key = keys.get(id).cloned();
     }
 }
 
 /// What a step that is written down means for whoever asked for it.
-fn ended(step: Step) -> Turn {
+fn step_outcome(step: DriveStep) -> DriveOutcome {
     if step.record.state.is_final() {
-        return Turn::Over(step.record);
+        return DriveOutcome::Finished(step.record);
     }
-    Turn::Goes { record: step.record, wait: step.wait, notes: step.notes }
+    DriveOutcome::Continues { record: step.record, wait: step.wait, notes: step.notes }
 }
 
 #[cfg(test)]

@@ -12,56 +12,64 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use ssh_key::{HashAlg, PublicKey};
-use zagent_cache::trust::{SignatureError, Signers, report_key};
+use zagent_cache::trust::{AllowedSigners, SignatureError, report_key};
 use zagent_config::ids::NodeId;
 
 use super::EnvelopeError;
-use crate::record::Record;
+use crate::record::RolloutRecord;
 
 /// Bytes of the file of first seen keys: a hundred thousand nodes.
-const MOST: u64 = 16 << 20;
+const MAX_KEYS_BYTES: u64 = 16 << 20;
 
 /// The keys of nodes.
 #[derive(Debug)]
-pub struct Keys {
+pub struct NodeKeys {
     allowed: Option<PathBuf>,
-    first: PathBuf,
-    signers: Option<Signers>,
+    first_seen_file: PathBuf,
+    signers: Option<AllowedSigners>,
     /// The keys in the file, as it was read last.
     known: BTreeMap<NodeId, String>,
     /// Keys that were seen for the first time, and are not in the file yet.
-    fresh: BTreeMap<NodeId, String>,
+    unsaved: BTreeMap<NodeId, String>,
     /// Fingerprints that a record names.
-    named: BTreeMap<NodeId, String>,
+    pinned: BTreeMap<NodeId, String>,
 }
 
-impl Keys {
+impl NodeKeys {
     /// Keys by a list, or else those in the file of first seen ones. Nothing is read yet.
     #[must_use]
     pub const fn new(allowed: Option<PathBuf>, first: PathBuf) -> Self {
         let known = BTreeMap::new();
-        Self { allowed, first, signers: None, known, fresh: BTreeMap::new(), named: BTreeMap::new() }
+        Self {
+            allowed,
+            first_seen_file: first,
+            signers: None,
+            known,
+            unsaved: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+        }
     }
 
     /// Reads the files anew, for they may have changed.
     ///
     /// # Errors
     /// Fails when a file cannot be read, or the list has a line that cannot.
-    pub fn refresh(&mut self) -> Result<(), SignatureError> {
+    pub fn reload(&mut self) -> Result<(), SignatureError> {
         match &self.allowed {
-            Some(path) => self.signers = Some(Signers::of(path)?),
+            Some(path) => self.signers = Some(AllowedSigners::from_file(path)?),
             None => {
-                let unreadable = |source| SignatureError::Unreadable { path: self.first.clone(), source };
-                self.known = parse(&read(&self.first).map_err(unreadable)?);
+                let unreadable =
+                    |source| SignatureError::Unreadable { path: self.first_seen_file.clone(), source };
+                self.known = parse_keys(&read_keys(&self.first_seen_file).map_err(unreadable)?);
             }
         }
         Ok(())
     }
 
     /// Holds nodes to the keys that a record names.
-    pub fn expect(&mut self, record: &Record) {
+    pub fn pin_from_record(&mut self, record: &RolloutRecord) {
         let keys = record.nodes.iter().filter_map(|(id, node)| Some((id.clone(), node.key.clone()?)));
-        self.named = keys.collect();
+        self.pinned = keys.collect();
     }
 
     /// Forgets the first key of a node.
@@ -69,21 +77,21 @@ impl Keys {
     /// # Errors
     /// Fails when the file cannot be written.
     pub fn forget(&mut self, node: &NodeId) -> Result<(), EnvelopeError> {
-        self.named.remove(node);
-        self.fresh.remove(node);
-        self.change(|known| known.remove(node).is_some())
+        self.pinned.remove(node);
+        self.unsaved.remove(node);
+        self.update_file(|known| known.remove(node).is_some())
     }
 
     /// Writes down the keys that were seen for the first time, all at once.
     ///
     /// # Errors
     /// Fails when the file cannot be written.
-    pub fn keep(&mut self) -> Result<(), EnvelopeError> {
-        if self.fresh.is_empty() {
+    pub fn save_first_seen(&mut self) -> Result<(), EnvelopeError> {
+        if self.unsaved.is_empty() {
             return Ok(());
         }
-        let fresh = std::mem::take(&mut self.fresh);
-        let kept = self.change(|known| {
+        let fresh = std::mem::take(&mut self.unsaved);
+        let kept = self.update_file(|known| {
             let before = known.len();
             for (node, key) in &fresh {
                 known.entry(node.clone()).or_insert_with(|| key.clone());
@@ -91,13 +99,13 @@ impl Keys {
             known.len() > before
         });
         if kept.is_err() {
-            self.fresh = fresh;
+            self.unsaved = fresh;
         }
         kept
     }
 
     /// The fingerprint of the key that signed, when it is the node's.
-    pub(super) fn judge(
+    pub(super) fn verify_signer(
         &mut self,
         node: &NodeId,
         message: &[u8],
@@ -106,34 +114,35 @@ impl Keys {
     ) -> Result<String, EnvelopeError> {
         let bad = |source| EnvelopeError::Signature { node: node.clone(), source };
         let (found, key) = match (&self.allowed, &self.signers) {
-            (Some(_), Some(signers)) => {
-                (signers.report(node.as_str(), message, signature, now).map_err(bad)?.fingerprint, None)
-            }
+            (Some(_), Some(signers)) => (
+                signers.verify_report(node.as_str(), message, signature, now).map_err(bad)?.fingerprint,
+                None,
+            ),
             (Some(path), None) => return Err(bad(SignatureError::NoSigners { path: path.clone() })),
             (None, _) => {
                 let key = report_key(message, signature).map_err(bad)?;
                 (fingerprint(&key), Some(key))
             }
         };
-        if let Some(known) = self.named.get(node).filter(|known| **known != found) {
+        if let Some(known) = self.pinned.get(node).filter(|known| **known != found) {
             let (node, known, place) = (node.clone(), known.clone(), "the rollout's record".to_owned());
             return Err(EnvelopeError::OtherKey { node, found, known, place });
         }
         if let Some(key) = key {
             // Only what nothing else speaks against is remembered.
-            self.first_seen(node, &key)?;
+            self.check_first_seen(node, &key)?;
         }
         Ok(found)
     }
 
     /// Holds a node to the first key it came with.
-    fn first_seen(&mut self, node: &NodeId, key: &str) -> Result<(), EnvelopeError> {
+    fn check_first_seen(&mut self, node: &NodeId, key: &str) -> Result<(), EnvelopeError> {
         if !self.known.contains_key(node) {
-            self.fresh.entry(node.clone()).or_insert_with(|| key.to_owned());
+            self.unsaved.entry(node.clone()).or_insert_with(|| key.to_owned());
         }
-        match self.known.get(node).or_else(|| self.fresh.get(node)) {
+        match self.known.get(node).or_else(|| self.unsaved.get(node)) {
             Some(known) if known != key => {
-                let place = format!("`{}`", self.first.display());
+                let place = format!("`{}`", self.first_seen_file.display());
                 let (node, found, known) = (node.clone(), fingerprint(key), fingerprint(known));
                 Err(EnvelopeError::OtherKey { node, found, known, place })
             }
@@ -142,44 +151,44 @@ impl Keys {
     }
 
     /// Reads the file, changes it, and writes it when `change` says so; nobody else does so meanwhile.
-    fn change(
+    fn update_file(
         &mut self,
         change: impl FnOnce(&mut BTreeMap<NodeId, String>) -> bool,
     ) -> Result<(), EnvelopeError> {
         let changed = || -> io::Result<BTreeMap<NodeId, String>> {
-            let dir = self.first.parent().unwrap_or(Path::new("/"));
+            let dir = self.first_seen_file.parent().unwrap_or(Path::new("/"));
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
             let lock = File::open(dir)?;
             flock(&lock, FlockOperation::LockExclusive)?;
-            let mut known = parse(&read(&self.first)?);
+            let mut known = parse_keys(&read_keys(&self.first_seen_file)?);
             if change(&mut known) {
                 let mut file = tempfile::NamedTempFile::new_in(dir)?;
                 for (node, key) in &known {
                     writeln!(file, "{node} {key}")?;
                 }
                 file.as_file().sync_all()?;
-                file.persist(&self.first).map_err(|error| error.error)?;
+                file.persist(&self.first_seen_file).map_err(|error| error.error)?;
                 lock.sync_all()?;
             }
             Ok(known)
         };
-        let failed = |source| EnvelopeError::Keys { path: self.first.clone(), source };
+        let failed = |source| EnvelopeError::Keys { path: self.first_seen_file.clone(), source };
         self.known = changed().map_err(failed)?;
         Ok(())
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
+fn read_keys(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     match File::open(path) {
-        Ok(file) => file.take(MOST).read_to_string(&mut text).map(|_| text),
+        Ok(file) => file.take(MAX_KEYS_BYTES).read_to_string(&mut text).map(|_| text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
         Err(error) => Err(error),
     }
 }
 
 /// Lines of a name and a key; a line that is none is left out, and its node is new again.
-fn parse(text: &str) -> BTreeMap<NodeId, String> {
+fn parse_keys(text: &str) -> BTreeMap<NodeId, String> {
     let line = |line: &str| {
         let (node, key) = line.trim().split_once(' ')?;
         Some((node.parse().ok()?, PublicKey::from_openssh(key).is_ok().then(|| key.to_owned())?))

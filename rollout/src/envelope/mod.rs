@@ -14,17 +14,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use ssh_key::private::Ed25519Keypair;
 use ssh_key::{LineEnding, PrivateKey};
-use zagent_cache::trust::{REPORT, SignError, SignatureError, sign};
+use zagent_cache::trust::{REPORT_NAMESPACE, SignError, SignatureError, sign};
 use zagent_config::ids::NodeId;
 
-pub use self::keys::Keys;
+pub use self::keys::NodeKeys;
 use crate::record::Component;
-use crate::report::Report;
+use crate::report::NodeReport;
 
 /// Bytes of an envelope.
-const MOST: usize = 1 << 20;
+const MAX_ENVELOPE_BYTES: usize = 1 << 20;
 /// The version of the format.
-const SCHEMA: u32 = 1;
+const ENVELOPE_SCHEMA: u32 = 1;
 
 /// Why a report is not taken, or none was made.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum EnvelopeError {
     },
     /// It speaks of somebody or something else.
     #[error("the report of `{node}` speaks of {claim}")]
-    Foreign {
+    WrongSubject {
         /// Under which name it was found.
         node: NodeId,
         /// Of what.
@@ -104,7 +104,7 @@ pub enum EnvelopeError {
 
 /// The report as it stands on a board.
 #[derive(Debug, Serialize, Deserialize)]
-struct Envelope {
+struct SignedEnvelope {
     schema: u32,
     /// The very bytes that were signed.
     report: String,
@@ -113,66 +113,67 @@ struct Envelope {
 
 /// A report that is its node's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct VerifiedReport {
     /// What it says.
-    pub report: Report,
+    pub report: NodeReport,
     /// The fingerprint of the key that signed it.
     pub key: String,
 }
 
 /// The key under which a node reports.
 #[must_use]
-pub fn key_of(component: Component, node: &NodeId) -> String {
-    format!("{}{node}", prefix_of(component))
+pub fn report_key(component: Component, node: &NodeId) -> String {
+    format!("{}{node}", report_prefix(component))
 }
 
 /// What such keys begin with.
 #[must_use]
-pub fn prefix_of(component: Component) -> String {
-    format!("node/{}/", component.word())
+pub fn report_prefix(component: Component) -> String {
+    format!("node/{}/", component.name())
 }
 
 /// Signs a report with the node's key, which is made when there is none.
 ///
 /// # Errors
 /// Fails when the key cannot be made or used.
-pub fn seal(report: &Report, key: &Path) -> Result<Vec<u8>, EnvelopeError> {
-    make_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
+pub fn sign_report(report: &NodeReport, key: &Path) -> Result<Vec<u8>, EnvelopeError> {
+    create_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
     let broken =
         |error: serde_json::Error| EnvelopeError::Damaged { node: report.id.clone(), why: error.to_string() };
     let text = serde_json::to_string(report).map_err(broken)?;
-    let signature = sign(key, REPORT, text.as_bytes()).map_err(EnvelopeError::Sign)?;
-    serde_json::to_vec(&Envelope { schema: SCHEMA, report: text, signature }).map_err(broken)
+    let signature = sign(key, REPORT_NAMESPACE, text.as_bytes()).map_err(EnvelopeError::Sign)?;
+    serde_json::to_vec(&SignedEnvelope { schema: ENVELOPE_SCHEMA, report: text, signature }).map_err(broken)
 }
 
 /// Opens what was found under a node's name.
 ///
 /// # Errors
 /// Fails when it is not what that node says about that component.
-pub fn open(
+pub fn verify_report(
     component: Component,
     node: &NodeId,
     bytes: &[u8],
-    keys: &mut Keys,
+    keys: &mut NodeKeys,
     now: Timestamp,
-) -> Result<Opened, EnvelopeError> {
+) -> Result<VerifiedReport, EnvelopeError> {
     let damaged = |why: String| EnvelopeError::Damaged { node: node.clone(), why };
-    if bytes.len() > MOST {
-        return Err(damaged(format!("it has more than {MOST} bytes")));
+    if bytes.len() > MAX_ENVELOPE_BYTES {
+        return Err(damaged(format!("it has more than {MAX_ENVELOPE_BYTES} bytes")));
     }
-    let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
-    let report: Report =
+    let envelope: SignedEnvelope =
+        serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+    let report: NodeReport =
         serde_json::from_str(&envelope.report).map_err(|error| damaged(error.to_string()))?;
     if report.id != *node || report.component != component {
-        let claim = format!("`{}` ({})", report.id, report.component.word());
-        return Err(EnvelopeError::Foreign { node: node.clone(), claim });
+        let claim = format!("`{}` ({})", report.id, report.component.name());
+        return Err(EnvelopeError::WrongSubject { node: node.clone(), claim });
     }
-    let key = keys.judge(node, envelope.report.as_bytes(), envelope.signature.as_bytes(), now)?;
-    Ok(Opened { report, key })
+    let key = keys.verify_signer(node, envelope.report.as_bytes(), envelope.signature.as_bytes(), now)?;
+    Ok(VerifiedReport { report, key })
 }
 
 /// Makes a key where none is: whole and for its owner alone, or not at all.
-fn make_key(path: &Path) -> io::Result<()> {
+fn create_key(path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::phase;
-use crate::record::{Canary, Component, Profile, Progress, SCHEMA};
-use crate::report::Doing;
+use crate::record::{Canary, Component, NodeProgress, RECORD_SCHEMA, RolloutProfile};
+use crate::report::NodeActivity;
 use crate::{BatchSize, PROTOCOL, Span};
 
 fn at(seconds: i64) -> Timestamp {
@@ -18,9 +18,9 @@ fn id(text: &str) -> NodeId {
 }
 
 /// Two batches of two; the first under way.
-fn record(state: State, phase: BatchPhase) -> Record {
-    Record {
-        schema: SCHEMA,
+fn record(state: RolloutStatus, phase: BatchPhase) -> RolloutRecord {
+    RolloutRecord {
+        schema: RECORD_SCHEMA,
         id: "r".parse().unwrap(),
         component: Component::Agent,
         to: "2.0".into(),
@@ -34,8 +34,8 @@ fn record(state: State, phase: BatchPhase) -> Record {
         max_silent: 0,
         min_protocol: 0,
         dry_run: false,
-        mode: Mode::Driver,
-        profile: Profile::Normal,
+        mode: RolloutMode::Driver,
+        profile: RolloutProfile::Normal,
         anyway: false,
         artifacts: vec![],
         batches: vec![vec![id("a"), id("b")], vec![id("c"), id("d")]],
@@ -52,17 +52,17 @@ fn record(state: State, phase: BatchPhase) -> Record {
         started: Some(at(0)),
         finished: None,
         serial: 7,
-        more: BTreeMap::new(),
+        unknown_fields: BTreeMap::new(),
     }
 }
 
-fn report(name: &str) -> Report {
-    Report {
+fn report(name: &str) -> NodeReport {
+    NodeReport {
         id: id(name),
         component: Component::Agent,
         version: "1.0".into(),
         revision: None,
-        state: Doing::Idle,
+        state: NodeActivity::Idle,
         taken: None,
         os: "linux".into(),
         arch: "x86_64".into(),
@@ -76,40 +76,40 @@ fn report(name: &str) -> Report {
     }
 }
 
-fn node(phase: Phase) -> Node {
-    Node { phase, ..Node::on("1.0") }
+fn node(phase: NodePhase) -> NodeState {
+    NodeState { phase, ..NodeState::with_version("1.0") }
 }
 
 /// Idle, preparing, staged, soaking.
-fn nodes(record: &Record) -> [Node; 4] {
-    let (order, since) = (order(record), at(0));
+fn nodes(record: &RolloutRecord) -> [NodeState; 4] {
+    let (order, since) = (order_from_record(record), at(0));
     [
-        node(Phase::Idle),
-        node(Phase::Preparing { order: order.clone(), since }),
-        node(Phase::Staged { order: order.clone(), since }),
-        node(Phase::Soaking { order, since, deadline: at(300), misses: 0, ready_since: Some(since) }),
+        node(NodePhase::Idle),
+        node(NodePhase::Preparing { order: order.clone(), since }),
+        node(NodePhase::Staged { order: order.clone(), since }),
+        node(NodePhase::Soaking { order, since, deadline: at(300), misses: 0, ready_since: Some(since) }),
     ]
 }
 
-fn word(event: Option<Event>) -> &'static str {
+fn word(event: Option<NodeEvent>) -> &'static str {
     match event {
         None => "-",
-        Some(Event::Prepare(_)) => "prepare",
-        Some(Event::Apply(_)) => "apply",
-        Some(Event::Confirm(_)) => "confirm",
-        Some(Event::Withdraw(..)) => "withdraw",
+        Some(NodeEvent::Prepare(_)) => "prepare",
+        Some(NodeEvent::Apply(_)) => "apply",
+        Some(NodeEvent::Confirm(_)) => "confirm",
+        Some(NodeEvent::Withdraw(..)) => "withdraw",
         Some(_) => "?",
     }
 }
 
-fn asks(record: &Record, name: &str) -> [&'static str; 4] {
-    nodes(record).map(|node| word(asked(record, &report(name), &node, at(100))))
+fn asks(record: &RolloutRecord, name: &str) -> [&'static str; 4] {
+    nodes(record).map(|node| word(desired_action(record, &report(name), &node, at(100))))
 }
 
 #[test]
 fn what_a_record_asks_by_level() {
     use BatchPhase::{Apply, Confirm, Pause, Prepare, Soak};
-    use State::{Aborted, Aborting, Completed, Created, Paused, Rolling};
+    use RolloutStatus::{Aborted, Aborting, Completed, Created, Paused, Rolling};
     for (state, phase, expected) in [
         (Created, Prepare, ["-", "-", "-", "-"]),
         (Rolling, Prepare, ["prepare", "-", "-", "-"]),
@@ -130,26 +130,26 @@ fn what_a_record_asks_by_level() {
 
 #[test]
 fn who_is_not_meant_or_not_yet_is_asked_nothing() {
-    let rolling = record(State::Rolling, BatchPhase::Apply);
+    let rolling = record(RolloutStatus::Rolling, BatchPhase::Apply);
     for name in ["c", "stranger"] {
         assert_eq!(asks(&rolling, name), ["-"; 4], "{name}");
     }
-    let dry = Record { dry_run: true, ..rolling.clone() };
+    let dry = RolloutRecord { dry_run: true, ..rolling.clone() };
     assert_eq!(asks(&dry, "a"), ["-"; 4]);
-    let next = Record { current_batch: 1, ..rolling };
+    let next = RolloutRecord { current_batch: 1, ..rolling };
     assert_eq!(asks(&next, "c"), ["prepare", "-", "apply", "-"]);
 }
 
 #[test]
 fn what_the_driver_noted_of_a_node_counts_also_after_the_end() {
-    for state in [State::Rolling, State::Aborted, State::Completed] {
+    for state in [RolloutStatus::Rolling, RolloutStatus::Aborted, RolloutStatus::Completed] {
         for (status, expected) in [
             (NodeStatus::Confirmed, "confirm"),
             (NodeStatus::Failed, "withdraw"),
             (NodeStatus::Silent, "withdraw"),
         ] {
             let mut record = record(state, BatchPhase::Soak);
-            record.nodes.insert(id("a"), Progress { status, ..Progress::default() });
+            record.nodes.insert(id("a"), NodeProgress { status, ..NodeProgress::default() });
             assert_eq!(asks(&record, "a")[3], expected, "{state:?}, {status:?}");
         }
     }
@@ -157,130 +157,137 @@ fn what_the_driver_noted_of_a_node_counts_also_after_the_end() {
 
 #[test]
 fn nobody_takes_part_twice_or_in_two_at_once() {
-    let record = record(State::Rolling, BatchPhase::Apply);
-    let begun = phase::step(&node(Phase::Idle), Event::Prepare(order(&record)), at(1)).0;
-    let been = phase::step(&begun, Event::Unfetched("no".into()), at(2)).0;
-    assert_eq!(ordered(&record, &id("a"), &been), None);
+    let record = record(RolloutStatus::Rolling, BatchPhase::Apply);
+    let begun = phase::step(&node(NodePhase::Idle), NodeEvent::Prepare(order_from_record(&record)), at(1)).0;
+    let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(2)).0;
+    assert_eq!(driven_action(&record, &id("a"), &been), None);
     // Also after another one came in between.
-    let next = Record { id: "next".parse().unwrap(), ..record.clone() };
-    let begun = phase::step(&been, Event::Prepare(order(&next)), at(3)).0;
-    let been = phase::step(&begun, Event::Unfetched("no".into()), at(4)).0;
-    assert_eq!(ordered(&record, &id("a"), &been), None);
+    let next = RolloutRecord { id: "next".parse().unwrap(), ..record.clone() };
+    let begun = phase::step(&been, NodeEvent::Prepare(order_from_record(&next)), at(3)).0;
+    let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(4)).0;
+    assert_eq!(driven_action(&record, &id("a"), &been), None);
     // One of the same name that was ordered later is another.
-    let anew = Record { created: at(9), ..record.clone() };
-    assert!(ordered(&anew, &id("a"), &been).is_some());
-    let other = Record { id: "other".parse().unwrap(), ..record.clone() };
+    let anew = RolloutRecord { created: at(9), ..record.clone() };
+    assert!(driven_action(&anew, &id("a"), &been).is_some());
+    let other = RolloutRecord { id: "other".parse().unwrap(), ..record.clone() };
     for busy in &nodes(&other)[1..] {
-        assert_eq!(ordered(&record, &id("a"), busy), None);
+        assert_eq!(driven_action(&record, &id("a"), busy), None);
     }
 }
 
 #[test]
 fn an_old_record_is_not_heeded() {
-    let new = record(State::Aborted, BatchPhase::Apply);
-    let old = Record { serial: 6, ..record(State::Rolling, BatchPhase::Apply) };
-    let mut node = node(Phase::Idle);
-    assert!(ordered(&old, &id("a"), &node).is_some());
-    heed(&new, &mut node);
-    heed(&old, &mut node);
+    let new = record(RolloutStatus::Aborted, BatchPhase::Apply);
+    let old = RolloutRecord { serial: 6, ..record(RolloutStatus::Rolling, BatchPhase::Apply) };
+    let mut node = node(NodePhase::Idle);
+    assert!(driven_action(&old, &id("a"), &node).is_some());
+    accept_record(&new, &mut node);
+    accept_record(&old, &mut node);
     assert_eq!(node.heard[&new.id].serial, 7);
-    assert_eq!(ordered(&old, &id("a"), &node), None);
-    assert!(ordered(&Record { serial: 7, ..old }, &id("a"), &node).is_some());
+    assert_eq!(driven_action(&old, &id("a"), &node), None);
+    assert!(driven_action(&RolloutRecord { serial: 7, ..old }, &id("a"), &node).is_some());
 }
 
 #[test]
 fn serials_are_remembered_up_to_a_bound_and_never_lost_while_they_matter() {
-    let mut record = record(State::Rolling, BatchPhase::Apply);
+    let mut record = record(RolloutStatus::Rolling, BatchPhase::Apply);
     let [_, _, mut node, _] = nodes(&record);
-    heed(&record, &mut node);
+    accept_record(&record, &mut node);
     let first = record.id.clone();
-    for n in 0..2 * HEARD {
+    for n in 0..2 * MAX_REMEMBERED_SERIALS {
         record.id = format!("s{n:04}").parse().unwrap();
         record.created = at(i64::try_from(n).unwrap());
-        heed(&record, &mut node);
+        accept_record(&record, &mut node);
     }
     // What is older than all that is remembered is not written down again and again.
     let before = node.clone();
-    heed(&Record { id: "a".parse().unwrap(), created: at(-5), ..record.clone() }, &mut node);
+    accept_record(&RolloutRecord { id: "a".parse().unwrap(), created: at(-5), ..record.clone() }, &mut node);
     assert_eq!(node, before);
-    assert_eq!(node.heard.len(), HEARD);
+    assert_eq!(node.heard.len(), MAX_REMEMBERED_SERIALS);
     assert!(node.heard.contains_key(&first) && node.heard.contains_key(&record.id));
 }
 
 #[test]
 fn a_node_whose_record_is_gone_takes_it_back() {
-    let record = record(State::Rolling, BatchPhase::Apply);
-    assert_eq!(nodes(&record).map(|node| word(orphaned(&node))), ["-", "withdraw", "withdraw", "withdraw"]);
+    let record = record(RolloutStatus::Rolling, BatchPhase::Apply);
+    assert_eq!(
+        nodes(&record).map(|node| word(orphaned_action(&node))),
+        ["-", "withdraw", "withdraw", "withdraw"]
+    );
 }
 
-fn clock(state: State) -> Record {
-    Record { mode: Mode::Clock, batches: vec![], ..record(state, BatchPhase::Prepare) }
+fn clock(state: RolloutStatus) -> RolloutRecord {
+    RolloutRecord { mode: RolloutMode::Clock, batches: vec![], ..record(state, BatchPhase::Prepare) }
 }
 
 #[test]
 fn by_the_clock_it_goes_on_by_itself() {
-    let spread = waves::spread(&clock(State::Rolling));
-    let late = phase::after(at(0), spread);
-    let asks = |record: &Record, now| nodes(record).map(|node| word(asked(record, &report("a"), &node, now)));
-    let rolling = clock(State::Rolling);
+    let spread = waves::total_spread(&clock(RolloutStatus::Rolling));
+    let late = phase::saturating_after(at(0), spread);
+    let asks = |record: &RolloutRecord, now| {
+        nodes(record).map(|node| word(desired_action(record, &report("a"), &node, now)))
+    };
+    let rolling = clock(RolloutStatus::Rolling);
     assert_eq!(asks(&rolling, late), ["prepare", "-", "apply", "confirm"]);
     assert_eq!(asks(&rolling, at(-1))[0], "-", "its moment has not come");
-    assert_eq!(asks(&clock(State::Paused), late), ["-", "-", "-", "confirm"]);
-    assert_eq!(asks(&clock(State::Aborted), late), ["-", "withdraw", "withdraw", "withdraw"]);
-    assert_eq!(asks(&clock(State::Completed), late), ["prepare", "-", "apply", "confirm"]);
-    let others = Record { target: "b*".into(), ..clock(State::Rolling) };
+    assert_eq!(asks(&clock(RolloutStatus::Paused), late), ["-", "-", "-", "confirm"]);
+    assert_eq!(asks(&clock(RolloutStatus::Aborted), late), ["-", "withdraw", "withdraw", "withdraw"]);
+    assert_eq!(asks(&clock(RolloutStatus::Completed), late), ["prepare", "-", "apply", "confirm"]);
+    let others = RolloutRecord { target: "b*".into(), ..clock(RolloutStatus::Rolling) };
     assert_eq!(asks(&others, late)[0], "-");
-    let newer = Record { min_protocol: PROTOCOL + 1, ..clock(State::Rolling) };
+    let newer = RolloutRecord { min_protocol: PROTOCOL + 1, ..clock(RolloutStatus::Rolling) };
     assert_eq!(asks(&newer, late)[0], "-");
-    assert_eq!(ordered(&rolling, &id("a"), &nodes(&rolling)[0]), None);
+    assert_eq!(driven_action(&rolling, &id("a"), &nodes(&rolling)[0]), None);
 }
 
 /// Nobody ends such a record: an older one must not take a node back and forth.
 #[test]
 fn by_the_clock_an_older_record_does_not_come_back() {
-    let late = phase::after(at(0), 10 * waves::spread(&clock(State::Rolling)));
-    let first = clock(State::Rolling);
-    let second = Record { id: "s".parse().unwrap(), to: "3.0".into(), created: at(10), ..first.clone() };
-    let may = |record: &Record, node: &Node| asked(record, &report("a"), node, late).is_some();
-    let mut node = Node::on("1.0");
+    let late = phase::saturating_after(at(0), 10 * waves::total_spread(&clock(RolloutStatus::Rolling)));
+    let first = clock(RolloutStatus::Rolling);
+    let second =
+        RolloutRecord { id: "s".parse().unwrap(), to: "3.0".into(), created: at(10), ..first.clone() };
+    let may =
+        |record: &RolloutRecord, node: &NodeState| desired_action(record, &report("a"), node, late).is_some();
+    let mut node = NodeState::with_version("1.0");
     assert!(may(&first, &node) && may(&second, &node));
     for record in [&first, &second] {
-        node = phase::step(&node, Event::Prepare(order(record)), late).0;
-        node = phase::step(&node, Event::Unfetched("no".into()), late).0;
+        node = phase::step(&node, NodeEvent::Prepare(order_from_record(record)), late).0;
+        node = phase::step(&node, NodeEvent::FetchFailed("no".into()), late).0;
         assert!(!may(&first, &node), "once is enough");
     }
-    let fresh = Node { newest: Some(at(10)), ..Node::on("1.0") };
+    let fresh = NodeState { newest: Some(at(10)), ..NodeState::with_version("1.0") };
     assert!(!may(&first, &fresh), "older than what it took since");
-    assert!(!may(&first, &Node::on("2.1")), "a step back that nobody meant");
-    assert!(may(&Record { anyway: true, ..first.clone() }, &Node::on("2.1")));
-    let unwell = Report { degraded: Some("a crash loop".into()), ..report("a") };
-    assert_eq!(asked(&first, &unwell, &Node::on("1.0"), late), None);
+    assert!(!may(&first, &NodeState::with_version("2.1")), "a step back that nobody meant");
+    assert!(may(&RolloutRecord { anyway: true, ..first.clone() }, &NodeState::with_version("2.1")));
+    let unwell = NodeReport { degraded: Some("a crash loop".into()), ..report("a") };
+    assert_eq!(desired_action(&first, &unwell, &NodeState::with_version("1.0"), late), None);
 }
 
 /// A node without a driver and without a board, from one version to the next.
 #[test]
 fn by_the_clock_a_whole_node_is_updated_and_soaks_before_it_keeps_it() {
-    let record = clock(State::Rolling);
-    let (mut node, mut now, mut applied) = (Node::on("1.0"), at(0), None);
+    let record = clock(RolloutStatus::Rolling);
+    let (mut node, mut now, mut applied) = (NodeState::with_version("1.0"), at(0), None);
     for _ in 0..200 {
-        let event = asked(&record, &report("a"), &node, now).unwrap_or(Event::Tick);
+        let event = desired_action(&record, &report("a"), &node, now).unwrap_or(NodeEvent::Tick);
         let (next, actions) = phase::step(&node, event, now);
-        let answer = actions.first().map_or(Event::Ready, |action| match action {
-            phase::Action::Fetch(_) => Event::Fetched,
-            phase::Action::Apply(_) => {
+        let answer = actions.first().map_or(NodeEvent::Ready, |action| match action {
+            phase::NodeAction::Fetch(_) => NodeEvent::Fetched,
+            phase::NodeAction::Apply(_) => {
                 applied = Some(now);
-                Event::Applied
+                NodeEvent::Applied
             }
-            _ => Event::Tick,
+            _ => NodeEvent::Tick,
         });
         node = phase::step(&next, answer, now).0;
         if node.running == "2.0" {
             break;
         }
-        now = phase::after(now, Duration::from_secs(5));
+        now = phase::saturating_after(now, Duration::from_secs(5));
     }
-    assert_eq!((node.running.as_str(), &node.phase), ("2.0", &Phase::Idle));
+    assert_eq!((node.running.as_str(), &node.phase), ("2.0", &NodePhase::Idle));
     let soaked = now.duration_since(applied.unwrap()).as_secs();
     assert!((60..=70).contains(&soaked), "{soaked}");
-    assert_eq!(asked(&record, &report("a"), &node, now), None);
+    assert_eq!(desired_action(&record, &report("a"), &node, now), None);
 }

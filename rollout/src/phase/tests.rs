@@ -16,76 +16,82 @@ fn id(text: &str) -> RolloutId {
     text.parse().unwrap()
 }
 
-fn order() -> Order {
-    Order { rollout: Some(id("r")), to: NEW.into(), soak: Span::seconds(60), anyway: false, created: at(-9) }
+fn order() -> RolloutOrder {
+    RolloutOrder {
+        rollout: Some(id("r")),
+        to: NEW.into(),
+        soak: Span::seconds(60),
+        anyway: false,
+        created: at(-9),
+    }
 }
 
 /// One node in each phase, since the moment 0.
-fn nodes() -> Vec<(&'static str, Node)> {
+fn nodes() -> Vec<(&'static str, NodeState)> {
     let since = at(0);
-    let soaking = |ready_since| Phase::Soaking {
+    let soaking = |ready_since| NodePhase::Soaking {
         order: order(),
         since,
         deadline: at(300),
-        misses: MISSES - 1,
+        misses: MAX_MISSES - 1,
         ready_since,
     };
     let back =
-        Phase::RollingBack { order: order(), back: OLD.into(), why: "bad".into(), rejects: true, since };
-    let node = |phase| Node { previous: Some(OLDER.into()), phase, ..Node::on(OLD) };
+        NodePhase::RollingBack { order: order(), back: OLD.into(), why: "bad".into(), rejects: true, since };
+    let node = |phase| NodeState { previous: Some(OLDER.into()), phase, ..NodeState::with_version(OLD) };
     vec![
-        ("idle", node(Phase::Idle)),
-        ("preparing", node(Phase::Preparing { order: order(), since })),
-        ("staged", node(Phase::Staged { order: order(), since })),
-        ("applying", node(Phase::Applying { order: order(), since })),
+        ("idle", node(NodePhase::Idle)),
+        ("preparing", node(NodePhase::Preparing { order: order(), since })),
+        ("staged", node(NodePhase::Staged { order: order(), since })),
+        ("applying", node(NodePhase::Applying { order: order(), since })),
         ("soaking", node(soaking(None))),
         ("ready", node(soaking(Some(since)))),
         ("back", node(back)),
     ]
 }
 
-fn events() -> Vec<(&'static str, Event)> {
+fn events() -> Vec<(&'static str, NodeEvent)> {
     let why = || "why".to_owned();
     vec![
-        ("prepare", Event::Prepare(order())),
-        ("apply", Event::Apply(id("r"))),
-        ("confirm", Event::Confirm(id("r"))),
-        ("withdraw", Event::Withdraw(id("r"), why())),
-        ("fetched", Event::Fetched),
-        ("unfetched", Event::Unfetched(why())),
-        ("applied", Event::Applied),
-        ("unapplied", Event::Unapplied(why())),
-        ("ready", Event::Ready),
-        ("not ready", Event::NotReady(why())),
-        ("rolled back", Event::RolledBack),
-        ("not rolled back", Event::NotRolledBack(why())),
-        ("go back", Event::GoBack(why())),
-        ("tick", Event::Tick),
-        ("boot", Event::Boot),
+        ("prepare", NodeEvent::Prepare(order())),
+        ("apply", NodeEvent::Apply(id("r"))),
+        ("confirm", NodeEvent::Confirm(id("r"))),
+        ("withdraw", NodeEvent::Withdraw(id("r"), why())),
+        ("fetched", NodeEvent::Fetched),
+        ("unfetched", NodeEvent::FetchFailed(why())),
+        ("applied", NodeEvent::Applied),
+        ("unapplied", NodeEvent::ApplyFailed(why())),
+        ("ready", NodeEvent::Ready),
+        ("not ready", NodeEvent::NotReady(why())),
+        ("rolled back", NodeEvent::RolledBack),
+        ("not rolled back", NodeEvent::RollbackFailed(why())),
+        ("go back", NodeEvent::RollBack(why())),
+        ("tick", NodeEvent::Tick),
+        ("boot", NodeEvent::Boot),
     ]
 }
 
 /// Where it stands, what it counts as good, how it ended, and what is done: in a few words.
-fn told(node: &Node, actions: &[Action]) -> String {
+fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
     let phase = match &node.phase {
-        Phase::Idle => "idle",
-        Phase::Preparing { .. } => "preparing",
-        Phase::Staged { .. } => "staged",
-        Phase::Applying { .. } => "applying",
-        Phase::Soaking { ready_since: None, .. } => "soaking",
-        Phase::Soaking { .. } => "ready",
-        Phase::RollingBack { rejects: true, .. } => "back, rejects",
-        Phase::RollingBack { .. } => "back",
+        NodePhase::Idle => "idle",
+        NodePhase::Preparing { .. } => "preparing",
+        NodePhase::Staged { .. } => "staged",
+        NodePhase::Applying { .. } => "applying",
+        NodePhase::Soaking { ready_since: None, .. } => "soaking",
+        NodePhase::Soaking { .. } => "ready",
+        NodePhase::RollingBack { rejects: true, .. } => "back, rejects",
+        NodePhase::RollingBack { .. } => "back",
     };
     let mut words = vec![format!("{phase} on {}", node.running)];
     words.extend(node.last.as_ref().map(|last| format!("{:?}", last.outcome).to_lowercase()));
     words.extend(node.rejected.keys().map(|version| format!("rejected {version}")));
     words.extend(actions.iter().map(|action| match action {
-        Action::Fetch(order) => format!("fetch {}", order.to),
-        Action::Discard(version) => format!("discard {version}"),
-        Action::Apply(version) => format!("apply {version}"),
-        Action::GoBack(version) => format!("go back to {version}"),
-        Action::Settle(version) => format!("settle {version}"),
+        NodeAction::Fetch(order) => format!("fetch {}", order.to),
+        NodeAction::Discard(version) => format!("discard {version}"),
+        NodeAction::Apply(version) => format!("apply {version}"),
+        NodeAction::RollBack(version) => format!("go back to {version}"),
+        NodeAction::Settle(version) => format!("settle {version}"),
     }));
     words.join("; ")
 }
@@ -130,7 +136,7 @@ fn every_event_in_every_phase() {
         for (name, event) in events() {
             let (next, actions) = step(&node, event, at(61));
             if let Some((_, _, expected)) = TABLE.iter().find(|(p, e, _)| (*p, *e) == (phase, name)) {
-                assert_eq!(told(&next, &actions), *expected, "{phase}, {name}");
+                assert_eq!(describe_step(&next, &actions), *expected, "{phase}, {name}");
                 used += 1;
             } else {
                 assert_eq!((&next, actions), (&node, vec![]), "{phase}, {name}");
@@ -144,10 +150,10 @@ fn every_event_in_every_phase() {
 fn what_another_rollout_says_changes_nothing() {
     for (phase, node) in nodes().into_iter().filter(|(phase, _)| *phase != "idle") {
         for event in [
-            Event::Apply(id("other")),
-            Event::Confirm(id("other")),
-            Event::Withdraw(id("other"), String::new()),
-            Event::Prepare(Order { rollout: Some(id("other")), ..order() }),
+            NodeEvent::Apply(id("other")),
+            NodeEvent::Confirm(id("other")),
+            NodeEvent::Withdraw(id("other"), String::new()),
+            NodeEvent::Prepare(RolloutOrder { rollout: Some(id("other")), ..order() }),
         ] {
             assert_eq!(step(&node, event, at(61)), (node.clone(), vec![]), "{phase}");
         }
@@ -156,59 +162,62 @@ fn what_another_rollout_says_changes_nothing() {
 
 #[test]
 fn an_order_of_no_rollout_is_not_begun() {
-    let node = Node::on(OLD);
-    let order = Order { rollout: None, ..order() };
-    assert_eq!(step(&node, Event::Prepare(order), at(0)), (node, vec![]));
+    let node = NodeState::with_version(OLD);
+    let order = RolloutOrder { rollout: None, ..order() };
+    assert_eq!(step(&node, NodeEvent::Prepare(order), at(0)), (node, vec![]));
 }
 
 #[test]
 fn what_runs_already_is_confirmed_at_once() {
-    let (next, actions) = step(&Node::on(NEW), Event::Prepare(order()), at(0));
-    assert_eq!(told(&next, &actions), "idle on 2.0; confirmed");
+    let (next, actions) = step(&NodeState::with_version(NEW), NodeEvent::Prepare(order()), at(0));
+    assert_eq!(describe_step(&next, &actions), "idle on 2.0; confirmed");
 }
 
 #[test]
 fn a_rejected_version_is_not_tried_unless_it_is_meant() {
-    let mut node = Node::on(OLD);
-    node.reject(NEW, "it exits");
-    let (next, actions) = step(&node, Event::Prepare(order()), at(0));
-    assert_eq!(told(&next, &actions), "idle on 1.0; failed; rejected 2.0");
+    let mut node = NodeState::with_version(OLD);
+    node.reject_version(NEW, "it exits");
+    let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
+    assert_eq!(describe_step(&next, &actions), "idle on 1.0; failed; rejected 2.0");
     assert_eq!(next.last.unwrap().why.unwrap(), "2.0 was rejected here before: it exits");
-    let meant = Order { anyway: true, ..order() };
-    let (next, actions) = step(&node, Event::Prepare(meant), at(0));
-    assert_eq!(told(&next, &actions), "preparing on 1.0; rejected 2.0; fetch 2.0");
+    let meant = RolloutOrder { anyway: true, ..order() };
+    let (next, actions) = step(&node, NodeEvent::Prepare(meant), at(0));
+    assert_eq!(describe_step(&next, &actions), "preparing on 1.0; rejected 2.0; fetch 2.0");
 }
 
 #[test]
 fn an_older_version_is_not_taken_unless_it_is_meant() {
-    let node = Node::on("2.1");
-    let (next, actions) = step(&node, Event::Prepare(order()), at(0));
-    assert_eq!(told(&next, &actions), "idle on 2.1; failed");
+    let node = NodeState::with_version("2.1");
+    let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
+    assert_eq!(describe_step(&next, &actions), "idle on 2.1; failed");
     assert_eq!(next.last.unwrap().why.unwrap(), "2.0 is older than 2.1, which runs here");
-    let meant = Order { anyway: true, ..order() };
-    let (next, actions) = step(&node, Event::Prepare(meant), at(0));
-    assert_eq!(told(&next, &actions), "preparing on 2.1; fetch 2.0");
+    let meant = RolloutOrder { anyway: true, ..order() };
+    let (next, actions) = step(&node, NodeEvent::Prepare(meant), at(0));
+    assert_eq!(describe_step(&next, &actions), "preparing on 2.1; fetch 2.0");
 }
 
 #[test]
 fn reasons_and_what_is_remembered_have_a_bound() {
-    let mut node = Node::on(OLD);
+    let mut node = NodeState::with_version(OLD);
     for n in 0..400 {
         let rollout: RolloutId = id(&format!("r{n:03}"));
-        let order = Order { rollout: Some(rollout.clone()), created: at(n), ..order() };
-        node = step(&node, Event::Prepare(order), at(n)).0;
-        node = step(&node, Event::Withdraw(rollout, "ä".repeat(2_000_000)), at(n)).0;
-        node.reject(&format!("1.{n}.0"), &"ö".repeat(2_000_000));
+        let order = RolloutOrder { rollout: Some(rollout.clone()), created: at(n), ..order() };
+        node = step(&node, NodeEvent::Prepare(order), at(n)).0;
+        node = step(&node, NodeEvent::Withdraw(rollout, "ä".repeat(2_000_000)), at(n)).0;
+        node.reject_version(&format!("1.{n}.0"), &"ö".repeat(2_000_000));
     }
     assert!(serde_json::to_vec(&node).unwrap().len() < 512 << 10);
     assert!(node.has_ended(&id("r399"), at(399)) && !node.has_ended(&id("r399"), at(398)));
-    assert_eq!((node.ended.len(), node.rejected.len(), node.newest), (ENDED, REJECTED, Some(at(399))));
+    assert_eq!(
+        (node.ended.len(), node.rejected.len(), node.newest),
+        (MAX_ENDED, MAX_REJECTED, Some(at(399)))
+    );
     assert!(node.rejected.contains_key("1.399.0") && !node.rejected.contains_key("1.9.0"), "the oldest go");
 }
 
 #[test]
 fn confirmed_only_after_its_time_while_ready_and_before_the_deadline() {
-    let confirm = |node: &Node, seconds| step(node, Event::Confirm(id("r")), at(seconds)).0;
+    let confirm = |node: &NodeState, seconds| step(node, NodeEvent::Confirm(id("r")), at(seconds)).0;
     let all = nodes();
     let of = |name| &all.iter().find(|(phase, _)| *phase == name).unwrap().1;
     for (phase, seconds, running, is_back) in [
@@ -220,22 +229,22 @@ fn confirmed_only_after_its_time_while_ready_and_before_the_deadline() {
         ("soaking", 300, OLD, true),
     ] {
         let next = confirm(of(phase), seconds);
-        let went_back = matches!(next.phase, Phase::RollingBack { rejects: false, .. });
+        let went_back = matches!(next.phase, NodePhase::RollingBack { rejects: false, .. });
         assert_eq!((next.running.as_str(), went_back), (running, is_back), "{phase} at {seconds}");
     }
 }
 
 #[test]
 fn three_misses_in_a_row_go_back_and_two_do_not() {
-    let applied = step(&nodes()[3].1, Event::Applied, at(0)).0;
+    let applied = step(&nodes()[3].1, NodeEvent::Applied, at(0)).0;
     let play = |looks: &str| {
         looks.chars().enumerate().fold(applied.clone(), |node, (n, look)| {
-            let event = if look == '+' { Event::Ready } else { Event::NotReady("no".into()) };
+            let event = if look == '+' { NodeEvent::Ready } else { NodeEvent::NotReady("no".into()) };
             step(&node, event, at(10 * n as i64)).0
         })
     };
     for (looks, soaks) in [("--", true), ("---", false), ("--+--+--", true), ("+++---", false)] {
-        assert_eq!(matches!(play(looks).phase, Phase::Soaking { .. }), soaks, "{looks}");
+        assert_eq!(matches!(play(looks).phase, NodePhase::Soaking { .. }), soaks, "{looks}");
     }
 }
 
@@ -243,31 +252,31 @@ fn three_misses_in_a_row_go_back_and_two_do_not() {
 fn a_version_that_cannot_be_applied_at_any_boot_is_given_up() {
     let mut node = nodes()[3].1.clone();
     for seconds in (0..300).step_by(20) {
-        let (next, actions) = step(&node, Event::Boot, at(seconds));
-        assert_eq!(actions, [Action::Apply(NEW.into())], "at {seconds}");
+        let (next, actions) = step(&node, NodeEvent::Boot, at(seconds));
+        assert_eq!(actions, [NodeAction::Apply(NEW.into())], "at {seconds}");
         node = next;
     }
-    let (_, actions) = step(&node, Event::Boot, at(300));
-    assert_eq!(actions, [Action::GoBack(OLD.into())]);
+    let (_, actions) = step(&node, NodeEvent::Boot, at(300));
+    assert_eq!(actions, [NodeAction::RollBack(OLD.into())]);
 }
 
 #[test]
 fn a_long_soak_has_a_longer_deadline() {
     for (soak, patience) in [(0, 300), (60, 300), (100, 300), (101, 303), (3600, 10800)] {
-        let order = Order { soak: Span::seconds(soak), ..order() };
-        assert_eq!(order.patience(), Duration::from_secs(patience));
+        let order = RolloutOrder { soak: Span::seconds(soak), ..order() };
+        assert_eq!(order.confirm_timeout(), Duration::from_secs(patience));
     }
-    let endless = Order { soak: Span(Duration::MAX), ..order() };
-    assert_eq!(after(at(0), endless.patience()), Timestamp::MAX);
+    let endless = RolloutOrder { soak: Span(Duration::MAX), ..order() };
+    assert_eq!(saturating_after(at(0), endless.confirm_timeout()), Timestamp::MAX);
 }
 
 #[test]
 fn rejected_versions_are_remembered_up_to_a_bound() {
-    let mut node = Node::on(OLD);
-    for n in 0..REJECTED + 10 {
-        node.reject(&format!("v{n:03}"), "bad");
+    let mut node = NodeState::with_version(OLD);
+    for n in 0..MAX_REJECTED + 10 {
+        node.reject_version(&format!("v{n:03}"), "bad");
     }
-    assert_eq!(node.rejected.len(), REJECTED);
+    assert_eq!(node.rejected.len(), MAX_REJECTED);
     assert!(node.rejected.contains_key("v073") && !node.rejected.contains_key("v009"));
 }
 
@@ -275,57 +284,73 @@ fn rejected_versions_are_remembered_up_to_a_bound() {
 fn a_node_survives_its_file() {
     for (phase, node) in nodes() {
         let text = serde_json::to_string(&node).unwrap();
-        assert_eq!(serde_json::from_str::<Node>(&text).unwrap(), node, "{phase}");
+        assert_eq!(serde_json::from_str::<NodeState>(&text).unwrap(), node, "{phase}");
     }
 }
 
 #[test]
 fn the_version_before_is_kept_when_a_rollout_leads_back_to_it_and_fails() {
-    let node = Node { previous: Some(NEW.into()), ..Node::on(OLD) };
-    let run = |events: &[Event]| {
-        let begun = step(&node, Event::Prepare(order()), at(0)).0;
+    let node = NodeState { previous: Some(NEW.into()), ..NodeState::with_version(OLD) };
+    let run = |events: &[NodeEvent]| {
+        let begun = step(&node, NodeEvent::Prepare(order()), at(0)).0;
         events.iter().fold((begun, vec![]), |(node, _), event| step(&node, event.clone(), at(0)))
     };
     for events in [
-        vec![Event::Unfetched("u".into())],
-        vec![Event::Fetched, Event::Withdraw(id("r"), "w".into())],
-        vec![Event::Fetched, Event::Apply(id("r")), Event::Unapplied("u".into()), Event::RolledBack],
+        vec![NodeEvent::FetchFailed("u".into())],
+        vec![NodeEvent::Fetched, NodeEvent::Withdraw(id("r"), "w".into())],
+        vec![
+            NodeEvent::Fetched,
+            NodeEvent::Apply(id("r")),
+            NodeEvent::ApplyFailed("u".into()),
+            NodeEvent::RolledBack,
+        ],
     ] {
         let (next, actions) = run(&events);
         assert_eq!((next.previous.as_deref(), actions), (Some(NEW), vec![]), "{events:?}");
     }
-    let bad = [Event::Fetched, Event::Apply(id("r")), Event::GoBack("bad".into()), Event::RolledBack];
+    let bad = [
+        NodeEvent::Fetched,
+        NodeEvent::Apply(id("r")),
+        NodeEvent::RollBack("bad".into()),
+        NodeEvent::RolledBack,
+    ];
     let (next, actions) = run(&bad);
-    assert_eq!((next.previous.as_deref(), actions), (None, vec![Action::Discard(NEW.into())]));
+    assert_eq!((next.previous.as_deref(), actions), (None, vec![NodeAction::Discard(NEW.into())]));
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
+fn any_event() -> impl Strategy<Value = NodeEvent> {
     let rollout = prop_oneof![4 => Just(id("r")), 1 => Just(id("s"))];
     let to = prop_oneof![Just(NEW), Just(OLD), Just("3.0")];
     let order = (rollout.clone(), to, 0u64..200, any::<bool>()).prop_map(|(rollout, to, soak, anyway)| {
-        Order { rollout: Some(rollout), to: to.into(), soak: Span::seconds(soak), anyway, created: at(-9) }
+        RolloutOrder {
+            rollout: Some(rollout),
+            to: to.into(),
+            soak: Span::seconds(soak),
+            anyway,
+            created: at(-9),
+        }
     });
     prop_oneof![
-        3 => order.prop_map(Event::Prepare),
-        3 => rollout.clone().prop_map(Event::Apply),
-        3 => rollout.clone().prop_map(Event::Confirm),
-        1 => rollout.prop_map(|r| Event::Withdraw(r, "w".into())),
-        3 => Just(Event::Fetched),
-        1 => Just(Event::Unfetched("u".into())),
-        3 => Just(Event::Applied),
-        1 => Just(Event::Unapplied("u".into())),
-        6 => Just(Event::Ready),
-        2 => Just(Event::NotReady("n".into())),
-        2 => Just(Event::RolledBack),
-        1 => Just(Event::NotRolledBack("n".into())),
-        1 => Just(Event::GoBack("g".into())),
-        3 => Just(Event::Tick),
-        1 => Just(Event::Boot),
+        3 => order.prop_map(NodeEvent::Prepare),
+        3 => rollout.clone().prop_map(NodeEvent::Apply),
+        3 => rollout.clone().prop_map(NodeEvent::Confirm),
+        1 => rollout.prop_map(|r| NodeEvent::Withdraw(r, "w".into())),
+        3 => Just(NodeEvent::Fetched),
+        1 => Just(NodeEvent::FetchFailed("u".into())),
+        3 => Just(NodeEvent::Applied),
+        1 => Just(NodeEvent::ApplyFailed("u".into())),
+        6 => Just(NodeEvent::Ready),
+        2 => Just(NodeEvent::NotReady("n".into())),
+        2 => Just(NodeEvent::RolledBack),
+        1 => Just(NodeEvent::RollbackFailed("n".into())),
+        1 => Just(NodeEvent::RollBack("g".into())),
+        3 => Just(NodeEvent::Tick),
+        1 => Just(NodeEvent::Boot),
     ]
 }
 
 /// Events, and how far the clock moves before each: mostly on, at times back or far ahead.
-fn history() -> impl Strategy<Value = Vec<(Event, i64)>> {
+fn history() -> impl Strategy<Value = Vec<(NodeEvent, i64)>> {
     let moves = prop_oneof![12 => 0i64..30, 1 => -1000i64..0, 1 => 200i64..100_000];
     proptest::collection::vec((any_event(), moves), 0..120)
 }
@@ -335,24 +360,24 @@ proptest! {
 
     #[test]
     fn laws_of_one_step(history in history()) {
-        let mut node = Node::on(OLD);
+        let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {
             now += moved;
             let (next, actions) = step(&node, event.clone(), at(now));
-            prop_assert!(!next.current().is_empty() && !next.running.is_empty());
+            prop_assert!(!next.current_version().is_empty() && !next.running.is_empty());
             for action in &actions {
-                if let Action::Discard(version) = action {
+                if let NodeAction::Discard(version) = action {
                     prop_assert!(*version != next.running && Some(version) != next.previous.as_ref());
                 }
             }
             if next.running != node.running {
-                prop_assert!(matches!(event, Event::Confirm(_) | Event::GoBack(_)), "{:?}", event);
+                prop_assert!(matches!(event, NodeEvent::Confirm(_) | NodeEvent::RollBack(_)), "{:?}", event);
             }
-            if let Event::Confirm(rollout) = &event && next.running != node.running {
-                prop_assert_eq!(node.rollout(), Some(rollout));
+            if let NodeEvent::Confirm(rollout) = &event && next.running != node.running {
+                prop_assert_eq!(node.current_rollout(), Some(rollout));
                 prop_assert_eq!(next.previous.as_ref(), Some(&node.running));
-                prop_assert_eq!(&actions, &vec![Action::Settle(next.running.clone())]);
+                prop_assert_eq!(&actions, &vec![NodeAction::Settle(next.running.clone())]);
             }
             for version in node.rejected.keys().filter(|version| !next.rejected.contains_key(*version)) {
                 prop_assert_eq!(version, &next.running, "forgotten only by being confirmed");
@@ -360,15 +385,15 @@ proptest! {
             // Whatever the clock does: nobody has more time than from a new start, or is past it.
             let left = |until: Timestamp| until.duration_since(at(now));
             match &next.phase {
-                Phase::Soaking { order, deadline, .. } => {
-                    prop_assert!(at(now) < *deadline || event == Event::Applied);
-                    prop_assert!(left(*deadline) <= SignedDuration::try_from(order.patience()).unwrap());
+                NodePhase::Soaking { order, deadline, .. } => {
+                    prop_assert!(at(now) < *deadline || event == NodeEvent::Applied);
+                    prop_assert!(left(*deadline) <= SignedDuration::try_from(order.confirm_timeout()).unwrap());
                 }
-                Phase::Applying { order, since } => {
+                NodePhase::Applying { order, since } => {
                     prop_assert!(*since <= at(now));
-                    prop_assert!(at(now) < after(*since, order.patience()));
+                    prop_assert!(at(now) < saturating_after(*since, order.confirm_timeout()));
                 }
-                Phase::Preparing { order, .. } => {
+                NodePhase::Preparing { order, .. } => {
                     prop_assert!(order.anyway || !next.rejected.contains_key(&order.to));
                 }
                 _ => {}
@@ -379,13 +404,13 @@ proptest! {
 
     #[test]
     fn boot_twice_is_as_good_as_once(history in history()) {
-        let mut node = Node::on(OLD);
+        let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {
             now += moved;
             node = step(&node, event, at(now)).0;
-            let (once, first) = step(&node, Event::Boot, at(now));
-            let (twice, second) = step(&once, Event::Boot, at(now));
+            let (once, first) = step(&node, NodeEvent::Boot, at(now));
+            let (twice, second) = step(&once, NodeEvent::Boot, at(now));
             prop_assert_eq!((&once, &first), (&twice, &second));
             prop_assert_eq!(once.running, node.running.clone());
         }
@@ -394,7 +419,7 @@ proptest! {
     /// A node that nobody speaks to any more comes to rest on what was good, whatever it was in the middle of.
     #[test]
     fn left_alone_it_comes_to_rest(history in history()) {
-        let mut node = Node::on(OLD);
+        let mut node = NodeState::with_version(OLD);
         let mut now = 0;
         for (event, moved) in history {
             now += moved;
@@ -402,20 +427,20 @@ proptest! {
         }
         let good = node.running.clone();
         let patience = match &node.phase {
-            Phase::Applying { order, .. } | Phase::Soaking { order, .. } => order.patience(),
+            NodePhase::Applying { order, .. } | NodePhase::Soaking { order, .. } => order.confirm_timeout(),
             _ => Duration::ZERO,
         };
-        let mut event = Event::Boot;
+        let mut event = NodeEvent::Boot;
         for _ in 0..=2 * patience.as_secs() / 10 {
             let (next, actions) = step(&node, event, at(now));
             event = match actions.first() {
-                Some(Action::GoBack(_)) => Event::RolledBack,
-                _ => Event::Tick,
+                Some(NodeAction::RollBack(_)) => NodeEvent::RolledBack,
+                _ => NodeEvent::Tick,
             };
             (node, now) = (next, now + 10);
         }
         node = step(&node, event, at(now)).0;
-        prop_assert!(node.current() == node.running);
+        prop_assert!(node.current_version() == node.running);
         prop_assert_eq!(node.running, good);
     }
 }

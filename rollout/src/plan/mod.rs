@@ -13,10 +13,11 @@ use zagent_config::ids::{NodeId, Revision, RolloutId};
 pub use self::error::PlanError;
 
 use crate::record::{
-    Artifact, BatchPhase, Canary, Component, Mode, Profile, Progress, Record, SCHEMA, State,
+    Artifact, BatchPhase, Canary, Component, NodeProgress, RECORD_SCHEMA, RolloutMode, RolloutProfile,
+    RolloutRecord, RolloutStatus,
 };
-use crate::report::{Doing, Report};
-use crate::{BatchSize, Span, batches, meant, version, waves};
+use crate::report::{NodeActivity, NodeReport};
+use crate::{BatchSize, Span, split_batches, targeting, version, waves};
 
 /// How long nodes prove themselves.
 pub const SOAK_TIME: Span = Span::seconds(60);
@@ -31,11 +32,11 @@ pub const BATCH_SIZE: BatchSize = BatchSize::Percent(10);
 /// How long nodes prove themselves in an emergency.
 pub const EMERGENCY_SOAK: Span = Span::seconds(30);
 /// Names in a message.
-const NAMED: usize = 10;
+const MAX_NAMED_NODES: usize = 10;
 
 /// What a human asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct RolloutDraft {
     /// Its name.
     pub id: RolloutId,
     /// What is rolled out.
@@ -63,9 +64,9 @@ pub struct Draft {
     /// True when nothing is to be done.
     pub dry_run: bool,
     /// Who decides when a node's turn has come.
-    pub mode: Mode,
+    pub mode: RolloutMode,
     /// How much care is taken.
-    pub profile: Profile,
+    pub profile: RolloutProfile,
     /// True when an older version, or one that a node rejected, is meant.
     pub anyway: bool,
     /// The binaries.
@@ -74,7 +75,7 @@ pub struct Draft {
     pub by: Option<String>,
 }
 
-impl Draft {
+impl RolloutDraft {
     /// A rollout to all nodes, with everything else as it is unless said otherwise.
     #[must_use]
     pub fn new(id: RolloutId, component: Component, to: impl Into<String>) -> Self {
@@ -92,8 +93,8 @@ impl Draft {
             max_silent: 0,
             min_protocol: 0,
             dry_run: false,
-            mode: Mode::default(),
-            profile: Profile::default(),
+            mode: RolloutMode::default(),
+            profile: RolloutProfile::default(),
             anyway: false,
             artifacts: vec![],
             by: None,
@@ -122,9 +123,9 @@ impl Stratum {
 
 /// A rollout that could begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RolloutPlan {
     /// Its record.
-    pub record: Record,
+    pub record: RolloutRecord,
     /// Nodes that the target means and that do not take part, and why.
     pub excluded: Vec<(NodeId, String)>,
     /// Nodes that take part and begin nothing now, and why: they are waited for.
@@ -140,28 +141,33 @@ pub struct Plan {
 /// # Errors
 /// Fails when the target means nobody or cannot be understood, and when a node that it means must not take part in what
 /// is asked for.
-pub fn plan(draft: &Draft, reports: &BTreeMap<NodeId, Report>, now: Timestamp) -> Result<Plan, PlanError> {
+pub fn plan_rollout(
+    draft: &RolloutDraft,
+    reports: &BTreeMap<NodeId, NodeReport>,
+    now: Timestamp,
+) -> Result<RolloutPlan, PlanError> {
     check_goal(draft)?;
-    let known: Vec<&Report> = reports.values().filter(|report| report.component == draft.component).collect();
-    let meant = meant::meant(&draft.target, known.iter().copied())
+    let known: Vec<&NodeReport> =
+        reports.values().filter(|report| report.component == draft.component).collect();
+    let meant = targeting::targets(&draft.target, known.iter().copied())
         .map_err(|fault| PlanError::Target { target: draft.target.clone(), fault })?;
     let (nodes, excluded) = match draft.mode {
-        Mode::Driver if meant.is_empty() => return Err(nobody(draft, &known)),
-        Mode::Clock if meant.is_empty() => (vec![], vec![]),
-        Mode::Driver | Mode::Clock => eligible(draft, &meant)?,
+        RolloutMode::Driver if meant.is_empty() => return Err(no_nodes_error(draft, &known)),
+        RolloutMode::Clock if meant.is_empty() => (vec![], vec![]),
+        RolloutMode::Driver | RolloutMode::Clock => eligible_nodes(draft, &meant)?,
     };
     check_artifacts(draft, &nodes)?;
-    let strata = strata(draft, &nodes);
-    let record = record(draft, &nodes, &strata, now);
+    let strata = group_strata(draft, &nodes);
+    let record = new_record(draft, &nodes, &strata, now);
     let earliest = match draft.mode {
-        Mode::Driver => earliest(&record, now),
-        Mode::Clock => waves::begins(&record),
+        RolloutMode::Driver => earliest_starts(&record, now),
+        RolloutMode::Clock => waves::wave_starts(&record),
     };
     let held = nodes.iter().filter_map(|report| Some((report.id.clone(), report.hold.clone()?))).collect();
-    Ok(Plan { record, excluded, held, strata, earliest })
+    Ok(RolloutPlan { record, excluded, held, strata, earliest })
 }
 
-fn check_goal(draft: &Draft) -> Result<(), PlanError> {
+fn check_goal(draft: &RolloutDraft) -> Result<(), PlanError> {
     let (is_good, wanted) = match draft.component {
         Component::Agent => (version::is_version(&draft.to), "version, such as `1.4.0`"),
         Component::States => (
@@ -172,26 +178,29 @@ fn check_goal(draft: &Draft) -> Result<(), PlanError> {
     if is_good { Ok(()) } else { Err(PlanError::BadGoal { to: draft.to.clone(), wanted }) }
 }
 
-fn nobody(draft: &Draft, known: &[&Report]) -> PlanError {
-    let component = draft.component.word();
+fn no_nodes_error(draft: &RolloutDraft, known: &[&NodeReport]) -> PlanError {
+    let component = draft.component.name();
     if known.is_empty() {
         return PlanError::NoNodes { component };
     }
-    let some = some(known.iter().map(|report| &report.id));
+    let some = list_some_nodes(known.iter().map(|report| &report.id));
     PlanError::NoMatch { target: draft.target.clone(), component, known: known.len(), some }
 }
 
 /// The first few of many, and how many there are beside them.
-pub(crate) fn some<'n>(nodes: impl ExactSizeIterator<Item = &'n NodeId>) -> String {
-    let more = nodes.len().saturating_sub(NAMED);
-    let named = nodes.take(NAMED).map(NodeId::as_str).collect::<Vec<_>>().join(", ");
+pub(crate) fn list_some_nodes<'n>(nodes: impl ExactSizeIterator<Item = &'n NodeId>) -> String {
+    let more = nodes.len().saturating_sub(MAX_NAMED_NODES);
+    let named = nodes.take(MAX_NAMED_NODES).map(NodeId::as_str).collect::<Vec<_>>().join(", ");
     if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
-type Excluded = Vec<(NodeId, String)>;
+type ExcludedNodes = Vec<(NodeId, String)>;
 
 /// Those who take part, and those who do not; or why it must not be.
-fn eligible<'r>(draft: &Draft, meant: &[&'r Report]) -> Result<(Vec<&'r Report>, Excluded), PlanError> {
+fn eligible_nodes<'r>(
+    draft: &RolloutDraft,
+    meant: &[&'r NodeReport],
+) -> Result<(Vec<&'r NodeReport>, ExcludedNodes), PlanError> {
     let mut excluded = vec![];
     let (mut well, mut there) = (vec![], vec![]);
     for report in meant {
@@ -211,7 +220,7 @@ fn eligible<'r>(draft: &Draft, meant: &[&'r Report]) -> Result<(Vec<&'r Report>,
         return Err(PlanError::Protocol { to: draft.to.clone(), nodes: below });
     }
     well.retain(|report| {
-        let is_there = is_there(draft, report);
+        let is_there = is_up_to_date(draft, report);
         if is_there {
             there.push((report.id.clone(), "already there".to_owned()));
         }
@@ -219,7 +228,7 @@ fn eligible<'r>(draft: &Draft, meant: &[&'r Report]) -> Result<(Vec<&'r Report>,
     });
     excluded.append(&mut there);
     excluded.sort();
-    if well.is_empty() && draft.mode == Mode::Driver {
+    if well.is_empty() && draft.mode == RolloutMode::Driver {
         return Err(PlanError::NothingToDo { nodes: meant.len(), to: draft.to.clone() });
     }
     let newer = well.iter().filter(|report| {
@@ -234,15 +243,15 @@ fn eligible<'r>(draft: &Draft, meant: &[&'r Report]) -> Result<(Vec<&'r Report>,
 }
 
 /// True when a node runs what is wanted and does nothing else.
-fn is_there(draft: &Draft, report: &Report) -> bool {
+fn is_up_to_date(draft: &RolloutDraft, report: &NodeReport) -> bool {
     let runs = match draft.component {
         Component::Agent => Some(report.version.as_str()),
         Component::States => report.revision.as_deref(),
     };
-    runs == Some(draft.to.as_str()) && report.state == Doing::Idle
+    runs == Some(draft.to.as_str()) && report.state == NodeActivity::Idle
 }
 
-fn check_artifacts(draft: &Draft, nodes: &[&Report]) -> Result<(), PlanError> {
+fn check_artifacts(draft: &RolloutDraft, nodes: &[&NodeReport]) -> Result<(), PlanError> {
     if draft.component != Component::Agent {
         return Ok(());
     }
@@ -264,7 +273,7 @@ fn check_artifacts(draft: &Draft, nodes: &[&Report]) -> Result<(), PlanError> {
     }
     let mut nodes: Vec<String> = without
         .into_iter()
-        .map(|((os, arch), ids)| format!("{os}/{arch} ({})", some(ids.into_iter())))
+        .map(|((os, arch), ids)| format!("{os}/{arch} ({})", list_some_nodes(ids.into_iter())))
         .collect();
     if draft.artifacts.is_empty() && nodes.is_empty() {
         nodes.push("any node".to_owned());
@@ -276,23 +285,23 @@ fn check_artifacts(draft: &Draft, nodes: &[&Report]) -> Result<(), PlanError> {
     Err(PlanError::NoArtifact { to: draft.to.clone(), nodes, there })
 }
 
-fn strata(draft: &Draft, nodes: &[&Report]) -> Vec<Stratum> {
+fn group_strata(draft: &RolloutDraft, nodes: &[&NodeReport]) -> Vec<Stratum> {
     let mut all: BTreeMap<String, Vec<&NodeId>> = BTreeMap::new();
     for report in nodes {
-        all.entry(meant::stratum(report, &draft.canary.by)).or_default().push(&report.id);
+        all.entry(targeting::stratum(report, &draft.canary.by)).or_default().push(&report.id);
     }
     let largest = all.values().map(Vec::len).max().unwrap_or(0);
     let mut is_chosen = false;
     let mut canaries = |ids: &[&NodeId]| {
         let count = match (draft.mode, draft.profile) {
             // Who comes first is a matter of the hash.
-            (Mode::Clock, _) => 0,
-            (Mode::Driver, Profile::Normal) => draft.canary.count,
+            (RolloutMode::Clock, _) => 0,
+            (RolloutMode::Driver, RolloutProfile::Normal) => draft.canary.count,
             // The one that speaks for most.
-            (Mode::Driver, Profile::Emergency) if ids.len() == largest => {
+            (RolloutMode::Driver, RolloutProfile::Emergency) if ids.len() == largest => {
                 usize::from(!std::mem::replace(&mut is_chosen, true))
             }
-            (Mode::Driver, Profile::Emergency) => 0,
+            (RolloutMode::Driver, RolloutProfile::Emergency) => 0,
         };
         ids.iter().take(count).map(|id| (*id).clone()).collect()
     };
@@ -304,18 +313,23 @@ fn strata(draft: &Draft, nodes: &[&Report]) -> Vec<Stratum> {
         .collect()
 }
 
-fn record(draft: &Draft, nodes: &[&Report], strata: &[Stratum], now: Timestamp) -> Record {
-    let is_emergency = draft.profile == Profile::Emergency;
-    let by_clock = draft.mode == Mode::Clock;
+fn new_record(
+    draft: &RolloutDraft,
+    nodes: &[&NodeReport],
+    strata: &[Stratum],
+    now: Timestamp,
+) -> RolloutRecord {
+    let is_emergency = draft.profile == RolloutProfile::Emergency;
+    let by_clock = draft.mode == RolloutMode::Clock;
     let batch_size = if is_emergency { BatchSize::Percent(100) } else { draft.batch_size };
     let canaries = strata.iter().flat_map(|stratum| &stratum.canaries).map(NodeId::as_str);
     let ids: BTreeMap<&str, &NodeId> = nodes.iter().map(|report| (report.id.as_str(), &report.id)).collect();
     let named =
         |names: Vec<&str>| names.into_iter().filter_map(|name| ids.get(name).copied().cloned()).collect();
-    let order = batches(ids.keys().copied(), canaries, batch_size);
+    let order = split_batches(ids.keys().copied(), canaries, batch_size);
     let goes = by_clock && !draft.dry_run;
-    Record {
-        schema: SCHEMA,
+    RolloutRecord {
+        schema: RECORD_SCHEMA,
         id: draft.id.clone(),
         component: draft.component,
         to: draft.to.clone(),
@@ -341,10 +355,10 @@ fn record(draft: &Draft, nodes: &[&Report], strata: &[Stratum], now: Timestamp) 
         nodes: if by_clock {
             BTreeMap::new()
         } else {
-            nodes.iter().map(|report| (report.id.clone(), Progress::default())).collect()
+            nodes.iter().map(|report| (report.id.clone(), NodeProgress::default())).collect()
         },
         failed: 0,
-        state: if goes { State::Rolling } else { State::Created },
+        state: if goes { RolloutStatus::Rolling } else { RolloutStatus::Created },
         reason: None,
         driver: None,
         created: now,
@@ -352,14 +366,14 @@ fn record(draft: &Draft, nodes: &[&Report], strata: &[Stratum], now: Timestamp) 
         started: goes.then_some(now),
         finished: None,
         serial: 1,
-        more: BTreeMap::new(),
+        unknown_fields: BTreeMap::new(),
     }
 }
 
 /// Fetching, switching and confirming take no time at the earliest.
-fn earliest(record: &Record, now: Timestamp) -> Vec<Timestamp> {
+fn earliest_starts(record: &RolloutRecord, now: Timestamp) -> Vec<Timestamp> {
     let each = record.soak_time.0.saturating_add(record.batch_pause.0);
-    waves::moments(now, each, record.batches.len())
+    waves::spaced_times(now, each, record.batches.len())
 }
 
 #[cfg(test)]

@@ -4,23 +4,23 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::drive::tests::{at, id, says};
+use crate::driver_logic::tests::{at, id, says};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-fn node(name: &str, os: &str, role: &str) -> Report {
-    let mut report = says(name, Doing::Idle, None, at(0));
+fn node(name: &str, os: &str, role: &str) -> NodeReport {
+    let mut report = says(name, NodeActivity::Idle, None, at(0));
     report.taken = None;
     report.facts = [("os".to_owned(), json!(os)), ("role".to_owned(), json!(role))].into();
     report.revision = Some("f".repeat(40));
     report
 }
 
-fn fleet(nodes: impl IntoIterator<Item = Report>) -> BTreeMap<NodeId, Report> {
+fn fleet(nodes: impl IntoIterator<Item = NodeReport>) -> BTreeMap<NodeId, NodeReport> {
     nodes.into_iter().map(|report| (report.id.clone(), report)).collect()
 }
 
-fn six() -> BTreeMap<NodeId, Report> {
+fn six() -> BTreeMap<NodeId, NodeReport> {
     fleet([
         node("db-1", "Debian", "db"),
         node("db-2", "Debian", "db"),
@@ -43,39 +43,49 @@ fn artifact(arch: &str) -> Artifact {
     }
 }
 
-fn draft() -> Draft {
-    Draft { artifacts: vec![artifact("x86_64")], ..Draft::new(id("r1"), Component::Agent, "2.0.0") }
+fn draft() -> RolloutDraft {
+    RolloutDraft {
+        artifacts: vec![artifact("x86_64")],
+        ..RolloutDraft::new(id("r1"), Component::Agent, "2.0.0")
+    }
 }
 
-fn names(plan: &Plan) -> Vec<String> {
+fn names(plan: &RolloutPlan) -> Vec<String> {
     let join = |batch: &Vec<NodeId>| batch.iter().map(NodeId::as_str).collect::<Vec<_>>().join(" ");
     plan.record.batches.iter().map(join).collect()
 }
 
-fn refused(draft: &Draft, reports: &BTreeMap<NodeId, Report>) -> String {
-    let real = plan(draft, reports, at(0)).unwrap_err().to_string();
-    let dry = plan(&Draft { dry_run: true, ..draft.clone() }, reports, at(0)).unwrap_err().to_string();
+fn refused(draft: &RolloutDraft, reports: &BTreeMap<NodeId, NodeReport>) -> String {
+    let real = plan_rollout(draft, reports, at(0)).unwrap_err().to_string();
+    let dry = plan_rollout(&RolloutDraft { dry_run: true, ..draft.clone() }, reports, at(0))
+        .unwrap_err()
+        .to_string();
     assert_eq!(real, dry, "a dry run is refused alike");
     real
 }
 
 #[test]
 fn canaries_of_every_stratum_go_first() {
-    let draft = Draft { batch_size: BatchSize::Nodes(2), ..draft() };
-    let plan = plan(&draft, &six(), at(0)).unwrap();
+    let draft = RolloutDraft { batch_size: BatchSize::Nodes(2), ..draft() };
+    let plan = plan_rollout(&draft, &six(), at(0)).unwrap();
     assert_eq!(names(&plan), ["db-1 web-1", "web-2", "db-2 web-3", "web-4"]);
     let strata: Vec<_> = plan.strata.iter().map(|s| (s.name.as_str(), s.nodes, s.is_covered())).collect();
     let wanted =
         [("Debian/x86_64/db", 2, true), ("Debian/x86_64/web", 1, true), ("Ubuntu/x86_64/web", 3, true)];
     assert_eq!(strata, wanted);
     assert_eq!(plan.earliest, [at(0), at(90), at(180), at(270)]);
-    assert_eq!((plan.record.state, plan.record.serial, plan.record.nodes.len()), (State::Created, 1, 6));
+    assert_eq!(
+        (plan.record.state, plan.record.serial, plan.record.nodes.len()),
+        (RolloutStatus::Created, 1, 6)
+    );
 }
 
 #[test]
 fn without_canaries_no_stratum_is_covered() {
     let canary = Canary { count: 0, by: vec!["role".to_owned(), "rack".to_owned()] };
-    let plan = plan(&Draft { canary, batch_size: BatchSize::Percent(50), ..draft() }, &six(), at(0)).unwrap();
+    let plan =
+        plan_rollout(&RolloutDraft { canary, batch_size: BatchSize::Percent(50), ..draft() }, &six(), at(0))
+            .unwrap();
     assert_eq!(names(&plan), ["db-1 db-2 web-1", "web-2 web-3 web-4"]);
     let strata: Vec<_> = plan.strata.iter().map(|s| (s.name.as_str(), s.is_covered())).collect();
     assert_eq!(strata, [("db/-", false), ("web/-", false)]);
@@ -83,7 +93,8 @@ fn without_canaries_no_stratum_is_covered() {
 
 #[test]
 fn an_emergency_is_one_canary_and_then_everybody() {
-    let plan = plan(&Draft { profile: Profile::Emergency, ..draft() }, &six(), at(0)).unwrap();
+    let plan =
+        plan_rollout(&RolloutDraft { profile: RolloutProfile::Emergency, ..draft() }, &six(), at(0)).unwrap();
     assert_eq!(names(&plan), ["web-2", "db-1 db-2 web-1 web-3 web-4"]);
     assert_eq!((plan.record.soak_time, plan.record.batch_pause), (Span::seconds(30), Span::seconds(0)));
     assert_eq!(plan.earliest, [at(0), at(30)]);
@@ -101,27 +112,28 @@ fn targets_are_compound_and_ask_facts() {
         ("G@arch:x86_64", 6),
         ("G@id:db-1", 1),
     ] {
-        let plan = plan(&Draft { target: target.to_owned(), ..draft() }, &six(), at(0)).unwrap();
+        let plan =
+            plan_rollout(&RolloutDraft { target: target.to_owned(), ..draft() }, &six(), at(0)).unwrap();
         assert_eq!(plan.record.nodes.len(), wanted, "{target}");
     }
 }
 
 #[test]
 fn a_target_that_means_nobody_names_those_that_are_there() {
-    let nobody = Draft { target: "mail-*".to_owned(), ..draft() };
+    let nobody = RolloutDraft { target: "mail-*".to_owned(), ..draft() };
     let words = refused(&nobody, &six());
     let wanted = "the target `mail-*` means none of the 6 nodes that report for agent: db-1, db-2, web-1, web-2, web-3, web-4";
     assert_eq!(words, wanted);
     let many = fleet((0..14).map(|n| node(&format!("n{n:02}"), "Debian", "web")));
     assert!(refused(&nobody, &many).ends_with("n09 and 4 more"), "{}", refused(&nobody, &many));
     assert!(refused(&draft(), &BTreeMap::new()).starts_with("no node reports for agent"));
-    let states = fleet(six().into_values().map(|node| Report { component: Component::States, ..node }));
+    let states = fleet(six().into_values().map(|node| NodeReport { component: Component::States, ..node }));
     assert!(
         refused(&draft(), &states).starts_with("no node reports for agent"),
         "reports of another component"
     );
     for bad in ["G@role", "web and", "N@nobody"] {
-        let words = refused(&Draft { target: bad.to_owned(), ..draft() }, &six());
+        let words = refused(&RolloutDraft { target: bad.to_owned(), ..draft() }, &six());
         assert!(words.starts_with(&format!("the target `{bad}` cannot be used: ")), "{words}");
     }
 }
@@ -130,7 +142,7 @@ fn a_target_that_means_nobody_names_those_that_are_there() {
 fn degraded_nodes_are_excluded_and_all_of_them_are_no_fleet() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().degraded = Some("it crashes".to_owned());
-    let plan = plan(&draft(), &nodes, at(0)).unwrap();
+    let plan = plan_rollout(&draft(), &nodes, at(0)).unwrap();
     assert_eq!(plan.excluded, [(id("db-1"), "degraded: it crashes".to_owned())]);
     assert!(!plan.record.nodes.contains_key(&id("db-1")));
     nodes.values_mut().for_each(|node| node.degraded = Some("no".to_owned()));
@@ -141,7 +153,7 @@ fn degraded_nodes_are_excluded_and_all_of_them_are_no_fleet() {
 fn nodes_that_begin_nothing_now_take_part_and_are_named() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().hold = Some("outside of its window until 22:00".to_owned());
-    let plan = plan(&draft(), &nodes, at(0)).unwrap();
+    let plan = plan_rollout(&draft(), &nodes, at(0)).unwrap();
     assert_eq!(plan.held, [(id("db-1"), "outside of its window until 22:00".to_owned())]);
     assert!(plan.record.nodes.contains_key(&id("db-1")) && plan.excluded.is_empty());
 }
@@ -152,8 +164,8 @@ fn one_node_below_the_protocol_refuses_the_whole() {
     nodes.get_mut(&id("db-1")).unwrap().protocol = 0;
     nodes.get_mut(&id("web-1")).unwrap().protocol = 3;
     nodes.get_mut(&id("web-2")).unwrap().degraded = Some("not asked".to_owned());
-    assert!(plan(&draft(), &nodes, at(0)).is_ok(), "who needs nothing refuses nobody");
-    let words = refused(&Draft { min_protocol: 2, ..draft() }, &nodes);
+    assert!(plan_rollout(&draft(), &nodes, at(0)).is_ok(), "who needs nothing refuses nobody");
+    let words = refused(&RolloutDraft { min_protocol: 2, ..draft() }, &nodes);
     assert!(
         words.contains(": db-1 (protocol 0 < 2), db-2 (protocol 1 < 2), web-3 (protocol 1 < 2), web-4"),
         "{words}"
@@ -165,7 +177,7 @@ fn one_node_below_the_protocol_refuses_the_whole() {
 fn who_is_there_already_does_not_take_part() {
     let mut nodes = six();
     nodes.get_mut(&id("db-1")).unwrap().version = "2.0.0".to_owned();
-    let plan_of = |nodes: &_| plan(&draft(), nodes, at(0));
+    let plan_of = |nodes: &_| plan_rollout(&draft(), nodes, at(0));
     assert_eq!(plan_of(&nodes).unwrap().excluded, [(id("db-1"), "already there".to_owned())]);
     nodes.values_mut().for_each(|node| node.version = "2.0.0".to_owned());
     assert_eq!(refused(&draft(), &nodes), "nothing to do: all 6 nodes are on 2.0.0 already");
@@ -181,7 +193,7 @@ fn an_older_version_is_only_taken_on_purpose() {
         words,
         "2.0.0 is older than what these nodes run: web-1 (2.0.1-rc.1); `--anyway` goes back on purpose"
     );
-    let plan = plan(&Draft { anyway: true, ..draft() }, &nodes, at(0)).unwrap();
+    let plan = plan_rollout(&RolloutDraft { anyway: true, ..draft() }, &nodes, at(0)).unwrap();
     assert!(plan.record.anyway && plan.record.nodes.len() == 6);
 }
 
@@ -193,13 +205,13 @@ fn every_node_needs_a_binary() {
     let words =
         "there is no artifact of 2.0.0 for linux/aarch64 (web-1, web-2); there is one for linux/x86_64";
     assert_eq!(refused(&draft(), &nodes), words);
-    let both = Draft { artifacts: vec![artifact("x86_64"), artifact("aarch64")], ..draft() };
-    assert!(plan(&both, &nodes, at(0)).is_ok());
+    let both = RolloutDraft { artifacts: vec![artifact("x86_64"), artifact("aarch64")], ..draft() };
+    assert!(plan_rollout(&both, &nodes, at(0)).is_ok());
 }
 
 #[test]
 fn artifacts_that_no_node_could_take_are_refused() {
-    let of = |artifact| Draft { artifacts: vec![artifact], ..draft() };
+    let of = |artifact| RolloutDraft { artifacts: vec![artifact], ..draft() };
     let words = "the artifact of linux/x86_64 cannot be used: ";
     let short = Artifact { blake3: "zz".to_owned(), ..artifact("x86_64") };
     assert_eq!(refused(&of(short), &six()), format!("{words}its `blake3` is not 64 hexadecimal digits"));
@@ -209,33 +221,36 @@ fn artifacts_that_no_node_could_take_are_refused() {
 
 #[test]
 fn states_go_to_a_commit_and_binaries_to_a_version() {
-    let nodes = fleet(six().into_values().map(|node| Report { component: Component::States, ..node }));
-    let states = Draft::new(id("r1"), Component::States, COMMIT);
-    assert_eq!(plan(&states, &nodes, at(0)).unwrap().record.nodes.len(), 6);
+    let nodes = fleet(six().into_values().map(|node| NodeReport { component: Component::States, ..node }));
+    let states = RolloutDraft::new(id("r1"), Component::States, COMMIT);
+    assert_eq!(plan_rollout(&states, &nodes, at(0)).unwrap().record.nodes.len(), 6);
     assert!(
-        refused(&Draft { to: "main".to_owned(), ..states }, &nodes)
+        refused(&RolloutDraft { to: "main".to_owned(), ..states }, &nodes)
             .starts_with("`main` is no full commit id")
     );
-    assert!(refused(&Draft { to: "../2".to_owned(), ..draft() }, &six()).starts_with("`../2` is no version"));
+    assert!(
+        refused(&RolloutDraft { to: "../2".to_owned(), ..draft() }, &six())
+            .starts_with("`../2` is no version")
+    );
 }
 
 #[test]
 fn the_clock_needs_no_reports() {
-    let clock = Draft { mode: Mode::Clock, ..draft() };
-    let planned = plan(&clock, &BTreeMap::new(), at(7)).unwrap();
-    assert_eq!((planned.record.state, planned.record.started), (State::Rolling, Some(at(7))));
+    let clock = RolloutDraft { mode: RolloutMode::Clock, ..draft() };
+    let planned = plan_rollout(&clock, &BTreeMap::new(), at(7)).unwrap();
+    assert_eq!((planned.record.state, planned.record.started), (RolloutStatus::Rolling, Some(at(7))));
     assert_eq!((planned.record.batches.len(), planned.earliest.len()), (0, 4), "10, 30, 70 and 100 percent");
-    let known = plan(&clock, &six(), at(7)).unwrap();
+    let known = plan_rollout(&clock, &six(), at(7)).unwrap();
     assert_eq!(known.record, planned.record, "who is known makes no difference");
-    let old = fleet(six().into_values().map(|node| Report { protocol: 0, ..node }));
-    assert!(plan(&Draft { min_protocol: 1, ..clock.clone() }, &old, at(7)).is_err());
-    assert!(plan(&Draft { artifacts: vec![], ..clock }, &BTreeMap::new(), at(7)).is_err());
+    let old = fleet(six().into_values().map(|node| NodeReport { protocol: 0, ..node }));
+    assert!(plan_rollout(&RolloutDraft { min_protocol: 1, ..clock.clone() }, &old, at(7)).is_err());
+    assert!(plan_rollout(&RolloutDraft { artifacts: vec![], ..clock }, &BTreeMap::new(), at(7)).is_err());
 }
 
-fn any_fleet() -> impl Strategy<Value = BTreeMap<NodeId, Report>> {
+fn any_fleet() -> impl Strategy<Value = BTreeMap<NodeId, NodeReport>> {
     let one = ("[a-c]{1,3}", "[xy]", "[pq]", any::<bool>());
     prop::collection::vec(one, 1..30).prop_map(|all| {
-        fleet(all.into_iter().map(|(name, os, role, well)| Report {
+        fleet(all.into_iter().map(|(name, os, role, well)| NodeReport {
             degraded: (!well).then(|| "no".to_owned()),
             ..node(&name, &os, &role)
         }))
@@ -250,9 +265,9 @@ proptest! {
         count in 0usize..4,
         emergency in any::<bool>(),
     ) {
-        let profile = if emergency { Profile::Emergency } else { Profile::Normal };
+        let profile = if emergency { RolloutProfile::Emergency } else { RolloutProfile::Normal };
         let canary = Canary { count, ..Canary::default() };
-        let Ok(plan) = plan(&Draft { batch_size: size, canary, profile, ..draft() }, &nodes, at(0)) else {
+        let Ok(plan) = plan_rollout(&RolloutDraft { batch_size: size, canary, profile, ..draft() }, &nodes, at(0)) else {
             prop_assert!(nodes.values().all(|node| node.degraded.is_some()));
             return Ok(());
         };

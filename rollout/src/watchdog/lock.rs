@@ -7,11 +7,11 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{WatchdogError, system};
+use super::{WatchdogError, system_error};
 
 /// Takes the lock; it is given back when the file is closed, or when the process ends in whatever way.
-pub(super) fn take(path: &Path) -> Result<File, WatchdogError> {
-    let cannot = || system(format!("use the lock `{}`", path.display()));
+pub(super) fn acquire_lock(path: &Path) -> Result<File, WatchdogError> {
+    let cannot = || system_error(format!("use the lock `{}`", path.display()));
     let dir = path.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot())?;
     let mut options = File::options();
@@ -25,7 +25,7 @@ pub(super) fn take(path: &Path) -> Result<File, WatchdogError> {
             let _ = file.take(20).read_to_string(&mut text);
             let holder = text.trim().parse::<u32>();
             let holder = holder.map_or_else(|_| "an unknown process".into(), |pid| format!("process {pid}"));
-            return Err(WatchdogError::Taken { holder });
+            return Err(WatchdogError::AlreadyRunning { holder });
         }
         Err(error) => return Err(cannot()(error.into())),
     }
@@ -44,8 +44,8 @@ mod tests {
     fn a_second_watchdog_is_told_who_is_there() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/watchdog.lock");
-        let first = take(&path).unwrap();
-        let second = take(&path).unwrap_err();
+        let first = acquire_lock(&path).unwrap();
+        let second = acquire_lock(&path).unwrap_err();
         assert!(second.to_string().ends_with(&format!("process {}", std::process::id())), "{second}");
         assert!(!second.is_permission());
         drop(first);

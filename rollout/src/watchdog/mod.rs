@@ -5,18 +5,18 @@
 //!
 //! [`crate::phase`] decides about rollouts and [`crate::supervise`] about the process; here is only what carries them out.
 
-mod act;
-mod beats;
-mod begin;
-mod child;
+mod actions;
+mod event_loop;
+mod heartbeats;
 mod lock;
 mod net;
-mod ready;
-mod renew;
-mod round;
+mod process;
+mod readiness;
+mod saved_state;
+mod self_update;
 mod socket;
-mod state;
-mod tell;
+mod startup;
+mod status;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,111 +30,111 @@ use jiff::Timestamp;
 use zagent_config::ids::NodeId;
 use zagent_config::paths::Paths;
 
-use self::beats::Beats;
-use self::net::{Found, Net};
-use self::state::Held;
-use crate::kept::KeptError;
-use crate::phase::{LOOK_EVERY, Node, Order};
-use crate::record::Record;
-use crate::report::Report;
-use crate::slots::{Program, Slots};
-use crate::supervise::{Rules, Supervised};
+use self::heartbeats::HeartbeatStore;
+use self::net::{NetThread, PolledRecords};
+use self::saved_state::StartedAgent;
+use crate::json_file::JsonFileError;
+use crate::phase::{NodeState, RolloutOrder, SOAK_CHECK_INTERVAL};
+use crate::record::RolloutRecord;
+use crate::report::NodeReport;
+use crate::slots::{AgentProgram, Slots};
+use crate::supervise::{RestartPolicy, SupervisedProcess};
 
-pub use self::net::{Connect, Fetch, Link, Readiness, Unfetched};
-pub use self::ready::SocketReadiness;
-pub use self::socket::{Answer, Ask, Status, Watch, ask};
-pub use self::state::{Kept, Renewal};
+pub use self::net::{ConnectLink, FetchBinary, FetchFailure, Readiness, RolloutLink};
+pub use self::readiness::SocketReadiness;
+pub use self::saved_state::{SavedWatchdog, WatchdogUpdate};
+pub use self::socket::{RunningWatchdog, WatchdogRequest, WatchdogResponse, WatchdogStatus, send_request};
 
-/// How fast everything goes. A real host has [`Pace::REAL`]; tests have less time.
+/// How fast everything goes. A real host has [`WatchdogPace::PRODUCTION`]; tests have less time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct WatchdogPace {
     /// How a process is kept up.
-    pub rules: Rules,
+    pub rules: RestartPolicy,
     /// How often the agent is asked whether it is ready, while that counts.
-    pub look: Duration,
+    pub readiness: Duration,
     /// How often records are asked for.
     pub idle: Duration,
     /// The same while this node is part of a rollout.
     pub poll: Duration,
     /// How often a heartbeat is kept.
-    pub beat: Duration,
+    pub heartbeat: Duration,
     /// How often a report is published without a change.
     pub publish: Duration,
     /// How long another watchdog may take to read its files.
     pub probe: Duration,
 }
 
-impl Pace {
+impl WatchdogPace {
     /// As on a real host; `poll` and `publish` are the configuration's.
     pub const REAL: Self = Self {
-        rules: Rules::REAL,
-        look: LOOK_EVERY,
+        rules: RestartPolicy::PRODUCTION,
+        readiness: SOAK_CHECK_INTERVAL,
         idle: Duration::from_secs(60),
         poll: Duration::from_secs(10),
-        beat: Duration::from_secs(30),
+        heartbeat: Duration::from_secs(30),
         publish: Duration::from_secs(15 * 60),
         probe: Duration::from_secs(30),
     };
 
     /// For tests of many nodes on one machine: about ten times as fast.
     pub const BRISK: Self = Self {
-        rules: Rules {
-            unit: Duration::from_millis(100),
-            most: Duration::from_secs(2),
-            slow: Duration::from_secs(10),
-            healthy: Duration::from_secs(3),
+        rules: RestartPolicy {
+            base_delay: Duration::from_millis(100),
+            max_delay: Duration::from_secs(2),
+            degraded_delay: Duration::from_secs(10),
+            healthy_after: Duration::from_secs(3),
             grace: Duration::from_secs(20),
-            degraded_after: Rules::REAL.degraded_after,
+            degraded_after: RestartPolicy::PRODUCTION.degraded_after,
         },
-        look: Duration::from_secs(3),
+        readiness: Duration::from_secs(3),
         idle: Duration::from_secs(2),
         poll: Duration::from_secs(1),
-        beat: Duration::from_secs(5),
+        heartbeat: Duration::from_secs(5),
         publish: Duration::from_secs(10),
         probe: Duration::from_secs(60),
     };
 
     /// For tests: everything a hundred times as fast, more or less.
     pub const FAST: Self = Self {
-        rules: Rules {
-            unit: Duration::from_millis(10),
-            most: Duration::from_millis(200),
-            slow: Duration::from_millis(500),
-            healthy: Duration::from_millis(300),
+        rules: RestartPolicy {
+            base_delay: Duration::from_millis(10),
+            max_delay: Duration::from_millis(200),
+            degraded_delay: Duration::from_millis(500),
+            healthy_after: Duration::from_millis(300),
             grace: Duration::from_secs(5),
-            degraded_after: Rules::REAL.degraded_after,
+            degraded_after: RestartPolicy::PRODUCTION.degraded_after,
         },
-        look: Duration::from_millis(100),
+        readiness: Duration::from_millis(100),
         idle: Duration::from_millis(200),
         poll: Duration::from_millis(100),
-        beat: Duration::from_millis(300),
+        heartbeat: Duration::from_millis(300),
         publish: Duration::from_millis(500),
         probe: Duration::from_secs(10),
     };
 }
 
 /// Who is told how the watchdog is: the service manager.
-pub trait Voice {
+pub trait ServiceNotifier {
     /// It is up.
     fn ready(&self, words: &str);
     /// What it does.
     fn status(&self, words: &str);
     /// It still turns.
-    fn alive(&self);
+    fn keep_alive(&self);
     /// How often that should be said at least.
-    fn alive_every(&self) -> Option<Duration>;
+    fn keep_alive_interval(&self) -> Option<Duration>;
     /// It is about to end.
     fn stopping(&self, words: &str);
 }
 
 /// What a watchdog is made from.
-pub struct Setup<'a> {
+pub struct WatchdogSetup<'a> {
     /// The node.
     pub id: NodeId,
     /// Its files.
     pub paths: Paths,
     /// This program: where it is, and the version it says it has.
-    pub program: Program,
+    pub program: AgentProgram,
     /// What this program was started with: a new watchdog gets the same.
     pub args: Vec<OsString>,
     /// What makes a new watchdog only look whether it could begin.
@@ -142,7 +142,7 @@ pub struct Setup<'a> {
     /// What makes the program an agent.
     pub agent_args: Vec<OsString>,
     /// How fast.
-    pub pace: Pace,
+    pub pace: WatchdogPace,
     /// What spreads the fleet over time.
     pub seed: u64,
     /// Its kernel and its machine.
@@ -150,15 +150,15 @@ pub struct Setup<'a> {
     /// The facts that targets and strata ask for.
     pub facts: BTreeMap<String, serde_json::Value>,
     /// Reaches the board.
-    pub connect: Connect,
+    pub connect: ConnectLink,
     /// Fetches binaries.
-    pub fetch: Arc<dyn Fetch>,
+    pub fetch: Arc<dyn FetchBinary>,
     /// Asks the agent.
     pub ready: Arc<dyn Readiness>,
     /// Who is told how it is.
-    pub voice: &'a dyn Voice,
+    pub notifier: &'a dyn ServiceNotifier,
     /// Why a rollout may not switch this node now; none when it may.
-    pub hold: &'a dyn Fn(&Record, Timestamp) -> Option<String>,
+    pub hold: &'a dyn Fn(&RolloutRecord, Timestamp) -> Option<String>,
 }
 
 /// Why there is no watchdog.
@@ -166,13 +166,13 @@ pub struct Setup<'a> {
 pub enum WatchdogError {
     /// There is one already.
     #[error("another watchdog looks after this node: {holder}")]
-    Taken {
+    AlreadyRunning {
         /// Who, in words.
         holder: String,
     },
     /// A file of its own cannot be used.
     #[error(transparent)]
-    Kept(#[from] KeptError),
+    JsonFile(#[from] JsonFileError),
     /// The system says no.
     #[error("cannot {act}")]
     System {
@@ -190,42 +190,42 @@ impl WatchdogError {
     pub fn is_permission(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match self {
-            Self::Taken { .. } => false,
-            Self::Kept(error) => error.is_permission(),
+            Self::AlreadyRunning { .. } => false,
+            Self::JsonFile(error) => error.is_permission(),
             Self::System { source, .. } => matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem),
         }
     }
 }
 
-fn system(act: impl Into<String>) -> impl FnOnce(std::io::Error) -> WatchdogError {
+fn system_error(act: impl Into<String>) -> impl FnOnce(std::io::Error) -> WatchdogError {
     let act = act.into();
     move |source| WatchdogError::System { act, source }
 }
 
 /// Something that the loop must answer.
 #[derive(Debug)]
-enum Event {
+enum WatchdogEvent {
     /// A process ended, and how.
-    Ended(i32, String),
+    ProcessEnded(i32, String),
     /// The agent was asked whether it is ready.
-    Looked(i32, Result<(), String>),
+    ReadinessChecked(i32, Result<(), String>),
     /// The records were asked for.
-    Polled(Result<Found, String>),
+    Polled(Result<PolledRecords, String>),
     /// A report was published.
     Published(Result<(), String>),
     /// A binary was fetched and installed.
-    Fetched(Result<(), Unfetched>),
+    Fetched(Result<(), FetchFailure>),
     /// Another watchdog was asked whether it could begin.
     Probed(Result<(), String>),
     /// Somebody asks on the socket.
-    Asked(Ask, Sender<Answer>),
+    Request(WatchdogRequest, Sender<WatchdogResponse>),
     /// A signal.
-    Signal(Signal),
+    Signal(WatchdogSignal),
 }
 
 /// What the system tells the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum WatchdogSignal {
     /// SIGTERM or SIGINT.
     Stop,
     /// SIGHUP.
@@ -234,39 +234,39 @@ pub enum Signal {
 
 /// Where events come in.
 #[derive(Debug)]
-pub struct Inbox {
-    events: Sender<Event>,
-    heard: Receiver<Event>,
+pub struct WatchdogInbox {
+    events: Sender<WatchdogEvent>,
+    receiver: Receiver<WatchdogEvent>,
 }
 
-impl Default for Inbox {
+impl Default for WatchdogInbox {
     fn default() -> Self {
         let (events, heard) = channel();
-        Self { events, heard }
+        Self { events, receiver: heard }
     }
 }
 
-impl Inbox {
+impl WatchdogInbox {
     /// What whoever hears signals calls; false when nobody listens any more.
-    pub fn bell(&self) -> impl Fn(Signal) -> bool + Send + Clone + 'static {
+    pub fn signal_sender(&self) -> impl Fn(WatchdogSignal) -> bool + Send + Clone + 'static {
         let events = self.events.clone();
-        move |signal| events.send(Event::Signal(signal)).is_ok()
+        move |signal| events.send(WatchdogEvent::Signal(signal)).is_ok()
     }
 }
 
 /// What a start is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Awaited {
+enum PendingStart {
     /// The new version.
     Apply,
     /// The one before.
-    Back,
+    Rollback,
 }
 
 /// A binary that a rollout asks for and that is not here yet.
 #[derive(Clone, Debug)]
-struct Wanted {
-    order: Order,
+struct WantedBinary {
+    order: RolloutOrder,
     /// When it was asked for.
     since: Timestamp,
     /// How often nobody answered.
@@ -276,21 +276,21 @@ struct Wanted {
 }
 
 /// A fetch that is under way.
-struct Fetching {
+struct FetchInProgress {
     /// True when nobody wants it any more.
     stop: Arc<AtomicBool>,
 }
 
 /// Acts that a new watchdog must have lived through before it is trusted.
 #[derive(Debug, Default)]
-struct Lived {
+struct SelfTest {
     polled: bool,
     published: bool,
     beaten: bool,
 }
 
 /// When things are due.
-struct Due {
+struct DueTimes {
     look: Instant,
     beat: Instant,
     /// When the records are asked for the first time.
@@ -303,7 +303,7 @@ struct Due {
 
 /// What is told once and again only after it was well.
 #[derive(Debug, Default)]
-struct Told {
+struct LoggedProblems {
     board: Option<String>,
     records: Option<String>,
     beats: bool,
@@ -312,42 +312,42 @@ struct Told {
 
 /// The watchdog.
 struct Watchdog<'a> {
-    setup: Setup<'a>,
+    setup: WatchdogSetup<'a>,
     /// The version of this process: that of the slot it runs from.
-    own: String,
+    own_version: String,
     slots: Slots,
-    node: Node,
-    kept: Kept,
-    life: Supervised,
-    held: Option<Held>,
+    node: NodeState,
+    saved: SavedWatchdog,
+    process: SupervisedProcess,
+    agent: Option<StartedAgent>,
     /// How the agent ended last.
     ended: Option<String>,
-    awaited: Option<Awaited>,
-    wanted: Option<Wanted>,
-    fetching: Option<Fetching>,
-    looking: bool,
+    pending_start: Option<PendingStart>,
+    wanted: Option<WantedBinary>,
+    fetching: Option<FetchInProgress>,
+    checking_readiness: bool,
     probing: bool,
     prune: bool,
     /// Answers that could not be written down yet.
-    again: Vec<crate::phase::Event>,
+    unsaved_answers: Vec<crate::phase::NodeEvent>,
     /// The records of this component, as of the last poll.
-    records: Vec<Record>,
+    records: Vec<RolloutRecord>,
     /// Polls in a row that did not find the record of the rollout that this node is in.
-    missing: u32,
+    missing_polls: u32,
     /// What this process has lived through, for its proof.
-    lived: Lived,
+    self_test: SelfTest,
     /// Why the switch that a record asks for is held up.
-    held_up: Option<String>,
+    hold_reason: Option<String>,
     /// What somebody should know: why it does not run what it should, or not the watchdog that it should.
     notes: BTreeMap<&'static str, String>,
-    net: Net,
-    beats: Beats,
+    net: NetThread,
+    beats: HeartbeatStore,
     /// What the board was told last.
-    published: Option<Report>,
-    due: Due,
-    told: Told,
-    said: String,
-    events: Sender<Event>,
+    published: Option<NodeReport>,
+    due: DueTimes,
+    logged: LoggedProblems,
+    last_status: String,
+    events: Sender<WatchdogEvent>,
     began: Instant,
     since: Timestamp,
     stopping: bool,
@@ -357,11 +357,11 @@ struct Watchdog<'a> {
 ///
 /// # Errors
 /// Fails when another watchdog runs, and when the system refuses what it needs.
-pub fn run(setup: Setup<'_>, inbox: Inbox) -> Result<(), WatchdogError> {
-    let _lock = lock::take(&setup.paths.watchdog_lock())?;
-    let mut watchdog = Watchdog::begin(setup, inbox.events)?;
-    watchdog.turn_round(&inbox.heard);
-    watchdog.end();
+pub fn run(setup: WatchdogSetup<'_>, inbox: WatchdogInbox) -> Result<(), WatchdogError> {
+    let _lock = lock::acquire_lock(&setup.paths.watchdog_lock())?;
+    let mut watchdog = Watchdog::from_setup(setup, inbox.events)?;
+    watchdog.run_loop(&inbox.receiver);
+    watchdog.shut_down();
     Ok(())
 }
 
@@ -370,8 +370,8 @@ pub fn run(setup: Setup<'_>, inbox: Inbox) -> Result<(), WatchdogError> {
 /// # Errors
 /// Fails when they cannot be read.
 pub fn probe(paths: &Paths) -> Result<(), WatchdogError> {
-    crate::kept::read::<Node>(&paths.phase())?;
-    crate::kept::read::<Kept>(&paths.watchdog())?;
+    crate::json_file::read::<NodeState>(&paths.phase())?;
+    crate::json_file::read::<SavedWatchdog>(&paths.watchdog())?;
     Ok(())
 }
 
@@ -379,12 +379,13 @@ pub fn probe(paths: &Paths) -> Result<(), WatchdogError> {
 ///
 /// # Errors
 /// Fails when the files cannot be read.
-pub fn from_files(paths: &Paths, built_in: Program) -> Result<Status, KeptError> {
+pub fn status_from_files(paths: &Paths, built_in: AgentProgram) -> Result<WatchdogStatus, JsonFileError> {
     let version = Slots::new(paths.slots(), built_in).current();
-    let node = crate::kept::read::<Node>(&paths.phase())?.unwrap_or_else(|| Node::on(version));
-    Ok(Status {
+    let node = crate::json_file::read::<NodeState>(&paths.phase())?
+        .unwrap_or_else(|| NodeState::with_version(version));
+    Ok(WatchdogStatus {
         watchdog: None,
-        version: node.current().to_owned(),
+        version: node.current_version().to_owned(),
         node,
         child: None,
         failures: 0,
@@ -395,7 +396,7 @@ pub fn from_files(paths: &Paths, built_in: Program) -> Result<Status, KeptError>
 }
 
 /// An error with all that caused it, in one line.
-fn words(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -407,7 +408,7 @@ fn words(error: &dyn std::error::Error) -> String {
 }
 
 /// Where the program of a slot would be, told from its path.
-fn slot_of(paths: &Paths, program: &std::path::Path) -> Option<String> {
+fn slot_from_path(paths: &Paths, program: &std::path::Path) -> Option<String> {
     let slots = std::fs::canonicalize(paths.slots()).unwrap_or_else(|_| paths.slots());
     let program = std::fs::canonicalize(program).unwrap_or_else(|_| PathBuf::from(program));
     let version = program.strip_prefix(slots).ok()?.parent()?.to_str()?.to_owned();

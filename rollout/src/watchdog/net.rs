@@ -11,23 +11,23 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use zagent_config::ids::RolloutId;
 
-use super::{Event, words};
-use crate::artifact::select;
+use super::{WatchdogEvent, error_chain};
+use crate::artifact::select_artifact;
 use crate::board::BoardError;
-use crate::record::{Artifact, Record};
-use crate::report::Report;
+use crate::record::{Artifact, RolloutRecord};
+use crate::report::NodeReport;
 use crate::slots::Slots;
 
 /// The rollouts and the board, as this node reaches them.
-pub trait Link: Send {
+pub trait RolloutLink: Send {
     /// All records that there are.
     ///
     /// # Errors
     /// Fails when nobody answers.
-    fn poll(&mut self) -> Result<Vec<Record>, BoardError>;
+    fn poll(&mut self) -> Result<Vec<RolloutRecord>, BoardError>;
 
     /// The rollouts whose records are there and could not be read at the last poll.
-    fn unread(&self) -> Vec<RolloutId> {
+    fn unreadable(&self) -> Vec<RolloutId> {
         Vec::new()
     }
 
@@ -35,41 +35,41 @@ pub trait Link: Send {
     ///
     /// # Errors
     /// Fails when the board does not take it.
-    fn publish(&mut self, report: &Report) -> Result<(), BoardError>;
+    fn publish(&mut self, report: &NodeReport) -> Result<(), BoardError>;
 }
 
 /// Makes a link, from the configuration as it is now.
-pub type Connect = Box<dyn FnMut() -> Result<Box<dyn Link>, String> + Send>;
+pub type ConnectLink = Box<dyn FnMut() -> Result<Box<dyn RolloutLink>, String> + Send>;
 
 /// Fetches binaries.
-pub trait Fetch: Send + Sync {
+pub trait FetchBinary: Send + Sync {
     /// Fetches one into a file that is not there yet, and verifies size, digest and signature. It ends soon after `stop` is set.
     ///
     /// # Errors
     /// Fails when it cannot be fetched or is not what it should be.
     fn fetch(
         &self,
-        record: &Record,
+        record: &RolloutRecord,
         artifact: &Artifact,
         into: &Path,
         stop: &AtomicBool,
-    ) -> Result<(), Unfetched>;
+    ) -> Result<(), FetchFailure>;
 }
 
 /// Why there is no binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfetched {
+pub struct FetchFailure {
     /// In words.
     pub why: String,
     /// True when the next try may go well: nobody answered.
-    pub passing: bool,
+    pub transient: bool,
 }
 
-impl Unfetched {
+impl FetchFailure {
     /// It will not go better next time.
     #[must_use]
-    pub fn for_good(why: String) -> Self {
-        Self { why, passing: false }
+    pub fn permanent(why: String) -> Self {
+        Self { why, transient: false }
     }
 }
 
@@ -84,28 +84,30 @@ pub trait Readiness: Send + Sync {
 
 /// What a poll found.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) records: Vec<Record>,
+pub(super) struct PolledRecords {
+    pub(super) records: Vec<RolloutRecord>,
     /// Rollouts whose records are there and cannot be read.
     pub(super) unread: Vec<RolloutId>,
 }
 
-enum Task {
+enum NetTask {
     Poll,
-    Publish(Box<Report>),
+    Publish(Box<NodeReport>),
     Reconnect,
 }
 
 /// The thread that talks to the board.
-pub(super) struct Net {
-    tasks: Sender<Task>,
+pub(super) struct NetThread {
+    tasks: Sender<NetTask>,
     busy: bool,
 }
 
-impl Net {
-    pub(super) fn start(connect: Connect, events: Sender<Event>) -> std::io::Result<Self> {
+impl NetThread {
+    pub(super) fn start(connect: ConnectLink, events: Sender<WatchdogEvent>) -> std::io::Result<Self> {
         let (tasks, heard) = channel();
-        std::thread::Builder::new().name("board".into()).spawn(move || serve(connect, &heard, &events))?;
+        std::thread::Builder::new()
+            .name("board".into())
+            .spawn(move || run_tasks(connect, &heard, &events))?;
         Ok(Self { tasks, busy: false })
     }
 
@@ -114,43 +116,43 @@ impl Net {
     }
 
     /// The answer to the last task has come.
-    pub(super) const fn answered(&mut self) {
+    pub(super) const fn task_done(&mut self) {
         self.busy = false;
     }
 
     pub(super) fn poll(&mut self) {
-        self.busy = self.tasks.send(Task::Poll).is_ok();
+        self.busy = self.tasks.send(NetTask::Poll).is_ok();
     }
 
-    pub(super) fn publish(&mut self, report: Report) {
-        self.busy = self.tasks.send(Task::Publish(Box::new(report))).is_ok();
+    pub(super) fn publish(&mut self, report: NodeReport) {
+        self.busy = self.tasks.send(NetTask::Publish(Box::new(report))).is_ok();
     }
 
     /// The configuration may be another: the next task begins with a new link.
     pub(super) fn reconnect(&self) {
         // Without the thread there is nothing to connect.
-        let _ = self.tasks.send(Task::Reconnect);
+        let _ = self.tasks.send(NetTask::Reconnect);
     }
 }
 
-fn serve(mut connect: Connect, tasks: &Receiver<Task>, events: &Sender<Event>) {
-    let mut link: Option<Box<dyn Link>> = None;
+fn run_tasks(mut connect: ConnectLink, tasks: &Receiver<NetTask>, events: &Sender<WatchdogEvent>) {
+    let mut link: Option<Box<dyn RolloutLink>> = None;
     while let Ok(task) = tasks.recv() {
         let event = match task {
-            Task::Poll => Event::Polled(standing(|| {
+            NetTask::Poll => WatchdogEvent::Polled(catch_panic(|| {
                 let mut there = link.take().map_or_else(&mut connect, Ok)?;
-                let polled = there.poll().map_err(|error| words(&error));
-                let unread = there.unread();
+                let polled = there.poll().map_err(|error| error_chain(&error));
+                let unread = there.unreadable();
                 link = Some(there);
-                polled.map(|records| Found { records, unread })
+                polled.map(|records| PolledRecords { records, unread })
             })),
-            Task::Publish(report) => Event::Published(standing(|| {
+            NetTask::Publish(report) => WatchdogEvent::Published(catch_panic(|| {
                 let mut there = link.take().map_or_else(&mut connect, Ok)?;
-                let published = there.publish(&report).map_err(|error| words(&error));
+                let published = there.publish(&report).map_err(|error| error_chain(&error));
                 link = Some(there);
                 published
             })),
-            Task::Reconnect => {
+            NetTask::Reconnect => {
                 link = None;
                 continue;
             }
@@ -162,46 +164,49 @@ fn serve(mut connect: Connect, tasks: &Receiver<Task>, events: &Sender<Event>) {
 }
 
 /// Does something and answers, also when it falls over: whoever waits for the answer must not wait for ever.
-fn standing<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+fn catch_panic<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err("a fault inside zagent stopped it".into()))
 }
 
 /// What one fetch needs.
-pub(super) struct Errand {
+pub(super) struct NetJob {
     pub(super) to: String,
-    pub(super) record: Record,
+    pub(super) record: RolloutRecord,
     pub(super) machine: (String, String),
     pub(super) slots: Slots,
-    pub(super) fetch: Arc<dyn Fetch>,
+    pub(super) fetch: Arc<dyn FetchBinary>,
     pub(super) stop: Arc<AtomicBool>,
 }
 
-impl Errand {
+impl NetJob {
     /// Fetches and installs on a thread of its own.
-    pub(super) fn start(self, events: Sender<Event>) -> std::io::Result<()> {
+    pub(super) fn start(self, events: Sender<WatchdogEvent>) -> std::io::Result<()> {
         let thread = std::thread::Builder::new().name("fetch".into());
-        thread.spawn(move || drop(events.send(Event::Fetched(self.answer())))).map(drop)
+        thread.spawn(move || drop(events.send(WatchdogEvent::Fetched(self.fetch_guarded())))).map(drop)
     }
 
-    fn answer(&self) -> Result<(), Unfetched> {
-        standing(|| Ok(self.carry_out())).unwrap_or_else(|why| Err(Unfetched::for_good(why)))
+    fn fetch_guarded(&self) -> Result<(), FetchFailure> {
+        catch_panic(|| Ok(self.fetch_and_install())).unwrap_or_else(|why| Err(FetchFailure::permanent(why)))
     }
 
-    fn carry_out(&self) -> Result<(), Unfetched> {
+    fn fetch_and_install(&self) -> Result<(), FetchFailure> {
         let (os, arch) = (&self.machine.0, &self.machine.1);
-        let artifact = select(&self.record.artifacts, os, arch).map_err(|error| for_good(&error))?;
-        if self.slots.holds(&self.to, &artifact.blake3) {
+        let artifact =
+            select_artifact(&self.record.artifacts, os, arch).map_err(|error| permanent_failure(&error))?;
+        if self.slots.contains(&self.to, &artifact.blake3) {
             return Ok(());
         }
-        let file = self.slots.incoming().map_err(|error| for_good(&error))?;
+        let file = self.slots.incoming_path().map_err(|error| permanent_failure(&error))?;
         self.fetch.fetch(&self.record, artifact, &file, &self.stop)?;
         let source = artifact.url.as_ref().or(artifact.reference.as_ref()).map_or("", String::as_str);
-        self.slots.install(&self.to, &file, &artifact.blake3, source).map_err(|error| for_good(&error))
+        self.slots
+            .install(&self.to, &file, &artifact.blake3, source)
+            .map_err(|error| permanent_failure(&error))
     }
 }
 
-fn for_good(error: &dyn std::error::Error) -> Unfetched {
-    Unfetched::for_good(words(error))
+fn permanent_failure(error: &dyn std::error::Error) -> FetchFailure {
+    FetchFailure::permanent(error_chain(error))
 }
 
 #[cfg(test)]
@@ -210,12 +215,12 @@ mod tests {
 
     struct Falls;
 
-    impl Link for Falls {
-        fn poll(&mut self) -> Result<Vec<Record>, BoardError> {
+    impl RolloutLink for Falls {
+        fn poll(&mut self) -> Result<Vec<RolloutRecord>, BoardError> {
             panic!("it falls over");
         }
 
-        fn publish(&mut self, _: &Report) -> Result<(), BoardError> {
+        fn publish(&mut self, _: &NodeReport) -> Result<(), BoardError> {
             Ok(())
         }
     }
@@ -223,10 +228,10 @@ mod tests {
     #[test]
     fn what_falls_over_is_answered_and_the_next_task_is_done() {
         let (events, heard) = channel();
-        let mut net = Net::start(Box::new(|| Ok(Box::new(Falls))), events).unwrap();
+        let mut net = NetThread::start(Box::new(|| Ok(Box::new(Falls))), events).unwrap();
         for _ in 0..2 {
             net.poll();
-            let Ok(Event::Polled(Err(why))) = heard.recv() else { panic!("no answer") };
+            let Ok(WatchdogEvent::Polled(Err(why))) = heard.recv() else { panic!("no answer") };
             assert!(why.contains("a fault inside zagent"), "{why}");
         }
     }

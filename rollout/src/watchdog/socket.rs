@@ -14,26 +14,26 @@ use jiff::Timestamp;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::Event;
-use super::ready::connect;
-use crate::phase::Node;
-use crate::report::Child;
+use super::WatchdogEvent;
+use super::readiness::connect_with_timeout;
+use crate::phase::NodeState;
+use crate::report::AgentProcess;
 
 /// Connections that may wait.
 const BACKLOG: i32 = 16;
 /// How long a question or an answer may take on the wire.
-const WIRE: Duration = Duration::from_secs(5);
+const WIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the loop may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a question.
-const QUESTION: u64 = 16 << 10;
+const MAX_REQUEST_BYTES: u64 = 16 << 10;
 /// Bytes of an answer.
-const ANSWER: u64 = 4 << 20;
+const MAX_RESPONSE_BYTES: u64 = 4 << 20;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask", deny_unknown_fields)]
-pub enum Ask {
+pub enum WatchdogRequest {
     /// How things are.
     Status,
     /// Back to the version before.
@@ -46,9 +46,9 @@ pub enum Ask {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
-pub enum Answer {
+pub enum WatchdogResponse {
     /// How things are.
-    Status(Box<Status>),
+    Status(Box<WatchdogStatus>),
     /// It is done, or under way.
     Done {
         /// What, in words.
@@ -63,15 +63,15 @@ pub enum Answer {
 
 /// How a node and its watchdog are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
+pub struct WatchdogStatus {
     /// The watchdog; none when the files were read and nobody asked.
-    pub watchdog: Option<Watch>,
+    pub watchdog: Option<RunningWatchdog>,
     /// The version that runs, or should.
     pub version: String,
     /// What the node knows about itself.
-    pub node: Node,
+    pub node: NodeState,
     /// The agent.
-    pub child: Option<Child>,
+    pub child: Option<AgentProcess>,
     /// Failures of the agent in a row.
     pub failures: u32,
     /// Why the node is not well; none when it is.
@@ -84,7 +84,7 @@ pub struct Status {
 
 /// A watchdog that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watch {
+pub struct RunningWatchdog {
     /// Its process.
     pub pid: u32,
     /// Its version.
@@ -94,12 +94,12 @@ pub struct Watch {
 }
 
 /// Listens, and asks the loop.
-pub(super) fn serve(path: &Path, events: Sender<Event>) -> io::Result<()> {
-    let listener = bind(path)?;
+pub(super) fn serve_socket(path: &Path, events: Sender<WatchdogEvent>) -> io::Result<()> {
+    let listener = bind_socket(path)?;
     let thread = std::thread::Builder::new().name("socket".into()).stack_size(256 << 10);
     thread.spawn(move || {
         for stream in listener.incoming().flatten() {
-            if let Err(error) = answer(stream, &events) {
+            if let Err(error) = answer_connection(stream, &events) {
                 tracing::debug!(%error, "a question was not answered");
             }
         }
@@ -108,7 +108,7 @@ pub(super) fn serve(path: &Path, events: Sender<Event>) -> io::Result<()> {
 }
 
 /// Whoever calls this is the only watchdog, so a socket that is there is one that a dead one left.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     match std::fs::remove_file(path) {
@@ -124,23 +124,23 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-fn answer(mut stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
-    stream.set_read_timeout(Some(WIRE))?;
-    stream.set_write_timeout(Some(WIRE))?;
+fn answer_connection(mut stream: UnixStream, events: &Sender<WatchdogEvent>) -> io::Result<()> {
+    stream.set_read_timeout(Some(WIRE_TIMEOUT))?;
+    stream.set_write_timeout(Some(WIRE_TIMEOUT))?;
     let mut line = String::new();
-    BufReader::new(stream.try_clone()?.take(QUESTION)).read_line(&mut line)?;
-    let refused = |why: String| Answer::Refused { why };
-    let answer = match serde_json::from_str::<Ask>(&line) {
+    BufReader::new(stream.try_clone()?.take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
+    let refused = |why: String| WatchdogResponse::Refused { why };
+    let answer = match serde_json::from_str::<WatchdogRequest>(&line) {
         Err(error) => refused(format!("the question makes no sense: {error}")),
         Ok(ask) => {
             let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
-            if ask != Ask::Status {
+            if ask != WatchdogRequest::Status {
                 tracing::info!(uid = peer.map(|p| p.uid.as_raw()), ?ask, "asked on the socket");
             }
             let (told, heard) = channel();
-            events.send(Event::Asked(ask, told)).map_err(io::Error::other)?;
+            events.send(WatchdogEvent::Request(ask, told)).map_err(io::Error::other)?;
             let late = || refused("the watchdog is about to end, or busy; ask again".into());
-            heard.recv_timeout(PATIENCE).unwrap_or_else(|_| late())
+            heard.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| late())
         }
     };
     let mut bytes = serde_json::to_vec(&answer)?;
@@ -152,14 +152,14 @@ fn answer(mut stream: UnixStream, events: &Sender<Event>) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails when none runs (`NotFound`, `ConnectionRefused`), when the system does not let us, and when the answer is lost.
-pub fn ask(socket: &Path, ask: &Ask) -> io::Result<Answer> {
-    let mut stream = connect(socket, WIRE)?;
-    stream.set_read_timeout(Some(PATIENCE + WIRE))?;
+pub fn send_request(socket: &Path, ask: &WatchdogRequest) -> io::Result<WatchdogResponse> {
+    let mut stream = connect_with_timeout(socket, WIRE_TIMEOUT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT + WIRE_TIMEOUT))?;
     let mut bytes = serde_json::to_vec(ask)?;
     bytes.push(b'\n');
     stream.write_all(&bytes)?;
     let mut line = String::new();
-    BufReader::new(stream.take(ANSWER)).read_line(&mut line)?;
+    BufReader::new(stream.take(MAX_RESPONSE_BYTES)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
@@ -172,15 +172,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/watchdog.sock");
         let (events, heard) = channel();
-        serve(&path, events).unwrap();
+        serve_socket(&path, events).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let loop_ = std::thread::spawn(move || {
-            let Event::Asked(ask, reply) = heard.recv().unwrap() else { panic!() };
-            assert_eq!(ask, Ask::GoBack { reason: "it is slow".into() });
-            reply.send(Answer::Done { words: "going back".into() }).unwrap();
+            let WatchdogEvent::Request(ask, reply) = heard.recv().unwrap() else { panic!() };
+            assert_eq!(ask, WatchdogRequest::GoBack { reason: "it is slow".into() });
+            reply.send(WatchdogResponse::Done { words: "going back".into() }).unwrap();
         });
-        let answer = super::ask(&path, &Ask::GoBack { reason: "it is slow".into() }).unwrap();
-        assert_eq!(answer, Answer::Done { words: "going back".into() });
+        let answer =
+            super::send_request(&path, &WatchdogRequest::GoBack { reason: "it is slow".into() }).unwrap();
+        assert_eq!(answer, WatchdogResponse::Done { words: "going back".into() });
         loop_.join().unwrap();
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"{\"ask\": \"nonsense\"}\n").unwrap();
@@ -188,8 +189,8 @@ mod tests {
         stream.read_to_string(&mut text).unwrap();
         assert!(text.contains("makes no sense"), "{text}");
         // A second watchdog takes the place of one that is dead.
-        bind(&path).unwrap();
-        let nobody = super::ask(&dir.path().join("none"), &Ask::Status).unwrap_err();
+        bind_socket(&path).unwrap();
+        let nobody = super::send_request(&dir.path().join("none"), &WatchdogRequest::Status).unwrap_err();
         assert_eq!(nobody.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use zagent_cache::needs;
 use zagent_cache::trust;
 use zagent_config::settings::Require;
-use zagent_rollout::artifact::{ArtifactError, Judge, Release, select};
+use zagent_rollout::artifact::{ArtifactError, ReleaseArtifact, ReleaseTrust, select_artifact};
 use zagent_rollout::record::{Artifact, Component};
 
 use crate::{artifact, bytes, fetch, fetcher, key, release, serve, trust};
@@ -32,7 +32,7 @@ fn a_binary_is_fetched_whole_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let into = dir.path().join("bin/zagent");
     std::fs::create_dir(dir.path().join("bin")).unwrap();
-    let mut fetcher = fetcher(&trust(dir.path(), Require::None), None);
+    let mut fetcher = fetcher(&trust(dir.path(), RequiredSignatures::None), None);
     let mut from = |path: &str| {
         let artifact = Artifact { url: Some(format!("{url}{path}")), ..artifact(&good) };
         fetch(&mut fetcher, &release(&artifact), &into)
@@ -48,7 +48,7 @@ fn a_binary_is_fetched_whole_or_not_at_all() {
         ("/round", "more than 5 times", false),
     ] {
         let error = from(path).unwrap_err();
-        assert_eq!(error.is_passing(), passing, "{path}: {error}");
+        assert_eq!(error.is_transient(), passing, "{path}: {error}");
         assert!(error.to_string().contains(why), "{path}: {error}");
         assert_eq!(std::fs::read_dir(dir.path().join("bin")).unwrap().count(), 0, "{path} left something");
     }
@@ -61,12 +61,12 @@ fn a_binary_is_fetched_whole_or_not_at_all() {
         assert_eq!(std::fs::read(&into).unwrap(), b"an older one");
     }
     let artifact = artifact(&good);
-    assert!(matches!(fetch(&mut fetcher, &release(&artifact), &into), Err(ArtifactError::Nowhere)));
+    assert!(matches!(fetch(&mut fetcher, &release(&artifact), &into), Err(ArtifactError::NoLocation)));
     let artifact = Artifact { reference: Some("refs/x".into()), ..artifact };
     let error = fetch(&mut fetcher, &release(&artifact), &into).unwrap_err();
     assert!(matches!(error, ArtifactError::NoRepository { .. }), "{error:?}");
     let artifact = Artifact { url: Some(format!("{url}/good")), size: u64::MAX, ..artifact };
-    assert!(matches!(fetch(&mut fetcher, &release(&artifact), &into), Err(ArtifactError::Odd { .. })));
+    assert!(matches!(fetch(&mut fetcher, &release(&artifact), &into), Err(ArtifactError::Malformed { .. })));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn whoever_says_stop_is_heard() {
     let url = serve(vec![("/good", "200 OK".into(), good.clone())]);
     let dir = tempfile::tempdir().unwrap();
     let artifact = Artifact { url: Some(format!("{url}/good")), ..artifact(&good) };
-    let mut fetcher = fetcher(&trust(dir.path(), Require::None), None);
+    let mut fetcher = fetcher(&trust(dir.path(), RequiredSignatures::None), None);
     let stopped = fetcher.fetch(&release(&artifact), &dir.path().join("x"), &AtomicBool::new(true));
     assert!(matches!(stopped, Err(ArtifactError::Stopped)));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -86,10 +86,10 @@ fn the_artifact_of_this_machine_is_selected() {
     let one = artifact(b"one");
     let other = Artifact { arch: "aarch64".into(), ..one.clone() };
     let both = [one.clone(), other];
-    assert_eq!(select(&both, "linux", "x86_64").unwrap(), &one);
-    let error = select(&both, "linux", "riscv64").unwrap_err().to_string();
+    assert_eq!(select_artifact(&both, "linux", "x86_64").unwrap(), &one);
+    let error = select_artifact(&both, "linux", "riscv64").unwrap_err().to_string();
     assert!(error.contains("linux-riscv64") && error.contains("linux-x86_64, linux-aarch64"), "{error}");
-    let error = select(&[], "linux", "riscv64").unwrap_err().to_string();
+    let error = select_artifact(&[], "linux", "riscv64").unwrap_err().to_string();
     assert!(error.contains("none at all"), "{error}");
 }
 
@@ -101,7 +101,7 @@ fn a_signature_counts_for_one_version_and_one_machine() {
     let second = key(dir.path(), "bob", true);
     let good = bytes();
     let plain = artifact(&good);
-    let text = release(&plain).text().unwrap();
+    let text = release(&plain).signed_text().unwrap();
     assert_eq!(
         text,
         format!(
@@ -111,13 +111,13 @@ fn a_signature_counts_for_one_version_and_one_machine() {
     );
     let sign = |key, namespace| trust::sign(key, namespace, text.as_bytes()).unwrap();
     let with = |signature: String| Artifact { signature: Some(signature), ..plain.clone() };
-    let signed = with(sign(&known, trust::RELEASE));
+    let signed = with(sign(&known, trust::RELEASE_NAMESPACE));
     let judge = |require, threshold| {
-        let trust = zagent_config::settings::Trust { threshold, ..trust(dir.path(), require) };
-        Judge::read(&trust).unwrap()
+        let trust = zagent_config::settings::TrustSettings { threshold, ..trust(dir.path(), require) };
+        ReleaseTrust::from_settings(&trust).unwrap()
     };
     let now = jiff::Timestamp::now();
-    let strict = judge(Require::Commit, 1);
+    let strict = judge(RequiredSignatures::Commit, 1);
     assert_eq!(strict.check(&release(&signed), now).unwrap()[0].principal, "alice");
 
     let moved = [
@@ -125,8 +125,8 @@ fn a_signature_counts_for_one_version_and_one_machine() {
         Artifact { os: "freebsd".into(), ..signed.clone() },
         Artifact { size: 1, ..signed.clone() },
         Artifact { blake3: "0".repeat(64), ..signed.clone() },
-        with(sign(&strange, trust::RELEASE)),
-        with(sign(&known, trust::MANIFEST)),
+        with(sign(&strange, trust::RELEASE_NAMESPACE)),
+        with(sign(&known, trust::MANIFEST_NAMESPACE)),
         with("nonsense".into()),
         plain.clone(),
     ];
@@ -135,18 +135,18 @@ fn a_signature_counts_for_one_version_and_one_machine() {
         assert!(matches!(error, ArtifactError::Signature(_)), "{error:?}");
     }
     for other in [
-        Release { version: "1.2.4", ..release(&signed) },
-        Release { component: Component::States, ..release(&signed) },
+        ReleaseArtifact { version: "1.2.4", ..release(&signed) },
+        ReleaseArtifact { component: Component::States, ..release(&signed) },
     ] {
         assert!(strict.check(&other, now).is_err());
     }
     // Unsigned is fine where nobody must sign; a bad signature is not.
-    let lax = judge(Require::None, 1);
+    let lax = judge(RequiredSignatures::None, 1);
     assert!(lax.check(&release(&plain), now).unwrap().is_empty());
     assert!(lax.check(&release(&moved[4]), now).is_err());
     // Two people, in either order, and never one of them twice.
-    let pair = judge(Require::Manifest, 2);
-    let (a, b) = (sign(&known, trust::RELEASE), sign(&second, trust::RELEASE));
+    let pair = judge(RequiredSignatures::Manifest, 2);
+    let (a, b) = (sign(&known, trust::RELEASE_NAMESPACE), sign(&second, trust::RELEASE_NAMESPACE));
     assert_eq!(pair.check(&release(&with(format!("{b}{a}"))), now).unwrap().len(), 2);
     assert!(pair.check(&release(&with(format!("{a}{a}"))), now).is_err());
     assert!(pair.check(&release(&signed), now).is_err());
@@ -154,7 +154,8 @@ fn a_signature_counts_for_one_version_and_one_machine() {
     // Without one that counts, nothing is asked for.
     let nowhere = Artifact { url: Some("http://127.0.0.1:1/".into()), ..plain };
     let into = dir.path().join("x");
-    let error = fetch(&mut fetcher(&trust(dir.path(), Require::Both), None), &release(&nowhere), &into);
+    let error =
+        fetch(&mut fetcher(&trust(dir.path(), RequiredSignatures::Both), None), &release(&nowhere), &into);
     assert!(matches!(error, Err(ArtifactError::Signature(_))), "{error:?}");
 }
 
@@ -162,9 +163,9 @@ fn a_signature_counts_for_one_version_and_one_machine() {
 fn what_cannot_be_signed_is_no_artifact() {
     let plain = artifact(b"x");
     for version in ["", "1\nos: x", "1 2", "ä", &"1".repeat(200)] {
-        let odd = Release { version, ..release(&plain) };
-        assert!(matches!(odd.text(), Err(ArtifactError::Odd { .. })), "{version:?}");
+        let odd = ReleaseArtifact { version, ..release(&plain) };
+        assert!(matches!(odd.signed_text(), Err(ArtifactError::Malformed { .. })), "{version:?}");
     }
     let odd = Artifact { blake3: "abc".into(), ..plain };
-    assert!(release(&odd).text().is_err());
+    assert!(release(&odd).signed_text().is_err());
 }

@@ -12,9 +12,9 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use zagent_cache::source::{Deadline, Shelf};
-use zagent_config::settings::{ManifestRule, Require, Trust};
-use zagent_rollout::artifact::{ArtifactError, Fetcher, Judge, Release};
+use zagent_cache::source::{Deadline, RefStore};
+use zagent_config::settings::{ManifestRule, Require, TrustSettings};
+use zagent_rollout::artifact::{ArtifactError, ArtifactFetcher, ReleaseArtifact, ReleaseTrust};
 use zagent_rollout::record::{Artifact, Component};
 
 /// A part and a bit, none like another.
@@ -34,12 +34,12 @@ fn artifact(bytes: &[u8]) -> Artifact {
     }
 }
 
-fn release(artifact: &Artifact) -> Release<'_> {
-    Release { component: Component::Agent, version: "1.2.3", artifact }
+fn release(artifact: &Artifact) -> ReleaseArtifact<'_> {
+    ReleaseArtifact { component: Component::Agent, version: "1.2.3", artifact }
 }
 
-fn trust(dir: &Path, require: Require) -> Trust {
-    Trust {
+fn trust(dir: &Path, require: Require) -> TrustSettings {
+    TrustSettings {
         require,
         allowed_signers: dir.join("allowed_signers"),
         revoked_keys: None,
@@ -64,11 +64,19 @@ fn key(dir: &Path, name: &str, counts: bool) -> PathBuf {
     path
 }
 
-fn fetcher(trust: &Trust, shelf: Option<Shelf>) -> Fetcher {
-    Fetcher { judge: Judge::read(trust).unwrap(), shelf, timeout: Duration::from_secs(60) }
+fn fetcher(trust: &TrustSettings, shelf: Option<RefStore>) -> ArtifactFetcher {
+    ArtifactFetcher {
+        trust: ReleaseTrust::from_settings(trust).unwrap(),
+        ref_store: shelf,
+        timeout: Duration::from_secs(60),
+    }
 }
 
-fn fetch(fetcher: &mut Fetcher, release: &Release<'_>, into: &Path) -> Result<(), ArtifactError> {
+fn fetch(
+    fetcher: &mut ArtifactFetcher,
+    release: &ReleaseArtifact<'_>,
+    into: &Path,
+) -> Result<(), ArtifactError> {
     fetcher.fetch(release, into, &AtomicBool::new(false))
 }
 

@@ -5,27 +5,29 @@ use std::process::Command;
 
 use jiff::Timestamp;
 use zagent_cache::needs;
-use zagent_cache::source::Shelf;
-use zagent_cache::testing::source;
+use zagent_cache::source::RefStore;
+use zagent_cache::testing::test_source;
 use zagent_config::settings::Require;
-use zagent_rollout::artifact::{ArtifactError, Binary, Edition, Outcome, published};
+use zagent_rollout::artifact::{
+    ArtifactError, PublishOutcome, PublishRequest, ReleaseBinary, list_published,
+};
 use zagent_rollout::record::Component;
 
 use crate::{bytes, fetch, fetcher, key, release, soon, trust};
 
-fn shelf(dir: &Path) -> Shelf {
+fn shelf(dir: &Path) -> RefStore {
     let at = dir.join("releases.git");
     if !at.exists() {
         let made = Command::new("git").args(["init", "-q", "--bare"]).arg(&at).status();
         assert!(made.unwrap().success());
     }
-    let source = source(at.to_str().unwrap());
-    Shelf::new(&source.remotes[0], &source, dir.join("scratch")).unwrap()
+    let source = test_source(at.to_str().unwrap());
+    RefStore::new(&source.remotes[0], &source, dir.join("scratch")).unwrap()
 }
 
-fn edition<'a>(file: &'a Path, keys: &'a [PathBuf]) -> Edition<'a> {
+fn edition<'a>(file: &'a Path, keys: &'a [PathBuf]) -> PublishRequest<'a> {
     let (os, arch) = (Some("linux"), Some("x86_64"));
-    Edition { file, component: Component::Agent, version: "1.2.3", os, arch, keys }
+    PublishRequest { file, component: Component::Agent, version: "1.2.3", os, arch, keys }
 }
 
 #[test]
@@ -36,19 +38,19 @@ fn a_release_goes_through_a_ref_in_parts() {
     let file = dir.path().join("zagent");
     std::fs::write(&file, bytes()).unwrap();
     let mut shelf = shelf(dir.path());
-    let mut publish = |edition: Edition<'_>| {
-        let mut binary = Binary::read(&edition)?;
+    let mut publish = |edition: PublishRequest<'_>| {
+        let mut binary = ReleaseBinary::read(&edition)?;
         let outcome = binary.publish(&mut shelf, "tester", Timestamp::UNIX_EPOCH, soon())?;
         Ok::<_, ArtifactError>((outcome, binary.published.artifact))
     };
     let keys = [alice, bob];
     let (outcome, artifact) = publish(edition(&file, &keys[..1])).unwrap();
-    assert_eq!(outcome, Outcome::Published);
+    assert_eq!(outcome, PublishOutcome::Published);
     assert_eq!(artifact.reference.as_deref(), Some("refs/zagent/release/1.2.3/linux-x86_64"));
-    assert_eq!(publish(edition(&file, &keys[..1])).unwrap(), (Outcome::Known, artifact.clone()));
-    assert_eq!(publish(edition(&file, &[])).unwrap(), (Outcome::Known, artifact));
+    assert_eq!(publish(edition(&file, &keys[..1])).unwrap(), (PublishOutcome::Unchanged, artifact.clone()));
+    assert_eq!(publish(edition(&file, &[])).unwrap(), (PublishOutcome::Unchanged, artifact));
     let (outcome, artifact) = publish(edition(&file, &keys[1..])).unwrap();
-    assert_eq!(outcome, Outcome::Signed);
+    assert_eq!(outcome, PublishOutcome::SignaturesAdded);
 
     let listed = Command::new("git")
         .args(["ls-tree", "--name-only", "refs/zagent/release/1.2.3/linux-x86_64"])
@@ -58,7 +60,7 @@ fn a_release_goes_through_a_ref_in_parts() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed, "part-0000\npart-0001\nrelease.yaml\n");
 
-    let mut two = trust(dir.path(), Require::Both);
+    let mut two = trust(dir.path(), RequiredSignatures::Both);
     two.threshold = 2;
     let mut fetcher = fetcher(&two, Some(self::shelf(dir.path())));
     let into = dir.path().join("fetched");
@@ -67,10 +69,10 @@ fn a_release_goes_through_a_ref_in_parts() {
 
     std::fs::write(&file, "other bytes").unwrap();
     let error = publish(edition(&file, &keys)).unwrap_err();
-    assert!(matches!(error, ArtifactError::Other { .. }), "{error:?}");
-    let next = Edition { version: "1.2.4", ..edition(&file, &keys) };
-    assert_eq!(publish(next).unwrap().0, Outcome::Published);
-    let there = published(&mut shelf, soon()).unwrap();
+    assert!(matches!(error, ArtifactError::AlreadyPublished { .. }), "{error:?}");
+    let next = PublishRequest { version: "1.2.4", ..edition(&file, &keys) };
+    assert_eq!(publish(next).unwrap().0, PublishOutcome::Published);
+    let there = list_published(&mut shelf, soon()).unwrap();
     let names: Vec<_> =
         there.iter().map(|(version, machine, _)| (version.as_str(), machine.as_str())).collect();
     assert_eq!(names, [("1.2.3", "linux-x86_64"), ("1.2.4", "linux-x86_64")]);
@@ -82,9 +84,9 @@ fn a_ref_that_holds_something_else_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("zagent");
     std::fs::write(&file, bytes()).unwrap();
-    let mut binary = Binary::read(&edition(&file, &[])).unwrap();
+    let mut binary = ReleaseBinary::read(&edition(&file, &[])).unwrap();
     binary.publish(&mut shelf(dir.path()), "tester", Timestamp::UNIX_EPOCH, soon()).unwrap();
-    let mut fetcher = fetcher(&trust(dir.path(), Require::None), Some(shelf(dir.path())));
+    let mut fetcher = fetcher(&trust(dir.path(), RequiredSignatures::None), Some(shelf(dir.path())));
     let into = dir.path().join("fetched");
     let mut artifact = binary.published.artifact;
     artifact.reference = Some("refs/zagent/release/9/linux-x86_64".into());
@@ -106,11 +108,11 @@ fn a_binary_says_for_which_machine_it_is() {
     std::io::Read::read_exact(&mut all, &mut head).unwrap();
     std::fs::write(&own, head).unwrap();
     let silent = |file, os, arch| {
-        let binary = Binary::read(&Edition { os, arch, ..edition(file, &[]) })?;
+        let binary = ReleaseBinary::read(&PublishRequest { os, arch, ..edition(file, &[]) })?;
         let artifact = binary.published.artifact;
         Ok::<_, ArtifactError>((artifact.os, artifact.arch))
     };
-    let (os, arch) = zagent_rollout::artifact::here();
+    let (os, arch) = zagent_rollout::artifact::host_platform();
     assert_eq!(silent(&own, None, None).unwrap(), (os.to_owned(), arch.to_owned()));
     let error = silent(&own, None, Some("pdp11")).unwrap_err().to_string();
     assert!(error.contains(arch) && error.contains("pdp11"), "{error}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zagent_rollout::board::{Board, BoardError, Entry, Token, Write};
+use zagent_rollout::board::{Board, BoardEntry, BoardError, BoardWrite, VersionToken};
 
 /// Opens one more client of the same board.
 pub(crate) type Make<'a> = &'a (dyn Fn() -> Box<dyn Board> + Sync);
@@ -26,8 +26,8 @@ pub(crate) fn conforms_in_short(make: Make<'_>) {
 }
 
 /// A write of a value over one that is known.
-pub(crate) fn write<'a>(value: &'a [u8], expected: Option<&'a Token>) -> Write<'a> {
-    Write { value, expected, note: "a note", lasting: true }
+pub(crate) fn write<'a>(value: &'a [u8], expected: Option<&'a VersionToken>) -> BoardWrite<'a> {
+    BoardWrite { value, expected, note: "a note", lasting: true }
 }
 
 fn is_conflict<T>(result: Result<T, BoardError>) -> bool {
@@ -39,19 +39,21 @@ fn created_read_and_replaced(make: Make<'_>) {
         let mut board = make();
         assert_eq!(board.get(key).unwrap(), None, "{key}");
         let first = board.put(key, write(b"one", None)).unwrap();
-        let entry = |value: &[u8], token: &Token| Some(Entry { value: value.to_vec(), token: token.clone() });
+        let entry = |value: &[u8], token: &VersionToken| {
+            Some(BoardEntry { value: value.to_vec(), token: token.clone() })
+        };
         assert_eq!(board.get(key).unwrap(), entry(b"one", &first), "{key}");
         let second = board.put(key, write(b"two", Some(&first))).unwrap();
         assert_ne!(first, second, "{key}");
         // Another client, and one that is opened later, see the same and may go on from there.
         let mut other = make();
         assert_eq!(other.get(key).unwrap(), entry(b"two", &second), "{key}");
-        let third = other.put(key, Write { lasting: false, ..write(b"three", Some(&second)) }).unwrap();
+        let third = other.put(key, BoardWrite { lasting: false, ..write(b"three", Some(&second)) }).unwrap();
         assert_eq!(board.get(key).unwrap(), entry(b"three", &third), "{key}");
         drop((board, other));
         let mut later = make();
         assert_eq!(later.get(key).unwrap(), entry(b"three", &third), "{key}");
-        let fourth = later.put(key, Write { lasting: false, ..write(b"four", Some(&third)) }).unwrap();
+        let fourth = later.put(key, BoardWrite { lasting: false, ..write(b"four", Some(&third)) }).unwrap();
         let fifth = later.put(key, write(b"five", Some(&fourth))).unwrap();
         assert_eq!(make().get(key).unwrap(), entry(b"five", &fifth), "{key}");
         later.delete(key, &fifth).unwrap();
@@ -155,14 +157,14 @@ fn keys_that_are_none_are_refused(make: Make<'_>) {
     let bad = ["", "/", "a//b", "/a", "a/", "..", "a/../b", ".git/x", "a\nb", "a b", "-x", "a/-x", "x.lock"];
     let more = ["a\0b", "@{u}", "a~1", "a^", "a:b", "a?", "a*", "[a", "a\\b", "a.", "a>b", "$x", "rollout/"];
     for key in bad.into_iter().chain(more).chain([long.as_str(), deep.as_str()]) {
-        let token = Token("0".repeat(40));
+        let token = VersionToken("0".repeat(40));
         let refused = |error: BoardError| matches!(error, BoardError::Refused { .. });
         assert!(board.get(key).is_err_and(refused), "{key:?} is read");
         assert!(board.put(key, write(b"x", None)).is_err_and(refused), "{key:?} is written");
         assert!(board.delete(key, &token).is_err_and(refused), "{key:?} is deleted");
     }
     for token in ["", "x", "../x", "\n", "0", "ffffffffffffffffffffffffffffffffffffffff"] {
-        let token = Token(token.into());
+        let token = VersionToken(token.into());
         assert!(is_conflict(board.put("node/agent/x", write(b"x", Some(&token)))), "{token:?}");
     }
     assert_eq!(board.list("").unwrap(), vec![]);
@@ -174,8 +176,8 @@ fn notes_stay_notes(make: Make<'_>) {
         ["", "\n\n", "two\n\nLasting: no\n", "tab\tand \0 zero", &"long ".repeat(1000), "tree 0\nparent 0"]
     {
         let key = "rollout/noted";
-        let first = board.put(key, Write { note, ..write(b"one", None) }).unwrap();
-        let second = board.put(key, Write { note, ..write(b"two", Some(&first)) }).unwrap();
+        let first = board.put(key, BoardWrite { note, ..write(b"one", None) }).unwrap();
+        let second = board.put(key, BoardWrite { note, ..write(b"two", Some(&first)) }).unwrap();
         assert_eq!(make().get(key).unwrap().unwrap().value, b"two", "{note:?}");
         board.delete(key, &second).unwrap();
     }
@@ -212,7 +214,7 @@ fn add(board: &mut dyn Board, key: &str, word: &str, lasting: bool) {
             return;
         }
         let value = format!("{text} {word}");
-        let write = Write { lasting, ..write(value.as_bytes(), Some(&entry.token)) };
+        let write = BoardWrite { lasting, ..write(value.as_bytes(), Some(&entry.token)) };
         match board.put(key, write) {
             Ok(_) => return,
             Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zagent_cache::testing::{Server, Sshd, Stream, source};
-use zagent_config::settings::{ManifestRule, Remote, Require, Trust};
-use zagent_rollout::board::{Board, BoardError, GitBoard, Place, Write};
+use zagent_cache::testing::{GitHttpServer, ServerStream, Sshd, test_source};
+use zagent_config::settings::{ManifestRule, RemoteSettings, RequiredSignatures, TrustSettings};
+use zagent_rollout::board::{Board, BoardError, BoardWrite, GitBoard, GitBoardConfig};
 
 use crate::conforms::{conforms, conforms_in_short, write};
 
@@ -48,9 +48,9 @@ impl Site {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    fn place(&self, url: &str) -> Place {
-        let source = source(url);
-        Place {
+    fn place(&self, url: &str) -> GitBoardConfig {
+        let source = test_source(url);
+        GitBoardConfig {
             remote: source.remotes[0].clone(),
             source,
             scratch: self.dir.path().join("scratch"),
@@ -60,19 +60,19 @@ impl Site {
         }
     }
 
-    fn file(&self) -> Place {
+    fn file(&self) -> GitBoardConfig {
         self.place(&format!("file://{}", self.repository().display()))
     }
 
     /// The place through another way, with its own credentials.
-    fn through(&self, url: &str, change: impl Fn(&mut Remote)) -> Place {
+    fn through(&self, url: &str, change: impl Fn(&mut RemoteSettings)) -> GitBoardConfig {
         let mut place = self.place(url);
         change(&mut place.remote);
         place
     }
 
-    fn server(&self) -> Server {
-        Server::start(self.dir.path())
+    fn server(&self) -> GitHttpServer {
+        GitHttpServer::start(self.dir.path())
     }
 
     fn log(&self, branch: &str) -> Vec<String> {
@@ -80,11 +80,11 @@ impl Site {
     }
 }
 
-fn open(place: &Place) -> GitBoard {
+fn open(place: &GitBoardConfig) -> GitBoard {
     GitBoard::new(place.clone()).unwrap()
 }
 
-fn boxed(place: &Place) -> Box<dyn Board> {
+fn boxed(place: &GitBoardConfig) -> Box<dyn Board> {
     Box::new(open(place))
 }
 
@@ -190,14 +190,16 @@ fn the_log_of_a_rollout_reads_well_and_heartbeats_do_not_fill_it() {
             site.git(&["config", "receive.denyNonFastForwards", "true"]);
         }
         let mut board = open(&site.file());
-        let noted = |note, lasting| Write { note, lasting, ..write(b"", None) };
-        let mut token = board.put("rollout/r", Write { value: b"0", ..noted("r: created", true) }).unwrap();
+        let noted = |note, lasting| BoardWrite { note, lasting, ..write(b"", None) };
+        let mut token =
+            board.put("rollout/r", BoardWrite { value: b"0", ..noted("r: created", true) }).unwrap();
         for n in 1..=5 {
             let value = n.to_string();
-            let beat = Write { value: value.as_bytes(), expected: Some(&token), ..noted("heartbeat", false) };
+            let beat =
+                BoardWrite { value: value.as_bytes(), expected: Some(&token), ..noted("heartbeat", false) };
             token = board.put("rollout/r", beat).unwrap();
         }
-        let last = Write { value: b"6", expected: Some(&token), ..noted("r: completed", true) };
+        let last = BoardWrite { value: b"6", expected: Some(&token), ..noted("r: completed", true) };
         board.put("rollout/r", last).unwrap();
         let want = match denies {
             false => vec!["r: completed", "r: created"],
@@ -260,14 +262,14 @@ fn keygen(path: &Path) -> String {
 }
 
 /// A place whose rollouts are signed, and believed only when they are.
-fn signed(site: &Site) -> Place {
+fn signed(site: &Site) -> GitBoardConfig {
     let (key, stranger) = (site.dir.path().join("key"), site.dir.path().join("stranger"));
     let public = keygen(&key);
     keygen(&stranger);
     let allowed = site.dir.path().join("allowed_signers");
     std::fs::write(&allowed, format!("driver@example.org {public}")).unwrap();
-    let trust = Trust {
-        require: Require::Commit,
+    let trust = TrustSettings {
+        require: RequiredSignatures::Commit,
         allowed_signers: allowed,
         revoked_keys: None,
         openpgp_keyring: None,
@@ -275,7 +277,7 @@ fn signed(site: &Site) -> Place {
         manifest: ManifestRule::Optional,
         fast_forward: true,
     };
-    Place { key: Some(key), trust: Some(trust), ..site.file() }
+    GitBoardConfig { key: Some(key), trust: Some(trust), ..site.file() }
 }
 
 #[test]
@@ -285,7 +287,7 @@ fn signed_rollouts_are_signed_as_git_does_it() {
     let place = signed(&site);
     let mut board = open(&place);
     let first = board.put("rollout/r", write(b"one", None)).unwrap();
-    let beat = Write { lasting: false, ..write(b"two", Some(&first)) };
+    let beat = BoardWrite { lasting: false, ..write(b"two", Some(&first)) };
     let second = board.put("rollout/r", beat).unwrap();
     board.put("rollout/r", write(b"three", Some(&second))).unwrap();
     assert_eq!(open(&place).get("rollout/r").unwrap().unwrap().value, b"three");
@@ -301,7 +303,7 @@ fn a_rollout_that_nobody_signed_who_may_does_not_count() {
     let site = Site::new();
     let place = signed(&site);
     let unsigned = site.file();
-    let stranger = Place { key: Some(site.dir.path().join("stranger")), ..site.file() };
+    let stranger = GitBoardConfig { key: Some(site.dir.path().join("stranger")), ..site.file() };
     for (writer, why) in [(&unsigned, "not signed"), (&stranger, "is not in")] {
         let token = open(writer).put("rollout/bad", write(b"mine", None)).unwrap();
         open(&place).put("rollout/good", write(b"ours", None)).unwrap();
@@ -314,7 +316,7 @@ fn a_rollout_that_nobody_signed_who_may_does_not_count() {
         board.delete("rollout/good", &listed[0].1.token).unwrap();
     }
     // Who could not be believed does not write.
-    let keyless = Place { key: None, ..place };
+    let keyless = GitBoardConfig { key: None, ..place };
     let error = open(&keyless).put("rollout/r", write(b"x", None)).unwrap_err();
     assert!(error.to_string().contains("rollout.key"), "{error}");
 }
@@ -381,8 +383,8 @@ fn what_it_costs() {
         populate(&site, nodes);
         let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let counting = counts.clone();
-        let wrap = move |stream| Some(Box::new(Counted(stream, counting.clone())) as Box<dyn Stream>);
-        let server = Server::start_with(site.dir.path(), Box::new(wrap));
+        let wrap = move |stream| Some(Box::new(Counted(stream, counting.clone())) as Box<dyn ServerStream>);
+        let server = GitHttpServer::start_with(site.dir.path(), Box::new(wrap));
         let place = site.place(&server.url("board.git"));
         let value = std::fs::read(site.repository().join("config")).unwrap().repeat(8);
         let tell = |what: &str| {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use zagent_cache::testing::{Server, source};
-use zagent_rollout::board::{Board, GitBoard, Place, Token, Write};
+use zagent_cache::testing::{GitHttpServer, test_source};
+use zagent_rollout::board::{Board, BoardWrite, GitBoard, GitBoardConfig, VersionToken};
 
 use crate::conforms::write;
 
@@ -100,7 +100,7 @@ pub(crate) fn measure(
     meter: &Meter,
 ) {
     let key = |node: usize| format!("node/agent/node-{node:05}");
-    let mut tokens: Vec<Token> =
+    let mut tokens: Vec<VersionToken> =
         (0..nodes).map(|node| near.put(&key(node), write(&report(node, 0), None)).unwrap()).collect();
     let mut order = near.put("rollout/r1", write(&record(nodes, 0), None)).unwrap();
     println!("\n| {kind}, {nodes} nodes | up | down | connections | time |\n|---|---|---|---|---|");
@@ -112,9 +112,9 @@ pub(crate) fn measure(
     let mut token = tokens[0].clone();
     for (turn, what) in [(1, "node: first report"), (2, "node: next report")] {
         meter.tell(what, || {
-            let fleeting = Write { lasting: false, ..write(&[], None) };
+            let fleeting = BoardWrite { lasting: false, ..write(&[], None) };
             token = node
-                .put(&key(0), Write { value: &report(0, turn), expected: Some(&token), ..fleeting })
+                .put(&key(0), BoardWrite { value: &report(0, turn), expected: Some(&token), ..fleeting })
                 .unwrap();
         });
     }
@@ -129,7 +129,7 @@ pub(crate) fn measure(
     meter.tell("driver: looks again, 10 have reported", || drop(driver.list("node/agent/").unwrap()));
     let mut beat = |turn| {
         let value = record(nodes, turn);
-        let next = Write { lasting: false, ..write(&value, Some(&order)) };
+        let next = BoardWrite { lasting: false, ..write(&value, Some(&order)) };
         order = driver.put("rollout/r1", next).unwrap();
     };
     meter.tell("driver: first heartbeat", || beat(2));
@@ -149,13 +149,19 @@ fn what_a_fleet_costs_a_git_server() {
         std::fs::create_dir(&at).unwrap();
         git(&["init", "-q", "--bare", "."]);
         git(&["config", "http.receivepack", "true"]);
-        let server = Server::start(dir.path());
+        let server = GitHttpServer::start(dir.path());
         let meter = Meter::before(server.address());
         let open = |url: &str| {
-            let source = source(url);
+            let source = test_source(url);
             let (author, scratch) = ("node-1".into(), dir.path().join("scratch"));
-            let place =
-                Place { remote: source.remotes[0].clone(), source, scratch, author, key: None, trust: None };
+            let place = GitBoardConfig {
+                remote: source.remotes[0].clone(),
+                source,
+                scratch,
+                author,
+                key: None,
+                trust: None,
+            };
             GitBoard::new(place).unwrap()
         };
         let mut near = open(&format!("file://{}", at.display()));

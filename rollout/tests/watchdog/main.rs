@@ -7,10 +7,10 @@ mod site;
 
 use rustix::process::{Pid, Signal, kill_process};
 use site::{EXITS, GOOD, HANGS, Site, UNREADY, node};
-use zagent_rollout::phase::{self, Outcome, Phase};
-use zagent_rollout::record::{BatchPhase, State};
-use zagent_rollout::report::Doing;
-use zagent_rollout::watchdog::{Answer, Ask};
+use zagent_rollout::phase::{self, NodeOutcome, NodePhase};
+use zagent_rollout::record::{BatchPhase, RolloutStatus};
+use zagent_rollout::report::NodeActivity;
+use zagent_rollout::watchdog::{WatchdogRequest, WatchdogResponse};
 
 /// Not a test: what the programs of a [`Site`] become when they are started as a watchdog.
 #[test]
@@ -18,8 +18,8 @@ fn as_watchdog() {
     site::watchdog_of_this_process();
 }
 
-fn back(reason: &str) -> Ask {
-    Ask::GoBack { reason: reason.into() }
+fn back(reason: &str) -> WatchdogRequest {
+    WatchdogRequest::GoBack { reason: reason.into() }
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn the_agent_is_started_again_told_to_reload_and_ended_with_the_watchdog() {
     let second = site.until("another", |site| site.living().pop().filter(|(pid, _)| *pid != first.0));
     let status =
         site.status_with("the second", |s| s.child.as_ref().is_some_and(|c| c.pid as i32 == second.0));
-    assert_eq!((status.version.as_str(), status.degraded, status.node.phase.word()), ("0.1.0", None, "idle"));
+    assert_eq!((status.version.as_str(), status.degraded, status.node.phase.name()), ("0.1.0", None, "idle"));
     // Another watchdog does not come in its way: it says who is there, and ends.
     let (ended, said) = site.second();
     assert_eq!(ended.code(), Some(101), "{ended:?}: {said}");
@@ -67,8 +67,8 @@ fn a_good_release_is_taken_confirmed_and_undone_by_hand() {
     site.start();
     let first = site.until("the agent", |site| site.living().pop());
     let report = site.roll_out("0.2.0");
-    assert_eq!(report.taken.unwrap().outcome, Some(Outcome::Confirmed));
-    assert_eq!((report.version.as_str(), report.state), ("0.2.0", Doing::Idle));
+    assert_eq!(report.taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
+    assert_eq!((report.version.as_str(), report.state), ("0.2.0", NodeActivity::Idle));
     let pid = site.pid();
     // The same process, of the new version, with the same child.
     let agent = site.living();
@@ -78,14 +78,14 @@ fn a_good_release_is_taken_confirmed_and_undone_by_hand() {
     assert_eq!(status.watchdog.unwrap().pid, pid);
     assert_eq!(site.living(), agent);
     assert_eq!(std::fs::read_link(site.paths().slot_current()).unwrap().to_str(), Some("0.2.0"));
-    let Some(Answer::Done { words }) = site.ask(&back("it is slow")) else { panic!() };
+    let Some(WatchdogResponse::Done { words }) = site.ask(&back("it is slow")) else { panic!() };
     assert!(words.contains("0.1.0"), "{words}");
-    let status = site.status_with("the old one", |s| s.version == "0.1.0" && s.node.phase.word() == "idle");
+    let status = site.status_with("the old one", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     assert_eq!(status.node.rejected.get("0.2.0").map(String::as_str), Some("it is slow"));
     site.status_with("the old watchdog", |s| s.watchdog.as_ref().unwrap().version == "0.1.0");
     site.until("its slot to go", |site| (!site.paths().slot("0.2.0").exists()).then_some(()));
     assert_eq!((site.pid(), site.living().len()), (pid, 1));
-    let Some(Answer::Refused { why }) = site.ask(&back("again")) else { panic!() };
+    let Some(WatchdogResponse::Refused { why }) = site.ask(&back("again")) else { panic!() };
     assert!(why.starts_with("there is no version before 0.1.0"), "{why}");
 }
 
@@ -98,7 +98,7 @@ fn bad_releases_are_taken_back_and_never_tried_again() {
         site.until("the agent", |site| site.living().pop());
         let report = site.roll_out("0.2.0");
         let taken = report.taken.unwrap();
-        assert_eq!(taken.outcome, Some(Outcome::Failed), "{agent}");
+        assert_eq!(taken.outcome, Some(NodeOutcome::Failed), "{agent}");
         assert!(taken.error.unwrap().contains(reason), "{agent}");
         let status = site.status_with("the old one", |s| s.version == "0.1.0" && s.child.is_some());
         assert!(status.node.rejected.contains_key("0.2.0"), "{agent}");
@@ -112,7 +112,7 @@ fn bad_releases_are_taken_back_and_never_tried_again() {
         let second = site.until("the refusal", |site| {
             site.report().and_then(|report| report.taken).filter(|taken| taken.rollout.as_str() == "second")
         });
-        assert_eq!(second.outcome, Some(Outcome::Failed));
+        assert_eq!(second.outcome, Some(NodeOutcome::Failed));
         assert!(second.error.unwrap().contains("was rejected here before"));
         assert_eq!(site.starts(), starts);
     }
@@ -157,7 +157,7 @@ fn a_line_that_is_jammed_is_tried_again_and_told() {
     let status = site.status_with("the trouble", |status| !status.notes.is_empty());
     assert_eq!(status.notes, ["cannot fetch 0.2.0 yet, and tries again: the line is jammed"]);
     std::fs::remove_file(site.path("jammed")).unwrap();
-    assert_eq!(site.roll_out("0.2.0").taken.unwrap().outcome, Some(Outcome::Confirmed));
+    assert_eq!(site.roll_out("0.2.0").taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
     site.status_with("no trouble", |status| status.notes.is_empty());
 }
 
@@ -167,30 +167,30 @@ fn an_abort_throws_away_what_is_staged_and_takes_back_what_is_not_confirmed() {
     site.release("0.2.0", GOOD, "");
     site.start();
     site.order("0.2.0", BatchPhase::Prepare, |_| ());
-    site.status_with("staged", |status| status.node.phase.word() == "staged");
+    site.status_with("staged", |status| status.node.phase.name() == "staged");
     assert!(site.paths().slot("0.2.0").exists());
-    let abort = |record: &mut zagent_rollout::record::Record| {
-        (record.state, record.reason) = (State::Aborted, Some("a mistake".into()));
+    let abort = |record: &mut zagent_rollout::record::RolloutRecord| {
+        (record.state, record.reason) = (RolloutStatus::Aborted, Some("a mistake".into()));
     };
     site.order("0.2.0", BatchPhase::Prepare, abort);
-    let status = site.status_with("idle", |status| status.node.phase.word() == "idle");
-    assert_eq!(status.node.last.unwrap().outcome, Outcome::Withdrawn);
+    let status = site.status_with("idle", |status| status.node.phase.name() == "idle");
+    assert_eq!(status.node.last.unwrap().outcome, NodeOutcome::Withdrawn);
     site.until("its slot to go", |site| (!site.paths().slot("0.2.0").exists()).then_some(()));
     site.release("0.3.0", GOOD, "");
     site.order("0.3.0", BatchPhase::Prepare, |_| ());
-    site.status_with("staged", |status| status.node.phase.word() == "staged");
+    site.status_with("staged", |status| status.node.phase.name() == "staged");
     // An operator who paused the node holds up the switch, not the fetch.
     site.write("paused", b"");
     site.order("0.3.0", BatchPhase::Apply, |_| ());
     let status = site.status_with("the pause", |status| !status.notes.is_empty());
     assert_eq!(
-        (status.node.phase.word(), status.notes[0].as_str()),
+        (status.node.phase.name(), status.notes[0].as_str()),
         ("staged", "the switch waits: it is paused")
     );
     std::fs::remove_file(site.path("paused")).unwrap();
-    site.status_with("soaking", |status| status.node.phase.word() == "soaking");
+    site.status_with("soaking", |status| status.node.phase.name() == "soaking");
     site.order("0.3.0", BatchPhase::Apply, abort);
-    let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.word() == "idle");
+    let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     assert_eq!(status.node.last.unwrap().why.as_deref(), Some("a mistake"));
     assert!(status.node.rejected.is_empty(), "the version is not to blame");
 }
@@ -207,7 +207,7 @@ fn without_a_board_the_node_goes_on_and_takes_part_once_it_is_back() {
     site.order("0.2.0", BatchPhase::Prepare, |_| ());
     std::fs::remove_file(site.path("offline")).unwrap();
     let report = site.roll_out("0.2.0");
-    assert_eq!(report.taken.unwrap().outcome, Some(Outcome::Confirmed));
+    assert_eq!(report.taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
     site.status_with("no trouble", |status| status.notes.is_empty());
 }
 
@@ -217,7 +217,7 @@ fn a_watchdog_that_is_no_good_is_tried_twice_and_the_installed_one_carries_on() 
     site.release("0.2.0", GOOD, "echo died >> $ROOT/deaths; exit 1");
     site.start();
     let report = site.roll_out("0.2.0");
-    assert_eq!(report.taken.unwrap().outcome, Some(Outcome::Confirmed));
+    assert_eq!(report.taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
     site.until("the note", |site| {
         site.revive();
         site.status().filter(|status| status.notes.iter().any(|note| note.contains("it died 2 times")))
@@ -291,7 +291,7 @@ const POINTS: [&str; 7] = [
 ];
 
 /// Rolls out with a watchdog that dies when it passes a point for the n-th time; false when it never came so far.
-fn cut(point: &str, n: usize, agent: &str, expected: Outcome) -> bool {
+fn cut(point: &str, n: usize, agent: &str, expected: NodeOutcome) -> bool {
     let mut site = Site::new();
     site.release("0.2.0", agent, "");
     site.die_at(format!("{point}={n}*off->return(abort)"));
@@ -300,7 +300,7 @@ fn cut(point: &str, n: usize, agent: &str, expected: Outcome) -> bool {
     let report = site.roll_out("0.2.0");
     let taken = report.taken.unwrap();
     assert_eq!(taken.outcome, Some(expected), "{point} {n}: {taken:?}");
-    let version = if expected == Outcome::Confirmed { "0.2.0" } else { "0.1.0" };
+    let version = if expected == NodeOutcome::Confirmed { "0.2.0" } else { "0.1.0" };
     let mut died = site.pid() != first;
     let settled = site.until("peace", |site| {
         died |= site.revive();
@@ -308,7 +308,7 @@ fn cut(point: &str, n: usize, agent: &str, expected: Outcome) -> bool {
         let is_renewed = status.watchdog.as_ref()?.version == version;
         let living = site.living();
         let is_alone = living.len() == 1 && living[0].1 == version;
-        (is_renewed && is_alone && status.node.phase.word() == "idle").then_some(status)
+        (is_renewed && is_alone && status.node.phase.name() == "idle").then_some(status)
     });
     assert_eq!(settled.node.running, version, "{point} {n}");
     let other = if version == "0.1.0" { "0.2.0" } else { "0.1.0" };
@@ -320,7 +320,7 @@ fn cut(point: &str, n: usize, agent: &str, expected: Outcome) -> bool {
 }
 
 /// Dies at the first, second, third … time, until it passes less often.
-fn cut_everywhere(agent: &str, expected: Outcome) {
+fn cut_everywhere(agent: &str, expected: NodeOutcome) {
     std::thread::scope(|scope| {
         for point in POINTS {
             scope.spawn(move || {
@@ -328,7 +328,7 @@ fn cut_everywhere(agent: &str, expected: Outcome) {
                 assert!(times < 40, "{point} is passed without end");
                 let is_reached = times > 0;
                 assert!(
-                    is_reached || (point == "watchdog::renewing" && expected == Outcome::Failed),
+                    is_reached || (point == "watchdog::renewing" && expected == NodeOutcome::Failed),
                     "{point}"
                 );
             });
@@ -338,12 +338,12 @@ fn cut_everywhere(agent: &str, expected: Outcome) {
 
 #[test]
 fn a_power_cut_at_any_point_of_a_good_release_loses_nothing() {
-    cut_everywhere(GOOD, Outcome::Confirmed);
+    cut_everywhere(GOOD, NodeOutcome::Confirmed);
 }
 
 #[test]
 fn a_power_cut_at_any_point_of_a_bad_release_loses_nothing() {
-    cut_everywhere(EXITS, Outcome::Failed);
+    cut_everywhere(EXITS, NodeOutcome::Failed);
 }
 
 /// Each phase is held until the watchdog died in it, and is what the disk says then.
@@ -369,19 +369,19 @@ fn a_watchdog_that_is_killed_in_any_phase_is_followed_by_one_that_goes_on() {
             {
                 site.order("0.2.0", *order, |_| ());
                 let word = if orders == 1 { phase } else { word };
-                site.status_with(word, |status| status.node.phase.word() == word);
+                site.status_with(word, |status| status.node.phase.name() == word);
             }
         }
         site.kill();
-        let kept = zagent_rollout::kept::read::<phase::Node>(&site.paths().phase()).unwrap();
-        assert_eq!(kept.map_or("idle", |kept| kept.phase.word()), phase);
+        let kept = zagent_rollout::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap();
+        assert_eq!(kept.map_or("idle", |kept| kept.phase.name()), phase);
         for name in ["slow", "patient"] {
             let _ = std::fs::remove_file(site.path(name));
         }
         site.start();
         let (outcome, version) = match phase {
-            "rolling-back" => (Outcome::Failed, "0.1.0"),
-            _ => (Outcome::Confirmed, "0.2.0"),
+            "rolling-back" => (NodeOutcome::Failed, "0.1.0"),
+            _ => (NodeOutcome::Confirmed, "0.2.0"),
         };
         let report = site.roll_out("0.2.0");
         assert_eq!(report.taken.unwrap().outcome, Some(outcome), "{phase}");
@@ -400,24 +400,25 @@ fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
     site.start();
     for (phase, word) in [(BatchPhase::Prepare, "staged"), (BatchPhase::Apply, "soaking")] {
         site.order("0.2.0", phase, |_| ());
-        site.status_with(word, |status| status.node.phase.word() == word);
+        site.status_with(word, |status| status.node.phase.name() == word);
     }
     site.status_with("it is ready", |status| {
-        matches!(status.node.phase, Phase::Soaking { ready_since: Some(_), .. })
+        matches!(status.node.phase, NodePhase::Soaking { ready_since: Some(_), .. })
     });
     // Nobody is there to confirm anything, and nobody can be asked.
     site.write("offline", b"");
     site.kill();
-    let mut kept = zagent_rollout::kept::read::<phase::Node>(&site.paths().phase()).unwrap().unwrap();
-    let Phase::Soaking { since, deadline, .. } = &mut kept.phase else { panic!("{kept:?}") };
+    let mut kept =
+        zagent_rollout::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap().unwrap();
+    let NodePhase::Soaking { since, deadline, .. } = &mut kept.phase else { panic!("{kept:?}") };
     assert_eq!(deadline.duration_since(*since).as_secs(), 300, "three times no soak is five minutes");
     let late = jiff::SignedDuration::from_secs(298);
     (*since, *deadline) = (*since - late, *deadline - late);
-    zagent_rollout::kept::write(&site.paths().phase(), &kept).unwrap();
+    zagent_rollout::json_file::write(&site.paths().phase(), &kept).unwrap();
     site.start();
-    let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.word() == "idle");
+    let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     let last = status.node.last.unwrap();
-    assert_eq!(last.outcome, Outcome::Failed);
+    assert_eq!(last.outcome, NodeOutcome::Failed);
     assert!(last.why.unwrap().contains("nobody confirmed it within 5m"));
     assert!(status.node.rejected.is_empty(), "the version is not to blame");
     site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.1.0"));

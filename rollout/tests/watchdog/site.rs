@@ -17,13 +17,15 @@ use zagent_config::paths::Paths;
 use zagent_rollout::Span;
 use zagent_rollout::board::BoardError;
 use zagent_rollout::record::{
-    Artifact, BatchPhase, Canary, Component, Mode, NodeStatus, Profile, Progress, Record, SCHEMA, State,
+    Artifact, BatchPhase, Canary, Component, NodeProgress, NodeStatus, RECORD_SCHEMA, RolloutMode,
+    RolloutProfile, RolloutRecord, RolloutStatus,
 };
-use zagent_rollout::report::Report;
-use zagent_rollout::slots::Program;
-use zagent_rollout::supervise::Rules;
+use zagent_rollout::report::NodeReport;
+use zagent_rollout::slots::AgentProgram;
+use zagent_rollout::supervise::RestartPolicy;
 use zagent_rollout::watchdog::{
-    self, Answer, Ask, Fetch, Inbox, Link, Pace, Readiness, Setup, Signal, Status, Unfetched, Voice,
+    self, FetchBinary, FetchFailure, Readiness, RolloutLink, ServiceNotifier, WatchdogInbox, WatchdogPace,
+    WatchdogRequest, WatchdogResponse, WatchdogSetup, WatchdogSignal, WatchdogStatus,
 };
 
 /// Where the node of a watchdog process is.
@@ -186,23 +188,27 @@ impl Site {
         }
     }
 
-    pub(crate) fn ask(&self, ask: &Ask) -> Option<Answer> {
-        watchdog::ask(&self.paths().watchdog_socket(), ask).ok()
+    pub(crate) fn ask(&self, ask: &WatchdogRequest) -> Option<WatchdogResponse> {
+        watchdog::send_request(&self.paths().watchdog_socket(), ask).ok()
     }
 
-    pub(crate) fn status(&self) -> Option<Status> {
-        match self.ask(&Ask::Status)? {
-            Answer::Status(status) => Some(*status),
+    pub(crate) fn status(&self) -> Option<WatchdogStatus> {
+        match self.ask(&WatchdogRequest::Status)? {
+            WatchdogResponse::Status(status) => Some(*status),
             _ => None,
         }
     }
 
     /// Waits until the status is so.
-    pub(crate) fn status_with(&mut self, what: &str, mut is: impl FnMut(&Status) -> bool) -> Status {
+    pub(crate) fn status_with(
+        &mut self,
+        what: &str,
+        mut is: impl FnMut(&WatchdogStatus) -> bool,
+    ) -> WatchdogStatus {
         self.until(what, |site| site.status().filter(&mut is))
     }
 
-    pub(crate) fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<NodeReport> {
         serde_json::from_slice(&fs::read(self.path("report.json")).ok()?).ok()
     }
 
@@ -227,7 +233,7 @@ impl Site {
     }
 
     /// Writes the record of a rollout as it stands now.
-    pub(crate) fn order(&mut self, to: &str, phase: BatchPhase, change: impl FnOnce(&mut Record)) {
+    pub(crate) fn order(&mut self, to: &str, phase: BatchPhase, change: impl FnOnce(&mut RolloutRecord)) {
         self.serial += 1;
         let mut record = record(to, &self.program(to), phase, self.serial);
         change(&mut record);
@@ -236,8 +242,8 @@ impl Site {
 
     /// Drives a rollout as a driver does, by what the node reports, until it has ended there; a watchdog that dies is started
     /// again. The report at the end.
-    pub(crate) fn roll_out(&mut self, to: &str) -> Report {
-        use zagent_rollout::report::Doing;
+    pub(crate) fn roll_out(&mut self, to: &str) -> NodeReport {
+        use zagent_rollout::report::NodeActivity;
         let mut phase = BatchPhase::Prepare;
         self.order(to, phase, |_| ());
         self.until("the end of the rollout", |site| {
@@ -245,8 +251,8 @@ impl Site {
             let report = site.report()?;
             let taken = report.taken.as_ref().filter(|taken| taken.rollout == id(to))?;
             let next = match report.state {
-                Doing::Staged => BatchPhase::Apply,
-                Doing::Soaking if taken.ready_since.is_some() => BatchPhase::Confirm,
+                NodeActivity::Staged => BatchPhase::Apply,
+                NodeActivity::Soaking if taken.ready_since.is_some() => BatchPhase::Confirm,
                 _ => phase,
             };
             if next > phase {
@@ -289,11 +295,11 @@ pub(crate) fn node() -> NodeId {
     "web-01".parse().unwrap()
 }
 
-fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> Record {
+fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> RolloutRecord {
     let bytes = fs::read(program).unwrap_or_default();
     let status = NodeStatus::Waiting;
-    Record {
-        schema: SCHEMA,
+    RolloutRecord {
+        schema: RECORD_SCHEMA,
         id: id(to),
         component: Component::Agent,
         to: to.into(),
@@ -307,8 +313,8 @@ fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> Record {
         max_silent: 0,
         min_protocol: 0,
         dry_run: false,
-        mode: Mode::Driver,
-        profile: Profile::Normal,
+        mode: RolloutMode::Driver,
+        profile: RolloutProfile::Normal,
         anyway: false,
         artifacts: vec![Artifact {
             os: "linux".into(),
@@ -323,13 +329,13 @@ fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> Record {
         current_batch: 0,
         phase,
         phase_since: None,
-        nodes: BTreeMap::from([(node(), Progress { status, ..Progress::default() })]),
+        nodes: BTreeMap::from([(node(), NodeProgress { status, ..NodeProgress::default() })]),
         failed: 0,
-        state: State::Rolling,
+        state: RolloutStatus::Rolling,
         reason: None,
         driver: None,
         created: Timestamp::UNIX_EPOCH,
-        more: BTreeMap::new(),
+        unknown_fields: BTreeMap::new(),
         by: None,
         started: None,
         finished: None,
@@ -341,12 +347,12 @@ fn record(to: &str, program: &Path, phase: BatchPhase, serial: u64) -> Record {
 pub(crate) fn watchdog_of_this_process() {
     let Some(place) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
     let scenario = fail::FailScenario::setup();
-    let inbox = Inbox::default();
-    let signals = [(SIGTERM, Signal::Stop), (SIGHUP, Signal::Reload)];
+    let inbox = WatchdogInbox::default();
+    let signals = [(SIGTERM, WatchdogSignal::Stop), (SIGHUP, WatchdogSignal::Reload)];
     for (number, signal) in signals {
         let (told, mut bell) = std::os::unix::net::UnixStream::pair().unwrap();
         signal_hook::low_level::pipe::register(number, told).unwrap();
-        let ring = inbox.bell();
+        let ring = inbox.signal_sender();
         std::thread::spawn(move || {
             while matches!(std::io::Read::read(&mut bell, &mut [0]), Ok(1)) && ring(signal) {}
         });
@@ -357,22 +363,22 @@ pub(crate) fn watchdog_of_this_process() {
     let version = std::env::var(VERSION).unwrap();
     // As long as nobody is in a hurry, an agent that does not end is waited for.
     let grace = if place.join("patient").exists() { PATIENCE } else { Duration::from_millis(500) };
-    let rules = Rules { grace, ..Pace::FAST.rules };
-    let setup = Setup {
+    let rules = RestartPolicy { grace, ..WatchdogPace::FAST.rules };
+    let setup = WatchdogSetup {
         id: node(),
         paths: Paths::new(place.join("root")),
-        program: Program { version, path: program },
+        program: AgentProgram { version, path: program },
         args: vec!["watchdog".into()],
         probe_args: vec!["watchdog".into(), "--probe".into()],
         agent_args: vec!["run".into()],
-        pace: Pace { rules, look: Duration::from_millis(50), ..Pace::FAST },
+        pace: WatchdogPace { rules, readiness: Duration::from_millis(50), ..WatchdogPace::FAST },
         seed: 0,
         machine: ("linux".into(), "here".into()),
         facts: BTreeMap::new(),
-        connect: Box::new(move || Ok(Box::new(Files(Arc::clone(&connect))) as Box<dyn Link>)),
+        connect: Box::new(move || Ok(Box::new(Files(Arc::clone(&connect))) as Box<dyn RolloutLink>)),
         fetch: Arc::new(Files(Arc::clone(&board))),
         ready: Arc::new(Files(board)),
-        voice: &Mute,
+        notifier: &Mute,
         hold: &|_, _| place.join("paused").exists().then(|| "it is paused".into()),
     };
     let ended = watchdog::run(setup, inbox);
@@ -383,13 +389,13 @@ pub(crate) fn watchdog_of_this_process() {
 /// Everything outside of the node, as files.
 struct Files(Arc<PathBuf>);
 
-impl Link for Files {
-    fn poll(&mut self) -> Result<Vec<Record>, BoardError> {
+impl RolloutLink for Files {
+    fn poll(&mut self) -> Result<Vec<RolloutRecord>, BoardError> {
         self.reach()?;
         Ok(serde_json::from_slice(&fs::read(self.0.join("records.json")).unwrap()).unwrap())
     }
 
-    fn publish(&mut self, report: &Report) -> Result<(), BoardError> {
+    fn publish(&mut self, report: &NodeReport) -> Result<(), BoardError> {
         self.reach()?;
         let new = self.0.join(".report");
         fs::write(&new, serde_json::to_vec(report).unwrap()).unwrap();
@@ -410,10 +416,16 @@ impl Files {
     }
 }
 
-impl Fetch for Files {
-    fn fetch(&self, _: &Record, artifact: &Artifact, into: &Path, _: &AtomicBool) -> Result<(), Unfetched> {
+impl FetchBinary for Files {
+    fn fetch(
+        &self,
+        _: &RolloutRecord,
+        artifact: &Artifact,
+        into: &Path,
+        _: &AtomicBool,
+    ) -> Result<(), FetchFailure> {
         if self.0.join("jammed").exists() {
-            return Err(Unfetched { why: "the line is jammed".into(), passing: true });
+            return Err(FetchFailure { why: "the line is jammed".into(), transient: true });
         }
         while self.0.join("slow").exists() {
             std::thread::sleep(Duration::from_millis(5));
@@ -421,7 +433,7 @@ impl Fetch for Files {
         let from = artifact.url.as_ref().unwrap();
         fs::copy(from, into)
             .map(drop)
-            .map_err(|error| Unfetched::for_good(format!("cannot fetch `{from}`: {error}")))
+            .map_err(|error| FetchFailure::permanent(format!("cannot fetch `{from}`: {error}")))
     }
 }
 
@@ -433,11 +445,11 @@ impl Readiness for Files {
 
 struct Mute;
 
-impl Voice for Mute {
+impl ServiceNotifier for Mute {
     fn ready(&self, _: &str) {}
     fn status(&self, _: &str) {}
-    fn alive(&self) {}
-    fn alive_every(&self) -> Option<Duration> {
+    fn keep_alive(&self) {}
+    fn keep_alive_interval(&self) -> Option<Duration> {
         None
     }
     fn stopping(&self, _: &str) {}

@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use jiff::Timestamp;
 use zagent_config::ids::{NodeId, RolloutId};
-use zagent_rollout::board::{BoardError, Token};
-use zagent_rollout::drive;
-use zagent_rollout::phase::Outcome;
-use zagent_rollout::record::{Component, Record, State};
-use zagent_rollout::records::{Held, Records, Reports};
-use zagent_rollout::report::{Doing, Report};
+use zagent_rollout::board::{BoardError, VersionToken};
+use zagent_rollout::driver_logic;
+use zagent_rollout::phase::NodeOutcome;
+use zagent_rollout::record::{Component, RolloutRecord, RolloutStatus};
+use zagent_rollout::records::{Records, Reports, VersionedValue};
+use zagent_rollout::report::{NodeActivity, NodeReport};
 
 use super::dice::Dice;
 use super::laws;
@@ -23,7 +23,7 @@ pub struct Entry {
     /// The number of its last write.
     pub token: u64,
     /// What was written.
-    pub record: Rc<Record>,
+    pub record: Rc<RolloutRecord>,
     /// True while it is not there.
     pub is_gone: bool,
     /// True while it is there and cannot be read.
@@ -34,7 +34,7 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct Found {
     /// Those that can be read, the newest first.
-    pub records: Vec<Rc<Record>>,
+    pub records: Vec<Rc<RolloutRecord>>,
     /// Those that are there and cannot be read.
     pub unread: Vec<RolloutId>,
 }
@@ -45,7 +45,7 @@ pub struct Board {
     /// Rollouts in the order of their beginning.
     pub entries: Vec<Entry>,
     /// What nodes said last.
-    pub reports: BTreeMap<NodeId, Report>,
+    pub reports: BTreeMap<NodeId, NodeReport>,
     /// The law that a write broke.
     pub broken: Option<String>,
     /// What an operator asks for between the look and the write of a driver.
@@ -92,7 +92,7 @@ impl Board {
     }
 
     /// A report comes.
-    pub fn hear(&mut self, report: Report) {
+    pub fn hear(&mut self, report: NodeReport) {
         let report = if self.as_text {
             let text = serde_json::to_string(&report).expect("a report is text");
             let read = serde_json::from_str(&text).expect("that text is a report");
@@ -104,7 +104,7 @@ impl Board {
         self.reports.insert(report.id.clone(), report);
     }
 
-    fn write(&mut self, mut record: Record, expected: Option<u64>) -> Result<u64, BoardError> {
+    fn write(&mut self, mut record: RolloutRecord, expected: Option<u64>) -> Result<u64, BoardError> {
         if self.as_text {
             let text = serde_yaml::to_string(&record).expect("a record is text");
             let read = serde_yaml::from_str(&text).expect("that text is a record");
@@ -131,7 +131,7 @@ impl Board {
     }
 
     /// A new rollout.
-    pub fn begin(&mut self, record: Record) {
+    pub fn begin(&mut self, record: RolloutRecord) {
         let record = Rc::new(record);
         self.entries.push(Entry { token: self.writes, record, is_gone: false, is_unread: false });
         self.changed();
@@ -143,9 +143,9 @@ impl Board {
             return;
         };
         let next = match ask {
-            Ask::Pause => drive::pause(record, "an operator looks at it", now).ok(),
-            Ask::Resume => drive::resume(record, now).ok(),
-            Ask::Abort => Some(drive::abort(record, "an operator had enough", now)),
+            Ask::Pause => driver_logic::pause(record, "an operator looks at it", now).ok(),
+            Ask::Resume => driver_logic::resume(record, now).ok(),
+            Ask::Abort => Some(driver_logic::abort(record, "an operator had enough", now)),
         };
         let token = *token;
         if let Some(next) = next.filter(|next| *next != **record) {
@@ -179,17 +179,17 @@ impl Wire<'_> {
     }
 
     /// The record as the driver sees it.
-    fn shown(&self, entry: &Entry) -> Held<Record> {
-        let mut value = Record::clone(&entry.record);
+    fn shown(&self, entry: &Entry) -> VersionedValue<RolloutRecord> {
+        let mut value = RolloutRecord::clone(&entry.record);
         if self.wrong == Wrong::NoMaxFailed {
             value.max_failed = usize::MAX;
         }
-        Held { value, token: Token(entry.token.to_string()) }
+        VersionedValue { value, token: VersionToken(entry.token.to_string()) }
     }
 }
 
 impl Records for Wire<'_> {
-    fn get(&mut self, id: &RolloutId) -> Result<Option<Held<Record>>, BoardError> {
+    fn get(&mut self, id: &RolloutId) -> Result<Option<VersionedValue<RolloutRecord>>, BoardError> {
         if self.is_lost() {
             return Err(Self::unreachable());
         }
@@ -204,11 +204,11 @@ impl Records for Wire<'_> {
 
     fn put(
         &mut self,
-        record: &Record,
-        expected: Option<&Token>,
+        record: &RolloutRecord,
+        expected: Option<&VersionToken>,
         _note: &str,
         _lasting: bool,
-    ) -> Result<Token, BoardError> {
+    ) -> Result<VersionToken, BoardError> {
         if self.is_lost() {
             return Err(Self::unreachable());
         }
@@ -221,7 +221,7 @@ impl Records for Wire<'_> {
         if let Some(place) = board.place(&record.id) {
             record.max_failed = board.entries[place].record.max_failed;
         }
-        if self.wrong == Wrong::NeverAborted && record.state == State::Aborted {
+        if self.wrong == Wrong::NeverAborted && record.state == RolloutStatus::Aborted {
             return Err(BoardError::Conflict { key: record.id.to_string() });
         }
         let token = board.write(record, expected.map(|token| token.0.parse().unwrap_or(u64::MAX)))?;
@@ -229,10 +229,10 @@ impl Records for Wire<'_> {
             let source = "the answer got lost".into();
             return Err(BoardError::Unknown { key: "rollout".into(), source });
         }
-        Ok(Token(token.to_string()))
+        Ok(VersionToken(token.to_string()))
     }
 
-    fn list(&mut self) -> Result<Vec<Held<Record>>, BoardError> {
+    fn list(&mut self) -> Result<Vec<VersionedValue<RolloutRecord>>, BoardError> {
         if self.is_lost() {
             return Err(Self::unreachable());
         }
@@ -241,28 +241,28 @@ impl Records for Wire<'_> {
         Ok(there.map(|entry| self.shown(entry)).collect())
     }
 
-    fn delete(&mut self, _id: &RolloutId, _expected: &Token) -> Result<(), BoardError> {
+    fn delete(&mut self, _id: &RolloutId, _expected: &VersionToken) -> Result<(), BoardError> {
         Err(BoardError::Refused { board: "memory".into(), message: "nobody deletes here".into() })
     }
 }
 
 impl Reports for Wire<'_> {
-    fn all(&mut self, _component: Component) -> Result<BTreeMap<NodeId, Report>, BoardError> {
+    fn latest_reports(&mut self, _component: Component) -> Result<BTreeMap<NodeId, NodeReport>, BoardError> {
         if self.is_lost() {
             return Err(Self::unreachable());
         }
         let mut reports = self.board.borrow().reports.clone();
         if self.wrong == Wrong::Credulous {
-            for report in reports.values_mut().filter(|report| report.state == Doing::Soaking) {
-                report.state = Doing::Idle;
+            for report in reports.values_mut().filter(|report| report.state == NodeActivity::Soaking) {
+                report.state = NodeActivity::Idle;
                 let taken = report.taken.iter_mut();
-                taken.for_each(|taken| taken.outcome = Some(Outcome::Confirmed));
+                taken.for_each(|taken| taken.outcome = Some(NodeOutcome::Confirmed));
             }
         }
         Ok(reports)
     }
 
-    fn put(&mut self, report: &Report) -> Result<(), BoardError> {
+    fn put(&mut self, report: &NodeReport) -> Result<(), BoardError> {
         self.board.borrow_mut().hear(report.clone());
         Ok(())
     }

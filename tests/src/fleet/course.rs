@@ -1,8 +1,8 @@
 //! What is no node: those who drive, those who ask, trouble; and when a history is over.
 
-use zagent_rollout::driver::{DriveError, Driver, Turn};
-use zagent_rollout::phase::{Event, Phase, after};
-use zagent_rollout::record::{Mode, NodeStatus, State};
+use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver};
+use zagent_rollout::phase::{NodeEvent, NodePhase, saturating_after};
+use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutStatus};
 use zagent_rollout::waves;
 
 use super::board::{Entry, Wire};
@@ -50,22 +50,23 @@ impl World<'_> {
             wrong: self.scenario.wrong,
         };
         let (mut records, mut reports) = (wire(), wire());
-        let mut driver = Driver { id: pilot.name.clone(), records: &mut records, reports: &mut reports };
+        let mut driver =
+            RolloutDriver { id: pilot.name.clone(), records: &mut records, reports: &mut reports };
         let (mut driving, mut looked) = (pilot.driving.clone(), pilot.looked);
         if looked.is_none_or(|looked| self.now >= looked + SCAN) {
             looked = Some(self.now);
-            let stale = driver.stale(now).unwrap_or_default();
+            let stale = driver.adoptable_rollouts(now).unwrap_or_default();
             driving.extend(stale.into_iter().filter(|id| !pilot.driving.contains(id)));
         }
         let mut wait = SCAN;
-        driving.retain(|id| match driver.turn(id, now) {
-            Ok(Turn::Goes { wait: next, .. }) => {
+        driving.retain(|id| match driver.drive_once(id, now) {
+            Ok(DriveOutcome::Continues { wait: next, .. }) => {
                 wait = wait.min(i64::try_from(next.as_millis()).unwrap_or(i64::MAX).max(1));
                 true
             }
-            Ok(Turn::Over(_) | Turn::SteppedAside { .. })
-            | Err(DriveError::Gone { .. } | DriveError::Undriven { .. }) => false,
-            Err(DriveError::Unread { .. } | DriveError::Unwritten { .. }) => {
+            Ok(DriveOutcome::Finished(_) | DriveOutcome::SteppedAside { .. })
+            | Err(DriveError::Gone { .. } | DriveError::NotDrivable { .. }) => false,
+            Err(DriveError::ReadFailed { .. } | DriveError::WriteFailed { .. }) => {
                 wait = wait.min(AGAIN);
                 true
             }
@@ -87,7 +88,7 @@ impl World<'_> {
             self.board.borrow().entries.iter().map(|entry| std::rc::Rc::clone(&entry.record)).collect();
         for record in records {
             let nodes: Vec<_> = record.nodes.values().map(|node| node.status).collect();
-            let (id, at, state) = (&record.id, record.serial, record.state.word());
+            let (id, at, state) = (&record.id, record.serial, record.state.name());
             let (batch, phase) = (record.current_batch, record.phase);
             self.write(&format!("driver {d}: {id} ({at}) {state}, batch {batch}, {phase:?}, {nodes:?}"));
         }
@@ -116,7 +117,9 @@ impl World<'_> {
             Trouble::Clock(n, jump) => self.hosts[n].off += jump,
             Trouble::Full(n, length) => self.hosts[n].full = until(length),
             Trouble::Hold(n, length) => self.hosts[n].held = until(length),
-            Trouble::GoBack(n) if self.hosts[n].is_up => self.happen(n, Event::GoBack("by hand".into())),
+            Trouble::GoBack(n) if self.hosts[n].is_up => {
+                self.happen(n, NodeEvent::RollBack("by hand".into()))
+            }
             Trouble::GoBack(_) => {}
             Trouble::DriverCrash(d, length) => {
                 let pilot = &mut self.drivers[d];
@@ -181,7 +184,7 @@ impl World<'_> {
         for place in 0..board.entries.len() {
             let asks = [Some(Ask::Resume), Some(Ask::Resume), Some(Ask::Abort), None];
             let ask = self.dice.borrow_mut().pick(&asks);
-            let is_paused = board.entries[place].record.state == State::Paused;
+            let is_paused = board.entries[place].record.state == RolloutStatus::Paused;
             if let Some(ask) = ask.filter(|_| is_paused) {
                 board.ask(place, ask, clock(self.now, 0));
             }
@@ -200,7 +203,7 @@ impl World<'_> {
         let board = self.board.borrow();
         for Entry { record, .. } in &board.entries {
             let batch = record.batches.get(record.current_batch).into_iter().flatten();
-            let mut confirmed = batch.filter(|id| record.status(id) == NodeStatus::Confirmed);
+            let mut confirmed = batch.filter(|id| record.node_status(id) == NodeStatus::Confirmed);
             let liar = confirmed.find(|id| !self.hosts[index(id)].past.kept.contains(&record.id));
             if let Some(id) = liar {
                 self.broken = Some(format!("{id} counts as confirmed and never was"));
@@ -212,7 +215,7 @@ impl World<'_> {
         let open = open.map(|(entry, _)| (entry.record.id.clone(), entry.record.state));
         drop(board);
         let living = || self.hosts.iter().filter(|host| !host.is_gone);
-        let is_idle = living().all(|host| host.is_up && host.node.phase == Phase::Idle);
+        let is_idle = living().all(|host| host.is_up && host.node.phase == NodePhase::Idle);
         let is_settled = living().all(|host| host.is_up && !host.is_watched());
         let next = self.scenario.waves.get(count);
         if open.is_none() && (is_idle || is_settled && ends.contains(&End::Left)) {
@@ -226,7 +229,7 @@ impl World<'_> {
         }
         if self.now > self.scenario.calm.max(self.begun) + BOUND {
             let (id, state) =
-                open.map_or(("a node".into(), "on its way"), |(id, state)| (id.to_string(), state.word()));
+                open.map_or(("a node".into(), "on its way"), |(id, state)| (id.to_string(), state.name()));
             let asked = matches!(state, "aborting" | "aborted");
             let words = if asked { "its end was asked for" } else { "it goes on" };
             self.broken = Some(format!("{id} is {state} and never ends: {words}"));
@@ -241,15 +244,15 @@ impl World<'_> {
         if record.state.is_final() || self.is_calm() && entry.is_gone {
             return End::Over;
         }
-        let is_driven = record.mode == Mode::Driver;
-        if self.is_calm() && (record.state == State::Paused || is_driven && self.scenario.abandoned) {
+        let is_driven = record.mode == RolloutMode::Driver;
+        if self.is_calm() && (record.state == RolloutStatus::Paused || is_driven && self.scenario.abandoned) {
             return End::Left;
         }
         let is_last = self.board.borrow().entries.len() == self.scenario.waves.len();
         let calm = if is_last { self.scenario.calm } else { 0 };
-        let last = record.started.map(|started| after(started, waves::spread(record)));
+        let last = record.started.map(|started| saturating_after(started, waves::total_spread(record)));
         let is_past = last.is_some_and(|last| clock(self.now, -LATEST) >= last);
-        if !is_driven && record.state == State::Rolling && is_past && self.now >= calm + LATEST {
+        if !is_driven && record.state == RolloutStatus::Rolling && is_past && self.now >= calm + LATEST {
             return End::Over;
         }
         End::Open
@@ -267,7 +270,7 @@ impl World<'_> {
             let mut last = kept.filter(|host| host.past.begun.last() == Some(&place));
             // Who ran it already keeps it without being told, and may be counted out before it could say so.
             let had_it = |host: &Host| host.past.had.contains(&record.id);
-            let is_out = |host: &Host| record.status(&host.id) == NodeStatus::Failed;
+            let is_out = |host: &Host| record.node_status(&host.id) == NodeStatus::Failed;
             if let Some(host) = last.find(|host| is_out(host) && !had_it(host)) {
                 self.broken = Some(format!("{} counts as failed and keeps {}", host.id, record.to));
             }

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use jiff::Timestamp;
 use zagent_config::ids::{NodeId, RolloutId};
 use zagent_rollout::PROTOCOL;
-use zagent_rollout::phase::Action;
-use zagent_rollout::phase::{Event, Node, Outcome, Phase, step};
-use zagent_rollout::record::{Component, Record};
-use zagent_rollout::report::{Doing, Report};
+use zagent_rollout::phase::NodeAction;
+use zagent_rollout::phase::{NodeEvent, NodeOutcome, NodePhase, NodeState, step};
+use zagent_rollout::record::{Component, RolloutRecord};
+use zagent_rollout::report::{NodeActivity, NodeReport};
 
 use super::scenario::{Release, SECOND, Wrong};
 
@@ -60,11 +60,11 @@ pub struct Host {
     /// What it is asked to run.
     pub component: Component,
     /// Where it stands, as far as it knows.
-    pub node: Node,
+    pub node: NodeState,
     /// What a power cut leaves, where that is another: the disk took no more.
-    pub disk: Option<Node>,
+    pub disk: Option<NodeState>,
     /// What was answered once and could not be written down.
-    pub again: Vec<Event>,
+    pub again: Vec<NodeEvent>,
     /// The version that runs, or would if there were power.
     pub slot: String,
     /// The versions that are there.
@@ -98,7 +98,7 @@ pub struct Host {
     /// The newest report that came.
     pub came: u64,
     /// The records that it read last, in this life, the newest first.
-    pub records: Vec<Rc<Record>>,
+    pub records: Vec<Rc<RolloutRecord>>,
     /// How often in a row the record of its rollout was not there.
     pub missing: u32,
     /// What the laws ask for later.
@@ -137,7 +137,7 @@ impl Host {
         Self {
             id,
             component,
-            node: Node::on(FIRST),
+            node: NodeState::with_version(FIRST),
             disk: None,
             again: vec![],
             slot: FIRST.into(),
@@ -174,27 +174,30 @@ impl Host {
     /// True while it needs looking at.
     #[must_use]
     pub const fn is_watched(&self) -> bool {
-        matches!(self.node.phase, Phase::Applying { .. } | Phase::Soaking { .. } | Phase::RollingBack { .. })
+        matches!(
+            self.node.phase,
+            NodePhase::Applying { .. } | NodePhase::Soaking { .. } | NodePhase::RollingBack { .. }
+        )
     }
 
     /// The rollout, by its place, that brought what it runs and nobody confirmed.
     #[must_use]
     pub fn unconfirmed(&self) -> Option<usize> {
-        if self.slot == self.node.running { None } else { self.node.rollout().map(place) }
+        if self.slot == self.node.running { None } else { self.node.current_rollout().map(place) }
     }
 
     /// What a look finds.
     #[must_use]
-    pub fn look(&self, release: Release, now: i64, wrong: Wrong) -> Event {
-        if !matches!(self.node.phase, Phase::Soaking { .. }) {
-            return Event::Tick;
+    pub fn look(&self, release: Release, now: i64, wrong: Wrong) -> NodeEvent {
+        if !matches!(self.node.phase, NodePhase::Soaking { .. }) {
+            return NodeEvent::Tick;
         }
         match release {
-            Release::Bad if wrong != Wrong::Blind => Event::NotReady("it ended".into()),
+            Release::Bad if wrong != Wrong::Blind => NodeEvent::NotReady("it ended".into()),
             Release::GoesBad(after) if now - self.applied >= after => {
-                Event::NotReady("no longer ready".into())
+                NodeEvent::NotReady("no longer ready".into())
             }
-            _ => Event::Ready,
+            _ => NodeEvent::Ready,
         }
     }
 
@@ -202,25 +205,25 @@ impl Host {
     /// nothing is done that could not be written down, but for the way back.
     pub fn happen(
         &mut self,
-        event: Event,
+        event: NodeEvent,
         now: i64,
         soak: u64,
         wrong: Wrong,
-    ) -> (Vec<Action>, Option<String>) {
+    ) -> (Vec<NodeAction>, Option<String>) {
         let (time, own) = (clock(now, self.off), now + self.off);
         let patience = PATIENCE.0.max(PATIENCE.1 * soak as i64 * SECOND);
         // A clock that was set back gives no more time than a new start would.
         self.due = self.due.map(|due| if own < due.0 { (own, own + patience) } else { due });
-        if wrong == Wrong::Forgiving && matches!(event, Event::Prepare(_)) {
+        if wrong == Wrong::Forgiving && matches!(event, NodeEvent::Prepare(_)) {
             self.node.rejected.clear();
         }
         let (mut next, mut actions) = step(&self.node, event.clone(), time);
         match &mut next.phase {
-            Phase::RollingBack { why, .. } if wrong == Wrong::NoDeadline && why.starts_with("nobody") => {
+            NodePhase::RollingBack { why, .. } if wrong == Wrong::NoDeadline && why.starts_with("nobody") => {
                 (next, actions) = (self.node.clone(), vec![]);
             }
-            Phase::Soaking { order, since, deadline, .. } if wrong == Wrong::Patient => {
-                *deadline = zagent_rollout::phase::after(*since, order.patience() * 1000);
+            NodePhase::Soaking { order, since, deadline, .. } if wrong == Wrong::Patient => {
+                *deadline = zagent_rollout::phase::saturating_after(*since, order.confirm_timeout() * 1000);
             }
             _ => {}
         }
@@ -228,7 +231,7 @@ impl Host {
             return (actions, None);
         }
         let is_written = now >= self.full;
-        if !is_written && !matches!(next.phase, Phase::RollingBack { .. }) {
+        if !is_written && !matches!(next.phase, NodePhase::RollingBack { .. }) {
             if is_answer(&event) && !self.again.contains(&event) {
                 self.again.push(event);
             }
@@ -238,10 +241,10 @@ impl Host {
         self.past.note(
             &self.node,
             &next,
-            matches!((&event, &self.node.phase), (Event::GoBack(_), Phase::Idle)),
+            matches!((&event, &self.node.phase), (NodeEvent::RollBack(_), NodePhase::Idle)),
         );
         if std::mem::discriminant(&self.node.phase) != std::mem::discriminant(&next.phase)
-            && matches!(next.phase, Phase::Applying { .. } | Phase::Soaking { .. })
+            && matches!(next.phase, NodePhase::Applying { .. } | NodePhase::Soaking { .. })
         {
             self.due = Some((own, own + patience));
         }
@@ -263,27 +266,27 @@ impl Host {
         self.again.clear();
         if let Some(disk) = self.disk.take() {
             self.node = disk;
-            self.slot = self.node.current().to_owned();
+            self.slot = self.node.current_version().to_owned();
         }
     }
 
     /// What others should know at once.
     #[must_use]
     pub fn said(&self) -> Said {
-        let is_ready = matches!(&self.node.phase, Phase::Soaking { ready_since: Some(_), .. });
+        let is_ready = matches!(&self.node.phase, NodePhase::Soaking { ready_since: Some(_), .. });
         let last = self.node.last.as_ref().map(|last| (place(&last.rollout), last.at));
         Said(std::mem::discriminant(&self.node.phase), is_ready, last)
     }
 
     /// What it says about itself.
     #[must_use]
-    pub fn report(&self, now: i64) -> Report {
-        let mut report = Report {
+    pub fn report(&self, now: i64) -> NodeReport {
+        let mut report = NodeReport {
             id: self.id.clone(),
             component: self.component,
             version: self.node.running.clone(),
             revision: None,
-            state: Doing::Idle,
+            state: NodeActivity::Idle,
             taken: None,
             os: "linux".into(),
             arch: "x86_64".into(),
@@ -295,7 +298,7 @@ impl Host {
             hold: None,
             last_run: None,
         };
-        report.tell(&self.node);
+        report.update_from_node(&self.node);
         report
     }
 
@@ -303,9 +306,9 @@ impl Host {
     /// the node wrote down about it.
     pub fn is_late(&mut self, now: i64) -> Option<String> {
         let has_begun = match &self.node.phase {
-            Phase::Soaking { .. } => true,
+            NodePhase::Soaking { .. } => true,
             // A run of states is not cut off.
-            Phase::Applying { .. } => self.component == Component::Agent,
+            NodePhase::Applying { .. } => self.component == Component::Agent,
             _ => false,
         };
         let is_past = has_begun && self.due.is_some_and(|(_, due)| now + self.off >= due);
@@ -320,13 +323,13 @@ impl Host {
 
 /// What others should know at once: where it stands, whether it is ready, how its last rollout ended.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Said(std::mem::Discriminant<Phase>, bool, Option<(usize, Timestamp)>);
+pub struct Said(std::mem::Discriminant<NodePhase>, bool, Option<(usize, Timestamp)>);
 
 impl Past {
     /// The law that a node breaks by what it begins.
-    fn begins(&mut self, node: &Node, next: &Node, event: &Event) -> Option<String> {
-        let Event::Prepare(order) = event else { return None };
-        if node.phase != Phase::Idle {
+    fn begins(&mut self, node: &NodeState, next: &NodeState, event: &NodeEvent) -> Option<String> {
+        let NodeEvent::Prepare(order) = event else { return None };
+        if node.phase != NodePhase::Idle {
             return None;
         }
         let (rollout, to) = (place(order.rollout.as_ref()?), &order.to);
@@ -338,7 +341,7 @@ impl Past {
         if *to == node.running {
             self.had.extend(order.rollout.clone());
         }
-        if next.phase == Phase::Idle {
+        if next.phase == NodePhase::Idle {
             return None;
         }
         if self.rejected.contains(to) && !order.anyway {
@@ -349,18 +352,18 @@ impl Past {
     }
 
     /// Remembers what the laws ask for later.
-    fn note(&mut self, node: &Node, next: &Node, is_by_hand: bool) {
-        if let Phase::RollingBack { order, rejects: true, .. } = &node.phase
-            && next.phase == Phase::Idle
+    fn note(&mut self, node: &NodeState, next: &NodeState, is_by_hand: bool) {
+        if let NodePhase::RollingBack { order, rejects: true, .. } = &node.phase
+            && next.phase == NodePhase::Idle
         {
             self.rejected.push(order.to.clone());
         }
         if next.running != node.running {
             self.confirmed = if is_by_hand { None } else { Some(next.running.clone()) };
             self.rejected.retain(|version| *version != next.running);
-            self.left.extend(node.rollout().map(|rollout| (node.running.clone(), place(rollout))));
+            self.left.extend(node.current_rollout().map(|rollout| (node.running.clone(), place(rollout))));
         }
-        if let Some(last) = next.last.as_ref().filter(|last| last.outcome == Outcome::Confirmed)
+        if let Some(last) = next.last.as_ref().filter(|last| last.outcome == NodeOutcome::Confirmed)
             && self.kept.last() != Some(&last.rollout)
         {
             self.kept.push(last.rollout.clone());
@@ -369,7 +372,7 @@ impl Past {
 }
 
 /// True for what is said once; everything else comes again by itself.
-const fn is_answer(event: &Event) -> bool {
-    use Event::{Applied, Fetched, RolledBack, Unapplied, Unfetched};
-    matches!(event, Fetched | Unfetched(_) | Applied | Unapplied(_) | RolledBack)
+const fn is_answer(event: &NodeEvent) -> bool {
+    use NodeEvent::{Applied, ApplyFailed, FetchFailed, Fetched, RolledBack};
+    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack)
 }

@@ -1,54 +1,58 @@
 //! What must hold in every history, after every event: a write or a node in, the law that it breaks out.
 
-use zagent_rollout::phase::Phase;
-use zagent_rollout::record::{Mode, NodeStatus, Record, State};
+use zagent_rollout::phase::NodePhase;
+use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
 
 use super::host::Host;
 
 /// The law that a write of a record breaks, if any.
 #[must_use]
-pub fn of_write(old: &Record, new: &Record) -> Option<String> {
+pub fn of_write(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     let said = |words: String| Some(format!("{} {}: {words}", new.id, new.serial));
     if old.state.is_final() {
-        return said(format!("it was {} and was written again", old.state.word()));
+        return said(format!("it was {} and was written again", old.state.name()));
     }
     if new.serial != old.serial + 1 {
         return said(format!("the serial before was {}", old.serial));
     }
-    let frozen = |record: &Record| (record.to.clone(), record.created, record.max_failed, record.soak_time);
+    let frozen =
+        |record: &RolloutRecord| (record.to.clone(), record.created, record.max_failed, record.soak_time);
     if frozen(old) != frozen(new) || old.batches != new.batches {
         return said("the order itself was changed".into());
     }
     if !(old.current_batch..=old.current_batch + 1).contains(&new.current_batch) {
         return said(format!("from batch {} to {}", old.current_batch, new.current_batch));
     }
-    if old.state == State::Aborting && !matches!(new.state, State::Aborting | State::Aborted) {
-        return said(format!("from aborting to {}", new.state.word()));
+    if old.state == RolloutStatus::Aborting
+        && !matches!(new.state, RolloutStatus::Aborting | RolloutStatus::Aborted)
+    {
+        return said(format!("from aborting to {}", new.state.name()));
     }
-    let count = |record: &Record, status| record.nodes.values().filter(|node| node.status == status).count();
+    let count =
+        |record: &RolloutRecord, status| record.nodes.values().filter(|node| node.status == status).count();
     let (failed, silent) = (count(new, NodeStatus::Failed), count(new, NodeStatus::Silent));
     if new.failed != failed || new.failed < old.failed {
         return said(format!("{} failures are written down, {failed} nodes failed", new.failed));
     }
-    let is_ending = matches!(new.state, State::Aborting | State::Aborted);
+    let is_ending = matches!(new.state, RolloutStatus::Aborting | RolloutStatus::Aborted);
     if failed >= new.max_failed && !is_ending {
         return said(format!(
             "{failed} of at most {} failed, and it is {}",
             new.max_failed,
-            new.state.word()
+            new.state.name()
         ));
     }
     if silent > new.max_silent && !is_ending {
         return said(format!(
             "{silent} of at most {} are silent, and it is {}",
             new.max_silent,
-            new.state.word()
+            new.state.name()
         ));
     }
     of_nodes(old, new).or_else(|| of_batches(old, new)).and_then(said)
 }
 
-fn of_nodes(old: &Record, new: &Record) -> Option<String> {
+fn of_nodes(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     let ended = |status| matches!(status, NodeStatus::Confirmed | NodeStatus::Failed);
     // Nobody joins and nobody leaves, so both name the same nodes in the same order.
     if old.nodes.len() != new.nodes.len() {
@@ -71,12 +75,12 @@ fn of_nodes(old: &Record, new: &Record) -> Option<String> {
 }
 
 /// A batch is left only when everyone in it has ended, one way or another.
-fn of_batches(old: &Record, new: &Record) -> Option<String> {
+fn of_batches(old: &RolloutRecord, new: &RolloutRecord) -> Option<String> {
     let is_open =
-        |id| matches!(new.status(id), NodeStatus::Waiting | NodeStatus::Prepared | NodeStatus::Applied);
-    let left = if new.state == State::Completed { new.batches.len() } else { new.current_batch };
+        |id| matches!(new.node_status(id), NodeStatus::Waiting | NodeStatus::Prepared | NodeStatus::Applied);
+    let left = if new.state == RolloutStatus::Completed { new.batches.len() } else { new.current_batch };
     let open = new.batches.iter().take(left).skip(old.current_batch).flatten().find(|id| is_open(id));
-    open.map(|id| format!("{id} is {:?} and its batch is over", new.status(id)))
+    open.map(|id| format!("{id} is {:?} and its batch is over", new.node_status(id)))
 }
 
 /// The law that a node breaks by what it is, if any; `is_broken` knows what does not work there.
@@ -85,7 +89,7 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
     let said = |words: String| Some(format!("{}: {words}", host.id));
     // What is on the disk counts too: that is what it goes by after a power cut.
     for node in [Some(&host.node), host.disk.as_ref()].into_iter().flatten() {
-        for version in [Some(node.current()), Some(node.running.as_str()), node.previous.as_deref()] {
+        for version in [Some(node.current_version()), Some(node.running.as_str()), node.previous.as_deref()] {
             if let Some(version) = version.filter(|version| !host.has(version)) {
                 return said(format!("{version} may be needed and is not there"));
             }
@@ -100,7 +104,7 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
         return said(format!("it runs {}, which is not there", host.slot));
     }
     let node = &host.node;
-    if node.phase == Phase::Idle {
+    if node.phase == NodePhase::Idle {
         if host.slot != node.running {
             return said(format!("it rests on {} and runs {}", node.running, host.slot));
         }
@@ -121,14 +125,14 @@ pub fn of_host(host: &Host, is_broken: impl Fn(&str) -> bool) -> Option<String> 
 /// must: who was cut off after it switched takes back what it has at its own deadline and no sooner, the batch behind it does
 /// not wait for that, and one that lost power has it for as long as that lasts.
 #[must_use]
-pub fn of_fleet(record: &Record, unconfirmed: usize, hosts: &[Host], place: usize) -> Option<String> {
+pub fn of_fleet(record: &RolloutRecord, unconfirmed: usize, hosts: &[Host], place: usize) -> Option<String> {
     let largest = record.batches.iter().map(Vec::len).max().unwrap_or(0);
     let most = largest + record.max_failed;
-    if record.mode == Mode::Clock || unconfirmed <= most {
+    if record.mode == RolloutMode::Clock || unconfirmed <= most {
         return None;
     }
     let is_silent =
-        |host: &&Host| host.counts == Some(place) && record.status(&host.id) == NodeStatus::Silent;
+        |host: &&Host| host.counts == Some(place) && record.node_status(&host.id) == NodeStatus::Silent;
     let heard = unconfirmed - hosts.iter().filter(is_silent).count();
     (heard > most).then(|| format!("{heard} nodes run what nobody confirmed, {most} may"))
 }

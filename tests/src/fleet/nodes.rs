@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use zagent_config::ids::RolloutId;
 use zagent_rollout::node;
-use zagent_rollout::phase::{Action, Event, LOOK_EVERY, Phase};
-use zagent_rollout::record::{BatchPhase, Component, Mode, Record, State};
+use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, SOAK_CHECK_INTERVAL};
+use zagent_rollout::record::{BatchPhase, Component, RolloutMode, RolloutRecord, RolloutStatus};
 
 use super::board::Found;
 use super::host::{clock, place};
@@ -16,7 +16,7 @@ use super::world::World;
 /// How often a node asks while it is part of no rollout, and at least reports.
 pub(super) const IDLE: i64 = 60 * SECOND;
 /// How often a node looks at what it runs.
-pub(super) const LOOK: i64 = LOOK_EVERY.as_millis() as i64;
+pub(super) const LOOK: i64 = SOAK_CHECK_INTERVAL.as_millis() as i64;
 /// So many polls in a row without its record tell a node that its rollout is gone.
 const GONE: u32 = 2;
 
@@ -27,9 +27,12 @@ impl World<'_> {
             return;
         }
         let loss = self.loss(host.cut);
-        let is_busy = host.node.phase != Phase::Idle
-            || host.records.iter().any(|record| !record.state.is_final() && record.mode == Mode::Driver);
-        let is_waiting = host.records.iter().any(|record| record.mode == Mode::Clock);
+        let is_busy = host.node.phase != NodePhase::Idle
+            || host
+                .records
+                .iter()
+                .any(|record| !record.state.is_final() && record.mode == RolloutMode::Driver);
+        let is_waiting = host.records.iter().any(|record| record.mode == RolloutMode::Clock);
         let every = if is_busy { self.scenario.poll } else { IDLE };
         let (due, delay) = (host.unsaid || self.now - host.said > IDLE - SECOND, self.scenario.delay);
         let again = self.now + every + self.dice.borrow_mut().between(0, 2 * SECOND);
@@ -77,8 +80,8 @@ impl World<'_> {
         host.records.extend(known.into_iter().filter(|record| found.unread.contains(&record.id)));
         if now >= host.full {
             for record in &host.records {
-                node::heed(record, &mut host.node);
-                let is_ending = matches!(record.state, State::Aborting | State::Aborted);
+                node::accept_record(record, &mut host.node);
+                let is_ending = matches!(record.state, RolloutStatus::Aborting | RolloutStatus::Aborted);
                 if is_ending && !host.past.ended.contains(&place(&record.id)) {
                     host.past.ended.push(place(&record.id));
                 }
@@ -87,10 +90,10 @@ impl World<'_> {
         }
         let there =
             |id: &RolloutId| found.unread.contains(id) || host.records.iter().any(|record| record.id == *id);
-        let is_missing = host.node.rollout().is_some_and(|id| !there(id));
+        let is_missing = host.node.current_rollout().is_some_and(|id| !there(id));
         host.missing = if is_missing { host.missing + 1 } else { 0 };
         if host.missing >= GONE
-            && let Some(event) = node::orphaned(&host.node)
+            && let Some(event) = node::orphaned_action(&host.node)
         {
             host.missing = 0;
             self.happen(n, event);
@@ -110,16 +113,16 @@ impl World<'_> {
         }
         let Some((record, event)) = self.asked(n) else { return };
         let host = &self.hosts[n];
-        if matches!(event, Event::Apply(_)) && self.now < host.held {
+        if matches!(event, NodeEvent::Apply(_)) && self.now < host.held {
             return;
         }
         let (place, begun) = (place(&record.id), host.past.begun.len());
         let newest = host.past.begun.iter().copied().max();
-        let switches = matches!(event, Event::Apply(_));
+        let switches = matches!(event, NodeEvent::Apply(_));
         self.happen(n, event);
         let host = &self.hosts[n];
         let begins = host.past.begun.len() > begun;
-        let broken = if begins && record.mode == Mode::Clock && newest > Some(place) {
+        let broken = if begins && record.mode == RolloutMode::Clock && newest > Some(place) {
             Some(format!("{}: it begins {} by the clock although it took a newer one", host.id, record.id))
         } else if (begins || switches && host.node.is_unconfirmed()) && host.past.ended.contains(&place) {
             Some(format!("{}: it begins although the end was asked for", host.id))
@@ -130,9 +133,9 @@ impl World<'_> {
     }
 
     /// What the records ask of a node, and which.
-    fn asked(&mut self, n: usize) -> Option<(Rc<Record>, Event)> {
+    fn asked(&mut self, n: usize) -> Option<(Rc<RolloutRecord>, NodeEvent)> {
         let host = &self.hosts[n];
-        let records = match (host.node.rollout(), host.component) {
+        let records = match (host.node.current_rollout(), host.component) {
             (Some(rollout), _) => {
                 host.records.iter().filter(|record| record.id == *rollout).cloned().collect()
             }
@@ -148,9 +151,9 @@ impl World<'_> {
             let seen = misread.as_ref().unwrap_or(&record);
             let host = &self.hosts[n];
             let event = match seen.mode {
-                Mode::Driver => node::ordered(seen, &host.id, &host.node),
-                Mode::Clock => {
-                    node::clocked(seen, &host.report(self.now), &host.node, clock(self.now, host.off))
+                RolloutMode::Driver => node::driven_action(seen, &host.id, &host.node),
+                RolloutMode::Clock => {
+                    node::clocked_action(seen, &host.report(self.now), &host.node, clock(self.now, host.off))
                 }
             };
             if let Some(event) = event {
@@ -161,19 +164,19 @@ impl World<'_> {
     }
 
     /// What a node makes of a record that minds the rules less than it should.
-    fn misread(&mut self, n: usize, record: &Rc<Record>) -> Option<Rc<Record>> {
-        let is_ending = matches!(record.state, State::Aborting | State::Aborted);
+    fn misread(&mut self, n: usize, record: &Rc<RolloutRecord>) -> Option<Rc<RolloutRecord>> {
+        let is_ending = matches!(record.state, RolloutStatus::Aborting | RolloutStatus::Aborted);
         let host = &mut self.hosts[n];
-        let (wrong, is_clock) = (self.scenario.wrong, record.mode == Mode::Clock);
-        let is_idle = host.node.phase == Phase::Idle;
+        let (wrong, is_clock) = (self.scenario.wrong, record.mode == RolloutMode::Clock);
+        let is_idle = host.node.phase == NodePhase::Idle;
         let is_begun = host.past.begun.contains(&place(&record.id));
         let is_older = host.past.begun.iter().any(|begun| *begun > place(&record.id));
-        let mut seen = Record::clone(match wrong {
+        let mut seen = RolloutRecord::clone(match wrong {
             Wrong::NoTurns if !is_clock => record,
             Wrong::DeafToAbort if is_ending => record,
             Wrong::Forgetful if is_idle && is_begun => record,
             Wrong::Backward if is_idle && is_clock && !is_begun && is_older => record,
-            Wrong::Hesitant if is_clock && matches!(host.node.phase, Phase::Staged { .. }) => record,
+            Wrong::Hesitant if is_clock && matches!(host.node.phase, NodePhase::Staged { .. }) => record,
             Wrong::GivesUp if is_ending && is_idle => {
                 if let Some(previous) = host.node.previous.as_mut() {
                     std::mem::swap(previous, &mut host.node.running);
@@ -185,7 +188,7 @@ impl World<'_> {
             _ => return None,
         });
         match wrong {
-            Wrong::Hesitant => seen.state = State::Paused,
+            Wrong::Hesitant => seen.state = RolloutStatus::Paused,
             // As if it had been ordered just now.
             Wrong::Forgetful | Wrong::Backward => {
                 (seen.created, seen.anyway) = (clock(self.now, 0), true);
@@ -194,7 +197,7 @@ impl World<'_> {
             _ => {
                 seen.current_batch = seen.batch_of(&host.id).unwrap_or(0);
                 if is_ending {
-                    (seen.state, seen.phase) = (State::Rolling, BatchPhase::Apply);
+                    (seen.state, seen.phase) = (RolloutStatus::Rolling, BatchPhase::Apply);
                 }
             }
         }
@@ -202,7 +205,7 @@ impl World<'_> {
     }
 
     /// An event happens to a node: it is written down, then done. Power may fail before, between and after.
-    pub(super) fn happen(&mut self, n: usize, event: Event) {
+    pub(super) fn happen(&mut self, n: usize, event: NodeEvent) {
         if self.fails(n) {
             return;
         }
@@ -230,21 +233,21 @@ impl World<'_> {
         }
     }
 
-    fn act(&mut self, n: usize, action: Action) {
+    fn act(&mut self, n: usize, action: NodeAction) {
         let takes = self.dice.borrow_mut().between(SECOND / 10, self.scenario.download);
         let switch = self.dice.borrow_mut().between(SECOND / 5, self.scenario.switch);
         let wrong = self.scenario.wrong;
         let host = &mut self.hosts[n];
         host.job += 1;
         let (soon, job) = match action {
-            Action::Fetch(order) => (takes, Job::Fetch(order.to)),
-            Action::Apply(version) => (SECOND / 2, Job::Flip(version, switch)),
-            Action::GoBack(version) => (switch, Job::Back(version)),
-            Action::Discard(version) => {
+            NodeAction::Fetch(order) => (takes, Job::Fetch(order.to)),
+            NodeAction::Apply(version) => (SECOND / 2, Job::Flip(version, switch)),
+            NodeAction::RollBack(version) => (switch, Job::Back(version)),
+            NodeAction::Discard(version) => {
                 host.versions.retain(|v| *v != version);
                 return;
             }
-            Action::Settle(_) => {
+            NodeAction::Settle(_) => {
                 let (running, previous) = (host.node.running.clone(), host.node.previous.clone());
                 host.versions.retain(|v| *v == running || Some(v) == previous.as_ref());
                 return;
@@ -267,20 +270,20 @@ impl World<'_> {
         }
         let event = match done {
             Job::Fetch(version) if scenario.release(&version, n) == Release::Corrupt && !is_blind => {
-                Event::Unfetched("the digest is wrong".into())
+                NodeEvent::FetchFailed("the digest is wrong".into())
             }
-            Job::Fetch(_) if self.now < host.cut => Event::Unfetched("cannot be reached".into()),
+            Job::Fetch(_) if self.now < host.cut => NodeEvent::FetchFailed("cannot be reached".into()),
             Job::Fetch(version) => {
                 if !host.has(&version) {
                     host.versions.push(version);
                 }
-                Event::Fetched
+                NodeEvent::Fetched
             }
             Job::Flip(version, _) if !host.has(&version) => {
-                Event::Unapplied(format!("there is no {version}"))
+                NodeEvent::ApplyFailed(format!("there is no {version}"))
             }
             Job::Flip(version, takes) => match scenario.release(&version, n) {
-                Release::Unappliable => Event::Unapplied("it does not start".into()),
+                Release::Unappliable => NodeEvent::ApplyFailed("it does not start".into()),
                 release => {
                     (host.slot, host.applied) = (version, self.now);
                     let (life, job) = (host.life, host.job);
@@ -293,13 +296,13 @@ impl World<'_> {
                     return;
                 }
             },
-            Job::Applied => Event::Applied,
-            Job::Back(_) if is_stuck => Event::NotRolledBack("it does not start".into()),
+            Job::Applied => NodeEvent::Applied,
+            Job::Back(_) if is_stuck => NodeEvent::RollbackFailed("it does not start".into()),
             Job::Back(version) => {
                 if scenario.wrong != Wrong::StaysPut {
                     host.slot = version;
                 }
-                Event::RolledBack
+                NodeEvent::RolledBack
             }
         };
         self.happen(n, event);
@@ -315,9 +318,10 @@ impl World<'_> {
             return;
         }
         host.looks = false;
-        let is_run = host.component == Component::States && matches!(host.node.phase, Phase::Applying { .. });
+        let is_run =
+            host.component == Component::States && matches!(host.node.phase, NodePhase::Applying { .. });
         if host.is_watched() && !is_run {
-            let release = self.scenario.release(host.node.current(), n);
+            let release = self.scenario.release(host.node.current_version(), n);
             let event = host.look(release, self.now, self.scenario.wrong);
             self.happen(n, event);
         }
@@ -355,11 +359,11 @@ impl World<'_> {
         host.life += 1;
         host.unsaid = true;
         // What is being applied is switched to once more; all else is started as it is.
-        if !matches!(host.node.phase, Phase::Applying { .. }) {
-            host.slot = host.node.current().to_owned();
+        if !matches!(host.node.phase, NodePhase::Applying { .. }) {
+            host.slot = host.node.current_version().to_owned();
         }
         let soon = self.within(self.scenario.poll);
         self.queue.at(soon, What::Poll(n, self.hosts[n].life));
-        self.happen(n, Event::Boot);
+        self.happen(n, NodeEvent::Boot);
     }
 }

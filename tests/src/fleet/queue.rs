@@ -4,8 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-use zagent_rollout::record::Record;
-use zagent_rollout::report::Report;
+use zagent_rollout::record::RolloutRecord;
+use zagent_rollout::report::NodeReport;
 
 use super::board::Found;
 
@@ -21,7 +21,7 @@ pub enum What {
     /// What a node does comes to its end.
     Done(usize, u32, u32, Job),
     /// A report comes to the board.
-    Heard(usize, u64, Box<Report>),
+    Heard(usize, u64, Box<NodeReport>),
     /// A driver takes its turn, in that life.
     Turn(usize, u32),
     /// Trouble of that number.
@@ -60,8 +60,8 @@ impl What {
         match self {
             Self::Poll(..) | Self::Check | Self::Turn(..) => None,
             Self::Told(n, _, found) => {
-                let told = |record: &Rc<Record>| {
-                    let (id, at, state) = (&record.id, record.serial, record.state.word());
+                let told = |record: &Rc<RolloutRecord>| {
+                    let (id, at, state) = (&record.id, record.serial, record.state.name());
                     format!("{id} ({at}): {state}, batch {}, {:?}", record.current_batch, record.phase)
                 };
                 let read: Vec<String> = found.records.iter().map(told).collect();

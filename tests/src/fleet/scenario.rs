@@ -1,6 +1,6 @@
 //! A seed in, a fleet and all that befalls it out.
 
-use zagent_rollout::record::{Component, Mode};
+use zagent_rollout::record::{Component, RolloutMode};
 
 use super::dice::Dice;
 use super::host::FIRST;
@@ -131,7 +131,7 @@ pub struct Wave {
     /// True when it is meant although it was rejected, or is older.
     pub anyway: bool,
     /// Who says when.
-    pub mode: Mode,
+    pub mode: RolloutMode,
     /// So long after the one before began; without it, once that one is over.
     pub follows: Option<i64>,
 }
@@ -248,7 +248,7 @@ impl Scenario {
             max_failed: 20,
             max_silent: 20,
             releases: vec![],
-            waves: vec![Wave { to: "2.0", anyway: false, mode: Mode::Driver, follows: None }],
+            waves: vec![Wave { to: "2.0", anyway: false, mode: RolloutMode::Driver, follows: None }],
             loss: 0,
             stale: 0,
             poll: 30 * SECOND,
@@ -292,7 +292,7 @@ impl Scenario {
     /// True when some rollout goes by the clock.
     #[must_use]
     pub fn has_clocks(&self) -> bool {
-        self.waves.iter().any(|wave| wave.mode == Mode::Clock)
+        self.waves.iter().any(|wave| wave.mode == RolloutMode::Clock)
     }
 }
 
@@ -311,7 +311,7 @@ fn waves(dice: &mut Dice) -> Vec<Wave> {
     let mut wave = |to, anyway| Wave {
         to,
         anyway,
-        mode: if dice.per_mille(by_clock) { Mode::Clock } else { Mode::Driver },
+        mode: if dice.per_mille(by_clock) { RolloutMode::Clock } else { RolloutMode::Driver },
         follows: dice.per_mille(beside).then(|| dice.between(SECOND, 20 * MINUTE)),
     };
     let (first, second, third) = (wave("2.0", false), wave("3.0", false), wave("2.0", true));

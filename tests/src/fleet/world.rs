@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use serde_json::json;
 use zagent_config::ids::RolloutId;
-use zagent_rollout::record::{Mode, Progress, Record, SCHEMA, State};
+use zagent_rollout::record::{NodeProgress, RECORD_SCHEMA, RolloutMode, RolloutRecord, RolloutStatus};
 use zagent_rollout::{BatchSize, Span, batches};
 
 use super::board::Board;
@@ -23,7 +23,7 @@ pub struct Told {
     /// Seconds of virtual time.
     pub seconds: i64,
     /// How each rollout ended.
-    pub ends: Vec<State>,
+    pub ends: Vec<RolloutStatus>,
     /// Nodes that kept the version of the last rollout.
     pub confirmed: usize,
     /// Records written.
@@ -188,11 +188,11 @@ impl World<'_> {
         }
     }
 
-    fn record(&self, place: usize) -> Record {
+    fn record(&self, place: usize) -> RolloutRecord {
         let (scenario, order) = (self.scenario, &self.scenario.waves[place]);
         let now = clock(self.now, 0);
-        let mut record: Record = serde_json::from_value(json!({
-            "schema": SCHEMA,
+        let mut record: RolloutRecord = serde_json::from_value(json!({
+            "schema": RECORD_SCHEMA,
             "id": rollout(place),
             "component": scenario.component,
             "to": order.to,
@@ -204,20 +204,20 @@ impl World<'_> {
             "max_silent": scenario.max_silent,
             "mode": order.mode,
             "anyway": order.anyway,
-            "state": State::Created,
+            "state": RolloutStatus::Created,
             "created": now,
             "serial": 1,
         }))
         .expect("a record");
-        if order.mode == Mode::Clock {
-            (record.state, record.started) = (State::Rolling, Some(now));
+        if order.mode == RolloutMode::Clock {
+            (record.state, record.started) = (RolloutStatus::Rolling, Some(now));
             return record;
         }
         let living: Vec<&str> = self.hosts.iter().filter(|h| !h.is_gone).map(|h| h.id.as_str()).collect();
         let canaries = living.iter().copied().take(scenario.canaries);
-        let batches = batches(living.iter().copied(), canaries, record.batch_size);
+        let batches = split_batches(living.iter().copied(), canaries, record.batch_size);
         let named = |id: &&str| id.parse().expect("a name");
-        record.nodes = living.iter().map(|id| (named(id), Progress::default())).collect();
+        record.nodes = living.iter().map(|id| (named(id), NodeProgress::default())).collect();
         record.batches = batches.iter().map(|batch| batch.iter().map(named).collect()).collect();
         record
     }

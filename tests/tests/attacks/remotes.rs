@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use zagent_cache::testing::Server;
+use zagent_cache::testing::GitHttpServer;
 
 use crate::{SIGNERS, Victim};
 
@@ -30,9 +30,9 @@ fn a_tampered_blob_is_refused() {
 #[test]
 fn a_remote_that_misbehaves_is_given_up_and_the_last_good_revision_converges() {
     let victim = Victim::new("");
-    let server = Server::start(victim.repo.top());
+    let server = GitHttpServer::start(victim.repo.top());
     victim.commit("two");
-    server.change(|mut pack| {
+    server.set_response_filter(|mut pack| {
         let middle = pack.len() / 2;
         pack[middle..].iter_mut().for_each(|byte| *byte ^= 1);
         pack

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use zagent_cache::testing::{Server, Sshd};
+use zagent_cache::testing::{GitHttpServer, Sshd};
 use zagent_tests::node::{Node, Repo};
 
 /// The first turn changes the host, the second finds nothing to do, the third follows the next push.
@@ -32,7 +32,7 @@ fn a_push_is_followed_over_a_file() {
 fn a_push_is_followed_over_http() {
     let node = Node::new();
     let repo = Repo::new(&node);
-    let server = Server::start(repo.top());
+    let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("repo.git"));
     is_followed(&node, &repo);
 }
@@ -194,7 +194,7 @@ fn the_second_remote_counts_when_the_first_is_dead() {
 fn offline_the_last_good_revision_converges() {
     let (node, repo) = Node::with_repo();
     let good = repo.head();
-    let server = Server::start(repo.top());
+    let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("repo.git"));
     node.turn().changed(1);
     drop(server);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use zagent_cache::testing::Server;
+use zagent_cache::testing::GitHttpServer;
 use zagent_tests::node::{Node, Repo};
 
 /// Something that somebody does to a tree.
@@ -50,7 +50,7 @@ fn a_plain_directory_is_followed() {
 fn the_baked_states_run_while_there_is_no_cache_and_the_cache_heals_it() {
     let (node, repo) = Node::with_repo();
     states(&node.path("baked"), &node, "baked");
-    let server = Server::start(repo.top());
+    let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("none.git"));
     node.turn().expect(0, &[&format!("warning: {FALLS_BACK}")]);
     assert_eq!(node.text("motd"), "baked");
@@ -130,7 +130,7 @@ fn modules_may_stand_at_the_top_of_the_repository() {
 fn a_cache_that_somebody_changed_is_staged_anew_without_a_remote() {
     let (node, repo) = Node::with_repo();
     let good = repo.head();
-    let server = Server::start(repo.top());
+    let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("repo.git"));
     node.turn().changed(1);
     drop(server);
@@ -187,7 +187,7 @@ fn an_edit_that_hides_its_traces_is_found() {
 #[test]
 fn a_cache_that_cannot_be_staged_anew_is_refused() {
     let (node, repo) = Node::with_repo();
-    let server = Server::start(repo.top());
+    let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("repo.git"));
     node.turn().changed(1);
     drop(server);

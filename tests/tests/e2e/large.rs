@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use zagent_cache::testing::Server;
+use zagent_cache::testing::GitHttpServer;
 use zagent_tests::node::{Node, Repo};
 
 /// Bytes of all files below a directory.
@@ -46,7 +46,7 @@ fn noise(seed: u64, size: usize) -> Vec<u8> {
 fn of_a_huge_repository_only_the_newest_commit_is_fetched() {
     let node = Node::new();
     let repo = Repo::new(&node);
-    let server = Server::start(repo.top());
+    let server = GitHttpServer::start(repo.top());
     node.follow(&server.url("repo.git"));
     for n in 0..60 {
         std::fs::write(repo.work().join("blob.bin"), noise(n, 256 << 10)).unwrap();

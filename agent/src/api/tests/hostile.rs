@@ -5,11 +5,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Client, ClientError, Fake, Limits, Scene, Wish, quick, rest};
+use super::{ApiClient, ApiLimits, ClientError, FakeBackend, RunRequest, TestServer, quick, rest};
 
 #[test]
 fn garbage_gets_a_refusal_or_nothing() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     let garbage: [&[u8]; 8] = [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"\r\n\r\n\r\n\r\n",
@@ -32,7 +32,7 @@ fn garbage_gets_a_refusal_or_nothing() {
 
 #[test]
 fn a_header_and_a_body_have_a_bound() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     let mut stream = scene.unix();
     // The daemon may hang up before all of it is written.
     let _ = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\nx: ");
@@ -45,14 +45,14 @@ fn a_header_and_a_body_have_a_bound() {
     assert!(rest(&mut stream).starts_with("HTTP/1.1 431"));
 
     let sls = vec!["x".repeat(1 << 10); 65];
-    let error = scene.client().trigger(&Wish { sls, ..Wish::default() }).unwrap_err();
-    assert!(matches!(error, ClientError::Failed { code: 413, .. } | ClientError::Lost { .. }), "{error:?}");
-    assert!(scene.fake.wishes.lock().unwrap().is_empty());
+    let error = scene.client().trigger(&RunRequest { sls, ..RunRequest::default() }).unwrap_err();
+    assert!(matches!(error, ClientError::Failed { code: 413, .. } | ClientError::Io { .. }), "{error:?}");
+    assert!(scene.fake.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_wish_that_nobody_understands_is_refused_in_words() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     for (body, words) in [("{\"tset\": true}", "tset"), ("[", "EOF"), ("{\"sls\": \"web\"}", "sls")] {
         let mut stream = scene.unix();
         let head = "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-type: application/json";
@@ -60,12 +60,12 @@ fn a_wish_that_nobody_understands_is_refused_in_words() {
         let answer = rest(&mut stream);
         assert!(answer.starts_with("HTTP/1.1 4") && answer.contains(words), "{answer}");
     }
-    assert!(scene.fake.wishes.lock().unwrap().is_empty());
+    assert!(scene.fake.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn one_byte_and_then_nothing_is_cut_off() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     for start in ["G", "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"] {
         let began = Instant::now();
         let mut stream = scene.unix();
@@ -78,7 +78,7 @@ fn one_byte_and_then_nothing_is_cut_off() {
 
 #[test]
 fn those_who_wait_outside_get_their_turn_when_others_are_cut_off() {
-    let scene = Scene::with(Fake::default(), Limits { connections: 4, ..quick() });
+    let scene = TestServer::with(FakeBackend::default(), ApiLimits { connections: 4, ..quick() });
     let idle: Vec<UnixStream> = (0..40).map(|_| scene.unix()).collect();
     // Each idle one keeps its seat for as long as a header may take, four at a time.
     scene.client().status().unwrap();
@@ -86,7 +86,7 @@ fn those_who_wait_outside_get_their_turn_when_others_are_cut_off() {
 }
 
 /// Sockets of the daemon, as the system counts them: those of other tests are not among them.
-fn sockets(scene: &Scene) -> usize {
+fn sockets(scene: &TestServer) -> usize {
     let unix = std::fs::read_to_string("/proc/net/unix").unwrap();
     let path = scene.socket().display().to_string();
     let tcp = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -102,7 +102,7 @@ fn sockets(scene: &Scene) -> usize {
 
 #[test]
 fn two_hundred_requests_leave_no_socket_behind() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     assert_eq!(sockets(&scene), 2);
     for n in 0..200 {
         scene.client().status().unwrap();
@@ -145,7 +145,7 @@ fn a_client_bears_with_whoever_sits_on_the_socket() {
     for (name, answer, words) in cases {
         let path = dir.path().join(name);
         let daemon = daemon(&path, answer);
-        let error = Client::new(&path).status().unwrap_err();
+        let error = ApiClient::new(&path).status().unwrap_err();
         assert!(error.to_string().contains(words), "{name}: {error}");
         daemon.join().unwrap();
     }
@@ -156,9 +156,9 @@ fn a_client_does_not_wait_for_a_daemon_that_is_silent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("silent");
     let _listener = UnixListener::bind(&path).unwrap();
-    let error = Client::new(&path).patience(Duration::from_millis(50)).status().unwrap_err();
+    let error = ApiClient::new(&path).with_timeout(Duration::from_millis(50)).status().unwrap_err();
     assert!(
-        matches!(&error, ClientError::Lost { source, .. } if source.kind() == std::io::ErrorKind::TimedOut)
+        matches!(&error, ClientError::Io { source, .. } if source.kind() == std::io::ErrorKind::TimedOut)
     );
-    assert!(matches!(Client::new(dir.path().join("none")).status(), Err(ClientError::NoDaemon(_))));
+    assert!(matches!(ApiClient::new(dir.path().join("none")).status(), Err(ClientError::NoDaemon(_))));
 }

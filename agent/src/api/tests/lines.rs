@@ -1,7 +1,7 @@
 //! Metrics as text: all of it, and that a reader of the format takes every line.
 
-use crate::api::{Metrics, Process};
-use crate::status::{Paused, Quarantined, Reboot, Status, samples};
+use crate::api::{Metrics, ProcessMetrics};
+use crate::status::{AgentStatus, PauseStatus, QuarantineStatus, RebootStatus, samples};
 
 fn busy() -> Metrics {
     let mut pieces = samples::fine();
@@ -12,34 +12,37 @@ fn busy() -> Metrics {
     remote.url = "ssh://git@\"quoted\\host\"/a\nb".into();
     remote.failures = [("timeout".to_owned(), 2), ("unreachable".to_owned(), 14)].into();
     let since = samples::at("11:00:00");
-    pieces.paused = Some(Paused { reason: None, by: None, since, until: None });
-    pieces.quarantined = vec![Quarantined {
+    pieces.paused = Some(PauseStatus { reason: None, by: None, since, until: None });
+    pieces.quarantined = vec![QuarantineStatus {
         revision: samples::OFFERED.into(),
         since,
         message: "health check web failed".into(),
     }];
-    pieces.reboot = Some(Reboot { reason: "kernel".into(), since: None, at: None });
-    Metrics { status: Status::gather(pieces), runs: [("failed".to_owned(), 1), ("ok".to_owned(), 41)].into() }
+    pieces.reboot = Some(RebootStatus { reason: "kernel".into(), since: None, at: None });
+    Metrics {
+        status: AgentStatus::from_inputs(pieces),
+        runs: [("failed".to_owned(), 1), ("ok".to_owned(), 41)].into(),
+    }
 }
 
-const PROCESS: Process = Process { resident: Some(9 << 20), fds: Some(21) };
+const PROCESS: ProcessMetrics = ProcessMetrics { resident: Some(9 << 20), fds: Some(21) };
 
 #[test]
 fn all_of_it() {
-    insta::assert_snapshot!("metrics", busy().text(PROCESS));
+    insta::assert_snapshot!("metrics", busy().render(PROCESS));
 }
 
 #[test]
 fn a_node_that_never_ran_has_no_times_to_tell() {
-    let metrics = Metrics { status: Status::gather(samples::fresh()), runs: [].into() };
-    let text = metrics.text(Process::default());
+    let metrics = Metrics { status: AgentStatus::from_inputs(samples::fresh()), runs: [].into() };
+    let text = metrics.render(ProcessMetrics::default());
     assert!(!text.contains("timestamp") && text.contains("zagent_behind_seconds 0\n"), "{text}");
     check(&text).unwrap();
 }
 
 #[test]
 fn every_line_is_in_the_format() {
-    check(&busy().text(PROCESS)).unwrap();
+    check(&busy().render(PROCESS)).unwrap();
     for wrong in
         ["zagent_x 1\n", "# TYPE zagent_x gauge\nzagent_x\n", "# TYPE zagent_x gauge\nzagent_x{a=\"\n\"} 1\n"]
     {
@@ -49,7 +52,7 @@ fn every_line_is_in_the_format() {
 
 #[test]
 fn this_process_uses_something() {
-    let now = Process::now();
+    let now = ProcessMetrics::measure();
     assert!(now.resident.unwrap() > 1 << 20 && now.fds.unwrap() > 2, "{now:?}");
 }
 

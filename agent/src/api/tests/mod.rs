@@ -11,38 +11,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::fake::Fake;
-use super::{ApiError, Client, ClientError, Config, Limits, RefusedWhy, Serving, Ticket, Wish, serve};
-use crate::status::{Status, samples};
+use super::fake::FakeBackend;
+use super::{
+    ApiClient, ApiConfig, ApiError, ApiLimits, ApiServer, ClientError, RunRefusedReason, RunRequest, Ticket,
+    serve,
+};
+use crate::status::{AgentStatus, samples};
 
-struct Scene {
+struct TestServer {
     dir: tempfile::TempDir,
-    fake: Arc<Fake>,
-    serving: Option<Serving>,
+    fake: Arc<FakeBackend>,
+    serving: Option<ApiServer>,
 }
 
-fn quick() -> Limits {
+fn quick() -> ApiLimits {
     let short = Duration::from_millis(300);
-    Limits {
-        header: short,
-        connection: Duration::from_secs(2),
-        answer: short,
-        news: short,
-        ..Limits::default()
+    ApiLimits {
+        header_timeout: short,
+        connection_timeout: Duration::from_secs(2),
+        answer_timeout: short,
+        progress_wait: short,
+        ..ApiLimits::default()
     }
 }
 
-impl Scene {
-    fn new(fake: Fake) -> Self {
+impl TestServer {
+    fn new(fake: FakeBackend) -> Self {
         Self::with(fake, quick())
     }
 
-    fn with(fake: Fake, limits: Limits) -> Self {
+    fn with(fake: FakeBackend, limits: ApiLimits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (fake, group) = (Arc::new(fake), None);
         let listen = Some("127.0.0.1:0".parse().unwrap());
-        let config = Config { socket: dir.path().join("run/agent.sock"), group, listen, limits };
-        let serving = Some(serve(config, Arc::<Fake>::clone(&fake)).unwrap());
+        let config = ApiConfig { socket: dir.path().join("run/agent.sock"), group, listen, limits };
+        let serving = Some(serve(config, Arc::<FakeBackend>::clone(&fake)).unwrap());
         Self { dir, fake, serving }
     }
 
@@ -50,8 +53,8 @@ impl Scene {
         self.dir.path().join("run/agent.sock")
     }
 
-    fn client(&self) -> Client {
-        Client::new(self.socket())
+    fn client(&self) -> ApiClient {
+        ApiClient::new(self.socket())
     }
 
     fn unix(&self) -> UnixStream {
@@ -82,15 +85,15 @@ fn rest(stream: &mut impl Read) -> String {
 
 #[test]
 fn the_socket_answers_everything() {
-    let scene = Scene::new(Fake { waits: 5, ..Fake::default() });
+    let scene = TestServer::new(FakeBackend { waits: 5, ..FakeBackend::default() });
     let client = scene.client();
-    assert_eq!(client.status().unwrap(), Status::gather(samples::fine()));
+    assert_eq!(client.status().unwrap(), AgentStatus::from_inputs(samples::fine()));
     assert_eq!(client.last_run().unwrap().unwrap().run, "20261116T115600-3f9a7");
-    client.changed().unwrap();
+    client.notify_changed().unwrap();
     assert_eq!(scene.fake.told.load(Ordering::SeqCst), 1);
-    let wish = Wish { sls: vec!["web.conf".into()], test: true, fetch: false, wait: true };
+    let wish = RunRequest { sls: vec!["web.conf".into()], test: true, fetch: false, wait: true };
     let ticket = client.trigger(&wish).unwrap();
-    assert_eq!(*scene.fake.wishes.lock().unwrap(), [wish]);
+    assert_eq!(*scene.fake.requests.lock().unwrap(), [wish]);
     assert_eq!(client.wait(ticket).unwrap().unwrap().exit, 0);
     assert!(scene.fake.asked.load(Ordering::SeqCst) > 5);
     assert_eq!(client.wait(Ticket(8)).unwrap(), None);
@@ -98,15 +101,15 @@ fn the_socket_answers_everything() {
 
 #[test]
 fn a_refusal_keeps_its_words() {
-    let scene = Scene::new(Fake { paused: true, ..Fake::default() });
-    let refused = scene.client().trigger(&Wish::default()).unwrap_err();
-    assert!(matches!(&refused, ClientError::Refused(r) if r.why == RefusedWhy::Paused), "{refused:?}");
+    let scene = TestServer::new(FakeBackend { paused: true, ..FakeBackend::default() });
+    let refused = scene.client().trigger(&RunRequest::default()).unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused(r) if r.why == RunRefusedReason::Paused), "{refused:?}");
     assert_eq!(refused.to_string(), "paused until 15:30 (disk swap): zagent resume");
 }
 
 #[test]
 fn tcp_tells_health_and_numbers_and_nothing_else() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     assert!(
         scene.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && scene.get("/healthz").ends_with("ok\n")
     );
@@ -125,12 +128,12 @@ fn tcp_tells_health_and_numbers_and_nothing_else() {
             "{path}"
         );
     }
-    assert!(scene.fake.wishes.lock().unwrap().is_empty());
+    assert!(scene.fake.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
-    let scene = Scene::new(Fake { paused: true, stuck: true.into(), ..Fake::default() });
+    let scene = TestServer::new(FakeBackend { paused: true, stuck: true.into(), ..FakeBackend::default() });
     assert!(scene.get("/healthz").starts_with("HTTP/1.1 503"));
     let ready = scene.get("/readyz");
     assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("does not compile\n"), "{ready}");
@@ -138,7 +141,7 @@ fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
 
 #[test]
 fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     let held = scene.fake.lock.lock().unwrap();
     for _ in 0..4 {
         let failed = scene.client().status().unwrap_err();
@@ -152,7 +155,7 @@ fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
 
 #[test]
 fn ending_does_not_wait_for_a_client_or_a_lock() {
-    let mut scene = Scene::with(Fake::default(), Limits::default());
+    let mut scene = TestServer::with(FakeBackend::default(), ApiLimits::default());
     let mut idle = scene.unix();
     let mut asking = scene.unix();
     let fake = Arc::clone(&scene.fake);
@@ -167,7 +170,7 @@ fn ending_does_not_wait_for_a_client_or_a_lock() {
 
 #[test]
 fn only_its_owner_can_open_it() {
-    let scene = Scene::new(Fake::default());
+    let scene = TestServer::new(FakeBackend::default());
     let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode(scene.socket()), mode(scene.dir.path().join("run"))), (0o600, 0o700));
 }
@@ -177,7 +180,7 @@ fn a_group_can_pass_to_the_socket_and_no_further() {
     let dir = tempfile::tempdir().unwrap();
     let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap().unwrap().name;
     let socket = dir.path().join("root/run/agent.sock");
-    let config = |group: &str| Config {
+    let config = |group: &str| ApiConfig {
         socket: socket.clone(),
         group: Some(group.into()),
         listen: None,
@@ -185,11 +188,11 @@ fn a_group_can_pass_to_the_socket_and_no_further() {
     };
     std::fs::create_dir(dir.path().join("root")).unwrap();
     std::fs::set_permissions(dir.path().join("root"), PermissionsExt::from_mode(0o700)).unwrap();
-    let _serving = serve(config(&own), Arc::new(Fake::default())).unwrap();
+    let _serving = serve(config(&own), Arc::new(FakeBackend::default())).unwrap();
     let mode = |path: &str| std::fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o7777;
     assert_eq!(["root", "root/run", "root/run/agent.sock"].map(mode), [0o710, 0o710, 0o660]);
-    Client::new(&socket).status().unwrap();
-    let unknown = serve(config("no-such-group"), Arc::new(Fake::default())).unwrap_err();
+    ApiClient::new(&socket).status().unwrap();
+    let unknown = serve(config("no-such-group"), Arc::new(FakeBackend::default())).unwrap_err();
     assert!(unknown.to_string().starts_with("there is no group `no-such-group`"), "{unknown}");
 }
 
@@ -198,14 +201,14 @@ fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("agent.sock");
     let start = || {
-        let config = Config { socket: socket.clone(), group: None, listen: None, limits: quick() };
-        serve(config, Arc::new(Fake::default()))
+        let config = ApiConfig { socket: socket.clone(), group: None, listen: None, limits: quick() };
+        serve(config, Arc::new(FakeBackend::default()))
     };
     drop(UnixListener::bind(&socket).unwrap());
     let first = start().unwrap();
     let second = start().unwrap_err();
     assert!(matches!(&second, ApiError::Taken(path) if *path == socket), "{second:?}");
-    Client::new(&socket).status().unwrap();
+    ApiClient::new(&socket).status().unwrap();
     drop(first);
     std::fs::write(&socket, "a file").unwrap();
     assert!(matches!(start(), Err(ApiError::NoSocket(_))));
@@ -214,7 +217,7 @@ fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
 
 #[test]
 fn the_socket_of_a_successor_is_left_alone() {
-    let mut scene = Scene::new(Fake::default());
+    let mut scene = TestServer::new(FakeBackend::default());
     std::fs::remove_file(scene.socket()).unwrap();
     let _successor = UnixListener::bind(scene.socket()).unwrap();
     scene.serving = None;
@@ -227,8 +230,8 @@ fn an_address_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let socket = dir.path().join("agent.sock");
-    let config = Config { socket: socket.clone(), group: None, listen: Some(address), limits: quick() };
-    let error = serve(config, Arc::new(Fake::default())).unwrap_err();
+    let config = ApiConfig { socket: socket.clone(), group: None, listen: Some(address), limits: quick() };
+    let error = serve(config, Arc::new(FakeBackend::default())).unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     assert!(!socket.exists());
 }

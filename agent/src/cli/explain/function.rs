@@ -3,55 +3,55 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json as object};
-use zagent_compiler::schema::{self, Description, Function, Parameter};
+use zagent_compiler::schema::{self, FunctionDoc, StateFunction, StateParameter};
 use zagent_config::suggest;
 
-use super::Told;
+use super::Explanation;
+use crate::cli_error::CliError;
 use crate::output::Paint;
-use crate::report::Trouble;
 
 /// Lines are broken here.
 const WIDTH: usize = 96;
 
 /// A module, a function, `FUNCTION:PARAMETER`, or what every state takes; nothing when there is none of that name.
-pub(super) fn any(what: &str, paint: Paint) -> Option<Result<Told, Trouble>> {
+pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanation, CliError>> {
     if let Some((function, name)) = what.split_once(':') {
-        find(function)?;
-        return Some(parameter(function, name, paint));
+        find_function(function)?;
+        return Some(explain_parameter(function, name, paint));
     }
     if what.contains('.') {
-        return find(what).map(|found| Ok(function(what, found, paint)));
+        return find_function(what).map(|found| Ok(explain_function(what, found, paint)));
     }
     if let Some(found) = schema::module(what) {
-        return Some(Ok(module(found, paint)));
+        return Some(Ok(explain_module(found, paint)));
     }
     let keyword = schema::keyword(what)?;
-    let text = format!("{}, of every state\n{}", paint.bold(what), entry(keyword, paint));
-    Some(Ok(Told { text, data: data(keyword) }))
+    let text = format!("{}, of every state\n{}", paint.bold(what), parameter_text(keyword, paint));
+    Some(Ok(Explanation { text, data: parameter_json(keyword) }))
 }
 
 /// One parameter of a function, or one that every state takes.
-pub(super) fn parameter(what: &str, name: &str, paint: Paint) -> Result<Told, Trouble> {
-    let found = find(what).ok_or_else(|| none(what))?;
+pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, CliError> {
+    let found = find_function(what).ok_or_else(|| unknown_name(what))?;
     let told = found.describe();
     let own = told.as_ref().and_then(|d| d.parameter(name));
     if let Some(parameter) = own.or_else(|| schema::keyword(name)) {
-        let text = format!("{}\n{}", paint.bold(what), entry(parameter, paint));
-        let mut data = data(parameter);
+        let text = format!("{}\n{}", paint.bold(what), parameter_text(parameter, paint));
+        let mut data = parameter_json(parameter);
         data["function"] = what.into();
-        return Ok(Told { text, data });
+        return Ok(Explanation { text, data });
     }
     if found.parameters().contains(&name) {
         let text = format!("{}\n  {name}\n", paint.bold(what));
-        return Ok(Told { text, data: object!({"function": what, "name": name}) });
+        return Ok(Explanation { text, data: object!({"function": what, "name": name}) });
     }
     let near = found.nearest_parameter(name).map(|near| format!("did you mean `{what}:{near}`?"));
     let message = format!("`{what}` has no parameter `{name}`");
-    Err(Trouble::usage_hint(message, near.unwrap_or_else(|| format!("`zagent explain {what}` lists them"))))
+    Err(CliError::usage_hint(message, near.unwrap_or_else(|| format!("`zagent explain {what}` lists them"))))
 }
 
 /// There is nothing of this name.
-pub(super) fn none(what: &str) -> Trouble {
+pub(super) fn unknown_name(what: &str) -> CliError {
     let keywords = || schema::sorted_keywords().iter().map(|p| p.name);
     let name = what.split(':').next().unwrap_or(what);
     let near = match name.split_once('.') {
@@ -67,19 +67,20 @@ pub(super) fn none(what: &str) -> Trouble {
         || "a code (ZA0107), a function (file.managed), or, with --states DIR, the id of a state or pillar:KEY".into(),
         |near| format!("did you mean `{near}`?"),
     );
-    Trouble::usage_hint(format!("there is no code and no state function `{what}`"), hint)
+    CliError::usage_hint(format!("there is no code and no state function `{what}`"), hint)
 }
 
-fn find(what: &str) -> Option<Function> {
+fn find_function(what: &str) -> Option<StateFunction> {
     let (module, name) = what.split_once('.')?;
     schema::function(module, name)
 }
 
 /// Its functions, with what they do as far as that is described.
-fn module(found: &schema::Module, paint: Paint) -> Told {
-    let told: Vec<(&str, Option<Description>)> = found.functions().map(|f| (f.name, f.describe())).collect();
+fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
+    let told: Vec<(&str, Option<FunctionDoc>)> = found.functions().map(|f| (f.name, f.describe())).collect();
     let count = format!("{} state functions", told.len());
-    let mut text = format!("{}: {}\n", paint.bold(found.name), schema::purpose(found.name).unwrap_or(&count));
+    let mut text =
+        format!("{}: {}\n", paint.bold(found.name), schema::module_purpose(found.name).unwrap_or(&count));
     let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + found.name.len() + 1;
     for (name, description) in &told {
         let full = format!("{}.{name}", found.name);
@@ -91,20 +92,20 @@ fn module(found: &schema::Module, paint: Paint) -> Told {
     let summaries: serde_json::Map<String, Value> =
         told.iter().filter_map(|(name, d)| Some(((*name).to_owned(), d.as_ref()?.summary.into()))).collect();
     let data = object!({
-        "module": found.name, "purpose": schema::purpose(found.name), "functions": functions, "summaries": summaries,
+        "module": found.name, "purpose": schema::module_purpose(found.name), "functions": functions, "summaries": summaries,
     });
-    Told { text, data }
+    Explanation { text, data }
 }
 
-fn function(what: &str, found: Function, paint: Paint) -> Told {
-    let Some(told) = found.describe() else { return listed(what, found, paint) };
-    let mut text = format!("{}\n{}\n", paint.bold(what), wrap(told.summary, 0));
-    if told.marks.unbuilt {
+fn explain_function(what: &str, found: StateFunction, paint: Paint) -> Explanation {
+    let Some(told) = found.describe() else { return explain_undescribed(what, found, paint) };
+    let mut text = format!("{}\n{}\n", paint.bold(what), wrap_line(told.summary, 0));
+    if told.traits.is_unimplemented {
         text.push_str("Salt has it; zagent does not carry it out.\n");
     }
     let _ = writeln!(text, "\n{}", paint.bold("parameters"));
     for parameter in &told.parameters {
-        text.push_str(&entry(parameter, paint));
+        text.push_str(&parameter_text(parameter, paint));
     }
     if told.parameters.is_empty() {
         text.push_str("  none of its own\n");
@@ -118,73 +119,73 @@ fn function(what: &str, found: Function, paint: Paint) -> Told {
             let _ = writeln!(text, "{}: {}", paint.bold(heading), names.join(", "));
         }
     }
-    let _ = writeln!(text, "{}: {}", paint.bold("dry run"), told.dry_run());
-    let _ = writeln!(text, "{}: {}", paint.bold("undo"), told.undo());
-    let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), every_state());
+    let _ = writeln!(text, "{}: {}", paint.bold("dry run"), told.dry_run_summary());
+    let _ = writeln!(text, "{}: {}", paint.bold("undo"), told.undo_summary());
+    let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), common_keywords());
     let _ = writeln!(text, "{}", paint.bold("example"));
     for line in told.example.lines() {
         let _ = writeln!(text, "    {line}");
     }
     let data = object!({
         "function": what, "summary": told.summary,
-        "parameters": told.parameters.iter().map(data).collect::<Vec<_>>(),
+        "parameters": told.parameters.iter().map(parameter_json).collect::<Vec<_>>(),
         "takes_any": found.takes_any(), "at_most_one": told.exclusive, "at_least_one": told.needed,
-        "built": !told.marks.unbuilt, "dry_run": told.dry_run(), "undo": told.undo(),
+        "built": !told.traits.is_unimplemented, "dry_run": told.dry_run_summary(), "undo": told.undo_summary(),
         "example": told.example, "every_state": keyword_names(),
     });
-    Told { text, data }
+    Explanation { text, data }
 }
 
 /// A function of which only the names of its parameters are known.
-fn listed(what: &str, found: Function, paint: Paint) -> Told {
+fn explain_undescribed(what: &str, found: StateFunction, paint: Paint) -> Explanation {
     let own = found.parameters();
     let names = if own.is_empty() { "none of its own".to_owned() } else { own.join(", ") };
-    let mut text = format!("{}\n\n{}\n", paint.bold(what), wrap(&format!("parameters: {names}"), 2));
+    let mut text = format!("{}\n\n{}\n", paint.bold(what), wrap_line(&format!("parameters: {names}"), 2));
     if found.takes_any() {
         text.push_str("any other parameter is taken too\n");
     }
-    let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), every_state().trim_end());
+    let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), common_keywords().trim_end());
     let data = object!({
         "function": what, "parameters": own.iter().map(|name| object!({"name": name})).collect::<Vec<_>>(),
         "takes_any": found.takes_any(), "every_state": keyword_names(),
     });
-    Told { text, data }
+    Explanation { text, data }
 }
 
 fn keyword_names() -> Vec<&'static str> {
     schema::sorted_keywords().iter().map(|p| p.name).collect()
 }
 
-fn every_state() -> String {
+fn common_keywords() -> String {
     let mut text = String::new();
     for group in schema::keywords() {
         let names: Vec<&str> = group.parameters.iter().map(|p| p.name).collect();
-        let _ = writeln!(text, "  {}", wrap(&format!("{}: {}", group.name, names.join(", ")), 4));
+        let _ = writeln!(text, "  {}", wrap_line(&format!("{}: {}", group.name, names.join(", ")), 4));
     }
     text
 }
 
 /// A parameter: what it takes on one line, what it is below.
-fn entry(parameter: &Parameter, paint: Paint) -> String {
-    let mut takes = parameter.kinds.in_words();
+fn parameter_text(parameter: &StateParameter, paint: Paint) -> String {
+    let mut takes = parameter.kinds.describe();
     if parameter.is_required {
         takes.push_str("; must be given");
     }
     if let Some(default) = parameter.default {
         let _ = write!(takes, "; by default {default}");
     }
-    format!("  {}  {takes}\n      {}\n", paint.cyan(parameter.name), wrap(parameter.about, 6))
+    format!("  {}  {takes}\n      {}\n", paint.cyan(parameter.name), wrap_line(parameter.about, 6))
 }
 
-fn data(parameter: &Parameter) -> Value {
+fn parameter_json(parameter: &StateParameter) -> Value {
     object!({
-        "name": parameter.name, "kinds": parameter.kinds.written(), "default": parameter.default,
+        "name": parameter.name, "kinds": parameter.kinds.source_text(), "default": parameter.default,
         "required": parameter.is_required, "about": parameter.about,
     })
 }
 
 /// Breaks a line at spaces, for a terminal; later lines are indented.
-fn wrap(line: &str, indent: usize) -> String {
+fn wrap_line(line: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut width = indent;
     for (i, word) in line.split(' ').enumerate() {

@@ -10,14 +10,14 @@ use zagent_config::codes::{self, Code};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Value, suggest};
 
-use super::tree::{Job, TreeArgs};
-use crate::output::{Format, Paint, Ui, harmless, json, yaml};
-use crate::report::{Exit, Trouble};
+use super::compile_job::{CompileJob, TreeArgs};
+use crate::cli_error::{CliError, ExitStatus};
+use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
 
 /// Explain a fault code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// `ZA0107`, `file`, `file.managed`, `require`, the id of a state, or `pillar:KEY`; nothing lists all codes
+pub(super) struct ExplainArgs {
+    /// `ZA0107`, `file`, `file.managed`, `require`, the id of a state, or `mask_pillar:KEY`; nothing lists all codes
     #[arg(value_name = "WHAT")]
     what: Option<String>,
 
@@ -30,61 +30,61 @@ pub(super) struct Args {
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
-    out: Format,
+    out: OutputFormat,
 }
 
 /// An explanation: as text and as data.
-struct Told {
+struct Explanation {
     text: String,
     data: serde_json::Value,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl ExplainArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.out
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let told = match self.what.as_deref() {
-            None => all_codes(ui.paint),
+            None => explain_codes(ui.paint),
             Some(what) => match &self.parameter {
                 None => self.explain(what, ui)?,
-                Some(parameter) => function::parameter(what, parameter, ui.paint)?,
+                Some(parameter) => function::explain_parameter(what, parameter, ui.paint)?,
             },
         };
-        ui.data(&match self.out {
-            Format::Text => told.text,
-            Format::Json => json(&told.data),
-            Format::Yaml => yaml(&serde_json::from_value::<Value>(told.data).unwrap_or_default()),
+        ui.print(&match self.out {
+            OutputFormat::Text => told.text,
+            OutputFormat::Json => json(&told.data),
+            OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(told.data).unwrap_or_default()),
         });
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 
-    fn explain(&self, what: &str, ui: &mut Ui<'_>) -> Result<Told, Trouble> {
+    fn explain(&self, what: &str, ui: &mut Ui<'_>) -> Result<Explanation, CliError> {
         if let Some(code) = Code::find(what) {
             let data = object!({"code": code.id, "title": code.title, "explanation": code.explanation});
-            return Ok(Told { text: code.explanation.to_owned(), data });
+            return Ok(Explanation { text: code.explanation.to_owned(), data });
         }
         if is_code(what) {
             let ids: Vec<&str> = codes::all().map(|c| c.id).collect();
             let near =
                 suggest::nearest(&what.to_ascii_uppercase(), ids).map(|id| format!("did you mean `{id}`? "));
             let hint = format!("{}`zagent explain` lists all codes", near.unwrap_or_default());
-            return Err(Trouble::usage_hint(format!("there is no code `{what}`"), hint));
+            return Err(CliError::usage_hint(format!("there is no code `{what}`"), hint));
         }
         if let Some(key) = what.strip_prefix("pillar:") {
-            return pillar_key(&self.tree.job()?, key);
+            return explain_pillar(&self.tree.job()?, key);
         }
         // A state of the tree wins over a function of the same name: who gives a tree asks about it.
         if self.tree.states.is_some() {
             let job = self.tree.job()?;
             let plan = job.compile(ui)?.plan;
-            if let Some(told) = state(&job, &plan, what, ui.paint) {
+            if let Some(told) = explain_states(&job, &plan, what, ui.paint) {
                 return Ok(told);
             }
-            return function::any(what, ui.paint).unwrap_or_else(|| Err(no_state(&plan, what)));
+            return function::explain_name(what, ui.paint).unwrap_or_else(|| Err(unknown_state(&plan, what)));
         }
-        function::any(what, ui.paint).unwrap_or_else(|| Err(function::none(what)))
+        function::explain_name(what, ui.paint).unwrap_or_else(|| Err(function::unknown_name(what)))
     }
 }
 
@@ -93,23 +93,23 @@ fn is_code(what: &str) -> bool {
     upper.strip_prefix("ZA").is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn all_codes(paint: Paint) -> Told {
+fn explain_codes(paint: Paint) -> Explanation {
     let mut text = String::new();
     for code in codes::all() {
         let _ = writeln!(text, "{}  {}", paint.bold(code.id), code.title);
     }
     let data = codes::all().map(|c| object!({"code": c.id, "title": c.title})).collect();
-    Told { text, data }
+    Explanation { text, data }
 }
 
-fn no_state(plan: &Plan, what: &str) -> Trouble {
+fn unknown_state(plan: &Plan, what: &str) -> CliError {
     let near = suggest::nearest(what, plan.chunks.iter().map(|c| &*c.id));
     let hint = near
         .map_or_else(|| "`zagent show lowstate` lists all".to_owned(), |id| format!("did you mean `{id}`?"));
-    Trouble::usage_hint(format!("no state of this node has the id or name `{what}`"), hint)
+    CliError::usage_hint(format!("no state of this node has the id or name `{what}`"), hint)
 }
 
-fn pillar_key(job: &Job, key: &str) -> Result<Told, Trouble> {
+fn explain_pillar(job: &CompileJob, key: &str) -> Result<Explanation, CliError> {
     let pillar = job.compiler.pillar()?;
     let Some(value) = traverse(&pillar, key, DEFAULT_DELIMITER) else {
         let names: Vec<String> =
@@ -117,7 +117,7 @@ fn pillar_key(job: &Job, key: &str) -> Result<Told, Trouble> {
         let near = suggest::nearest(key, names.iter().map(String::as_str))
             .map(|n| format!("did you mean `pillar:{n}`?"));
         let message = format!("the pillar of `{}` has no `{key}`", job.node);
-        return Err(Trouble::usage_hint(
+        return Err(CliError::usage_hint(
             message,
             near.unwrap_or_else(|| "`zagent show pillar` shows all of it".into()),
         ));
@@ -126,55 +126,60 @@ fn pillar_key(job: &Job, key: &str) -> Result<Told, Trouble> {
     let last = key.rsplit(DEFAULT_DELIMITER).next().unwrap_or(key);
     let mut alone = zagent_config::Map::new();
     alone.insert(last, value.clone());
-    let shown = job.mask(false).pillar(&alone.into());
+    let shown = job.mask(false).mask_pillar(&alone.into());
     let place = job.compiler.pillar_origin(key).map(|p| p.to_string());
     let from = place
         .clone()
-        .map_or_else(|| "given by the caller or an external pillar".to_owned(), |p| harmless(&p));
+        .map_or_else(|| "given by the caller or an external pillar".to_owned(), |p| sanitize(&p));
     let text = format!("{}\nfrom: {from}\n", yaml(&shown).trim_end());
-    Ok(Told { text, data: object!({"key": key, "value": shown.get(last), "from": place}) })
+    Ok(Explanation { text, data: object!({"key": key, "value": shown.get(last), "from": place}) })
 }
 
 /// Every state with that id or name: where it comes from and what it is tied to.
-fn state(job: &Job, plan: &Plan, what: &str, paint: Paint) -> Option<Told> {
+fn explain_states(job: &CompileJob, plan: &Plan, what: &str, paint: Paint) -> Option<Explanation> {
     let fits = |c: &Chunk| !c.prereq.check && (*c.id == *what || name_text(&c.name) == what);
     let found: Vec<usize> = (0..plan.chunks.len()).filter(|i| fits(&plan.chunks[*i])).collect();
     if found.is_empty() {
         return None;
     }
-    let told: Vec<Told> = found.into_iter().map(|i| one_state(job, plan, i, paint)).collect();
+    let told: Vec<Explanation> = found.into_iter().map(|i| explain_state(job, plan, i, paint)).collect();
     let text = told.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join("\n");
-    Some(Told { text, data: told.into_iter().map(|t| t.data).collect() })
+    Some(Explanation { text, data: told.into_iter().map(|t| t.data).collect() })
 }
 
-fn one_state(job: &Job, plan: &Plan, i: usize, paint: Paint) -> Told {
+fn explain_state(job: &CompileJob, plan: &Plan, i: usize, paint: Paint) -> Explanation {
     let chunk = &plan.chunks[i];
     let place = job.compiler.place(chunk);
-    let chain: Vec<String> =
-        job.compiler.chain(chunk).iter().map(|step| format!("{} ({})", step.what, step.place)).collect();
+    let chain: Vec<String> = job
+        .compiler
+        .include_chain(chunk)
+        .iter()
+        .map(|step| format!("{} ({})", step.what, step.location))
+        .collect();
     let tied = |to: bool| -> Vec<(&'static str, &Chunk)> {
         let edges = plan.graph.edges.iter().filter(|e| if to { e.to == i } else { e.from == i });
         edges.map(|e| (e.kind.key(), &plan.chunks[if to { e.from } else { e.to }])).collect()
     };
     let mut text = format!(
         "{}  {}\n",
-        paint.bold(harmless(&chunk.id)),
+        paint.bold(sanitize(&chunk.id)),
         paint.cyan(format!("{}.{}", chunk.state, chunk.fun))
     );
-    let _ = writeln!(text, "  declared at {}", harmless(&place.to_string()));
-    let _ = writeln!(text, "  by SLS `{}` of environment `{}`", harmless(&chunk.sls), harmless(&chunk.env));
+    let _ = writeln!(text, "  declared at {}", sanitize(&place.to_string()));
+    let _ = writeln!(text, "  by SLS `{}` of environment `{}`", sanitize(&chunk.sls), sanitize(&chunk.env));
     for step in &chain {
-        let _ = writeln!(text, "  {}", harmless(step));
+        let _ = writeln!(text, "  {}", sanitize(step));
     }
     for (heading, to) in [("waits for", true), ("is waited for by", false)] {
         for (kind, other) in tied(to) {
             let function = format!("{}.{}", other.state, other.fun);
-            let _ = writeln!(text, "  {heading} {} {} ({kind})", harmless(&other.id), paint.cyan(function));
+            let _ = writeln!(text, "  {heading} {} {} ({kind})", sanitize(&other.id), paint.cyan(function));
         }
     }
     let mask = job.mask(false);
-    for line in yaml(&mask.value(&chunk.args.clone().into())).lines().filter(|_| !chunk.args.is_empty()) {
-        let _ = writeln!(text, "    {}", harmless(line));
+    for line in yaml(&mask.mask_value(&chunk.args.clone().into())).lines().filter(|_| !chunk.args.is_empty())
+    {
+        let _ = writeln!(text, "    {}", sanitize(line));
     }
     let names = |to: bool| -> Vec<_> {
         tied(to).into_iter().map(|(kind, c)| object!({"kind": kind, "state": c.tag()})).collect()
@@ -182,7 +187,7 @@ fn one_state(job: &Job, plan: &Plan, i: usize, paint: Paint) -> Told {
     let data = object!({
         "tag": chunk.tag(), "file": place.file, "line": place.pos.line, "sls": &*chunk.sls, "env": &*chunk.env,
         "chain": chain, "waits_for": names(true), "waited_for_by": names(false),
-        "arguments": mask.value(&chunk.args.clone().into()),
+        "arguments": mask.mask_value(&chunk.args.clone().into()),
     });
-    Told { text, data }
+    Explanation { text, data }
 }

@@ -6,22 +6,22 @@
 use jiff::Timestamp;
 use zagent_config::ids::RolloutId;
 use zagent_rollout::board::BoardError;
-use zagent_rollout::drive;
-use zagent_rollout::record::{Record, State};
+use zagent_rollout::driver_logic;
+use zagent_rollout::record::{RolloutRecord, RolloutStatus};
 use zagent_rollout::records::Records;
 
-use super::place::{self, Place};
-use crate::cli::pause::reason;
-use crate::operate::who;
-use crate::output::{Format, Ui, one_line};
-use crate::report::{Exit, Trouble};
+use super::board_args::{self, BoardArgs};
+use crate::cli::pause::clean_reason;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::operate::current_user;
+use crate::output::{OutputFormat, Ui, one_line};
 
 /// How often a change is tried again when others write at the same time.
-const TRIES: usize = 20;
+const MAX_ATTEMPTS: usize = 20;
 
 /// What is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum RolloutAction {
     /// Finish what is applied, start nothing new.
     Pause,
     /// Go on.
@@ -32,7 +32,7 @@ pub(super) enum Word {
 
 /// What the three take.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RolloutChangeArgs {
     /// The rollout
     #[arg(value_name = "ID")]
     id: RolloutId,
@@ -42,76 +42,82 @@ pub(super) struct Args {
     reason: Option<String>,
 
     #[command(flatten)]
-    place: Place,
+    place: BoardArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl RolloutChangeArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.place.format()
     }
 
-    pub(super) fn run(&self, word: Word, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, word: RolloutAction, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = self.place.settings()?;
-        let mut records = place::records(&settings)?;
-        let why = match reason(self.reason.as_deref()) {
-            Some(reason) => format!("by {}: {reason}", who()),
-            None => format!("by {}", who()),
+        let mut records = board_args::open_records(&settings)?;
+        let why = match clean_reason(self.reason.as_deref()) {
+            Some(reason) => format!("by {}: {reason}", current_user()),
+            None => format!("by {}", current_user()),
         };
-        let record = say(records.as_mut(), &self.id, word, &why)?;
-        self.place.print(&format!("{}\n", one_line(&words(&record, word))), &record, ui);
-        Ok(Exit::Fine)
+        let record = apply_action(records.as_mut(), &self.id, word, &why)?;
+        self.place.print(&format!("{}\n", one_line(&action_text(&record, word))), &record, ui);
+        Ok(ExitStatus::Success)
     }
 }
 
 /// Says it, again and again while others write.
-pub(super) fn say(
+pub(super) fn apply_action(
     records: &mut dyn Records,
     id: &RolloutId,
-    word: Word,
+    word: RolloutAction,
     why: &str,
-) -> Result<Record, Trouble> {
-    for _ in 0..TRIES {
-        let held = super::held(records, id)?;
+) -> Result<RolloutRecord, CliError> {
+    for _ in 0..MAX_ATTEMPTS {
+        let held = super::load_record(records, id)?;
         let now = Timestamp::now();
         let next = match word {
-            Word::Abort => drive::abort(&held.value, why, now),
-            Word::Pause => drive::pause(&held.value, why, now).map_err(|refused| refusal(id, &refused))?,
-            Word::Resume => drive::resume(&held.value, now).map_err(|refused| refusal(id, &refused))?,
+            RolloutAction::Abort => driver_logic::abort(&held.value, why, now),
+            RolloutAction::Pause => {
+                driver_logic::pause(&held.value, why, now).map_err(|refused| refused_error(id, &refused))?
+            }
+            RolloutAction::Resume => {
+                driver_logic::resume(&held.value, now).map_err(|refused| refused_error(id, &refused))?
+            }
         };
         if next == held.value {
             return Ok(next);
         }
-        let note = format!("{} {why}", next.state.word());
+        let note = format!("{} {why}", next.state.name());
         match records.put(&next, Some(&held.token), &note, true) {
             Ok(_) => return Ok(next),
             // Whether it was written shows when it is read again.
             Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}
-            Err(error) => return Err(place::trouble(error)),
+            Err(error) => return Err(board_args::to_cli_error(error)),
         }
     }
     let message = format!("`{id}` is written by others all the time: nothing was said to it");
-    Err(Trouble::locked(message, "try again"))
+    Err(CliError::locked(message, "try again"))
 }
 
-fn refusal(id: &RolloutId, refused: &drive::Refused) -> Trouble {
+fn refused_error(id: &RolloutId, refused: &driver_logic::ControlRefused) -> CliError {
     let hint = Some(format!("`zagent rollout status {id}` shows it"));
-    Trouble::Refusal { exit: Exit::Failed, message: crate::report::chain(refused), hint }
+    CliError::Refusal { exit: ExitStatus::Failed, message: crate::cli_error::error_chain(refused), hint }
 }
 
-fn words(record: &Record, word: Word) -> String {
+fn action_text(record: &RolloutRecord, word: RolloutAction) -> String {
     let id = &record.id;
     let reason = record.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     match (word, record.state) {
-        (Word::Abort, State::Aborted) => format!("{id} is aborted{reason}"),
-        (Word::Abort, State::Completed) => format!("{id} was completed before: there is nothing to abort"),
-        (Word::Abort, _) => {
+        (RolloutAction::Abort, RolloutStatus::Aborted) => format!("{id} is aborted{reason}"),
+        (RolloutAction::Abort, RolloutStatus::Completed) => {
+            format!("{id} was completed before: there is nothing to abort")
+        }
+        (RolloutAction::Abort, _) => {
             format!(
                 "{id} is being aborted{reason} by its driver; if that is gone for a minute, abort it again"
             )
         }
-        (Word::Pause, _) => {
+        (RolloutAction::Pause, _) => {
             format!("{id} is paused{reason}: what is applied is finished, nothing new is begun")
         }
-        (Word::Resume, _) => format!("{id} goes on"),
+        (RolloutAction::Resume, _) => format!("{id} goes on"),
     }
 }

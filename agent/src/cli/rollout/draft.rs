@@ -9,20 +9,20 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use zagent_config::ids::RolloutId;
 use zagent_config::settings::Settings;
-use zagent_rollout::plan::Draft;
-use zagent_rollout::record::{Artifact, Canary, Component, Mode, Profile};
+use zagent_rollout::plan::RolloutDraft;
+use zagent_rollout::record::{Artifact, Canary, Component, RolloutMode, RolloutProfile};
 use zagent_rollout::{BatchSize, Span};
 
-use super::{resolve, words};
-use crate::operate::who;
-use crate::report::Trouble;
+use super::{record_text, resolve};
+use crate::cli_error::CliError;
+use crate::operate::current_user;
 
 /// What a rollout is made from.
 #[derive(Debug, clap::Args)]
 pub(super) struct DraftArgs {
     /// What is rolled out
     #[arg(long, value_enum, required_unless_present = "from", help_heading = "Order")]
-    component: Option<Part>,
+    component: Option<ComponentArg>,
 
     /// The version of the agent, or the branch or commit of the states
     #[arg(long, value_name = "VERSION", required_unless_present = "from", help_heading = "Order")]
@@ -95,7 +95,7 @@ pub(super) struct DraftArgs {
 
 /// What is rolled out.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Part {
+enum ComponentArg {
     /// The binary, by a version
     Agent,
     /// The states, by a branch or commit
@@ -114,7 +114,7 @@ enum ModeArg {
 /// An order in a file: the fields of a record that a person sets.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct DraftFile {
     id: Option<RolloutId>,
     component: Option<Component>,
     to: Option<String>,
@@ -128,50 +128,50 @@ struct Written {
     max_silent: Option<usize>,
     min_protocol: Option<u32>,
     dry_run: bool,
-    mode: Option<Mode>,
-    profile: Option<Profile>,
+    mode: Option<RolloutMode>,
+    profile: Option<RolloutProfile>,
     anyway: bool,
     artifacts: Vec<Artifact>,
 }
 
 impl DraftArgs {
     /// The draft; the name of one that has none is made from `day`.
-    pub(super) fn draft(&self, settings: &Settings, day: &str) -> Result<Draft, Trouble> {
-        let file: Written = self.from.as_deref().map(read).transpose()?.unwrap_or_default();
+    pub(super) fn draft(&self, settings: &Settings, day: &str) -> Result<RolloutDraft, CliError> {
+        let file: DraftFile = self.from.as_deref().map(read_yaml).transpose()?.unwrap_or_default();
         let part = self.component.map(|part| match part {
-            Part::Agent => Component::Agent,
-            Part::States => Component::States,
+            ComponentArg::Agent => Component::Agent,
+            ComponentArg::States => Component::States,
         });
         let missing = |key: &str| {
             let hint = format!("write `{key}:` in the file, or give --{key}");
-            Trouble::usage_hint(format!("the order says no `{key}`"), hint)
+            CliError::usage_hint(format!("the order says no `{key}`"), hint)
         };
         let component = part.or(file.component).ok_or_else(|| missing("component"))?;
         let to = self.to.clone().or(file.to).ok_or_else(|| missing("to"))?;
         let to = match component {
             Component::Agent => to,
-            Component::States => resolve::revision(&to, settings)?.to_string(),
+            Component::States => resolve::resolve_revision(&to, settings)?.to_string(),
         };
         let id = match self.id.clone().or(file.id) {
             Some(id) => id,
-            None => name(component, &to, day)?,
+            None => default_id(component, &to, day)?,
         };
-        let plain = Draft::new(id, component, to);
+        let plain = RolloutDraft::new(id, component, to);
         let canary = file.canary.unwrap_or_else(|| plain.canary.clone());
         let by = if self.canary_by.is_empty() { canary.by } else { self.canary_by.clone() };
         let mode = self.mode.map(|mode| match mode {
-            ModeArg::Driver => Mode::Driver,
-            ModeArg::Clock => Mode::Clock,
+            ModeArg::Driver => RolloutMode::Driver,
+            ModeArg::Clock => RolloutMode::Clock,
         });
-        let profile = if self.emergency { Some(Profile::Emergency) } else { file.profile };
+        let profile = if self.emergency { Some(RolloutProfile::Emergency) } else { file.profile };
         let artifacts = match &self.artifacts {
-            Some(path) => read(path)?,
+            Some(path) => read_yaml(path)?,
             None if file.artifacts.is_empty() && component == Component::Agent => {
-                resolve::artifacts(&plain.to, settings)?
+                resolve::published_artifacts(&plain.to, settings)?
             }
             None => file.artifacts,
         };
-        Ok(Draft {
+        Ok(RolloutDraft {
             from: file.from,
             target: self.target.clone().or(file.target).unwrap_or(plain.target),
             batch_size: self.batch_size.or(file.batch_size).unwrap_or(plain.batch_size),
@@ -186,29 +186,29 @@ impl DraftArgs {
             profile: profile.unwrap_or(plain.profile),
             anyway: self.anyway || file.anyway,
             artifacts,
-            by: Some(who()),
+            by: Some(current_user()),
             ..plain
         })
     }
 
     /// True when the name was made and not given: then another may be made.
-    pub(super) const fn is_nameless(&self) -> bool {
+    pub(super) const fn has_default_id(&self) -> bool {
         self.id.is_none() && self.from.is_none()
     }
 }
 
 /// A name: component, version and day.
-fn name(component: Component, to: &str, day: &str) -> Result<RolloutId, Trouble> {
-    let to = words::version(component, to);
-    let text = format!("{}-{to}-{day}", component.word());
+fn default_id(component: Component, to: &str, day: &str) -> Result<RolloutId, CliError> {
+    let to = record_text::short_version(component, to);
+    let text = format!("{}-{to}-{day}", component.name());
     text.parse().map_err(|error| {
-        Trouble::usage_hint(format!("`{to}` makes no name for a rollout: {error}"), "give it one with --id")
+        CliError::usage_hint(format!("`{to}` makes no name for a rollout: {error}"), "give it one with --id")
     })
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Trouble> {
+fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, CliError> {
     let shown = path.display();
     let text =
-        std::fs::read_to_string(path).map_err(|e| Trouble::usage(format!("cannot read `{shown}`: {e}")))?;
-    serde_yaml::from_str(&text).map_err(|e| Trouble::usage(format!("`{shown}` cannot be used: {e}")))
+        std::fs::read_to_string(path).map_err(|e| CliError::usage(format!("cannot read `{shown}`: {e}")))?;
+    serde_yaml::from_str(&text).map_err(|e| CliError::usage(format!("`{shown}` cannot be used: {e}")))
 }

@@ -10,30 +10,30 @@ use jiff::Timestamp;
 use serde_json::json as object;
 use zagent_config::ids::RolloutId;
 use zagent_rollout::board::BoardError;
-use zagent_rollout::drive::{HEARTBEAT, is_live};
-use zagent_rollout::driver::{DriveError, Driver, End, Turn};
-use zagent_rollout::record::{self, Record, State};
+use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver, WriteFailureOutcome};
+use zagent_rollout::driver_logic::{HEARTBEAT, is_live};
+use zagent_rollout::record::{self, RolloutRecord, RolloutStatus};
 
-use super::live::{self, Live};
-use super::place::{self, Place};
-use super::{held, words};
-use crate::host::Cancel;
-use crate::output::{Format, Ui, one_line};
-use crate::report::{Exit, Trouble, chain};
-use crate::run::Signals;
+use super::board_args::{self, BoardArgs};
+use super::progress::{self, RolloutProgress};
+use super::{load_record, record_text};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::host::CancelToken;
+use crate::output::{OutputFormat, Ui, one_line};
+use crate::run::SignalWatcher;
 
 /// How long a board that does not answer is left alone, at first and at most.
-const REST: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 /// How long between two looks at a rollout that somebody watches, and how much longer for each of its nodes: what a look
 /// costs the board grows with them.
-const LOOK: Duration = Duration::from_secs(1);
-const A_NODE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_PER_NODE: Duration = Duration::from_millis(10);
 /// The name of whoever takes single steps, so that the next job goes on where the last one ended.
-const STEPPER: &str = "step";
+const STEP_DRIVER_ID: &str = "step";
 
 /// Drive a rollout until it is over, or those that nobody drives
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RolloutDriveArgs {
     /// The rollout; default: all that nobody drives
     #[arg(value_name = "ID")]
     id: Option<RolloutId>,
@@ -47,121 +47,123 @@ pub(super) struct Args {
     name: Option<String>,
 
     #[command(flatten)]
-    place: Place,
+    place: BoardArgs,
 }
 
 /// Take one step of a rollout, for jobs that come back: exits with 75 while there is more to do
 #[derive(Debug, clap::Args)]
-pub(super) struct StepArgs {
+pub(super) struct RolloutStepArgs {
     /// The rollout
     #[arg(value_name = "ID")]
     id: RolloutId,
 
     /// The name to drive under; jobs that take turns need the same one
-    #[arg(long = "as", value_name = "NAME", default_value = STEPPER)]
+    #[arg(long = "as", value_name = "NAME", default_value = STEP_DRIVER_ID)]
     name: String,
 
     #[command(flatten)]
-    place: Place,
+    place: BoardArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl RolloutDriveArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = self.place.settings()?;
-        let (mut records, mut reports) = (place::records(&settings)?, place::reports(&settings)?);
-        let me = self.name.clone().unwrap_or_else(|| place::me(&settings));
-        let driver = Driver { id: me, records: records.as_mut(), reports: reports.as_mut() };
-        let mut wheel = Wheel { driver, format: self.format() };
+        let (mut records, mut reports) =
+            (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
+        let me = self.name.clone().unwrap_or_else(|| board_args::driver_id(&settings));
+        let driver = RolloutDriver { id: me, records: records.as_mut(), reports: reports.as_mut() };
+        let mut wheel = CliDriveLoop { driver, format: self.format() };
         let ids = match &self.id {
             Some(id) => {
-                wheel.may_drive(id, self.adopt)?;
+                wheel.ensure_may_drive(id, self.adopt)?;
                 vec![id.clone()]
             }
-            None => wheel.driver.stale(Timestamp::now()).map_err(place::trouble)?,
+            None => wheel.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_cli_error)?,
         };
         if ids.is_empty() {
             self.place.print("nothing to drive: every rollout is over or has a driver\n", &object!([]), ui);
-            return Ok(Exit::Fine);
+            return Ok(ExitStatus::Success);
         }
-        let (records, exit) = wheel.drive(ids, ui)?;
-        let texts: Vec<String> = records.iter().map(|record| format!("{}\n", ended(record))).collect();
+        let (records, exit) = wheel.run_until_done(ids, ui)?;
+        let texts: Vec<String> = records.iter().map(|record| format!("{}\n", end_summary(record))).collect();
         self.place.print(&texts.concat(), &records, ui);
         Ok(exit)
     }
 }
 
-impl StepArgs {
-    pub(super) const fn format(&self) -> Format {
+impl RolloutStepArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = self.place.settings()?;
-        let (mut records, mut reports) = (place::records(&settings)?, place::reports(&settings)?);
+        let (mut records, mut reports) =
+            (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
         let (records, reports) = (records.as_mut(), reports.as_mut());
-        let mut driver = Driver { id: self.name.clone(), records, reports };
+        let mut driver = RolloutDriver { id: self.name.clone(), records, reports };
         let now = Timestamp::now();
-        match driver.turn(&self.id, now).map_err(trouble)? {
-            Turn::Over(record) => {
+        match driver.drive_once(&self.id, now).map_err(to_cli_error)? {
+            DriveOutcome::Finished(record) => {
                 let data = object!({"over": true, "notes": [], "wait_seconds": null, "record": record});
-                self.place.print(&format!("{}\n", ended(&record)), &data, ui);
-                Ok(exit(&record))
+                self.place.print(&format!("{}\n", end_summary(&record)), &data, ui);
+                Ok(exit_status(&record))
             }
-            Turn::Goes { record, wait, notes } => {
+            DriveOutcome::Continues { record, wait, notes } => {
                 let mut lines: Vec<String> = notes.iter().map(|note| one_line(note)).collect();
                 lines.push(format!(
                     "{}; look again in {}s",
-                    words::waits(&record, now),
+                    record_text::waiting_text(&record, now),
                     wait.as_secs().max(1)
                 ));
                 let wait = wait.as_secs_f64();
                 let data = object!({"over": false, "notes": notes, "wait_seconds": wait, "record": record});
                 self.place.print(&format!("{}\n", lines.join("\n")), &data, ui);
-                Ok(Exit::Locked)
+                Ok(ExitStatus::Locked)
             }
-            Turn::SteppedAside { driver } => {
+            DriveOutcome::SteppedAside { driver } => {
                 let data = object!({"over": false, "driver": driver});
                 let words = format!("{driver} drives it: nothing was done\n");
                 self.place.print(&words, &data, ui);
-                Ok(Exit::Locked)
+                Ok(ExitStatus::Locked)
             }
         }
     }
 }
 
 /// A driver that stays.
-pub(super) struct Wheel<'a> {
+pub(super) struct CliDriveLoop<'a> {
     /// The driver.
-    pub(super) driver: Driver<'a>,
+    pub(super) driver: RolloutDriver<'a>,
     /// How the answer is printed.
-    pub(super) format: Format,
+    pub(super) format: OutputFormat,
 }
 
 /// A rollout that is being driven.
-struct Ride {
+struct CliDrivenRollout {
     id: RolloutId,
-    live: Live,
-    last: Option<Record>,
+    live: RolloutProgress,
+    last: Option<RolloutRecord>,
     /// How long the board is left alone after it did not answer.
-    rest: Duration,
+    backoff: Duration,
 }
 
 /// What became of a ride after a turn.
-enum After {
+enum CliDriveStep {
     Wait(Duration),
-    Over,
-    Aside(String),
+    Finished,
+    SteppedAside(String),
 }
 
-impl Wheel<'_> {
+impl CliDriveLoop<'_> {
     /// Makes sure that this driver may drive it, and takes it over when that is wanted.
-    fn may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), Trouble> {
+    fn ensure_may_drive(&mut self, id: &RolloutId, adopt: bool) -> Result<(), CliError> {
         loop {
-            let found = held(self.driver.records, id)?;
+            let found = load_record(self.driver.records, id)?;
             let now = Timestamp::now();
             let other = found.value.driver.as_ref();
             let Some(other) = other.filter(|d| d.id != self.driver.id && is_live(d, now)) else {
@@ -173,74 +175,79 @@ impl Wheel<'_> {
             if !adopt {
                 let message = format!("`{id}` is driven by {}", other.id);
                 let hint = format!("`zagent rollout watch {id}` follows it; `--adopt` takes it over");
-                return Err(Trouble::locked(message, hint));
+                return Err(CliError::locked(message, hint));
             }
             let note = format!("{} takes over from {}", self.driver.id, other.id);
             let mut next = found.value.clone();
-            next.driver = Some(record::Driver { id: self.driver.id.clone(), heartbeat: now });
+            next.driver = Some(record::DriverLease { id: self.driver.id.clone(), heartbeat: now });
             next.serial += 1;
             match self.driver.records.put(&next, Some(&found.token), &note, true) {
                 Ok(_) => return Ok(()),
                 Err(BoardError::Conflict { .. } | BoardError::Unknown { .. }) => {}
-                Err(error) => return Err(place::trouble(error)),
+                Err(error) => return Err(board_args::to_cli_error(error)),
             }
         }
     }
 
     /// Drives until all are over, another drives, or somebody says stop.
-    pub(super) fn drive(
+    pub(super) fn run_until_done(
         &mut self,
         ids: Vec<RolloutId>,
         ui: &mut Ui<'_>,
-    ) -> Result<(Vec<Record>, Exit), Trouble> {
-        let cancel = Arc::new(Cancel::new());
-        let _signals = Signals::watch(&cancel);
+    ) -> Result<(Vec<RolloutRecord>, ExitStatus), CliError> {
+        let cancel = Arc::new(CancelToken::new());
+        let _signals = SignalWatcher::watch(&cancel);
         let named = ids.len() > 1;
         let is_alone = !named;
-        let ride = |id| Ride { id, live: Live::new(self.format, named, ui), last: None, rest: REST.0 };
-        let mut rides: Vec<Ride> = ids.into_iter().map(ride).collect();
-        let (mut done, mut worst) = (Vec::new(), Exit::Fine);
+        let ride = |id| CliDrivenRollout {
+            id,
+            live: RolloutProgress::new(self.format, named, ui),
+            last: None,
+            backoff: BACKOFF.0,
+        };
+        let mut rides: Vec<CliDrivenRollout> = ids.into_iter().map(ride).collect();
+        let (mut done, mut worst) = (Vec::new(), ExitStatus::Success);
         while !rides.is_empty() {
             let mut wait = HEARTBEAT;
             let mut left = Vec::new();
             for mut ride in rides {
-                match self.turn(&mut ride, ui) {
-                    Ok(After::Wait(time)) => {
+                match self.drive_step(&mut ride, ui) {
+                    Ok(CliDriveStep::Wait(time)) => {
                         wait = wait.min(time);
                         left.push(ride);
                         continue;
                     }
                     Err(trouble) if is_alone => {
-                        ride.live.end();
+                        ride.live.finish();
                         return Err(trouble);
                     }
                     // What is wrong with one is no reason to leave the others without a driver.
                     Err(trouble) => {
-                        let words = format!("{} is not driven any more: {}", ride.id, trouble.words());
-                        ride.live.say(&one_line(&words), ui);
-                        worst = worse(worst, trouble.exit());
+                        let words = format!("{} is not driven any more: {}", ride.id, trouble.summary());
+                        ride.live.print_message(&one_line(&words), ui);
+                        worst = worse_exit(worst, trouble.exit());
                     }
-                    Ok(After::Over) => {}
-                    Ok(After::Aside(driver)) => {
+                    Ok(CliDriveStep::Finished) => {}
+                    Ok(CliDriveStep::SteppedAside(driver)) => {
                         let words = format!("{driver} drives {} now: stepped aside", ride.id);
-                        ride.live.say(&words, ui);
-                        worst = worse(worst, Exit::Locked);
+                        ride.live.print_message(&words, ui);
+                        worst = worse_exit(worst, ExitStatus::Locked);
                     }
                 }
-                ride.live.end();
-                worst = worse(worst, ride.last.as_ref().map_or(Exit::Fine, exit));
+                ride.live.finish();
+                worst = worse_exit(worst, ride.last.as_ref().map_or(ExitStatus::Success, exit_status));
                 done.extend(ride.last);
             }
             rides = left;
             if !rides.is_empty() {
-                live::rest(wait, rides.iter().map(|ride| &ride.live), &cancel);
+                progress::wait_redrawing(wait, rides.iter().map(|ride| &ride.live), &cancel);
             }
-            if cancel.is_said() {
-                worst = worse(worst, Exit::Locked);
+            if cancel.is_cancelled() {
+                worst = worse_exit(worst, ExitStatus::Locked);
                 for ride in rides {
-                    ride.live.end();
-                    let left = self.driver.let_go(&ride.id).is_ok();
-                    ui.say(&stopped(&ride.id, left));
+                    ride.live.finish();
+                    let left = self.driver.release(&ride.id).is_ok();
+                    ui.message(&stopped_text(&ride.id, left));
                     done.extend(ride.last);
                 }
                 break;
@@ -249,42 +256,47 @@ impl Wheel<'_> {
         Ok((done, worst))
     }
 
-    fn turn(&mut self, ride: &mut Ride, ui: &mut Ui<'_>) -> Result<After, Trouble> {
+    fn drive_step(&mut self, ride: &mut CliDrivenRollout, ui: &mut Ui<'_>) -> Result<CliDriveStep, CliError> {
         let now = Timestamp::now();
-        match self.driver.turn(&ride.id, now) {
-            Ok(Turn::Goes { record, wait, .. }) => {
-                ride.live.tell(&record, now, ui);
-                let wait = wait.min(LOOK.saturating_add(A_NODE.saturating_mul(nodes(&record))));
-                (ride.last, ride.rest) = (Some(record), REST.0);
-                Ok(After::Wait(wait))
+        match self.driver.drive_once(&ride.id, now) {
+            Ok(DriveOutcome::Continues { record, wait, .. }) => {
+                ride.live.show_record(&record, now, ui);
+                let wait = wait
+                    .min(POLL_INTERVAL.saturating_add(POLL_PER_NODE.saturating_mul(polled_nodes(&record))));
+                (ride.last, ride.backoff) = (Some(record), BACKOFF.0);
+                Ok(CliDriveStep::Wait(wait))
             }
-            Ok(Turn::Over(record)) => {
-                ride.live.tell(&record, now, ui);
+            Ok(DriveOutcome::Finished(record)) => {
+                ride.live.show_record(&record, now, ui);
                 ride.last = Some(record);
-                Ok(After::Over)
+                Ok(CliDriveStep::Finished)
             }
-            Ok(Turn::SteppedAside { driver }) => Ok(After::Aside(driver)),
+            Ok(DriveOutcome::SteppedAside { driver }) => Ok(CliDriveStep::SteppedAside(driver)),
             // Nodes hold out without a driver for a while: one that began well does not give up at once.
-            Err(error @ (DriveError::Unread { .. } | DriveError::Unwritten { end: End::Unharmed, .. }))
-                if ride.last.is_some() =>
-            {
-                let wait = ride.rest;
-                ride.rest = (wait * 2).min(REST.1);
-                ride.live.say(&format!("{}; again in {}s", one_line(&chain(&error)), wait.as_secs()), ui);
-                Ok(After::Wait(wait))
+            Err(
+                error @ (DriveError::ReadFailed { .. }
+                | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }),
+            ) if ride.last.is_some() => {
+                let wait = ride.backoff;
+                ride.backoff = (wait * 2).min(BACKOFF.1);
+                ride.live.print_message(
+                    &format!("{}; again in {}s", one_line(&error_chain(&error)), wait.as_secs()),
+                    ui,
+                );
+                Ok(CliDriveStep::Wait(wait))
             }
-            Err(error) => Err(trouble(error)),
+            Err(error) => Err(to_cli_error(error)),
         }
     }
 }
 
 /// How many nodes are asked about in one look.
-fn nodes(record: &Record) -> u32 {
-    u32::try_from(words::total(record)).unwrap_or(u32::MAX)
+fn polled_nodes(record: &RolloutRecord) -> u32 {
+    u32::try_from(record_text::node_count(record)).unwrap_or(u32::MAX)
 }
 
 /// What whoever stops driving should know.
-fn stopped(id: &RolloutId, left: bool) -> String {
+fn stopped_text(id: &RolloutId, left: bool) -> String {
     // A record that could not be written still names this driver.
     let adopt = if left { "" } else { " --adopt" };
     format!(
@@ -293,46 +305,50 @@ fn stopped(id: &RolloutId, left: bool) -> String {
 }
 
 /// How a rollout ended, in one line.
-pub(super) fn ended(record: &Record) -> String {
+pub(super) fn end_summary(record: &RolloutRecord) -> String {
     let reason = record.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    one_line(&format!("{} {}{reason}; {}", record.id, record.state.word(), words::counts(record)))
+    one_line(&format!("{} {}{reason}; {}", record.id, record.state.name(), record_text::counts_text(record)))
 }
 
 /// The exit code of a rollout: fine, aborted, or not over yet.
-pub(super) const fn exit(record: &Record) -> Exit {
+pub(super) const fn exit_status(record: &RolloutRecord) -> ExitStatus {
     match record.state {
-        State::Completed => Exit::Fine,
-        State::Aborted => Exit::Failed,
-        _ => Exit::Locked,
+        RolloutStatus::Completed => ExitStatus::Success,
+        RolloutStatus::Aborted => ExitStatus::Failed,
+        _ => ExitStatus::Locked,
     }
 }
 
 /// The one of two exit codes that says more: failed, then not over, then fine.
-fn worse(one: Exit, other: Exit) -> Exit {
-    let weight = |exit: Exit| match exit {
-        Exit::Fine => 0,
-        Exit::Locked => 1,
+fn worse_exit(one: ExitStatus, other: ExitStatus) -> ExitStatus {
+    let weight = |exit: ExitStatus| match exit {
+        ExitStatus::Success => 0,
+        ExitStatus::Locked => 1,
         _ => 2,
     };
     if weight(other) > weight(one) { other } else { one }
 }
 
 /// A turn that could not be taken, and a way out.
-fn trouble(error: DriveError) -> Trouble {
-    let message = chain(&error);
+fn to_cli_error(error: DriveError) -> CliError {
+    let message = error_chain(&error);
     match error {
-        DriveError::Gone { .. } => Trouble::usage_hint(message, "`zagent rollout list --all` prints them"),
-        DriveError::Undriven { id, .. } => {
-            Trouble::usage_hint(message, format!("`zagent rollout watch {id}` follows it"))
+        DriveError::Gone { .. } => CliError::usage_hint(message, "`zagent rollout list --all` prints them"),
+        DriveError::NotDrivable { id, .. } => {
+            CliError::usage_hint(message, format!("`zagent rollout watch {id}` follows it"))
         }
-        DriveError::Unread { source, .. } => match place::trouble(source) {
-            Trouble::Refusal { exit, hint, .. } => Trouble::Refusal { exit, message, hint },
+        DriveError::ReadFailed { source, .. } => match board_args::to_cli_error(source) {
+            CliError::Refusal { exit, hint, .. } => CliError::Refusal { exit, message, hint },
             other => other,
         },
-        DriveError::Unwritten { id, end, .. } => {
-            let exit = if end == End::Aborted { Exit::Failed } else { Exit::Unreachable };
+        DriveError::WriteFailed { id, end, .. } => {
+            let exit = if end == WriteFailureOutcome::Aborted {
+                ExitStatus::Failed
+            } else {
+                ExitStatus::Unreachable
+            };
             let hint = Some(format!("`zagent rollout status {id}` shows how it stands"));
-            Trouble::Refusal { exit, message, hint }
+            CliError::Refusal { exit, message, hint }
         }
     }
 }

@@ -1,81 +1,84 @@
 //! What an order names in, what the repositories hold under that name out: a commit of the states, the binaries of a version.
 
-use zagent_cache::source::{Client, Deadline, Dir, Kind, Shelf, SourceError};
+use zagent_cache::source::{Deadline, DirSource, RefStore, RemoteClient, SourceError, SourceErrorKind};
 use zagent_config::ids::Revision;
-use zagent_config::settings::{Remote, Settings};
+use zagent_config::settings::{RemoteSettings, Settings};
 use zagent_rollout::artifact::{self, ArtifactError};
-use zagent_rollout::board::Place;
+use zagent_rollout::board::GitBoardConfig;
 use zagent_rollout::record::{Artifact, Component};
 
-use crate::operate::pin::{NoTarget, To};
-use crate::report::{Exit, Trouble, chain};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::operate::pin::{PinTarget, PinTargetError};
 
 /// The commit that is meant; a branch is asked for on the first remote, or else where the rollouts are.
-pub(super) fn revision(text: &str, settings: &Settings) -> Result<Revision, Trouble> {
-    let to: To = text.parse().map_err(|error: NoTarget| {
+pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revision, CliError> {
+    let to: PinTarget = text.parse().map_err(|error: PinTargetError| {
         let hint = match &error {
-            NoTarget::Short(text) => format!("write all of it: git rev-parse {text}"),
-            NoTarget::Name(_) => "write a branch such as `main`, or the 40 digits of a commit".into(),
+            PinTargetError::Short(text) => format!("write all of it: git rev-parse {text}"),
+            PinTargetError::Name(_) => "write a branch such as `main`, or the 40 digits of a commit".into(),
         };
-        Trouble::usage_hint(error.to_string(), hint)
+        CliError::usage_hint(error.to_string(), hint)
     })?;
     let branch = match to {
-        To::Commit(revision) => return Ok(revision),
-        To::Branch(branch) => branch,
+        PinTarget::Commit(revision) => return Ok(revision),
+        PinTarget::Branch(branch) => branch,
     };
     let Some(remote) = remote(settings) else {
         let hint = "set `source.remotes` in /etc/zagent/zagent.yaml, give --url URL, or write the 40 digits of a commit";
-        return Err(Trouble::usage_hint(
+        return Err(CliError::usage_hint(
             format!("there is no remote to ask for the branch `{branch}`"),
             hint,
         ));
     };
     let deadline = Deadline::after(settings.source.timeout);
-    let mut client = Client::new(&remote, &settings.source).map_err(|e| trouble(&e))?;
-    let found = client.poll(&[&branch], deadline).map_err(|e| trouble(&e))?.pop().flatten();
-    found.ok_or_else(|| trouble(&client.no_branch(&branch, deadline)))
+    let mut client = RemoteClient::new(&remote, &settings.source).map_err(|e| to_cli_error(&e))?;
+    let found = client.poll(&[&branch], deadline).map_err(|e| to_cli_error(&e))?.pop().flatten();
+    found.ok_or_else(|| to_cli_error(&client.no_branch_error(&branch, deadline)))
 }
 
 /// The branch that nodes follow and its head, as far as this host knows: it serves for a warning alone.
-pub(super) fn head(settings: &Settings) -> Option<(String, Revision)> {
-    let is_plain = |url: &str| Dir::is_plain(url.strip_prefix("file://").unwrap_or(url).as_ref());
+pub(super) fn branch_head(settings: &Settings) -> Option<(String, Revision)> {
+    let is_plain = |url: &str| DirSource::is_plain_dir(url.strip_prefix("file://").unwrap_or(url).as_ref());
     let remote = settings.source.remotes.iter().find(|remote| !is_plain(&remote.url))?;
-    let head = revision(&remote.branch, settings).ok()?;
+    let head = resolve_revision(&remote.branch, settings).ok()?;
     Some((remote.branch.clone(), head))
 }
 
 /// The repository of the states.
-fn remote(settings: &Settings) -> Option<Remote> {
-    let is_plain = |url: &str| Dir::is_plain(url.strip_prefix("file://").unwrap_or(url).as_ref());
+fn remote(settings: &Settings) -> Option<RemoteSettings> {
+    let is_plain = |url: &str| DirSource::is_plain_dir(url.strip_prefix("file://").unwrap_or(url).as_ref());
     let first = settings.source.remotes.iter().find(|remote| !is_plain(&remote.url));
-    first.cloned().or_else(|| repository(settings).map(|place| place.remote))
+    first.cloned().or_else(|| rollout_repository(settings).map(|place| place.remote))
 }
 
 /// The repository of the rollouts, when that is one.
-pub(super) fn repository(settings: &Settings) -> Option<Place> {
+pub(super) fn rollout_repository(settings: &Settings) -> Option<GitBoardConfig> {
     match settings.rollout.url.as_deref() {
         Some("board") => None,
-        _ => Place::of_rollouts(settings).ok(),
+        _ => GitBoardConfig::from_rollout_settings(settings).ok(),
     }
 }
 
 /// The binaries of a version in the repository of the rollouts.
-pub(super) fn artifacts(version: &str, settings: &Settings) -> Result<Vec<Artifact>, Trouble> {
-    let Some(place) = repository(settings) else { return Ok(Vec::new()) };
-    let mut shelf = Shelf::new(&place.remote, &place.source, place.scratch).map_err(|e| trouble(&e))?;
+pub(super) fn published_artifacts(version: &str, settings: &Settings) -> Result<Vec<Artifact>, CliError> {
+    let Some(place) = rollout_repository(settings) else { return Ok(Vec::new()) };
+    let mut shelf =
+        RefStore::new(&place.remote, &place.source, place.scratch).map_err(|e| to_cli_error(&e))?;
     let deadline = Deadline::after(artifact::TIMEOUT);
-    artifact::described(&mut shelf, Component::Agent, version, deadline).map_err(|error| match &error {
-        ArtifactError::Git { source, .. } => trouble(source),
-        _ => Trouble::failed(chain(&error)),
+    artifact::published_artifacts(&mut shelf, Component::Agent, version, deadline).map_err(|error| {
+        match &error {
+            ArtifactError::Git { source, .. } => to_cli_error(source),
+            _ => CliError::failed(error_chain(&error)),
+        }
     })
 }
 
-fn trouble(error: &SourceError) -> Trouble {
+fn to_cli_error(error: &SourceError) -> CliError {
     match error.kind {
-        Kind::NoBranch | Kind::Local => Trouble::usage(error.message.clone()),
+        SourceErrorKind::NoBranch | SourceErrorKind::Local => CliError::usage(error.message.clone()),
         _ => {
             let hint = Some("`zagent doctor` looks at each remote".into());
-            Trouble::Refusal { exit: Exit::Unreachable, message: error.message.clone(), hint }
+            CliError::Refusal { exit: ExitStatus::Unreachable, message: error.message.clone(), hint }
         }
     }
 }

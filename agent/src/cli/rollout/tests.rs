@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_config::ids::{NodeId, RolloutId};
-use zagent_rollout::board::{BoardError, Token};
-use zagent_rollout::drive::is_adoptable;
-use zagent_rollout::plan::{Draft, Plan, plan};
+use zagent_rollout::board::{BoardError, VersionToken};
+use zagent_rollout::driver_logic::is_adoptable;
+use zagent_rollout::plan::{RolloutDraft, RolloutPlan, plan_rollout};
 use zagent_rollout::record::{
-    Artifact, BatchPhase, Component, Driver, Mode, NodeStatus, Profile, Progress, Record, State,
+    Artifact, BatchPhase, Component, DriverLease, NodeProgress, NodeStatus, RolloutMode, RolloutProfile,
+    RolloutRecord, RolloutStatus,
 };
-use zagent_rollout::records::{Held, Records};
-use zagent_rollout::report::{Doing, Report, Taken};
+use zagent_rollout::records::{Records, VersionedValue};
+use zagent_rollout::report::{NodeActivity, NodeReport, NodeRollout};
 
-use super::change::{Word, say};
-use super::page::Page;
-use super::sheet::Sheet;
-use super::start::alone;
-use super::{live, look, news, words};
+use super::change::{RolloutAction, apply_action};
+use super::plan_view::PlanView;
+use super::rollout_view::RolloutView;
+use super::start::ensure_no_overlap;
+use super::{events, progress, record_text, status};
+use crate::cli_error::ExitStatus;
 use crate::output::Paint;
-use crate::report::Exit;
 
 fn at(clock: &str) -> Timestamp {
     format!("2026-11-16T{clock}Z").parse().unwrap()
@@ -30,13 +31,13 @@ fn now() -> Timestamp {
     at("12:00:00")
 }
 
-fn report(id: &str, os: &str) -> Report {
-    Report {
+fn report(id: &str, os: &str) -> NodeReport {
+    NodeReport {
         id: id.parse().unwrap(),
         component: Component::Agent,
         version: "1.3.2".into(),
         revision: None,
-        state: Doing::Idle,
+        state: NodeActivity::Idle,
         taken: None,
         os: "linux".into(),
         arch: "x86_64".into(),
@@ -50,14 +51,14 @@ fn report(id: &str, os: &str) -> Report {
     }
 }
 
-fn fleet() -> BTreeMap<NodeId, Report> {
-    let mut all: Vec<Report> = (1..=5).map(|n| report(&format!("web-0{n}"), "Debian")).collect();
+fn fleet() -> BTreeMap<NodeId, NodeReport> {
+    let mut all: Vec<NodeReport> = (1..=5).map(|n| report(&format!("web-0{n}"), "Debian")).collect();
     all.push(report("alp-01", "Alpine"));
-    all.push(Report { degraded: Some("crash loop".into()), ..report("web-09", "Debian") });
+    all.push(NodeReport { degraded: Some("crash loop".into()), ..report("web-09", "Debian") });
     all.into_iter().map(|report| (report.id.clone(), report)).collect()
 }
 
-fn draft() -> Draft {
+fn draft() -> RolloutDraft {
     let artifact = Artifact {
         os: "linux".into(),
         arch: "x86_64".into(),
@@ -67,8 +68,8 @@ fn draft() -> Draft {
         reference: Some("refs/zagent/release/1.4.0/linux-x86_64".into()),
         signature: None,
     };
-    let plain = Draft::new("agent-1.4.0-20261116".parse().unwrap(), Component::Agent, "1.4.0");
-    Draft {
+    let plain = RolloutDraft::new("agent-1.4.0-20261116".parse().unwrap(), Component::Agent, "1.4.0");
+    RolloutDraft {
         batch_size: "2".parse().unwrap(),
         artifacts: vec![artifact],
         by: Some("ada".into()),
@@ -77,58 +78,63 @@ fn draft() -> Draft {
     }
 }
 
-fn planned(draft: &Draft) -> Plan {
-    plan(draft, &fleet(), now()).unwrap()
+fn planned(draft: &RolloutDraft) -> RolloutPlan {
+    plan_rollout(draft, &fleet(), now()).unwrap()
 }
 
-fn sheet(plan: &Plan) -> String {
-    Sheet { plan, now: now(), zone: TimeZone::UTC, paint: Paint::new(false), whole: false }.text()
+fn sheet(plan: &RolloutPlan) -> String {
+    PlanView { plan, now: now(), zone: TimeZone::UTC, paint: Paint::new(false), all_nodes: false }.render()
 }
 
 /// A rollout under way: the first batch is confirmed, the second soaks.
-fn rolling() -> Record {
+fn rolling() -> RolloutRecord {
     let mut record = planned(&draft()).record;
-    record.state = State::Rolling;
+    record.state = RolloutStatus::Rolling;
     record.current_batch = 1;
     record.phase = BatchPhase::Soak;
     record.phase_since = Some(at("11:59:40"));
     record.started = Some(at("11:50:00"));
     record.created = at("11:49:00");
-    record.driver = Some(Driver { id: "ada@laptop:77".into(), heartbeat: at("11:59:55") });
+    record.driver = Some(DriverLease { id: "ada@laptop:77".into(), heartbeat: at("11:59:55") });
     let batches = record.batches.clone();
     for (batch, status) in [(0, NodeStatus::Confirmed), (1, NodeStatus::Applied)] {
         for node in &batches[batch] {
             let at = Some(at("11:58:00"));
-            record.nodes.insert(node.clone(), Progress { status, at, ..Progress::default() });
+            record.nodes.insert(node.clone(), NodeProgress { status, at, ..NodeProgress::default() });
         }
     }
     record
 }
 
 /// The same, ended by a node that failed.
-fn aborted() -> Record {
+fn aborted() -> RolloutRecord {
     let mut record = rolling();
     let node = record.batches[1][0].clone();
     let error = Some("not ready: 503\n\x1b[2Jthree times in a row".into());
     record.nodes.insert(
         node,
-        Progress { status: NodeStatus::Failed, error, at: Some(at("11:59:50")), ..Progress::default() },
+        NodeProgress {
+            status: NodeStatus::Failed,
+            error,
+            at: Some(at("11:59:50")),
+            ..NodeProgress::default()
+        },
     );
     record.failed = 1;
-    record.state = State::Aborted;
+    record.state = RolloutStatus::Aborted;
     record.reason = Some("1 of 1 nodes failed".into());
     record.finished = Some(at("11:59:50"));
     record
 }
 
-fn page(record: &Record) -> String {
+fn page(record: &RolloutRecord) -> String {
     let mut reports = fleet();
     let soaking = record.batches.get(1).and_then(|batch| batch.first()).and_then(|id| reports.get_mut(id));
     if let Some(report) = soaking {
-        report.state = Doing::Soaking;
+        report.state = NodeActivity::Soaking;
         report.version = "1.4.0".into();
         let (at, ready_since) = (at("11:59:30"), Some(at("11:59:45")));
-        report.taken = Some(Taken {
+        report.taken = Some(NodeRollout {
             rollout: record.id.clone(),
             outcome: None,
             error: None,
@@ -139,17 +145,18 @@ fn page(record: &Record) -> String {
     }
     let is_stale = is_adoptable(record, now());
     let (now, zone, paint) = (now(), TimeZone::UTC, Paint::new(false));
-    Page { record, reports: &reports, is_stale, now, zone, paint, whole: false }.text()
+    RolloutView { record, reports: &reports, is_stale, now, zone, paint, all_nodes: false }.render()
 }
 
 #[test]
 fn plans() {
     insta::assert_snapshot!("plan", sheet(&planned(&draft())));
-    let emergency = Draft { profile: Profile::Emergency, ..draft() };
+    let emergency = RolloutDraft { profile: RolloutProfile::Emergency, ..draft() };
     insta::assert_snapshot!("plan_emergency", sheet(&planned(&emergency)));
-    let clock = Draft { mode: Mode::Clock, dry_run: true, min_protocol: 1, max_silent: 2, ..draft() };
+    let clock =
+        RolloutDraft { mode: RolloutMode::Clock, dry_run: true, min_protocol: 1, max_silent: 2, ..draft() };
     insta::assert_snapshot!("plan_clock", sheet(&planned(&clock)));
-    let data = super::sheet::data(&planned(&draft()), now());
+    let data = super::plan_view::plan_json(&planned(&draft()), now());
     assert_eq!(data["excluded"][0], serde_json::json!({"node": "web-09", "why": "degraded: crash loop"}));
     assert_eq!(data["strata"][0]["covered"], true);
     assert_eq!(
@@ -162,12 +169,15 @@ fn plans() {
 fn pages() {
     insta::assert_snapshot!("page_created", page(&planned(&draft()).record));
     insta::assert_snapshot!("page_rolling", page(&rolling()));
-    let stale = Driver { id: "ada@laptop:77".into(), heartbeat: at("11:55:00") };
-    insta::assert_snapshot!("page_stale", page(&Record { driver: Some(stale), ..rolling() }));
+    let stale = DriverLease { id: "ada@laptop:77".into(), heartbeat: at("11:55:00") };
+    insta::assert_snapshot!("page_stale", page(&RolloutRecord { driver: Some(stale), ..rolling() }));
     let reason = Some("by ada: lunch".into());
-    insta::assert_snapshot!("page_paused", page(&Record { state: State::Paused, reason, ..rolling() }));
+    insta::assert_snapshot!(
+        "page_paused",
+        page(&RolloutRecord { state: RolloutStatus::Paused, reason, ..rolling() })
+    );
     insta::assert_snapshot!("page_aborted", page(&aborted()));
-    let mut clock = planned(&Draft { mode: Mode::Clock, ..draft() }).record;
+    let mut clock = planned(&RolloutDraft { mode: RolloutMode::Clock, ..draft() }).record;
     clock.started = Some(at("11:57:00"));
     insta::assert_snapshot!("page_clock", page(&clock));
 }
@@ -178,12 +188,13 @@ fn a_large_rollout_shows_what_matters() {
     let many: Vec<NodeId> = (0..500).map(|n| format!("n-{n:03}").parse().unwrap()).collect();
     record.batches = vec![record.batches[0].clone(), many[..300].to_vec(), many[300..].to_vec()];
     record.nodes = BTreeMap::new();
-    let bad = Progress { status: NodeStatus::Failed, error: Some("no".into()), ..Progress::default() };
+    let bad =
+        NodeProgress { status: NodeStatus::Failed, error: Some("no".into()), ..NodeProgress::default() };
     record.nodes.insert(many[299].clone(), bad.clone());
     let text = page(&record);
     assert_eq!(text.lines().filter(|line| line.contains(" n-")).count(), 40, "{text}");
     assert!(text.contains("more: -v prints them all"), "{text}");
-    record.state = State::Aborted;
+    record.state = RolloutStatus::Aborted;
     record.nodes.insert(many[499].clone(), bad);
     let text = page(&record);
     assert_eq!(
@@ -196,7 +207,9 @@ fn a_large_rollout_shows_what_matters() {
 #[test]
 fn lists() {
     let (one, two) = (rolling(), aborted());
-    let list = |records: &[&Record], hidden| look::table(records, hidden, now(), Paint::new(false));
+    let list = |records: &[&RolloutRecord], hidden| {
+        status::rollouts_table(records, hidden, now(), Paint::new(false))
+    };
     insta::assert_snapshot!("list", list(&[&one, &two], 3));
     assert_eq!(list(&[], 0), "no rollout is under way\n");
     assert_eq!(list(&[], 1), "no rollout is under way\n1 is over: --all prints them\n");
@@ -204,65 +217,65 @@ fn lists() {
 
 #[test]
 fn what_happens_is_told_once() {
-    let told = |before: Option<&Record>, after: &Record| {
-        news::between(before, after).into_iter().map(|news| news.words).collect::<Vec<_>>().join("\n")
+    let told = |before: Option<&RolloutRecord>, after: &RolloutRecord| {
+        events::events_between(before, after).into_iter().map(|news| news.text).collect::<Vec<_>>().join("\n")
     };
     let created = planned(&draft()).record;
-    let begun = Record { state: State::Rolling, driver: rolling().driver, ..created.clone() };
+    let begun = RolloutRecord { state: RolloutStatus::Rolling, driver: rolling().driver, ..created.clone() };
     let mut text = String::new();
-    let mut last: Option<Record> = None;
+    let mut last: Option<RolloutRecord> = None;
     for record in [created, begun, rolling(), aborted()] {
         text += &format!("{}\n--\n", told(last.as_ref(), &record));
         assert_eq!(told(Some(&record), &record), "", "nothing new is nothing told");
-        let beat = Driver { id: "ada@laptop:77".into(), heartbeat: now() };
-        let beaten = Record { driver: record.driver.as_ref().map(|_| beat), ..record.clone() };
+        let beat = DriverLease { id: "ada@laptop:77".into(), heartbeat: now() };
+        let beaten = RolloutRecord { driver: record.driver.as_ref().map(|_| beat), ..record.clone() };
         assert_eq!(told(Some(&record), &beaten), "", "a heartbeat is no news");
         last = Some(record);
     }
     insta::assert_snapshot!("news", text);
-    insta::assert_snapshot!("picture", live::drawn(&rolling(), now()));
+    insta::assert_snapshot!("picture", progress::progress_text(&rolling(), now()));
 }
 
 #[test]
 fn what_it_waits_for_is_named() {
     let mut record = rolling();
-    let waits = |record: &Record| words::waits(record, now());
+    let waits = |record: &RolloutRecord| record_text::waiting_text(record, now());
     assert_eq!(waits(&record), "batch 2 of 3: soak, 20s of 1m");
     record.phase = BatchPhase::Apply;
     assert_eq!(waits(&record), "batch 2 of 3 waits for 0 nodes to apply: ");
     record.nodes.clear();
     let names = record.batches[1].iter().map(NodeId::as_str).collect::<Vec<_>>().join(", ");
     assert_eq!(waits(&record), format!("batch 2 of 3 waits for 2 nodes to apply: {names}"));
-    record.state = State::Created;
+    record.state = RolloutStatus::Created;
     assert_eq!(waits(&record), "it waits for a driver");
 }
 
 /// Records in memory, of which some writes lose against somebody else.
 struct Busy {
-    record: Record,
+    record: RolloutRecord,
     version: u64,
     losses: usize,
 }
 
 impl Busy {
-    fn token(&self) -> Token {
-        Token(self.version.to_string())
+    fn token(&self) -> VersionToken {
+        VersionToken(self.version.to_string())
     }
 }
 
 impl Records for Busy {
-    fn get(&mut self, id: &RolloutId) -> Result<Option<Held<Record>>, BoardError> {
-        let held = Held { value: self.record.clone(), token: self.token() };
+    fn get(&mut self, id: &RolloutId) -> Result<Option<VersionedValue<RolloutRecord>>, BoardError> {
+        let held = VersionedValue { value: self.record.clone(), token: self.token() };
         Ok((*id == self.record.id).then_some(held))
     }
 
     fn put(
         &mut self,
-        record: &Record,
-        expected: Option<&Token>,
+        record: &RolloutRecord,
+        expected: Option<&VersionToken>,
         _note: &str,
         _lasting: bool,
-    ) -> Result<Token, BoardError> {
+    ) -> Result<VersionToken, BoardError> {
         if self.losses > 0 {
             self.losses -= 1;
             self.version += 1;
@@ -276,11 +289,11 @@ impl Records for Busy {
         Ok(self.token())
     }
 
-    fn list(&mut self) -> Result<Vec<Held<Record>>, BoardError> {
+    fn list(&mut self) -> Result<Vec<VersionedValue<RolloutRecord>>, BoardError> {
         Ok(self.get(&self.record.id.clone())?.into_iter().collect())
     }
 
-    fn delete(&mut self, _id: &RolloutId, _expected: &Token) -> Result<(), BoardError> {
+    fn delete(&mut self, _id: &RolloutId, _expected: &VersionToken) -> Result<(), BoardError> {
         Ok(())
     }
 }
@@ -289,11 +302,11 @@ impl Records for Busy {
 struct Quiet;
 
 impl zagent_rollout::records::Reports for Quiet {
-    fn all(&mut self, _: Component) -> Result<BTreeMap<NodeId, Report>, BoardError> {
+    fn latest_reports(&mut self, _: Component) -> Result<BTreeMap<NodeId, NodeReport>, BoardError> {
         Ok(BTreeMap::new())
     }
 
-    fn put(&mut self, _: &Report) -> Result<(), BoardError> {
+    fn put(&mut self, _: &NodeReport) -> Result<(), BoardError> {
         Ok(())
     }
 
@@ -304,85 +317,92 @@ impl zagent_rollout::records::Reports for Quiet {
 
 #[test]
 fn what_is_wrong_with_one_rollout_leaves_the_others_driven() {
-    let mut busy = Busy { record: Record { driver: None, ..aborted() }, version: 1, losses: 0 };
+    let mut busy = Busy { record: RolloutRecord { driver: None, ..aborted() }, version: 1, losses: 0 };
     let (there, gone): (RolloutId, RolloutId) = (busy.record.id.clone(), "gone".parse().unwrap());
-    let driver = zagent_rollout::driver::Driver { id: "ada".into(), records: &mut busy, reports: &mut Quiet };
-    let mut wheel = super::drive::Wheel { driver, format: crate::output::Format::Json };
+    let driver =
+        zagent_rollout::driver::RolloutDriver { id: "ada".into(), records: &mut busy, reports: &mut Quiet };
+    let mut wheel = super::drive::CliDriveLoop { driver, format: crate::output::OutputFormat::Json };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut ui = crate::output::Ui::new(&mut out, &mut err, (false, false));
-    let (records, exit) = wheel.drive(vec![gone.clone(), there.clone()], &mut ui).unwrap();
+    let (records, exit) = wheel.run_until_done(vec![gone.clone(), there.clone()], &mut ui).unwrap();
     assert_eq!(records.iter().map(|record| &record.id).collect::<Vec<_>>(), [&there]);
-    assert_eq!(exit, Exit::Usage, "the worst that happened");
-    let alone = wheel.drive(vec![gone], &mut ui).unwrap_err();
-    assert_eq!(alone.exit(), Exit::Usage);
+    assert_eq!(exit, ExitStatus::Usage, "the worst that happened");
+    let alone = wheel.run_until_done(vec![gone], &mut ui).unwrap_err();
+    assert_eq!(alone.exit(), ExitStatus::Usage);
     let said = String::from_utf8(err).unwrap();
     assert!(said.contains("gone is not driven any more: there is no rollout gone"), "{said}");
 }
 
 #[test]
 fn a_node_that_is_held_is_named_with_its_reason() {
-    let mut record = Record { phase: BatchPhase::Prepare, ..rolling() };
+    let mut record = RolloutRecord { phase: BatchPhase::Prepare, ..rolling() };
     let node = record.batches[1][0].clone();
     let held = Some("outside of its window until 22:00".to_owned());
-    record.nodes.insert(node.clone(), Progress { status: NodeStatus::Prepared, held, ..Progress::default() });
+    record
+        .nodes
+        .insert(node.clone(), NodeProgress { status: NodeStatus::Prepared, held, ..NodeProgress::default() });
     let line = format!("waits for {node}: outside of its window until 22:00");
-    assert_eq!(words::waits(&record, now()), format!("batch 2 of 3 {line}"));
-    let before = Record { nodes: BTreeMap::new(), ..record.clone() };
+    assert_eq!(record_text::waiting_text(&record, now()), format!("batch 2 of 3 {line}"));
+    let before = RolloutRecord { nodes: BTreeMap::new(), ..record.clone() };
     let told: Vec<String> =
-        news::between(Some(&before), &record).into_iter().map(|news| news.words).collect();
+        events::events_between(Some(&before), &record).into_iter().map(|news| news.text).collect();
     assert!(told.contains(&line), "{told:?}");
-    assert!(news::between(Some(&record), &record).is_empty());
+    assert!(events::events_between(Some(&record), &record).is_empty());
 }
 
 #[test]
 fn a_word_is_said_until_it_is_heard() {
     let mut busy = Busy { record: rolling(), version: 1, losses: 3 };
     let id = busy.record.id.clone();
-    let paused = say(&mut busy, &id, Word::Pause, "by ada").unwrap();
-    assert_eq!((paused.state, busy.losses), (State::Paused, 0));
+    let paused = apply_action(&mut busy, &id, RolloutAction::Pause, "by ada").unwrap();
+    assert_eq!((paused.state, busy.losses), (RolloutStatus::Paused, 0));
     assert_eq!(busy.record, paused, "on top of what the others wrote");
     let version = busy.version;
-    assert_eq!(say(&mut busy, &id, Word::Pause, "by bob").unwrap(), paused);
+    assert_eq!(apply_action(&mut busy, &id, RolloutAction::Pause, "by bob").unwrap(), paused);
     assert_eq!(busy.version, version, "saying it again writes nothing");
-    let heard = |heartbeat| Some(Driver { id: "root@ci:1".to_owned(), heartbeat });
+    let heard = |heartbeat| Some(DriverLease { id: "root@ci:1".to_owned(), heartbeat });
     busy.record.driver = heard(Timestamp::now());
-    say(&mut busy, &id, Word::Abort, "by ada").unwrap();
+    apply_action(&mut busy, &id, RolloutAction::Abort, "by ada").unwrap();
     let aborting = busy.record.clone();
-    assert_eq!(aborting.state, State::Aborting, "its driver finishes it");
-    assert_eq!(say(&mut busy, &id, Word::Abort, "by bob").unwrap(), aborting);
+    assert_eq!(aborting.state, RolloutStatus::Aborting, "its driver finishes it");
+    assert_eq!(apply_action(&mut busy, &id, RolloutAction::Abort, "by bob").unwrap(), aborting);
     busy.record.driver = heard(now());
     assert_eq!(
-        say(&mut busy, &id, Word::Abort, "by bob").unwrap().state,
-        State::Aborted,
+        apply_action(&mut busy, &id, RolloutAction::Abort, "by bob").unwrap().state,
+        RolloutStatus::Aborted,
         "nobody else would"
     );
-    assert!(say(&mut busy, &id, Word::Resume, "by ada").is_err());
+    assert!(apply_action(&mut busy, &id, RolloutAction::Resume, "by ada").is_err());
     busy.record = rolling();
     busy.losses = usize::MAX;
-    let trouble = say(&mut busy, &id, Word::Pause, "by ada").unwrap_err();
-    assert_eq!(trouble.exit(), Exit::Locked, "others write all the time");
-    let trouble = say(&mut busy, &"agent-1.4.0-20261117".parse().unwrap(), Word::Abort, "x").unwrap_err();
-    assert_eq!(trouble.exit(), Exit::Usage);
+    let trouble = apply_action(&mut busy, &id, RolloutAction::Pause, "by ada").unwrap_err();
+    assert_eq!(trouble.exit(), ExitStatus::Locked, "others write all the time");
+    let trouble =
+        apply_action(&mut busy, &"agent-1.4.0-20261117".parse().unwrap(), RolloutAction::Abort, "x")
+            .unwrap_err();
+    assert_eq!(trouble.exit(), ExitStatus::Usage);
     assert!(format!("{trouble:?}").contains("did you mean `agent-1.4.0-20261116`"), "{trouble:?}");
 }
 
 #[test]
 fn one_rollout_a_node_and_component() {
-    let held = |record: Record| [Held { value: record, token: Token("1".into()) }];
-    let mine = Record { id: "other".parse().unwrap(), ..planned(&draft()).record };
-    let check = |record: &Record, other: Record| alone(record, &held(other), &fleet(), now());
-    let words = check(&mine, rolling()).unwrap_err().words();
+    let held = |record: RolloutRecord| [VersionedValue { value: record, token: VersionToken("1".into()) }];
+    let mine = RolloutRecord { id: "other".parse().unwrap(), ..planned(&draft()).record };
+    let check = |record: &RolloutRecord, other: RolloutRecord| {
+        ensure_no_overlap(record, &held(other), &fleet(), now())
+    };
+    let words = check(&mine, rolling()).unwrap_err().summary();
     assert_eq!(
         words,
         "`agent-1.4.0-20261116` (agent to 1.4.0 from 1.3.2, rolling) is under way on some of these nodes"
     );
     assert!(check(&mine, aborted()).is_ok(), "one that is over is in nobody's way");
-    assert!(check(&mine, Record { dry_run: true, ..rolling() }).is_ok());
-    assert!(check(&mine, Record { component: Component::States, ..rolling() }).is_ok());
-    let elsewhere = Record { batches: vec![vec!["db-01".parse().unwrap()]], ..rolling() };
+    assert!(check(&mine, RolloutRecord { dry_run: true, ..rolling() }).is_ok());
+    assert!(check(&mine, RolloutRecord { component: Component::States, ..rolling() }).is_ok());
+    let elsewhere = RolloutRecord { batches: vec![vec!["db-01".parse().unwrap()]], ..rolling() };
     assert!(check(&mine, elsewhere).is_ok(), "other nodes are nobody's business");
-    let clock = planned(&Draft { mode: Mode::Clock, target: "web-*".into(), ..draft() }).record;
+    let clock = planned(&RolloutDraft { mode: RolloutMode::Clock, target: "web-*".into(), ..draft() }).record;
     assert!(check(&mine, clock.clone()).is_err(), "the clock means nodes by their target");
-    let spent = Record { started: Some(at("00:00:00")), ..clock };
+    let spent = RolloutRecord { started: Some(at("00:00:00")), ..clock };
     assert!(check(&mine, spent).is_ok(), "everybody had a turn");
 }

@@ -5,72 +5,72 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use zagent_config::ids::RolloutId;
-use zagent_rollout::record::Record;
+use zagent_rollout::record::RolloutRecord;
 
-use super::live::{self, Live};
-use super::place::{self, Place};
-use super::{drive, is_active, is_spent, look, picked};
-use crate::host::Cancel;
-use crate::output::{Format, Ui};
-use crate::report::{Exit, Trouble};
-use crate::run::Signals;
+use super::board_args::{self, BoardArgs};
+use super::progress::{self, RolloutProgress};
+use super::{drive, is_active, is_clock_done, pick_record, status};
+use crate::cli_error::{CliError, ExitStatus};
+use crate::host::CancelToken;
+use crate::output::{OutputFormat, Ui};
+use crate::run::SignalWatcher;
 
 /// How often the record is read.
-const LOOK: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Follow a rollout until it is over
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RolloutWatchArgs {
     /// The rollout; default: the one under way, else the newest
     #[arg(value_name = "ID")]
     id: Option<RolloutId>,
 
     #[command(flatten)]
-    place: Place,
+    place: BoardArgs,
 }
 
-impl Args {
-    pub(super) const fn format(&self) -> Format {
+impl RolloutWatchArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
         self.place.format()
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         let settings = self.place.settings()?;
-        let mut records = place::records(&settings)?;
-        let cancel = Arc::new(Cancel::new());
-        let _signals = Signals::watch(&cancel);
-        let mut record = picked(records.as_mut(), self.id.as_ref())?.value;
-        let mut live = Live::new(self.format(), false, ui);
+        let mut records = board_args::open_records(&settings)?;
+        let cancel = Arc::new(CancelToken::new());
+        let _signals = SignalWatcher::watch(&cancel);
+        let mut record = pick_record(records.as_mut(), self.id.as_ref())?.value;
+        let mut live = RolloutProgress::new(self.format(), false, ui);
         let mut lonely = false;
         loop {
             let now = Timestamp::now();
-            live.tell(&record, now, ui);
-            if !is_active(&record, now) || cancel.is_said() {
+            live.show_record(&record, now, ui);
+            if !is_active(&record, now) || cancel.is_cancelled() {
                 break;
             }
-            if look::is_stale(&record, now) != lonely {
+            if status::is_stale(&record, now) != lonely {
                 lonely = !lonely;
                 if lonely {
-                    live.say(&format!("nobody drives it: zagent rollout drive {}", record.id), ui);
+                    live.print_message(&format!("nobody drives it: zagent rollout drive {}", record.id), ui);
                 }
             }
-            live::rest(LOOK, std::iter::once(&live), &cancel);
+            progress::wait_redrawing(POLL_INTERVAL, std::iter::once(&live), &cancel);
             match records.get(&record.id) {
                 Ok(Some(held)) => record = held.value,
                 Ok(None) => {
-                    live.end();
-                    return Err(Trouble::failed(format!("the rollout `{}` was deleted", record.id)));
+                    live.finish();
+                    return Err(CliError::failed(format!("the rollout `{}` was deleted", record.id)));
                 }
-                Err(error) => live.say(&place::trouble(error).words(), ui),
+                Err(error) => live.print_message(&board_args::to_cli_error(error).summary(), ui),
             }
         }
-        live.end();
-        self.tell(&record, ui);
-        let needless = record.dry_run || is_spent(&record, Timestamp::now());
-        Ok(if needless { Exit::Fine } else { drive::exit(&record) })
+        live.finish();
+        self.print_end(&record, ui);
+        let needless = record.dry_run || is_clock_done(&record, Timestamp::now());
+        Ok(if needless { ExitStatus::Success } else { drive::exit_status(&record) })
     }
 
-    fn tell(&self, record: &Record, ui: &mut Ui<'_>) {
-        self.place.print(&format!("{}\n", drive::ended(record)), record, ui);
+    fn print_end(&self, record: &RolloutRecord, ui: &mut Ui<'_>) {
+        self.place.print(&format!("{}\n", drive::end_summary(record)), record, ui);
     }
 }

@@ -1,18 +1,18 @@
 //! `zagent show grains`.
 
-use super::StageArgs;
-use crate::output::{Format, Ui, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Ui, json, yaml};
 
-pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let facts = args.tree.facts()?;
     let grains = facts.all();
     for warning in facts.warnings() {
-        ui.say(&format!("{}: {warning}", ui.talk.yellow("warning")));
+        ui.message(&format!("{}: {warning}", ui.err_paint.yellow("warning")));
     }
-    ui.data(&match args.out {
-        Format::Json => json(&grains),
-        Format::Text | Format::Yaml => yaml(&grains),
+    ui.print(&match args.out {
+        OutputFormat::Json => json(&grains),
+        OutputFormat::Text | OutputFormat::Yaml => yaml(&grains),
     });
     Ok(())
 }

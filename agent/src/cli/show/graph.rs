@@ -6,25 +6,25 @@ use serde_json::json as object;
 use zagent_compiler::Plan;
 use zagent_config::Value;
 
-use super::super::tree::TreeArgs;
-use crate::draw::graph::{dot, mermaid, svg};
-use crate::output::{Format, Paint, Ui, count, harmless, json, yaml};
-use crate::report::Trouble;
+use super::super::compile_job::TreeArgs;
+use crate::cli_error::CliError;
+use crate::draw::graph::{render_dot, render_mermaid, render_svg};
+use crate::output::{OutputFormat, Paint, Ui, json, pluralize, sanitize, yaml};
 
 /// What waits for what
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ShowGraphArgs {
     #[command(flatten)]
     tree: TreeArgs,
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
-    out: Picture,
+    out: GraphFormat,
 }
 
 /// How a graph is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Picture {
+enum GraphFormat {
     /// One line an edge
     #[default]
     Text,
@@ -40,32 +40,32 @@ enum Picture {
     Svg,
 }
 
-impl Args {
-    pub(super) fn format(&self) -> Format {
+impl ShowGraphArgs {
+    pub(super) fn format(&self) -> OutputFormat {
         match self.out {
-            Picture::Json => Format::Json,
-            Picture::Yaml => Format::Yaml,
-            _ => Format::Text,
+            GraphFormat::Json => OutputFormat::Json,
+            GraphFormat::Yaml => OutputFormat::Yaml,
+            _ => OutputFormat::Text,
         }
     }
 }
 
-pub(super) fn run(args: &Args, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowGraphArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;
     let plan = job.compile(ui)?.plan;
     let text = match args.out {
-        Picture::Text => text(&plan, ui.paint),
-        Picture::Json => json(&data(&plan)),
-        Picture::Yaml => yaml(&serde_json::from_value::<Value>(data(&plan)).unwrap_or_default()),
-        Picture::Dot => dot(&plan),
-        Picture::Mermaid => mermaid(&plan),
-        Picture::Svg => svg(&plan, &job.node),
+        GraphFormat::Text => graph_text(&plan, ui.paint),
+        GraphFormat::Json => json(&graph_json(&plan)),
+        GraphFormat::Yaml => yaml(&serde_json::from_value::<Value>(graph_json(&plan)).unwrap_or_default()),
+        GraphFormat::Dot => render_dot(&plan),
+        GraphFormat::Mermaid => render_mermaid(&plan),
+        GraphFormat::Svg => render_svg(&plan, &job.node),
     };
-    ui.data(&job.mask(false).text(&text));
+    ui.print(&job.mask(false).mask_string(&text));
     Ok(())
 }
 
-fn data(plan: &Plan) -> serde_json::Value {
+fn graph_json(plan: &Plan) -> serde_json::Value {
     let nodes: Vec<_> = plan
         .chunks
         .iter()
@@ -80,17 +80,18 @@ fn data(plan: &Plan) -> serde_json::Value {
     object!({"nodes": nodes, "edges": edges, "levels": plan.graph.levels})
 }
 
-fn text(plan: &Plan, paint: Paint) -> String {
+fn graph_text(plan: &Plan, paint: Paint) -> String {
     let mut out = String::new();
     let name = |i: usize| {
         let chunk = &plan.chunks[i];
-        format!("{} {}", harmless(&chunk.id), paint.cyan(format!("{}.{}", chunk.state, chunk.fun)))
+        format!("{} {}", sanitize(&chunk.id), paint.cyan(format!("{}.{}", chunk.state, chunk.fun)))
     };
     for edge in &plan.graph.edges {
         let arrow = paint.dim(format!("--{}->", edge.kind.key()));
         let _ = writeln!(out, "{} {arrow} {}", name(edge.from), name(edge.to));
     }
-    let (states, edges) = (count(plan.chunks.len(), "state"), count(plan.graph.edges.len(), "requisite"));
-    let _ = writeln!(out, "{states}, {edges}, {}", count(plan.graph.levels.len(), "level"));
+    let (states, edges) =
+        (pluralize(plan.chunks.len(), "state"), pluralize(plan.graph.edges.len(), "requisite"));
+    let _ = writeln!(out, "{states}, {edges}, {}", pluralize(plan.graph.levels.len(), "level"));
     out
 }

@@ -1,16 +1,16 @@
 //! `zagent show highstate`.
 
-use super::StageArgs;
-use crate::output::{Format, Ui, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Ui, json, yaml};
 
-pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;
     let high = job.compiler.high(&job.want)?;
-    let high = job.mask(args.unmask).value(&high);
-    ui.data(&match args.out {
-        Format::Json => json(&high),
-        Format::Text | Format::Yaml => yaml(&high),
+    let high = job.mask(args.unmask).mask_value(&high);
+    ui.print(&match args.out {
+        OutputFormat::Json => json(&high),
+        OutputFormat::Text | OutputFormat::Yaml => yaml(&high),
     });
     Ok(())
 }

@@ -5,61 +5,64 @@ use std::fmt::Write;
 use zagent_compiler::{Chunk, Requisite, name_text};
 use zagent_config::{Map, Value};
 
-use super::StageArgs;
-use crate::output::{Format, Mask, Paint, Ui, count, harmless, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Paint, SecretMask, Ui, json, pluralize, sanitize, yaml};
 
-pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;
     let compiled = job.compile(ui)?;
     let mask = job.mask(args.unmask);
-    let low = || compiled.plan.chunks.iter().map(|c| mask.value(&c.to_value())).collect::<Value>();
+    let low = || compiled.plan.chunks.iter().map(|c| mask.mask_value(&c.to_value())).collect::<Value>();
     let text = match args.out {
-        Format::Json => json(&low()),
-        Format::Yaml => yaml(&low()),
-        Format::Text => text(&compiled.plan.chunks, &mask, ui.verbose > 0, ui.paint),
+        OutputFormat::Json => json(&low()),
+        OutputFormat::Yaml => yaml(&low()),
+        OutputFormat::Text => lowstate_text(&compiled.plan.chunks, &mask, ui.verbose > 0, ui.paint),
     };
-    ui.data(&text);
+    ui.print(&text);
     Ok(())
 }
 
-fn text(chunks: &[Chunk], mask: &Mask, all: bool, paint: Paint) -> String {
+fn lowstate_text(chunks: &[Chunk], mask: &SecretMask, all: bool, paint: Paint) -> String {
     let mut out = String::new();
     let width = chunks.len().to_string().len();
     for (i, chunk) in chunks.iter().enumerate() {
         let number = paint.dim(format!("{:>width$}", i + 1));
         let name = name_text(&chunk.name);
-        let name =
-            if *name == *chunk.id { String::new() } else { format!("  {}", harmless(&mask.text(&name))) };
+        let name = if *name == *chunk.id {
+            String::new()
+        } else {
+            format!("  {}", sanitize(&mask.mask_string(&name)))
+        };
         let function = paint.cyan(format!("{}.{}", chunk.state, chunk.fun));
         let check = if chunk.prereq.check { paint.dim("  (check for a prereq)") } else { String::new() };
-        let _ = writeln!(out, "{number}  {}  {function}{name}{check}", paint.bold(harmless(&chunk.id)));
-        let needs = requisites(chunk);
+        let _ = writeln!(out, "{number}  {}  {function}{name}{check}", paint.bold(sanitize(&chunk.id)));
+        let needs = requisites_text(chunk);
         let needs = if needs.is_empty() { String::new() } else { format!("  {needs}") };
-        let line = format!("{:width$}  {}{needs}", "", harmless(&chunk.sls));
+        let line = format!("{:width$}  {}{needs}", "", sanitize(&chunk.sls));
         let _ = writeln!(out, "{}", paint.dim(line));
         if all {
-            arguments(&mut out, chunk, mask, width + 4);
+            write_arguments(&mut out, chunk, mask, width + 4);
         }
     }
-    let _ = writeln!(out, "{}", count(chunks.len(), "state"));
+    let _ = writeln!(out, "{}", pluralize(chunks.len(), "state"));
     out
 }
 
 /// `require: pkg nginx, file conf; watch: …`.
-fn requisites(chunk: &Chunk) -> String {
+fn requisites_text(chunk: &Chunk) -> String {
     let mut parts = Vec::new();
     for kind in Requisite::ALL {
         let Some(list) = chunk.args.get(kind.key()).and_then(Value::as_list) else {
             continue;
         };
-        let names: Vec<String> = list.iter().map(target).collect();
+        let names: Vec<String> = list.iter().map(target_text).collect();
         parts.push(format!("{}: {}", kind.key(), names.join(", ")));
     }
-    harmless(&parts.join("; "))
+    sanitize(&parts.join("; "))
 }
 
-fn target(value: &Value) -> String {
+fn target_text(value: &Value) -> String {
     match value {
         Value::Map(map) => map
             .iter()
@@ -71,16 +74,16 @@ fn target(value: &Value) -> String {
 }
 
 /// What else the state says, as YAML below it.
-fn arguments(out: &mut String, chunk: &Chunk, mask: &Mask, indent: usize) {
+fn write_arguments(out: &mut String, chunk: &Chunk, mask: &SecretMask, indent: usize) {
     let is_requisite = |key: &str| Requisite::ALL.iter().any(|r| r.key() == key);
     let mut args = Map::new();
     for (key, value) in chunk.args.iter().filter(|(k, _)| !k.as_str().is_some_and(is_requisite)) {
-        args.insert(key.clone(), mask.value(value));
+        args.insert(key.clone(), mask.mask_value(value));
     }
     if args.is_empty() {
         return;
     }
     for line in yaml(&args.into()).lines() {
-        let _ = writeln!(out, "{:indent$}{}", "", harmless(line));
+        let _ = writeln!(out, "{:indent$}{}", "", sanitize(line));
     }
 }

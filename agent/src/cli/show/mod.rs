@@ -11,77 +11,77 @@ mod top;
 
 use clap::Subcommand;
 
-use super::tree::TreeArgs;
-use crate::output::{Format, Ui};
-use crate::report::{Exit, Trouble};
+use super::compile_job::TreeArgs;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::output::{OutputFormat, Ui};
 
 /// Print a stage of the compiler, or what it is given
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ShowArgs {
     #[command(subcommand)]
-    what: What,
+    what: ShowCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ShowCommand {
     /// The SLS that the top files select for this node
-    Top(StageArgs),
+    Top(ShowStageArgs),
     /// An SLS after its template stage
-    Sls(sls::Args),
+    Sls(sls::ShowSlsArgs),
     /// All states by id, before they are torn into chunks
-    Highstate(StageArgs),
+    Highstate(ShowStageArgs),
     /// The chunks that would run, in Salt's order
-    Lowstate(StageArgs),
+    Lowstate(ShowStageArgs),
     /// What waits for what, as text, JSON, dot, mermaid or a picture
-    Graph(graph::Args),
+    Graph(graph::ShowGraphArgs),
     /// The pillar of this node; secrets are masked
-    Pillar(StageArgs),
+    Pillar(ShowStageArgs),
     /// The facts of this node; `--out yaml` writes an inventory file
-    Grains(StageArgs),
+    Grains(ShowStageArgs),
     /// The levels of the run: what runs together, and what it waits for
-    Plan(StageArgs),
+    Plan(ShowStageArgs),
 }
 
 /// What every stage takes.
 #[derive(Debug, clap::Args)]
-struct StageArgs {
+struct ShowStageArgs {
     #[command(flatten)]
     tree: TreeArgs,
 
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
-    out: Format,
+    out: OutputFormat,
 
     /// Show secrets too
     #[arg(long, help_heading = "Output")]
     unmask: bool,
 }
 
-impl Args {
-    pub(super) fn format(&self) -> Format {
+impl ShowArgs {
+    pub(super) fn format(&self) -> OutputFormat {
         match &self.what {
-            What::Top(args)
-            | What::Highstate(args)
-            | What::Lowstate(args)
-            | What::Pillar(args)
-            | What::Grains(args)
-            | What::Plan(args) => args.out,
-            What::Sls(args) => args.stage.out,
-            What::Graph(args) => args.format(),
+            ShowCommand::Top(args)
+            | ShowCommand::Highstate(args)
+            | ShowCommand::Lowstate(args)
+            | ShowCommand::Pillar(args)
+            | ShowCommand::Grains(args)
+            | ShowCommand::Plan(args) => args.out,
+            ShowCommand::Sls(args) => args.stage.out,
+            ShowCommand::Graph(args) => args.format(),
         }
     }
 
-    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
         match &self.what {
-            What::Top(args) => top::run(args, ui),
-            What::Sls(args) => sls::run(args, ui),
-            What::Highstate(args) => highstate::run(args, ui),
-            What::Lowstate(args) => lowstate::run(args, ui),
-            What::Graph(args) => graph::run(args, ui),
-            What::Pillar(args) => pillar::run(args, ui),
-            What::Grains(args) => grains::run(args, ui),
-            What::Plan(args) => plan::run(args, ui),
+            ShowCommand::Top(args) => top::run(args, ui),
+            ShowCommand::Sls(args) => sls::run(args, ui),
+            ShowCommand::Highstate(args) => highstate::run(args, ui),
+            ShowCommand::Lowstate(args) => lowstate::run(args, ui),
+            ShowCommand::Graph(args) => graph::run(args, ui),
+            ShowCommand::Pillar(args) => pillar::run(args, ui),
+            ShowCommand::Grains(args) => grains::run(args, ui),
+            ShowCommand::Plan(args) => plan::run(args, ui),
         }?;
-        Ok(Exit::Fine)
+        Ok(ExitStatus::Success)
     }
 }

@@ -1,19 +1,19 @@
 //! `zagent show pillar`.
 
-use super::StageArgs;
-use crate::output::{Format, Ui, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Ui, json, yaml};
 
-pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;
     let whole = job.compiler.pillar()?;
-    let shown = if args.unmask { whole.clone() } else { job.mask(false).pillar(&whole) };
-    ui.data(&match args.out {
-        Format::Json => json(&shown),
-        Format::Text | Format::Yaml => yaml(&shown),
+    let shown = if args.unmask { whole.clone() } else { job.mask(false).mask_pillar(&whole) };
+    ui.print(&match args.out {
+        OutputFormat::Json => json(&shown),
+        OutputFormat::Text | OutputFormat::Yaml => yaml(&shown),
     });
     if shown != whole {
-        ui.say("secrets are masked; --unmask shows them");
+        ui.message("secrets are masked; --unmask shows them");
     }
     Ok(())
 }

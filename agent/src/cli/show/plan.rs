@@ -6,38 +6,40 @@ use serde_json::json as object;
 use zagent_compiler::{Plan, name_text};
 use zagent_config::Value;
 
-use super::StageArgs;
-use crate::output::{Format, Mask, Paint, Ui, count, harmless, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Paint, SecretMask, Ui, json, pluralize, sanitize, yaml};
 
-pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;
     let plan = job.compile(ui)?.plan;
     let mask = job.mask(args.unmask);
     let text = match args.out {
-        Format::Json => json(&data(&plan, &mask)),
-        Format::Yaml => yaml(&serde_json::from_value::<Value>(data(&plan, &mask)).unwrap_or_default()),
-        Format::Text => text(&plan, ui.paint),
+        OutputFormat::Json => json(&plan_json(&plan, &mask)),
+        OutputFormat::Yaml => {
+            yaml(&serde_json::from_value::<Value>(plan_json(&plan, &mask)).unwrap_or_default())
+        }
+        OutputFormat::Text => plan_text(&plan, ui.paint),
     };
-    ui.data(&text);
+    ui.print(&text);
     Ok(())
 }
 
 /// Who a chunk waits for, nearest kinds first: index and kind.
-fn needs(plan: &Plan, i: usize) -> Vec<(usize, &'static str)> {
+fn chunk_requisites(plan: &Plan, i: usize) -> Vec<(usize, &'static str)> {
     plan.graph.edges.iter().filter(|e| e.to == i).map(|e| (e.from, e.kind.key())).collect()
 }
 
-fn data(plan: &Plan, mask: &Mask) -> serde_json::Value {
+fn plan_json(plan: &Plan, mask: &SecretMask) -> serde_json::Value {
     let state = |i: &usize| {
         let chunk = &plan.chunks[*i];
-        let needs: Vec<_> = needs(plan, *i)
+        let needs: Vec<_> = chunk_requisites(plan, *i)
             .into_iter()
             .map(|(from, kind)| object!({"kind": kind, "state": plan.chunks[from].tag()}))
             .collect();
         object!({
-            "tag": mask.text(&chunk.tag()), "id": &*chunk.id, "function": format!("{}.{}", chunk.state, chunk.fun),
-            "name": mask.text(&name_text(&chunk.name)), "sls": &*chunk.sls, "env": &*chunk.env,
+            "tag": mask.mask_string(&chunk.tag()), "id": &*chunk.id, "function": format!("{}.{}", chunk.state, chunk.fun),
+            "name": mask.mask_string(&name_text(&chunk.name)), "sls": &*chunk.sls, "env": &*chunk.env,
             "check": chunk.prereq.check, "needs": needs,
         })
     };
@@ -46,7 +48,7 @@ fn data(plan: &Plan, mask: &Mask) -> serde_json::Value {
     object!({"total": plan.chunks.len(), "levels": levels})
 }
 
-fn text(plan: &Plan, paint: Paint) -> String {
+fn plan_text(plan: &Plan, paint: Paint) -> String {
     let mut out = String::new();
     for (number, level) in plan.graph.levels.iter().enumerate() {
         let together = if level.len() > 1 { format!(", {} together", level.len()) } else { String::new() };
@@ -59,22 +61,26 @@ fn text(plan: &Plan, paint: Paint) -> String {
             let _ = writeln!(
                 out,
                 "  {:width$}  {function}{check}{}",
-                harmless(&chunk.id),
-                waits(plan, *i, paint)
+                sanitize(&chunk.id),
+                requisites_text(plan, *i, paint)
             );
         }
     }
-    let _ =
-        writeln!(out, "{} in {}", count(plan.chunks.len(), "state"), count(plan.graph.levels.len(), "level"));
+    let _ = writeln!(
+        out,
+        "{} in {}",
+        pluralize(plan.chunks.len(), "state"),
+        pluralize(plan.graph.levels.len(), "level")
+    );
     out
 }
 
-fn waits(plan: &Plan, i: usize, paint: Paint) -> String {
-    let needs = needs(plan, i);
+fn requisites_text(plan: &Plan, i: usize, paint: Paint) -> String {
+    let needs = chunk_requisites(plan, i);
     if needs.is_empty() {
         return String::new();
     }
     let names: Vec<String> =
-        needs.iter().map(|(from, kind)| format!("{} ({kind})", harmless(&plan.chunks[*from].id))).collect();
+        needs.iter().map(|(from, kind)| format!("{} ({kind})", sanitize(&plan.chunks[*from].id))).collect();
     paint.dim(format!("  after {}", names.join(", ")))
 }

@@ -2,46 +2,49 @@
 
 use zagent_config::{Map, Value};
 
-use super::StageArgs;
-use crate::output::{Format, Ui, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Ui, json, yaml};
 
 /// An SLS after its template stage
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ShowSlsArgs {
     /// Their names, such as `web.nginx`
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
     #[command(flatten)]
-    pub(super) stage: StageArgs,
+    pub(super) stage: ShowStageArgs,
 }
 
-pub(super) fn run(args: &Args, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.stage.tree.job()?;
     let names: Vec<&String> = args.names.iter().chain(&args.stage.tree.sls).collect();
     if names.is_empty() {
-        return Err(Trouble::usage_hint("which SLS?", "zagent show sls NAME --states DIR"));
+        return Err(CliError::usage_hint("which SLS?", "zagent show sls NAME --states DIR"));
     }
     let env = args.stage.tree.saltenv.as_deref().unwrap_or(crate::files::BASE);
     let mut texts = Vec::new();
     for name in names {
-        texts.push((name, job.compiler.rendered(name, env)?));
+        texts.push((name, job.compiler.render_sls(name, env)?));
     }
     let mask = job.mask(args.stage.unmask);
-    let value: Map = texts.iter().map(|(name, text)| (name.as_str(), Value::from(mask.text(text)))).collect();
+    let value: Map =
+        texts.iter().map(|(name, text)| (name.as_str(), Value::from(mask.mask_string(text)))).collect();
     let value = Value::from(value);
     let out = match args.stage.out {
-        Format::Json => json(&value),
-        Format::Yaml => yaml(&value),
-        Format::Text => plain(&texts.iter().map(|(n, t)| (n.as_str(), mask.text(t))).collect::<Vec<_>>()),
+        OutputFormat::Json => json(&value),
+        OutputFormat::Yaml => yaml(&value),
+        OutputFormat::Text => {
+            sls_text(&texts.iter().map(|(n, t)| (n.as_str(), mask.mask_string(t))).collect::<Vec<_>>())
+        }
     };
-    ui.data(&out);
+    ui.print(&out);
     Ok(())
 }
 
 /// The text itself; several are told apart by a comment.
-fn plain(texts: &[(&str, String)]) -> String {
+fn sls_text(texts: &[(&str, String)]) -> String {
     let mut out = String::new();
     for (name, text) in texts {
         if texts.len() > 1 {

@@ -5,28 +5,28 @@ use std::fmt::Write;
 use zagent_compiler::TopTarget;
 use zagent_config::Value;
 
-use super::StageArgs;
-use crate::output::{Format, Paint, Ui, harmless, json, yaml};
-use crate::report::Trouble;
+use super::ShowStageArgs;
+use crate::cli_error::CliError;
+use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
 
-pub(super) fn run(args: &StageArgs, ui: &mut Ui<'_>) -> Result<(), Trouble> {
+pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;
     let top = job.compiler.top()?;
     let text = match args.out {
-        Format::Json => json(&top),
-        Format::Yaml => yaml(&top),
-        Format::Text => text(&top, &job.compiler.top_targets().unwrap_or_default(), ui.paint),
+        OutputFormat::Json => json(&top),
+        OutputFormat::Yaml => yaml(&top),
+        OutputFormat::Text => top_text(&top, &job.compiler.top_targets().unwrap_or_default(), ui.paint),
     };
-    ui.data(&text);
+    ui.print(&text);
     Ok(())
 }
 
-fn text(top: &Value, targets: &[TopTarget], paint: Paint) -> String {
+fn top_text(top: &Value, targets: &[TopTarget], paint: Paint) -> String {
     let mut out = String::new();
     for (env, selected) in top.as_map().into_iter().flat_map(zagent_config::Map::iter) {
-        let _ = writeln!(out, "{}", paint.bold(harmless(&env.json_key())));
+        let _ = writeln!(out, "{}", paint.bold(sanitize(&env.json_key())));
         for sls in selected.as_list().into_iter().flat_map(|l| l.iter()) {
-            let _ = writeln!(out, "  {}", harmless(&sls.json_key()));
+            let _ = writeln!(out, "  {}", sanitize(&sls.json_key()));
         }
     }
     if out.is_empty() {
@@ -38,9 +38,9 @@ fn text(top: &Value, targets: &[TopTarget], paint: Paint) -> String {
     let width = targets.iter().map(|t| t.target.chars().count()).max().unwrap_or(0).min(40);
     for target in targets {
         let mark = if target.matched { paint.green("✓") } else { paint.dim("·") };
-        let name = format!("{:width$}", harmless(&target.target));
+        let name = format!("{:width$}", sanitize(&target.target));
         let name = if target.matched { name } else { paint.dim(name) };
-        let place = paint.dim(format!("{} ({})", harmless(&target.env), harmless(&target.place.to_string())));
+        let place = paint.dim(format!("{} ({})", sanitize(&target.env), sanitize(&target.place.to_string())));
         let _ = writeln!(out, "  {mark} {name}  {place}");
     }
     out

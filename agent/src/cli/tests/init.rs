@@ -1,7 +1,7 @@
 //! A new repository from the first file to the second run; Salt trees and what is told of them; the doctor's exit codes.
 
 use super::{Said, Tree, zagent};
-use crate::report::Exit;
+use crate::cli_error::ExitStatus;
 
 #[test]
 fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {
@@ -9,11 +9,11 @@ fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {
     let at = |name: &str| tree.dir.path().join(name).display().to_string();
     let (repo, config, motd) = (at("repo"), at("none.yaml"), at("motd"));
     let made = zagent(&["init", &repo, "--out", "json"], tree.dir.path());
-    assert_eq!(made.exit, Exit::Fine, "{}", made.all());
+    assert_eq!(made.exit, ExitStatus::Success, "{}", made.all());
     assert_eq!(made.json()["written"].as_array().unwrap().len(), 9, "{}", made.all());
 
     let checked = zagent(&["check", &repo, "--config", &config, "--deny-warnings"], tree.dir.path());
-    assert_eq!(checked.exit, Exit::Fine, "{}", checked.all());
+    assert_eq!(checked.exit, ExitStatus::Success, "{}", checked.all());
 
     let (states, pillar) = (format!("{repo}/states"), format!("{repo}/pillar"));
     let data = serde_json::json!({"motd": {"file": motd}}).to_string();
@@ -23,19 +23,24 @@ fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {
         zagent(&words, tree.dir.path())
     };
     let dry = run(&["--test"]);
-    assert_eq!((dry.exit, &dry.json()["changed"]), (Exit::Fine, &1.into()), "{}", dry.all());
+    assert_eq!((dry.exit, &dry.json()["changed"]), (ExitStatus::Success, &1.into()), "{}", dry.all());
     assert!(!std::path::Path::new(&motd).exists());
     let first = run(&[]);
-    assert_eq!((first.exit, &first.json()["changed"]), (Exit::Fine, &1.into()), "{}", first.all());
+    assert_eq!((first.exit, &first.json()["changed"]), (ExitStatus::Success, &1.into()), "{}", first.all());
     assert!(std::fs::read_to_string(&motd).unwrap().contains("ops@example.org"));
     let second = run(&[]);
-    assert_eq!((second.exit, &second.json()["changed"]), (Exit::Fine, &0.into()), "{}", second.all());
+    assert_eq!(
+        (second.exit, &second.json()["changed"]),
+        (ExitStatus::Success, &0.into()),
+        "{}",
+        second.all()
+    );
 
     let again = zagent(&["init", &repo], tree.dir.path());
-    assert_eq!(again.exit, Exit::Usage, "{}", again.all());
+    assert_eq!(again.exit, ExitStatus::Usage, "{}", again.all());
     assert!(again.err.contains("is not empty") && again.err.contains("--force"), "{}", again.all());
     let forced = zagent(&["init", &repo, "--force"], tree.dir.path());
-    assert!(forced.exit == Exit::Fine && forced.out.contains("(was there)"), "{}", forced.all());
+    assert!(forced.exit == ExitStatus::Success && forced.out.contains("(was there)"), "{}", forced.all());
 }
 
 const SALT: &[(&str, &str)] = &[
@@ -67,7 +72,7 @@ fn a_salt_tree_is_judged_and_copied_and_stays_as_it_was() {
     let (from, to, grains) = (tree.dir.path().display().to_string(), at("new"), at("grains.json"));
     let words = ["init", "--from-salt", &from, "--grains", &grains, "--id", "web-01", "--out", "json"];
     let said = zagent(&words, tree.dir.path());
-    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
     let report = said.json();
     let outcome = |name: &str| {
         let all = report["sls"].as_array().unwrap();
@@ -120,7 +125,11 @@ fn a_salt_tree_is_judged_and_copied_and_stays_as_it_was() {
     }
     assert!(!tree.dir.path().join("srv/salt/ci.sh").exists());
     let inside = zagent(&["init", "--from-salt", &from, &at("srv/salt/in")], tree.dir.path());
-    assert!(inside.exit == Exit::Usage && inside.err.contains("stands inside the tree"), "{}", inside.all());
+    assert!(
+        inside.exit == ExitStatus::Usage && inside.err.contains("stands inside the tree"),
+        "{}",
+        inside.all()
+    );
 }
 
 #[test]
@@ -132,7 +141,7 @@ fn the_doctor_tells_what_is_wrong_and_exits_with_one() {
     assert_eq!(checks[0]["check"], "config", "{}", fine.all());
     let bad = tree.dir.path().join("bad.yaml").display().to_string();
     let broken = zagent(&["doctor", "--offline", "--config", &bad], tree.dir.path());
-    assert_eq!(broken.exit, Exit::Failed, "{}", broken.all());
+    assert_eq!(broken.exit, ExitStatus::Failed, "{}", broken.all());
     assert!(
         broken.out.contains("fail  config") && broken.out.contains("did you mean `source`?"),
         "{}",

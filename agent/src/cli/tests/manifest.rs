@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Exit, Said, Tree, zagent};
+use super::{ExitStatus, Said, Tree, zagent};
 
 /// A repository with a state, and a key beside it.
 struct Site {
@@ -55,20 +55,20 @@ fn written_checked_changed_and_written_again() {
     zagent_cache::needs!("ssh-keygen");
     let site = Site::new();
     let said = site.manifest("check", &[]);
-    assert_eq!(said.exit, Exit::Usage, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
     assert!(
         said.err.contains("there is no `$DIR/repo/manifest.yaml`") && said.err.contains("manifest write")
     );
 
     let said = site.manifest("write", &["--expires", "30d"]);
     assert_eq!(said.out, "$DIR/repo/manifest.yaml: serial 1, 1 files\n  a new manifest\n", "{}", said.all());
-    assert_eq!(site.manifest("check", &[]).exit, Exit::Fine);
+    assert_eq!(site.manifest("check", &[]).exit, ExitStatus::Success);
     let said = site.manifest("write", &[]);
     assert_eq!(said.out, "$DIR/repo/manifest.yaml: nothing changed, serial 1\n");
 
     site.tree.write(&[("repo/states/top.sls", "base: {'*': [a]}\n"), ("repo/states/a.sls", "")]);
     let said = site.manifest("check", &["--out", "json"]);
-    assert_eq!(said.exit, Exit::Failed);
+    assert_eq!(said.exit, ExitStatus::Failed);
     assert_eq!(
         said.json()["differences"],
         serde_json::json!(["`states/top.sls` has another content", "`states/a.sls` is not listed"])
@@ -87,11 +87,11 @@ fn written_checked_changed_and_written_again() {
         (["--expires", "99999999d"], "is no time"),
     ] {
         let said = site.manifest("write", &flags);
-        assert!(said.exit == Exit::Usage && said.err.contains(words), "{flags:?}: {}", said.all());
+        assert!(said.exit == ExitStatus::Usage && said.err.contains(words), "{flags:?}: {}", said.all());
     }
     site.tree.write(&[("repo/manifest.yaml", "schema: 1\nseriel: 3\n")]);
     let said = site.manifest("write", &[]);
-    assert!(said.exit == Exit::Usage && said.err.contains("error[ZA1102]"), "{}", said.all());
+    assert!(said.exit == ExitStatus::Usage && said.err.contains("error[ZA1102]"), "{}", said.all());
     assert!(
         said.err.contains("manifest.yaml:2:1") && said.err.contains("did you mean `serial`?"),
         "{}",
@@ -107,22 +107,34 @@ fn signed_checked_and_stale() {
     site.manifest("write", &[]);
     let check = || site.manifest("check", &["--allowed-signers", &signers]);
     let said = check();
-    assert!(said.exit == Exit::Failed && said.out.contains("the manifest is not signed"), "{}", said.all());
+    assert!(
+        said.exit == ExitStatus::Failed && said.out.contains("the manifest is not signed"),
+        "{}",
+        said.all()
+    );
     let said = site.manifest("sign", &["--key", &key, "--as", "alice"]);
     assert_eq!(said.out, "$DIR/repo/manifest.yaml.sig.alice: signs serial 1\n", "{}", said.all());
     let said = check();
     assert!(
-        said.exit == Exit::Fine && said.out.contains("signed by alice@example.org (SHA256:"),
+        said.exit == ExitStatus::Success && said.out.contains("signed by alice@example.org (SHA256:"),
         "{}",
         said.all()
     );
     let said = site.manifest("check", &["--allowed-signers", &signers, "--threshold", "2"]);
-    assert!(said.exit == Exit::Failed && said.out.contains("1 of 2 signatures count"), "{}", said.all());
+    assert!(
+        said.exit == ExitStatus::Failed && said.out.contains("1 of 2 signatures count"),
+        "{}",
+        said.all()
+    );
 
     // What is not listed is not signed for.
     site.tree.write(&[("repo/states/a.sls", "")]);
     let said = site.manifest("sign", &["--key", &key]);
-    assert!(said.exit == Exit::Failed && said.err.contains("`states/a.sls` is not listed"), "{}", said.all());
+    assert!(
+        said.exit == ExitStatus::Failed && said.err.contains("`states/a.sls` is not listed"),
+        "{}",
+        said.all()
+    );
     let said = site.manifest("write", &[]);
     assert!(said.err.contains("manifest.yaml.sig.alice signed the old manifest"), "{}", said.all());
     assert!(site.repo("manifest.yaml.sig.alice").exists());
@@ -132,11 +144,11 @@ fn signed_checked_and_stale() {
     assert!(said.err.contains("removed manifest.yaml.sig.alice"), "{}", said.all());
     assert!(!site.repo("manifest.yaml.sig.alice").exists());
     for name in ["../x", "a/b", ".x", ""] {
-        assert_eq!(site.manifest("sign", &["--key", &key, "--as", name]).exit, Exit::Usage, "{name:?}");
+        assert_eq!(site.manifest("sign", &["--key", &key, "--as", name]).exit, ExitStatus::Usage, "{name:?}");
     }
     let said = site.manifest("sign", &["--key", "/nonexistent"]);
     assert!(
-        said.exit == Exit::Failed && said.err.contains("cannot read the key `/nonexistent`"),
+        said.exit == ExitStatus::Failed && said.err.contains("cannot read the key `/nonexistent`"),
         "{}",
         said.all()
     );

@@ -7,8 +7,8 @@ use zagent_config::paths::Paths;
 
 use super::*;
 use crate::operate::pause::Pause;
-use crate::operate::pin::{Pin, To};
-use crate::operate::quarantine::{Quarantine, Quarantined};
+use crate::operate::pin::{NodePin, PinTarget};
+use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
 
 struct Node {
     dir: tempfile::TempDir,
@@ -38,7 +38,7 @@ impl Node {
 fn a_pause_is_asked_for_shown_and_ended() {
     let node = Node::new();
     let said = node.say(&["pause", "--for", "90m", "--reason", "disk\nswap"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.starts_with("paused until ") && said.out.ends_with(": disk swap\n"), "{}", said.all());
     assert!(said.out.contains("(in 1h 30m)"), "{}", said.all());
     let now = Timestamp::now();
@@ -71,7 +71,7 @@ fn a_pause_is_asked_for_shown_and_ended() {
         &["pause", "--forever", "--for", "1h"],
     ] {
         let said = node.say(bad);
-        assert_eq!(said.exit, Exit::Usage, "{}", said.all());
+        assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
     }
     assert!(!node.paths().pause().exists(), "a slip pauses nothing");
 }
@@ -81,14 +81,18 @@ fn a_pin_is_asked_for_and_taken_away() {
     let node = Node::new();
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let said = node.say(&["pin", commit, "--reason", "wait for the fix"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.starts_with("pinned to commit 0123456789ab since "), "{}", said.all());
-    assert_eq!(Pin::read(&node.paths()).unwrap().unwrap().to, To::Commit(commit.parse().unwrap()));
+    assert_eq!(NodePin::read(&node.paths()).unwrap().unwrap().to, PinTarget::Commit(commit.parse().unwrap()));
     let data = node.say(&["pin", "fix/disk", "--out", "json"]).json();
     assert_eq!(data["pin"]["to"], serde_json::json!({"branch": "fix/disk"}));
     let short = node.say(&["pin", "0123456789"]);
-    assert!(short.exit == Exit::Usage && short.err.contains("git rev-parse 0123456789"), "{}", short.all());
-    assert_eq!(node.say(&["pin", "--upload-pack=x"]).exit, Exit::Usage);
+    assert!(
+        short.exit == ExitStatus::Usage && short.err.contains("git rev-parse 0123456789"),
+        "{}",
+        short.all()
+    );
+    assert_eq!(node.say(&["pin", "--upload-pack=x"]).exit, ExitStatus::Usage);
     assert!(node.say(&["unpin"]).out.starts_with("unpinned; it was pinned to branch fix/disk since "));
     assert_eq!(node.say(&["unpin"]).out, "it was not pinned\n");
     std::fs::write(node.paths().pin(), "{").unwrap();
@@ -100,7 +104,7 @@ fn revisions_are_let_go_one_by_one_or_all() {
     let node = Node::new();
     assert_eq!(node.say(&["quarantine", "list"]).out, "no revision is in quarantine\n");
     for digit in ["a", "b", "c"] {
-        let one = Quarantined {
+        let one = QuarantinedRevision {
             revision: digit.repeat(40).parse().unwrap(),
             since: Timestamp::now(),
             reason: format!("health check web failed: {digit}"),
@@ -122,12 +126,12 @@ fn revisions_are_let_go_one_by_one_or_all() {
         &["quarantine", "clear"],
         &["quarantine", "clear", "aaaa", "--all"],
     ] {
-        assert_eq!(node.say(bad).exit, Exit::Usage, "{bad:?}");
+        assert_eq!(node.say(bad).exit, ExitStatus::Usage, "{bad:?}");
     }
     assert_eq!(node.say(&["quarantine", "list", "--out", "json"]).json().as_array().unwrap().len(), 2);
     assert_eq!(node.say(&["quarantine", "clear", "--all"]).out, "2 revisions may be tried again\n");
     assert_eq!(node.say(&["quarantine", "clear", "--all"]).out, "no revision was in quarantine\n");
     std::fs::write(node.paths().quarantine(), "[").unwrap();
     let damaged = node.say(&["quarantine", "list"]);
-    assert!(damaged.exit == Exit::Failed && damaged.err.contains("is damaged"), "{}", damaged.all());
+    assert!(damaged.exit == ExitStatus::Failed && damaged.err.contains("is damaged"), "{}", damaged.all());
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Exit, Tree, zagent};
+use super::{ExitStatus, Tree, zagent};
 
 #[test]
 fn a_binary_is_published_listed_and_never_replaced() {
@@ -20,14 +20,14 @@ fn a_binary_is_published_listed_and_never_replaced() {
     };
     let file = at("zagent");
     let said = release(&["publish", &file, "--version", "1.2.3"]);
-    assert_eq!(said.exit, Exit::Usage, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
     assert!(said.err.contains("--os and --arch"), "{}", said.err);
     let key = at("key");
     let machine = ["--os", "linux", "--arch", "x86_64", "--key", &key];
     let publish =
         |version: &str| release(&[&["publish", &file, "--version", version], &machine[..]].concat());
     let said = publish("1.2.3");
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     for part in ["artifacts:", "size: 10", "refs/zagent/release/1.2.3/linux-x86_64", "BEGIN SSH SIGNATURE"] {
         assert!(said.out.contains(part), "{}", said.out);
     }
@@ -36,9 +36,9 @@ fn a_binary_is_published_listed_and_never_replaced() {
     assert!(publish("1.2.3").err.contains("has it already"));
     std::fs::write(&file, "#!/bin/sh\nexit\n").unwrap();
     let said = publish("1.2.3");
-    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
     assert!(said.err.contains("a new version"), "{}", said.err);
-    assert_eq!(publish("1 2").exit, Exit::Usage);
+    assert_eq!(publish("1 2").exit, ExitStatus::Usage);
     let described = zagent(
         &[
             "release",

@@ -1,7 +1,7 @@
 //! Undoing runs: which run it is about, what cannot be undone, and how to insist.
 
 use super::{Said, Tree, zagent};
-use crate::report::Exit;
+use crate::cli_error::ExitStatus;
 
 struct Site {
     tree: Tree,
@@ -35,7 +35,7 @@ impl Site {
         self.tree.write(&[("states/all.sls", &states)]);
         let states = self.path("states");
         let said = self.zagent(&["state.apply", "all", "--states", &states, "--out", "json"]);
-        assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+        assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
         said.json()["run"].as_str().unwrap().to_owned()
     }
 }
@@ -47,7 +47,7 @@ fn a_revert_names_its_run_and_what_cannot_be_undone() {
     let look = site.zagent(&["run", "--revert", "--test"]);
     assert!(look.out.starts_with(&format!("dry run of the revert of {run} on ")), "{}", look.all());
     let said = site.zagent(&["run", "--revert"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.starts_with(&format!("revert of {run} on ")), "{}", said.out);
     assert!(said.out.contains("not undone    c  cmd.run"), "{}", said.out);
     assert!(said.out.contains("2 reverted, 0 not reverted, 0 skipped, 0 untouched, 1 cannot be undone"));
@@ -65,7 +65,7 @@ fn to_force_a_revert_is_not_to_undo_it() {
     let run = site.change();
     std::fs::write(site.path("two"), "by hand\n").unwrap();
     let partial = site.zagent(&["run", "--revert"]);
-    assert_eq!(partial.exit, Exit::Failed, "{}", partial.all());
+    assert_eq!(partial.exit, ExitStatus::Failed, "{}", partial.all());
     assert!(partial.out.contains(&format!("zagent run --revert {run} --force")), "{}", partial.out);
     assert_eq!((site.text("one").as_str(), site.text("two").as_str()), ("old\n", "by hand\n"));
     let forced = site.zagent(&["run", "--revert", "--force"]);
@@ -79,7 +79,7 @@ fn only_states_of_the_run_can_be_named() {
     site.change();
     let before = site.zagent(&["history", "--out", "json"]).json();
     let said = site.zagent(&["run", "--revert", "--state", "nope"]);
-    assert_eq!(said.exit, Exit::Usage, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Usage, "{}", said.all());
     assert!(said.err.contains("a state `nope`") && said.err.contains("a, b, c"), "{}", said.err);
     let near = site.zagent(&["run", "--revert", "--state", "A"]);
     assert!(near.err.contains("did you mean `a`?"), "{}", near.err);

@@ -6,14 +6,14 @@ use std::process::Command;
 
 use jiff::Timestamp;
 use zagent_cache::needs;
-use zagent_cache::testing::Server;
-use zagent_config::settings::{Location, Settings, load};
-use zagent_rollout::node::ordered;
-use zagent_rollout::phase::{Action, Event, Node, step};
+use zagent_cache::testing::GitHttpServer;
+use zagent_config::settings::{ConfigLocation, Settings, load};
+use zagent_rollout::board_stores::{BoardRecords, BoardReports};
+use zagent_rollout::node::driven_action;
+use zagent_rollout::phase::{NodeAction, NodeEvent, NodeState, step};
 use zagent_rollout::record::Component;
 use zagent_rollout::records::{Records, Reports};
-use zagent_rollout::report::{Doing, Report};
-use zagent_rollout::stores::{BoardRecords, BoardReports};
+use zagent_rollout::report::{NodeActivity, NodeReport};
 
 use super::*;
 
@@ -22,7 +22,7 @@ const OLD: &str = "1111111111111111111111111111111111111111";
 /// A Git server with two repositories, and the configuration of a host that uses them.
 struct Fleet {
     dir: tempfile::TempDir,
-    server: Server,
+    server: GitHttpServer,
     /// The commit that is rolled out.
     to: String,
 }
@@ -41,7 +41,7 @@ impl Fleet {
         let who = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
         let to = git(&states, &[&who[..], &["commit-tree", &tree, "-m", "c"]].concat());
         git(&states, &["update-ref", "refs/heads/main", &to]);
-        let server = Server::start(dir.path());
+        let server = GitHttpServer::start(dir.path());
         let fleet = Self { dir, server, to };
         fleet.configure("laptop");
         fleet
@@ -62,7 +62,7 @@ impl Fleet {
     }
 
     fn settings(&self, id: &str) -> Settings {
-        load(&Location::File(self.configure(id)), [], &[], None).unwrap()
+        load(&ConfigLocation::File(self.configure(id)), [], &[], None).unwrap()
     }
 
     fn say(&self, args: &[&str]) -> Said {
@@ -102,8 +102,8 @@ fn git(dir: &Path, args: &[&str]) -> String {
 
 /// A node whose every act works at once, or whose new states are never ready.
 struct Host {
-    report: Report,
-    node: Node,
+    report: NodeReport,
+    node: NodeState,
     is_sick: bool,
     records: BoardRecords,
     reports: BoardReports,
@@ -112,12 +112,12 @@ struct Host {
 impl Host {
     fn new(fleet: &Fleet, id: &str) -> Self {
         let settings = fleet.settings(id);
-        let report = Report {
+        let report = NodeReport {
             id: id.parse().unwrap(),
             component: Component::States,
             version: "1.3.2".into(),
             revision: Some(OLD.into()),
-            state: Doing::Idle,
+            state: NodeActivity::Idle,
             taken: None,
             os: "linux".into(),
             arch: "x86_64".into(),
@@ -131,27 +131,27 @@ impl Host {
         };
         let records = BoardRecords::open(&settings).unwrap();
         let reports = BoardReports::open(&settings).unwrap().unwrap();
-        let mut host = Self { report, node: Node::on(OLD), is_sick: false, records, reports };
+        let mut host = Self { report, node: NodeState::with_version(OLD), is_sick: false, records, reports };
         host.tell();
         host
     }
 
     fn tell(&mut self) {
-        self.report.tell(&self.node);
-        self.report.revision = Some(self.node.current().to_owned());
+        self.report.update_from_node(&self.node);
+        self.report.revision = Some(self.node.current_version().to_owned());
         self.report.updated_at = Timestamp::now();
         self.reports.put(&self.report).unwrap();
     }
 
-    fn happens(&mut self, event: Event) {
+    fn happens(&mut self, event: NodeEvent) {
         let (node, actions) = step(&self.node, event, Timestamp::now());
         self.node = node;
         for action in actions {
             match action {
-                Action::Fetch(_) => self.happens(Event::Fetched),
-                Action::Apply(_) => self.happens(Event::Applied),
-                Action::GoBack(_) => self.happens(Event::RolledBack),
-                Action::Discard(_) | Action::Settle(_) => {}
+                NodeAction::Fetch(_) => self.happens(NodeEvent::Fetched),
+                NodeAction::Apply(_) => self.happens(NodeEvent::Applied),
+                NodeAction::RollBack(_) => self.happens(NodeEvent::RolledBack),
+                NodeAction::Discard(_) | NodeAction::Settle(_) => {}
             }
         }
     }
@@ -160,12 +160,12 @@ impl Host {
     fn look(&mut self) -> bool {
         let all = self.records.list().unwrap();
         for held in &all {
-            if let Some(event) = ordered(&held.value, &self.report.id, &self.node) {
+            if let Some(event) = driven_action(&held.value, &self.report.id, &self.node) {
                 self.happens(event);
             }
         }
         if self.node.is_unconfirmed() {
-            self.happens(if self.is_sick { Event::NotReady("503".into()) } else { Event::Ready });
+            self.happens(if self.is_sick { NodeEvent::NotReady("503".into()) } else { NodeEvent::Ready });
         }
         self.tell();
         all.iter().all(|held| held.value.state.is_final())
@@ -209,7 +209,7 @@ fn a_rollout_from_the_plan_to_the_end() {
     let fleet = Fleet::new();
     let plan = ["rollout", "plan", "--component", "states", "--to", "main", "--id", "r1"];
     let said = fleet.say(&plan);
-    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
     assert!(
         said.err.contains("no node reports for states") && said.err.contains("board.kind"),
         "{}",
@@ -220,7 +220,7 @@ fn a_rollout_from_the_plan_to_the_end() {
     assert_eq!(list.out.lines().count(), 3, "{}", list.all());
     assert!(list.out.contains("web-02  states     1.3.2    111111111111  idle"), "{}", list.all());
     let said = fleet.say(&plan);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.contains("1 canary  at once"), "{}", said.all());
     let data = fleet.say(&[&plan[..], &["--out", "json"]].concat()).json();
     assert_eq!(data["record"]["to"], fleet.to, "a branch is looked up");
@@ -232,34 +232,34 @@ fn a_rollout_from_the_plan_to_the_end() {
 
     let said = fleet.start(&["--id", "r1", "--detach"]);
     assert!(
-        said.exit == Exit::Fine && said.out.contains("drive it: zagent rollout drive r1"),
+        said.exit == ExitStatus::Success && said.out.contains("drive it: zagent rollout drive r1"),
         "{}",
         said.all()
     );
     let twice = fleet.start(&["--id", "r1", "--anyway"]);
     assert!(
-        twice.exit == Exit::Failed && twice.err.contains("there is a rollout `r1` already"),
+        twice.exit == ExitStatus::Failed && twice.err.contains("there is a rollout `r1` already"),
         "{}",
         twice.all()
     );
     let second = fleet.start(&["--id", "r2"]);
-    assert!(second.exit == Exit::Failed && second.err.contains("`r1` (states to "), "{}", second.all());
+    assert!(second.exit == ExitStatus::Failed && second.err.contains("`r1` (states to "), "{}", second.all());
     let status = fleet.say(&["rollout", "status"]);
     assert!(status.out.contains("nobody drives it: zagent rollout drive r1"), "{}", status.all());
 
     let step = fleet.say(&["rollout", "step", "r1", "--out", "json"]);
-    assert_eq!((step.exit, &step.json()["over"]), (Exit::Locked, &false.into()), "{}", step.all());
+    assert_eq!((step.exit, &step.json()["over"]), (ExitStatus::Locked, &false.into()), "{}", step.all());
     let other = fleet.say(&["rollout", "drive", "r1"]);
-    assert!(other.exit == Exit::Locked && other.err.contains("is driven by step"), "{}", other.all());
+    assert!(other.exit == ExitStatus::Locked && other.err.contains("is driven by step"), "{}", other.all());
     let (said, nodes) = meanwhile(nodes, || fleet.say(&["rollout", "drive", "r1", "--adopt"]));
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.contains("r1 completed; 3 nodes: 3 confirmed"), "{}", said.all());
     assert!(nodes.iter().all(|host| host.node.running == fleet.to && host.node.phase == Default::default()));
     let step = fleet.say(&["rollout", "step", "r1"]);
-    assert_eq!(step.exit, Exit::Fine, "{}", step.all());
-    assert_eq!(fleet.say(&["rollout", "watch"]).exit, Exit::Fine);
+    assert_eq!(step.exit, ExitStatus::Success, "{}", step.all());
+    assert_eq!(fleet.say(&["rollout", "watch"]).exit, ExitStatus::Success);
     let late = fleet.say(&["rollout", "abort", "r1"]);
-    assert!(late.exit == Exit::Fine && late.out.contains("completed before"), "{}", late.all());
+    assert!(late.exit == ExitStatus::Success && late.out.contains("completed before"), "{}", late.all());
     let log = fleet.log("r1");
     assert!(
         log[0].starts_with("created by ") && log.iter().any(|line| line.contains("takes over")),
@@ -274,29 +274,29 @@ fn a_bad_one_ends_it_and_an_abort_is_as_good_twice() {
     let mut nodes = fleet.nodes(&["web-01", "web-02"]);
     nodes.iter_mut().for_each(|host| host.is_sick = true);
     let (said, nodes) = meanwhile_started(&fleet, nodes);
-    assert_eq!(said.exit, Exit::Failed, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Failed, "{}", said.all());
     assert!(said.out.contains("state    aborted") && said.out.contains("503"), "{}", said.all());
-    assert!(nodes.iter().all(|host| host.node.current() == OLD), "all are on what they had");
+    assert!(nodes.iter().all(|host| host.node.current_version() == OLD), "all are on what they had");
     assert!(fleet.say(&["node", "show", "web-01"]).out.contains("failed for"));
 
     let said = fleet.start(&["--id", "r2", "--detach", "--anyway"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(fleet.say(&["rollout", "pause", "r2", "--reason", "lunch"]).out.contains("lunch"));
     assert_eq!(fleet.say(&["rollout", "resume", "r2"]).out, "r2 goes on\n");
     for _ in 0..2 {
         let said = fleet.say(&["rollout", "abort", "r2", "--reason", "enough"]);
-        assert!(said.exit == Exit::Fine && said.out.contains("r2 is aborted"), "{}", said.all());
+        assert!(said.exit == ExitStatus::Success && said.out.contains("r2 is aborted"), "{}", said.all());
     }
     let paused = fleet.say(&["rollout", "pause", "r2"]);
-    assert!(paused.exit == Exit::Failed && paused.err.contains("is aborted"), "{}", paused.all());
+    assert!(paused.exit == ExitStatus::Failed && paused.err.contains("is aborted"), "{}", paused.all());
     for verb in ["step", "drive", "watch"] {
-        assert_eq!(fleet.say(&["rollout", verb, "r2"]).exit, Exit::Failed, "{verb}");
+        assert_eq!(fleet.say(&["rollout", verb, "r2"]).exit, ExitStatus::Failed, "{verb}");
     }
     let aborts = fleet.log("r2").iter().filter(|line| line.starts_with("aborted")).count();
     assert_eq!(aborts, 1, "{:?}", fleet.log("r2"));
-    assert_eq!(fleet.say(&["node", "forget", "web-02"]).exit, Exit::Fine);
+    assert_eq!(fleet.say(&["node", "forget", "web-02"]).exit, ExitStatus::Success);
     let gone = fleet.say(&["node", "show", "web-02"]);
-    assert!(gone.exit == Exit::Usage && gone.err.contains("did you mean `web-01`"), "{}", gone.all());
+    assert!(gone.exit == ExitStatus::Usage && gone.err.contains("did you mean `web-01`"), "{}", gone.all());
 }
 
 /// `start` in the foreground: nodes begin to look once there is a rollout.
@@ -316,7 +316,11 @@ fn a_node_that_was_set_up_anew_can_be_forgotten() {
     needs!("git");
     let fleet = Fleet::new();
     let host = fleet.nodes(&["web-01"]).remove(0);
-    assert_eq!(fleet.say(&["node", "show", "web-01"]).exit, Exit::Fine, "its key is known from now on");
+    assert_eq!(
+        fleet.say(&["node", "show", "web-01"]).exit,
+        ExitStatus::Success,
+        "its key is known from now on"
+    );
     let root = fleet.settings("web-01").root;
     drop(host);
     std::fs::remove_dir_all(root).unwrap();
@@ -324,12 +328,12 @@ fn a_node_that_was_set_up_anew_can_be_forgotten() {
     let list = fleet.say(&["node", "list"]);
     assert!(!list.out.contains("web-01"), "another key, another node: {}", list.all());
     let said = fleet.say(&["node", "forget", "web-01"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     let _back = fleet.nodes(&["web-01"]);
-    assert_eq!(fleet.say(&["node", "show", "web-01"]).exit, Exit::Fine);
-    assert_eq!(fleet.say(&["node", "forget", "web-01"]).exit, Exit::Fine);
+    assert_eq!(fleet.say(&["node", "show", "web-01"]).exit, ExitStatus::Success);
+    assert_eq!(fleet.say(&["node", "forget", "web-01"]).exit, ExitStatus::Success);
     let twice = fleet.say(&["node", "forget", "web-01"]);
-    assert_eq!(twice.exit, Exit::Usage, "nothing is left of it: {}", twice.all());
+    assert_eq!(twice.exit, ExitStatus::Usage, "nothing is left of it: {}", twice.all());
 }
 
 #[test]
@@ -341,11 +345,11 @@ fn a_plan_warns_of_what_undoes_it_and_of_nodes_that_are_held() {
     hosts[0].tell();
     let plan = |to: &str| fleet.say(&["rollout", "plan", "--component", "states", "--to", to]);
     let head = plan("main");
-    assert!(head.exit == Exit::Fine && !head.err.contains("is not the head"), "{}", head.all());
+    assert!(head.exit == ExitStatus::Success && !head.err.contains("is not the head"), "{}", head.all());
     assert!(head.out.contains("HELD NOW") && head.out.contains("until 22:00"), "{}", head.all());
     let back = plan("2222222222222222222222222222222222222222");
     assert!(
-        back.exit == Exit::Fine && back.err.contains("222222222222 is not the head of `main`"),
+        back.exit == ExitStatus::Success && back.err.contains("222222222222 is not the head of `main`"),
         "{}",
         back.all()
     );
@@ -362,31 +366,35 @@ fn what_is_missing_is_named() {
     let gone = "http://127.0.0.1:1/r.git";
     let order = ["--component", "states", "--to", OLD];
     for (args, exit, want) in [
-        (&["rollout", "list"][..], Exit::Usage, "`rollout.url`"),
-        (&["rollout", "status", "x"], Exit::Usage, "--url URL"),
-        (&["node", "list"], Exit::Usage, "`board.kind`"),
-        (&["rollout", "drive", "--url", gone], Exit::Usage, "--board git:URL"),
-        (&["rollout", "list", "--url", gone], Exit::Unreachable, "127.0.0.1:1"),
-        (&["node", "list", "--board", "git:http://127.0.0.1:1/b.git"], Exit::Unreachable, "127.0.0.1:1"),
-        (&["node", "list", "--board", "paper"], Exit::Usage, "git:URL, nats:URL or sled"),
-        (&["rollout", "start"], Exit::Usage, "--component"),
+        (&["rollout", "list"][..], ExitStatus::Usage, "`rollout.url`"),
+        (&["rollout", "status", "x"], ExitStatus::Usage, "--url URL"),
+        (&["node", "list"], ExitStatus::Usage, "`board.kind`"),
+        (&["rollout", "drive", "--url", gone], ExitStatus::Usage, "--board git:URL"),
+        (&["rollout", "list", "--url", gone], ExitStatus::Unreachable, "127.0.0.1:1"),
+        (
+            &["node", "list", "--board", "git:http://127.0.0.1:1/b.git"],
+            ExitStatus::Unreachable,
+            "127.0.0.1:1",
+        ),
+        (&["node", "list", "--board", "paper"], ExitStatus::Usage, "git:URL, nats:URL or sled"),
+        (&["rollout", "start"], ExitStatus::Usage, "--component"),
         (
             &["rollout", "start", "--component", "agent", "--to", "1", "--batch-size", "0%"],
-            Exit::Usage,
+            ExitStatus::Usage,
             "no batch size",
         ),
         (
             &["rollout", "start", "--component", "agent", "--to", "1", "--soak", "soon"],
-            Exit::Usage,
+            ExitStatus::Usage,
             "no length of time",
         ),
-        (&["rollout", "start", "--from", "nowhere.yaml", "--url", gone], Exit::Usage, "nowhere.yaml"),
+        (&["rollout", "start", "--from", "nowhere.yaml", "--url", gone], ExitStatus::Usage, "nowhere.yaml"),
         (
             &[&["rollout", "plan", "--url", gone, "--to", "abcdef12", "--component", "states"][..]].concat(),
-            Exit::Usage,
+            ExitStatus::Usage,
             "git rev-parse",
         ),
-        (&[&["rollout", "plan", "--url", gone][..], &order].concat(), Exit::Usage, "`board.kind`"),
+        (&[&["rollout", "plan", "--url", gone][..], &order].concat(), ExitStatus::Usage, "`board.kind`"),
     ] {
         let said = say(args);
         assert_eq!(said.exit, exit, "{args:?}: {}", said.all());

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::{Said, Tree, zagent};
-use crate::api::fake::Fake;
-use crate::api::{Config, Limits, Serving, Wish, serve};
-use crate::cycle::Memory;
-use crate::operate::kept;
-use crate::report::Exit;
-use crate::status::{Status, samples};
+use crate::api::fake::FakeBackend;
+use crate::api::{ApiConfig, ApiLimits, ApiServer, RunRequest, serve};
+use crate::cli_error::ExitStatus;
+use crate::cycle::AgentMemory;
+use crate::operate::json_file;
+use crate::status::{AgentStatus, samples};
 
 struct Site {
     tree: Tree,
-    fake: Arc<Fake>,
-    serving: Option<Serving>,
+    fake: Arc<FakeBackend>,
+    serving: Option<ApiServer>,
 }
 
 impl Site {
@@ -23,11 +23,11 @@ impl Site {
     }
 
     /// A root with a daemon.
-    fn with(fake: Fake) -> Self {
+    fn with(fake: FakeBackend) -> Self {
         let mut site = Self { fake: Arc::new(fake), ..Self::new() };
         let socket = site.paths().socket();
-        let config = Config { socket, group: None, listen: None, limits: Limits::default() };
-        site.serving = Some(serve(config, Arc::<Fake>::clone(&site.fake)).unwrap());
+        let config = ApiConfig { socket, group: None, listen: None, limits: ApiLimits::default() };
+        site.serving = Some(serve(config, Arc::<FakeBackend>::clone(&site.fake)).unwrap());
         site
     }
 
@@ -45,20 +45,20 @@ impl Site {
 fn without_a_daemon_the_files_are_asked() {
     let site = Site::new();
     let said = site.zagent(&["status", "--check"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.contains("daemon: not running\nrevision  none yet"), "{}", said.all());
     assert!(!site.paths().root().exists());
 
-    let mut memory: Memory = samples::fine().memory;
+    let mut memory: AgentMemory = samples::fine().memory;
     memory.last_run.as_mut().unwrap().success = false;
-    kept::write(&site.paths().memory(), &memory).unwrap();
+    json_file::write(&site.paths().memory(), &memory).unwrap();
     let said = site.zagent(&["status"]);
-    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{}", said.all());
+    assert_eq!((said.exit, said.err.as_str()), (ExitStatus::Success, ""), "{}", said.all());
     assert!(said.out.contains("\nlast run  FAILED "), "{}", said.all());
     let said = site.zagent(&["status", "--check"]);
     assert_eq!(
         (said.exit, said.err.as_str()),
-        (Exit::Failed, "warning: the last run failed\n"),
+        (ExitStatus::Failed, "warning: the last run failed\n"),
         "{}",
         said.all()
     );
@@ -67,41 +67,44 @@ fn without_a_daemon_the_files_are_asked() {
 #[test]
 fn what_cannot_be_read_is_told_and_counts() {
     let site = Site::new();
-    kept::write(&site.paths().pause(), &"no pause").unwrap();
+    json_file::write(&site.paths().pause(), &"no pause").unwrap();
     let said = site.zagent(&["status"]);
     assert!(said.out.contains("\nunread    `$DIR/root/state/pause` is damaged"), "{}", said.all());
-    assert_eq!((said.exit, site.zagent(&["status", "--check"]).exit), (Exit::Fine, Exit::Failed));
+    assert_eq!(
+        (said.exit, site.zagent(&["status", "--check"]).exit),
+        (ExitStatus::Success, ExitStatus::Failed)
+    );
 }
 
 #[test]
 fn the_daemon_answers_as_text_and_as_data() {
-    let site = Site::with(Fake::default());
+    let site = Site::with(FakeBackend::default());
     let said = site.zagent(&["status", "--check"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.contains("web-01, zagent 0.1.0, daemon 712 up "), "{}", said.all());
     assert_eq!(said.out.lines().count(), 10, "{}", said.all());
-    let status: Status = serde_json::from_str(&site.zagent(&["status", "--out", "json"]).out).unwrap();
-    assert_eq!(status, Status::gather(samples::fine()));
+    let status: AgentStatus = serde_json::from_str(&site.zagent(&["status", "--out", "json"]).out).unwrap();
+    assert_eq!(status, AgentStatus::from_inputs(samples::fine()));
     assert!(site.zagent(&["status", "--out", "yaml"]).out.contains("\ndaemon:\n  pid: 712\n"));
 }
 
 #[test]
 fn a_run_is_asked_for() {
-    let site = Site::with(Fake::default());
+    let site = Site::with(FakeBackend::default());
     let said = site.zagent(&["trigger", "--test", "--sls", "web,db", "--no-fetch"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     assert!(said.out.starts_with("asked for a run"), "{}", said.all());
-    let wish = Wish { test: true, sls: vec!["web".into(), "db".into()], fetch: false, wait: false };
-    assert_eq!(*site.fake.wishes.lock().unwrap(), [wish]);
+    let wish = RunRequest { test: true, sls: vec!["web".into(), "db".into()], fetch: false, wait: false };
+    assert_eq!(*site.fake.requests.lock().unwrap(), [wish]);
     assert_eq!(site.zagent(&["trigger", "--out", "json"]).json()["ticket"], 7);
-    assert_eq!(site.fake.wishes.lock().unwrap()[1], Wish::default());
+    assert_eq!(site.fake.requests.lock().unwrap()[1], RunRequest::default());
 }
 
 #[test]
 fn who_waits_gets_the_result_and_its_code() {
-    let site = Site::with(Fake { waits: 3, exit: 65, ..Fake::default() });
+    let site = Site::with(FakeBackend { waits: 3, exit: 65, ..FakeBackend::default() });
     let said = site.zagent(&["trigger", "--wait"]);
-    assert_eq!(said.exit, Exit::NotCompiled, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::NotCompiled, "{}", said.all());
     let expected = "OK  run 20261116T115600-3f9a7 took 12.3 s: 2 changed, 40 unchanged\n\
                     all of it: zagent history 20261116T115600-3f9a7\n";
     assert_eq!(said.out, expected);
@@ -115,18 +118,19 @@ fn who_waits_gets_the_result_and_its_code() {
 #[test]
 fn no_daemon_and_a_refusal_have_codes_and_ways_out() {
     let said = Site::new().zagent(&["trigger"]);
-    assert_eq!(said.exit, Exit::Unreachable);
+    assert_eq!(said.exit, ExitStatus::Unreachable);
     assert!(said.err.contains("no daemon answers on `$DIR/root/run/agent.sock`"), "{}", said.all());
     assert!(said.err.contains("zagent run --once"), "{}", said.all());
-    let said = Site::with(Fake { paused: true, ..Fake::default() }).zagent(&["trigger", "--wait"]);
-    assert_eq!((said.exit, said.out.as_str()), (Exit::Locked, ""));
+    let said =
+        Site::with(FakeBackend { paused: true, ..FakeBackend::default() }).zagent(&["trigger", "--wait"]);
+    assert_eq!((said.exit, said.out.as_str()), (ExitStatus::Locked, ""));
     assert_eq!(said.err, "error: paused until 15:30 (disk swap): zagent resume\n");
 }
 
 #[test]
 fn pause_pin_and_quarantine_tell_the_daemon() {
     use std::sync::atomic::Ordering;
-    let site = Site::with(Fake::default());
+    let site = Site::with(FakeBackend::default());
     let all: [&[&str]; 5] = [
         &["pause", "--for", "1h"],
         &["resume"],
@@ -136,7 +140,7 @@ fn pause_pin_and_quarantine_tell_the_daemon() {
     ];
     for (n, words) in all.iter().enumerate() {
         let said = site.zagent(words);
-        assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{}", said.all());
+        assert_eq!((said.exit, said.err.as_str()), (ExitStatus::Success, ""), "{}", said.all());
         assert_eq!(site.fake.told.load(Ordering::SeqCst), n + 1, "{words:?}");
     }
 }
@@ -145,27 +149,27 @@ fn pause_pin_and_quarantine_tell_the_daemon() {
 fn without_a_watchdog_its_files_are_asked_and_nothing_goes_back() {
     let site = Site::new();
     let said = site.zagent(&["watchdog", "status"]);
-    assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+    assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
     let version = env!("CARGO_PKG_VERSION");
     assert!(
         said.out.starts_with(&format!("agent     {version}, not running\nrollout   none\n")),
         "{}",
         said.all()
     );
-    let mut node = zagent_rollout::phase::Node::on("0.2.0");
+    let mut node = zagent_rollout::phase::NodeState::with_version("0.2.0");
     node.previous = Some("0.1.0".into());
     node.rejected.insert("0.3.0".into(), "it does not stay up".into());
-    kept::write(&site.paths().phase(), &node).unwrap();
+    json_file::write(&site.paths().phase(), &node).unwrap();
     let said = site.zagent(&["self", "status"]);
     assert!(said.out.contains("before    0.1.0; `zagent self rollback` goes back to it"), "{}", said.all());
     assert!(said.out.contains("rejected  0.3.0: it does not stay up"), "{}", said.all());
     let json = site.zagent(&["watchdog", "status", "--out", "json"]).json();
     assert_eq!((&json["version"], &json["watchdog"]), (&"0.2.0".into(), &serde_json::Value::Null));
-    assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, Exit::Fine);
+    assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, ExitStatus::Success);
     let said = site.zagent(&["self", "rollback"]);
-    assert_eq!(said.exit, Exit::Unreachable);
+    assert_eq!(said.exit, ExitStatus::Unreachable);
     assert!(said.err.contains("no watchdog answers on `$DIR/root/run/watchdog.sock`"), "{}", said.all());
     assert!(said.err.contains("systemctl start zagent-watchdog"), "{}", said.all());
     std::fs::write(site.paths().phase(), "{").unwrap();
-    assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, Exit::Failed);
+    assert_eq!(site.zagent(&["watchdog", "--probe"]).exit, ExitStatus::Failed);
 }

@@ -3,10 +3,10 @@
 use zagent_compiler::schema;
 
 use super::{SAMPLE, Said, Tree, alone, zagent};
+use crate::cli_error::ExitStatus;
 use crate::history::History;
-use crate::output::Mask;
+use crate::output::SecretMask;
 use crate::output::report::samples;
-use crate::report::Exit;
 
 const TREE: &[(&str, &str)] = &[
     ("states/top.sls", "base:\n  '*':\n    - a\n    - b\n"),
@@ -111,7 +111,7 @@ fn every_format_of_a_run() {
     );
     for out in ["ndjson", "highstate"] {
         let refused = tree.on_web(&["show", "lowstate", "--out", out]);
-        assert_eq!(refused.exit, Exit::Usage);
+        assert_eq!(refused.exit, ExitStatus::Usage);
         assert!(refused.err.contains("[possible values: text, json, yaml]"), "{}", refused.err);
     }
 }
@@ -127,7 +127,7 @@ fn states_that_do_not_compile_are_told_in_every_format() {
         ("highstate", "local:\n    Data failed to compile:\n----------\n    $DIR/states/a.sls:2:"),
     ] {
         let said = tree.on_web(&["state.apply", "--test", "--out", out]);
-        assert_eq!(said.exit, Exit::NotCompiled, "{}", said.all());
+        assert_eq!(said.exit, ExitStatus::NotCompiled, "{}", said.all());
         assert!(said.out.contains(words), "{}", said.all());
     }
 }
@@ -141,18 +141,22 @@ fn functions_are_called_by_name() {
     assert_eq!(call(&["test.echo", "[1, {b: null}]"]).out, "- 1\n|_\n  ----------\n  b:\n      None\n");
     assert_eq!(call(&["pillar.get", "word", "pillar={\"word\": 3}", "--out", "yaml"]).out.trim_end(), "3");
     let failed = call(&["file.read", "/nonexistent/file"]);
-    assert_eq!(failed.exit, Exit::Failed, "{}", failed.all());
+    assert_eq!(failed.exit, ExitStatus::Failed, "{}", failed.all());
     let refused = call(&["grains.get", "os", "--test"]);
-    assert!(refused.exit == Exit::Usage && refused.err.contains("is no state function"), "{}", refused.all());
+    assert!(
+        refused.exit == ExitStatus::Usage && refused.err.contains("is no state function"),
+        "{}",
+        refused.all()
+    );
     let refused = call(&["grains.get", "os", "--out", "ndjson"]);
-    assert!(refused.exit == Exit::Usage && refused.out.contains("printed as text, json or yaml"));
+    assert!(refused.exit == ExitStatus::Usage && refused.out.contains("printed as text, json or yaml"));
 }
 
 #[test]
 fn what_only_asks_in_salt_changes_nothing_here() {
-    let both = |module: &schema::Module| {
+    let both = |module: &schema::StateModule| {
         let names = module.functions().map(|f| format!("{}.{}", module.name, f.name));
-        names.filter(|name| crate::host::functions::looks(name)).collect::<Vec<_>>()
+        names.filter(|name| crate::host::functions::is_read_only(name)).collect::<Vec<_>>()
     };
     let asked: Vec<String> = schema::modules().iter().flat_map(both).collect();
     assert_eq!(asked, ["service.disabled", "service.enabled", "service.masked"]);
@@ -217,7 +221,7 @@ fn mistakes_of_verbs_are_told_with_a_way_out() {
         (vec!["run", "--once", "--jobs", "0"], "--jobs"),
     ] {
         let said = tree.on_web(&words);
-        assert_eq!(said.exit, Exit::Usage, "{words:?}: {}", said.all());
+        assert_eq!(said.exit, ExitStatus::Usage, "{words:?}: {}", said.all());
         assert!(said.err.contains(says), "{words:?}: {}", said.err);
     }
 }
@@ -241,7 +245,7 @@ fn slips_do_not_run() {
         (vec!["highstat"], "'state.highstate'"),
     ] {
         let said = tree.on_web(&words);
-        assert_eq!(said.exit, Exit::Usage, "{words:?}: {}", said.all());
+        assert_eq!(said.exit, ExitStatus::Usage, "{words:?}: {}", said.all());
         assert!(said.err.contains(says), "{words:?}: {}", said.err);
     }
     for flag in ["--dry-run", "-n", "--check"] {
@@ -259,7 +263,7 @@ fn nothing_to_run_is_told() {
     tree.write(&[("states/top.sls", "base:\n  'db*':\n    - a\n  'mail*':\n    - b\n")]);
     for words in [vec!["run", "--once"], vec!["state.apply"], vec!["state.highstate", "--test"]] {
         let said = tree.on_web(&words);
-        assert_eq!(said.exit, Exit::Fine, "{}", said.all());
+        assert_eq!(said.exit, ExitStatus::Success, "{}", said.all());
         assert!(
             said.err.contains("selects nothing for `web-01`; its targets are `db*`, `mail*`"),
             "{}",
@@ -271,13 +275,13 @@ fn nothing_to_run_is_told() {
     assert!(empty.err.contains("selects for `web-01` hold no states"), "{}", empty.all());
     std::fs::remove_file(tree.dir.path().join("states/top.sls")).unwrap();
     let none = tree.on_web(&["run", "--once"]);
-    assert_eq!(none.exit, Exit::Usage, "{}", none.all());
+    assert_eq!(none.exit, ExitStatus::Usage, "{}", none.all());
     assert!(
         none.err.contains("no `top.sls` in `$DIR/states`") && none.err.contains("--sls NAME"),
         "{}",
         none.err
     );
-    assert_eq!(tree.on_web(&["state.apply", "a", "--test"]).exit, Exit::Fine);
+    assert_eq!(tree.on_web(&["state.apply", "a", "--test"]).exit, ExitStatus::Success);
 }
 
 /// A stream that takes nothing.
@@ -296,9 +300,10 @@ impl std::io::Write for Full {
 #[test]
 fn output_that_is_lost_is_a_failure_unless_nobody_reads_it() {
     for out in ["text", "json", "ndjson"] {
-        for (kind, want) in
-            [(std::io::ErrorKind::StorageFull, Exit::Failed), (std::io::ErrorKind::BrokenPipe, Exit::Fine)]
-        {
+        for (kind, want) in [
+            (std::io::ErrorKind::StorageFull, ExitStatus::Failed),
+            (std::io::ErrorKind::BrokenPipe, ExitStatus::Success),
+        ] {
             let tree = Tree::new(&[]);
             let config = tree.dir.path().join("none.yaml").display().to_string();
             let mut err = Vec::new();
@@ -307,7 +312,7 @@ fn output_that_is_lost_is_a_failure_unless_nobody_reads_it() {
                 super::run(words.into_iter().map(Into::into), &mut Full(kind), &mut err, (false, false));
             let err = String::from_utf8(err).unwrap();
             assert_eq!(exit, want, "{err}");
-            assert_eq!(err.contains("cannot write the output"), want == Exit::Failed, "{err}");
+            assert_eq!(err.contains("cannot write the output"), want == ExitStatus::Failed, "{err}");
         }
     }
 }
@@ -321,7 +326,7 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     assert_eq!(history(&[]).out, "no runs yet: `zagent run --once` makes the first\n");
     assert!(history(&["last"]).err.contains("the history is empty"));
     let paths = zagent_config::paths::Paths::new(tree.dir.path().join("root"));
-    History::new(&paths, 50).record(&samples::failed(), &Mask::default()).unwrap();
+    History::new(&paths, 50).record(&samples::failed(), &SecretMask::default()).unwrap();
     let list = history(&[]).out;
     assert!(list.starts_with("RUN                    WHEN"), "{list}");
     assert!(list.contains("20261116T084512-3f9a7") && list.contains("apply  manual   8d3c1f0a9"), "{list}");
@@ -329,20 +334,24 @@ fn the_history_is_listed_and_its_runs_are_printed_again() {
     let data = history(&["--out", "json"]).json();
     assert_eq!((&data[0]["failed"], &data[0]["start"]), (&1.into(), &"2026-11-16T08:45:12Z".into()));
     let one = history(&["2026"]);
-    assert_eq!(one.exit, Exit::Fine);
+    assert_eq!(one.exit, ExitStatus::Success);
     assert!(one.out.contains("FAILED    postgres  pkg.installed"), "{}", one.out);
     assert_eq!(history(&["last", "--out", "json"]).json()["states"].as_object().unwrap().len(), 6);
     assert!(history(&["last", "--out", "highstate"]).out.starts_with("local:\n"));
     let refused = history(&["--out", "highstate"]);
-    assert!(refused.exit == Exit::Usage && refused.err.contains("text, json or yaml"), "{}", refused.all());
+    assert!(
+        refused.exit == ExitStatus::Usage && refused.err.contains("text, json or yaml"),
+        "{}",
+        refused.all()
+    );
     let zero = history(&["--limit", "0"]);
-    assert!(zero.exit == Exit::Usage && zero.err.contains("at least 1"), "{}", zero.all());
+    assert!(zero.exit == ExitStatus::Usage && zero.err.contains("at least 1"), "{}", zero.all());
     assert!(history(&["1999"]).err.contains("the history has no run `1999`"));
 }
 
 #[test]
 fn a_function_has_help_of_its_own() {
     let said = alone(&["file.managed", "--help"]);
-    assert_eq!(said.exit, Exit::Fine);
+    assert_eq!(said.exit, ExitStatus::Success);
     assert!(said.out.contains("zagent MOD.FUN [NAME] [KEY=VALUE]"), "{}", said.out);
 }

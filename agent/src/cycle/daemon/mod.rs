@@ -3,16 +3,16 @@
 //! Law: the loop never waits for anything but the next event. A turn is a process of its own, a poll a thread of its own;
 //! one turn at a time, and a wish that comes while one runs waits, together with its like.
 
-mod desk;
-mod drive;
-mod errand;
-mod listen;
-mod marks;
-mod part;
+mod daemon_state;
+mod driver_thread;
+mod inode_stamps;
+mod job;
+mod jobs;
+mod participation;
 mod poller;
-mod rollouts;
-mod turns;
-mod world;
+mod refresh;
+mod rollout_thread;
+mod signals;
 
 use std::ffi::OsString;
 use std::io;
@@ -23,50 +23,50 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use zagent_cache::source::{Polled, Watch};
+use zagent_cache::source::{DirWatcher, RemotePoll};
 use zagent_config::settings::Settings;
 
-use self::desk::Desk;
-use self::errand::{Errand, Joined, Queue, What};
-use self::listen::Signals;
-use self::marks::Marks;
-use self::part::Part;
+use self::daemon_state::DaemonState;
+use self::inode_stamps::InodeStamps;
+use self::job::{Job, JobKind, JobQueue, QueueResult};
+use self::participation::RolloutParticipation;
 use self::poller::Poller;
-use self::rollouts::Heard;
-use super::child::Child;
-use super::clock::{Clock, Due, Saved};
-use super::ground;
-use super::memory::{Memory, Why};
-use super::orders::Orders;
+use self::rollout_thread::RolloutThreadEvent;
+use self::signals::DaemonSignals;
+use super::memory::{AgentMemory, HoldReason};
+use super::operator_orders::OperatorOrders;
+use super::scheduler::{DueAction, Scheduler, SchedulerState};
+use super::states_source;
+use super::turn_process::TurnProcess;
 use crate::api::{self, Ticket};
-use crate::notify::Notify;
+use crate::cli_error::{CliError, error_chain};
 use crate::output::local_zone;
-use crate::report::{Trouble, chain};
-use crate::run::Trigger;
-use crate::status::{self, Entry, Next, Pieces};
+use crate::run::RunTrigger;
+use crate::sd_notify::SdNotify;
+use crate::status::{self, ScheduledEntry, StatusInputs, UpcomingEvents};
 
 /// The longest the loop sleeps: a clock that was set, and a watchdog, are noticed by then.
-const NAP: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 /// How long after its last sign the loop counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(120);
 /// How long a turn that was told to end may take before it is ended.
-const GRACE: Duration = Duration::from_secs(90);
+const STOP_GRACE: Duration = Duration::from_secs(90);
 
 /// Something that the loop must answer.
 #[derive(Debug)]
-enum Event {
+enum DaemonEvent {
     /// The remotes were asked.
-    Polled(Box<Polled>),
+    Polled(Box<RemotePoll>),
     /// The records of rollouts were read, or the board was told.
-    Rollouts(Heard),
+    Rollouts(RolloutThreadEvent),
     /// Somebody wants a run.
-    Asked(api::Wish, Ticket),
+    RunRequested(api::RunRequest, Ticket),
     /// Pause, pin or quarantine may be others.
-    Changed,
+    OrdersChanged,
     /// A local source directory changed.
-    Touched,
+    SourceChanged,
     /// A process ended.
-    Ended(io::Result<ExitStatus>),
+    JobEnded(io::Result<ExitStatus>),
     /// SIGHUP.
     Reload,
     /// SIGTERM or SIGINT.
@@ -74,7 +74,7 @@ enum Event {
 }
 
 /// What the daemon is made from.
-pub struct Setup<'a> {
+pub struct DaemonSetup<'a> {
     /// The program that turns run as.
     pub program: PathBuf,
     /// The arguments of every process, such as `--config FILE`.
@@ -82,154 +82,155 @@ pub struct Setup<'a> {
     /// What only turns take.
     pub turn_args: Vec<OsString>,
     /// Reads the settings.
-    pub settings: &'a dyn Fn() -> Result<Settings, Trouble>,
+    pub settings: &'a dyn Fn() -> Result<Settings, CliError>,
     /// What spreads the fleet over time.
     pub seed: u64,
 }
 
 /// The daemon.
 struct Daemon<'a> {
-    setup: Setup<'a>,
+    setup: DaemonSetup<'a>,
     settings: Settings,
-    clock: Clock,
-    memory: Memory,
+    clock: Scheduler,
+    memory: AgentMemory,
     /// What the files tell, as of the last look.
-    seen: Pieces,
-    orders: Orders,
+    seen: StatusInputs,
+    orders: OperatorOrders,
     /// The files that all this was read from.
-    marks: Marks,
+    stamps: InodeStamps,
     poller: Option<Poller>,
-    part: Part,
-    watches: Vec<Watch>,
-    queue: Queue,
-    running: Option<Running>,
-    desk: Arc<Desk>,
-    notify: Notify,
-    events: Sender<Event>,
+    participation: RolloutParticipation,
+    watches: Vec<DirWatcher>,
+    queue: JobQueue,
+    running: Option<RunningJob>,
+    state: Arc<DaemonState>,
+    notify: SdNotify,
+    events: Sender<DaemonEvent>,
     since: Timestamp,
     /// What the service manager was told last.
-    said: String,
+    last_status: String,
     /// True while there is nothing that a run could read.
-    nothing: bool,
+    no_source: bool,
     stopping: bool,
 }
 
 /// A process that is under way.
-struct Running {
-    child: Child,
-    errand: Errand,
+struct RunningJob {
+    child: TurnProcess,
+    job: Job,
     since: Timestamp,
     /// When it is told to end, then ended.
     until: Instant,
-    told: bool,
+    terminated: bool,
 }
 
 /// Runs until it is told to stop.
 ///
 /// # Errors
 /// Fails when the settings are wrong, another daemon serves the socket, or the system refuses threads or signals.
-pub fn run(setup: Setup<'_>) -> Result<(), Trouble> {
+pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
     let settings = (setup.settings)()?;
     let (events, heard) = channel();
-    let failed =
-        |what: &str, error: &dyn std::error::Error| Trouble::failed(format!("{what}: {}", chain(error)));
+    let failed = |what: &str, error: &dyn std::error::Error| {
+        CliError::failed(format!("{what}: {}", error_chain(error)))
+    };
     let _signals =
-        Signals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;
-    let desk = Arc::new(Desk::new(events.clone()));
+        DaemonSignals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;
+    let desk = Arc::new(DaemonState::new(events.clone()));
     let paths = settings.paths();
-    let config = api::Config {
+    let config = api::ApiConfig {
         socket: paths.socket(),
         group: settings.socket_group.clone(),
         listen: settings.listen,
-        limits: api::Limits::default(),
+        limits: api::ApiLimits::default(),
     };
-    let _serving = api::serve(config, Arc::clone(&desk) as Arc<dyn api::Answers>)
+    let _serving = api::serve(config, Arc::clone(&desk) as Arc<dyn api::ApiBackend>)
         .map_err(|error| failed("cannot answer", &error))?;
     let now = Timestamp::now();
-    let saved = Saved::read(&paths.schedule()).unwrap_or_else(|error| {
-        tracing::warn!(error = chain(&error), "when entries ran is forgotten");
-        Saved::default()
+    let saved = SchedulerState::read(&paths.schedule()).unwrap_or_else(|error| {
+        tracing::warn!(error = error_chain(&error), "when entries ran is forgotten");
+        SchedulerState::default()
     });
-    let clock = Clock::new(&settings, setup.seed, local_zone(), saved, now);
+    let clock = Scheduler::new(&settings, setup.seed, local_zone(), saved, now);
     let mut daemon = Daemon {
         clock,
-        memory: Memory::load(&paths.memory()),
-        seen: Pieces::default(),
-        orders: Orders::default(),
-        marks: Marks::default(),
+        memory: AgentMemory::load(&paths.memory()),
+        seen: StatusInputs::default(),
+        orders: OperatorOrders::default(),
+        stamps: InodeStamps::default(),
         poller: None,
-        part: Part::default(),
+        participation: RolloutParticipation::default(),
         watches: Vec::new(),
-        queue: Queue::default(),
+        queue: JobQueue::default(),
         running: None,
-        desk,
-        notify: Notify::from_env(),
+        state: desk,
+        notify: SdNotify::from_env(),
         events,
         since: now,
-        said: String::new(),
-        nothing: false,
+        last_status: String::new(),
+        no_source: false,
         stopping: false,
         settings,
         setup,
     };
-    daemon.begin();
-    daemon.turn_round(&heard);
+    daemon.initialize();
+    daemon.run_loop(&heard);
     Ok(())
 }
 
 impl Daemon<'_> {
-    fn begin(&mut self) {
-        self.look();
-        self.follow();
-        self.take_part();
-        self.nothing = self.has_nothing();
-        if self.nothing {
-            tracing::warn!("{}", ground::NOTHING_AT_BOOT);
+    fn initialize(&mut self) {
+        self.read_files();
+        self.follow_remotes();
+        self.start_participation();
+        self.no_source = self.has_no_source();
+        if self.no_source {
+            tracing::warn!("{}", states_source::NO_STATES_AT_BOOT);
         }
-        self.queue.push(Errand::new(What::Probe));
-        self.show();
-        self.notify.ready(&self.words());
+        self.queue.push(Job::new(JobKind::Probe));
+        self.publish_state();
+        self.notify.ready(&self.status_text());
         tracing::info!(node = %self.settings.id, remotes = self.settings.source.remotes.len(), "the daemon is up");
     }
 
     /// The loop.
-    fn turn_round(&mut self, heard: &Receiver<Event>) {
+    fn run_loop(&mut self, heard: &Receiver<DaemonEvent>) {
         while !(self.stopping && self.running.is_none()) {
             let now = Timestamp::now();
             self.refresh(now);
-            self.due(now);
-            self.roll(now);
-            self.start_next(now);
-            self.watch_child();
-            self.show();
-            let nap = self.nap(Timestamp::now());
-            self.desk.alive_until(Instant::now() + nap + DEAD_AFTER);
+            self.run_due(now);
+            self.run_rollout_due(now);
+            self.start_next_job(now);
+            self.enforce_timeout();
+            self.publish_state();
+            let nap = self.sleep_time(Timestamp::now());
+            self.state.alive_until(Instant::now() + nap + DEAD_AFTER);
             match heard.recv_timeout(nap) {
-                Ok(event) => self.hear(event, Timestamp::now()),
+                Ok(event) => self.handle_event(event, Timestamp::now()),
                 Err(RecvTimeoutError::Timeout) => {}
                 // The sender is part of the daemon itself.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.notify.alive();
+            self.notify.ping_watchdog();
         }
-        self.keep_clock();
+        self.save_schedule();
         self.notify.stopping("stopped");
     }
 
     /// How long until something is due.
-    fn nap(&mut self, now: Timestamp) -> Duration {
-        let watchdog = self.notify.alive_every().unwrap_or(NAP);
-        let child = self.running.as_ref().map_or(NAP, |running| {
+    fn sleep_time(&mut self, now: Timestamp) -> Duration {
+        let watchdog = self.notify.watchdog_interval().unwrap_or(MAX_SLEEP);
+        let child = self.running.as_ref().map_or(MAX_SLEEP, |running| {
             running.until.saturating_duration_since(Instant::now()).max(Duration::from_millis(10))
         });
         let (at, _) = self.clock.next(now);
         let due = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
-        let due = if self.stopping { NAP } else { due };
-        due.min(NAP).min(watchdog).min(child).min(self.rollout_nap(now))
+        let due = if self.stopping { MAX_SLEEP } else { due };
+        due.min(MAX_SLEEP).min(watchdog).min(child).min(self.rollout_sleep_time(now))
     }
 
     /// Does what the clock says.
-    fn due(&mut self, now: Timestamp) {
+    fn run_due(&mut self, now: Timestamp) {
         if self.stopping {
             return;
         }
@@ -238,87 +239,90 @@ impl Daemon<'_> {
             return;
         }
         match &due {
-            Due::Poll => {
-                self.clock.passed(&due, now);
+            DueAction::Poll => {
+                self.clock.skip_due(&due, now);
                 if let Some(poller) = &mut self.poller {
                     poller.poll();
                 }
             }
-            Due::Converge | Due::Retry => {
-                self.clock.passed(&due, now);
-                self.ask(Errand::new(What::Turn { trigger: Trigger::Timer, fetch: false }), now);
+            DueAction::Converge | DueAction::Retry => {
+                self.clock.skip_due(&due, now);
+                self.queue_automatic(
+                    Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false }),
+                    now,
+                );
             }
-            Due::Entry(name) => {
+            DueAction::Entry(name) => {
                 let Some(entry) = self.settings.schedule.iter().find(|entry| entry.name == *name) else {
-                    return self.clock.passed(&due, now);
+                    return self.clock.skip_due(&due, now);
                 };
-                let mut errand = Errand::new(What::Turn { trigger: Trigger::Timer, fetch: false });
+                let mut errand = Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false });
                 errand.sls.clone_from(&entry.sls);
                 errand.test = entry.test;
                 errand.entry = Some(name.clone());
                 self.clock.entry_started(name, now);
-                self.ask(errand, now);
+                self.queue_automatic(errand, now);
             }
         }
-        self.keep_clock();
+        self.save_schedule();
     }
 
     /// Queues an errand that nobody asked for by hand, unless changes are not wanted now.
-    fn ask(&mut self, errand: Errand, now: Timestamp) {
-        let nothing = self.nothing && matches!(errand.what, What::Turn { fetch: false, .. });
-        let obstacle = self.obstacle(now).filter(|_| !errand.test).map(|(_, words)| words);
-        match nothing.then(|| ground::NOTHING.to_owned()).or(obstacle) {
+    fn queue_automatic(&mut self, errand: Job, now: Timestamp) {
+        let nothing = self.no_source && matches!(errand.kind, JobKind::Turn { fetch: false, .. });
+        let obstacle = self.change_obstacle(now).filter(|_| !errand.test).map(|(_, words)| words);
+        match nothing.then(|| states_source::NO_STATES.to_owned()).or(obstacle) {
             Some(words) => {
                 tracing::info!(why = words, "no run now");
                 if let Some(name) = &errand.entry {
-                    self.clock.entry_ran(name, now);
+                    self.clock.entry_ended(name, now);
                 }
             }
-            None => self.push(errand, now),
+            None => self.enqueue(errand, now),
         }
     }
 
     /// Queues an errand; an entry that joins one of its own that waits has no end of its own.
-    fn push(&mut self, errand: Errand, now: Timestamp) {
+    fn enqueue(&mut self, errand: Job, now: Timestamp) {
         let entry = errand.entry.clone();
-        if let (Joined::Another, Some(name)) = (self.queue.push(errand), entry) {
-            self.clock.entry_ran(&name, now);
+        if let (QueueResult::Merged, Some(name)) = (self.queue.push(errand), entry) {
+            self.clock.entry_ended(&name, now);
         }
     }
 
     /// Why nothing may be changed now.
-    fn obstacle(&self, now: Timestamp) -> Option<(Why, String)> {
-        self.orders.obstacle(&self.settings.windows, now, &local_zone())
+    fn change_obstacle(&self, now: Timestamp) -> Option<(HoldReason, String)> {
+        self.orders.change_obstacle(&self.settings.windows, now, &local_zone())
     }
 
     /// True when there is nothing that a run could read.
-    fn has_nothing(&self) -> bool {
-        self.seen.current.is_none() && !ground::holds_files(&self.settings.baked)
+    fn has_no_source(&self) -> bool {
+        self.seen.current.is_none() && !states_source::has_files(&self.settings.baked)
     }
 
-    fn hear(&mut self, event: Event, now: Timestamp) {
+    fn handle_event(&mut self, event: DaemonEvent, now: Timestamp) {
         match event {
-            Event::Polled(polled) => self.polled(*polled, now),
-            Event::Rollouts(heard) => self.heard(heard, now),
-            Event::Asked(wish, ticket) => {
-                let mut errand = Errand::new(What::Turn { trigger: Trigger::Manual, fetch: wish.fetch });
+            DaemonEvent::Polled(polled) => self.on_polled(*polled, now),
+            DaemonEvent::Rollouts(heard) => self.on_thread_event(heard, now),
+            DaemonEvent::RunRequested(wish, ticket) => {
+                let mut errand = Job::new(JobKind::Turn { trigger: RunTrigger::Manual, fetch: wish.fetch });
                 (errand.test, errand.sls, errand.tickets) = (wish.test, wish.sls, vec![ticket]);
                 self.queue.push(errand);
             }
-            Event::Changed => {
-                self.look();
-                self.clock.triggered(now);
+            DaemonEvent::OrdersChanged => {
+                self.read_files();
+                self.clock.trigger_now(now);
                 if let Some(poller) = &mut self.poller {
-                    poller.again();
+                    poller.request_again();
                 }
             }
-            Event::Touched => {
-                let errand = Errand::new(What::Turn { trigger: Trigger::Git, fetch: true });
-                self.ask(errand, now);
+            DaemonEvent::SourceChanged => {
+                let errand = Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true });
+                self.queue_automatic(errand, now);
             }
-            Event::Ended(status) => self.ended(status, now),
-            Event::Reload => self.reload(now),
-            Event::Stop => self.stop(),
+            DaemonEvent::JobEnded(status) => self.on_job_ended(status, now),
+            DaemonEvent::Reload => self.reload(now),
+            DaemonEvent::Stop => self.stop(),
         }
     }
 
@@ -334,20 +338,23 @@ impl Daemon<'_> {
                     );
                 }
                 self.settings = settings;
-                let saved = self.clock.saved();
-                self.clock = Clock::new(&self.settings, self.setup.seed, local_zone(), saved, now);
-                self.look();
-                self.follow();
-                self.take_part();
-                self.queue.push(Errand::new(What::Probe));
-                self.ask(Errand::new(What::Turn { trigger: Trigger::Timer, fetch: true }), now);
+                let saved = self.clock.state_to_save();
+                self.clock = Scheduler::new(&self.settings, self.setup.seed, local_zone(), saved, now);
+                self.read_files();
+                self.follow_remotes();
+                self.start_participation();
+                self.queue.push(Job::new(JobKind::Probe));
+                self.queue_automatic(
+                    Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: true }),
+                    now,
+                );
                 tracing::info!("the configuration was read again");
             }
             Err(trouble) => {
-                tracing::error!("the configuration is wrong and stays as it was: {}", trouble.words());
+                tracing::error!("the configuration is wrong and stays as it was: {}", trouble.summary());
             }
         }
-        self.notify.ready(&self.words());
+        self.notify.ready(&self.status_text());
     }
 
     fn stop(&mut self) {
@@ -356,22 +363,22 @@ impl Daemon<'_> {
             return running.child.kill();
         }
         self.stopping = true;
-        self.leave();
-        self.desk.stop();
+        self.stop_driving();
+        self.state.set_stopping();
         self.notify.stopping("stopping: the run under way is told to end");
         if let Some(running) = &mut self.running {
             running.child.stop();
-            (running.told, running.until) = (true, Instant::now() + GRACE);
+            (running.terminated, running.until) = (true, Instant::now() + STOP_GRACE);
         }
     }
 
     /// What the daemon does, in words.
-    fn words(&self) -> String {
+    fn status_text(&self) -> String {
         let now = Timestamp::now();
         if let Some(running) = &self.running {
-            return running.errand.words();
+            return running.job.label();
         }
-        if let Some((_, words)) = self.obstacle(now) {
+        if let Some((_, words)) = self.change_obstacle(now) {
             return words;
         }
         match &self.seen.current {
@@ -381,41 +388,41 @@ impl Daemon<'_> {
     }
 
     /// Lays on the desk what everybody may see.
-    fn show(&mut self) {
-        let words = self.words();
-        if words != self.said {
+    fn publish_state(&mut self) {
+        let words = self.status_text();
+        if words != self.last_status {
             self.notify.status(&words);
-            self.said.clone_from(&words);
+            self.last_status.clone_from(&words);
         }
-        let pieces = Pieces {
-            daemon: Some(status::Daemon { pid: std::process::id(), since: self.since, doing: words }),
+        let pieces = StatusInputs {
+            daemon: Some(status::DaemonStatus { pid: std::process::id(), since: self.since, doing: words }),
             memory: self.memory.clone(),
-            next: self.next(),
-            silent: self.part.silent.iter().flatten().cloned().collect(),
-            window: status::Window::of(&self.settings.windows, Timestamp::now(), &local_zone()),
+            next: self.next_times(),
+            silent: self.participation.unreachable.iter().flatten().cloned().collect(),
+            window: status::WindowStatus::at_time(&self.settings.windows, Timestamp::now(), &local_zone()),
             ..self.seen.clone()
         };
-        self.desk.show(pieces);
+        self.state.set_pieces(pieces);
     }
 
-    fn next(&self) -> Next {
-        let entry = self.clock.next_entry().map(|(name, at)| Entry { name: name.to_owned(), at });
-        Next { poll: self.clock.next_poll(), run: Some(self.clock.next_run()), entry }
+    fn next_times(&self) -> UpcomingEvents {
+        let entry = self.clock.next_entry().map(|(name, at)| ScheduledEntry { name: name.to_owned(), at });
+        UpcomingEvents { poll: self.clock.next_poll(), run: Some(self.clock.next_run()), entry }
     }
 
-    fn keep_memory(&mut self, before: &Memory) {
+    fn save_memory(&mut self, before: &AgentMemory) {
         if self.memory != *before && self.running.is_none() {
             let paths = self.settings.paths();
             if let Err(error) = self.memory.save(&paths.memory()) {
                 tracing::warn!(%error, "what was seen is not kept");
             }
-            self.marks.memory = Marks::of(&paths).memory;
+            self.stamps.memory = InodeStamps::read(&paths).memory;
         }
     }
 
-    fn keep_clock(&mut self) {
+    fn save_schedule(&mut self) {
         if let Err(error) = self.clock.save(&self.settings.paths().schedule()) {
-            tracing::warn!(error = chain(&error), "when entries ran is not kept");
+            tracing::warn!(error = error_chain(&error), "when entries ran is not kept");
         }
     }
 }

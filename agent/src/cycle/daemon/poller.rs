@@ -5,17 +5,17 @@ use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use zagent_cache::source::{Deadline, Kind, Polled, Remotes, SourceError};
+use zagent_cache::source::{Deadline, RemotePoll, Remotes, SourceError, SourceErrorKind};
 
-use super::Event;
+use super::DaemonEvent;
 
 /// How long one poll may take, whatever a fetch may.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_POLL_TIME: Duration = Duration::from_secs(60);
 /// Certificates are checked on this stack.
-const STACK: usize = 1 << 20;
+const STACK_BYTES: usize = 1 << 20;
 
 /// Who is asked for what.
-pub(super) struct Asked {
+pub(super) struct PollRequest {
     /// The remotes.
     pub(super) remotes: Remotes,
     /// The branch that only this node follows.
@@ -25,66 +25,67 @@ pub(super) struct Asked {
 }
 
 /// A word to the thread.
-enum Word {
+enum PollerCommand {
     Poll,
-    Others(Box<Asked>),
+    SetRequest(Box<PollRequest>),
 }
 
 /// The remotes, asked in a thread of their own.
 #[derive(Debug)]
 pub(super) struct Poller {
-    words: Sender<Word>,
+    commands: Sender<PollerCommand>,
     busy: bool,
     /// True when the answer that is under way may be old by the time it comes.
-    again: bool,
+    poll_again: bool,
 }
 
 impl Poller {
-    /// Starts the thread; answers come as [`Event::Polled`].
-    pub(super) fn start(asked: Asked, events: Sender<Event>) -> io::Result<Self> {
+    /// Starts the thread; answers come as [`DaemonEvent::RemotePoll`].
+    pub(super) fn start(asked: PollRequest, events: Sender<DaemonEvent>) -> io::Result<Self> {
         let (words, heard) = channel();
-        let thread = std::thread::Builder::new().name("poll".into()).stack_size(STACK);
-        thread.spawn(move || listen(&heard, asked, &events))?;
-        Ok(Self { words, busy: false, again: false })
+        let thread = std::thread::Builder::new().name("poll".into()).stack_size(STACK_BYTES);
+        thread.spawn(move || poll_loop(&heard, asked, &events))?;
+        Ok(Self { commands: words, busy: false, poll_again: false })
     }
 
     /// Asks the remotes, unless they are being asked.
     pub(super) fn poll(&mut self) {
         if !self.busy {
-            self.busy = self.words.send(Word::Poll).is_ok();
+            self.busy = self.commands.send(PollerCommand::Poll).is_ok();
         }
     }
 
     /// Asks the remotes once more after this when they are being asked.
-    pub(super) const fn again(&mut self) {
-        self.again = self.busy;
+    pub(super) const fn request_again(&mut self) {
+        self.poll_again = self.busy;
     }
 
     /// The answer is there.
-    pub(super) fn answered(&mut self) {
+    pub(super) fn poll_done(&mut self) {
         self.busy = false;
-        if std::mem::take(&mut self.again) {
+        if std::mem::take(&mut self.poll_again) {
             self.poll();
         }
     }
 
     /// Asks others from now on.
-    pub(super) fn change(&self, asked: Asked) {
+    pub(super) fn set_request(&self, asked: PollRequest) {
         // The thread ends with the program only.
-        let _ = self.words.send(Word::Others(Box::new(asked)));
+        let _ = self.commands.send(PollerCommand::SetRequest(Box::new(asked)));
     }
 }
 
-fn listen(words: &Receiver<Word>, mut asked: Asked, events: &Sender<Event>) {
+fn poll_loop(words: &Receiver<PollerCommand>, mut asked: PollRequest, events: &Sender<DaemonEvent>) {
     for word in words {
         match word {
-            Word::Others(others) => asked = *others,
-            Word::Poll => {
-                let deadline = Deadline::after(asked.timeout.min(LONGEST));
+            PollerCommand::SetRequest(others) => asked = *others,
+            PollerCommand::Poll => {
+                let deadline = Deadline::after(asked.timeout.min(MAX_POLL_TIME));
                 let poll = || asked.remotes.poll(asked.testing.as_deref(), Instant::now(), deadline);
                 // Whatever falls over in there, the loop must hear an answer or it would never ask again.
-                let polled = std::panic::catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| fell_over());
-                if events.send(Event::Polled(Box::new(polled))).is_err() {
+                let polled =
+                    std::panic::catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| panic_result());
+                if events.send(DaemonEvent::Polled(Box::new(polled))).is_err() {
                     return;
                 }
             }
@@ -92,13 +93,13 @@ fn listen(words: &Receiver<Word>, mut asked: Asked, events: &Sender<Event>) {
     }
 }
 
-fn fell_over() -> Polled {
+fn panic_result() -> RemotePoll {
     let error = SourceError {
         remote: String::new(),
-        kind: Kind::Local,
+        kind: SourceErrorKind::Local,
         retry_after: None,
         message: "asking the remotes fell over; the lines above say where".into(),
         source: None,
     };
-    Polled { found: None, failed: vec![error] }
+    RemotePoll { heads: None, failed: vec![error] }
 }

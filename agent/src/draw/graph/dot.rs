@@ -4,20 +4,20 @@ use std::fmt::Write;
 
 use zagent_compiler::Plan;
 
-use super::{function, stroke};
+use super::{edge_stroke, function_name};
 
 /// Writes the graph in the dot language.
 #[must_use]
-pub fn dot(plan: &Plan) -> String {
+pub fn render_dot(plan: &Plan) -> String {
     let mut out = String::from(
         "digraph plan {\n  rankdir=LR;\n  node [shape=box, style=\"rounded,filled\", fillcolor=\"#f8fafc\", fontname=\"sans-serif\", fontsize=11];\n",
     );
     for (i, chunk) in plan.chunks.iter().enumerate() {
-        let label = format!("{}\n{}", chunk.id, function(chunk));
-        let _ = writeln!(out, "  n{i} [label={}, tooltip={}];", quoted(&label), quoted(&chunk.tag()));
+        let label = format!("{}\n{}", chunk.id, function_name(chunk));
+        let _ = writeln!(out, "  n{i} [label={}, tooltip={}];", quote(&label), quote(&chunk.tag()));
     }
     for edge in &plan.graph.edges {
-        let stroke = stroke(edge.kind);
+        let stroke = edge_stroke(edge.kind);
         let style = if stroke.dash.is_empty() { "solid" } else { "dashed" };
         let _ = writeln!(
             out,
@@ -33,7 +33,7 @@ pub fn dot(plan: &Plan) -> String {
 }
 
 /// A string of the dot language: quotes and backslashes escaped, line breaks as `\n`.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

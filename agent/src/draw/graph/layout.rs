@@ -19,22 +19,22 @@ const LANE_H: f64 = 14.0;
 const SWEEPS: usize = 12;
 
 /// A point.
-pub(super) type Point = (f64, f64);
+pub(super) type LayoutPoint = (f64, f64);
 
 /// One line: which edge, and the points it runs through, from box to box.
-pub(super) struct Line {
+pub(super) struct EdgeLine {
     /// Index in the graph's edges.
     pub edge: usize,
     /// At least two points.
-    pub points: Vec<Point>,
+    pub points: Vec<LayoutPoint>,
 }
 
 /// Where everything stands.
-pub(super) struct Layout {
+pub(super) struct GraphLayout {
     /// Upper left corner of each chunk's box.
-    pub boxes: Vec<Point>,
+    pub boxes: Vec<LayoutPoint>,
     /// Every edge.
-    pub lines: Vec<Line>,
+    pub lines: Vec<EdgeLine>,
     /// Left side of each level that holds a connected chunk, with the level's number.
     pub columns: Vec<(usize, f64)>,
     /// Top of the grid of unconnected chunks.
@@ -46,21 +46,21 @@ pub(super) struct Layout {
 }
 
 /// What stands in a column: a box, or a line that passes.
-struct Slot {
+struct LayoutSlot {
     chunk: Option<usize>,
     before: Vec<usize>,
     after: Vec<usize>,
     y: f64,
 }
 
-impl Slot {
+impl LayoutSlot {
     fn height(&self) -> f64 {
         if self.chunk.is_some() { BOX_H + GAP_Y } else { LANE_H }
     }
 }
 
-struct Columns {
-    slots: Vec<Slot>,
+struct LayoutColumns {
+    slots: Vec<LayoutSlot>,
     columns: Vec<Vec<usize>>,
     /// For each edge the slots it runs through, ends included; empty when it does not go forward.
     paths: Vec<Vec<usize>>,
@@ -68,11 +68,11 @@ struct Columns {
 }
 
 /// Places every box and line.
-pub(super) fn layout(plan: &Plan) -> Layout {
+pub(super) fn layout_graph(plan: &Plan) -> GraphLayout {
     let (levels, numbers) = used_levels(plan);
-    let mut columns = Columns::new(plan, &levels, numbers.len());
-    columns.order();
-    columns.place();
+    let mut columns = LayoutColumns::new(plan, &levels, numbers.len());
+    columns.reduce_crossings();
+    columns.assign_positions();
     columns.lift();
     let mut boxes = vec![(0.0, 0.0); plan.chunks.len()];
     let mut height: f64 = 0.0;
@@ -81,13 +81,13 @@ pub(super) fn layout(plan: &Plan) -> Layout {
             let slot = &columns.slots[s];
             height = height.max(slot.y + slot.height());
             if let Some(chunk) = slot.chunk {
-                boxes[chunk] = (left(c), slot.y);
+                boxes[chunk] = (column_left(c), slot.y);
             }
         }
     }
-    let lines = (0..plan.graph.edges.len()).map(|e| columns.line(e, plan, &boxes)).collect();
+    let lines = (0..plan.graph.edges.len()).map(|e| columns.edge_line(e, plan, &boxes)).collect();
     let least = if numbers.len() < plan.chunks.len() { numbers.len().clamp(2, 4) } else { 1 };
-    let mut width = left(numbers.len().max(least)) - GAP_X;
+    let mut width = column_left(numbers.len().max(least)) - GAP_X;
     let loose: Vec<usize> = (0..plan.chunks.len()).filter(|c| columns.of_chunk[*c].is_none()).collect();
     let loose_top = (!loose.is_empty()).then_some(height + if numbers.is_empty() { 0.0 } else { 40.0 });
     if let Some(top) = loose_top {
@@ -99,11 +99,11 @@ pub(super) fn layout(plan: &Plan) -> Layout {
         height = top + loose.len().div_ceil(across) as f64 * (BOX_H + GAP_Y);
         width = width.max(BOX_W);
     }
-    let columns = numbers.into_iter().enumerate().map(|(c, number)| (number, left(c))).collect();
-    Layout { boxes, lines, columns, loose_top, width, height }
+    let columns = numbers.into_iter().enumerate().map(|(c, number)| (number, column_left(c))).collect();
+    GraphLayout { boxes, lines, columns, loose_top, width, height }
 }
 
-fn left(column: usize) -> f64 {
+fn column_left(column: usize) -> f64 {
     column as f64 * (BOX_W + GAP_X)
 }
 
@@ -127,7 +127,7 @@ fn used_levels(plan: &Plan) -> (Vec<Option<usize>>, Vec<usize>) {
     (of_chunk, numbers)
 }
 
-impl Columns {
+impl LayoutColumns {
     fn new(plan: &Plan, levels: &[Option<usize>], count: usize) -> Self {
         let mut new = Self {
             slots: Vec::new(),
@@ -151,7 +151,7 @@ impl Columns {
     }
 
     fn add(&mut self, column: usize, chunk: Option<usize>) -> usize {
-        self.slots.push(Slot { chunk, before: Vec::new(), after: Vec::new(), y: 0.0 });
+        self.slots.push(LayoutSlot { chunk, before: Vec::new(), after: Vec::new(), y: 0.0 });
         self.columns[column].push(self.slots.len() - 1);
         self.slots.len() - 1
     }
@@ -170,7 +170,7 @@ impl Columns {
     }
 
     /// Orders each column by the mean place of its neighbours, forth and back, so that few lines cross.
-    fn order(&mut self) {
+    fn reduce_crossings(&mut self) {
         let mut rank = vec![0.0; self.slots.len()];
         self.rank(&mut rank);
         for sweep in 0..SWEEPS {
@@ -209,7 +209,7 @@ impl Columns {
     }
 
     /// Moves each slot towards its neighbours, as far as the order and the distances allow.
-    fn place(&mut self) {
+    fn assign_positions(&mut self) {
         let mut y_of_column = Vec::new();
         for column in &self.columns {
             y_of_column.push(column.iter().map(|s| self.slots[*s].height()).sum::<f64>());
@@ -278,18 +278,18 @@ impl Columns {
         self.slots[s].y + self.drawn(s) / 2.0
     }
 
-    fn line(&self, edge: usize, plan: &Plan, boxes: &[Point]) -> Line {
+    fn edge_line(&self, edge: usize, plan: &Plan, boxes: &[LayoutPoint]) -> EdgeLine {
         let ends = &plan.graph.edges[edge];
         let (from, to) = (boxes[ends.from], boxes[ends.to]);
         let mut points = vec![(from.0 + BOX_W, from.1 + BOX_H / 2.0)];
         let path = &self.paths[edge];
         for s in path.iter().skip(1).take(path.len().saturating_sub(2)) {
             let column = self.columns.iter().position(|c| c.contains(s)).unwrap_or(0);
-            points.push((left(column), self.slots[*s].y));
-            points.push((left(column) + BOX_W, self.slots[*s].y));
+            points.push((column_left(column), self.slots[*s].y));
+            points.push((column_left(column) + BOX_W, self.slots[*s].y));
         }
         points.push((to.0, to.1 + BOX_H / 2.0));
-        Line { edge, points }
+        EdgeLine { edge, points }
     }
 }
 

@@ -7,15 +7,15 @@ mod layout;
 mod mermaid;
 mod svg;
 
-pub use dot::dot;
-pub use mermaid::mermaid;
-pub use svg::svg;
+pub use dot::render_dot;
+pub use mermaid::render_mermaid;
+pub use svg::render_svg;
 
 use zagent_compiler::{Chunk, Requisite};
 
 /// How a kind of requisite is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stroke {
+struct EdgeStroke {
     /// Its colour.
     colour: &'static str,
     /// The dashes of its line, empty for a solid one.
@@ -23,7 +23,7 @@ struct Stroke {
 }
 
 /// One colour a family; solid must succeed, dashed depends on what happened, `_any` is finer.
-const fn stroke(kind: Requisite) -> Stroke {
+const fn edge_stroke(kind: Requisite) -> EdgeStroke {
     let (colour, dash) = match kind {
         Requisite::Require => ("#475569", ""),
         Requisite::RequireAny => ("#475569", "2 3"),
@@ -37,16 +37,16 @@ const fn stroke(kind: Requisite) -> Stroke {
         Requisite::Prereq => ("#7c3aed", "7 4"),
         Requisite::Listen => ("#d97706", "2 3"),
     };
-    Stroke { colour, dash }
+    EdgeStroke { colour, dash }
 }
 
 /// `file.managed`.
-fn function(chunk: &Chunk) -> String {
+fn function_name(chunk: &Chunk) -> String {
     format!("{}.{}", chunk.state, chunk.fun)
 }
 
 /// At most `max` characters; the end is cut.
-fn short(text: &str, max: usize) -> String {
+fn truncate(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();
     }

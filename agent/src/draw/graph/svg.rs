@@ -6,27 +6,27 @@ use std::fmt::Write;
 
 use zagent_compiler::{Chunk, Plan, Requisite};
 
-use super::layout::{BOX_H, BOX_W, Layout, Line, layout};
-use super::{function, short, stroke};
+use super::layout::{BOX_H, BOX_W, EdgeLine, GraphLayout, layout_graph};
+use super::{edge_stroke, function_name, truncate};
 
 const MARGIN: f64 = 28.0;
-const HEAD: f64 = 84.0;
+const HEADER_HEIGHT: f64 = 84.0;
 /// Characters that fit into a box.
-const FIT: usize = 28;
+const MAX_LABEL_CHARS: usize = 28;
 
 /// Draws the graph.
 #[must_use]
-pub fn svg(plan: &Plan, title: &str) -> String {
-    let layout = layout(plan);
-    let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + HEAD + 2.0 * MARGIN);
+pub fn render_svg(plan: &Plan, title: &str) -> String {
+    let layout = layout_graph(plan);
+    let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + HEADER_HEIGHT + 2.0 * MARGIN);
     let mut out = String::new();
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"Inter, 'DejaVu Sans', sans-serif\">"
     );
     let _ = writeln!(out, "<title>{}</title>", escape(title));
-    let kinds = kinds(plan);
-    markers(&mut out, &kinds);
+    let kinds = used_kinds(plan);
+    write_markers(&mut out, &kinds);
     let _ = writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>");
     let count = format!("{} states, {} requisites", plan.chunks.len(), plan.graph.edges.len());
     let _ = writeln!(
@@ -34,9 +34,9 @@ pub fn svg(plan: &Plan, title: &str) -> String {
         "<text x=\"{MARGIN}\" y=\"32\" font-size=\"16\" font-weight=\"600\" fill=\"#0f172a\">{}<tspan dx=\"12\" font-size=\"12\" font-weight=\"400\" fill=\"#64748b\">{count}</tspan></text>",
         escape(title)
     );
-    legend(&mut out, &kinds);
-    let _ = writeln!(out, "<g transform=\"translate({MARGIN} {})\">", HEAD + MARGIN / 2.0);
-    headings(&mut out, &layout);
+    write_legend(&mut out, &kinds);
+    let _ = writeln!(out, "<g transform=\"translate({MARGIN} {})\">", HEADER_HEIGHT + MARGIN / 2.0);
+    write_headings(&mut out, &layout);
     for line in &layout.lines {
         draw_line(&mut out, line, plan);
     }
@@ -47,34 +47,34 @@ pub fn svg(plan: &Plan, title: &str) -> String {
     out
 }
 
-fn kinds(plan: &Plan) -> Vec<Requisite> {
+fn used_kinds(plan: &Plan) -> Vec<Requisite> {
     Requisite::ALL.into_iter().filter(|k| plan.graph.edges.iter().any(|e| e.kind == *k)).collect()
 }
 
-fn markers(out: &mut String, kinds: &[Requisite]) {
+fn write_markers(out: &mut String, kinds: &[Requisite]) {
     out.push_str("<defs>\n");
     for kind in kinds {
         let _ = writeln!(
             out,
             "<marker id=\"arrow-{}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 1 L9 5 L0 9 z\" fill=\"{}\"/></marker>",
             kind.key(),
-            stroke(*kind).colour
+            edge_stroke(*kind).colour
         );
     }
     out.push_str("</defs>\n");
 }
 
-fn dash(kind: Requisite) -> String {
-    match stroke(kind).dash {
+fn dash_attribute(kind: Requisite) -> String {
+    match edge_stroke(kind).dash {
         "" => String::new(),
         dash => format!(" stroke-dasharray=\"{dash}\""),
     }
 }
 
-fn legend(out: &mut String, kinds: &[Requisite]) {
+fn write_legend(out: &mut String, kinds: &[Requisite]) {
     let mut x = MARGIN;
     for kind in kinds {
-        let (key, colour, dash) = (kind.key(), stroke(*kind).colour, dash(*kind));
+        let (key, colour, dash) = (kind.key(), edge_stroke(*kind).colour, dash_attribute(*kind));
         let _ = writeln!(
             out,
             "<line x1=\"{x}\" y1=\"54\" x2=\"{:.0}\" y2=\"54\" stroke=\"{colour}\" stroke-width=\"1.8\"{dash} marker-end=\"url(#arrow-{key})\"/><text x=\"{:.0}\" y=\"58\" font-size=\"12\" fill=\"#334155\">{key}</text>",
@@ -85,7 +85,7 @@ fn legend(out: &mut String, kinds: &[Requisite]) {
     }
 }
 
-fn headings(out: &mut String, layout: &Layout) {
+fn write_headings(out: &mut String, layout: &GraphLayout) {
     for (number, x) in &layout.columns {
         let _ = writeln!(
             out,
@@ -102,7 +102,7 @@ fn headings(out: &mut String, layout: &Layout) {
     }
 }
 
-fn draw_line(out: &mut String, line: &Line, plan: &Plan) {
+fn draw_line(out: &mut String, line: &EdgeLine, plan: &Plan) {
     let edge = &plan.graph.edges[line.edge];
     let start = line.points[0];
     let mut path = format!("M{:.1} {:.1}", start.0, start.1);
@@ -123,8 +123,8 @@ fn draw_line(out: &mut String, line: &Line, plan: &Plan) {
     let _ = writeln!(
         out,
         "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-opacity=\"0.8\"{} marker-end=\"url(#arrow-{key})\"><title>{}</title></path>",
-        stroke(edge.kind).colour,
-        dash(edge.kind),
+        edge_stroke(edge.kind).colour,
+        dash_attribute(edge.kind),
         escape(&format!("{} {key} {}", to.id, from.id))
     );
 }
@@ -135,8 +135,8 @@ fn draw_box(out: &mut String, chunk: &Chunk, x: f64, y: f64) {
         out,
         "<g transform=\"translate({x:.1} {y:.1})\"><title>{}</title><rect width=\"{BOX_W}\" height=\"{BOX_H}\" rx=\"6\" fill=\"#f8fafc\" stroke=\"#cbd5e1\"/><text x=\"10\" y=\"18\" font-size=\"12\" font-weight=\"600\" fill=\"#0f172a\">{}</text><text x=\"10\" y=\"33\" font-size=\"11\" fill=\"#64748b\">{}</text></g>",
         escape(&tip),
-        escape(&short(&chunk.id, FIT)),
-        escape(&short(&function(chunk), FIT + 3))
+        escape(&truncate(&chunk.id, MAX_LABEL_CHARS)),
+        escape(&truncate(&function_name(chunk), MAX_LABEL_CHARS + 3))
     );
 }
 

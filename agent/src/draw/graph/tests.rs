@@ -1,9 +1,9 @@
 //! The pictures of small plans, and the laws of the layout on random ones.
 
-use zagent_compiler::{Edge, Graph, Plan};
+use zagent_compiler::{Plan, RequisiteEdge, RequisiteGraph};
 use zagent_config::Map;
 
-use super::layout::{BOX_H, BOX_W, layout};
+use super::layout::{BOX_H, BOX_W, layout_graph};
 use super::*;
 
 fn chunk(id: &str, state: &str, fun: &str) -> Chunk {
@@ -22,8 +22,8 @@ fn plan(chunks: Vec<Chunk>, edges: Vec<(usize, usize, Requisite)>) -> Plan {
     }
     let count = level.iter().max().map_or(0, |m| m + 1);
     let levels = (0..count).map(|l| (0..chunks.len()).filter(|c| level[*c] == l).collect()).collect();
-    let edges = edges.into_iter().map(|(from, to, kind)| Edge { from, to, kind }).collect();
-    Plan { chunks, graph: Graph { edges, levels } }
+    let edges = edges.into_iter().map(|(from, to, kind)| RequisiteEdge { from, to, kind }).collect();
+    Plan { chunks, graph: RequisiteGraph { edges, levels } }
 }
 
 fn sample() -> Plan {
@@ -40,9 +40,9 @@ fn sample() -> Plan {
 
 #[test]
 fn pictures() {
-    insta::assert_snapshot!("dot", dot(&sample()));
-    insta::assert_snapshot!("mermaid", mermaid(&sample()));
-    insta::assert_snapshot!("svg", svg(&sample(), "web-01"));
+    insta::assert_snapshot!("dot", render_dot(&sample()));
+    insta::assert_snapshot!("mermaid", render_mermaid(&sample()));
+    insta::assert_snapshot!("svg", render_svg(&sample(), "web-01"));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn no_box_covers_another_and_lines_end_at_boxes() {
             })
             .collect();
         let plan = plan((0..n).map(|i| chunk(&format!("s{i}"), "test", "nop")).collect(), edges);
-        let drawn = layout(&plan);
+        let drawn = layout_graph(&plan);
         for (i, a) in drawn.boxes.iter().enumerate() {
             assert!(
                 a.0 >= 0.0 && a.1 >= -0.01 && a.1 + BOX_H <= drawn.height + 0.01,
@@ -83,5 +83,5 @@ fn no_box_covers_another_and_lines_end_at_boxes() {
 
 #[test]
 fn an_empty_plan_is_a_picture_too() {
-    assert!(svg(&Plan::default(), "nothing").ends_with("</svg>\n"));
+    assert!(render_svg(&Plan::default(), "nothing").ends_with("</svg>\n"));
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use zagent_config::{Map, Value};
 
 use super::Facts;
-use super::tree::Tree;
-use release::{Line, cpe, lsb_release, os_release, release_line};
+use super::tree::FactsRoot;
+use release::{ReleaseLine, lsb_release, os_release, parse_cpe, parse_release_line};
 
 pub(super) const NAMES: &[&str] = &[
     "os",
@@ -39,8 +39,8 @@ const RELEASE_FILES: [&str; 4] =
 
 pub(super) fn collect(facts: &Facts) -> Map {
     let tree = &facts.tree;
-    let text = tree.text("/etc/os-release").or_else(|| tree.text("/usr/lib/os-release"));
-    let lsb = lsb_release(&tree.text("/etc/lsb-release").unwrap_or_default());
+    let text = tree.read_text("/etc/os-release").or_else(|| tree.read_text("/usr/lib/os-release"));
+    let lsb = lsb_release(&tree.read_text("/etc/lsb-release").unwrap_or_default());
     let distribution = match &text {
         Some(text) => Distribution::from_os_release(&os_release(text), lsb, tree),
         None => Distribution::without_os_release(lsb, tree),
@@ -59,11 +59,15 @@ struct Distribution {
 }
 
 impl Distribution {
-    fn from_os_release(pairs: &BTreeMap<&str, String>, lsb: BTreeMap<String, String>, tree: &Tree) -> Self {
+    fn from_os_release(
+        pairs: &BTreeMap<&str, String>,
+        lsb: BTreeMap<String, String>,
+        tree: &FactsRoot,
+    ) -> Self {
         let get = |key: &str| pairs.get(key).map_or("", String::as_str);
         let name = pairs.get("NAME").map_or("Linux", |n| n.trim());
         let mut this =
-            Self { os: tables::os(get("ID"), name), full_name: name.to_owned(), lsb, ..Self::default() };
+            Self { os: tables::os_name(get("ID"), name), full_name: name.to_owned(), lsb, ..Self::default() };
         if this.lsb("description").to_lowercase().starts_with("antergos") {
             this.full_name = "Antergos Linux".into();
         } else if this.lsb("id").is_empty() {
@@ -79,7 +83,7 @@ impl Distribution {
             Some(release) => release.trim().to_owned(),
             None => best_version(pairs, tree),
         };
-        this.name_the_code(pairs, tree);
+        this.set_codename(pairs, tree);
         if let Some(product) = pairs.get("SUSE_SUPPORT_PRODUCT") {
             let version = get("SUSE_SUPPORT_PRODUCT_VERSION");
             let pretty = pairs.get("SUSE_PRETTY_NAME").cloned();
@@ -92,19 +96,19 @@ impl Distribution {
         this
     }
 
-    fn without_os_release(lsb: BTreeMap<String, String>, tree: &Tree) -> Self {
+    fn without_os_release(lsb: BTreeMap<String, String>, tree: &FactsRoot) -> Self {
         let mut this = Self { lsb, ..Self::default() };
         if this.lsb("id").is_empty()
-            && let Some(text) = tree.text("/etc/centos-release")
+            && let Some(text) = tree.read_text("/etc/centos-release")
         {
-            let line = release_line(&text).unwrap_or_default();
+            let line = parse_release_line(&text).unwrap_or_default();
             this.lsb.insert("id".into(), "CentOS".into());
             this.lsb.insert("release".into(), line.version.into());
             this.lsb.insert("codename".into(), line.codename.into());
         }
         let name = if this.lsb("id").is_empty() { "Linux" } else { this.lsb("id") };
         Self {
-            os: tables::os("", name),
+            os: tables::os_name("", name),
             full_name: name.to_owned(),
             release: this.lsb("release").to_owned(),
             codename: this.lsb("codename").to_owned(),
@@ -124,7 +128,7 @@ impl Distribution {
         let pretty = pairs.get("PRETTY_NAME").map_or("Linux", String::as_str);
         let codename = pairs.get("VERSION_CODENAME").map_or(pretty, String::as_str);
         self.lsb.insert("codename".into(), codename.to_owned());
-        let cpe = pairs.get("CPE_NAME").and_then(|c| cpe(c));
+        let cpe = pairs.get("CPE_NAME").and_then(|c| parse_cpe(c));
         if let Some((vendor, version)) =
             cpe.filter(|(v, _)| matches!(&*v.to_lowercase(), "suse" | "opensuse"))
         {
@@ -145,7 +149,7 @@ impl Distribution {
         }
     }
 
-    fn name_the_code(&mut self, pairs: &BTreeMap<&str, String>, tree: &Tree) {
+    fn set_codename(&mut self, pairs: &BTreeMap<&str, String>, tree: &FactsRoot) {
         let is_bracketed = ["Rocky", "AlmaLinux", "AstraLinuxSE"].iter().any(|n| self.os.contains(n));
         if is_bracketed && let Some((_, rest)) = self.lsb("codename").split_once('(') {
             let inner = rest.split(')').next().unwrap_or_default();
@@ -167,7 +171,7 @@ impl Distribution {
     fn into_facts(self) -> Map {
         let mut facts = Map::new();
         facts.insert("os", self.os.as_str());
-        facts.insert("os_family", tables::family(&self.os));
+        facts.insert("os_family", tables::os_family(&self.os));
         facts.insert("osfullname", self.full_name.as_str());
         facts.insert("oscodename", self.codename.as_str());
         facts.insert("osrelease", self.release.as_str());
@@ -177,7 +181,7 @@ impl Distribution {
         if self.release.is_empty() {
             return facts;
         }
-        let info: Vec<Value> = self.release.split('.').map(part_of_release).collect();
+        let info: Vec<Value> = self.release.split('.').map(release_part).collect();
         let name = if FINGER_BY_OS.contains(&&*self.os) { &self.os } else { &self.full_name };
         let finger = match &info[0] {
             _ if FINGER_BY_RELEASE.contains(&&*self.os) => self.release.clone(),
@@ -194,21 +198,22 @@ impl Distribution {
 }
 
 /// A part of a release: a number where it is one.
-fn part_of_release(part: &str) -> Value {
+fn release_part(part: &str) -> Value {
     let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     part.parse().ok().filter(|_| is_number).map_or_else(|| part.into(), Value::Int)
 }
 
 /// The most precise of the versions that a host tells, the first of equals.
-fn best_version(pairs: &BTreeMap<&str, String>, tree: &Tree) -> String {
+fn best_version(pairs: &BTreeMap<&str, String>, tree: &FactsRoot) -> String {
     let get = |key: &str| pairs.get(key).map_or("", String::as_str);
     let file = release_file(tree);
     let is_debian = get("ID") == "debian" || get("ID_LIKE").split_whitespace().any(|id| id == "debian");
-    let debian = if is_debian { tree.line("/etc/debian_version").unwrap_or_default() } else { String::new() };
+    let debian =
+        if is_debian { tree.read_line("/etc/debian_version").unwrap_or_default() } else { String::new() };
     let candidates = [
         get("VERSION_ID"),
-        file.as_deref().and_then(release_line).unwrap_or_default().version,
-        release_line(get("PRETTY_NAME")).unwrap_or_default().version,
+        file.as_deref().and_then(parse_release_line).unwrap_or_default().version,
+        parse_release_line(get("PRETTY_NAME")).unwrap_or_default().version,
         &debian,
     ];
     let dots = |v: &str| v.matches('.').count();
@@ -218,7 +223,7 @@ fn best_version(pairs: &BTreeMap<&str, String>, tree: &Tree) -> String {
 }
 
 /// The code name in `os-release`, else in the distribution's own file.
-fn own_codename(pairs: &BTreeMap<&str, String>, tree: &Tree) -> String {
+fn own_codename(pairs: &BTreeMap<&str, String>, tree: &FactsRoot) -> String {
     if let Some(name) = pairs.get("VERSION_CODENAME").or_else(|| pairs.get("UBUNTU_CODENAME")) {
         return name.clone();
     }
@@ -226,7 +231,7 @@ fn own_codename(pairs: &BTreeMap<&str, String>, tree: &Tree) -> String {
     if let Some(name) = codename_in(version) {
         return name.to_owned();
     }
-    release_file(tree).as_deref().and_then(release_line).unwrap_or_default().codename.to_owned()
+    release_file(tree).as_deref().and_then(parse_release_line).unwrap_or_default().codename.to_owned()
 }
 
 /// `8.9 (Ootpa)` and `14.04, Trusty Tahr` both name one.
@@ -237,18 +242,18 @@ fn codename_in(version: &str) -> Option<&str> {
     bracketed.filter(|n| !has_digit(n)).or_else(|| after_comma().filter(|n| !has_digit(n)))
 }
 
-fn release_file(tree: &Tree) -> Option<String> {
+fn release_file(tree: &FactsRoot) -> Option<String> {
     RELEASE_FILES
         .iter()
-        .filter_map(|path| tree.text(path))
-        .find(|text| release_line(text).is_some_and(|l| l != Line::default()))
+        .filter_map(|path| tree.read_text(path))
+        .find(|text| parse_release_line(text).is_some_and(|l| l != ReleaseLine::default()))
 }
 
 pub(super) fn arch(facts: &Facts) -> Map {
-    let machine = facts.text_of("cpuarch");
-    let arch = match facts.text_of("os_family") {
+    let machine = facts.system_text("cpuarch");
+    let arch = match facts.system_text("os_family") {
         "Debian" => {
-            let elf = facts.tree.head("/usr/bin/dpkg", 64).and_then(|head| debian_arch_of_elf(&head));
+            let elf = facts.tree.read_head("/usr/bin/dpkg", 64).and_then(|head| debian_arch_of_elf(&head));
             elf.unwrap_or_else(|| debian_arch_of_machine(machine))
         }
         _ => machine,

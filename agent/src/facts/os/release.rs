@@ -55,13 +55,13 @@ pub(super) fn lsb_release(text: &str) -> BTreeMap<String, String> {
 
 /// `NAME release VERSION (CODENAME)`, as in `/etc/centos-release` and in `PRETTY_NAME`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct ReleaseLine<'a> {
     pub(super) version: &'a str,
     pub(super) codename: &'a str,
 }
 
 /// Takes such a line apart; `None` when it names no version.
-pub(super) fn release_line(line: &str) -> Option<Line<'_>> {
+pub(super) fn parse_release_line(line: &str) -> Option<ReleaseLine<'_>> {
     let line = line.lines().next()?.trim();
     let (rest, codename) = match (line.rfind(')'), line.find('(')) {
         (Some(close), Some(open)) if open < close => (&line[..open], &line[open + 1..close]),
@@ -73,11 +73,11 @@ pub(super) fn release_line(line: &str) -> Option<Line<'_>> {
     let start = rest.trim_end_matches(is_part).len();
     // A version starts with a digit and is not the whole line.
     let first_digit = rest[start..].find(|c: char| c.is_ascii_digit())? + start;
-    (first_digit > 0).then(|| Line { version: &rest[first_digit..], codename })
+    (first_digit > 0).then(|| ReleaseLine { version: &rest[first_digit..], codename })
 }
 
 /// Vendor and version out of a CPE name, in its URI and its string form.
-pub(super) fn cpe(name: &str) -> Option<(&str, &str)> {
+pub(super) fn parse_cpe(name: &str) -> Option<(&str, &str)> {
     let parts: Vec<&str> = name.split(':').collect();
     if parts.len() <= 4 || parts[0] != "cpe" {
         return None;
@@ -130,19 +130,19 @@ mod tests {
             ("Ubuntu 22.04.4 LTS", "22.04.4", ""),
             ("SUSE Linux Enterprise Server 15 SP5", "5", ""),
         ] {
-            assert_eq!(release_line(line), Some(Line { version, codename }), "{line}");
+            assert_eq!(parse_release_line(line), Some(ReleaseLine { version, codename }), "{line}");
         }
         for line in ["Arch Linux", "3.19.1", "", ")(", "é1é"] {
-            assert_eq!(release_line(line), None, "{line}");
+            assert_eq!(parse_release_line(line), None, "{line}");
         }
     }
 
     #[test]
     fn cpe_names() {
-        assert_eq!(cpe("cpe:/o:opensuse:leap:15.5"), Some(("opensuse", "15.5")));
-        assert_eq!(cpe("cpe:2.3:o:amazon:amazon_linux:2"), Some(("amazon", "2")));
-        assert_eq!(cpe("cpe:2.3:o:amazon:amazon_linux:*"), Some(("amazon", "")));
-        assert_eq!(cpe("cpe:/o:x"), None);
-        assert_eq!(cpe("nonsense"), None);
+        assert_eq!(parse_cpe("cpe:/o:opensuse:leap:15.5"), Some(("opensuse", "15.5")));
+        assert_eq!(parse_cpe("cpe:2.3:o:amazon:amazon_linux:2"), Some(("amazon", "2")));
+        assert_eq!(parse_cpe("cpe:2.3:o:amazon:amazon_linux:*"), Some(("amazon", "")));
+        assert_eq!(parse_cpe("cpe:/o:x"), None);
+        assert_eq!(parse_cpe("nonsense"), None);
     }
 }

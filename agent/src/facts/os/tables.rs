@@ -130,7 +130,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
 ];
 
 /// The `os` of a distribution that calls itself `name`.
-pub(super) fn os(id: &str, name: &str) -> String {
+pub(super) fn os_name(id: &str, name: &str) -> String {
     match (id, name) {
         ("astra", "Astra Linux (Orel)") => return "AstraLinuxCE".into(),
         ("astra", "Astra Linux (Smolensk)") => return "AstraLinuxSE".into(),
@@ -147,7 +147,7 @@ pub(super) fn os(id: &str, name: &str) -> String {
 }
 
 /// The `os_family` of an `os`.
-pub(super) fn family(os: &str) -> &str {
+pub(super) fn os_family(os: &str) -> &str {
     FAMILIES.iter().find(|(_, members)| members.contains(&os)).map_or(os, |(family, _)| family)
 }
 

@@ -1,11 +1,11 @@
 //! Recorded distributions: each file in `cases/` holds the files of a host and the facts that Salt makes of them.
 
-use super::super::testing::Fixture;
+use super::super::testing::FactsFixture;
 use super::*;
 
 /// Files start with a line `== /path`, the facts with `== facts`.
 fn check(name: &str, text: &str) {
-    let mut host = Fixture::new();
+    let mut host = FactsFixture::new();
     let mut wanted = None;
     for section in text.split("== ").filter(|s| !s.is_empty()) {
         let (title, body) = section.split_once('\n').unwrap();
@@ -34,7 +34,7 @@ fn recorded_distributions() {
 
 #[test]
 fn a_host_that_does_not_name_itself() {
-    Fixture::new().expect(
+    FactsFixture::new().expect(
         r#"{"os": "Linux", "os_family": "Linux", "osfullname": "Linux", "osrelease": "", "osfinger": null,
             "osrelease_info": null, "osmajorrelease": null}"#,
     );
@@ -42,10 +42,11 @@ fn a_host_that_does_not_name_itself() {
 
 #[test]
 fn the_architecture_is_that_of_the_packages() {
-    let debian =
-        || Fixture::new().file("/etc/os-release", "NAME=\"Debian GNU/Linux\"\nID=debian\nVERSION_ID=12\n");
+    let debian = || {
+        FactsFixture::new().file("/etc/os-release", "NAME=\"Debian GNU/Linux\"\nID=debian\nVERSION_ID=12\n")
+    };
     debian().expect(r#"{"osarch": "amd64"}"#);
-    Fixture::new().file("/etc/os-release", "NAME=Fedora\nID=fedora\n").expect(r#"{"osarch": "x86_64"}"#);
+    FactsFixture::new().file("/etc/os-release", "NAME=Fedora\nID=fedora\n").expect(r#"{"osarch": "x86_64"}"#);
     let elf = |class: u8, machine: u16, flags: u32| {
         let mut head = b"\x7fELF".to_vec();
         head.extend([class, 1]);

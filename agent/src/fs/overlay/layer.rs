@@ -11,33 +11,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use super::super::place::{self, MAX_LINKS};
-use super::super::{FileSystem, FsError, Kind, Stat, Xattr};
+use super::super::path_at::{self, MAX_LINKS};
+use super::super::{FileKind, FileSystem, FsError, Stat, Xattr};
 
 /// Which entry; as in [`Stat::id`].
-pub(super) type Id = (u64, u64);
+pub(super) type InodeId = (u64, u64);
 
 /// Bytes of the longest name that an entry can have.
 const MAX_NAME: usize = 255;
 
 /// An entry that is new or changed.
 #[derive(Clone, Debug)]
-pub(super) struct Inode {
+pub(super) struct OverlayInode {
     pub(super) stat: Stat,
-    pub(super) body: Body,
+    pub(super) body: InodeBody,
     /// Where the files below have it, for what was not changed.
-    pub(super) below: Option<PathBuf>,
+    pub(super) base_path: Option<PathBuf>,
     pub(super) attrs: Option<String>,
     pub(super) xattrs: Option<Vec<Xattr>>,
 }
 
 /// What an entry holds.
 #[derive(Clone, Debug)]
-pub(super) enum Body {
+pub(super) enum InodeBody {
     /// The content of a file.
     Bytes(Arc<[u8]>),
     /// The content of a file below.
-    Below,
+    InBase,
     /// Where a link points.
     Target(PathBuf),
     /// Nothing of its own: a directory, pipe, device or socket.
@@ -46,151 +46,166 @@ pub(super) enum Body {
 
 /// A directory that a path led to.
 #[derive(Clone, Debug)]
-pub(super) struct Dir {
+pub(super) struct ResolvedDir {
     pub(super) path: PathBuf,
     pub(super) stat: Stat,
     /// The device of the nearest directory that is there below.
     pub(super) device: u64,
     /// True when the files below have it too, under the same path.
-    is_below: bool,
+    in_base: bool,
     /// False when the way led through a link that anybody could have planted.
     is_trusted: bool,
 }
 
 /// A name in a directory, and what it stands for.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
-    pub(super) dir: Dir,
+pub(super) struct ResolvedPath {
+    pub(super) dir: ResolvedDir,
     pub(super) path: PathBuf,
     pub(super) stat: Option<Stat>,
 }
 
 /// Whether a link is followed that anybody could have planted: for a look, not for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Look,
-    Change,
+pub(super) enum LinkPolicy {
+    ForRead,
+    ForWrite,
 }
 
 /// All that differs.
 #[derive(Debug, Default)]
-pub(super) struct Layer {
-    names: BTreeMap<PathBuf, Option<Id>>,
-    inodes: HashMap<Id, Inode>,
+pub(super) struct OverlayLayer {
+    names: BTreeMap<PathBuf, Option<InodeId>>,
+    inodes: HashMap<InodeId, OverlayInode>,
     last: u64,
     /// Where directories really are.
-    known: Mutex<HashMap<PathBuf, Dir>>,
+    dir_cache: Mutex<HashMap<PathBuf, ResolvedDir>>,
 }
 
-fn below(error: FsError) -> io::Error {
+fn base_error(error: FsError) -> io::Error {
     error.source
 }
 
-impl Layer {
+impl OverlayLayer {
     /// True when nothing differs.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.inodes.is_empty()
     }
 
     /// How many names an entry has: those below that still lead to it, and those that are new.
-    pub(super) fn count_names(&self, base: &dyn FileSystem, spot: &Spot) -> io::Result<u64> {
+    pub(super) fn nlink(&self, base: &dyn FileSystem, spot: &ResolvedPath) -> io::Result<u64> {
         let id = spot.stat.ok_or(Errno::NOENT)?.id;
         let is_his =
             |path: &Path| base.lstat(path).is_ok_and(|found| found.is_some_and(|found| found.id == id));
         let path = match self.inodes.get(&id) {
-            Some(Inode { below, .. }) => below.as_deref(),
+            Some(OverlayInode { base_path: below, .. }) => below.as_deref(),
             None => Some(spot.path.as_path()),
         };
-        let below = path.map_or(Ok(0), |path| base.names(path)).map_err(below)?;
+        let below = path.map_or(Ok(0), |path| base.nlink(path)).map_err(base_error)?;
         let new = self.names.values().filter(|name| **name == Some(id)).count() as u64;
         let gone = self.names.keys().filter(|path| is_his(path)).count() as u64;
         Ok((below + new).saturating_sub(gone))
     }
 
     /// The place of a path; its last part is not followed.
-    pub(super) fn spot(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Spot> {
+    pub(super) fn resolve(
+        &self,
+        base: &dyn FileSystem,
+        path: &Path,
+        way: LinkPolicy,
+    ) -> io::Result<ResolvedPath> {
         if !path.is_absolute() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
         }
-        let (parent, name) = place::split(path);
-        let dir = self.dir(base, parent, way)?;
-        self.spot_in(base, dir, name)
+        let (parent, name) = path_at::split_path(path);
+        let dir = self.resolve_dir(base, parent, way)?;
+        self.resolve_in(base, dir, name)
     }
 
     /// The place where a path leads, links followed.
-    pub(super) fn end(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Spot> {
-        let mut spot = self.spot(base, path, way)?;
+    pub(super) fn resolve_end(
+        &self,
+        base: &dyn FileSystem,
+        path: &Path,
+        way: LinkPolicy,
+    ) -> io::Result<ResolvedPath> {
+        let mut spot = self.resolve(base, path, way)?;
         for _ in 0..=MAX_LINKS {
-            let Some(stat) = spot.stat.filter(|stat| stat.kind == Kind::Link) else { return Ok(spot) };
-            if way == Way::Change && !place::is_trusted(&stat, &spot.dir.stat) {
-                return Err(place::planted());
+            let Some(stat) = spot.stat.filter(|stat| stat.kind == FileKind::Link) else { return Ok(spot) };
+            if way == LinkPolicy::ForWrite && !path_at::is_trusted_link(&stat, &spot.dir.stat) {
+                return Err(path_at::untrusted_link_error());
             }
             let target = spot.dir.path.join(self.target(base, &spot)?);
-            spot = self.spot(base, &target, way)?;
+            spot = self.resolve(base, &target, way)?;
         }
         Err(Errno::LOOP.into())
     }
 
     /// Where the links at the end of a path lead; the path itself when there are none.
-    pub(super) fn end_for_change(&self, base: &dyn FileSystem, path: &Path) -> io::Result<PathBuf> {
+    pub(super) fn resolve_for_change(&self, base: &dyn FileSystem, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..=MAX_LINKS {
-            let spot = match self.spot(base, &path, Way::Change) {
-                Err(error) if place::is_missing(&error) => return Ok(path),
+            let spot = match self.resolve(base, &path, LinkPolicy::ForWrite) {
+                Err(error) if path_at::is_missing(&error) => return Ok(path),
                 spot => spot?,
             };
-            let Some(stat) = spot.stat.filter(|stat| stat.kind == Kind::Link) else { return Ok(path) };
-            if !place::is_trusted(&stat, &spot.dir.stat) {
-                return Err(place::planted());
+            let Some(stat) = spot.stat.filter(|stat| stat.kind == FileKind::Link) else { return Ok(path) };
+            if !path_at::is_trusted_link(&stat, &spot.dir.stat) {
+                return Err(path_at::untrusted_link_error());
             }
             path = spot.dir.path.join(self.target(base, &spot)?);
         }
         Err(Errno::LOOP.into())
     }
 
-    fn spot_in(&self, base: &dyn FileSystem, dir: Dir, name: &OsStr) -> io::Result<Spot> {
+    fn resolve_in(&self, base: &dyn FileSystem, dir: ResolvedDir, name: &OsStr) -> io::Result<ResolvedPath> {
         if name == "." {
-            return Ok(Spot { path: dir.path.clone(), stat: Some(dir.stat), dir });
+            return Ok(ResolvedPath { path: dir.path.clone(), stat: Some(dir.stat), dir });
         }
         let path = dir.path.join(name);
-        let stat = self.entry(base, &dir, &path)?.map(|(stat, _)| stat);
-        Ok(Spot { dir, path, stat })
+        let stat = self.lookup(base, &dir, &path)?.map(|(stat, _)| stat);
+        Ok(ResolvedPath { dir, path, stat })
     }
 
     /// What a name in a directory stands for, and whether it is the one of the files below.
-    fn entry(&self, base: &dyn FileSystem, dir: &Dir, path: &Path) -> io::Result<Option<(Stat, bool)>> {
+    fn lookup(
+        &self,
+        base: &dyn FileSystem,
+        dir: &ResolvedDir,
+        path: &Path,
+    ) -> io::Result<Option<(Stat, bool)>> {
         if path.file_name().is_some_and(|name| name.len() > MAX_NAME) {
             return Err(Errno::NAMETOOLONG.into());
         }
         match self.names.get(path) {
             Some(None) => return Ok(None),
             Some(Some(id)) => return Ok(self.inodes.get(id).map(|inode| (inode.stat, false))),
-            None if !dir.is_below => return Ok(None),
+            None if !dir.in_base => return Ok(None),
             None => {}
         }
-        let Some(stat) = base.lstat(path).map_err(below)? else { return Ok(None) };
+        let Some(stat) = base.lstat(path).map_err(base_error)? else { return Ok(None) };
         Ok(Some((self.inodes.get(&stat.id).map_or(stat, |inode| inode.stat), true)))
     }
 
-    fn dir(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Dir> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
-        if let Some(dir) = known.filter(|dir| way == Way::Look || dir.is_trusted) {
+    fn resolve_dir(&self, base: &dyn FileSystem, path: &Path, way: LinkPolicy) -> io::Result<ResolvedDir> {
+        let known = self.dir_cache.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        if let Some(dir) = known.filter(|dir| way == LinkPolicy::ForRead || dir.is_trusted) {
             return Ok(dir);
         }
         let dir = self.walk(base, path, way)?;
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), dir.clone());
+        self.dir_cache.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), dir.clone());
         Ok(dir)
     }
 
-    fn root(&self, base: &dyn FileSystem) -> io::Result<Dir> {
-        let stat = base.lstat(Path::new("/")).map_err(below)?.ok_or(Errno::NOENT)?;
+    fn root(&self, base: &dyn FileSystem) -> io::Result<ResolvedDir> {
+        let stat = base.lstat(Path::new("/")).map_err(base_error)?.ok_or(Errno::NOENT)?;
         let device = stat.id.0;
         let stat = self.inodes.get(&stat.id).map_or(stat, |inode| inode.stat);
-        Ok(Dir { path: PathBuf::from("/"), stat, device, is_below: true, is_trusted: true })
+        Ok(ResolvedDir { path: PathBuf::from("/"), stat, device, in_base: true, is_trusted: true })
     }
 
-    fn walk(&self, base: &dyn FileSystem, path: &Path, way: Way) -> io::Result<Dir> {
-        let mut left: VecDeque<OsString> = place::names(path).collect();
+    fn walk(&self, base: &dyn FileSystem, path: &Path, way: LinkPolicy) -> io::Result<ResolvedDir> {
+        let mut left: VecDeque<OsString> = path_at::path_components(path).collect();
         let mut trail = vec![self.root(base)?];
         let mut links = 0;
         let mut is_trusted = true;
@@ -201,26 +216,27 @@ impl Layer {
             }
             let Some(dir) = trail.last() else { return Err(Errno::NOENT.into()) };
             let path = dir.path.join(&name);
-            let (stat, is_below) = self.entry(base, dir, &path)?.ok_or(Errno::NOENT)?;
+            let (stat, is_below) = self.lookup(base, dir, &path)?.ok_or(Errno::NOENT)?;
             match stat.kind {
-                Kind::Dir => {
+                FileKind::Dir => {
                     let device = if is_below { stat.id.0 } else { dir.device };
-                    trail.push(Dir { path, stat, device, is_below, is_trusted });
+                    trail.push(ResolvedDir { path, stat, device, in_base: is_below, is_trusted });
                 }
-                Kind::Link => {
+                FileKind::Link => {
                     links += 1;
                     if links > MAX_LINKS {
                         return Err(Errno::LOOP.into());
                     }
-                    is_trusted &= place::is_trusted(&stat, &dir.stat);
-                    if !is_trusted && way == Way::Change {
-                        return Err(place::planted());
+                    is_trusted &= path_at::is_trusted_link(&stat, &dir.stat);
+                    if !is_trusted && way == LinkPolicy::ForWrite {
+                        return Err(path_at::untrusted_link_error());
                     }
-                    let target = self.target(base, &Spot { dir: dir.clone(), path, stat: Some(stat) })?;
+                    let target =
+                        self.target(base, &ResolvedPath { dir: dir.clone(), path, stat: Some(stat) })?;
                     if target.is_absolute() {
                         trail.truncate(1);
                     }
-                    for name in place::names(&target).rev() {
+                    for name in path_at::path_components(&target).rev() {
                         left.push_front(name);
                     }
                 }
@@ -233,64 +249,68 @@ impl Layer {
     }
 
     /// Where the link at a place points.
-    pub(super) fn target(&self, base: &dyn FileSystem, spot: &Spot) -> io::Result<PathBuf> {
+    pub(super) fn target(&self, base: &dyn FileSystem, spot: &ResolvedPath) -> io::Result<PathBuf> {
         let stat = spot.stat.ok_or(Errno::NOENT)?;
         match self.inodes.get(&stat.id) {
-            Some(Inode { body: Body::Target(target), .. }) => Ok(target.clone()),
-            Some(Inode { below: None, .. }) => Err(Errno::INVAL.into()),
-            Some(Inode { below: Some(path), .. }) => base.read_link(path).map_err(below),
-            None => base.read_link(&spot.path).map_err(below),
+            Some(OverlayInode { body: InodeBody::Target(target), .. }) => Ok(target.clone()),
+            Some(OverlayInode { base_path: None, .. }) => Err(Errno::INVAL.into()),
+            Some(OverlayInode { base_path: Some(path), .. }) => base.read_link(path).map_err(base_error),
+            None => base.read_link(&spot.path).map_err(base_error),
         }
     }
 
     /// The entry at a place if it is new or changed.
-    pub(super) fn inode(&self, spot: &Spot) -> Option<&Inode> {
+    pub(super) fn inode(&self, spot: &ResolvedPath) -> Option<&OverlayInode> {
         spot.stat.and_then(|stat| self.inodes.get(&stat.id))
     }
 
     /// The entry at a place, to be changed.
-    pub(super) fn inode_mut(&mut self, spot: &Spot) -> io::Result<&mut Inode> {
+    pub(super) fn inode_mut(&mut self, spot: &ResolvedPath) -> io::Result<&mut OverlayInode> {
         let stat = spot.stat.ok_or(Errno::NOENT)?;
         // Who may go where may depend on it.
-        if matches!(stat.kind, Kind::Dir | Kind::Link) {
-            self.forget();
+        if matches!(stat.kind, FileKind::Dir | FileKind::Link) {
+            self.clear_cache();
         }
         Ok(self.inodes.entry(stat.id).or_insert_with(|| {
-            let body = if matches!(stat.kind, Kind::File | Kind::Link) { Body::Below } else { Body::Empty };
-            Inode { stat, body, below: Some(spot.path.clone()), attrs: None, xattrs: None }
+            let body = if matches!(stat.kind, FileKind::File | FileKind::Link) {
+                InodeBody::InBase
+            } else {
+                InodeBody::Empty
+            };
+            OverlayInode { stat, body, base_path: Some(spot.path.clone()), attrs: None, xattrs: None }
         }))
     }
 
     /// Puts a new entry at a place.
-    pub(super) fn put(&mut self, spot: &Spot, mut inode: Inode) {
+    pub(super) fn add_entry(&mut self, spot: &ResolvedPath, mut inode: OverlayInode) {
         self.last += 1;
         inode.stat.id = (0, self.last);
         self.inodes.insert(inode.stat.id, inode);
-        self.name(spot, Some((0, self.last)));
+        self.set_name(spot, Some((0, self.last)));
     }
 
     /// Lets a name stand for another entry or for none.
-    pub(super) fn name(&mut self, spot: &Spot, id: Option<Id>) {
-        if spot.stat.is_some_and(|stat| matches!(stat.kind, Kind::Dir | Kind::Link)) {
-            self.forget();
+    pub(super) fn set_name(&mut self, spot: &ResolvedPath, id: Option<InodeId>) {
+        if spot.stat.is_some_and(|stat| matches!(stat.kind, FileKind::Dir | FileKind::Link)) {
+            self.clear_cache();
         }
         self.names.insert(spot.path.clone(), id);
     }
 
-    fn forget(&mut self) {
-        self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    fn clear_cache(&mut self) {
+        self.dir_cache.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Takes an entry away with all that is in it.
-    pub(super) fn remove(&mut self, spot: &Spot) {
-        let inside: Vec<_> = self.inside(&spot.path).map(|(path, _)| path.clone()).collect();
+    pub(super) fn remove(&mut self, spot: &ResolvedPath) {
+        let inside: Vec<_> = self.names_inside(&spot.path).map(|(path, _)| path.clone()).collect();
         for path in inside {
             self.names.remove(&path);
         }
-        self.name(spot, None);
+        self.set_name(spot, None);
     }
 
-    fn inside<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, Option<Id>)> {
+    fn names_inside<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, Option<InodeId>)> {
         let from = (std::ops::Bound::Excluded(dir), std::ops::Bound::Unbounded);
         self.names
             .range::<Path, _>(from)
@@ -299,56 +319,66 @@ impl Layer {
     }
 
     /// Names in a directory and what each is, sorted.
-    pub(super) fn list(&self, base: &dyn FileSystem, spot: &Spot) -> io::Result<Vec<(OsString, Kind)>> {
+    pub(super) fn list(
+        &self,
+        base: &dyn FileSystem,
+        spot: &ResolvedPath,
+    ) -> io::Result<Vec<(OsString, FileKind)>> {
         let stat = spot.stat.ok_or(Errno::NOENT)?;
-        if stat.kind != Kind::Dir {
+        if stat.kind != FileKind::Dir {
             return Err(Errno::NOTDIR.into());
         }
         let mut found = Vec::new();
         let mut hidden = HashSet::new();
-        for (path, id) in self.inside(&spot.path).filter(|(path, _)| path.parent() == Some(&spot.path)) {
+        for (path, id) in self.names_inside(&spot.path).filter(|(path, _)| path.parent() == Some(&spot.path))
+        {
             let Some(name) = path.file_name() else { continue };
             hidden.insert(name);
             if let Some(inode) = id.and_then(|id| self.inodes.get(&id)) {
                 found.push((name.to_owned(), inode.stat.kind));
             }
         }
-        if self.is_below(spot) {
-            let names = base.read_dir(&spot.path).map_err(below)?;
+        if self.is_in_base(spot) {
+            let names = base.read_dir(&spot.path).map_err(base_error)?;
             found.extend(names.into_iter().filter(|(name, _)| !hidden.contains(&**name)));
         }
         found.sort_unstable();
         Ok(found)
     }
 
-    fn is_below(&self, spot: &Spot) -> bool {
-        spot.dir.is_below && (spot.path == spot.dir.path || !self.names.contains_key(&spot.path))
+    fn is_in_base(&self, spot: &ResolvedPath) -> bool {
+        spot.dir.in_base && (spot.path == spot.dir.path || !self.names.contains_key(&spot.path))
     }
 
     /// Moves an entry with all that is in it.
-    pub(super) fn rename(&mut self, base: &dyn FileSystem, from: &Spot, to: &Spot) -> io::Result<()> {
+    pub(super) fn rename(
+        &mut self,
+        base: &dyn FileSystem,
+        from: &ResolvedPath,
+        to: &ResolvedPath,
+    ) -> io::Result<()> {
         // Every entry gets a name of its own first: the files below have them under the old path only.
-        let mut moved: Vec<(PathBuf, Id)> = Vec::new();
+        let mut moved: Vec<(PathBuf, InodeId)> = Vec::new();
         let mut left = vec![(from.clone(), to.path.clone())];
         while let Some((spot, path)) = left.pop() {
             let stat = spot.stat.ok_or(Errno::NOENT)?;
-            if stat.kind == Kind::Dir {
-                let dir = Dir {
+            if stat.kind == FileKind::Dir {
+                let dir = ResolvedDir {
                     path: spot.path.clone(),
                     stat,
                     device: spot.dir.device,
-                    is_below: self.is_below(&spot),
+                    in_base: self.is_in_base(&spot),
                     is_trusted: true,
                 };
                 for (name, _) in self.list(base, &spot)? {
-                    left.push((self.spot_in(base, dir.clone(), &name)?, path.join(&name)));
+                    left.push((self.resolve_in(base, dir.clone(), &name)?, path.join(&name)));
                 }
             }
             self.inode_mut(&spot)?;
             moved.push((path, stat.id));
         }
         self.remove(from);
-        self.name(to, None);
+        self.set_name(to, None);
         self.names.extend(moved.into_iter().map(|(path, id)| (path, Some(id))));
         Ok(())
     }

@@ -15,17 +15,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
-use self::layer::{Body, Inode, Layer, Spot, Way};
-use super::change::timespec;
-use super::place::{is_missing, verify_room};
-use super::put::Node;
+use self::layer::{InodeBody, LinkPolicy, OverlayInode, OverlayLayer, ResolvedPath};
+use super::atomic_write::DeviceNode;
+use super::disk_write::timespec;
+use super::path_at::{is_missing, reject_kernel_dir};
 use super::umask::umask;
-use super::{FileSystem, FsError, Kind, Meta, Stat, Xattr, flags, xattr};
+use super::{FileKind, FileMeta, FileSystem, FsError, Stat, Xattr, flags, xattr};
 
 /// Files with changes that are in memory only.
 pub struct Overlay {
     base: Arc<dyn FileSystem>,
-    layer: RwLock<Layer>,
+    layer: RwLock<OverlayLayer>,
 }
 
 impl Overlay {
@@ -35,96 +35,103 @@ impl Overlay {
         Self { base, layer: RwLock::default() }
     }
 
-    fn seen(&self) -> RwLockReadGuard<'_, Layer> {
+    fn read_layer(&self) -> RwLockReadGuard<'_, OverlayLayer> {
         self.layer.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn changed(&self) -> RwLockWriteGuard<'_, Layer> {
+    fn write_layer(&self) -> RwLockWriteGuard<'_, OverlayLayer> {
         self.layer.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, path: &Path, is_followed: bool) -> io::Result<(RwLockReadGuard<'_, Layer>, Spot)> {
-        let layer = self.seen();
+    fn resolve(
+        &self,
+        path: &Path,
+        is_followed: bool,
+    ) -> io::Result<(RwLockReadGuard<'_, OverlayLayer>, ResolvedPath)> {
+        let layer = self.read_layer();
         let spot = match is_followed {
-            true => layer.end(&*self.base, path, Way::Look)?,
-            false => layer.spot(&*self.base, path, Way::Look)?,
+            true => layer.resolve_end(&*self.base, path, LinkPolicy::ForRead)?,
+            false => layer.resolve(&*self.base, path, LinkPolicy::ForRead)?,
         };
         Ok((layer, spot))
     }
 
     /// What stands at a place; none when nothing does or a directory on the way is missing.
     fn stat_at(&self, path: &Path, is_followed: bool) -> io::Result<Option<Stat>> {
-        match self.look(path, is_followed) {
+        match self.resolve(path, is_followed) {
             Ok((_, spot)) => Ok(spot.stat),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn content(&self, layer: &Layer, spot: &Spot) -> io::Result<Arc<[u8]>> {
+    fn read_content(&self, layer: &OverlayLayer, spot: &ResolvedPath) -> io::Result<Arc<[u8]>> {
         match spot.stat.ok_or(Errno::NOENT)?.kind {
-            Kind::File => {}
-            Kind::Dir => return Err(Errno::ISDIR.into()),
-            Kind::Socket => return Err(Errno::NXIO.into()),
+            FileKind::File => {}
+            FileKind::Dir => return Err(Errno::ISDIR.into()),
+            FileKind::Socket => return Err(Errno::NXIO.into()),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
         }
         let below = match layer.inode(spot) {
-            Some(Inode { body: Body::Bytes(bytes), .. }) => return Ok(bytes.clone()),
-            Some(Inode { below: Some(path), .. }) => path,
+            Some(OverlayInode { body: InodeBody::Bytes(bytes), .. }) => return Ok(bytes.clone()),
+            Some(OverlayInode { base_path: Some(path), .. }) => path,
             _ => &spot.path,
         };
         Ok(self.base.read(below).map_err(|error| error.source)?.into())
     }
 
-    fn put_file(&self, path: &Path, content: &[u8], meta: Meta) -> io::Result<()> {
-        let mut layer = self.changed();
-        let spot = layer.spot(&*self.base, path, Way::Change)?;
-        let kept = replaceable(&spot)?.filter(|old| old.kind == Kind::File);
-        verify_room(&spot.dir.path)?;
-        let mut stat = fresh(&spot, Kind::File, meta, 0o666 & !umask());
+    fn put_file(&self, path: &Path, content: &[u8], meta: FileMeta) -> io::Result<()> {
+        let mut layer = self.write_layer();
+        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        let kept = stat_replaceable(&spot)?.filter(|old| old.kind == FileKind::File);
+        reject_kernel_dir(&spot.dir.path)?;
+        let mut stat = new_stat(&spot, FileKind::File, meta, 0o666 & !umask());
         let mut xattrs = Vec::new();
         if let Some(kept) = kept {
             stat.mode = meta.mode.unwrap_or(kept.mode);
             stat.uid = meta.uid.unwrap_or(kept.uid);
             stat.gid = meta.gid.unwrap_or(kept.gid);
-            xattrs = xattr::lasting(self.xattrs_at(&layer, &spot)?);
+            xattrs = xattr::without_content_xattrs(self.xattrs_at(&layer, &spot)?);
         }
         stat.size = content.len() as u64;
-        layer.put(&spot, Inode { xattrs: Some(xattrs), ..new(stat, Body::Bytes(content.into())) });
+        layer.add_entry(
+            &spot,
+            OverlayInode { xattrs: Some(xattrs), ..new_inode(stat, InodeBody::Bytes(content.into())) },
+        );
         Ok(())
     }
 
-    fn put_dir(&self, path: &Path, meta: Meta) -> io::Result<()> {
-        let mut layer = self.changed();
-        let spot = layer.spot(&*self.base, path, Way::Change)?;
+    fn put_dir(&self, path: &Path, meta: FileMeta) -> io::Result<()> {
+        let mut layer = self.write_layer();
+        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
         if spot.stat.is_some() {
             return Err(Errno::EXIST.into());
         }
         let usual = 0o777 & !umask() | spot.dir.stat.mode & 0o2000;
-        layer.put(&spot, new(fresh(&spot, Kind::Dir, meta, usual), Body::Empty));
+        layer.add_entry(&spot, new_inode(new_stat(&spot, FileKind::Dir, meta, usual), InodeBody::Empty));
         Ok(())
     }
 
-    fn put_link(&self, path: &Path, target: &Path, meta: Meta) -> io::Result<()> {
-        let mut layer = self.changed();
-        let spot = layer.spot(&*self.base, path, Way::Change)?;
-        replaceable(&spot)?;
+    fn put_link(&self, path: &Path, target: &Path, meta: FileMeta) -> io::Result<()> {
+        let mut layer = self.write_layer();
+        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        stat_replaceable(&spot)?;
         if target.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        let mut stat = fresh(&spot, Kind::Link, Meta { mode: Some(0o777), ..meta }, 0o777);
+        let mut stat = new_stat(&spot, FileKind::Link, FileMeta { mode: Some(0o777), ..meta }, 0o777);
         stat.size = target.as_os_str().len() as u64;
-        layer.put(&spot, new(stat, Body::Target(target.to_owned())));
+        layer.add_entry(&spot, new_inode(stat, InodeBody::Target(target.to_owned())));
         Ok(())
     }
 
     fn put_hard_link(&self, path: &Path, existing: &Path) -> io::Result<()> {
-        let mut layer = self.changed();
-        let source = layer.spot(&*self.base, existing, Way::Change)?;
+        let mut layer = self.write_layer();
+        let source = layer.resolve(&*self.base, existing, LinkPolicy::ForWrite)?;
         let found = source.stat.ok_or(Errno::NOENT)?;
-        let spot = layer.spot(&*self.base, path, Way::Change)?;
-        let old = replaceable(&spot)?;
-        if found.kind == Kind::Dir {
+        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        let old = stat_replaceable(&spot)?;
+        if found.kind == FileKind::Dir {
             return Err(Errno::PERM.into());
         }
         if old.is_some_and(|old| old.id == found.id) {
@@ -134,34 +141,34 @@ impl Overlay {
             return Err(Errno::XDEV.into());
         }
         layer.inode_mut(&source)?;
-        layer.name(&spot, Some(found.id));
+        layer.set_name(&spot, Some(found.id));
         Ok(())
     }
 
-    fn put_node(&self, path: &Path, kind: Kind, device: (u32, u32), meta: Meta) -> io::Result<()> {
-        let node = Node::new(kind, device)?;
-        let mut layer = self.changed();
-        let spot = layer.spot(&*self.base, path, Way::Change)?;
+    fn put_node(&self, path: &Path, kind: FileKind, device: (u32, u32), meta: FileMeta) -> io::Result<()> {
+        let node = DeviceNode::new(kind, device)?;
+        let mut layer = self.write_layer();
+        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
         if spot.stat.is_some() {
             return Err(Errno::EXIST.into());
         }
-        let stat = Stat { device: node.device(), ..fresh(&spot, kind, meta, 0o666 & !umask()) };
-        layer.put(&spot, new(stat, Body::Empty));
+        let stat = Stat { device: node.device(), ..new_stat(&spot, kind, meta, 0o666 & !umask()) };
+        layer.add_entry(&spot, new_inode(stat, InodeBody::Empty));
         Ok(())
     }
 
     fn move_entry(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut layer = self.changed();
-        let from = layer.spot(&*self.base, from, Way::Change)?;
+        let mut layer = self.write_layer();
+        let from = layer.resolve(&*self.base, from, LinkPolicy::ForWrite)?;
         let source = from.stat.ok_or(Errno::NOENT)?;
-        let to = layer.spot(&*self.base, to, Way::Change)?;
+        let to = layer.resolve(&*self.base, to, LinkPolicy::ForWrite)?;
         if from.path == from.dir.path {
             return Err(Errno::INVAL.into());
         }
-        if to.stat.is_some_and(|old| old.kind == Kind::Dir) {
+        if to.stat.is_some_and(|old| old.kind == FileKind::Dir) {
             return Err(Errno::ISDIR.into());
         }
-        if to.stat.is_some() && source.kind == Kind::Dir {
+        if to.stat.is_some() && source.kind == FileKind::Dir {
             return Err(Errno::NOTDIR.into());
         }
         if to.stat.is_some_and(|old| old.id == source.id) {
@@ -178,8 +185,8 @@ impl Overlay {
     }
 
     fn remove_entry(&self, path: &Path) -> io::Result<()> {
-        let mut layer = self.changed();
-        let spot = layer.spot(&*self.base, path, Way::Change)?;
+        let mut layer = self.write_layer();
+        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
         if spot.path == spot.dir.path {
             return Err(Errno::INVAL.into());
         }
@@ -188,53 +195,58 @@ impl Overlay {
         Ok(())
     }
 
-    fn edit(&self, path: &Path, is_followed: bool, edit: impl FnOnce(&mut Inode)) -> io::Result<()> {
-        let mut layer = self.changed();
+    fn edit_inode(
+        &self,
+        path: &Path,
+        is_followed: bool,
+        edit: impl FnOnce(&mut OverlayInode),
+    ) -> io::Result<()> {
+        let mut layer = self.write_layer();
         let spot = match is_followed {
-            true => layer.end(&*self.base, path, Way::Change)?,
-            false => layer.spot(&*self.base, path, Way::Change)?,
+            true => layer.resolve_end(&*self.base, path, LinkPolicy::ForWrite)?,
+            false => layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?,
         };
         layer.inode_mut(&spot).map(edit)
     }
 
-    fn attrs_of(&self, path: &Path) -> io::Result<Option<String>> {
-        let (layer, spot) = self.look(path, true)?;
-        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, Kind::File | Kind::Dir) {
+    fn read_attrs(&self, path: &Path) -> io::Result<Option<String>> {
+        let (layer, spot) = self.resolve(path, true)?;
+        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, FileKind::File | FileKind::Dir) {
             return Ok(None);
         }
         let below = match layer.inode(&spot) {
-            Some(Inode { attrs: Some(attrs), .. }) => return Ok(Some(attrs.clone())),
-            Some(Inode { below: None, .. }) => return Ok(Some(String::new())),
-            Some(Inode { below: Some(path), .. }) => path,
+            Some(OverlayInode { attrs: Some(attrs), .. }) => return Ok(Some(attrs.clone())),
+            Some(OverlayInode { base_path: None, .. }) => return Ok(Some(String::new())),
+            Some(OverlayInode { base_path: Some(path), .. }) => path,
             None => &spot.path,
         };
         self.base.attrs(below).map_err(|error| error.source)
     }
 
-    fn xattrs_at(&self, layer: &Layer, spot: &Spot) -> io::Result<Vec<Xattr>> {
-        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, Kind::File | Kind::Dir) {
+    fn xattrs_at(&self, layer: &OverlayLayer, spot: &ResolvedPath) -> io::Result<Vec<Xattr>> {
+        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, FileKind::File | FileKind::Dir) {
             return Ok(Vec::new());
         }
         let below = match layer.inode(spot) {
-            Some(Inode { xattrs: Some(xattrs), .. }) => return Ok(xattrs.clone()),
-            Some(Inode { below: None, .. }) => return Ok(Vec::new()),
-            Some(Inode { below: Some(path), .. }) => path,
+            Some(OverlayInode { xattrs: Some(xattrs), .. }) => return Ok(xattrs.clone()),
+            Some(OverlayInode { base_path: None, .. }) => return Ok(Vec::new()),
+            Some(OverlayInode { base_path: Some(path), .. }) => path,
             None => &spot.path,
         };
         self.base.xattrs(below).map_err(|error| error.source)
     }
 }
 
-fn replaceable(spot: &Spot) -> io::Result<Option<Stat>> {
+fn stat_replaceable(spot: &ResolvedPath) -> io::Result<Option<Stat>> {
     match spot.stat.map(|old| old.kind) {
-        None | Some(Kind::File | Kind::Link) => Ok(spot.stat),
-        Some(Kind::Dir) => Err(Errno::ISDIR.into()),
+        None | Some(FileKind::File | FileKind::Link) => Ok(spot.stat),
+        Some(FileKind::Dir) => Err(Errno::ISDIR.into()),
         Some(_) => Err(Errno::EXIST.into()),
     }
 }
 
 /// What a new entry has when it replaces nothing.
-fn fresh(spot: &Spot, kind: Kind, meta: Meta, usual: u32) -> Stat {
+fn new_stat(spot: &ResolvedPath, kind: FileKind, meta: FileMeta, usual: u32) -> Stat {
     let dir = &spot.dir.stat;
     let group = if dir.mode & 0o2000 != 0 { dir.gid } else { rustix::process::getegid().as_raw() };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -252,25 +264,25 @@ fn fresh(spot: &Spot, kind: Kind, meta: Meta, usual: u32) -> Stat {
     }
 }
 
-fn new(stat: Stat, body: Body) -> Inode {
-    Inode { stat, body, below: None, attrs: None, xattrs: None }
+fn new_inode(stat: Stat, body: InodeBody) -> OverlayInode {
+    OverlayInode { stat, body, base_path: None, attrs: None, xattrs: None }
 }
 
 impl FileSystem for Overlay {
-    fn names(&self, path: &Path) -> Result<u64, FsError> {
-        let count = self.look(path, false).and_then(|(layer, spot)| layer.count_names(&*self.base, &spot));
+    fn nlink(&self, path: &Path) -> Result<u64, FsError> {
+        let count = self.resolve(path, false).and_then(|(layer, spot)| layer.nlink(&*self.base, &spot));
         count.map_err(|error| FsError::new("look at", path, error))
     }
 
     fn lstat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        if self.seen().is_empty() {
+        if self.read_layer().is_empty() {
             return self.base.lstat(path);
         }
         self.stat_at(path, false).map_err(|error| FsError::new("look at", path, error))
     }
 
     fn stat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
-        if self.seen().is_empty() {
+        if self.read_layer().is_empty() {
             return self.base.stat(path);
         }
         self.stat_at(path, true).map_err(|error| FsError::new("look at", path, error))
@@ -278,36 +290,36 @@ impl FileSystem for Overlay {
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         let read = || {
-            let (layer, spot) = self.look(path, true)?;
-            self.content(&layer, &spot).map(|content| content.to_vec())
+            let (layer, spot) = self.resolve(path, true)?;
+            self.read_content(&layer, &spot).map(|content| content.to_vec())
         };
         read().map_err(|error| FsError::new("read", path, error))
     }
 
-    fn read_through(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
-        if self.seen().is_empty() {
-            return self.base.read_through(path, take);
+    fn read_chunks(&self, path: &Path, take: &mut dyn FnMut(&[u8])) -> Result<(), FsError> {
+        if self.read_layer().is_empty() {
+            return self.base.read_chunks(path, take);
         }
         take(&self.read(path)?);
         Ok(())
     }
 
     fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
-        if self.seen().is_empty() {
+        if self.read_layer().is_empty() {
             return self.base.compare(path, content);
         }
         let compare = || {
-            let (layer, spot) = match self.look(path, true) {
+            let (layer, spot) = match self.resolve(path, true) {
                 Err(error) if is_missing(&error) => return Ok(None),
                 answer => answer?,
             };
             let Some(stat) = spot.stat else { return Ok(None) };
-            if stat.kind != Kind::File || stat.size != content.len() as u64 {
+            if stat.kind != FileKind::File || stat.size != content.len() as u64 {
                 return Ok(Some((stat, false)));
             }
             let is_same = match layer.inode(&spot) {
-                Some(Inode { body: Body::Bytes(bytes), .. }) => **bytes == *content,
-                Some(_) => *self.content(&layer, &spot)? == *content,
+                Some(OverlayInode { body: InodeBody::Bytes(bytes), .. }) => **bytes == *content,
+                Some(_) => *self.read_content(&layer, &spot)? == *content,
                 None => {
                     let answer = self.base.compare(&spot.path, content);
                     answer.map_err(|error: FsError| error.source)?.is_some_and(|(_, is_same)| is_same)
@@ -320,43 +332,45 @@ impl FileSystem for Overlay {
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, FsError> {
         let read = || {
-            let (layer, spot) = self.look(path, false)?;
+            let (layer, spot) = self.resolve(path, false)?;
             match spot.stat.ok_or(Errno::NOENT)?.kind {
-                Kind::Link => layer.target(&*self.base, &spot),
+                FileKind::Link => layer.target(&*self.base, &spot),
                 _ => Err(Errno::INVAL.into()),
             }
         };
         read().map_err(|error| FsError::new("read link", path, error))
     }
 
-    fn end_for_change(&self, path: &Path) -> Result<PathBuf, FsError> {
-        self.seen().end_for_change(&*self.base, path).map_err(|error| FsError::new("follow", path, error))
+    fn resolve_for_change(&self, path: &Path) -> Result<PathBuf, FsError> {
+        self.read_layer()
+            .resolve_for_change(&*self.base, path)
+            .map_err(|error| FsError::new("follow", path, error))
     }
 
     fn read_for_change(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         let read = || {
-            let layer = self.seen();
-            let spot = layer.spot(&*self.base, path, Way::Change)?;
-            self.content(&layer, &spot).map(|content| content.to_vec())
+            let layer = self.read_layer();
+            let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+            self.read_content(&layer, &spot).map(|content| content.to_vec())
         };
         read().map_err(|error| FsError::new("read", path, error))
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, Kind)>, FsError> {
-        self.look(path, true)
+    fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, FileKind)>, FsError> {
+        self.resolve(path, true)
             .and_then(|(layer, spot)| layer.list(&*self.base, &spot))
             .map_err(|error| FsError::new("list", path, error))
     }
 
-    fn write(&self, path: &Path, content: &[u8], meta: Meta) -> Result<(), FsError> {
+    fn write(&self, path: &Path, content: &[u8], meta: FileMeta) -> Result<(), FsError> {
         self.put_file(path, content, meta).map_err(|error| FsError::new("write", path, error))
     }
 
-    fn make_dir(&self, path: &Path, meta: Meta) -> Result<(), FsError> {
+    fn make_dir(&self, path: &Path, meta: FileMeta) -> Result<(), FsError> {
         self.put_dir(path, meta).map_err(|error| FsError::new("make directory", path, error))
     }
 
-    fn symlink(&self, path: &Path, target: &Path, meta: Meta) -> Result<(), FsError> {
+    fn symlink(&self, path: &Path, target: &Path, meta: FileMeta) -> Result<(), FsError> {
         self.put_link(path, target, meta).map_err(|error| FsError::new("make link", path, error))
     }
 
@@ -364,7 +378,13 @@ impl FileSystem for Overlay {
         self.put_hard_link(path, existing).map_err(|error| FsError::new("make hard link", path, error))
     }
 
-    fn make_node(&self, path: &Path, kind: Kind, device: (u32, u32), meta: Meta) -> Result<(), FsError> {
+    fn make_node(
+        &self,
+        path: &Path,
+        kind: FileKind,
+        device: (u32, u32),
+        meta: FileMeta,
+    ) -> Result<(), FsError> {
         self.put_node(path, kind, device, meta).map_err(|error| FsError::new("make node", path, error))
     }
 
@@ -376,15 +396,16 @@ impl FileSystem for Overlay {
         self.remove_entry(path).map_err(|error| FsError::new("remove", path, error))
     }
 
-    fn set_meta(&self, path: &Path, meta: Meta, follow: bool) -> Result<(), FsError> {
-        let edit = |inode: &mut Inode| {
+    fn set_meta(&self, path: &Path, meta: FileMeta, follow: bool) -> Result<(), FsError> {
+        let edit = |inode: &mut OverlayInode| {
             let stat = &mut inode.stat;
-            let mode = meta.mode.filter(|_| stat.kind != Kind::Link);
+            let mode = meta.mode.filter(|_| stat.kind != FileKind::Link);
             stat.mode = mode.unwrap_or(stat.mode);
             stat.uid = meta.uid.unwrap_or(stat.uid);
             stat.gid = meta.gid.unwrap_or(stat.gid);
         };
-        self.edit(path, follow, edit).map_err(|error| FsError::new("set owner and mode of", path, error))
+        self.edit_inode(path, follow, edit)
+            .map_err(|error| FsError::new("set owner and mode of", path, error))
     }
 
     fn set_times(&self, path: &Path, atime: i128, mtime: i128) -> Result<(), FsError> {
@@ -392,33 +413,33 @@ impl FileSystem for Overlay {
             // The disk would refuse a time that is none.
             timespec(atime)?;
             timespec(mtime)?;
-            self.edit(path, true, |inode| (inode.stat.atime, inode.stat.mtime) = (atime, mtime))
+            self.edit_inode(path, true, |inode| (inode.stat.atime, inode.stat.mtime) = (atime, mtime))
         };
         set().map_err(|error| FsError::new("set times of", path, error))
     }
 
     fn attrs(&self, path: &Path) -> Result<Option<String>, FsError> {
-        self.attrs_of(path).map_err(|error| FsError::new("read attributes of", path, error))
+        self.read_attrs(path).map_err(|error| FsError::new("read attributes of", path, error))
     }
 
     fn set_attrs(&self, path: &Path, add: &str, remove: &str) -> Result<(), FsError> {
         let set = || {
             let (add, remove) = (flags::bits(add)?, flags::bits(remove)?);
-            let now = self.attrs_of(path)?.ok_or(Errno::OPNOTSUPP)?;
+            let now = self.read_attrs(path)?.ok_or(Errno::OPNOTSUPP)?;
             let letters = flags::letters((flags::bits(&now)? | add) - remove);
-            self.edit(path, true, |inode| inode.attrs = Some(letters))
+            self.edit_inode(path, true, |inode| inode.attrs = Some(letters))
         };
         set().map_err(|error| FsError::new("set attributes of", path, error))
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError> {
-        self.look(path, true)
+        self.resolve(path, true)
             .and_then(|(layer, spot)| self.xattrs_at(&layer, &spot))
             .map_err(|error| FsError::new("read extended attributes of", path, error))
     }
 
     fn set_xattrs(&self, path: &Path, xattrs: &[Xattr]) -> Result<(), FsError> {
-        self.edit(path, true, |inode| inode.xattrs = Some(xattrs.to_vec()))
+        self.edit_inode(path, true, |inode| inode.xattrs = Some(xattrs.to_vec()))
             .map_err(|error| FsError::new("set extended attributes of", path, error))
     }
 }

@@ -1,6 +1,6 @@
 //! The disk: what it keeps, what it refuses, and who tries to trick it.
 
-pub(crate) mod acts;
+pub(crate) mod actions;
 mod race;
 
 use std::ffi::OsString;
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::undo::Journal;
+use crate::undo::UndoJournal;
 
 /// Somebody who is not us.
 const STRANGER: u32 = 12345;
 
-fn mode(mode: u32) -> Meta {
-    Meta { mode: Some(mode), ..Meta::default() }
+fn mode(mode: u32) -> FileMeta {
+    FileMeta { mode: Some(mode), ..FileMeta::default() }
 }
 
 /// Where a sync costs nothing, if there is such a place.
-pub(crate) fn room() -> tempfile::TempDir {
+pub(crate) fn temp_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -38,10 +38,10 @@ fn writes_and_looks_agree() {
     assert_eq!((stat.mode, stat.size, is_same), (0o640, 3, true));
     assert!(!disk.compare(&path, b"two").unwrap().unwrap().1);
     assert!(!disk.compare(&path, b"longer").unwrap().unwrap().1);
-    disk.write(&path, b"two", Meta::default()).unwrap();
+    disk.write(&path, b"two", FileMeta::default()).unwrap();
     assert_eq!(disk.lstat(&path).unwrap().unwrap().mode, 0o640);
     assert_eq!(disk.read(&path).unwrap(), b"two");
-    assert_eq!(disk.read_dir(dir.path()).unwrap(), [(OsString::from("x"), Kind::File)]);
+    assert_eq!(disk.read_dir(dir.path()).unwrap(), [(OsString::from("x"), FileKind::File)]);
     disk.remove(&path).unwrap();
     assert!(disk.remove(&path).unwrap_err().is_not_found());
 }
@@ -52,7 +52,7 @@ fn content_is_compared_over_any_length() {
     let (disk, path) = (Disk::default(), dir.path().join("x"));
     for len in [0, 1, 4096, 128 * 1024, 128 * 1024 + 1, 700_000] {
         let mut content: Vec<u8> = (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect();
-        disk.write(&path, &content, Meta::default()).unwrap();
+        disk.write(&path, &content, FileMeta::default()).unwrap();
         assert!(disk.compare(&path, &content).unwrap().unwrap().1, "{len}");
         if let Some(last) = content.last_mut() {
             *last ^= 1;
@@ -66,9 +66,9 @@ fn what_cannot_be_read_is_not_absent() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
-    disk.symlink(&at("loop"), Path::new("loop"), Meta::default()).unwrap();
-    disk.symlink(&at("nowhere"), Path::new("missing"), Meta::default()).unwrap();
-    disk.write(&at("file"), b"", Meta::default()).unwrap();
+    disk.symlink(&at("loop"), Path::new("loop"), FileMeta::default()).unwrap();
+    disk.symlink(&at("nowhere"), Path::new("missing"), FileMeta::default()).unwrap();
+    disk.write(&at("file"), b"", FileMeta::default()).unwrap();
     assert!(disk.stat(&at("loop")).is_err() && disk.compare(&at("loop"), b"").is_err());
     assert_eq!(disk.stat(&at("nowhere")).unwrap(), None);
     assert_eq!(disk.lstat(&at("file/below")).unwrap(), None);
@@ -76,9 +76,9 @@ fn what_cannot_be_read_is_not_absent() {
     assert_eq!(disk.read(dir.path()).unwrap_err().source.kind(), ErrorKind::IsADirectory);
     assert_eq!(
         disk.compare(dir.path(), b"").unwrap().map(|(stat, is_same)| (stat.kind, is_same)),
-        Some((Kind::Dir, false))
+        Some((FileKind::Dir, false))
     );
-    assert!(disk.read(&at("x\0y")).is_err() && disk.write(&at("x\0y"), b"", Meta::default()).is_err());
+    assert!(disk.read(&at("x\0y")).is_err() && disk.write(&at("x\0y"), b"", FileMeta::default()).is_err());
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn sockets_and_pipes_are_looked_at_without_waiting() {
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
-    disk.make_node(&at("pipe"), Kind::Fifo, (0, 0), mode(0o600)).unwrap();
-    for (name, kind) in [("socket", Kind::Socket), ("pipe", Kind::Fifo)] {
+    disk.make_node(&at("pipe"), FileKind::Fifo, (0, 0), mode(0o600)).unwrap();
+    for (name, kind) in [("socket", FileKind::Socket), ("pipe", FileKind::Fifo)] {
         let (stat, is_same) = disk.compare(&at(name), b"").unwrap().unwrap();
         assert_eq!((stat.kind, is_same), (kind, false));
         assert!(disk.read(&at(name)).is_err());
         assert_eq!(
-            disk.write(&at(name), b"", Meta::default()).unwrap_err().source.kind(),
+            disk.write(&at(name), b"", FileMeta::default()).unwrap_err().source.kind(),
             ErrorKind::AlreadyExists
         );
     }
@@ -105,11 +105,11 @@ fn new_entries_obey_the_mask_of_the_process() {
     let disk = Disk::default();
     std::fs::write(dir.path().join("theirs"), b"").unwrap();
     std::fs::create_dir(dir.path().join("their dir")).unwrap();
-    disk.write(&dir.path().join("ours"), b"", Meta::default()).unwrap();
-    disk.make_dir(&dir.path().join("our dir"), Meta::default()).unwrap();
+    disk.write(&dir.path().join("ours"), b"", FileMeta::default()).unwrap();
+    disk.make_dir(&dir.path().join("our dir"), FileMeta::default()).unwrap();
     disk.make_dir(
         &dir.path().join("owned dir"),
-        Meta { gid: Some(rustix::process::getegid().as_raw()), ..Meta::default() },
+        FileMeta { gid: Some(rustix::process::getegid().as_raw()), ..FileMeta::default() },
     )
     .unwrap();
     let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().mode();
@@ -124,13 +124,13 @@ fn a_replaced_file_keeps_what_is_not_told() {
     let (disk, path) = (Disk::default(), dir.path().join("x"));
     disk.write(&path, b"one", mode(0o2711)).unwrap();
     if is_root() {
-        disk.set_meta(&path, Meta { uid: Some(STRANGER), ..Meta::default() }, false).unwrap();
+        disk.set_meta(&path, FileMeta { uid: Some(STRANGER), ..FileMeta::default() }, false).unwrap();
     }
     let label = vec![(OsString::from("user.label"), b"kept".to_vec())];
     let has_labels = disk.set_xattrs(&path, &label).is_ok();
     let before = disk.lstat(&path).unwrap().unwrap();
     assert_eq!(before.mode, 0o2711, "a change of owner does not take the bits away");
-    disk.write(&path, b"two", Meta::default()).unwrap();
+    disk.write(&path, b"two", FileMeta::default()).unwrap();
     let after = disk.lstat(&path).unwrap().unwrap();
     assert_eq!((after.mode, after.uid, after.gid), (before.mode, before.uid, before.gid));
     if has_labels {
@@ -144,9 +144,9 @@ fn a_link_is_replaced_and_not_followed() {
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
     disk.write(&at("target"), b"kept", mode(0o600)).unwrap();
-    disk.symlink(&at("link"), Path::new("target"), Meta::default()).unwrap();
-    disk.write(&at("link"), b"new", Meta::default()).unwrap();
-    assert_eq!(disk.lstat(&at("link")).unwrap().unwrap().kind, Kind::File);
+    disk.symlink(&at("link"), Path::new("target"), FileMeta::default()).unwrap();
+    disk.write(&at("link"), b"new", FileMeta::default()).unwrap();
+    assert_eq!(disk.lstat(&at("link")).unwrap().unwrap().kind, FileKind::File);
     assert_eq!(disk.read(&at("target")).unwrap(), b"kept");
 }
 
@@ -155,23 +155,23 @@ fn a_tree_is_removed_and_links_in_it_are_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
-    disk.write(&at("kept"), b"kept", Meta::default()).unwrap();
+    disk.write(&at("kept"), b"kept", FileMeta::default()).unwrap();
     for name in ["t", "t/a", "t/a/b", "t/c"] {
         disk.make_dir(&at(name), mode(0o755)).unwrap();
     }
-    disk.write(&at("t/a/b/x"), b"x", Meta::default()).unwrap();
-    disk.symlink(&at("t/c/l"), dir.path(), Meta::default()).unwrap();
+    disk.write(&at("t/a/b/x"), b"x", FileMeta::default()).unwrap();
+    disk.symlink(&at("t/c/l"), dir.path(), FileMeta::default()).unwrap();
     disk.hard_link(&at("t/h"), &at("kept")).unwrap();
-    disk.make_node(&at("t/p"), Kind::Fifo, (0, 0), Meta::default()).unwrap();
+    disk.make_node(&at("t/p"), FileKind::Fifo, (0, 0), FileMeta::default()).unwrap();
     disk.remove(&at("t")).unwrap();
-    assert_eq!(disk.read_dir(dir.path()).unwrap(), [(OsString::from("kept"), Kind::File)]);
+    assert_eq!(disk.read_dir(dir.path()).unwrap(), [(OsString::from("kept"), FileKind::File)]);
 }
 
 #[test]
 fn what_has_no_name_of_its_own_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::default();
-    disk.make_dir(&dir.path().join("d"), Meta::default()).unwrap();
+    disk.make_dir(&dir.path().join("d"), FileMeta::default()).unwrap();
     for path in [dir.path().join("d/.."), dir.path().join(".."), "/".into()] {
         assert_eq!(
             disk.remove(&path).unwrap_err().source.kind(),
@@ -181,7 +181,7 @@ fn what_has_no_name_of_its_own_is_not_removed() {
         );
         assert!(disk.rename(&path, &dir.path().join("new")).is_err());
     }
-    disk.write(&dir.path().join("x"), b"x", Meta::default()).unwrap();
+    disk.write(&dir.path().join("x"), b"x", FileMeta::default()).unwrap();
     disk.rename(&dir.path().join("x"), &dir.path().join("d/../x")).unwrap();
     assert_eq!(disk.read(&dir.path().join("x")).unwrap(), b"x");
 }
@@ -197,7 +197,7 @@ fn a_tree_deeper_than_any_path_is_removed() {
         here = rustix::fs::openat(&here, "d", flags, none).unwrap();
     }
     rustix::fs::symlinkat("/", &here, "root").unwrap();
-    let journal = Arc::new(Journal::create(&dir.path().join("undo"), "a").unwrap());
+    let journal = Arc::new(UndoJournal::create(&dir.path().join("undo"), "a").unwrap());
     Disk::new(Some(journal)).remove(&dir.path().join("d")).unwrap();
     assert!(!dir.path().join("d").exists());
 }
@@ -212,16 +212,16 @@ fn a_link_that_anybody_could_have_planted_is_not_followed_for_a_change() {
     }
     disk.write(&at("victim/file"), b"kept", mode(0o600)).unwrap();
     for name in ["safe/link", "shared/link"] {
-        disk.symlink(&at(name), Path::new("../victim"), Meta::default()).unwrap();
+        disk.symlink(&at(name), Path::new("../victim"), FileMeta::default()).unwrap();
     }
     disk.set_meta(&at("shared"), mode(0o777), false).unwrap();
-    disk.write(&at("safe/link/ours"), b"", Meta::default()).unwrap();
+    disk.write(&at("safe/link/ours"), b"", FileMeta::default()).unwrap();
     let planted = |answer: Result<(), FsError>| {
         let error = answer.unwrap_err();
         assert!(error.source.to_string().contains("another user"), "{error}: {}", error.source);
     };
-    planted(disk.write(&at("shared/link/x"), b"", Meta::default()));
-    planted(disk.make_dir(&at("shared/link/x"), Meta::default()));
+    planted(disk.write(&at("shared/link/x"), b"", FileMeta::default()));
+    planted(disk.make_dir(&at("shared/link/x"), FileMeta::default()));
     planted(disk.remove(&at("shared/link/file")));
     planted(disk.rename(&at("shared/link/file"), &at("stolen")));
     planted(disk.set_meta(&at("shared/link/file"), mode(0o666), false));
@@ -231,13 +231,13 @@ fn a_link_that_anybody_could_have_planted_is_not_followed_for_a_change() {
     assert_eq!(disk.read_dir(&at("victim")).unwrap().len(), 2);
 
     disk.set_meta(&at("shared"), mode(0o1777), false).unwrap();
-    disk.write(&at("shared/link/x"), b"", Meta::default()).unwrap();
+    disk.write(&at("shared/link/x"), b"", FileMeta::default()).unwrap();
     if is_root() {
-        let stranger = Meta { uid: Some(STRANGER), ..Meta::default() };
+        let stranger = FileMeta { uid: Some(STRANGER), ..FileMeta::default() };
         disk.set_meta(&at("shared/link"), stranger, false).unwrap();
-        planted(disk.write(&at("shared/link/y"), b"", Meta::default()));
+        planted(disk.write(&at("shared/link/y"), b"", FileMeta::default()));
         disk.set_meta(&at("safe"), stranger, false).unwrap();
-        planted(disk.write(&at("safe/link/y"), b"", Meta::default()));
+        planted(disk.write(&at("safe/link/y"), b"", FileMeta::default()));
     }
 }
 
@@ -246,18 +246,18 @@ fn a_write_that_fails_leaves_all_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
-    disk.make_dir(&at("d"), Meta::default()).unwrap();
+    disk.make_dir(&at("d"), FileMeta::default()).unwrap();
     assert_eq!(
-        disk.write(&at("d"), b"", Meta::default()).unwrap_err().source.kind(),
+        disk.write(&at("d"), b"", FileMeta::default()).unwrap_err().source.kind(),
         ErrorKind::IsADirectory
     );
-    assert!(disk.write(&at("missing/x"), b"", Meta::default()).unwrap_err().is_not_found());
-    assert!(disk.write(&at(&"n".repeat(300)), b"", Meta::default()).is_err());
-    assert!(disk.make_dir(&at("d"), Meta::default()).is_err());
-    assert!(disk.make_node(&at("n"), Kind::File, (0, 0), Meta::default()).is_err());
-    assert!(disk.write(Path::new("relative"), b"", Meta::default()).is_err());
+    assert!(disk.write(&at("missing/x"), b"", FileMeta::default()).unwrap_err().is_not_found());
+    assert!(disk.write(&at(&"n".repeat(300)), b"", FileMeta::default()).is_err());
+    assert!(disk.make_dir(&at("d"), FileMeta::default()).is_err());
+    assert!(disk.make_node(&at("n"), FileKind::File, (0, 0), FileMeta::default()).is_err());
+    assert!(disk.write(Path::new("relative"), b"", FileMeta::default()).is_err());
     if !is_root() {
-        let root = Meta { uid: Some(0), ..Meta::default() };
+        let root = FileMeta { uid: Some(0), ..FileMeta::default() };
         assert!(disk.write(&at("x"), b"", root).is_err());
         assert!(disk.make_dir(&at("x"), root).is_err());
     }
@@ -268,14 +268,14 @@ fn a_write_that_fails_leaves_all_as_it_was() {
 fn an_undo_note_that_cannot_be_written_stops_the_change() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("undo"), b"in the way").unwrap();
-    let journal = Arc::new(Journal::create(&dir.path().join("undo"), "a").unwrap());
+    let journal = Arc::new(UndoJournal::create(&dir.path().join("undo"), "a").unwrap());
     let disk = Disk::new(Some(journal));
     let path = dir.path().join("x");
-    let error = disk.write(&path, b"", Meta::default()).unwrap_err();
+    let error = disk.write(&path, b"", FileMeta::default()).unwrap_err();
     assert!(error.source.to_string().contains("undo journal"), "{}", error.source);
     assert!(
-        disk.make_dir(&path, Meta::default()).is_err()
-            && disk.symlink(&path, &path, Meta::default()).is_err()
+        disk.make_dir(&path, FileMeta::default()).is_err()
+            && disk.symlink(&path, &path, FileMeta::default()).is_err()
     );
     assert_eq!(disk.read_dir(dir.path()).unwrap().len(), 1);
 }
@@ -284,7 +284,7 @@ fn an_undo_note_that_cannot_be_written_stops_the_change() {
 fn attributes_are_told_apart_from_none() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, path) = (Disk::default(), dir.path().join("x"));
-    disk.write(&path, b"", Meta::default()).unwrap();
+    disk.write(&path, b"", FileMeta::default()).unwrap();
     let Some(before) = disk.attrs(&path).unwrap() else { return };
     disk.set_attrs(&path, "d", "").unwrap();
     assert!(disk.attrs(&path).unwrap().unwrap().contains('d'));
@@ -297,7 +297,7 @@ fn attributes_are_told_apart_from_none() {
 fn times_come_back_as_they_were_set() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, path) = (Disk::default(), dir.path().join("x"));
-    disk.write(&path, b"", Meta::default()).unwrap();
+    disk.write(&path, b"", FileMeta::default()).unwrap();
     for time in [0, 1, 1_700_000_000_123_456_789, -5_000_000_001] {
         disk.set_times(&path, time, time).unwrap();
         let stat = disk.lstat(&path).unwrap().unwrap();
@@ -318,7 +318,7 @@ fn a_move_across_file_systems_copies_everything() {
     disk.make_dir(&from, mode(0o750)).unwrap();
     disk.write(&from.join("x"), b"x", mode(0o604)).unwrap();
     disk.set_times(&from.join("x"), 1, 2_000_000_000).unwrap();
-    disk.symlink(&from.join("l"), Path::new("x"), Meta::default()).unwrap();
+    disk.symlink(&from.join("l"), Path::new("x"), FileMeta::default()).unwrap();
     disk.rename(&from, &to).unwrap();
     assert!(!from.exists());
     assert_eq!(std::fs::metadata(&to).unwrap().permissions().mode() & 0o7777, 0o750);
@@ -331,12 +331,12 @@ fn a_move_across_file_systems_copies_everything() {
 
 #[test]
 fn what_is_read_for_a_change_is_no_link() {
-    let dir = room();
+    let dir = temp_dir();
     let (disk, at) = (Disk::default(), |name: &str| dir.path().join(name));
     disk.write(&at("real"), b"x", mode(0o600)).unwrap();
-    disk.symlink(&at("link"), Path::new("real"), Meta::default()).unwrap();
-    disk.symlink(&at("nowhere"), Path::new("no/thing"), Meta::default()).unwrap();
-    disk.symlink(&at("circle"), Path::new("circle"), Meta::default()).unwrap();
+    disk.symlink(&at("link"), Path::new("real"), FileMeta::default()).unwrap();
+    disk.symlink(&at("nowhere"), Path::new("no/thing"), FileMeta::default()).unwrap();
+    disk.symlink(&at("circle"), Path::new("circle"), FileMeta::default()).unwrap();
     let overlay = Overlay::new(Arc::new(disk.clone()));
     for fs in [&disk as &dyn FileSystem, &overlay] {
         assert_eq!(fs.read_for_change(&at("real")).unwrap(), b"x");
@@ -344,10 +344,10 @@ fn what_is_read_for_a_change_is_no_link() {
         assert!(fs.read_for_change(&at("gone")).unwrap_err().is_not_found());
         for (from, to) in [("real", "real"), ("link", "real"), ("nowhere", "no/thing"), ("gone/x", "gone/x")]
         {
-            assert_eq!(fs.end_for_change(&at(from)).unwrap(), at(to), "{from}");
+            assert_eq!(fs.resolve_for_change(&at(from)).unwrap(), at(to), "{from}");
         }
-        assert_eq!(fs.end_for_change(&at("real/x")).unwrap(), at("real/x"));
-        assert!(fs.end_for_change(&at("circle")).is_err());
+        assert_eq!(fs.resolve_for_change(&at("real/x")).unwrap(), at("real/x"));
+        assert!(fs.resolve_for_change(&at("circle")).is_err());
     }
 }
 
@@ -357,8 +357,8 @@ fn nobody_makes_files_where_only_the_kernel_does() {
     let overlay = Overlay::new(Arc::new(disk.clone()));
     for fs in [&disk as &dyn FileSystem, &overlay] {
         for path in ["/proc/sys/kernel/ostype", "/proc/nothing-here"] {
-            let refused = fs.write(Path::new(path), b"x", Meta::default()).unwrap_err();
-            let words = crate::report::chain(&refused);
+            let refused = fs.write(Path::new(path), b"x", FileMeta::default()).unwrap_err();
+            let words = crate::cli_error::error_chain(&refused);
             assert!(words.contains("only the kernel makes files there"), "{words}");
         }
     }

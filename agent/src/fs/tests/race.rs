@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::super::{Disk, FileSystem, Meta};
+use super::super::{Disk, FileMeta, FileSystem};
 use super::{STRANGER, is_root, mode};
 
 const ROUNDS: usize = 1500;
@@ -42,21 +42,21 @@ fn while_swapping(one: &Path, other: &Path, mut act: impl FnMut(usize)) {
 
 #[test]
 fn a_directory_swapped_for_a_link_never_leads_elsewhere() {
-    let dir = super::room();
+    let dir = super::temp_dir();
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
     for name in ["victim", "shared", "shared/d"] {
         disk.make_dir(&at(name), mode(0o755)).unwrap();
     }
     disk.write(&at("victim/kept"), b"kept", mode(0o600)).unwrap();
-    disk.symlink(&at("shared/link"), &at("victim"), Meta::default()).unwrap();
+    disk.symlink(&at("shared/link"), &at("victim"), FileMeta::default()).unwrap();
     disk.set_meta(&at("shared"), mode(0o777), false).unwrap();
     let mut refused = 0;
     while_swapping(&at("shared/d"), &at("shared/link"), |round| {
         let answers = [
             disk.write(&at("shared/d/x"), b"x", mode(0o644)),
             disk.make_dir(&at(&format!("shared/d/{round}")), mode(0o755)),
-            disk.symlink(&at("shared/d/l"), Path::new("x"), Meta::default()),
+            disk.symlink(&at("shared/d/l"), Path::new("x"), FileMeta::default()),
             disk.remove(&at("shared/d/kept")),
             disk.set_meta(&at("shared/d/kept"), mode(0o666), true),
             disk.set_times(&at("shared/d/kept"), 0, 0),
@@ -71,7 +71,7 @@ fn a_directory_swapped_for_a_link_never_leads_elsewhere() {
 
 #[test]
 fn a_file_swapped_for_a_link_is_never_written_through() {
-    let dir = super::room();
+    let dir = super::temp_dir();
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
     disk.write(&at("victim"), b"kept", mode(0o600)).unwrap();
@@ -79,7 +79,7 @@ fn a_file_swapped_for_a_link_is_never_written_through() {
     let mut written = 0;
     while_swapping(&at("shared/x"), &at("shared/link"), |round| {
         // Either name may be the link just now, and become it between two looks; then some of it is refused.
-        let _ = disk.symlink(&at("shared/link"), &at("victim"), Meta::default());
+        let _ = disk.symlink(&at("shared/link"), &at("victim"), FileMeta::default());
         written += usize::from(disk.write(&at("shared/x"), &round.to_le_bytes(), mode(0o666)).is_ok());
         let _ = disk.set_meta(&at("shared/x"), mode(0o666), true);
         let _ = disk.set_meta(&at("shared/x"), mode(0o666), false);
@@ -91,13 +91,13 @@ fn a_file_swapped_for_a_link_is_never_written_through() {
 
 #[test]
 fn a_tree_whose_directories_are_swapped_for_links_is_removed_alone() {
-    let dir = super::room();
+    let dir = super::temp_dir();
     let disk = Disk::default();
     let at = |name: &str| dir.path().join(name);
     disk.make_dir(&at("victim"), mode(0o755)).unwrap();
     disk.write(&at("victim/kept"), b"kept", mode(0o600)).unwrap();
     disk.make_dir(&at("aside"), mode(0o755)).unwrap();
-    disk.symlink(&at("aside/link"), &at("victim"), Meta::default()).unwrap();
+    disk.symlink(&at("aside/link"), &at("victim"), FileMeta::default()).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| swap(&at("tree/d"), &at("aside/link"), &is_over));
@@ -106,7 +106,7 @@ fn a_tree_whose_directories_are_swapped_for_links_is_removed_alone() {
             // Whatever of it the other side does not thwart; in a directory that all may write to, no link is followed.
             let _ = disk.make_dir(&at("tree"), mode(0o777));
             let _ = disk.make_dir(&at("tree/d"), mode(0o755));
-            let _ = disk.write(&at("tree/d/kept"), b"ours", Meta::default());
+            let _ = disk.write(&at("tree/d/kept"), b"ours", FileMeta::default());
             let _ = disk.remove(&at("tree"));
         }
     });
@@ -114,11 +114,11 @@ fn a_tree_whose_directories_are_swapped_for_links_is_removed_alone() {
 }
 
 /// What a file says about itself: the owner and the mode that it must have.
-fn face(is_secret: bool) -> (&'static [u8], Meta) {
+fn face(is_secret: bool) -> (&'static [u8], FileMeta) {
     let uid = is_root().then_some(if is_secret { 0 } else { STRANGER });
     match is_secret {
-        true => (b"secret", Meta { mode: Some(0o600), uid, gid: None }),
-        false => (b"public", Meta { mode: Some(0o644), uid, gid: None }),
+        true => (b"secret", FileMeta { mode: Some(0o600), uid, gid: None }),
+        false => (b"public", FileMeta { mode: Some(0o644), uid, gid: None }),
     }
 }
 
@@ -143,7 +143,7 @@ fn verify(path: &Path) -> bool {
 
 #[test]
 fn content_is_never_seen_under_a_wrong_owner_or_mode() {
-    let dir = super::room();
+    let dir = super::temp_dir();
     let (disk, path) = (Disk::default(), dir.path().join("x"));
     let (content, meta) = face(true);
     disk.write(&path, content, meta).unwrap();

@@ -2,51 +2,56 @@
 
 use std::fmt::Write;
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::Value;
 
-use super::{Entry, acting, entry, text};
-use crate::host::command::shown;
+use super::{ExecFunction, change_fn, query_fn, text_arg};
+use crate::host::command_options::value_text;
 use crate::host::{Machine, Tools};
-use crate::states::packages::alternatives::{Notes, current, tell};
+use crate::states::packages::alternatives::{AlternativesGroup, current_target, run_update_alternatives};
 
-pub(super) const TABLE: &[Entry] = &[
-    entry("alternatives.show_current", "name", |m, a| {
-        Ok(current(m, text(a, "name")?).map_or(false.into(), Value::from))
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("alternatives.show_current", "name", |m, a| {
+        Ok(current_target(m, text_arg(a, "name")?).map_or(false.into(), Value::from))
     }),
-    entry("alternatives.show_link", "name", |m, a| {
-        Ok(Notes::read(m, text(a, "name")?)?.map_or(false.into(), |n| n.link.into()))
+    query_fn("alternatives.show_link", "name", |m, a| {
+        Ok(AlternativesGroup::load(m, text_arg(a, "name")?)?.map_or(false.into(), |n| n.link.into()))
     }),
-    entry("alternatives.check_installed", "name path", |m, a| {
-        Ok((current(m, text(a, "name")?).as_deref() == Some(text(a, "path")?)).into())
+    query_fn("alternatives.check_installed", "name path", |m, a| {
+        Ok((current_target(m, text_arg(a, "name")?).as_deref() == Some(text_arg(a, "path")?)).into())
     }),
-    entry("alternatives.check_exists", "name path", check_exists),
-    entry("alternatives.display", "name", display),
-    acting("alternatives.install", "name link path priority", |m, a| {
-        let priority = a.get("priority").map(shown).unwrap_or_default();
-        told(m, &["--install", text(a, "link")?, text(a, "name")?, text(a, "path")?, &priority])
+    query_fn("alternatives.check_exists", "name path", check_exists),
+    query_fn("alternatives.display", "name", display),
+    change_fn("alternatives.install", "name link path priority", |m, a| {
+        let priority = a.get("priority").map(value_text).unwrap_or_default();
+        run_alternatives(
+            m,
+            &["--install", text_arg(a, "link")?, text_arg(a, "name")?, text_arg(a, "path")?, &priority],
+        )
     }),
-    acting("alternatives.remove", "name path", |m, a| {
-        told(m, &["--remove", text(a, "name")?, text(a, "path")?])
+    change_fn("alternatives.remove", "name path", |m, a| {
+        run_alternatives(m, &["--remove", text_arg(a, "name")?, text_arg(a, "path")?])
     }),
-    acting("alternatives.auto", "name", |m, a| told(m, &["--auto", text(a, "name")?])),
-    acting("alternatives.set", "name path", |m, a| told(m, &["--set", text(a, "name")?, text(a, "path")?])),
+    change_fn("alternatives.auto", "name", |m, a| run_alternatives(m, &["--auto", text_arg(a, "name")?])),
+    change_fn("alternatives.set", "name path", |m, a| {
+        run_alternatives(m, &["--set", text_arg(a, "name")?, text_arg(a, "path")?])
+    }),
 ];
 
-fn told(machine: &Machine, words: &[&str]) -> Result<Value, Refusal> {
-    Ok(tell(&Tools::new(machine), words)?.into())
+fn run_alternatives(machine: &Machine, words: &[&str]) -> Result<Value, FunctionError> {
+    Ok(run_update_alternatives(&Tools::new(machine), words)?.into())
 }
 
-fn check_exists(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let path = text(args, "path")?;
-    let notes = Notes::read(machine, text(args, "name")?)?;
-    Ok(notes.is_some_and(|n| n.has(path)).into())
+fn check_exists(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let path = text_arg(args, "path")?;
+    let notes = AlternativesGroup::load(machine, text_arg(args, "name")?)?;
+    Ok(notes.is_some_and(|n| n.has_choice(path)).into())
 }
 
 /// The text that `update-alternatives --display` prints.
-fn display(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let name = text(args, "name")?;
-    let Some(notes) = Notes::read(machine, name)? else {
+fn display(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let name = text_arg(args, "name")?;
+    let Some(notes) = AlternativesGroup::load(machine, name)? else {
         return Ok(format!("update-alternatives: error: no alternatives for {name}").into());
     };
     let mut out = format!("{name} - {} mode", notes.mode);
@@ -57,7 +62,7 @@ fn display(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
     if let Some(best) = notes.choices.iter().rev().max_by_key(|c| c.priority) {
         line(format_args!("  link best version is {}", best.path));
     }
-    match current(machine, name) {
+    match current_target(machine, name) {
         Some(at) => line(format_args!("  link currently points to {at}")),
         None => line(format_args!("  link currently absent")),
     }

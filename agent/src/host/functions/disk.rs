@@ -1,25 +1,25 @@
 //! `mount.*` and `disk.*` that look.
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::{Entry, entry, strings, text};
+use super::{ExecFunction, query_fn, string_list, text_arg};
 use crate::host::{Machine, services};
 
-pub(super) const TABLE: &[Entry] = &[
-    entry("mount.active", "extended?", |m, _| {
-        Ok(mounts(m)?.iter().map(|x| (x.point.as_str(), shown(x))).collect::<Map>().into())
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("mount.active", "extended?", |m, _| {
+        Ok(read_proc_mounts(m)?.iter().map(|x| (x.point.as_str(), mount_to_value(x))).collect::<Map>().into())
     }),
-    entry("mount.is_mounted", "name", |m, a| {
-        let name = text(a, "name")?;
-        Ok(mounts(m)?.iter().any(|x| x.point == name).into())
+    query_fn("mount.is_mounted", "name", |m, a| {
+        let name = text_arg(a, "name")?;
+        Ok(read_proc_mounts(m)?.iter().any(|x| x.point == name).into())
     }),
-    entry("mount.fstab", "config?", fstab),
-    entry("mount.swaps", "", |m, _| Ok(services::mounts::swaps(m)?.into())),
-    entry("disk.usage", "", usage),
+    query_fn("mount.fstab", "config?", fstab_entries),
+    query_fn("mount.swaps", "", |m, _| Ok(services::mounts::list_swaps(m)?.into())),
+    query_fn("disk.usage", "", disk_usage),
 ];
 
-struct Mount {
+struct ProcMount {
     device: String,
     point: String,
     fstype: String,
@@ -27,22 +27,22 @@ struct Mount {
 }
 
 /// The kernel writes blanks in names as octal numbers.
-fn plain(name: &str) -> String {
+fn unescape_octal(name: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()
         .zip([" ", "\t", "\n", "\\"])
         .fold(name.to_owned(), |s, (a, b)| s.replace(a, b))
 }
 
-fn mounts(machine: &Machine) -> Result<Vec<Mount>, Refusal> {
+fn read_proc_mounts(machine: &Machine) -> Result<Vec<ProcMount>, FunctionError> {
     let text = machine.read("/proc/self/mounts")?.unwrap_or_default();
     Ok(text
         .lines()
         .filter_map(|line| {
             let mut f = line.split(' ');
-            Some(Mount {
-                device: plain(f.next()?),
-                point: plain(f.next()?),
+            Some(ProcMount {
+                device: unescape_octal(f.next()?),
+                point: unescape_octal(f.next()?),
                 fstype: f.next()?.to_owned(),
                 opts: f.next()?.split(',').map(str::to_owned).collect(),
             })
@@ -50,26 +50,26 @@ fn mounts(machine: &Machine) -> Result<Vec<Mount>, Refusal> {
         .collect())
 }
 
-fn shown(mount: &Mount) -> Value {
+fn mount_to_value(mount: &ProcMount) -> Value {
     let mut out = Map::new();
     out.insert("device", mount.device.as_str());
     out.insert("alt_device", mount.device.as_str());
     out.insert("fstype", mount.fstype.as_str());
-    out.insert("opts", strings(mount.opts.iter().map(String::as_str)));
+    out.insert("opts", string_list(mount.opts.iter().map(String::as_str)));
     out.into()
 }
 
-fn fstab(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn fstab_entries(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let path = args.get("config").and_then(Value::as_str).unwrap_or("/etc/fstab");
     let file = machine.read(path)?.unwrap_or_default();
-    let entries = services::mounts::entries(&file);
-    Ok(entries.map(|e| (e.name.clone(), Value::from(e.shown()))).collect::<Map>().into())
+    let entries = services::mounts::parse_fstab(&file);
+    Ok(entries.map(|e| (e.name.clone(), Value::from(e.to_salt_map()))).collect::<Map>().into())
 }
 
 /// What `df -P` prints, for every file system that has room at all.
-fn usage(machine: &Machine, _: &Bound<Value>) -> Result<Value, Refusal> {
+fn disk_usage(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut all = Map::new();
-    for mount in mounts(machine)? {
+    for mount in read_proc_mounts(machine)? {
         let Ok(vfs) = rustix::fs::statvfs(machine.path(&mount.point)) else { continue };
         if vfs.f_blocks == 0 {
             continue;

@@ -1,152 +1,179 @@
 //! Functions of the modules in `states/fetch`: `git`, `http`, `logrotate`, `event`; and those of `file` that act.
 
-mod files;
+mod file_changes;
 mod git;
 mod x509;
 
 use std::time::{Duration, Instant};
 
-use zagent_compiler::Call;
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::FunctionCall;
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::{Entry, acting, entry, needing, text, word};
+use super::{ExecFunction, change_fn, optional_text_arg, query_fn, query_fn_needing, text_arg};
 use crate::host::Machine;
-use crate::host::{rotation, web};
+use crate::host::{http_client, logrotate};
 
-pub(super) const TABLE: &[Entry] = &[
-    entry("git.is_worktree", "cwd **", |m, a| Ok(m.path(text(a, "cwd")?).join(".git").is_file().into())),
-    needing("git", "git.rev_parse", "cwd rev? opts? **", git::rev_parse),
-    needing("git", "git.describe", "cwd rev? **", |m, a| {
-        git::line(m, a, &["describe", "--tags", "--always", word(a, "rev").unwrap_or("HEAD")])
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("git.is_worktree", "cwd **", |m, a| {
+        Ok(m.path(text_arg(a, "cwd")?).join(".git").is_file().into())
     }),
-    needing("git", "git.status", "cwd **", git::status),
-    needing("git", "git.diff", "cwd item1? item2? **", |m, a| {
-        let items = [word(a, "item1"), word(a, "item2")];
-        git::line(m, a, &["diff"].into_iter().chain(items.into_iter().flatten()).collect::<Vec<_>>())
+    query_fn_needing("git", "git.rev_parse", "cwd rev? opts? **", git::rev_parse),
+    query_fn_needing("git", "git.describe", "cwd rev? **", |m, a| {
+        git::run_line(
+            m,
+            a,
+            &["describe", "--tags", "--always", optional_text_arg(a, "rev").unwrap_or("HEAD")],
+        )
     }),
-    needing("git", "git.list_branches", "cwd remote? **", |m, a| {
-        git::names(m, a, if super::flag(a, "remote", false) { "refs/remotes/" } else { "refs/heads/" })
+    query_fn_needing("git", "git.status", "cwd **", git::status),
+    query_fn_needing("git", "git.diff", "cwd item1? item2? **", |m, a| {
+        let items = [optional_text_arg(a, "item1"), optional_text_arg(a, "item2")];
+        git::run_line(m, a, &["diff"].into_iter().chain(items.into_iter().flatten()).collect::<Vec<_>>())
     }),
-    needing("git", "git.list_tags", "cwd **", |m, a| git::names(m, a, "refs/tags/")),
-    needing("git", "git.list_worktrees", "cwd **", |m, a| git::line(m, a, &["worktree", "list"])),
-    needing("git", "git.remotes", "cwd **", git::remotes),
-    needing("git", "git.remote_get", "cwd remote? **", git::remote_get),
-    needing("git", "git.ls_remote", "cwd? remote? ref? opts? **", git::ls_remote),
-    needing("git", "git.remote_refs", "url **", git::ls_remote),
-    needing("git", "git.config_get", "key cwd? global? all? user? **", git::config_get),
-    needing("git", "git.config_get_regexp", "key cwd? global? user? **", git::config_get_regexp),
-    acting("git.config_set", "key value? cwd? global? multivar? user? **", git::config_set),
-    acting("git.config_unset", "key cwd? global? user? **", git::config_unset),
-    acting("git.clone", "cwd url? name? opts? user? identity? https_user? https_pass? **", git::clone),
-    acting("git.init", "cwd bare? user? **", |m, a| {
+    query_fn_needing("git", "git.list_branches", "cwd remote? **", |m, a| {
+        git::list_refs(
+            m,
+            a,
+            if super::flag_arg(a, "remote", false) { "refs/remotes/" } else { "refs/heads/" },
+        )
+    }),
+    query_fn_needing("git", "git.list_tags", "cwd **", |m, a| git::list_refs(m, a, "refs/tags/")),
+    query_fn_needing("git", "git.list_worktrees", "cwd **", |m, a| {
+        git::run_line(m, a, &["worktree", "list"])
+    }),
+    query_fn_needing("git", "git.remotes", "cwd **", git::remotes),
+    query_fn_needing("git", "git.remote_get", "cwd remote? **", git::remote_get),
+    query_fn_needing("git", "git.ls_remote", "cwd? remote? ref? opts? **", git::ls_remote),
+    query_fn_needing("git", "git.remote_refs", "url **", git::ls_remote),
+    query_fn_needing("git", "git.config_get", "key cwd? global? all? user? **", git::config_get),
+    query_fn_needing("git", "git.config_get_regexp", "key cwd? global? user? **", git::config_get_regexp),
+    change_fn("git.config_set", "key value? cwd? global? multivar? user? **", git::config_set),
+    change_fn("git.config_unset", "key cwd? global? user? **", git::config_unset),
+    change_fn("git.clone", "cwd url? name? opts? user? identity? https_user? https_pass? **", git::clone),
+    change_fn("git.init", "cwd bare? user? **", |m, a| {
         let words: &[&str] =
-            if super::flag(a, "bare", false) { &["init", "--bare", "."] } else { &["init", "."] };
-        std::fs::create_dir_all(m.path(text(a, "cwd")?))
-            .map_err(|e| crate::host::ask::cannot("make", text(a, "cwd").unwrap_or_default(), &e))?;
-        git::line(m, a, words)
+            if super::flag_arg(a, "bare", false) { &["init", "--bare", "."] } else { &["init", "."] };
+        std::fs::create_dir_all(m.path(text_arg(a, "cwd")?)).map_err(|e| {
+            crate::host::machine::path_error("make", text_arg(a, "cwd").unwrap_or_default(), &e)
+        })?;
+        git::run_line(m, a, words)
     }),
-    acting("git.pull", "cwd opts? user? **", |m, a| git::verb(m, a, "pull", &[])),
-    acting("git.fetch", "cwd remote? opts? user? **", |m, a| git::verb(m, a, "fetch", &["remote"])),
-    acting("git.checkout", "cwd rev? force? opts? user? **", |m, a| git::verb(m, a, "checkout", &["rev"])),
-    acting("git.reset", "cwd opts? user? **", |m, a| git::verb(m, a, "reset", &[])),
-    acting("git.add", "cwd filename? opts? user? **", |m, a| git::verb(m, a, "add", &["filename"])),
-    acting("git.commit", "cwd message opts? user? **", |m, a| {
-        git::line(m, a, &["commit", "-m", text(a, "message")?])
+    change_fn("git.pull", "cwd opts? user? **", |m, a| git::run_subcommand(m, a, "pull", &[])),
+    change_fn("git.fetch", "cwd remote? opts? user? **", |m, a| {
+        git::run_subcommand(m, a, "fetch", &["remote"])
     }),
-    acting("git.push", "cwd remote? ref? opts? user? **", |m, a| git::verb(m, a, "push", &["remote", "ref"])),
-    acting("git.submodule", "cwd command opts? user? **", |m, a| git::verb(m, a, "submodule", &["command"])),
-    acting("http.query", "url **", |_, a| query(a, 0.0)),
-    acting("http.wait_for_successful_query", "url wait_for? **", |_, a| {
-        query(a, a.get("wait_for").and_then(Value::as_number).unwrap_or(300.0))
+    change_fn("git.checkout", "cwd rev? force? opts? user? **", |m, a| {
+        git::run_subcommand(m, a, "checkout", &["rev"])
     }),
-    entry("logrotate.show_conf", "conf_file?", |m, a| Ok(rotation(m, a)?.into())),
-    entry("logrotate.get", "key value? conf_file?", |m, a| {
-        let found = rotation(m, a)?.get(text(a, "key")?).cloned();
-        Ok(match word(a, "value") {
+    change_fn("git.reset", "cwd opts? user? **", |m, a| git::run_subcommand(m, a, "reset", &[])),
+    change_fn("git.add", "cwd filename? opts? user? **", |m, a| {
+        git::run_subcommand(m, a, "add", &["filename"])
+    }),
+    change_fn("git.commit", "cwd message opts? user? **", |m, a| {
+        git::run_line(m, a, &["commit", "-m", text_arg(a, "message")?])
+    }),
+    change_fn("git.push", "cwd remote? ref? opts? user? **", |m, a| {
+        git::run_subcommand(m, a, "push", &["remote", "ref"])
+    }),
+    change_fn("git.submodule", "cwd command opts? user? **", |m, a| {
+        git::run_subcommand(m, a, "submodule", &["command"])
+    }),
+    change_fn("http.query", "url **", |_, a| http_query(a, 0.0)),
+    change_fn("http.wait_for_successful_query", "url wait_for? **", |_, a| {
+        http_query(a, a.get("wait_for").and_then(Value::as_number).unwrap_or(300.0))
+    }),
+    query_fn("logrotate.show_conf", "conf_file?", |m, a| Ok(read_logrotate(m, a)?.into())),
+    query_fn("logrotate.get", "key value? conf_file?", |m, a| {
+        let found = read_logrotate(m, a)?.get(text_arg(a, "key")?).cloned();
+        Ok(match optional_text_arg(a, "value") {
             Some(inner) => found.and_then(|f| f.get(inner).cloned()),
             None => found,
         }
         .unwrap_or(Value::Bool(false)))
     }),
-    acting("event.send", "tag data? **", |_, a| fire(a)),
-    acting("event.fire_master", "data tag **", |_, a| fire(a)),
-    acting("event.fire", "data tag **", |_, a| fire(a)),
+    change_fn("event.send", "tag data? **", |_, a| fire_event(a)),
+    change_fn("event.fire_master", "data tag **", |_, a| fire_event(a)),
+    change_fn("event.fire", "data tag **", |_, a| fire_event(a)),
     // The agent reads pillars, facts and modules anew for every run: there is nothing to refresh.
-    acting("saltutil.refresh_pillar", "**", |_, _| Ok(true.into())),
-    acting("saltutil.pillar_refresh", "**", |_, _| Ok(true.into())),
-    acting("saltutil.refresh_grains", "**", |_, _| Ok(true.into())),
-    acting("saltutil.refresh_modules", "**", |_, _| Ok(true.into())),
-    acting("saltutil.clear_cache", "**", |_, _| Ok(true.into())),
-    acting("saltutil.sync_all", "**", |_, _| Ok(Value::empty_map())),
-    acting("saltutil.sync_modules", "**", |_, _| Ok(Value::empty_list())),
-    acting("saltutil.sync_states", "**", |_, _| Ok(Value::empty_list())),
-    acting("saltutil.sync_grains", "**", |_, _| Ok(Value::empty_list())),
-    acting("mine.update", "**", |_, _| Ok(true.into())),
-    acting("mine.send", "name **", |_, _| Ok(true.into())),
-    acting("file.write", "path * **", |m, a| files::lines(m, a, false)),
-    acting("file.append", "path * **", |m, a| files::lines(m, a, true)),
-    acting("file.touch", "name atime? mtime?", files::touch),
-    acting("file.mkdir", "dir_path user? group? mode?", |m, a| files::directory(m, a, "dir_path")),
-    acting("file.makedirs", "path user? group? mode?", files::makedirs),
-    acting("file.makedirs_perms", "name user? group? mode?", |m, a| files::directory(m, a, "name")),
-    acting("file.remove", "path **", |m, a| files::remove(m, a, "path")),
-    acting("file.rmdir", "path **", |m, a| files::remove(m, a, "path")),
-    acting("file.rename", "src dst", files::rename),
-    acting("file.move", "src dst **", files::rename),
-    acting("file.copy", "src dst recurse? remove_existing?", files::copy),
-    acting("file.symlink", "src path force? **", files::symlink),
-    acting("file.set_mode", "path mode", files::set_mode),
-    acting("file.chown", "path user group", files::chown),
-    acting("file.chgrp", "path group", files::chown),
-    acting("file.truncate", "path length", files::truncate),
-    acting(
+    change_fn("saltutil.refresh_pillar", "**", |_, _| Ok(true.into())),
+    change_fn("saltutil.pillar_refresh", "**", |_, _| Ok(true.into())),
+    change_fn("saltutil.refresh_grains", "**", |_, _| Ok(true.into())),
+    change_fn("saltutil.refresh_modules", "**", |_, _| Ok(true.into())),
+    change_fn("saltutil.clear_cache", "**", |_, _| Ok(true.into())),
+    change_fn("saltutil.sync_all", "**", |_, _| Ok(Value::empty_map())),
+    change_fn("saltutil.sync_modules", "**", |_, _| Ok(Value::empty_list())),
+    change_fn("saltutil.sync_states", "**", |_, _| Ok(Value::empty_list())),
+    change_fn("saltutil.sync_grains", "**", |_, _| Ok(Value::empty_list())),
+    change_fn("mine.update", "**", |_, _| Ok(true.into())),
+    change_fn("mine.send", "name **", |_, _| Ok(true.into())),
+    change_fn("file.write", "path * **", |m, a| file_changes::write_lines(m, a, false)),
+    change_fn("file.append", "path * **", |m, a| file_changes::write_lines(m, a, true)),
+    change_fn("file.touch", "name atime? mtime?", file_changes::touch),
+    change_fn("file.mkdir", "dir_path user? group? mode?", |m, a| {
+        file_changes::make_directory(m, a, "dir_path")
+    }),
+    change_fn("file.makedirs", "path user? group? mode?", file_changes::makedirs),
+    change_fn("file.makedirs_perms", "name user? group? mode?", |m, a| {
+        file_changes::make_directory(m, a, "name")
+    }),
+    change_fn("file.remove", "path **", |m, a| file_changes::remove(m, a, "path")),
+    change_fn("file.rmdir", "path **", |m, a| file_changes::remove(m, a, "path")),
+    change_fn("file.rename", "src dst", file_changes::rename),
+    change_fn("file.move", "src dst **", file_changes::rename),
+    change_fn("file.copy", "src dst recurse? remove_existing?", file_changes::copy),
+    change_fn("file.symlink", "src path force? **", file_changes::symlink),
+    change_fn("file.set_mode", "path mode", file_changes::set_mode),
+    change_fn("file.chown", "path user group", file_changes::chown),
+    change_fn("file.chgrp", "path group", file_changes::chown),
+    change_fn("file.truncate", "path length", file_changes::truncate),
+    change_fn(
         "file.replace",
         "path pattern repl count? flags? append_if_not_found? prepend_if_not_found? not_found_content? backup? show_changes? **",
-        files::replace,
+        file_changes::replace,
     ),
-    needing("openssl", "x509.read_certificate", "certificate", x509::read),
-    needing("openssl", "x509.read_csr", "csr", x509::read_csr),
-    needing("openssl", "x509.expires", "certificate days?", x509::expires),
-    needing("openssl", "x509.will_expire", "certificate days", x509::will_expire),
-    needing("openssl", "x509.get_private_key_size", "private_key **", x509::key_size),
-    needing("openssl", "x509.verify_private_key", "private_key public_key **", x509::verify_key),
+    query_fn_needing("openssl", "x509.read_certificate", "certificate", x509::read_certificate),
+    query_fn_needing("openssl", "x509.read_csr", "csr", x509::read_csr),
+    query_fn_needing("openssl", "x509.expires", "certificate days?", x509::expires),
+    query_fn_needing("openssl", "x509.will_expire", "certificate days", x509::will_expire),
+    query_fn_needing("openssl", "x509.get_private_key_size", "private_key **", x509::key_size),
+    query_fn_needing("openssl", "x509.verify_private_key", "private_key public_key **", x509::verify_key),
 ];
 
 /// True when a call of a function that may act only looks: a query whose method changes nothing at the other end.
-pub(super) fn only_looks(call: &Call) -> bool {
-    call.function.starts_with("http.") && call.kwargs.get("method").is_none_or(web::is_look)
+pub(super) fn is_read_only_call(call: &FunctionCall) -> bool {
+    call.function.starts_with("http.") && call.kwargs.get("method").is_none_or(http_client::is_read_only)
 }
 
 /// The named arguments of a call, with those of its signature.
-fn named(args: &Bound<Value>) -> Map {
+fn named_args(args: &FunctionArgs<Value>) -> Map {
     args.named().iter().map(|(k, v)| (Value::from(k.as_str()), v.clone())).collect()
 }
 
 /// The time between two questions.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-fn is_on(options: &Map, name: &str) -> bool {
+fn is_enabled(options: &Map, name: &str) -> bool {
     options.get(name).is_some_and(Value::is_truthy)
 }
 
 /// Asks an address; waits for a good answer when there is time.
-fn query(args: &Bound<Value>, wait: f64) -> Result<Value, Refusal> {
-    let (url, options) = (text(args, "url")?, named(args));
+fn http_query(args: &FunctionArgs<Value>, wait: f64) -> Result<Value, FunctionError> {
+    let (url, options) = (text_arg(args, "url")?, named_args(args));
     let wait = Duration::try_from_secs_f64(wait).unwrap_or_default();
     let end = Instant::now() + wait;
     loop {
-        let answer = web::query(url, &options).map_err(Refusal::failed)?;
+        let answer = http_client::query(url, &options).map_err(FunctionError::failed)?;
         let is_good = answer.status.is_some_and(|s| s < 400);
-        if !is_good && Instant::now() + PAUSE < end {
-            crate::host::Cancel::new().wait(PAUSE);
+        if !is_good && Instant::now() + RETRY_INTERVAL < end {
+            crate::host::CancelToken::new().wait(RETRY_INTERVAL);
             continue;
         }
         let mut said = Map::new();
-        if is_on(&options, "status") {
+        if is_enabled(&options, "status") {
             said.insert("status", answer.status.map_or(Value::Null, |s| Value::Int(s.into())));
         }
-        if is_on(&options, "headers") {
+        if is_enabled(&options, "headers") {
             said.insert("headers", answer.headers);
         }
         match answer.error {
@@ -156,9 +183,9 @@ fn query(args: &Bound<Value>, wait: f64) -> Result<Value, Refusal> {
             }
             None => {}
         }
-        said.insert("body", answer.text.as_str());
-        if is_on(&options, "decode")
-            && let Ok(value) = Value::from_json_str(&answer.text)
+        said.insert("body", answer.body.as_str());
+        if is_enabled(&options, "decode")
+            && let Ok(value) = Value::from_json_str(&answer.body)
         {
             said.insert("dict", value);
         }
@@ -166,25 +193,28 @@ fn query(args: &Bound<Value>, wait: f64) -> Result<Value, Refusal> {
     }
 }
 
-fn fire(args: &Bound<Value>) -> Result<Value, Refusal> {
+fn fire_event(args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let data = args.get("data").map(|d| serde_json::to_string(d).unwrap_or_default()).unwrap_or_default();
-    tracing::info!(event = text(args, "tag")?, data, "event");
+    tracing::info!(event = text_arg(args, "tag")?, data, "event");
     Ok(true.into())
 }
 
 /// What logrotate is told, with all that is included.
-fn rotation(machine: &Machine, args: &Bound<Value>) -> Result<Map, Refusal> {
-    let main = super::file::content(machine, word(args, "conf_file").unwrap_or(rotation::CONF))?;
-    let mut all = rotation::all(&main);
-    for included in rotation::includes(&main) {
+fn read_logrotate(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Map, FunctionError> {
+    let main = super::file::read_required(
+        machine,
+        optional_text_arg(args, "conf_file").unwrap_or(logrotate::LOGROTATE_CONF),
+    )?;
+    let mut all = logrotate::parse_config(&main);
+    for included in logrotate::includes(&main) {
         let mut paths: Vec<String> =
-            machine.names(included).iter().map(|n| format!("{included}/{n}")).collect();
+            machine.list_dir(included).iter().map(|n| format!("{included}/{n}")).collect();
         if paths.is_empty() {
             paths.push(included.to_owned());
         }
         for path in paths {
             let text = machine.read(&path)?.unwrap_or_default();
-            rotation::all(&text).iter().for_each(|(k, v)| _ = all.insert(k.clone(), v.clone()));
+            logrotate::parse_config(&text).iter().for_each(|(k, v)| _ = all.insert(k.clone(), v.clone()));
         }
     }
     Ok(all)
@@ -192,11 +222,11 @@ fn rotation(machine: &Machine, args: &Bound<Value>) -> Result<Map, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Sample;
+    use super::super::testing::SampleMachine;
 
     #[test]
     fn templates_ask_but_do_not_post() {
-        let sample = Sample::new();
+        let sample = SampleMachine::new();
         let call = |method: &str| {
             let args = format!(r#"["http://127.0.0.1:1/", "**", {{"method": "{method}", "timeout": 5}}]"#);
             sample.call("http.query", &args)

@@ -5,33 +5,33 @@ use std::io::Read;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::UNIX_EPOCH;
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::Value;
 
-use super::{Entry, entry, flag, strings, text};
-use crate::facts::{Live, System};
+use super::{ExecFunction, flag_arg, query_fn, string_list, text_arg};
+use crate::facts::{LiveSystem, System};
 use crate::host::Machine;
-use crate::host::ask::cannot;
+use crate::host::machine::path_error;
 
-pub(super) const TABLE: &[Entry] = &[
-    entry("zagent.random", "below count", random),
-    entry("zagent.now", "", |_, _| {
-        Ok(Value::Float(Live.now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("zagent.random", "below count", random),
+    query_fn("zagent.now", "", |_, _| {
+        Ok(Value::Float(LiveSystem.now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())))
     }),
-    entry("zagent.utc_offset", "seconds", utc_offset),
-    entry("zagent.is_empty_file", "path", |m, a| {
-        Ok(fs::metadata(m.path(text(a, "path")?)).is_ok_and(|meta| meta.len() == 0).into())
+    query_fn("zagent.utc_offset", "seconds", utc_offset),
+    query_fn("zagent.is_empty_file", "path", |m, a| {
+        Ok(fs::metadata(m.path(text_arg(a, "path")?)).is_ok_and(|meta| meta.len() == 0).into())
     }),
-    entry("zagent.is_text_file", "path blocksize?", |m, a| {
-        let block = head(m, text(a, "path")?, TEXT_BLOCK);
+    query_fn("zagent.is_text_file", "path blocksize?", |m, a| {
+        let block = read_head(m, text_arg(a, "path")?, TEXT_BLOCK);
         Ok(block.is_some_and(|b| !is_binary(&b)).into())
     }),
-    entry("zagent.is_binary_file", "path", |m, a| {
-        let block = head(m, text(a, "path")?, BINARY_BLOCK);
+    query_fn("zagent.is_binary_file", "path", |m, a| {
+        let block = read_head(m, text_arg(a, "path")?, BINARY_BLOCK);
         Ok(block.is_some_and(|b| is_binary(&b)).into())
     }),
-    entry("zagent.list_files", "directory", list_files),
-    entry("zagent.dns_check", "addr port? safe? ipv6? attempt_connect?", dns_check),
+    query_fn("zagent.list_files", "directory", list_files),
+    query_fn("zagent.dns_check", "addr port? safe? ipv6? attempt_connect?", dns_check),
 ];
 
 /// How much of a file tells whether it is text.
@@ -39,24 +39,24 @@ const TEXT_BLOCK: u64 = 512;
 /// How much of a file tells whether it is binary.
 const BINARY_BLOCK: u64 = 2048;
 /// The most numbers that are drawn at once, and the most files that are listed.
-const MOST: i64 = 1_000_000;
+const MAX_ITEMS: i64 = 1_000_000;
 
 /// Numbers by chance, each below a bound.
-fn random(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn random(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let number = |name: &str| args.get(name).and_then(Value::as_int);
     let below = number("below").and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
-    let count = number("count").filter(|n| (0..=MOST).contains(n));
+    let count = number("count").filter(|n| (0..=MAX_ITEMS).contains(n));
     let (Some(below), Some(count)) = (below, count) else {
-        return Err(Refusal::arguments("`below` must be above zero and `count` at most a million"));
+        return Err(FunctionError::bad_arguments("`below` must be above zero and `count` at most a million"));
     };
-    let source = fs::File::open("/dev/urandom").map_err(|e| cannot("open", "/dev/urandom", &e))?;
+    let source = fs::File::open("/dev/urandom").map_err(|e| path_error("open", "/dev/urandom", &e))?;
     let mut source = std::io::BufReader::new(source);
     // What lies beyond the last whole round would favour the first numbers.
     let limit = u64::MAX - u64::MAX % below;
     let mut out = Vec::new();
     while out.len() < usize::try_from(count).unwrap_or(0) {
         let mut drawn = [0; 8];
-        source.read_exact(&mut drawn).map_err(|e| cannot("read", "/dev/urandom", &e))?;
+        source.read_exact(&mut drawn).map_err(|e| path_error("read", "/dev/urandom", &e))?;
         let drawn = u64::from_ne_bytes(drawn);
         if drawn < limit {
             out.push(Value::Int(i64::try_from(drawn % below).unwrap_or(0)));
@@ -66,14 +66,14 @@ fn random(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
 }
 
 /// How far local time is ahead of UTC at a time, in seconds.
-fn utc_offset(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn utc_offset(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let seconds = args.get("seconds").and_then(Value::as_int);
     let at = seconds.and_then(|s| jiff::Timestamp::from_second(s).ok());
-    let at = at.ok_or_else(|| Refusal::arguments("`seconds` is not a time"))?;
+    let at = at.ok_or_else(|| FunctionError::bad_arguments("`seconds` is not a time"))?;
     Ok(Value::Int(jiff::tz::TimeZone::system().to_offset(at).seconds().into()))
 }
 
-fn head(machine: &Machine, path: &str, bytes: u64) -> Option<Vec<u8>> {
+fn read_head(machine: &Machine, path: &str, bytes: u64) -> Option<Vec<u8>> {
     let file = fs::File::open(machine.path(path)).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
     let mut block = Vec::new();
     file.take(bytes).read_to_end(&mut block).ok()?;
@@ -90,26 +90,26 @@ fn is_binary(block: &[u8]) -> bool {
 }
 
 /// A directory and everything below it, sorted.
-fn list_files(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn list_files(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut found: Vec<String> = Vec::new();
-    let mut todo = vec![text(args, "directory")?.trim_end_matches('/').to_owned()];
+    let mut todo = vec![text_arg(args, "directory")?.trim_end_matches('/').to_owned()];
     while let Some(path) = todo.pop() {
         let is_dir = fs::symlink_metadata(machine.path(&path)).is_ok_and(|m| m.is_dir());
         if is_dir {
-            todo.extend(machine.names(&path).into_iter().map(|n| format!("{path}/{n}")));
+            todo.extend(machine.list_dir(&path).into_iter().map(|n| format!("{path}/{n}")));
         }
         found.push(path);
-        if i64::try_from(found.len()).unwrap_or(i64::MAX) > MOST {
-            return Err(Refusal::failed("there are more than a million files"));
+        if i64::try_from(found.len()).unwrap_or(i64::MAX) > MAX_ITEMS {
+            return Err(FunctionError::failed("there are more than a million files"));
         }
     }
     found.sort_unstable();
-    Ok(strings(found))
+    Ok(string_list(found))
 }
 
 /// The address of a name.
-fn dns_check(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let name = text(args, "addr")?;
+fn dns_check(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let name = text_arg(args, "addr")?;
     let found = (name, 0).to_socket_addrs().map(|all| all.map(|a| a.ip()).collect::<Vec<_>>());
     let found = found.unwrap_or_default();
     let v6 = args.get("ipv6").and_then(Value::as_bool);
@@ -117,14 +117,14 @@ fn dns_check(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
     match found.iter().find(wanted) {
         Some(IpAddr::V6(ip)) => Ok(format!("[{ip}]").into()),
         Some(ip) => Ok(ip.to_string().into()),
-        None if flag(args, "safe", false) => Ok(Value::Null),
-        None => Err(Refusal::failed(format!("`{name}` has no address"))),
+        None if flag_arg(args, "safe", false) => Ok(Value::Null),
+        None => Err(FunctionError::failed(format!("`{name}` has no address"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Sample;
+    use super::super::testing::SampleMachine;
     use super::*;
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn answers_for_filters() {
-        let sample = Sample::new().file("/d/a", "x").file("/d/s/b", "");
+        let sample = SampleMachine::new().file("/d/a", "x").file("/d/s/b", "");
         for (function, args, want) in [
             ("zagent.is_empty_file", r#"["/d/s/b"]"#, "true"),
             ("zagent.is_empty_file", r#"["/no"]"#, "false"),
@@ -160,6 +160,6 @@ mod tests {
         ] {
             assert_eq!(sample.call(function, args), want, "{function} {args}");
         }
-        assert!(!super::super::names(&sample.machine).iter().any(|n| n.starts_with("zagent.")));
+        assert!(!super::super::available_names(&sample.machine).iter().any(|n| n.starts_with("zagent.")));
     }
 }

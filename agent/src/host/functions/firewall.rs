@@ -1,110 +1,122 @@
 //! Functions of the modules in `states/firewall`: `iptables`, `nftables`, `firewalld`.
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::{Entry, acting, entry, flag, needing, strings, text, word};
-use crate::host::netfilter::{self, Chain, iptables_rule, shown};
+use super::{
+    ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, query_fn_needing, string_list, text_arg,
+};
+use crate::host::netfilter::{self, IptablesChain, display_words, iptables_rule};
 use crate::host::{Machine, Tools};
 
 /// A chain of a table.
-const CHAIN: &str = "table? chain? family?";
+const CHAIN_SIGNATURE: &str = "table? chain? family?";
 /// A rule of a chain.
-const RULE: &str = "table? chain? rule? family?";
+const RULE_SIGNATURE: &str = "table? chain? rule? family?";
 
-pub(super) const TABLE: &[Entry] = &[
-    needing("iptables", "iptables.version", "family?", |m, a| {
-        let said = Tools::new(m).ask(chain(a).program(), &["--version"])?;
-        Ok(said.out.split_whitespace().nth(1).unwrap_or_default().into())
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn_needing("iptables", "iptables.version", "family?", |m, a| {
+        let said = Tools::new(m).run_query(chain_arg(a).program(), &["--version"])?;
+        Ok(said.stdout.split_whitespace().nth(1).unwrap_or_default().into())
     }),
-    entry("iptables.build_rule", "table? chain? command? position? full? family? **", build_rule),
-    needing("iptables", "iptables.check", RULE, |m, a| Ok(chain(a).has(&Tools::new(m), &rule(a)?)?.into())),
-    needing("iptables", "iptables.check_chain", CHAIN, |m, a| {
-        Ok(chain(a).lines(&Tools::new(m))?.is_some().into())
+    query_fn("iptables.build_rule", "table? chain? command? position? full? family? **", build_rule),
+    query_fn_needing("iptables", "iptables.check", RULE_SIGNATURE, |m, a| {
+        Ok(chain_arg(a).has_rule(&Tools::new(m), &rule_arg(a)?)?.into())
     }),
-    needing("iptables", "iptables.get_policy", CHAIN, |m, a| {
-        Ok(chain(a).policy(&Tools::new(m))?.map_or(Value::Null, Value::from))
+    query_fn_needing("iptables", "iptables.check_chain", CHAIN_SIGNATURE, |m, a| {
+        Ok(chain_arg(a).list_rules(&Tools::new(m))?.is_some().into())
     }),
-    needing("iptables", "iptables.get_rules", "family?", |m, a| {
-        let saved = netfilter::iptables_saved(&Tools::new(m), &chain(a).family)?;
-        Ok(strings(saved.lines()))
+    query_fn_needing("iptables", "iptables.get_policy", CHAIN_SIGNATURE, |m, a| {
+        Ok(chain_arg(a).policy(&Tools::new(m))?.map_or(Value::Null, Value::from))
     }),
-    acting("iptables.append", RULE, |m, a| {
-        let (chain, tools, rule) = (chain(a), Tools::new(m), rule(a)?);
-        if chain.has(&tools, &rule)? {
+    query_fn_needing("iptables", "iptables.get_rules", "family?", |m, a| {
+        let saved = netfilter::iptables_save(&Tools::new(m), &chain_arg(a).family)?;
+        Ok(string_list(saved.lines()))
+    }),
+    change_fn("iptables.append", RULE_SIGNATURE, |m, a| {
+        let (chain, tools, rule) = (chain_arg(a), Tools::new(m), rule_arg(a)?);
+        if chain.has_rule(&tools, &rule)? {
             return Ok(false.into());
         }
-        tell(&chain, &tools, &["-A", &chain.name], &rule)
+        change_chain(&chain, &tools, &["-A", &chain.name], &rule)
     }),
-    acting("iptables.insert", "table? chain? position? rule? family?", |m, a| {
-        let (chain, tools) = (chain(a), Tools::new(m));
+    change_fn("iptables.insert", "table? chain? position? rule? family?", |m, a| {
+        let (chain, tools) = (chain_arg(a), Tools::new(m));
         let position = a.get("position").map_or_else(|| "1".into(), zagent_compiler::yaml::python_str);
-        tell(&chain, &tools, &["-I", &chain.name, &position], &rule(a)?)
+        change_chain(&chain, &tools, &["-I", &chain.name, &position], &rule_arg(a)?)
     }),
-    acting("iptables.delete", "table? chain? position? rule? family?", |m, a| {
-        let (chain, tools) = (chain(a), Tools::new(m));
+    change_fn("iptables.delete", "table? chain? position? rule? family?", |m, a| {
+        let (chain, tools) = (chain_arg(a), Tools::new(m));
         match a.get("position").filter(|p| p.is_truthy()).map(zagent_compiler::yaml::python_str) {
-            Some(position) => tell(&chain, &tools, &["-D", &chain.name, &position], &[]),
-            None => tell(&chain, &tools, &["-D", &chain.name], &rule(a)?),
+            Some(position) => change_chain(&chain, &tools, &["-D", &chain.name, &position], &[]),
+            None => change_chain(&chain, &tools, &["-D", &chain.name], &rule_arg(a)?),
         }
     }),
-    acting("iptables.set_policy", "table? chain? policy? family?", |m, a| {
-        tell(&chain(a), &Tools::new(m), &["-P", &chain(a).name, text(a, "policy")?], &[])
+    change_fn("iptables.set_policy", "table? chain? policy? family?", |m, a| {
+        change_chain(&chain_arg(a), &Tools::new(m), &["-P", &chain_arg(a).name, text_arg(a, "policy")?], &[])
     }),
-    acting("iptables.flush", CHAIN, |m, a| {
-        let chain = chain(a);
+    change_fn("iptables.flush", CHAIN_SIGNATURE, |m, a| {
+        let chain = chain_arg(a);
         let words: Vec<&str> = ["-F", &chain.name].into_iter().filter(|w| !w.is_empty()).collect();
-        tell(&chain, &Tools::new(m), &words, &[])
+        change_chain(&chain, &Tools::new(m), &words, &[])
     }),
-    acting("iptables.new_chain", CHAIN, |m, a| tell(&chain(a), &Tools::new(m), &["-N", &chain(a).name], &[])),
-    acting("iptables.delete_chain", CHAIN, |m, a| {
-        tell(&chain(a), &Tools::new(m), &["-X", &chain(a).name], &[])
+    change_fn("iptables.new_chain", CHAIN_SIGNATURE, |m, a| {
+        change_chain(&chain_arg(a), &Tools::new(m), &["-N", &chain_arg(a).name], &[])
     }),
-    needing("nft", "nftables.version", "", |m, _| {
-        let said = Tools::new(m).ask("nft", &["--version"])?;
-        Ok(said.out.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('v').into())
+    change_fn("iptables.delete_chain", CHAIN_SIGNATURE, |m, a| {
+        change_chain(&chain_arg(a), &Tools::new(m), &["-X", &chain_arg(a).name], &[])
     }),
-    needing("nft", "nftables.list_tables", "family?", |m, _| {
-        let out = Tools::new(m).must("nft", &["list", "tables"])?.out;
-        Ok(strings(out.lines().filter_map(|l| l.strip_prefix("table "))))
+    query_fn_needing("nft", "nftables.version", "", |m, _| {
+        let said = Tools::new(m).run_query("nft", &["--version"])?;
+        Ok(said.stdout.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('v').into())
     }),
-    needing("nft", "nftables.get_rules", "family?", |m, _| {
-        Ok(strings(Tools::new(m).must("nft", &["list", "ruleset"])?.out.lines()))
+    query_fn_needing("nft", "nftables.list_tables", "family?", |m, _| {
+        let out = Tools::new(m).run_checked("nft", &["list", "tables"])?.stdout;
+        Ok(string_list(out.lines().filter_map(|l| l.strip_prefix("table "))))
     }),
-    needing("firewall-cmd", "firewalld.version", "", |m, _| firewalld(m, &["--version"])),
-    needing("firewall-cmd", "firewalld.default_zone", "", |m, _| firewalld(m, &["--get-default-zone"])),
-    needing("firewall-cmd", "firewalld.get_zones", "permanent?", |m, _| {
-        words(&firewalld(m, &["--permanent", "--get-zones"])?)
+    query_fn_needing("nft", "nftables.get_rules", "family?", |m, _| {
+        Ok(string_list(Tools::new(m).run_checked("nft", &["list", "ruleset"])?.stdout.lines()))
     }),
-    needing("firewall-cmd", "firewalld.get_services", "permanent?", |m, _| {
-        words(&firewalld(m, &["--permanent", "--get-services"])?)
+    query_fn_needing("firewall-cmd", "firewalld.version", "", |m, _| run_firewall_cmd(m, &["--version"])),
+    query_fn_needing("firewall-cmd", "firewalld.default_zone", "", |m, _| {
+        run_firewall_cmd(m, &["--get-default-zone"])
     }),
-    needing("firewall-cmd", "firewalld.list_services", "zone? permanent?", |m, a| {
-        let zone = word(a, "zone").map(|z| format!("--zone={z}"));
+    query_fn_needing("firewall-cmd", "firewalld.get_zones", "permanent?", |m, _| {
+        split_words(&run_firewall_cmd(m, &["--permanent", "--get-zones"])?)
+    }),
+    query_fn_needing("firewall-cmd", "firewalld.get_services", "permanent?", |m, _| {
+        split_words(&run_firewall_cmd(m, &["--permanent", "--get-services"])?)
+    }),
+    query_fn_needing("firewall-cmd", "firewalld.list_services", "zone? permanent?", |m, a| {
+        let zone = optional_text_arg(a, "zone").map(|z| format!("--zone={z}"));
         let all: Vec<&str> =
             ["--permanent"].into_iter().chain(zone.as_deref()).chain(["--list-services"]).collect();
-        words(&firewalld(m, &all)?)
+        split_words(&run_firewall_cmd(m, &all)?)
     }),
-    acting("firewalld.reload_rules", "", |m, _| firewalld(m, &["--reload"])),
+    change_fn("firewalld.reload_rules", "", |m, _| run_firewall_cmd(m, &["--reload"])),
 ];
 
-fn words(text: &Value) -> Result<Value, Refusal> {
-    Ok(strings(text.as_str().unwrap_or_default().split_whitespace()))
+fn split_words(text: &Value) -> Result<Value, FunctionError> {
+    Ok(string_list(text.as_str().unwrap_or_default().split_whitespace()))
 }
 
-fn firewalld(machine: &Machine, words: &[&str]) -> Result<Value, Refusal> {
-    Ok(Tools::new(machine).must("firewall-cmd", words)?.out.trim().into())
+fn run_firewall_cmd(machine: &Machine, words: &[&str]) -> Result<Value, FunctionError> {
+    Ok(Tools::new(machine).run_checked("firewall-cmd", words)?.stdout.trim().into())
 }
 
 /// The chain that the arguments name.
-fn chain(args: &Bound<Value>) -> Chain {
-    let named = |name: &str, preset: &str| word(args, name).unwrap_or(preset).to_owned();
-    Chain { family: named("family", "ipv4"), table: named("table", "filter"), name: named("chain", "") }
+fn chain_arg(args: &FunctionArgs<Value>) -> IptablesChain {
+    let named = |name: &str, preset: &str| optional_text_arg(args, name).unwrap_or(preset).to_owned();
+    IptablesChain {
+        family: named("family", "ipv4"),
+        table: named("table", "filter"),
+        name: named("chain", ""),
+    }
 }
 
 /// A rule that was written as one line.
-fn rule(args: &Bound<Value>) -> Result<Vec<String>, Refusal> {
-    let line = text(args, "rule")?;
+fn rule_arg(args: &FunctionArgs<Value>) -> Result<Vec<String>, FunctionError> {
+    let line = text_arg(args, "rule")?;
     let mut words = vec![String::new()];
     let mut quote = None;
     for c in line.chars() {
@@ -119,19 +131,24 @@ fn rule(args: &Bound<Value>) -> Result<Vec<String>, Refusal> {
     Ok(words)
 }
 
-fn tell(chain: &Chain, tools: &Tools<'_>, head: &[&str], rule: &[String]) -> Result<Value, Refusal> {
+fn change_chain(
+    chain: &IptablesChain,
+    tools: &Tools<'_>,
+    head: &[&str],
+    rule: &[String],
+) -> Result<Value, FunctionError> {
     let words: Vec<String> = head.iter().map(|w| (*w).to_owned()).chain(rule.iter().cloned()).collect();
-    chain.must(tools, &words)?;
+    chain.run_checked(tools, &words)?;
     Ok(true.into())
 }
 
-fn build_rule(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+fn build_rule(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let given: Map = args.named().iter().map(|(k, v)| (Value::from(k.as_str()), v.clone())).collect();
-    let rule = shown(&iptables_rule(&given).map_err(Refusal::failed)?);
-    if !flag(args, "full", false) {
+    let rule = display_words(&iptables_rule(&given).map_err(FunctionError::failed)?);
+    if !flag_arg(args, "full", false) {
         return Ok(rule.into());
     }
-    let (chain, command) = (chain(args), text(args, "command")?);
+    let (chain, command) = (chain_arg(args), text_arg(args, "command")?);
     let dash = if command.len() == 1 { "-" } else { "--" };
     let position = args.get("position").map(zagent_compiler::yaml::python_str).unwrap_or_default();
     let program = chain.program();
@@ -140,11 +157,11 @@ fn build_rule(_: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Sample;
+    use super::super::testing::SampleMachine;
 
     #[test]
     fn rules_are_built() {
-        let sample = Sample::new();
+        let sample = SampleMachine::new();
         let args = r#"["**", {"chain": "INPUT", "jump": "ACCEPT", "proto": "tcp", "dport": 22}]"#;
         assert_eq!(sample.call("iptables.build_rule", args), r#""-p tcp --dport 22 --jump ACCEPT""#);
         let args = r#"["filter", "INPUT", "A", 1, true, "**", {"jump": "DROP"}]"#;

@@ -2,69 +2,84 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::{Entry, entry, flag, strings, text, word};
-use crate::facts::{Address, Interface, Live, System};
+use super::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
+use crate::facts::{IpWithPrefix, LiveSystem, NetInterface, System};
 use crate::host::Machine;
 
-pub(super) const TABLE: &[Entry] = &[
-    entry("network.interfaces", "", |m, _| {
-        Ok(all().iter().map(|i| (i.name.as_str(), shown(m, i))).collect::<Map>().into())
-    }),
-    entry("network.interface", "iface", |m, a| {
-        named(a, |i| shown(m, i).get("inet").cloned().unwrap_or_default())
-    }),
-    entry("network.interface_ip", "iface", |_, a| {
-        named(a, |i| {
-            i.addresses.iter().find(|x| x.ip.is_ipv4()).map(|x| x.ip.to_string()).unwrap_or_default().into()
-        })
-    }),
-    entry("network.hw_addr", "iface", |_, a| named(a, |i| i.hwaddr.clone().into())),
-    entry("network.hwaddr", "iface", |_, a| named(a, |i| i.hwaddr.clone().into())),
-    entry("network.ip_addrs", ADDRS, |_, a| addresses(a, IpAddr::is_ipv4)),
-    entry("network.ipaddrs", ADDRS, |_, a| addresses(a, IpAddr::is_ipv4)),
-    entry("network.ip_addrs6", ADDRS, |_, a| addresses(a, IpAddr::is_ipv6)),
-    entry("network.ipaddrs6", ADDRS, |_, a| addresses(a, IpAddr::is_ipv6)),
-    entry("network.subnets", "interfaces?", |_, _| Ok(strings(subnets(IpAddr::is_ipv4)))),
-    entry("network.subnets6", "", |_, _| Ok(strings(subnets(IpAddr::is_ipv6)))),
-    entry("network.in_subnet", "cidr", |_, a| {
-        let cidr = text(a, "cidr")?;
-        Ok(all().iter().flat_map(|i| &i.addresses).any(|x| !x.ip.is_loopback() && within(x.ip, cidr)).into())
-    }),
-    entry("network.get_hostname", "", |_, _| Ok(Live.uname().nodename.into())),
-    entry("hosts.list_hosts", "", |m, _| {
-        Ok(hosts(m)?
-            .into_iter()
-            .map(|(ip, names)| (ip, Value::from([("aliases", strings(names))].into_iter().collect::<Map>())))
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("network.interfaces", "", |m, _| {
+        Ok(all_interfaces()
+            .iter()
+            .map(|i| (i.name.as_str(), interface_to_value(m, i)))
             .collect::<Map>()
             .into())
     }),
-    entry("hosts.get_ip", "host", |m, a| {
-        let host = text(a, "host")?;
-        let found = hosts(m)?.into_iter().find(|(_, names)| names.iter().any(|n| n == host));
+    query_fn("network.interface", "iface", |m, a| {
+        with_interface(a, |i| interface_to_value(m, i).get("inet").cloned().unwrap_or_default())
+    }),
+    query_fn("network.interface_ip", "iface", |_, a| {
+        with_interface(a, |i| {
+            i.addresses.iter().find(|x| x.ip.is_ipv4()).map(|x| x.ip.to_string()).unwrap_or_default().into()
+        })
+    }),
+    query_fn("network.hw_addr", "iface", |_, a| with_interface(a, |i| i.hwaddr.clone().into())),
+    query_fn("network.hwaddr", "iface", |_, a| with_interface(a, |i| i.hwaddr.clone().into())),
+    query_fn("network.ip_addrs", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv4)),
+    query_fn("network.ipaddrs", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv4)),
+    query_fn("network.ip_addrs6", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv6)),
+    query_fn("network.ipaddrs6", ADDRS_SIGNATURE, |_, a| addresses(a, IpAddr::is_ipv6)),
+    query_fn("network.subnets", "interfaces?", |_, _| Ok(string_list(subnets(IpAddr::is_ipv4)))),
+    query_fn("network.subnets6", "", |_, _| Ok(string_list(subnets(IpAddr::is_ipv6)))),
+    query_fn("network.in_subnet", "cidr", |_, a| {
+        let cidr = text_arg(a, "cidr")?;
+        Ok(all_interfaces()
+            .iter()
+            .flat_map(|i| &i.addresses)
+            .any(|x| !x.ip.is_loopback() && is_in_cidr(x.ip, cidr))
+            .into())
+    }),
+    query_fn("network.get_hostname", "", |_, _| Ok(LiveSystem.uname().nodename.into())),
+    query_fn("hosts.list_hosts", "", |m, _| {
+        Ok(read_hosts(m)?
+            .into_iter()
+            .map(|(ip, names)| {
+                (ip, Value::from([("aliases", string_list(names))].into_iter().collect::<Map>()))
+            })
+            .collect::<Map>()
+            .into())
+    }),
+    query_fn("hosts.get_ip", "host", |m, a| {
+        let host = text_arg(a, "host")?;
+        let found = read_hosts(m)?.into_iter().find(|(_, names)| names.iter().any(|n| n == host));
         Ok(found.map(|(ip, _)| ip).unwrap_or_default().into())
     }),
-    entry("hosts.get_alias", "ip", |m, a| {
-        let ip = text(a, "ip")?;
-        Ok(strings(hosts(m)?.into_iter().find(|(i, _)| i == ip).map(|(_, names)| names).unwrap_or_default()))
+    query_fn("hosts.get_alias", "ip", |m, a| {
+        let ip = text_arg(a, "ip")?;
+        Ok(string_list(
+            read_hosts(m)?.into_iter().find(|(i, _)| i == ip).map(|(_, names)| names).unwrap_or_default(),
+        ))
     }),
-    entry("hosts.has_pair", "ip alias", |m, a| {
-        let (ip, alias) = (text(a, "ip")?, text(a, "alias")?);
-        Ok(hosts(m)?.iter().any(|(i, names)| i == ip && names.iter().any(|n| n == alias)).into())
+    query_fn("hosts.has_pair", "ip alias", |m, a| {
+        let (ip, alias) = (text_arg(a, "ip")?, text_arg(a, "alias")?);
+        Ok(read_hosts(m)?.iter().any(|(i, names)| i == ip && names.iter().any(|n| n == alias)).into())
     }),
 ];
 
-const ADDRS: &str = "interface? include_loopback? cidr? type?";
+const ADDRS_SIGNATURE: &str = "interface? include_loopback? cidr? type?";
 
-fn all() -> Vec<Interface> {
-    Live.interfaces()
+fn all_interfaces() -> Vec<NetInterface> {
+    LiveSystem.interfaces()
 }
 
-fn named(args: &Bound<Value>, f: impl Fn(&Interface) -> Value) -> Result<Value, Refusal> {
-    let name = text(args, "iface")?;
-    let all = all();
+fn with_interface(
+    args: &FunctionArgs<Value>,
+    f: impl Fn(&NetInterface) -> Value,
+) -> Result<Value, FunctionError> {
+    let name = text_arg(args, "iface")?;
+    let all = all_interfaces();
     Ok(all.iter().find(|i| i.name == name).map_or_else(
         || {
             let names: Vec<String> = all.iter().map(|i| format!("\"{}\"", i.name)).collect();
@@ -74,11 +89,11 @@ fn named(args: &Bound<Value>, f: impl Fn(&Interface) -> Value) -> Result<Value, 
     ))
 }
 
-fn mask(prefix: u32) -> Ipv4Addr {
+fn netmask(prefix: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::MAX.checked_shl(32 - prefix.min(32)).unwrap_or(0))
 }
 
-fn shown(machine: &Machine, interface: &Interface) -> Value {
+fn interface_to_value(machine: &Machine, interface: &NetInterface) -> Value {
     let flags = machine.read(&format!("/sys/class/net/{}/flags", interface.name)).ok().flatten();
     let flags = flags.and_then(|f| u32::from_str_radix(f.trim().trim_start_matches("0x"), 16).ok());
     let mut out = Map::new();
@@ -86,8 +101,9 @@ fn shown(machine: &Machine, interface: &Interface) -> Value {
     if let Some(hwaddr) = &interface.hwaddr {
         out.insert("hwaddr", hwaddr.as_str());
     }
-    let v4: Vec<Value> = interface.addresses.iter().filter_map(|a| v4(&interface.name, *a)).collect();
-    let v6: Vec<Value> = interface.addresses.iter().filter_map(|a| v6(*a)).collect();
+    let v4: Vec<Value> =
+        interface.addresses.iter().filter_map(|a| ipv4_to_value(&interface.name, *a)).collect();
+    let v6: Vec<Value> = interface.addresses.iter().filter_map(|a| ipv6_to_value(*a)).collect();
     for (key, list) in [("inet", v4), ("inet6", v6)] {
         if !list.is_empty() {
             out.insert(key, list);
@@ -96,9 +112,9 @@ fn shown(machine: &Machine, interface: &Interface) -> Value {
     out.into()
 }
 
-fn v4(label: &str, address: Address) -> Option<Value> {
+fn ipv4_to_value(label: &str, address: IpWithPrefix) -> Option<Value> {
     let IpAddr::V4(ip) = address.ip else { return None };
-    let mask = mask(address.prefix);
+    let mask = netmask(address.prefix);
     let mut out = Map::new();
     out.insert("address", ip.to_string());
     out.insert("netmask", mask.to_string());
@@ -108,7 +124,7 @@ fn v4(label: &str, address: Address) -> Option<Value> {
     Some(out.into())
 }
 
-fn v6(address: Address) -> Option<Value> {
+fn ipv6_to_value(address: IpWithPrefix) -> Option<Value> {
     let IpAddr::V6(ip) = address.ip else { return None };
     let scope = match () {
         () if ip.is_loopback() => "host",
@@ -122,25 +138,25 @@ fn v6(address: Address) -> Option<Value> {
     Some(out.into())
 }
 
-fn addresses(args: &Bound<Value>, kind: fn(&IpAddr) -> bool) -> Result<Value, Refusal> {
-    let only = word(args, "interface");
-    let loopback = flag(args, "include_loopback", false);
-    let cidr = word(args, "cidr");
-    let mut found: Vec<IpAddr> = all()
+fn addresses(args: &FunctionArgs<Value>, kind: fn(&IpAddr) -> bool) -> Result<Value, FunctionError> {
+    let only = optional_text_arg(args, "interface");
+    let loopback = flag_arg(args, "include_loopback", false);
+    let cidr = optional_text_arg(args, "cidr");
+    let mut found: Vec<IpAddr> = all_interfaces()
         .iter()
         .filter(|i| only.is_none_or(|o| i.name == o || i.name.split(':').next() == Some(o)))
         .flat_map(|i| i.addresses.iter().map(|a| a.ip))
-        .filter(|ip| kind(ip) && (loopback || !ip.is_loopback()) && cidr.is_none_or(|c| within(*ip, c)))
+        .filter(|ip| kind(ip) && (loopback || !ip.is_loopback()) && cidr.is_none_or(|c| is_in_cidr(*ip, c)))
         .collect();
     found.sort_unstable();
     found.dedup();
-    Ok(strings(found.iter().map(IpAddr::to_string)))
+    Ok(string_list(found.iter().map(IpAddr::to_string)))
 }
 
 /// The network of an address: its first address and the prefix.
-fn network(ip: IpAddr, prefix: u32) -> IpAddr {
+fn network_address(ip: IpAddr, prefix: u32) -> IpAddr {
     match ip {
-        IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip) & u32::from(mask(prefix))).into(),
+        IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip) & u32::from(netmask(prefix))).into(),
         IpAddr::V6(ip) => {
             let mask = u128::MAX.checked_shl(128 - prefix.min(128)).unwrap_or(0);
             std::net::Ipv6Addr::from(u128::from(ip) & mask).into()
@@ -148,24 +164,24 @@ fn network(ip: IpAddr, prefix: u32) -> IpAddr {
     }
 }
 
-fn within(ip: IpAddr, cidr: &str) -> bool {
+fn is_in_cidr(ip: IpAddr, cidr: &str) -> bool {
     let (first, prefix) = cidr.split_once('/').unwrap_or((cidr, if ip.is_ipv4() { "32" } else { "128" }));
     let (Ok(first), Ok(prefix)) = (first.parse::<IpAddr>(), prefix.parse::<u32>()) else { return false };
-    first.is_ipv4() == ip.is_ipv4() && network(ip, prefix) == first
+    first.is_ipv4() == ip.is_ipv4() && network_address(ip, prefix) == first
 }
 
 fn subnets(kind: fn(&IpAddr) -> bool) -> Vec<String> {
-    let mut found: Vec<(IpAddr, u32)> = all()
+    let mut found: Vec<(IpAddr, u32)> = all_interfaces()
         .iter()
         .flat_map(|i| i.addresses.iter().filter(|a| kind(&a.ip) && !a.ip.is_loopback()))
-        .map(|a| (network(a.ip, a.prefix), a.prefix))
+        .map(|a| (network_address(a.ip, a.prefix), a.prefix))
         .collect();
     found.sort_unstable();
     found.dedup();
     found.iter().map(|(ip, prefix)| format!("{ip}/{prefix}")).collect()
 }
 
-fn hosts(machine: &Machine) -> Result<Vec<(String, Vec<String>)>, Refusal> {
+fn read_hosts(machine: &Machine) -> Result<Vec<(String, Vec<String>)>, FunctionError> {
     let file = machine.read("/etc/hosts")?.unwrap_or_default();
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
     for line in file.lines().filter_map(|l| l.split('#').next()) {

@@ -1,70 +1,79 @@
 //! Functions of the modules in `states/packages`: repositories, libraries of languages, archives, answers.
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::{Entry, acting, entry, flag, strings, text, word};
-use crate::fs::{Disk, FileSystem, Meta};
-use crate::host::command::shown;
+use super::{ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
+use crate::fs::{Disk, FileMeta, FileSystem};
+use crate::host::command_options::value_text;
 use crate::host::{Machine, Tools, packages};
-use crate::states::Failure;
-use crate::states::packages::debconf::{self, Answer};
-use crate::states::packages::library::Shelf;
-use crate::states::packages::pkgrepo::{self, Family};
+use crate::states::StateError;
+use crate::states::packages::debconf::{self, DebconfAnswer};
+use crate::states::packages::lang_pkg::LangPkgProvider;
+use crate::states::packages::pkgrepo::{self, RepoFormat};
 
-pub(super) const TABLE: &[Entry] = &[
-    entry("pkg.list_repos", "**", |m, _| {
-        Ok(pkgrepo::list(&Disk::default(), &family(m)?).map_err(told)?.into())
+pub(super) const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("pkg.list_repos", "**", |m, _| {
+        Ok(pkgrepo::list_repos(&Disk::default(), &repo_family(m)?).map_err(state_error)?.into())
     }),
-    entry("pkg.get_repo", "repo **", get_repo),
-    acting("pkg.mod_repo", "repo **", |m, a| change_repo(m, a, false)),
-    acting("pkg.del_repo", "repo **", |m, a| change_repo(m, a, true)),
-    entry("pip.list", "prefix? bin_env? user? cwd? env_vars? **", |m, a| shelved(m, a, "pip", "bin_env")),
-    entry("pip.freeze", "bin_env? user? cwd? use_vt? env_vars? **", |m, a| {
-        let out = shelf(a, "pip", "bin_env").must(&Tools::new(m), &["freeze".into(), "--all".into()])?;
-        Ok(strings(out.lines()))
+    query_fn("pkg.get_repo", "repo **", get_repo),
+    change_fn("pkg.mod_repo", "repo **", |m, a| change_repo(m, a, false)),
+    change_fn("pkg.del_repo", "repo **", |m, a| change_repo(m, a, true)),
+    query_fn("pip.list", "prefix? bin_env? user? cwd? env_vars? **", |m, a| {
+        list_language_packages(m, a, "pip", "bin_env")
     }),
-    entry("pip.version", "bin_env? cwd? user?", |m, a| {
-        let out = shelf(a, "pip", "bin_env").must(&Tools::new(m), &["--version".into()])?;
+    query_fn("pip.freeze", "bin_env? user? cwd? use_vt? env_vars? **", |m, a| {
+        let out = language_packages(a, "pip", "bin_env")
+            .run_checked(&Tools::new(m), &["freeze".into(), "--all".into()])?;
+        Ok(string_list(out.lines()))
+    }),
+    query_fn("pip.version", "bin_env? cwd? user?", |m, a| {
+        let out =
+            language_packages(a, "pip", "bin_env").run_checked(&Tools::new(m), &["--version".into()])?;
         Ok(out.split_whitespace().nth(1).unwrap_or_default().into())
     }),
-    acting("pip.install", "pkgs? requirements? bin_env? user? cwd? upgrade? extra_args? **", |m, a| {
+    change_fn("pip.install", "pkgs? requirements? bin_env? user? cwd? upgrade? extra_args? **", |m, a| {
         let mut words = vec!["install".to_owned()];
-        words.extend(flag(a, "upgrade", false).then(|| "--upgrade".to_owned()));
-        words.extend(list(a, "extra_args"));
-        words.extend(list(a, "requirements").into_iter().flat_map(|r| ["--requirement".to_owned(), r]));
-        words.extend(list(a, "pkgs"));
-        ran(m, a, &words)
+        words.extend(flag_arg(a, "upgrade", false).then(|| "--upgrade".to_owned()));
+        words.extend(list_arg(a, "extra_args"));
+        words.extend(list_arg(a, "requirements").into_iter().flat_map(|r| ["--requirement".to_owned(), r]));
+        words.extend(list_arg(a, "pkgs"));
+        run_pip(m, a, &words)
     }),
-    acting("pip.uninstall", "pkgs? requirements? bin_env? user? cwd? extra_args? **", |m, a| {
+    change_fn("pip.uninstall", "pkgs? requirements? bin_env? user? cwd? extra_args? **", |m, a| {
         let mut words = vec!["uninstall".to_owned(), "-y".into()];
-        words.extend(list(a, "extra_args"));
-        words.extend(list(a, "requirements").into_iter().flat_map(|r| ["--requirement".to_owned(), r]));
-        words.extend(list(a, "pkgs"));
-        ran(m, a, &words)
+        words.extend(list_arg(a, "extra_args"));
+        words.extend(list_arg(a, "requirements").into_iter().flat_map(|r| ["--requirement".to_owned(), r]));
+        words.extend(list_arg(a, "pkgs"));
+        run_pip(m, a, &words)
     }),
-    entry("gem.list", "prefix? ruby? runas? gem_bin?", |m, a| shelved(m, a, "gem", "gem_bin")),
-    entry("npm.list", "pkg? dir? runas? env? depth?", |m, a| shelved(m, a, "npm", "dir")),
-    entry("debconf.get_selections", "fetchempty?", selections),
-    entry("debconf.show", "name", |m, a| {
-        let all = selections(m, a)?;
-        Ok(all.get(text(a, "name")?).cloned().unwrap_or(Value::Null))
+    query_fn("gem.list", "prefix? ruby? runas? gem_bin?", |m, a| {
+        list_language_packages(m, a, "gem", "gem_bin")
     }),
-    acting("debconf.set", "package question type value *", |m, a| {
-        let word = |key: &str| a.get(key).map(shown).unwrap_or_default();
-        let value: Vec<String> = [word("value")].into_iter().chain(a.rest().iter().map(shown)).collect();
+    query_fn("npm.list", "pkg? dir? runas? env? depth?", |m, a| list_language_packages(m, a, "npm", "dir")),
+    query_fn("debconf.get_selections", "fetchempty?", debconf_selections),
+    query_fn("debconf.show", "name", |m, a| {
+        let all = debconf_selections(m, a)?;
+        Ok(all.get(text_arg(a, "name")?).cloned().unwrap_or(Value::Null))
+    }),
+    change_fn("debconf.set", "package question type value *", |m, a| {
+        let word = |key: &str| a.get(key).map(value_text).unwrap_or_default();
+        let value: Vec<String> = [word("value")].into_iter().chain(a.rest().iter().map(value_text)).collect();
         let (package, question, kind) = (word("package"), word("question"), word("type"));
-        debconf::give(&Tools::new(m), &[Answer { package, question, kind, value: value.join(" ") }])?;
+        debconf::set_selections(
+            &Tools::new(m),
+            &[DebconfAnswer { package, question, kind, value: value.join(" ") }],
+        )?;
         Ok(true.into())
     }),
 ];
 
 /// Where the libraries are that a call is about.
-fn shelf(args: &Bound<Value>, kind: &'static str, place: &str) -> Shelf {
-    let text = |key: &str| word(args, key).map(str::to_owned);
-    Shelf {
+fn language_packages(args: &FunctionArgs<Value>, kind: &'static str, place: &str) -> LangPkgProvider {
+    let text = |key: &str| optional_text_arg(args, key).map(str::to_owned);
+    LangPkgProvider {
         kind,
-        place: text(place),
+        location: text(place),
         user: text("user").or_else(|| text("runas")),
         cwd: text("cwd"),
         env: Vec::new(),
@@ -72,27 +81,28 @@ fn shelf(args: &Bound<Value>, kind: &'static str, place: &str) -> Shelf {
 }
 
 /// Libraries and their versions: one of pip's and npm's, all of gem's.
-fn shelved(
+fn list_language_packages(
     machine: &Machine,
-    args: &Bound<Value>,
+    args: &FunctionArgs<Value>,
     kind: &'static str,
     place: &str,
-) -> Result<Value, Refusal> {
-    let all = shelf(args, kind, place).list(&Tools::new(machine))?;
-    let prefix = word(args, "prefix").or_else(|| word(args, "pkg")).unwrap_or_default();
+) -> Result<Value, FunctionError> {
+    let all = language_packages(args, kind, place).list(&Tools::new(machine))?;
+    let prefix =
+        optional_text_arg(args, "prefix").or_else(|| optional_text_arg(args, "pkg")).unwrap_or_default();
     let found = all.into_iter().filter(|(name, _)| name.starts_with(prefix));
     let version = |versions: Vec<String>| match kind {
         "pip" => versions.into_iter().next().map_or(Value::Null, Value::from),
-        "gem" => strings(versions),
+        "gem" => string_list(versions),
         _ => Map::from_iter([("version", versions.join(", "))]).into(),
     };
     Ok(found.map(|(name, versions)| (name, version(versions))).collect::<Map>().into())
 }
 
 /// An argument as words; a text may hold several, with commas between them.
-fn list(args: &Bound<Value>, key: &str) -> Vec<String> {
+fn list_arg(args: &FunctionArgs<Value>, key: &str) -> Vec<String> {
     match args.get(key) {
-        Some(Value::List(items)) => items.iter().map(shown).collect(),
+        Some(Value::List(items)) => items.iter().map(value_text).collect(),
         Some(Value::Str(text)) => {
             text.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect()
         }
@@ -101,39 +111,39 @@ fn list(args: &Bound<Value>, key: &str) -> Vec<String> {
 }
 
 /// What pip said to these words.
-fn ran(machine: &Machine, args: &Bound<Value>, words: &[String]) -> Result<Value, Refusal> {
-    let said = shelf(args, "pip", "bin_env").run(&Tools::new(machine), words)?;
+fn run_pip(machine: &Machine, args: &FunctionArgs<Value>, words: &[String]) -> Result<Value, FunctionError> {
+    let said = language_packages(args, "pip", "bin_env").run_command(&Tools::new(machine), words)?;
     Ok(Map::from_iter([
         ("retcode", Value::from(i64::from(said.code))),
-        ("stdout", said.out.trim_end().into()),
-        ("stderr", said.err.trim_end().into()),
+        ("stdout", said.stdout.trim_end().into()),
+        ("stderr", said.stderr.trim_end().into()),
     ])
     .into())
 }
 
 /// All answers, by package.
-fn selections(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let empty = flag(args, "fetchempty", true);
+fn debconf_selections(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let empty = flag_arg(args, "fetchempty", true);
     let mut all: std::collections::BTreeMap<String, Vec<Value>> = std::collections::BTreeMap::new();
-    for answer in debconf::answers(machine)?.into_iter().filter(|a| empty || !a.value.is_empty()) {
+    for answer in debconf::load_answers(machine)?.into_iter().filter(|a| empty || !a.value.is_empty()) {
         let said = [answer.question, answer.kind, answer.value].into_iter().map(Value::from).collect();
         all.entry(answer.package).or_default().push(said);
     }
     Ok(all.into_iter().map(|(p, list)| (p, list.into_iter().collect::<Value>())).collect::<Map>().into())
 }
 
-fn told(failure: Failure) -> Refusal {
-    Refusal::failed(failure.done.comment)
+fn state_error(failure: StateError) -> FunctionError {
+    FunctionError::failed(failure.result.comment)
 }
 
 /// How this host keeps its repositories.
-fn family(machine: &Machine) -> Result<Family, Refusal> {
+fn repo_family(machine: &Machine) -> Result<RepoFormat, FunctionError> {
     let release = machine.read("/etc/os-release")?.unwrap_or_default();
     let says = |key: &str| {
         let value = release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         value.unwrap_or_default().trim_matches('"').to_owned()
     };
-    let name = match packages::choose(machine, None)?.provider.name() {
+    let name = match packages::select_provider(machine, None)?.provider.name() {
         "apt" => "Debian",
         "zypper" => "Suse",
         "dnf" => "RedHat",
@@ -147,37 +157,42 @@ fn family(machine: &Machine) -> Result<Family, Refusal> {
         "oscodename" => Some(says("VERSION_CODENAME").into()),
         _ => None,
     };
-    pkgrepo::family(&grain).ok_or_else(|| Refusal::failed("Repo management not implemented on this platform"))
+    pkgrepo::detect_format(&grain)
+        .ok_or_else(|| FunctionError::failed("Repo management not implemented on this platform"))
 }
 
-fn get_repo(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let name = text(args, "repo")?;
-    let family = family(machine)?;
-    if !matches!(family, Family::Debian(..)) {
-        let all = pkgrepo::list(&Disk::default(), &family).map_err(told)?;
+fn get_repo(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let name = text_arg(args, "repo")?;
+    let family = repo_family(machine)?;
+    if !matches!(family, RepoFormat::Debian(..)) {
+        let all = pkgrepo::list_repos(&Disk::default(), &family).map_err(state_error)?;
         return Ok(all.get(name).cloned().unwrap_or_else(Value::empty_map));
     }
-    let plan = pkgrepo::change(&Disk::default(), &family, name, Map::new(), false).map_err(told)?;
+    let plan = pkgrepo::plan_repo(&Disk::default(), &family, name, Map::new(), false).map_err(state_error)?;
     Ok(plan.before.map_or_else(Value::empty_map, Value::from))
 }
 
-fn change_repo(machine: &Machine, args: &Bound<Value>, is_absent: bool) -> Result<Value, Refusal> {
-    let name = text(args, "repo")?;
-    let family = family(machine)?;
+fn change_repo(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    is_absent: bool,
+) -> Result<Value, FunctionError> {
+    let name = text_arg(args, "repo")?;
+    let family = repo_family(machine)?;
     let given: Map = args.named().iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
     let disk = Disk::default();
-    let plan = pkgrepo::change(&disk, &family, name, given.clone(), is_absent).map_err(told)?;
+    let plan = pkgrepo::plan_repo(&disk, &family, name, given.clone(), is_absent).map_err(state_error)?;
     if is_absent && plan.before.is_none() {
-        return Err(Refusal::failed(format!("Repo {name} doesn't exist in the sources.list(s)")));
+        return Err(FunctionError::failed(format!("Repo {name} doesn't exist in the sources.list(s)")));
     }
     let mut words = String::new();
     for (path, text) in &plan.edits {
-        let meta = Meta { mode: (!path.exists()).then_some(0o644), ..Meta::default() };
+        let meta = FileMeta { mode: (!path.exists()).then_some(0o644), ..FileMeta::default() };
         let done = match text {
-            Some(text) => disk.end_for_change(path).and_then(|p| disk.write(&p, text.as_bytes(), meta)),
+            Some(text) => disk.resolve_for_change(path).and_then(|p| disk.write(&p, text.as_bytes(), meta)),
             None => disk.remove(path),
         };
-        done.map_err(|e| told(e.into()))?;
+        done.map_err(|e| state_error(e.into()))?;
         words.push_str(&match text {
             Some(_) => format!("Repo '{name}' has been removed from {}.\n", path.display()),
             None => format!("File {} containing repo '{name}' has been removed.", path.display()),
@@ -185,7 +200,7 @@ fn change_repo(machine: &Machine, args: &Bound<Value>, is_absent: bool) -> Resul
     }
     let refreshes = given.get("refresh").is_none_or(Value::is_truthy);
     if refreshes && !plan.edits.is_empty() && machine.which("apt-get").is_some() {
-        Tools::new(machine).must("apt-get", &["-q", "update"])?;
+        Tools::new(machine).run_checked("apt-get", &["-q", "update"])?;
     }
     if is_absent {
         return Ok(words.into());

@@ -4,18 +4,18 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use tempfile::TempDir;
-use zagent_compiler::{Call, CallError};
+use zagent_compiler::{CallError, FunctionCall};
 use zagent_config::{Map, Value};
 
 use crate::host::Machine;
 
 /// A machine below a temporary directory.
-pub(super) struct Sample {
+pub(super) struct SampleMachine {
     dir: TempDir,
     pub(super) machine: Machine,
 }
 
-impl Sample {
+impl SampleMachine {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::at(dir.path());
@@ -47,23 +47,23 @@ impl Sample {
 
     /// Calls a function; arguments as one JSON list, named ones as a mapping at its end after `"**"`.
     pub(super) fn call(&self, function: &str, args: &str) -> String {
-        show(super::call(&self.machine, &parse(function, args)))
+        render_answer(super::call_from_template(&self.machine, &parse_call(function, args)))
     }
 }
 
 /// A call from JSON.
-pub(super) fn parse(function: &str, args: &str) -> Call {
+pub(super) fn parse_call(function: &str, args: &str) -> FunctionCall {
     let mut args = Value::from_json_str(args).unwrap().as_list().unwrap().to_vec();
     let mut kwargs = Map::new();
     if let Some(at) = args.iter().position(|a| a.as_str() == Some("**")) {
         kwargs = args[at + 1].as_map().unwrap().clone();
         args.truncate(at);
     }
-    Call { function: function.to_owned(), args, kwargs }
+    FunctionCall { function: function.to_owned(), args, kwargs }
 }
 
 /// An answer as JSON, an error in words.
-pub(super) fn show(answer: Result<Value, CallError>) -> String {
+pub(super) fn render_answer(answer: Result<Value, CallError>) -> String {
     match answer {
         Ok(value) => serde_json::to_string(&value).unwrap(),
         Err(CallError::Unknown) => "unknown".into(),

@@ -1,9 +1,9 @@
 //! Answers in the shapes of Salt 3008.3, on machines made for the purpose.
 
-use super::testing::{Sample, parse, show};
+use super::testing::{SampleMachine, parse_call, render_answer};
 use crate::host::Machine;
 
-fn check(sample: &Sample, cases: &[(&str, &str, &str)]) {
+fn check(sample: &SampleMachine, cases: &[(&str, &str, &str)]) {
     for (function, args, want) in cases {
         assert_eq!(sample.call(function, args), *want, "{function} {args}");
     }
@@ -11,7 +11,7 @@ fn check(sample: &Sample, cases: &[(&str, &str, &str)]) {
 
 #[test]
 fn signatures_name_parameters_and_nothing_else() {
-    for entry in super::all() {
+    for entry in super::all_functions() {
         for word in entry.signature.split_whitespace() {
             let name = word.trim_start_matches('*').trim_end_matches('?');
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{}: {word}", entry.name);
@@ -21,7 +21,7 @@ fn signatures_name_parameters_and_nothing_else() {
 
 #[test]
 fn every_name_stands_once() {
-    let mut names: Vec<_> = super::all().map(|e| e.name).collect();
+    let mut names: Vec<_> = super::all_functions().map(|e| e.name).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -31,7 +31,9 @@ fn every_name_stands_once() {
 #[test]
 fn commands_use_no_shell_unless_asked() {
     let own = Machine::new();
-    let call = |function: &str, args: &str| show(super::call(&own, &parse(function, args)));
+    let call = |function: &str, args: &str| {
+        render_answer(super::call_from_template(&own, &parse_call(function, args)))
+    };
     for (function, args, want) in [
         ("cmd.run", r#"["echo one; echo two"]"#, r#""one; echo two""#),
         ("cmd.run", r#"["echo \"a b\" c | tr a-z A-Z"]"#, r#""a b c | tr a-z A-Z""#),
@@ -75,10 +77,13 @@ fn commands_use_no_shell_unless_asked() {
 
 #[test]
 fn commands_can_be_forbidden() {
-    let machine = Machine::new().commands(false);
-    let answer = show(super::call(&machine, &parse("cmd.run", r#"["id"]"#)));
+    let machine = Machine::new().allow_commands(false);
+    let answer = render_answer(super::call_from_template(&machine, &parse_call("cmd.run", r#"["id"]"#)));
     assert_eq!(answer, "forbidden: templates may run no commands: `templates.cmd_run` is `forbid`");
-    assert_eq!(show(super::call(&machine, &parse("cmd.has_exec", r#"["sh"]"#))), "true");
+    assert_eq!(
+        render_answer(super::call_from_template(&machine, &parse_call("cmd.has_exec", r#"["sh"]"#))),
+        "true"
+    );
 }
 
 #[test]
@@ -92,13 +97,13 @@ fn command_lines_are_split_as_by_a_shell() {
         ("a\\", None),
     ] {
         let want = want.map(|w| w.into_iter().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(crate::host::line::split(line), want, "{line}");
+        assert_eq!(crate::host::shell_words::split(line), want, "{line}");
     }
 }
 
 #[test]
 fn files() {
-    let sample = Sample::new()
+    let sample = SampleMachine::new()
         .file("/f", "one\ntwo words\n")
         .mode("/f", 0o640)
         .link("/l", "f")
@@ -157,7 +162,7 @@ fn files() {
 
 #[test]
 fn users_and_groups() {
-    let sample = Sample::new()
+    let sample = SampleMachine::new()
         .file(
             "/etc/passwd",
             "root:x:0:0:Root,1,2,3:/root:/bin/sh\nweb:x:33:33::/var/www:/bin/false\nbroken\n",
@@ -193,7 +198,7 @@ fn packages() {
                   Package: libc6\nStatus: install ok installed\nArchitecture: i386\nVersion: 2.36\n\n\
                   Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21\n";
     check(
-        &Sample::new()
+        &SampleMachine::new()
             .file("/var/lib/dpkg/status", status)
             .file("/var/lib/dpkg/info/bash.list", "/bin/bash\n"),
         &[
@@ -212,17 +217,17 @@ fn packages() {
             ("pkg.owner", r#"["/usr/bin/bash"]"#, r#""bash""#),
         ],
     );
-    let apk = Sample::new().file("/lib/apk/db/installed", "P:musl\nV:1.2.4-r1\n\nP:zlib\nV:1.3\n");
+    let apk = SampleMachine::new().file("/lib/apk/db/installed", "P:musl\nV:1.2.4-r1\n\nP:zlib\nV:1.3\n");
     assert_eq!(apk.call("pkg.version", r#"["musl"]"#), r#""1.2.4-r1""#);
-    let pacman = Sample::new().file("/var/lib/pacman/local/gcc-libs-13.2.1-3/desc", "");
+    let pacman = SampleMachine::new().file("/var/lib/pacman/local/gcc-libs-13.2.1-3/desc", "");
     assert_eq!(pacman.call("pkg.version", r#"["gcc-libs"]"#), r#""13.2.1-3""#);
-    let none = Sample::new().call("pkg.version", r#"["x"]"#);
+    let none = SampleMachine::new().call("pkg.version", r#"["x"]"#);
     assert_eq!(none, "failed: no package database was found (dpkg, apk, pacman or rpm)");
 }
 
 #[test]
 fn services() {
-    let sample = Sample::new()
+    let sample = SampleMachine::new()
         .file("/lib/systemd/system/ssh.service", "")
         .file("/lib/systemd/system/getty@.service", "")
         .file("/lib/systemd/system/idle.service", "")
@@ -253,7 +258,7 @@ fn services() {
 fn alternatives() {
     let notes = "auto\n/usr/bin/editor\neditor.1.gz\n/usr/share/man/man1/editor.1.gz\n\n/bin/ed\n-100\n/usr/share/man/man1/ed.1.gz\n\
                  /usr/bin/vim\n30\n\n\n";
-    let sample = Sample::new()
+    let sample = SampleMachine::new()
         .file("/var/lib/dpkg/alternatives/editor", notes)
         .link("/etc/alternatives/editor", "/usr/bin/vim");
     check(
@@ -277,7 +282,7 @@ fn alternatives() {
 
 #[test]
 fn the_system() {
-    let sample = Sample::new()
+    let sample = SampleMachine::new()
         .link("/etc/localtime", "/usr/share/zoneinfo/Europe/Berlin")
         .file("/etc/default/locale", "LANG=\"de_DE.UTF-8\"\n")
         .file("/proc/sys/net/ipv4/ip_forward", "1\n")
@@ -342,7 +347,9 @@ fn the_system() {
 #[test]
 fn interfaces() {
     let own = Machine::new();
-    let call = |function: &str, args: &str| show(super::call(&own, &parse(function, args)));
+    let call = |function: &str, args: &str| {
+        render_answer(super::call_from_template(&own, &parse_call(function, args)))
+    };
     assert_eq!(call("network.ip_addrs", r#"["no-such-interface"]"#), "[]");
     assert!(
         call("network.interface_ip", r#"["nope"]"#)
@@ -354,10 +361,10 @@ fn interfaces() {
 
 #[test]
 fn functions_of_programs_that_are_not_there_are_unknown() {
-    let sample = Sample::new();
+    let sample = SampleMachine::new();
     for name in ["dig.A", "postgres.psql_query", "mysql.db_tables", "git.current_branch"] {
-        assert!(super::all().any(|e| e.name == name && e.needs.is_some()), "{name}");
+        assert!(super::all_functions().any(|e| e.name == name && e.needs_program.is_some()), "{name}");
         assert_eq!(sample.call(name, r#"["x"]"#), "unknown", "{name}");
-        assert!(!super::names(&sample.machine).contains(&name), "{name}");
+        assert!(!super::available_names(&sample.machine).contains(&name), "{name}");
     }
 }

@@ -1,13 +1,15 @@
 //! apk: Alpine.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Act, Db, Offer, Offers, Options, Provider, Step, db, words};
+use super::{
+    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,
+};
 use crate::host::{Machine, Tools};
 
 pub(super) struct Apk;
 
-impl Provider for Apk {
+impl PkgProvider for Apk {
     fn name(&self) -> &'static str {
         "apk"
     }
@@ -16,79 +18,88 @@ impl Provider for Apk {
         &["apkpkg"]
     }
 
-    fn kin(&self) -> &'static [&'static str] {
+    fn os_ids(&self) -> &'static [&'static str] {
         &["alpine"]
     }
 
-    fn programs(&self) -> &'static [&'static str] {
+    fn program_names(&self) -> &'static [&'static str] {
         &["apk"]
     }
 
-    fn witnesses(&self) -> &'static [&'static str] {
+    fn database_files(&self) -> &'static [&'static str] {
         &["/lib/apk/db/installed", "/usr/lib/apk/db/installed"]
     }
 
-    fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
+    fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError> {
         let mut text = None;
-        for file in self.witnesses() {
+        for file in self.database_files() {
             text = text.or(machine.read(file)?);
         }
-        Ok(db::apk(&text.unwrap_or_default()))
+        Ok(db::parse_apk_db(&text.unwrap_or_default()))
     }
 
-    fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![line(program, act)?])
+    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, act)?])
     }
 
-    fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-        let mut line = line(program, act)?;
+    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+        let mut line = command_line(program, act)?;
         line.insert(2, "--simulate".into());
         Some(line)
     }
 
-    fn steps(&self, said: &str) -> Vec<Step> {
-        said.lines().filter_map(step).collect()
+    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
+        said.lines().filter_map(parse_step).collect()
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], _: &Options) -> Result<Offers, Refusal> {
-        let mut line = words(&["policy"]);
+    fn query_available(
+        &self,
+        tools: &Tools<'_>,
+        names: &[String],
+        _: &PkgActionOptions,
+    ) -> Result<AvailablePkgs, FunctionError> {
+        let mut line = to_strings(&["policy"]);
         line.extend(names.iter().cloned());
-        Ok(policy(&tools.ask("apk", &line)?.out))
+        Ok(parse_policy(&tools.run_query("apk", &line)?.stdout))
     }
 
-    fn is_blank(&self, machine: &Machine) -> bool {
-        let has = |dir: &str| machine.names(dir).iter().any(|n| n.starts_with("APKINDEX"));
+    fn needs_refresh(&self, machine: &Machine) -> bool {
+        let has = |dir: &str| machine.list_dir(dir).iter().any(|n| n.starts_with("APKINDEX"));
         !has("/var/cache/apk") && !has("/etc/apk/cache")
     }
 }
 
-fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-    let mut line = words(&[program, "--no-interactive"]);
+fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+    let mut line = to_strings(&[program, "--no-interactive"]);
     match act {
-        Act::Refresh => line.push("update".into()),
-        Act::Install(targets, options) => {
+        PkgAction::Refresh => line.push("update".into()),
+        PkgAction::Install(targets, options) => {
             line.push(if options.reinstall { "fix" } else { "add" }.into());
             line.extend(options.skip_verify.then(|| "--allow-untrusted".to_owned()));
             line.extend(options.fromrepo.iter().flat_map(|r| ["--repository".to_owned(), r.clone()]));
-            line.extend(options.download.then(|| "--cache-only".to_owned()));
-            line.extend(targets.iter().map(|t| t.text("=")));
+            line.extend(options.download_only.then(|| "--cache-only".to_owned()));
+            line.extend(targets.iter().map(|t| t.spec("=")));
         }
-        Act::Upgrade(names, _) => {
-            line.extend(if names.is_empty() { words(&["upgrade"]) } else { words(&["add", "--upgrade"]) });
+        PkgAction::Upgrade(names, _) => {
+            line.extend(if names.is_empty() {
+                to_strings(&["upgrade"])
+            } else {
+                to_strings(&["add", "--upgrade"])
+            });
             line.extend(names.iter().cloned());
         }
-        Act::Remove(names, purge) => {
+        PkgAction::Remove(names, purge) => {
             line.push("del".into());
             line.extend(purge.then(|| "--purge".to_owned()));
             line.extend(names.iter().cloned());
         }
-        Act::Hold(_) | Act::Unhold(_) | Act::Autoremove(_) => return None,
+        PkgAction::Hold(_) | PkgAction::Unhold(_) | PkgAction::Autoremove(_) => return None,
     }
     Some(line)
 }
 
 /// `(1/2) Installing vim (9.0-r0)`, `(2/2) Upgrading zlib (1.2-r0 -> 1.3-r0)`, `(1/1) Purging vim (9.0-r0)`.
-fn step(line: &str) -> Option<Step> {
+fn parse_step(line: &str) -> Option<PkgChange> {
     let rest = line.strip_prefix('(')?.split_once(") ")?.1;
     let (verb, rest) = rest.split_once(' ')?;
     let (name, versions) = rest.split_once(" (")?;
@@ -101,18 +112,18 @@ fn step(line: &str) -> Option<Step> {
         "Purging" => (versions, ""),
         _ => return None,
     };
-    Some(Step { name: name.into(), old: old.into(), new: new.into() })
+    Some(PkgChange { name: name.into(), old: old.into(), new: new.into() })
 }
 
 /// `vim policy:`, then `  9.0-r0:` for each version, the newest last, with its places below.
-pub(super) fn policy(said: &str) -> Offers {
-    let mut all = Offers::new();
-    let mut current: Option<(String, Offer)> = None;
+pub(super) fn parse_policy(said: &str) -> AvailablePkgs {
+    let mut all = AvailablePkgs::new();
+    let mut current: Option<(String, AvailablePkg)> = None;
     let mut version = "";
     for line in said.lines() {
         if let Some(name) = line.strip_suffix(" policy:") {
             all.extend(current.take());
-            current = Some((name.to_owned(), Offer::default()));
+            current = Some((name.to_owned(), AvailablePkg::default()));
         } else if let Some(found) = line.strip_prefix("  ").filter(|l| !l.starts_with(' ')) {
             version = found.trim_end_matches(':');
         } else if let Some((_, offer)) = &mut current

@@ -2,18 +2,20 @@
 //!
 //! Law: changed configuration files stay unless that is asked for, and nobody is asked anything.
 
-use zagent_compiler::functions::Refusal;
-use zagent_compiler::functions::version::Scheme;
+use zagent_compiler::functions::FunctionError;
+use zagent_compiler::functions::version::VersionScheme;
 
-use super::{Act, Db, Offer, Offers, Options, Provider, Step, db, words};
+use super::{
+    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,
+};
 use crate::host::{Machine, Tools};
 
 pub(super) struct Apt;
 
-const STATUS: &str = "/var/lib/dpkg/status";
-const LISTS: &str = "/var/lib/apt/lists";
+const DPKG_STATUS: &str = "/var/lib/dpkg/status";
+const APT_LISTS: &str = "/var/lib/apt/lists";
 
-impl Provider for Apt {
+impl PkgProvider for Apt {
     fn name(&self) -> &'static str {
         "apt"
     }
@@ -22,134 +24,139 @@ impl Provider for Apt {
         &["aptpkg", "apt-get", "dpkg"]
     }
 
-    fn kin(&self) -> &'static [&'static str] {
+    fn os_ids(&self) -> &'static [&'static str] {
         &["debian", "ubuntu"]
     }
 
-    fn programs(&self) -> &'static [&'static str] {
+    fn program_names(&self) -> &'static [&'static str] {
         &["apt-get"]
     }
 
-    fn scheme(&self) -> Scheme {
-        Scheme::Debian
+    fn version_scheme(&self) -> VersionScheme {
+        VersionScheme::Debian
     }
 
-    fn witnesses(&self) -> &'static [&'static str] {
-        &[STATUS]
+    fn database_files(&self) -> &'static [&'static str] {
+        &[DPKG_STATUS]
     }
 
-    fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
-        let status = machine.read(STATUS)?.unwrap_or_default();
+    fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError> {
+        let status = machine.read(DPKG_STATUS)?.unwrap_or_default();
         let native = machine.read("/var/lib/dpkg/arch-native")?.map(|t| t.trim().to_owned());
-        Ok(db::dpkg(&status, native.as_deref().filter(|t| !t.is_empty())))
+        Ok(db::parse_dpkg_status(&status, native.as_deref().filter(|t| !t.is_empty())))
     }
 
-    fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
+    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
         let mark = |how: &str, names: &[String]| {
-            let mut line = words(&["apt-mark", how]);
+            let mut line = to_strings(&["apt-mark", how]);
             line.extend(names.iter().cloned());
             Some(vec![line])
         };
         match act {
-            Act::Hold(names) => mark("hold", names),
-            Act::Unhold(names) => mark("unhold", names),
-            _ => Some(vec![line(program, act)]),
+            PkgAction::Hold(names) => mark("hold", names),
+            PkgAction::Unhold(names) => mark("unhold", names),
+            _ => Some(vec![command_line(program, act)]),
         }
     }
 
-    fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-        let mut line = line(program, act);
+    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+        let mut line = command_line(program, act);
         line.insert(1, "-s".into());
         Some(line)
     }
 
-    fn steps(&self, said: &str) -> Vec<Step> {
-        said.lines().filter_map(step).collect()
+    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
+        said.lines().filter_map(parse_step).collect()
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal> {
-        let mut line = words(&["-q", "policy"]);
+    fn query_available(
+        &self,
+        tools: &Tools<'_>,
+        names: &[String],
+        options: &PkgActionOptions,
+    ) -> Result<AvailablePkgs, FunctionError> {
+        let mut line = to_strings(&["-q", "policy"]);
         if let Some(release) = &options.fromrepo {
             line.extend(["-o".into(), format!("APT::Default-Release={release}")]);
         }
         line.push("--".into());
         line.extend(names.iter().cloned());
-        let said = tools.ask("apt-cache", &line)?;
-        if !said.is_fine() {
-            return Err(Refusal::failed(super::talk::essence("apt-cache", &said)));
+        let said = tools.run_query("apt-cache", &line)?;
+        if !said.is_success() {
+            return Err(FunctionError::failed(super::runner::failure_summary("apt-cache", &said)));
         }
-        Ok(policy(&said.out))
+        Ok(parse_policy(&said.stdout))
     }
 
-    fn is_blank(&self, machine: &Machine) -> bool {
-        !machine.names(LISTS).iter().any(|n| n.contains("_Packages") || n.contains("_InRelease"))
+    fn needs_refresh(&self, machine: &Machine) -> bool {
+        !machine.list_dir(APT_LISTS).iter().any(|n| n.contains("_Packages") || n.contains("_InRelease"))
     }
 
-    fn broken(&self, machine: &Machine, db: &Db) -> Vec<String> {
+    fn find_broken(&self, machine: &Machine, db: &PkgDb) -> Vec<String> {
         let mut broken: Vec<String> = db
-            .packs
+            .packages
             .iter()
-            .filter_map(|(name, pack)| Some(format!("{name} ({})", pack.broken.as_ref()?)))
+            .filter_map(|(name, pack)| Some(format!("{name} ({})", pack.broken_state.as_ref()?)))
             .collect();
         // dpkg writes what it does there, and clears it when it ends well.
-        let journal = machine.names("/var/lib/dpkg/updates");
+        let journal = machine.list_dir("/var/lib/dpkg/updates");
         if broken.is_empty() && journal.iter().any(|n| n.bytes().all(|b| b.is_ascii_digit())) {
             broken.push("dpkg (interrupted)".into());
         }
         broken
     }
 
-    fn mending(&self) -> Vec<Vec<String>> {
-        let mut fix = words(&["apt-get", "-q", "-y"]);
-        fix.extend(config(false));
-        fix.extend(words(&["-f", "install"]));
-        vec![words(&["dpkg", "--force-confold", "--force-confdef", "--configure", "-a"]), fix]
+    fn repair_commands(&self) -> Vec<Vec<String>> {
+        let mut fix = to_strings(&["apt-get", "-q", "-y"]);
+        fix.extend(conffile_options(false));
+        fix.extend(to_strings(&["-f", "install"]));
+        vec![to_strings(&["dpkg", "--force-confold", "--force-confdef", "--configure", "-a"]), fix]
     }
 }
 
 /// What becomes of configuration files that somebody changed.
-fn config(new: bool) -> Vec<String> {
+fn conffile_options(new: bool) -> Vec<String> {
     let how: &[&str] = if new { &["--force-confnew"] } else { &["--force-confold", "--force-confdef"] };
     how.iter().flat_map(|h| ["-o".to_owned(), format!("DPkg::Options::={h}")]).collect()
 }
 
-fn line(program: &str, act: &Act<'_>) -> Vec<String> {
-    let mut line = words(&[program, "-q", "-y"]);
+fn command_line(program: &str, act: &PkgAction<'_>) -> Vec<String> {
+    let mut line = to_strings(&[program, "-q", "-y"]);
     match act {
-        Act::Refresh => line.push("update".into()),
-        Act::Install(targets, options) => {
-            line.extend(tuned(options));
+        PkgAction::Refresh => line.push("update".into()),
+        PkgAction::Install(targets, options) => {
+            line.extend(option_flags(options));
             line.push("install".into());
-            line.extend(targets.iter().map(|t| t.text("=")));
+            line.extend(targets.iter().map(|t| t.spec("=")));
         }
-        Act::Upgrade(names, options) => {
-            line.extend(tuned(options));
+        PkgAction::Upgrade(names, options) => {
+            line.extend(option_flags(options));
             if names.is_empty() {
                 line.push(if options.dist_upgrade { "dist-upgrade" } else { "upgrade" }.into());
             } else {
-                line.extend(words(&["--only-upgrade", "install"]));
+                line.extend(to_strings(&["--only-upgrade", "install"]));
                 line.extend(names.iter().cloned());
             }
         }
-        Act::Remove(names, purge) => {
+        PkgAction::Remove(names, purge) => {
             line.push("--allow-change-held-packages".into());
             line.push(if *purge { "purge" } else { "remove" }.into());
             line.extend(names.iter().cloned());
         }
-        Act::Autoremove(purge) => {
+        PkgAction::Autoremove(purge) => {
             line.push("autoremove".into());
             line.extend(purge.then(|| "--purge".to_owned()));
         }
-        Act::Hold(_) | Act::Unhold(_) => {}
+        PkgAction::Hold(_) | PkgAction::Unhold(_) => {}
     }
     line
 }
 
-fn tuned(options: &Options) -> Vec<String> {
-    let mut line = config(options.new_config);
+fn option_flags(options: &PkgActionOptions) -> Vec<String> {
+    let mut line = conffile_options(options.replace_config);
     line.extend(match options.recommends {
-        Some(true) => words(&["--install-recommends"]),
-        Some(false) => words(&["--no-install-recommends"]),
+        Some(true) => to_strings(&["--install-recommends"]),
+        Some(false) => to_strings(&["--no-install-recommends"]),
         None => Vec::new(),
     });
     let switches = [
@@ -157,8 +164,8 @@ fn tuned(options: &Options) -> Vec<String> {
         (options.skip_verify, "--allow-unauthenticated"),
         (options.downgrade || options.force, "--allow-downgrades"),
         (options.force, "--allow-remove-essential"),
-        (!options.keep_held, "--allow-change-held-packages"),
-        (options.download, "--download-only"),
+        (!options.respect_holds, "--allow-change-held-packages"),
+        (options.download_only, "--download-only"),
         (options.reinstall, "--reinstall"),
     ];
     line.extend(switches.iter().filter(|(on, _)| *on).map(|(_, word)| (*word).to_owned()));
@@ -167,7 +174,7 @@ fn tuned(options: &Options) -> Vec<String> {
 }
 
 /// `Inst vim [1] (2 Debian:12 [amd64])` and `Remv vim [1]`; what is only configured was counted when it came.
-fn step(line: &str) -> Option<Step> {
+fn parse_step(line: &str) -> Option<PkgChange> {
     let (verb, rest) = line.split_once(' ')?;
     let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     let between = |open: char, close: char| {
@@ -177,20 +184,20 @@ fn step(line: &str) -> Option<Step> {
     let old = between('[', ']').unwrap_or_default();
     let new = rest.split_once('(').and_then(|(_, r)| r.split([' ', ')']).next()).unwrap_or_default();
     match verb {
-        "Inst" => Some(Step { name: name.into(), old, new: new.into() }),
-        "Remv" | "Purg" => Some(Step { name: name.into(), old, new: String::new() }),
+        "Inst" => Some(PkgChange { name: name.into(), old, new: new.into() }),
+        "Remv" | "Purg" => Some(PkgChange { name: name.into(), old, new: String::new() }),
         _ => None,
     }
 }
 
 /// What `apt-cache policy` says of several packages.
-pub(super) fn policy(said: &str) -> Offers {
-    let mut all = Offers::new();
-    let mut current: Option<(String, Offer)> = None;
+pub(super) fn parse_policy(said: &str) -> AvailablePkgs {
+    let mut all = AvailablePkgs::new();
+    let mut current: Option<(String, AvailablePkg)> = None;
     for line in said.lines() {
         if !line.starts_with(' ') {
             all.extend(current.take());
-            current = line.strip_suffix(':').map(|name| (name.to_owned(), Offer::default()));
+            current = line.strip_suffix(':').map(|name| (name.to_owned(), AvailablePkg::default()));
             continue;
         }
         let Some((_, offer)) = &mut current else { continue };

@@ -11,24 +11,24 @@ use crate::host::Machine;
 
 /// What the database says about a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pack {
+pub(crate) struct PkgRecord {
     /// The versions that are installed whole; mostly one.
     pub(crate) versions: Vec<String>,
     /// Removed, and its configuration was left: the version it had.
-    pub(crate) removed: Option<String>,
+    pub(crate) removed_version: Option<String>,
     /// To be purged as soon as nobody needs it (dpkg).
     pub(crate) is_purge_desired: bool,
     /// Kept at its version.
     pub(crate) is_held: bool,
     /// How it was left when somebody was stopped half-way: `half-installed`, `unpacked`, ….
-    pub(crate) broken: Option<String>,
+    pub(crate) broken_state: Option<String>,
     /// Not there: an earlier state of a dry run would bring it.
-    pub(crate) is_foreseen: bool,
+    pub(crate) is_predicted: bool,
     /// Its architecture.
     pub(crate) arch: String,
 }
 
-impl Pack {
+impl PkgRecord {
     /// True when it is installed whole.
     pub(crate) const fn is_installed(&self) -> bool {
         !self.versions.is_empty()
@@ -42,26 +42,26 @@ impl Pack {
 
 /// All packages that a database knows, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Db {
-    pub(crate) packs: BTreeMap<String, Pack>,
+pub(crate) struct PkgDb {
+    pub(crate) packages: BTreeMap<String, PkgRecord>,
 }
 
-impl Db {
+impl PkgDb {
     /// A package that is installed whole.
-    pub(crate) fn get(&self, name: &str) -> Option<&Pack> {
-        self.packs.get(name).filter(|p| p.is_installed())
+    pub(crate) fn get(&self, name: &str) -> Option<&PkgRecord> {
+        self.packages.get(name).filter(|p| p.is_installed())
     }
 
     /// The version of a package; empty when it is not installed.
     pub(crate) fn version(&self, name: &str) -> String {
-        self.get(name).map(Pack::version).unwrap_or_default()
+        self.get(name).map(PkgRecord::version).unwrap_or_default()
     }
 
     /// A name without the machine's own architecture, as the database has it.
-    pub(crate) fn own_name(&self, name: &str) -> String {
+    pub(crate) fn without_native_arch(&self, name: &str) -> String {
         match name.rsplit_once(':') {
-            Some((bare, arch)) if !self.packs.contains_key(name) => {
-                let own = self.packs.get("dpkg").map_or("", |p| p.arch.as_str());
+            Some((bare, arch)) if !self.packages.contains_key(name) => {
+                let own = self.packages.get("dpkg").map_or("", |p| p.arch.as_str());
                 if arch == own || arch == "all" { bare.to_owned() } else { name.to_owned() }
             }
             _ => name.to_owned(),
@@ -69,12 +69,12 @@ impl Db {
     }
 
     /// The packages that are installed whole.
-    pub(crate) fn installed(&self) -> impl Iterator<Item = (&str, &Pack)> {
-        self.packs.iter().filter(|(_, p)| p.is_installed()).map(|(n, p)| (n.as_str(), p))
+    pub(crate) fn installed(&self) -> impl Iterator<Item = (&str, &PkgRecord)> {
+        self.packages.iter().filter(|(_, p)| p.is_installed()).map(|(n, p)| (n.as_str(), p))
     }
 
-    pub(super) fn add(&mut self, name: &str, version: &str) -> &mut Pack {
-        let pack = self.packs.entry(name.to_owned()).or_default();
+    pub(super) fn add_version(&mut self, name: &str, version: &str) -> &mut PkgRecord {
+        let pack = self.packages.entry(name.to_owned()).or_default();
         if !pack.versions.iter().any(|v| v == version) {
             pack.versions.push(version.to_owned());
             pack.versions.sort_unstable();
@@ -83,22 +83,26 @@ impl Db {
     }
 
     /// Notes that a package, or all that are there and fit a pattern, are kept at their version.
-    pub(super) fn hold(&mut self, pattern: &str) {
+    pub(super) fn mark_held(&mut self, pattern: &str) {
         if !pattern.contains(['*', '?', '[']) {
-            self.packs.entry(pattern.to_owned()).or_default().is_held = true;
+            self.packages.entry(pattern.to_owned()).or_default().is_held = true;
             return;
         }
         let glob = Glob::new(pattern);
-        self.packs.iter_mut().filter(|(name, _)| glob.matches(name)).for_each(|(_, p)| p.is_held = true);
+        self.packages.iter_mut().filter(|(name, _)| glob.matches(name)).for_each(|(_, p)| p.is_held = true);
     }
 
     /// What is different after: name, version before, version after.
-    pub(crate) fn differences(&self, after: &Self) -> Vec<super::Step> {
+    pub(crate) fn changes_to(&self, after: &Self) -> Vec<super::PkgChange> {
         let names: std::collections::BTreeSet<&String> =
-            self.packs.keys().chain(after.packs.keys()).collect();
+            self.packages.keys().chain(after.packages.keys()).collect();
         names
             .into_iter()
-            .map(|name| super::Step { name: name.clone(), old: self.version(name), new: after.version(name) })
+            .map(|name| super::PkgChange {
+                name: name.clone(),
+                old: self.version(name),
+                new: after.version(name),
+            })
             .filter(|step| step.old != step.new)
             .collect()
     }
@@ -106,11 +110,11 @@ impl Db {
 
 /// When a database was last written: two equal stamps, the same packages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stamp(Vec<Option<(u64, i64, i64, u64)>>);
+pub(crate) struct PkgDbStamp(Vec<Option<(u64, i64, i64, u64)>>);
 
-impl Stamp {
+impl PkgDbStamp {
     /// The stamp of the files of a database.
-    pub(crate) fn of(machine: &Machine, files: &[&str]) -> Self {
+    pub(crate) fn read(machine: &Machine, files: &[&str]) -> Self {
         let of = |file: &&str| {
             let meta = std::fs::metadata(machine.path(file)).ok()?;
             Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
@@ -120,8 +124,8 @@ impl Stamp {
 }
 
 /// dpkg's status file. Packages of a foreign architecture are named with it, as Salt does.
-pub(super) fn dpkg(status: &str, native: Option<&str>) -> Db {
-    struct Paragraph<'t> {
+pub(super) fn parse_dpkg_status(status: &str, native: Option<&str>) -> PkgDb {
+    struct DpkgParagraph<'t> {
         name: &'t str,
         status: &'t str,
         version: &'t str,
@@ -129,7 +133,7 @@ pub(super) fn dpkg(status: &str, native: Option<&str>) -> Db {
     }
     let mut all = Vec::new();
     for text in status.split("\n\n") {
-        let mut p = Paragraph { name: "", status: "", version: "", arch: "all" };
+        let mut p = DpkgParagraph { name: "", status: "", version: "", arch: "all" };
         for line in text.lines() {
             // Only these begin with a letter that matters; descriptions and lists are most of the file.
             let field = match line.as_bytes().first() {
@@ -149,23 +153,23 @@ pub(super) fn dpkg(status: &str, native: Option<&str>) -> Db {
     }
     // A status file does not say which architecture is the machine's own: dpkg's package has it.
     let own = native.or_else(|| all.iter().find(|p| p.name == "dpkg").map(|p| p.arch));
-    let mut db = Db::default();
+    let mut db = PkgDb::default();
     for p in &all {
         let mut words = p.status.split(' ');
         let (want, flag, state) = (words.next(), words.next(), words.next().unwrap_or_default());
         let is_own = p.arch == "all" || own.is_none_or(|own| own == p.arch);
         let name = if is_own { p.name.to_owned() } else { format!("{}:{}", p.name, p.arch) };
-        let pack = db.packs.entry(name).or_default();
+        let pack = db.packages.entry(name).or_default();
         p.arch.clone_into(&mut pack.arch);
         pack.is_held = want == Some("hold");
         match state {
             "installed" | "triggers-awaited" | "triggers-pending" => pack.versions.push(p.version.to_owned()),
-            "config-files" => pack.removed = Some(p.version.to_owned()),
+            "config-files" => pack.removed_version = Some(p.version.to_owned()),
             "not-installed" | "" => {}
-            other => pack.broken = Some(other.to_owned()),
+            other => pack.broken_state = Some(other.to_owned()),
         }
         if flag == Some("reinstreq") {
-            pack.broken = Some(state.to_owned());
+            pack.broken_state = Some(state.to_owned());
         }
         pack.is_purge_desired = want == Some("purge") && pack.is_installed();
     }
@@ -173,25 +177,25 @@ pub(super) fn dpkg(status: &str, native: Option<&str>) -> Db {
 }
 
 /// apk's database.
-pub(super) fn apk(text: &str) -> Db {
-    let mut db = Db::default();
+pub(super) fn parse_apk_db(text: &str) -> PkgDb {
+    let mut db = PkgDb::default();
     for paragraph in text.split("\n\n") {
         let field = |key: &str| paragraph.lines().find_map(|l| l.strip_prefix(key));
         if let (Some(name), Some(version)) = (field("P:"), field("V:")) {
-            db.add(name, version).arch = field("A:").unwrap_or_default().to_owned();
+            db.add_version(name, version).arch = field("A:").unwrap_or_default().to_owned();
         }
     }
     db
 }
 
 /// pacman's directories, named `name-version-release`.
-pub(super) fn pacman(names: &[String]) -> Db {
-    let mut db = Db::default();
+pub(super) fn parse_pacman_dirs(names: &[String]) -> PkgDb {
+    let mut db = PkgDb::default();
     for name in names {
         if let Some((rest, release)) = name.rsplit_once('-')
             && let Some((name, version)) = rest.rsplit_once('-')
         {
-            db.add(name, &format!("{version}-{release}"));
+            db.add_version(name, &format!("{version}-{release}"));
         }
     }
     db
@@ -201,8 +205,8 @@ pub(super) fn pacman(names: &[String]) -> Db {
 pub(super) const RPM_FORMAT: &str = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE} %{ARCH}\\n";
 
 /// Lines of `name version arch`; keys and packages of a foreign architecture as Salt names them.
-pub(super) fn rpm(text: &str, own: &str) -> Db {
-    let mut db = Db::default();
+pub(super) fn parse_rpm_list(text: &str, own: &str) -> PkgDb {
+    let mut db = PkgDb::default();
     for line in text.lines() {
         let mut words = line.split(' ');
         let (Some(name), Some(version)) = (words.next(), words.next()) else { continue };
@@ -213,14 +217,14 @@ pub(super) fn rpm(text: &str, own: &str) -> Db {
         }
         let is_foreign = matches!(arch, "i386" | "i586" | "i686") && own == "x86_64";
         let name = if is_foreign { format!("{name}.{arch}") } else { name.to_owned() };
-        db.add(&name, version).arch = arch.to_owned();
+        db.add_version(&name, version).arch = arch.to_owned();
     }
     db
 }
 
 /// Names that dnf and yum keep at a version: lines of `vim-2:9.0-1.fc38.*` or `2:vim-9.0-1.*`, or the `name = "vim"` of a TOML.
 /// A line with `!` keeps a version away, and the package at none.
-pub(super) fn dnf_locks(text: &str) -> Vec<String> {
+pub(super) fn parse_dnf_locks(text: &str) -> Vec<String> {
     let one = |line: &str| {
         if let Some(name) = line.strip_prefix("name = ") {
             return Some(name.trim_matches('"').to_owned());
@@ -238,7 +242,7 @@ pub(super) fn dnf_locks(text: &str) -> Vec<String> {
 }
 
 /// Names that zypper keeps at their version: paragraphs of `type: package` and `solvable_name: vim`.
-pub(super) fn zypper_locks(text: &str) -> Vec<String> {
+pub(super) fn parse_zypper_locks(text: &str) -> Vec<String> {
     let one = |paragraph: &str| {
         let field = |key: &str| paragraph.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
         let is_package = field("type:").is_none_or(|kind| kind == "package");

@@ -1,14 +1,17 @@
 //! dnf, and those that take its words: yum, tdnf, microdnf.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Act, Db, Group, Offer, Offers, Options, Provider, Step, db, words};
+use super::{
+    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgGroups, PkgProvider, db,
+    to_strings,
+};
 use crate::host::{Machine, Tools};
 
 pub(super) struct Dnf;
 
 /// Where rpm keeps its database, by age.
-pub(super) const RPM: [&str; 5] = [
+pub(super) const RPM_DB_FILES: [&str; 5] = [
     "/usr/lib/sysimage/rpm/rpmdb.sqlite",
     "/usr/lib/sysimage/rpm/rpmdb.sqlite-wal",
     "/var/lib/rpm/rpmdb.sqlite",
@@ -16,7 +19,7 @@ pub(super) const RPM: [&str; 5] = [
     "/var/lib/rpm/Packages",
 ];
 
-impl Provider for Dnf {
+impl PkgProvider for Dnf {
     fn name(&self) -> &'static str {
         "dnf"
     }
@@ -25,19 +28,19 @@ impl Provider for Dnf {
         &["yumpkg", "yum", "tdnf", "microdnf", "dnf5"]
     }
 
-    fn kin(&self) -> &'static [&'static str] {
+    fn os_ids(&self) -> &'static [&'static str] {
         &["fedora", "rhel", "centos", "amzn"]
     }
 
-    fn programs(&self) -> &'static [&'static str] {
+    fn program_names(&self) -> &'static [&'static str] {
         &["dnf", "yum", "tdnf", "microdnf"]
     }
 
-    fn witnesses(&self) -> &'static [&'static str] {
-        &RPM
+    fn database_files(&self) -> &'static [&'static str] {
+        &RPM_DB_FILES
     }
 
-    fn locks(&self) -> &'static [&'static str] {
+    fn hold_files(&self) -> &'static [&'static str] {
         &[
             "/etc/dnf/plugins/versionlock.list",
             "/etc/yum/pluginconf.d/versionlock.list",
@@ -45,54 +48,59 @@ impl Provider for Dnf {
         ]
     }
 
-    fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
-        read_rpm(machine, self.locks(), db::dnf_locks)
+    fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError> {
+        read_rpm_db(machine, self.hold_files(), db::parse_dnf_locks)
     }
 
-    fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![line(program, act)])
+    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, act)])
     }
 
-    fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-        let mut line = line(program, act);
+    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+        let mut line = command_line(program, act);
         line[1] = "--assumeno".into();
         Some(line)
     }
 
-    fn steps(&self, said: &str) -> Vec<Step> {
-        steps(said)
+    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
+        parse_transaction(said)
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal> {
-        let mut line = words(&["-q"]);
-        line.extend(repos(options));
-        line.extend(words(&["list", "--showduplicates", "available"]));
+    fn query_available(
+        &self,
+        tools: &Tools<'_>,
+        names: &[String],
+        options: &PkgActionOptions,
+    ) -> Result<AvailablePkgs, FunctionError> {
+        let mut line = to_strings(&["-q"]);
+        line.extend(repo_flags(options));
+        line.extend(to_strings(&["list", "--showduplicates", "available"]));
         line.extend(names.iter().cloned());
-        let program = self.programs().iter().find(|p| tools.which(p).is_some()).unwrap_or(&"dnf");
+        let program = self.program_names().iter().find(|p| tools.which(p).is_some()).unwrap_or(&"dnf");
         // It ends with 1 when it knows none of them.
-        Ok(listed(&tools.ask(program, &line)?.out, self))
+        Ok(parse_pkg_list(&tools.run_query(program, &line)?.stdout, self))
     }
 
-    fn groups(&self, tools: &Tools<'_>) -> Result<Group, Refusal> {
-        let said = tools.ask("dnf", &["-q", "group", "list", "--hidden"])?;
-        Ok(sections(&said.out, &GROUPS))
+    fn list_groups(&self, tools: &Tools<'_>) -> Result<PkgGroups, FunctionError> {
+        let said = tools.run_query("dnf", &["-q", "group", "list", "--hidden"])?;
+        Ok(parse_sections(&said.stdout, &GROUP_HEADINGS))
     }
 
-    fn group(&self, tools: &Tools<'_>, name: &str) -> Result<Group, Refusal> {
-        let said = tools.ask("dnf", &["-q", "group", "info", name])?;
-        let group = sections(&said.out, &MEMBERS);
+    fn group_members(&self, tools: &Tools<'_>, name: &str) -> Result<PkgGroups, FunctionError> {
+        let said = tools.run_query("dnf", &["-q", "group", "info", name])?;
+        let group = parse_sections(&said.stdout, &MEMBER_HEADINGS);
         if group.is_empty() {
-            return Err(Refusal::failed(format!("Group '{name}' not found")));
+            return Err(FunctionError::failed(format!("Group '{name}' not found")));
         }
-        Ok(MEMBERS.into_iter().map(|(_, k)| (k, group.get(k).cloned().unwrap_or_default())).collect())
+        Ok(MEMBER_HEADINGS.into_iter().map(|(_, k)| (k, group.get(k).cloned().unwrap_or_default())).collect())
     }
 }
 
 /// How headlines of a list of groups begin, and what stands below.
-pub(super) const GROUPS: [(&str, &str); 2] =
+pub(super) const GROUP_HEADINGS: [(&str, &str); 2] =
     [("installed groups", "installed"), ("available groups", "available")];
 /// The same for one group.
-pub(super) const MEMBERS: [(&str, &str); 4] = [
+pub(super) const MEMBER_HEADINGS: [(&str, &str); 4] = [
     ("mandatory", "mandatory"),
     ("default", "default"),
     ("optional", "optional"),
@@ -100,26 +108,29 @@ pub(super) const MEMBERS: [(&str, &str); 4] = [
 ];
 
 /// All that rpm has installed, and what these files keep at its version.
-pub(super) fn read_rpm(
+pub(super) fn read_rpm_db(
     machine: &Machine,
     files: &[&str],
     locks: fn(&str) -> Vec<String>,
-) -> Result<Db, Refusal> {
-    let rpm = machine.which("rpm").filter(|_| machine.is_own());
-    let rpm = rpm.ok_or_else(|| Refusal::failed("`rpm` is not on this host"))?;
-    let out = machine.look(&rpm, &["-qa", "--qf", db::RPM_FORMAT])?;
-    if out.code() != 0 {
+) -> Result<PkgDb, FunctionError> {
+    let rpm = machine.which("rpm").filter(|_| machine.is_this_host());
+    let rpm = rpm.ok_or_else(|| FunctionError::failed("`rpm` is not on this host"))?;
+    let out = machine.run_query(&rpm, &["-qa", "--qf", db::RPM_FORMAT])?;
+    if out.shell_code() != 0 {
         let words = String::from_utf8_lossy(&out.stderr).trim().to_owned();
-        return Err(Refusal::failed(format!("`rpm -qa` ended with code {}: {words}", out.code())));
+        return Err(FunctionError::failed(format!(
+            "`rpm -qa` ended with code {}: {words}",
+            out.shell_code()
+        )));
     }
-    let mut db = db::rpm(&String::from_utf8_lossy(&out.stdout), std::env::consts::ARCH);
+    let mut db = db::parse_rpm_list(&String::from_utf8_lossy(&out.stdout), std::env::consts::ARCH);
     for file in files {
-        locks(&machine.read(file)?.unwrap_or_default()).iter().for_each(|pattern| db.hold(pattern));
+        locks(&machine.read(file)?.unwrap_or_default()).iter().for_each(|pattern| db.mark_held(pattern));
     }
     Ok(db)
 }
 
-fn repos(options: &Options) -> Vec<String> {
+fn repo_flags(options: &PkgActionOptions) -> Vec<String> {
     let mut line = Vec::new();
     if let Some(repo) = &options.fromrepo {
         line.extend(["--disablerepo=*".to_owned(), format!("--enablerepo={repo}")]);
@@ -133,20 +144,20 @@ fn repos(options: &Options) -> Vec<String> {
     if let Some(recommends) = options.recommends {
         line.push(format!("--setopt=install_weak_deps={recommends}"));
     }
-    if options.download {
+    if options.download_only {
         line.push("--downloadonly".into());
     }
     line
 }
 
-fn line(program: &str, act: &Act<'_>) -> Vec<String> {
-    let mut line = words(&[program, "-y"]);
+fn command_line(program: &str, act: &PkgAction<'_>) -> Vec<String> {
+    let mut line = to_strings(&[program, "-y"]);
     match act {
-        Act::Refresh => line.extend(words(&["-q", "makecache", "--refresh"])),
-        Act::Install(targets, options) => {
-            line.extend(repos(options));
+        PkgAction::Refresh => line.extend(to_strings(&["-q", "makecache", "--refresh"])),
+        PkgAction::Install(targets, options) => {
+            line.extend(repo_flags(options));
             // To install what is there in an older version does nothing, unless the best is asked for.
-            line.extend((options.newest && program == "dnf").then(|| "--best".to_owned()));
+            line.extend((options.upgrade_installed && program == "dnf").then(|| "--best".to_owned()));
             let verb = match options {
                 o if o.reinstall => "reinstall",
                 o if o.downgrade => "downgrade",
@@ -154,32 +165,32 @@ fn line(program: &str, act: &Act<'_>) -> Vec<String> {
                 _ => "install",
             };
             line.push(verb.into());
-            line.extend(targets.iter().map(|t| t.text("-")));
+            line.extend(targets.iter().map(|t| t.spec("-")));
         }
-        Act::Upgrade(names, options) => {
-            line.extend(repos(options));
+        PkgAction::Upgrade(names, options) => {
+            line.extend(repo_flags(options));
             line.push("upgrade".into());
             line.extend(names.iter().cloned());
         }
-        Act::Remove(names, _) => {
+        PkgAction::Remove(names, _) => {
             line.push("remove".into());
             line.extend(names.iter().cloned());
         }
-        Act::Hold(names) => {
-            line.extend(words(&["versionlock", "add"]));
+        PkgAction::Hold(names) => {
+            line.extend(to_strings(&["versionlock", "add"]));
             line.extend(names.iter().cloned());
         }
-        Act::Unhold(names) => {
-            line.extend(words(&["versionlock", "delete"]));
+        PkgAction::Unhold(names) => {
+            line.extend(to_strings(&["versionlock", "delete"]));
             line.extend(names.iter().cloned());
         }
-        Act::Autoremove(_) => line.push("autoremove".into()),
+        PkgAction::Autoremove(_) => line.push("autoremove".into()),
     }
     line
 }
 
 /// The table of a transaction: ` vim-enhanced  x86_64  2:9.0-1.fc38  updates  2.0 M` below `Installing:`.
-fn steps(said: &str) -> Vec<Step> {
+fn parse_transaction(said: &str) -> Vec<PkgChange> {
     let mut comes = None;
     let mut all = Vec::new();
     for line in said.lines() {
@@ -198,15 +209,15 @@ fn steps(said: &str) -> Vec<Step> {
         {
             let version = version.strip_prefix("0:").unwrap_or(version).to_owned();
             let (old, new) = if comes { (String::new(), version) } else { (version, String::new()) };
-            all.push(Step { name: (*name).to_owned(), old, new });
+            all.push(PkgChange { name: (*name).to_owned(), old, new });
         }
     }
     all
 }
 
 /// Indented names below headlines such as ` Mandatory Packages:`; a line that ends with a colon is a headline.
-pub(super) fn sections(said: &str, kinds: &[(&'static str, &'static str)]) -> Group {
-    let mut all = Group::new();
+pub(super) fn parse_sections(said: &str, kinds: &[(&'static str, &'static str)]) -> PkgGroups {
+    let mut all = PkgGroups::new();
     let mut current = None;
     for line in said.lines() {
         let word = line.trim();
@@ -222,17 +233,17 @@ pub(super) fn sections(said: &str, kinds: &[(&'static str, &'static str)]) -> Gr
 }
 
 /// Lines of `name.arch  version  repository`; the newest is the one that would come.
-pub(super) fn listed(said: &str, provider: &dyn Provider) -> Offers {
-    let mut all = Offers::new();
+pub(super) fn parse_pkg_list(said: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
+    let mut all = AvailablePkgs::new();
     for line in said.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [full, version, _] = words[..] else { continue };
         let Some((name, _)) = full.rsplit_once('.') else { continue };
-        let offer: &mut Offer = all.entry(name.to_owned()).or_default();
+        let offer: &mut AvailablePkg = all.entry(name.to_owned()).or_default();
         offer.versions.push(version.strip_prefix("0:").unwrap_or(version).to_owned());
     }
     for offer in all.values_mut() {
-        offer.versions.sort_by(|a, b| provider.scheme().compare(b, a));
+        offer.versions.sort_by(|a, b| provider.version_scheme().compare(b, a));
         offer.candidate = offer.versions.first().cloned().unwrap_or_default();
     }
     all

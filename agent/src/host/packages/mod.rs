@@ -3,31 +3,31 @@
 //! Law: one kind of question, one answer, whoever the package manager is. What a manager says is read by pure functions;
 //! what it is told is made by pure functions. Nobody is ever asked a question by a package manager.
 
-mod act;
+mod action;
 mod apk;
 mod apt;
 mod db;
 mod dnf;
-mod lock;
+mod lock_holder;
 mod pacman;
-mod talk;
+mod runner;
 mod version;
 mod zypper;
 
 use std::collections::BTreeMap;
 
-use zagent_compiler::functions::Refusal;
-use zagent_compiler::functions::version::Scheme;
+use zagent_compiler::functions::FunctionError;
+use zagent_compiler::functions::version::VersionScheme;
 
-pub(crate) use act::{Act, Options, Target, verify_name};
-pub(crate) use db::{Db, Stamp};
-pub(crate) use talk::Teller;
-pub(crate) use version::{fulfils, shown_spec};
+pub(crate) use action::{PkgAction, PkgActionOptions, PkgTarget, verify_pkg_name};
+pub(crate) use db::{PkgDb, PkgDbStamp};
+pub(crate) use runner::PkgRunner;
+pub(crate) use version::{display_spec, satisfies};
 
-use super::{Machine, Said, Tools};
+use super::{CommandOutput, Machine, Tools};
 
 /// A package manager.
-pub(crate) trait Provider: Sync {
+pub(crate) trait PkgProvider: Sync {
     /// Our name of it.
     fn name(&self) -> &'static str;
 
@@ -35,82 +35,87 @@ pub(crate) trait Provider: Sync {
     fn aliases(&self) -> &'static [&'static str];
 
     /// What `/etc/os-release` calls systems whose own manager it is, as `ID` or in `ID_LIKE`.
-    fn kin(&self) -> &'static [&'static str];
+    fn os_ids(&self) -> &'static [&'static str];
 
     /// The programs without which it is not there; any of them is enough.
-    fn programs(&self) -> &'static [&'static str];
+    fn program_names(&self) -> &'static [&'static str];
 
     /// Whose rules compare versions.
-    fn scheme(&self) -> Scheme {
-        Scheme::Rpm
+    fn version_scheme(&self) -> VersionScheme {
+        VersionScheme::Rpm
     }
 
     /// Files whose change means that other packages are installed.
-    fn witnesses(&self) -> &'static [&'static str];
+    fn database_files(&self) -> &'static [&'static str];
 
     /// Files that tell which packages are kept at their version, where the database does not.
-    fn locks(&self) -> &'static [&'static str] {
+    fn hold_files(&self) -> &'static [&'static str] {
         &[]
     }
 
     /// What is installed.
-    fn read(&self, machine: &Machine) -> Result<Db, Refusal>;
+    fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError>;
 
     /// The command lines that do it; nothing when this manager cannot.
-    fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>>;
+    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>>;
 
     /// The command lines that only tell what would be done; nothing when this manager cannot.
-    fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>>;
+    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>>;
 
     /// What a rehearsal said.
-    fn steps(&self, said: &str) -> Vec<Step>;
+    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange>;
 
     /// What a rehearsal that failed said, as people read it.
-    fn plain(&self, said: Said) -> Said {
+    fn readable_failure(&self, said: CommandOutput) -> CommandOutput {
         said
     }
 
     /// True when a command line that ends with this code has done what it was told.
-    fn is_done(&self, code: i32) -> bool {
+    fn is_success_code(&self, code: i32) -> bool {
         code == 0
     }
 
     /// What can be had, by name; a name that nobody knows is not in it.
-    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal>;
+    fn query_available(
+        &self,
+        tools: &Tools<'_>,
+        names: &[String],
+        options: &PkgActionOptions,
+    ) -> Result<AvailablePkgs, FunctionError>;
 
     /// Groups of packages, by `installed` and `available`.
-    fn groups(&self, tools: &Tools<'_>) -> Result<Group, Refusal> {
+    fn list_groups(&self, tools: &Tools<'_>) -> Result<PkgGroups, FunctionError> {
         let _ = tools;
-        Err(no_groups())
+        Err(groups_unsupported())
     }
 
     /// The packages of a group, by `mandatory`, `default`, `optional` and `conditional`.
-    fn group(&self, tools: &Tools<'_>, name: &str) -> Result<Group, Refusal> {
+    fn group_members(&self, tools: &Tools<'_>, name: &str) -> Result<PkgGroups, FunctionError> {
         let _ = (tools, name);
-        Err(no_groups())
+        Err(groups_unsupported())
     }
 
     /// True when nothing is known about what can be had, so that it has to be fetched.
-    fn is_blank(&self, machine: &Machine) -> bool {
+    fn needs_refresh(&self, machine: &Machine) -> bool {
         let _ = machine;
         false
     }
 
     /// What has to be mended before anything else can be done; empty when nothing has.
-    fn broken(&self, machine: &Machine, db: &Db) -> Vec<String> {
+    fn find_broken(&self, machine: &Machine, db: &PkgDb) -> Vec<String> {
         let _ = (machine, db);
         Vec::new()
     }
 
     /// The command lines that mend it.
-    fn mending(&self) -> Vec<Vec<String>> {
+    fn repair_commands(&self) -> Vec<Vec<String>> {
         Vec::new()
     }
 }
 
 /// What can be had of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct AvailablePkg {
     /// The version that an installation without a word about versions brings; empty for a name that others provide.
     pub(crate) candidate: String,
     /// All versions that can be had, the preferred first.
@@ -118,11 +123,11 @@ pub(crate) struct Offer {
 }
 
 /// What can be had, by name.
-pub(crate) type Offers = BTreeMap<String, Offer>;
+pub(crate) type AvailablePkgs = BTreeMap<String, AvailablePkg>;
 
 /// One package that comes, goes or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct PkgChange {
     /// Its name.
     pub(crate) name: String,
     /// The version that is there; empty when none is.
@@ -132,20 +137,20 @@ pub(crate) struct Step {
 }
 
 /// Names by what they are.
-pub(crate) type Group = BTreeMap<&'static str, Vec<String>>;
+pub(crate) type PkgGroups = BTreeMap<&'static str, Vec<String>>;
 
-fn no_groups() -> Refusal {
-    Refusal::failed("pkg.group_install not available for this platform")
+fn groups_unsupported() -> FunctionError {
+    FunctionError::failed("pkg.group_install not available for this platform")
 }
 
 /// All package managers, the preferred first.
-const ALL: [&dyn Provider; 5] = [&apt::Apt, &dnf::Dnf, &zypper::Zypper, &apk::Apk, &pacman::Pacman];
+const PROVIDERS: [&dyn PkgProvider; 5] = [&apt::Apt, &dnf::Dnf, &zypper::Zypper, &apk::Apk, &pacman::Pacman];
 
 /// The package manager of a machine and the program it goes by.
 #[derive(Clone, Copy)]
-pub(crate) struct Chosen {
+pub(crate) struct SelectedProvider {
     /// Whose words it takes.
-    pub(crate) provider: &'static dyn Provider,
+    pub(crate) provider: &'static dyn PkgProvider,
     /// Its program.
     pub(crate) program: &'static str,
 }
@@ -155,47 +160,52 @@ pub(crate) struct Chosen {
 ///
 /// # Errors
 /// Fails when there is none, or none of that name.
-pub(crate) fn choose(machine: &Machine, asked: Option<&str>) -> Result<Chosen, Refusal> {
+pub(crate) fn select_provider(
+    machine: &Machine,
+    asked: Option<&str>,
+) -> Result<SelectedProvider, FunctionError> {
     if let Some(name) = asked {
-        let provider = ALL.into_iter().find(|p| p.name() == name || p.aliases().contains(&name));
+        let provider = PROVIDERS.into_iter().find(|p| p.name() == name || p.aliases().contains(&name));
         let provider = provider.ok_or_else(|| {
-            let known: Vec<_> = ALL.iter().map(|p| p.name()).collect();
-            Refusal::failed(format!(
+            let known: Vec<_> = PROVIDERS.iter().map(|p| p.name()).collect();
+            FunctionError::failed(format!(
                 "there is no provider `{name}` of packages; there are {}",
                 known.join(", ")
             ))
         })?;
-        let named = provider.programs().iter().find(|p| **p == name);
-        let program = named.or_else(|| provider.programs().iter().find(|p| machine.which(p).is_some()));
+        let named = provider.program_names().iter().find(|p| **p == name);
+        let program = named.or_else(|| provider.program_names().iter().find(|p| machine.which(p).is_some()));
         return match program {
-            Some(program) => Ok(Chosen { provider, program }),
-            None => Err(Refusal::failed(format!("`{}` is not on this host", provider.programs()[0]))),
+            Some(program) => Ok(SelectedProvider { provider, program }),
+            None => {
+                Err(FunctionError::failed(format!("`{}` is not on this host", provider.program_names()[0])))
+            }
         };
     }
-    let mut found = ALL.to_vec();
-    found.retain(|p| p.witnesses().iter().any(|w| machine.path(w).exists()));
+    let mut found = PROVIDERS.to_vec();
+    found.retain(|p| p.database_files().iter().any(|w| machine.path(w).exists()));
     // A host may have the tools of other families: dpkg on Fedora, dnf on openSUSE.
-    let kin = kin(&machine.read("/etc/os-release")?.unwrap_or_default());
-    found.sort_by_key(|p| !p.kin().iter().any(|k| kin.iter().any(|name| name == k)));
+    let kin = parse_os_ids(&machine.read("/etc/os-release")?.unwrap_or_default());
+    found.sort_by_key(|p| !p.os_ids().iter().any(|k| kin.iter().any(|name| name == k)));
     // Or only their database (rpm on Debian): the manager has to be there too, if any is.
     let first = found.iter().find_map(|p| {
-        let program = p.programs().iter().find(|name| machine.which(name).is_some())?;
-        Some(Chosen { provider: *p, program })
+        let program = p.program_names().iter().find(|name| machine.which(name).is_some())?;
+        Some(SelectedProvider { provider: *p, program })
     });
-    let any = || found.first().map(|p| Chosen { provider: *p, program: p.programs()[0] });
+    let any = || found.first().map(|p| SelectedProvider { provider: *p, program: p.program_names()[0] });
     first
         .or_else(any)
-        .ok_or_else(|| Refusal::failed("no package database was found (dpkg, apk, pacman or rpm)"))
+        .ok_or_else(|| FunctionError::failed("no package database was found (dpkg, apk, pacman or rpm)"))
 }
 
 /// What a system calls itself, and what it is like.
-fn kin(release: &str) -> Vec<String> {
+fn parse_os_ids(release: &str) -> Vec<String> {
     let values = release.lines().filter_map(|l| l.strip_prefix("ID=").or_else(|| l.strip_prefix("ID_LIKE=")));
     values.flat_map(|v| v.trim_matches(['"', '\'']).split_whitespace()).map(str::to_owned).collect()
 }
 
 /// Texts of a list.
-fn words(list: &[&str]) -> Vec<String> {
+fn to_strings(list: &[&str]) -> Vec<String> {
     list.iter().map(|w| (*w).to_owned()).collect()
 }
 

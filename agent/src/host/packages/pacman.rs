@@ -1,15 +1,17 @@
 //! pacman: Arch and its kin.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Act, Db, Offer, Offers, Options, Provider, Step, db, words};
+use super::{
+    AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,
+};
 use crate::host::{Machine, Tools};
 
 pub(super) struct Pacman;
 
-const LOCAL: &str = "/var/lib/pacman/local";
+const LOCAL_DB: &str = "/var/lib/pacman/local";
 
-impl Provider for Pacman {
+impl PkgProvider for Pacman {
     fn name(&self) -> &'static str {
         "pacman"
     }
@@ -18,96 +20,105 @@ impl Provider for Pacman {
         &["pacmanpkg"]
     }
 
-    fn kin(&self) -> &'static [&'static str] {
+    fn os_ids(&self) -> &'static [&'static str] {
         &["arch"]
     }
 
-    fn programs(&self) -> &'static [&'static str] {
+    fn program_names(&self) -> &'static [&'static str] {
         &["pacman"]
     }
 
-    fn witnesses(&self) -> &'static [&'static str] {
-        &[LOCAL]
+    fn database_files(&self) -> &'static [&'static str] {
+        &[LOCAL_DB]
     }
 
-    fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
-        Ok(db::pacman(&machine.names(LOCAL)))
+    fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError> {
+        Ok(db::parse_pacman_dirs(&machine.list_dir(LOCAL_DB)))
     }
 
-    fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![line(program, act)?])
+    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, act)?])
     }
 
-    fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
+    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
         let (format, mut line) = match act {
-            Act::Install(..) | Act::Upgrade(..) => ("+ %n %v", line(program, act)?),
+            PkgAction::Install(..) | PkgAction::Upgrade(..) => ("+ %n %v", command_line(program, act)?),
             // `--nosave` and `--print` may not be used together.
-            Act::Remove(names, _) => ("- %n %v", line(program, &Act::Remove(names, false))?),
+            PkgAction::Remove(names, _) => {
+                ("- %n %v", command_line(program, &PkgAction::Remove(names, false))?)
+            }
             _ => return None,
         };
-        line.splice(2..2, words(&["--print", "--print-format", format]));
+        line.splice(2..2, to_strings(&["--print", "--print-format", format]));
         Some(line)
     }
 
-    fn steps(&self, said: &str) -> Vec<Step> {
+    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
         let one = |line: &str| {
             // Other lines tell what it is busy with.
             let (sign, rest) = line.split_once(' ').filter(|(sign, _)| matches!(*sign, "+" | "-"))?;
             let (name, version) = rest.split_once(' ')?;
             let (old, new) = if sign == "-" { (version, "") } else { ("", version) };
-            Some(Step { name: name.into(), old: old.into(), new: new.into() })
+            Some(PkgChange { name: name.into(), old: old.into(), new: new.into() })
         };
         said.lines().filter_map(one).collect()
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal> {
-        let mut line = words(&["-Si", "--"]);
-        line.extend(names.iter().map(|name| in_repo(name, options)));
+    fn query_available(
+        &self,
+        tools: &Tools<'_>,
+        names: &[String],
+        options: &PkgActionOptions,
+    ) -> Result<AvailablePkgs, FunctionError> {
+        let mut line = to_strings(&["-Si", "--"]);
+        line.extend(names.iter().map(|name| repo_qualified(name, options)));
         // It ends with 1 when it does not know one of them.
-        Ok(told(&tools.ask("pacman", &line)?.out))
+        Ok(parse_info(&tools.run_query("pacman", &line)?.stdout))
     }
 
-    fn is_blank(&self, machine: &Machine) -> bool {
-        !machine.names("/var/lib/pacman/sync").iter().any(|n| n.ends_with(".db"))
+    fn needs_refresh(&self, machine: &Machine) -> bool {
+        !machine.list_dir("/var/lib/pacman/sync").iter().any(|n| n.ends_with(".db"))
     }
 }
 
-fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
+fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
     let mut line = vec![program.to_owned()];
     match act {
-        Act::Refresh => line.extend(words(&["-Sy", "--noconfirm"])),
-        Act::Install(targets, options) => {
+        PkgAction::Refresh => line.extend(to_strings(&["-Sy", "--noconfirm"])),
+        PkgAction::Install(targets, options) => {
             let is_file = targets.iter().any(|t| t.file.is_some());
-            line.extend(words(&[if is_file { "-U" } else { "-S" }, "--noconfirm"]));
-            line.extend(options.download.then(|| "--downloadonly".to_owned()));
+            line.extend(to_strings(&[if is_file { "-U" } else { "-S" }, "--noconfirm"]));
+            line.extend(options.download_only.then(|| "--downloadonly".to_owned()));
             line.extend((!options.reinstall).then(|| "--needed".to_owned()));
             // A repository has one version of a package: there is nothing to choose from.
-            line.extend(targets.iter().map(|t| t.file.clone().unwrap_or_else(|| in_repo(&t.name, options))));
+            line.extend(
+                targets.iter().map(|t| t.file.clone().unwrap_or_else(|| repo_qualified(&t.name, options))),
+            );
         }
-        Act::Upgrade(names, _) => {
+        PkgAction::Upgrade(names, _) => {
             let verb = if names.is_empty() { "-Su" } else { "-S" };
-            line.extend(words(&[verb, "--noconfirm"]));
+            line.extend(to_strings(&[verb, "--noconfirm"]));
             // What is as new as it could be would be brought once more.
             line.extend((!names.is_empty()).then(|| "--needed".to_owned()));
             line.extend(names.iter().cloned());
         }
-        Act::Remove(names, purge) => {
-            line.extend(words(&[if *purge { "-Rn" } else { "-R" }, "--noconfirm"]));
+        PkgAction::Remove(names, purge) => {
+            line.extend(to_strings(&[if *purge { "-Rn" } else { "-R" }, "--noconfirm"]));
             line.extend(names.iter().cloned());
         }
-        Act::Hold(_) | Act::Unhold(_) | Act::Autoremove(_) => return None,
+        PkgAction::Hold(_) | PkgAction::Unhold(_) | PkgAction::Autoremove(_) => return None,
     }
     Some(line)
 }
 
 /// A name, in the repository that is asked for.
-fn in_repo(name: &str, options: &Options) -> String {
+fn repo_qualified(name: &str, options: &PkgActionOptions) -> String {
     options.fromrepo.as_ref().map_or_else(|| name.to_owned(), |repo| format!("{repo}/{name}"))
 }
 
 /// Blocks of `Name : vim` and `Version : 9.0-1`.
-pub(super) fn told(said: &str) -> Offers {
-    let mut all = Offers::new();
+pub(super) fn parse_info(said: &str) -> AvailablePkgs {
+    let mut all = AvailablePkgs::new();
     for block in said.split("\n\n") {
         let field = |key: &str| {
             block.lines().find_map(|l| {
@@ -116,7 +127,8 @@ pub(super) fn told(said: &str) -> Offers {
             })
         };
         if let (Some(name), Some(version)) = (field("Name"), field("Version")) {
-            all.entry(name).or_insert_with(|| Offer { candidate: version.clone(), versions: vec![version] });
+            all.entry(name)
+                .or_insert_with(|| AvailablePkg { candidate: version.clone(), versions: vec![version] });
         }
     }
     all

@@ -4,27 +4,27 @@
 
 use std::cmp::Ordering;
 
-use zagent_compiler::functions::version::Scheme;
+use zagent_compiler::functions::version::VersionScheme;
 use zagent_config::glob;
 
 /// One condition on a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
+pub(crate) struct VersionCondition {
     /// `==`, `!=`, `<`, `<=`, `>` or `>=`.
     pub(crate) oper: &'static str,
     /// What it is compared with.
     pub(crate) version: String,
 }
 
-const OPERS: [&str; 8] = ["<=", ">=", "==", "!=", "<>", "<", ">", "="];
+const OPERATORS: [&str; 8] = ["<=", ">=", "==", "!=", "<>", "<", ">", "="];
 
-impl Condition {
+impl VersionCondition {
     /// All conditions of a text.
     pub(crate) fn parse(text: &str) -> Vec<Self> {
         let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
         parts
             .map(|part| {
-                let oper = OPERS.into_iter().find(|o| part.starts_with(o)).unwrap_or("");
+                let oper = OPERATORS.into_iter().find(|o| part.starts_with(o)).unwrap_or("");
                 let version = part[oper.len()..].trim().to_owned();
                 let oper = match oper {
                     "" | "=" => "==",
@@ -36,7 +36,7 @@ impl Condition {
             .collect()
     }
 
-    fn holds(&self, version: &str, scheme: Scheme, ignore_epoch: Option<bool>) -> bool {
+    fn is_met(&self, version: &str, scheme: VersionScheme, ignore_epoch: Option<bool>) -> bool {
         if self.oper == "==" && glob::matches(&self.version, version) {
             return true;
         }
@@ -59,25 +59,25 @@ impl Condition {
 }
 
 /// True when a version fulfils all conditions of a text. `allow_updates`: a newer one than the only one named is fine.
-pub(crate) fn fulfils(
+pub(crate) fn satisfies(
     version: &str,
     wanted: &str,
-    scheme: Scheme,
+    scheme: VersionScheme,
     ignore_epoch: Option<bool>,
     allow_updates: bool,
 ) -> bool {
-    let mut all = Condition::parse(wanted);
+    let mut all = VersionCondition::parse(wanted);
     if let [only] = &mut all[..]
         && allow_updates
         && only.oper == "=="
     {
         only.oper = ">=";
     }
-    all.iter().all(|c| c.holds(version, scheme, ignore_epoch))
+    all.iter().all(|c| c.is_met(version, scheme, ignore_epoch))
 }
 
 /// A package and the version that is asked for, as results show it.
-pub(crate) fn shown_spec(name: &str, wanted: Option<&str>) -> String {
+pub(crate) fn display_spec(name: &str, wanted: Option<&str>) -> String {
     match wanted {
         Some(v) if v.starts_with(['<', '>', '=']) => format!("{name}{v}"),
         Some(v) if !v.is_empty() => format!("{name}={v}"),

@@ -1,13 +1,13 @@
 //! zypper: SUSE and its kin.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Act, Db, Offers, Options, Provider, Step, db, dnf, words};
-use crate::host::{Machine, Said, Tools};
+use super::{AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, dnf, to_strings};
+use crate::host::{CommandOutput, Machine, Tools};
 
 pub(super) struct Zypper;
 
-impl Provider for Zypper {
+impl PkgProvider for Zypper {
     fn name(&self) -> &'static str {
         "zypper"
     }
@@ -16,33 +16,33 @@ impl Provider for Zypper {
         &["zypperpkg"]
     }
 
-    fn kin(&self) -> &'static [&'static str] {
+    fn os_ids(&self) -> &'static [&'static str] {
         &["suse", "opensuse", "sles"]
     }
 
-    fn programs(&self) -> &'static [&'static str] {
+    fn program_names(&self) -> &'static [&'static str] {
         &["zypper"]
     }
 
-    fn witnesses(&self) -> &'static [&'static str] {
-        &dnf::RPM
+    fn database_files(&self) -> &'static [&'static str] {
+        &dnf::RPM_DB_FILES
     }
 
-    fn locks(&self) -> &'static [&'static str] {
+    fn hold_files(&self) -> &'static [&'static str] {
         &["/etc/zypp/locks"]
     }
 
-    fn read(&self, machine: &Machine) -> Result<Db, Refusal> {
-        dnf::read_rpm(machine, self.locks(), db::zypper_locks)
+    fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError> {
+        dnf::read_rpm_db(machine, self.hold_files(), db::parse_zypper_locks)
     }
 
-    fn lines(&self, program: &str, act: &Act<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![line(program, act)?])
+    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, act)?])
     }
 
-    fn rehearsal(&self, program: &str, act: &Act<'_>) -> Option<Vec<String>> {
+    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
         const VERBS: [&str; 4] = ["install", "remove", "update", "dist-upgrade"];
-        let mut line = line(program, act)?;
+        let mut line = command_line(program, act)?;
         let verb = line.iter().position(|w| VERBS.contains(&w.as_str()))?;
         line.insert(verb + 1, "--dry-run".into());
         // A table for people breaks its rows as the terminal is wide, and there is none.
@@ -50,37 +50,43 @@ impl Provider for Zypper {
         Some(line)
     }
 
-    fn steps(&self, said: &str) -> Vec<Step> {
-        steps(said)
+    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
+        parse_summary(said)
     }
 
-    fn plain(&self, said: Said) -> Said {
-        Said { out: complaints(&said.out), ..said }
+    fn readable_failure(&self, said: CommandOutput) -> CommandOutput {
+        CommandOutput { stdout: error_messages(&said.stdout), ..said }
     }
 
-    fn is_done(&self, code: i32) -> bool {
+    fn is_success_code(&self, code: i32) -> bool {
         // Done, and: the host should be started anew, zypper itself should, a repository was left out.
         matches!(code, 0 | 102 | 103 | 106)
     }
 
-    fn offers(&self, tools: &Tools<'_>, names: &[String], options: &Options) -> Result<Offers, Refusal> {
-        let mut line = words(&["-n", "-q", "--no-refresh", "search", "-s", "-t", "package", "--match-exact"]);
+    fn query_available(
+        &self,
+        tools: &Tools<'_>,
+        names: &[String],
+        options: &PkgActionOptions,
+    ) -> Result<AvailablePkgs, FunctionError> {
+        let mut line =
+            to_strings(&["-n", "-q", "--no-refresh", "search", "-s", "-t", "package", "--match-exact"]);
         line.extend(options.fromrepo.iter().flat_map(|r| ["--repo".to_owned(), r.clone()]));
         line.extend(names.iter().cloned());
         // It ends with 104 when it knows none of them.
-        Ok(found(&tools.ask("zypper", &line)?.out, self))
+        Ok(parse_search(&tools.run_query("zypper", &line)?.stdout, self))
     }
 }
 
-fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
-    let mut line = words(&[program, "-n"]);
+fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+    let mut line = to_strings(&[program, "-n"]);
     match act {
-        Act::Refresh => line.push("refresh".into()),
-        Act::Install(targets, options) => {
+        PkgAction::Refresh => line.push("refresh".into()),
+        PkgAction::Install(targets, options) => {
             line.extend(options.skip_verify.then(|| "--no-gpg-checks".to_owned()));
-            line.extend(words(&["install", "--auto-agree-with-licenses", "--name"]));
+            line.extend(to_strings(&["install", "--auto-agree-with-licenses", "--name"]));
             line.extend(options.fromrepo.iter().flat_map(|r| ["--from".to_owned(), r.clone()]));
-            line.extend(options.download.then(|| "--download-only".to_owned()));
+            line.extend(options.download_only.then(|| "--download-only".to_owned()));
             line.extend((options.reinstall || options.force).then(|| "--force".to_owned()));
             line.extend((options.downgrade && !options.reinstall).then(|| "--oldpackage".to_owned()));
             line.extend(
@@ -88,32 +94,32 @@ fn line(program: &str, act: &Act<'_>) -> Option<Vec<String>> {
                     .recommends
                     .map(|yes| if yes { "--recommends".to_owned() } else { "--no-recommends".to_owned() }),
             );
-            line.extend(targets.iter().map(|t| t.text("=")));
+            line.extend(targets.iter().map(|t| t.spec("=")));
         }
-        Act::Upgrade(names, options) => {
+        PkgAction::Upgrade(names, options) => {
             line.push(if options.dist_upgrade { "dist-upgrade" } else { "update" }.into());
             line.push("--auto-agree-with-licenses".into());
             line.extend(names.iter().cloned());
         }
-        Act::Remove(names, _) => {
+        PkgAction::Remove(names, _) => {
             line.push("remove".into());
             line.extend(names.iter().cloned());
         }
-        Act::Hold(names) => {
+        PkgAction::Hold(names) => {
             line.push("addlock".into());
             line.extend(names.iter().cloned());
         }
-        Act::Unhold(names) => {
+        PkgAction::Unhold(names) => {
             line.push("removelock".into());
             line.extend(names.iter().cloned());
         }
-        Act::Autoremove(_) => return None,
+        PkgAction::Autoremove(_) => return None,
     }
     Some(line)
 }
 
 /// The summary of a transaction: `<solvable name="vim" edition="9.1-1" edition-old="9.0-1" …>` in `<to-upgrade>`.
-fn steps(said: &str) -> Vec<Step> {
+fn parse_summary(said: &str) -> Vec<PkgChange> {
     let mut goes = false;
     let mut all = Vec::new();
     for tag in said.split('<').filter_map(|piece| piece.split_once('>')).map(|(tag, _)| tag) {
@@ -121,37 +127,37 @@ fn steps(said: &str) -> Vec<Step> {
         if name.starts_with("to-") {
             goes = name.starts_with("to-remove");
         }
-        if name != "solvable" || attribute(tag, "type").as_deref() != Some("package") {
+        if name != "solvable" || xml_attribute(tag, "type").as_deref() != Some("package") {
             continue;
         }
-        let text = |key: &str| attribute(tag, key).unwrap_or_default();
+        let text = |key: &str| xml_attribute(tag, key).unwrap_or_default();
         let (old, new) = if goes { ("edition", "") } else { ("edition-old", "edition") };
-        all.push(Step { name: text("name"), old: text(old), new: text(new) });
+        all.push(PkgChange { name: text("name"), old: text(old), new: text(new) });
     }
     all
 }
 
 /// The value of an attribute of a tag.
-fn attribute(tag: &str, key: &str) -> Option<String> {
+fn xml_attribute(tag: &str, key: &str) -> Option<String> {
     let rest = tag.split_once(&format!(" {key}=\""))?.1;
-    Some(unescaped(rest.split('"').next()?))
+    Some(xml_unescape(rest.split('"').next()?))
 }
 
-fn unescaped(text: &str) -> String {
+fn xml_unescape(text: &str) -> String {
     let signs = [("&apos;", "'"), ("&quot;", "\""), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
     signs.into_iter().fold(text.to_owned(), |text, (sign, plain)| text.replace(sign, plain))
 }
 
 /// What stands in messages of errors and in the description of what it would ask.
-fn complaints(said: &str) -> String {
+fn error_messages(said: &str) -> String {
     let pieces = said.split('<').filter_map(|piece| piece.split_once('>'));
     let told = pieces.filter(|(tag, _)| *tag == "message type=\"error\"" || *tag == "description");
-    told.map(|(_, text)| unescaped(text.trim_end())).collect::<Vec<_>>().join("\n")
+    told.map(|(_, text)| xml_unescape(text.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 /// The table of a search: `i | vim | package | 9.0-1.1 | x86_64 | repo`.
-pub(super) fn found(said: &str, provider: &dyn Provider) -> Offers {
-    let mut all = Offers::new();
+pub(super) fn parse_search(said: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
+    let mut all = AvailablePkgs::new();
     for line in said.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, name, "package", version, _, repo] = cells[..] else { continue };
@@ -160,7 +166,7 @@ pub(super) fn found(said: &str, provider: &dyn Provider) -> Offers {
         }
     }
     for offer in all.values_mut() {
-        offer.versions.sort_by(|a, b| provider.scheme().compare(b, a));
+        offer.versions.sort_by(|a, b| provider.version_scheme().compare(b, a));
         offer.candidate = offer.versions.first().cloned().unwrap_or_default();
     }
     all

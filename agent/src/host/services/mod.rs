@@ -3,57 +3,57 @@
 //!
 //! Law: a look changes nothing, not even what the manager has loaded. States and execution functions read from here.
 
-pub(crate) mod files;
-pub(crate) mod lines;
-pub(crate) mod locales;
-pub(crate) mod modules;
+pub(crate) mod kernel_modules;
+pub(crate) mod locale;
 pub(crate) mod mounts;
 mod openrc;
 pub(crate) mod sysctl;
 mod systemd;
 mod sysv;
-pub(crate) mod zone;
+pub(crate) mod text_file;
+pub(crate) mod timezone;
+pub(crate) mod unit_files;
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Machine, Said, Tools};
+use super::{CommandOutput, Machine, Tools};
 
 /// How a service stands now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Service {
+pub(crate) struct ServiceStatus {
     /// It runs.
     pub(crate) is_running: bool,
     /// It is about to: somebody told it to and did not wait.
-    pub(crate) is_coming: bool,
+    pub(crate) is_starting: bool,
     /// It ended by itself and is started again and again.
-    pub(crate) is_looping: bool,
+    pub(crate) is_restart_looping: bool,
     /// It does its work and ends.
-    pub(crate) is_brief: bool,
+    pub(crate) is_oneshot: bool,
     /// It did its work since the host started.
-    pub(crate) is_done: bool,
+    pub(crate) has_completed: bool,
 }
 
 /// Whether a service starts with the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Boot {
+pub(crate) enum BootState {
     /// It was told to.
-    Yes,
+    Enabled,
     /// It does not.
-    No,
+    Disabled,
     /// Others start it, and nobody can tell it to or not to.
-    Fixed,
+    Static,
 }
 
-impl Boot {
+impl BootState {
     /// What Salt calls enabled.
     pub(crate) const fn is_enabled(self) -> bool {
-        !matches!(self, Self::No)
+        !matches!(self, Self::Disabled)
     }
 }
 
 /// What can be done to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum ServiceAction {
     Start,
     Stop,
     Restart,
@@ -68,9 +68,9 @@ pub(crate) enum Act {
     Unmask(bool),
 }
 
-impl Act {
+impl ServiceAction {
     /// The word for it that most managers and scripts know.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn command_word(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Stop => "stop",
@@ -86,32 +86,33 @@ impl Act {
 }
 
 /// A service manager.
-pub(crate) trait Provider {
+pub(crate) trait ServiceProvider {
     /// How a service stands; nothing when there is no such service.
-    fn find(&self, name: &str) -> Result<Option<Service>, Refusal>;
+    fn status(&self, name: &str) -> Result<Option<ServiceStatus>, FunctionError>;
 
     /// Whether it starts with the host.
-    fn boot(&self, name: &str) -> Result<Boot, Refusal>;
+    fn boot_state(&self, name: &str) -> Result<BootState, FunctionError>;
 
     /// Does it; a manager that says no is an answer. `no_block` does not wait for the end of it.
-    fn act(&self, act: Act, name: &str, no_block: bool) -> Result<Said, Refusal>;
+    fn perform(&self, act: ServiceAction, name: &str, no_block: bool)
+    -> Result<CommandOutput, FunctionError>;
 
     /// All services, sorted.
-    fn all(&self) -> Result<Vec<String>, Refusal>;
+    fn list(&self) -> Result<Vec<String>, FunctionError>;
 
     /// All services that are `enabled`, `disabled` or (where there is such a thing) `static`, sorted.
-    fn with_boot(&self, word: &str) -> Result<Vec<String>, Refusal> {
-        let wanted = if word == "enabled" { Boot::Yes } else { Boot::No };
-        let mut names = self.all()?;
-        names.retain(|n| word != "static" && self.boot(n) == Ok(wanted));
+    fn list_by_boot(&self, word: &str) -> Result<Vec<String>, FunctionError> {
+        let wanted = if word == "enabled" { BootState::Enabled } else { BootState::Disabled };
+        let mut names = self.list()?;
+        names.retain(|n| word != "static" && self.boot_state(n) == Ok(wanted));
         Ok(names)
     }
 
     /// All services that run, sorted.
-    fn running(&self) -> Result<Vec<String>, Refusal> {
+    fn list_running(&self) -> Result<Vec<String>, FunctionError> {
         let mut running = Vec::new();
-        for name in self.all()? {
-            if self.find(&name)?.is_some_and(|s| s.is_running) {
+        for name in self.list()? {
+            if self.status(&name)?.is_some_and(|s| s.is_running) {
                 running.push(name);
             }
         }
@@ -119,8 +120,8 @@ pub(crate) trait Provider {
     }
 
     /// All properties of a service, a line each, where the manager keeps any.
-    fn show(&self, _name: &str) -> Result<String, Refusal> {
-        Err(Refusal::failed("only systemd tells the properties of a service"))
+    fn show_properties(&self, _name: &str) -> Result<String, FunctionError> {
+        Err(FunctionError::failed("only systemd tells the properties of a service"))
     }
 
     /// Whether it is masked, until the next boot or for good; nothing where there are no masks.
@@ -129,108 +130,111 @@ pub(crate) trait Provider {
     }
 
     /// Why it does not run, as far as the manager knows.
-    fn why(&self, _name: &str) -> String {
+    fn failure_reason(&self, _name: &str) -> String {
         String::new()
     }
 
     /// Why nothing can be started here at all.
-    fn is_offline(&self) -> Option<&'static str> {
+    fn offline_reason(&self) -> Option<&'static str> {
         None
     }
 
     /// Reads again what services there are, where that has to be asked for.
-    fn refresh(&self) -> Result<(), Refusal> {
+    fn daemon_reload(&self) -> Result<(), FunctionError> {
         Ok(())
     }
 
     /// True when a process may be looked for by its command line.
-    fn takes_signature(&self) -> bool {
+    fn supports_sig(&self) -> bool {
         true
     }
 
-    /// The same as [`Provider::act`], and a manager that says no is a refusal with its words.
-    fn must(&self, act: Act, name: &str, no_block: bool) -> Result<(), Refusal> {
-        let said = self.act(act, name, no_block)?;
-        if said.is_fine() {
+    /// The same as [`ServiceProvider::perform`], and a manager that says no is a refusal with its words.
+    fn perform_checked(&self, act: ServiceAction, name: &str, no_block: bool) -> Result<(), FunctionError> {
+        let said = self.perform(act, name, no_block)?;
+        if said.is_success() {
             return Ok(());
         }
-        let mut words = said.words().to_owned();
+        let mut words = said.message().to_owned();
         if words.is_empty() {
-            words = format!("`{} {name}` ended with code {}", act.word(), said.code);
+            words = format!("`{} {name}` ended with code {}", act.command_word(), said.code);
         }
-        Err(Refusal::failed(words))
+        Err(FunctionError::failed(words))
     }
 }
 
 /// Managers by the names that `provider` may give, Salt's among them.
-const NAMES: [(&str, Kind); 14] = [
-    ("systemd", Kind::Systemd),
-    ("systemd_service", Kind::Systemd),
-    ("openrc", Kind::OpenRc),
-    ("gentoo_service", Kind::OpenRc),
-    ("gentooservice", Kind::OpenRc),
-    ("alpine_service", Kind::OpenRc),
-    ("sysv", Kind::SysV),
-    ("sysvinit", Kind::SysV),
-    ("service", Kind::SysV),
-    ("linux_service", Kind::SysV),
-    ("debian_service", Kind::SysV),
-    ("rh_service", Kind::SysV),
-    ("upstart", Kind::SysV),
-    ("upstart_service", Kind::SysV),
+const PROVIDER_NAMES: [(&str, InitSystem); 14] = [
+    ("systemd", InitSystem::Systemd),
+    ("systemd_service", InitSystem::Systemd),
+    ("openrc", InitSystem::OpenRc),
+    ("gentoo_service", InitSystem::OpenRc),
+    ("gentooservice", InitSystem::OpenRc),
+    ("alpine_service", InitSystem::OpenRc),
+    ("sysv", InitSystem::SysV),
+    ("sysvinit", InitSystem::SysV),
+    ("service", InitSystem::SysV),
+    ("linux_service", InitSystem::SysV),
+    ("debian_service", InitSystem::SysV),
+    ("rh_service", InitSystem::SysV),
+    ("upstart", InitSystem::SysV),
+    ("upstart_service", InitSystem::SysV),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum InitSystem {
     Systemd,
     OpenRc,
     SysV,
 }
 
 /// The manager of a machine, or the one that is asked for by name.
-pub(crate) fn of<'a>(tools: Tools<'a>, wanted: Option<&str>) -> Result<Box<dyn Provider + 'a>, Refusal> {
+pub(crate) fn select_provider<'a>(
+    tools: Tools<'a>,
+    wanted: Option<&str>,
+) -> Result<Box<dyn ServiceProvider + 'a>, FunctionError> {
     let kind = match wanted {
-        Some(name) => match NAMES.iter().find(|(n, _)| *n == name) {
+        Some(name) => match PROVIDER_NAMES.iter().find(|(n, _)| *n == name) {
             Some((_, kind)) => *kind,
             None => {
                 let words = format!("there is no service provider `{name}`: use systemd, openrc or sysv");
-                return Err(Refusal::arguments(words));
+                return Err(FunctionError::bad_arguments(words));
             }
         },
-        None => kind_of(tools.machine),
+        None => detect_init_system(tools.machine),
     };
     Ok(match kind {
-        Kind::Systemd => Box::new(systemd::Systemd::new(tools)),
-        Kind::OpenRc => Box::new(openrc::OpenRc { tools }),
-        Kind::SysV => Box::new(sysv::SysV { tools }),
+        InitSystem::Systemd => Box::new(systemd::Systemd::new(tools)),
+        InitSystem::OpenRc => Box::new(openrc::OpenRc { tools }),
+        InitSystem::SysV => Box::new(sysv::SysV { tools }),
     })
 }
 
 /// Who manages the services: systemd where it runs, OpenRC where its programs are, scripts where the first process is an
 /// `init` of old, systemd that does not run yet, scripts.
-fn kind_of(machine: &Machine) -> Kind {
-    if files::is_booted(machine) {
-        Kind::Systemd
+fn detect_init_system(machine: &Machine) -> InitSystem {
+    if unit_files::is_booted(machine) {
+        InitSystem::Systemd
     } else if machine.which("rc-service").is_some() {
-        Kind::OpenRc
-    } else if files::is_old_init(machine) {
-        Kind::SysV
-    } else if machine.which("systemctl").is_some() || !machine.is_own() {
-        Kind::Systemd
+        InitSystem::OpenRc
+    } else if unit_files::is_sysv_init(machine) {
+        InitSystem::SysV
+    } else if machine.which("systemctl").is_some() || !machine.is_this_host() {
+        InitSystem::Systemd
     } else {
-        Kind::SysV
+        InitSystem::SysV
     }
 }
 
 /// True when systemd manages the services of a machine.
 pub(crate) fn is_systemd(machine: &Machine) -> bool {
-    kind_of(machine) == Kind::Systemd
+    detect_init_system(machine) == InitSystem::Systemd
 }
 
 /// True when the command line of some process contains a text, our own left out.
-pub(crate) fn is_process(machine: &Machine, text: &str) -> bool {
+pub(crate) fn has_process_matching(machine: &Machine, text: &str) -> bool {
     let own = std::process::id().to_string();
-    machine.names("/proc").into_iter().filter(|n| *n != own && n.bytes().all(|b| b.is_ascii_digit())).any(
+    machine.list_dir("/proc").into_iter().filter(|n| *n != own && n.bytes().all(|b| b.is_ascii_digit())).any(
         |pid| {
             // A process that has ended meanwhile has no command line.
             let line = std::fs::read(machine.path(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();

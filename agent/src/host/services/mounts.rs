@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::lines;
+use super::text_file;
 use crate::host::Machine;
 
 /// A file system that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub(crate) struct MountedFs {
     pub(crate) point: String,
     pub(crate) device: String,
     pub(crate) fstype: String,
@@ -21,43 +21,43 @@ pub(crate) struct Mount {
 }
 
 /// What is mounted, as `/proc/self/mountinfo` tells; the last of several at one place counts.
-pub(crate) fn active(machine: &Machine) -> Result<Vec<Mount>, Refusal> {
+pub(crate) fn list_mounted(machine: &Machine) -> Result<Vec<MountedFs>, FunctionError> {
     let text = machine.read("/proc/self/mountinfo")?.unwrap_or_default();
-    Ok(text.lines().filter_map(mount).collect())
+    Ok(text.lines().filter_map(parse_mountinfo_line).collect())
 }
 
-pub(super) fn mount(line: &str) -> Option<Mount> {
+pub(super) fn parse_mountinfo_line(line: &str) -> Option<MountedFs> {
     let (place, system) = line.split_once(" - ")?;
     let place: Vec<&str> = place.split(' ').collect();
     let mut system = system.split(' ');
     let list = |text: &str| text.split(',').map(str::to_owned).collect();
-    Some(Mount {
-        point: plain(place.get(4)?),
+    Some(MountedFs {
+        point: unescape_blanks(place.get(4)?),
         opts: list(place.get(5)?),
         fstype: system.next()?.to_owned(),
-        device: plain(system.next()?),
+        device: unescape_blanks(system.next()?),
         superopts: list(system.next().unwrap_or_default()),
     })
 }
 
 /// What is mounted at a place.
-pub(crate) fn at(machine: &Machine, point: &str) -> Result<Option<Mount>, Refusal> {
+pub(crate) fn find_mounted(machine: &Machine, point: &str) -> Result<Option<MountedFs>, FunctionError> {
     let real = std::fs::canonicalize(point).unwrap_or_else(|_| PathBuf::from(point));
-    Ok(active(machine)?.into_iter().rev().find(|m| Path::new(&m.point) == real))
+    Ok(list_mounted(machine)?.into_iter().rev().find(|m| Path::new(&m.point) == real))
 }
 
 /// A text without the escapes that the kernel and `/etc/fstab` write for blanks.
-fn plain(text: &str) -> String {
+fn unescape_blanks(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
-fn escaped(text: &str) -> String {
+fn escape_blanks(text: &str) -> String {
     text.replace(' ', "\\040").replace('\t', "\\011")
 }
 
 /// A line of `/etc/fstab`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FstabEntry {
     pub(crate) device: String,
     pub(crate) name: String,
     pub(crate) fstype: String,
@@ -68,14 +68,14 @@ pub(crate) struct Entry {
 
 /// What became of the file, in Salt's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum FstabChange {
     Present,
     New,
     Change,
 }
 
-impl Kept {
-    pub(crate) const fn word(self) -> &'static str {
+impl FstabChange {
+    pub(crate) const fn salt_word(self) -> &'static str {
         match self {
             Self::Present => "present",
             Self::New => "new",
@@ -85,7 +85,7 @@ impl Kept {
 }
 
 /// File systems that are known by their place, not by their device.
-const SPECIAL: [&str; 14] = [
+const SPECIAL_FSTYPES: [&str; 14] = [
     "none",
     "tmpfs",
     "sysfs",
@@ -102,8 +102,8 @@ const SPECIAL: [&str; 14] = [
     "ceph",
 ];
 
-impl Entry {
-    pub(crate) fn read(line: &str) -> Option<Self> {
+impl FstabEntry {
+    pub(crate) fn parse_line(line: &str) -> Option<Self> {
         if line.starts_with('#') {
             return None;
         }
@@ -111,8 +111,8 @@ impl Entry {
         let (4..=6, [device, name, fstype, opts, ..]) = (words.len(), words.as_slice()) else { return None };
         let number = |at: usize| words.get(at).copied().unwrap_or("0").to_owned();
         Some(Self {
-            device: plain(device),
-            name: plain(name),
+            device: unescape_blanks(device),
+            name: unescape_blanks(name),
             fstype: (*fstype).to_owned(),
             opts: (*opts).to_owned(),
             dump: number(4),
@@ -120,12 +120,16 @@ impl Entry {
         })
     }
 
-    fn line(&self) -> String {
+    fn to_line(&self) -> String {
         let Self { fstype, opts, dump, pass_num, .. } = self;
-        format!("{}\t\t{}\t{fstype}\t{opts}\t{dump} {pass_num}", escaped(&self.device), escaped(&self.name))
+        format!(
+            "{}\t\t{}\t{fstype}\t{opts}\t{dump} {pass_num}",
+            escape_blanks(&self.device),
+            escape_blanks(&self.name)
+        )
     }
 
-    fn key(&self, key: &str) -> Result<&str, Refusal> {
+    fn match_value(&self, key: &str) -> Result<&str, FunctionError> {
         Ok(match key {
             "device" => &self.device,
             "name" => &self.name,
@@ -133,12 +137,12 @@ impl Entry {
             "opts" => &self.opts,
             "dump" => &self.dump,
             "pass_num" => &self.pass_num,
-            _ => return Err(Refusal::failed(format!("Unrecognized keys in match_on: \"{key}\""))),
+            _ => return Err(FunctionError::failed(format!("Unrecognized keys in match_on: \"{key}\""))),
         })
     }
 
-    fn has(&self, key: &str, wanted: &Self) -> Result<bool, Refusal> {
-        let (now, wanted) = (self.key(key)?, wanted.key(key)?);
+    fn matches(&self, key: &str, wanted: &Self) -> Result<bool, FunctionError> {
+        let (now, wanted) = (self.match_value(key)?, wanted.match_value(key)?);
         if key != "opts" {
             return Ok(now == wanted);
         }
@@ -151,7 +155,7 @@ impl Entry {
     }
 
     /// The mapping that Salt shows, with the options as a list.
-    pub(crate) fn shown(&self) -> Map {
+    pub(crate) fn to_salt_map(&self) -> Map {
         let mut out = Map::new();
         out.insert("device", self.device.as_str());
         out.insert("fstype", self.fstype.as_str());
@@ -163,63 +167,64 @@ impl Entry {
 }
 
 /// All entries of a file.
-pub(crate) fn entries(text: &str) -> impl Iterator<Item = Entry> {
-    text.lines().filter_map(Entry::read)
+pub(crate) fn parse_fstab(text: &str) -> impl Iterator<Item = FstabEntry> {
+    text.lines().filter_map(FstabEntry::parse_line)
 }
 
 /// The file with an entry in it, and what became of it. `match_on` are the words by which its line is known.
-pub(crate) fn set(
+pub(crate) fn set_fstab_entry(
     text: &str,
-    entry: &Entry,
+    entry: &FstabEntry,
     match_on: &[String],
     keep: bool,
-) -> Result<(String, Kept), Refusal> {
-    let auto =
-        || vec![if SPECIAL.contains(&&*entry.fstype) { "name".to_owned() } else { "device".to_owned() }];
+) -> Result<(String, FstabChange), FunctionError> {
+    let auto = || {
+        vec![if SPECIAL_FSTYPES.contains(&&*entry.fstype) { "name".to_owned() } else { "device".to_owned() }]
+    };
     let keys = if match_on.is_empty() || match_on == ["auto"] { auto() } else { match_on.to_vec() };
     for key in &keys {
-        entry.key(key)?;
+        entry.match_value(key)?;
     }
     let mut kept = None;
-    let fits = |old: &Entry, keys: &[&str]| keys.iter().all(|k| old.has(k, entry).unwrap_or(false));
+    let fits = |old: &FstabEntry, keys: &[&str]| keys.iter().all(|k| old.matches(k, entry).unwrap_or(false));
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let (edited, _) = lines::edit(text, |line| {
-        let old = Entry::read(line).filter(|old| fits(old, &keys))?;
+    let (edited, _) = text_file::edit_lines(text, |line| {
+        let old = FstabEntry::parse_line(line).filter(|old| fits(old, &keys))?;
         if keep || fits(&old, &["device", "name", "fstype", "opts", "dump", "pass_num"]) {
-            kept = kept.or(Some(Kept::Present));
+            kept = kept.or(Some(FstabChange::Present));
             return None;
         }
-        kept = Some(Kept::Change);
-        Some(entry.line())
+        kept = Some(FstabChange::Change);
+        Some(entry.to_line())
     });
     Ok(match kept {
         Some(kept) => (edited, kept),
-        None => (lines::append(text, &entry.line()), Kept::New),
+        None => (text_file::append_line(text, &entry.to_line()), FstabChange::New),
     })
 }
 
 /// The file without the entries of a place (and of a device, when one is named).
-pub(crate) fn removed(text: &str, name: &str, device: Option<&str>) -> (String, bool) {
-    let fits = |e: &Entry| e.name == name && device.is_none_or(|d| e.device == d);
-    lines::edit(text, |line| Entry::read(line).filter(fits).map(|_| String::new()))
+pub(crate) fn remove_fstab_entry(text: &str, name: &str, device: Option<&str>) -> (String, bool) {
+    let fits = |e: &FstabEntry| e.name == name && device.is_none_or(|d| e.device == d);
+    text_file::edit_lines(text, |line| FstabEntry::parse_line(line).filter(fits).map(|_| String::new()))
 }
 
 /// Swap space that is in use: its name and type, size, used and priority.
-pub(crate) fn swaps(machine: &Machine) -> Result<Map, Refusal> {
+pub(crate) fn list_swaps(machine: &Machine) -> Result<Map, FunctionError> {
     let text = machine.read("/proc/swaps")?.unwrap_or_default();
     let mut out = Map::new();
     for line in text.lines().skip(1) {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [name, kind, size, used, priority] = words.as_slice() {
             let about = [("type", *kind), ("size", size), ("used", used), ("priority", priority)].into_iter();
-            out.insert(plain(name), about.collect::<Map>());
+            out.insert(unescape_blanks(name), about.collect::<Map>());
         }
     }
     Ok(out)
 }
 
 /// The device behind a name: links followed, `UUID=…`, `LABEL=…` and their likes looked up. What is no device stays.
-pub(crate) fn device(name: &str) -> String {
+pub(crate) fn resolve_device(name: &str) -> String {
     const TAGS: [(&str, &str); 4] = [
         ("UUID", "by-uuid"),
         ("LABEL", "by-label"),
@@ -243,7 +248,7 @@ pub(crate) fn device(name: &str) -> String {
 }
 
 /// The file behind a loop device.
-pub(crate) fn backing(machine: &Machine, device: &str) -> Option<String> {
+pub(crate) fn loop_backing_file(machine: &Machine, device: &str) -> Option<String> {
     let name = device.strip_prefix("/dev/")?;
     let file = machine.read(&format!("/sys/block/{name}/loop/backing_file")).ok()??;
     Some(file.trim_end_matches('\n').to_owned())

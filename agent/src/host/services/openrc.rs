@@ -1,72 +1,79 @@
 //! OpenRC, by `rc-service` and `rc-update`.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Act, Boot, Provider, Service, files};
-use crate::host::{Said, Tools};
+use super::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};
+use crate::host::{CommandOutput, Tools};
 
 pub(super) struct OpenRc<'a> {
     pub(super) tools: Tools<'a>,
 }
 
 /// The runlevel that a service is put into; what needs another says so by `rc-update` itself.
-const LEVEL: &str = "default";
+const DEFAULT_RUNLEVEL: &str = "default";
 /// Where OpenRC links what it has started.
-const STARTED: &str = "/run/openrc/started";
+const STARTED_DIR: &str = "/run/openrc/started";
 
 impl OpenRc<'_> {
     /// The runlevels that a service is in.
-    fn levels(&self, name: &str) -> Vec<String> {
+    fn runlevels(&self, name: &str) -> Vec<String> {
         let machine = self.tools.machine;
         let linked =
-            |level: &String| machine.names(&format!("/etc/runlevels/{level}")).iter().any(|n| n == name);
-        machine.names("/etc/runlevels").into_iter().filter(linked).collect()
+            |level: &String| machine.list_dir(&format!("/etc/runlevels/{level}")).iter().any(|n| n == name);
+        machine.list_dir("/etc/runlevels").into_iter().filter(linked).collect()
     }
 }
 
-impl Provider for OpenRc<'_> {
-    fn find(&self, name: &str) -> Result<Option<Service>, Refusal> {
-        if !files::is_script(self.tools.machine, name) {
+impl ServiceProvider for OpenRc<'_> {
+    fn status(&self, name: &str) -> Result<Option<ServiceStatus>, FunctionError> {
+        if !unit_files::has_init_script(self.tools.machine, name) {
             return Ok(None);
         }
-        let said = self.tools.ask("rc-service", &["--quiet", name, "status"])?;
-        Ok(Some(Service { is_running: said.is_fine(), ..Service::default() }))
+        let said = self.tools.run_query("rc-service", &["--quiet", name, "status"])?;
+        Ok(Some(ServiceStatus { is_running: said.is_success(), ..ServiceStatus::default() }))
     }
 
-    fn boot(&self, name: &str) -> Result<Boot, Refusal> {
-        Ok(if self.levels(name).is_empty() { Boot::No } else { Boot::Yes })
+    fn boot_state(&self, name: &str) -> Result<BootState, FunctionError> {
+        Ok(if self.runlevels(name).is_empty() { BootState::Disabled } else { BootState::Enabled })
     }
 
-    fn act(&self, act: Act, name: &str, _no_block: bool) -> Result<Said, Refusal> {
+    fn perform(
+        &self,
+        act: ServiceAction,
+        name: &str,
+        _no_block: bool,
+    ) -> Result<CommandOutput, FunctionError> {
         match act {
-            Act::Enable => self.tools.tell("rc-update", &["add", name, LEVEL]),
-            Act::Disable => {
+            ServiceAction::Enable => self.tools.run_change("rc-update", &["add", name, DEFAULT_RUNLEVEL]),
+            ServiceAction::Disable => {
                 // With `--all` it ends with 1, as most runlevels do not have the service.
-                let levels = self.levels(name);
+                let levels = self.runlevels(name);
                 let words: Vec<&str> =
                     ["delete", name].into_iter().chain(levels.iter().map(String::as_str)).collect();
-                self.tools.tell("rc-update", &words)
+                self.tools.run_change("rc-update", &words)
             }
-            Act::Mask(_) | Act::Unmask(_) => Err(Refusal::failed("OpenRC has no masks")),
-            Act::FullRestart => {
-                self.tools.tell("rc-service", &[name, "stop"])?;
-                self.tools.tell("rc-service", &[name, "start"])
+            ServiceAction::Mask(_) | ServiceAction::Unmask(_) => {
+                Err(FunctionError::failed("OpenRC has no masks"))
             }
-            Act::ForceReload => self.tools.tell("rc-service", &[name, "reload"]),
-            Act::Start | Act::Stop | Act::Restart | Act::Reload => {
-                self.tools.tell("rc-service", &[name, act.word()])
+            ServiceAction::FullRestart => {
+                self.tools.run_change("rc-service", &[name, "stop"])?;
+                self.tools.run_change("rc-service", &[name, "start"])
+            }
+            ServiceAction::ForceReload => self.tools.run_change("rc-service", &[name, "reload"]),
+            ServiceAction::Start | ServiceAction::Stop | ServiceAction::Restart | ServiceAction::Reload => {
+                self.tools.run_change("rc-service", &[name, act.command_word()])
             }
         }
     }
 
-    fn all(&self) -> Result<Vec<String>, Refusal> {
-        Ok(files::scripts(self.tools.machine))
+    fn list(&self) -> Result<Vec<String>, FunctionError> {
+        Ok(unit_files::list_init_scripts(self.tools.machine))
     }
 
-    fn running(&self) -> Result<Vec<String>, Refusal> {
+    fn list_running(&self) -> Result<Vec<String>, FunctionError> {
         // A script that knows no `status` says yes to everything: only what was started can run.
-        let mut running = self.tools.machine.names(STARTED);
-        running.retain(|name| matches!(self.find(name), Ok(Some(service)) if service.is_running));
+        let mut running = self.tools.machine.list_dir(STARTED_DIR);
+        running.retain(|name| matches!(self.status(name), Ok(Some(service)) if service.is_running));
         running.sort_unstable();
         Ok(running)
     }

@@ -1,9 +1,9 @@
 //! Init scripts, linked into runlevels by `update-rc.d` (Debian) or `chkconfig` (Red Hat).
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 
-use super::{Act, Boot, Provider, Service, files};
-use crate::host::{Said, Tools};
+use super::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};
+use crate::host::{CommandOutput, Tools};
 
 pub(super) struct SysV<'a> {
     pub(super) tools: Tools<'a>,
@@ -11,55 +11,66 @@ pub(super) struct SysV<'a> {
 
 impl SysV<'_> {
     /// Tells a script; by `service` where it is, as that cleans the environment.
-    fn script(&self, name: &str, word: &str) -> Result<Said, Refusal> {
+    fn run_script(&self, name: &str, word: &str) -> Result<CommandOutput, FunctionError> {
         if self.tools.which("service").is_some() {
-            return self.tools.tell("service", &[name, word]);
+            return self.tools.run_change("service", &[name, word]);
         }
-        self.tools.tell(&format!("/etc/init.d/{name}"), &[word])
+        self.tools.run_change(&format!("/etc/init.d/{name}"), &[word])
     }
 
-    fn links(&self, name: &str, on: bool) -> Result<Said, Refusal> {
+    fn set_runlevel_links(&self, name: &str, on: bool) -> Result<CommandOutput, FunctionError> {
         if self.tools.which("update-rc.d").is_some() {
             if on {
                 // A script that was never linked has nothing to enable yet.
-                self.tools.tell("update-rc.d", &[name, "defaults"])?;
+                self.tools.run_change("update-rc.d", &[name, "defaults"])?;
             }
-            return self.tools.tell("update-rc.d", &[name, if on { "enable" } else { "disable" }]);
+            return self.tools.run_change("update-rc.d", &[name, if on { "enable" } else { "disable" }]);
         }
         if self.tools.which("chkconfig").is_some() {
-            return self.tools.tell("chkconfig", &[name, if on { "on" } else { "off" }]);
+            return self.tools.run_change("chkconfig", &[name, if on { "on" } else { "off" }]);
         }
-        Err(Refusal::failed("there is neither `update-rc.d` nor `chkconfig` here"))
+        Err(FunctionError::failed("there is neither `update-rc.d` nor `chkconfig` here"))
     }
 }
 
-impl Provider for SysV<'_> {
-    fn find(&self, name: &str) -> Result<Option<Service>, Refusal> {
-        if !files::is_script(self.tools.machine, name) {
+impl ServiceProvider for SysV<'_> {
+    fn status(&self, name: &str) -> Result<Option<ServiceStatus>, FunctionError> {
+        if !unit_files::has_init_script(self.tools.machine, name) {
             return Ok(None);
         }
-        let said = self.script(name, "status")?;
-        Ok(Some(Service { is_running: said.is_fine(), ..Service::default() }))
+        let said = self.run_script(name, "status")?;
+        Ok(Some(ServiceStatus { is_running: said.is_success(), ..ServiceStatus::default() }))
     }
 
-    fn boot(&self, name: &str) -> Result<Boot, Refusal> {
-        Ok(if files::is_linked(self.tools.machine, name) { Boot::Yes } else { Boot::No })
+    fn boot_state(&self, name: &str) -> Result<BootState, FunctionError> {
+        Ok(if unit_files::is_script_enabled(self.tools.machine, name) {
+            BootState::Enabled
+        } else {
+            BootState::Disabled
+        })
     }
 
-    fn act(&self, act: Act, name: &str, _no_block: bool) -> Result<Said, Refusal> {
+    fn perform(
+        &self,
+        act: ServiceAction,
+        name: &str,
+        _no_block: bool,
+    ) -> Result<CommandOutput, FunctionError> {
         match act {
-            Act::Enable => self.links(name, true),
-            Act::Disable => self.links(name, false),
-            Act::Mask(_) | Act::Unmask(_) => Err(Refusal::failed("init scripts cannot be masked")),
-            Act::FullRestart => {
-                self.script(name, "stop")?;
-                self.script(name, "start")
+            ServiceAction::Enable => self.set_runlevel_links(name, true),
+            ServiceAction::Disable => self.set_runlevel_links(name, false),
+            ServiceAction::Mask(_) | ServiceAction::Unmask(_) => {
+                Err(FunctionError::failed("init scripts cannot be masked"))
             }
-            _ => self.script(name, act.word()),
+            ServiceAction::FullRestart => {
+                self.run_script(name, "stop")?;
+                self.run_script(name, "start")
+            }
+            _ => self.run_script(name, act.command_word()),
         }
     }
 
-    fn all(&self) -> Result<Vec<String>, Refusal> {
-        Ok(files::scripts(self.tools.machine))
+    fn list(&self) -> Result<Vec<String>, FunctionError> {
+        Ok(unit_files::list_init_scripts(self.tools.machine))
     }
 }

@@ -6,18 +6,18 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use super::Tree;
+use super::SaltTree;
 use crate::files::BASE;
-use crate::init::{InitError, Made, Versioned, files, git, put, vacant};
+use crate::init::{GitSetup, InitError, InitResult, git, require_empty, starter_files, write_starter};
 
 /// Repositories' own data, which is no part of a tree.
-const HIDDEN: [&str; 3] = [".git", ".svn", ".hg"];
+const VCS_DIRS: [&str; 3] = [".git", ".svn", ".hg"];
 /// Nested directories before a copy gives up.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// What a copy did.
 #[derive(Debug)]
-pub struct Copied {
+pub struct CopySummary {
     /// How many files it wrote.
     pub files: usize,
     /// What it left out, and why.
@@ -25,17 +25,17 @@ pub struct Copied {
     /// Environments beside `base`, for `environments:` in zagent.yaml.
     pub environments: Vec<String>,
     /// What became of Git.
-    pub git: Versioned,
+    pub git: GitSetup,
 }
 
 /// Writes a states repository from a tree.
 ///
 /// # Errors
 /// Fails when the target holds something or stands inside the tree, and when a file cannot be copied.
-pub fn copy(tree: &Tree, target: &Path) -> Result<Copied, InitError> {
-    vacant(target, false)?;
-    apart(tree, target)?;
-    let mut work = Work { files: 0, skipped: Vec::new() };
+pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitError> {
+    require_empty(target, false)?;
+    require_separate(tree, target)?;
+    let mut work = TreeCopy { files: 0, skipped: Vec::new() };
     let mut environments = Vec::new();
     let all = tree.states.iter().chain(&tree.pillar).flat_map(|(_, dirs)| dirs);
     let others: Vec<PathBuf> = all.filter_map(|dir| dir.canonicalize().ok()).collect();
@@ -45,19 +45,19 @@ pub fn copy(tree: &Tree, target: &Path) -> Result<Copied, InitError> {
                 environments.push(env.clone());
             }
             let into = if env == BASE { target.to_owned() } else { target.join("environments").join(env) };
-            work.roots(dirs, &into.join(name), &others)?;
+            work.copy_roots(dirs, &into.join(name), &others)?;
         }
     }
-    let mut made = Made { written: Vec::new(), kept: Vec::new(), git: Versioned::Nothing };
-    for file in files::FRAME {
-        put(target, file, &mut made)?;
+    let mut made = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
+    for file in starter_files::BASE_FILES {
+        write_starter(target, file, &mut made)?;
     }
-    let git = git::version(target, &[".".to_owned()]);
-    Ok(Copied { files: work.files, skipped: work.skipped, environments, git })
+    let git = git::setup_git(target, &[".".to_owned()]);
+    Ok(CopySummary { files: work.files, skipped: work.skipped, environments, git })
 }
 
 /// A copy into the tree itself would change it, and never end.
-fn apart(tree: &Tree, target: &Path) -> Result<(), InitError> {
+fn require_separate(tree: &SaltTree, target: &Path) -> Result<(), InitError> {
     let whole = std::path::absolute(target).map_err(InitError::io("find", target))?;
     let nearest = whole.ancestors().find(|p| p.exists()).unwrap_or(&whole);
     let real = nearest.canonicalize().map_err(InitError::io("find", nearest))?;
@@ -70,23 +70,29 @@ fn apart(tree: &Tree, target: &Path) -> Result<(), InitError> {
     Ok(())
 }
 
-struct Work {
+struct TreeCopy {
     files: usize,
     skipped: Vec<String>,
 }
 
-impl Work {
+impl TreeCopy {
     /// The first directory that has a file wins, as in Salt.
-    fn roots(&mut self, dirs: &[PathBuf], into: &Path, others: &[PathBuf]) -> Result<(), InitError> {
+    fn copy_roots(&mut self, dirs: &[PathBuf], into: &Path, others: &[PathBuf]) -> Result<(), InitError> {
         for dir in dirs {
             let root = dir.canonicalize().map_err(InitError::io("find", dir))?;
-            self.dir(&Walk { root: &root, others }, &root, into, 0)?;
+            self.copy_dir(&CopyWalk { root: &root, others }, &root, into, 0)?;
         }
         Ok(())
     }
 
-    fn dir(&mut self, walk: &Walk<'_>, from: &Path, into: &Path, depth: usize) -> Result<(), InitError> {
-        if depth > DEPTH {
+    fn copy_dir(
+        &mut self,
+        walk: &CopyWalk<'_>,
+        from: &Path,
+        into: &Path,
+        depth: usize,
+    ) -> Result<(), InitError> {
+        if depth > MAX_DEPTH {
             self.skipped.push(format!("{}: too deep", from.display()));
             return Ok(());
         }
@@ -100,14 +106,14 @@ impl Work {
             let (path, to) = (entry.path(), into.join(entry.file_name()));
             let kind = entry.file_type().map_err(InitError::io("read", &path))?;
             if kind.is_dir() {
-                let hidden = HIDDEN.iter().any(|h| entry.file_name() == *h);
+                let hidden = VCS_DIRS.iter().any(|h| entry.file_name() == *h);
                 if !hidden && !walk.is_other_root(&path) {
-                    self.dir(walk, &path, &to, depth + 1)?;
+                    self.copy_dir(walk, &path, &to, depth + 1)?;
                 }
             } else if kind.is_file() {
-                self.file(&path, &to)?;
+                self.copy_file(&path, &to)?;
             } else if kind.is_symlink() {
-                self.link(walk.root, &path, &to)?;
+                self.copy_link(walk.root, &path, &to)?;
             } else {
                 self.skipped.push(format!("{}: neither a file nor a directory", path.display()));
             }
@@ -115,7 +121,7 @@ impl Work {
         Ok(())
     }
 
-    fn file(&mut self, from: &Path, to: &Path) -> Result<(), InitError> {
+    fn copy_file(&mut self, from: &Path, to: &Path) -> Result<(), InitError> {
         if to.symlink_metadata().is_ok() {
             self.skipped.push(format!("{}: an earlier root has it", from.display()));
             return Ok(());
@@ -128,7 +134,7 @@ impl Work {
         Ok(())
     }
 
-    fn link(&mut self, root: &Path, from: &Path, to: &Path) -> Result<(), InitError> {
+    fn copy_link(&mut self, root: &Path, from: &Path, to: &Path) -> Result<(), InitError> {
         let aim = fs::read_link(from).map_err(InitError::io("read", from))?;
         let stays = !aim.is_absolute()
             && from.canonicalize().is_ok_and(|real| real.starts_with(root))
@@ -144,12 +150,12 @@ impl Work {
     }
 }
 
-struct Walk<'w> {
+struct CopyWalk<'w> {
     root: &'w Path,
     others: &'w [PathBuf],
 }
 
-impl Walk<'_> {
+impl CopyWalk<'_> {
     /// A root inside another is copied as what it is, not twice.
     fn is_other_root(&self, dir: &Path) -> bool {
         self.others.iter().any(|other| other == dir && other != self.root)

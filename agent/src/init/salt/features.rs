@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use zagent_compiler::Files;
+use zagent_compiler::FileTree;
 
-use super::find::{line_of, says};
-use super::report::{Feature, Spot};
-use super::{Tree, scan};
+use super::find::{is_set, line_of};
+use super::report::{SaltFeature, SaltSpot};
+use super::{SaltTree, scan};
 
 /// Directories of Python, and what takes their place.
 const PYTHON: &[(&str, &str)] = &[
@@ -66,11 +66,15 @@ const REACTOR: &str = "there is no event bus: every node converges by itself";
 const BEACONS: &str = "there is no event bus: use a systemd path or timer unit";
 
 /// Everything beyond states that a tree uses.
-pub(super) fn features(tree: &Tree, states: &dyn Files, pillar: &dyn Files) -> Vec<Feature> {
-    let mut found = Found(Vec::new());
+pub(super) fn find_features(
+    tree: &SaltTree,
+    states: &dyn FileTree,
+    pillar: &dyn FileTree,
+) -> Vec<SaltFeature> {
+    let mut found = FeatureList(Vec::new());
     if let Some(config) = &tree.config {
         let shown = config.display().to_string();
-        for (key, advice) in OPTIONS.iter().filter(|(key, _)| says(&tree.opts, key)) {
+        for (key, advice) in OPTIONS.iter().filter(|(key, _)| is_set(&tree.opts, key)) {
             found.add(&format!("option {key}"), advice, &shown, line_of(&tree.opts, key));
         }
     }
@@ -86,43 +90,43 @@ pub(super) fn features(tree: &Tree, states: &dyn Files, pillar: &dyn Files) -> V
         }
     }
     for (files, is_pillar) in [(states, false), (pillar, true)] {
-        each_sls(files, |shown, text| texts(&mut found, shown, text, is_pillar));
+        each_sls(files, |shown, text| scan_sls(&mut found, shown, text, is_pillar));
     }
     found.0
 }
 
 /// What the text of one SLS gives away.
-fn texts(found: &mut Found, file: &str, text: &str, is_pillar: bool) {
-    for (name, line) in scan::functions(text) {
+fn scan_sls(found: &mut FeatureList, file: &str, text: &str, is_pillar: bool) {
+    for (name, line) in scan::scan_functions(text) {
         if name == "mine.get" {
             found.add("the mine", MINE, file, line);
         }
     }
     if is_pillar {
-        scan::keys(text, &["mine_functions:"]).for_each(|line| found.add("the mine", MINE, file, line));
-        scan::keys(text, &["beacons:"]).for_each(|line| found.add("beacons", BEACONS, file, line));
+        scan::scan_keys(text, &["mine_functions:"]).for_each(|line| found.add("the mine", MINE, file, line));
+        scan::scan_keys(text, &["beacons:"]).for_each(|line| found.add("beacons", BEACONS, file, line));
         return;
     }
     let orchestrate =
         ["salt.state:", "salt.function:", "salt.runner:", "salt.wheel:", "salt.parallel_runners:"];
-    scan::keys(text, &orchestrate).for_each(|line| found.add("orchestration", ORCHESTRATE, file, line));
+    scan::scan_keys(text, &orchestrate).for_each(|line| found.add("orchestration", ORCHESTRATE, file, line));
     let reactor = ["local.", "runner.", "wheel.", "caller.", "cmd.state.", "cmd.cmd."];
-    scan::keys(text, &reactor).for_each(|line| found.add("reactor SLS", REACTOR, file, line));
+    scan::scan_keys(text, &reactor).for_each(|line| found.add("reactor SLS", REACTOR, file, line));
 }
 
-struct Found(Vec<Feature>);
+struct FeatureList(Vec<SaltFeature>);
 
-impl Found {
+impl FeatureList {
     fn add(&mut self, name: &str, advice: &'static str, file: &str, line: u32) {
-        let spot = Spot { file: file.to_owned(), line };
+        let spot = SaltSpot { file: file.to_owned(), line };
         match self.0.iter_mut().find(|f| f.name == name) {
             Some(feature) => feature.places.push(spot),
-            None => self.0.push(Feature { name: name.to_owned(), advice, places: vec![spot] }),
+            None => self.0.push(SaltFeature { name: name.to_owned(), advice, places: vec![spot] }),
         }
     }
 }
 
-fn python_dirs(tree: &Tree) -> Vec<PathBuf> {
+fn python_dirs(tree: &SaltTree) -> Vec<PathBuf> {
     let roots = tree.states.iter().flat_map(|(_, dirs)| dirs);
     let mut dirs: Vec<PathBuf> =
         roots.flat_map(|root| PYTHON.iter().map(|(name, _)| root.join(name))).collect();
@@ -134,10 +138,10 @@ fn python_dirs(tree: &Tree) -> Vec<PathBuf> {
 }
 
 /// Every SLS of a tree: its name for people, and its text.
-fn each_sls(files: &dyn Files, mut visit: impl FnMut(&str, &str)) {
+fn each_sls(files: &dyn FileTree, mut visit: impl FnMut(&str, &str)) {
     for env in files.envs() {
         let list = files.list(&env).unwrap_or_else(|_| std::sync::Arc::new([]));
-        for path in list.iter().filter(|p| p.ends_with(".sls") && !super::is_aside(p)) {
+        for path in list.iter().filter(|p| p.ends_with(".sls") && !super::is_ignored(p)) {
             if let Ok(Some(bytes)) = files.read(&env, path) {
                 visit(&files.display(&env, path), &String::from_utf8_lossy(&bytes));
             }

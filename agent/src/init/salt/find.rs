@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use zagent_config::salt_config::SaltConfig;
-use zagent_config::{Faults, Map, Value};
+use zagent_config::{Diagnostics, Map, Value};
 
-use super::{Roots, Tree};
+use super::{SaltRoots, SaltTree};
 use crate::files::BASE;
 
 /// Where a configuration may stand, from the directory that was named; the master's speaks for the file server.
@@ -18,7 +18,7 @@ const PILLAR: [&str; 3] = ["pillar", "srv/pillar", "../pillar"];
 
 /// Why there is nothing to look at.
 #[derive(Debug, thiserror::Error)]
-pub enum FindError {
+pub enum FindTreeError {
     /// No SLS anywhere.
     #[error("`{}` holds no Salt tree: no SLS file in it, nor in `salt/`, `states/` or `srv/salt/`", .0.display())]
     NoTree(PathBuf),
@@ -33,28 +33,28 @@ pub enum FindError {
     },
     /// A configuration has faults.
     #[error("{0}")]
-    Faults(Faults),
+    Faults(Diagnostics),
 }
 
 /// Finds the trees below a directory; a configuration that is named counts before one that is found.
 ///
 /// # Errors
 /// Fails when no SLS is there, and when a configuration cannot be understood.
-pub fn find(dir: &Path, config: Option<&Path>) -> Result<Tree, FindError> {
+pub fn find_tree(dir: &Path, config: Option<&Path>) -> Result<SaltTree, FindTreeError> {
     let config = config.map(PathBuf::from).or_else(|| {
         let found = CONFIGS.iter().map(|name| dir.join(name));
         found.into_iter().find(|path| path.is_file())
     });
     let (opts, settings) = match &config {
-        Some(path) => read(path)?,
+        Some(path) => read_salt_config(path)?,
         None => (Map::new(), SaltConfig::default()),
     };
     let mut missing = Vec::new();
-    let mut placed = |roots: &[(String, Vec<String>)]| -> Roots {
-        let mut out = Roots::new();
+    let mut placed = |roots: &[(String, Vec<String>)]| -> SaltRoots {
+        let mut out = SaltRoots::new();
         for (env, dirs) in roots {
             let (there, gone): (Vec<_>, Vec<_>) =
-                dirs.iter().map(|d| place(dir, d)).partition(|path| path.is_dir());
+                dirs.iter().map(|d| resolve_path(dir, d)).partition(|path| path.is_dir());
             missing.extend(gone);
             if !there.is_empty() {
                 out.push((env.clone(), there));
@@ -64,26 +64,26 @@ pub fn find(dir: &Path, config: Option<&Path>) -> Result<Tree, FindError> {
     };
     let (mut states, mut pillar) = (placed(&settings.file_roots), placed(&settings.pillar_roots));
     if states.is_empty() {
-        states = looks_like(dir, &STATES).map(|d| vec![(BASE.to_owned(), vec![d])]).unwrap_or_default();
+        states = find_sls_dir(dir, &STATES).map(|d| vec![(BASE.to_owned(), vec![d])]).unwrap_or_default();
     }
     if pillar.is_empty() {
         let found = PILLAR.iter().map(|name| dir.join(name)).find(|d| d.is_dir());
-        pillar = found.map(|d| vec![(BASE.to_owned(), vec![plain(&d)])]).unwrap_or_default();
+        pillar = found.map(|d| vec![(BASE.to_owned(), vec![normalize_path(&d)])]).unwrap_or_default();
     }
     if states.is_empty() {
-        return Err(FindError::NoTree(dir.to_owned()));
+        return Err(FindTreeError::NoTree(dir.to_owned()));
     }
-    Ok(Tree { dir: dir.to_owned(), config, opts, settings, states, pillar, missing })
+    Ok(SaltTree { dir: dir.to_owned(), config, opts, settings, states, pillar, missing })
 }
 
 /// A path of a configuration: as it is written, or below the directory when that is a copy of another host's files.
-fn place(dir: &Path, written: &str) -> PathBuf {
+fn resolve_path(dir: &Path, written: &str) -> PathBuf {
     let below = dir.join(written.trim_start_matches('/'));
     if below.is_dir() { below } else { dir.join(written) }
 }
 
-fn looks_like(dir: &Path, names: &[&str]) -> Option<PathBuf> {
-    let here = || names.iter().map(|name| plain(&dir.join(name)));
+fn find_sls_dir(dir: &Path, names: &[&str]) -> Option<PathBuf> {
+    let here = || names.iter().map(|name| normalize_path(&dir.join(name)));
     here().find(|d| d.join("top.sls").is_file()).or_else(|| here().find(|d| has_sls(d, 3)))
 }
 
@@ -95,13 +95,13 @@ fn has_sls(dir: &Path, depth: usize) -> bool {
         || (depth > 0 && paths.iter().any(|p| p.is_dir() && has_sls(p, depth - 1)))
 }
 
-fn plain(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let parts: PathBuf = path.components().filter(|c| *c != std::path::Component::CurDir).collect();
     if parts.as_os_str().is_empty() { ".".into() } else { parts }
 }
 
 /// A configuration and the fragments in `FILE.d/*.conf`, the later over the earlier.
-fn read(path: &Path) -> Result<(Map, SaltConfig), FindError> {
+fn read_salt_config(path: &Path) -> Result<(Map, SaltConfig), FindTreeError> {
     let mut files = vec![path.to_owned()];
     let mut fragments = path.as_os_str().to_owned();
     fragments.push(".d");
@@ -114,13 +114,14 @@ fn read(path: &Path) -> Result<(Map, SaltConfig), FindError> {
     let mut opts = Map::new();
     for file in files {
         let text = std::fs::read_to_string(&file)
-            .map_err(|source| FindError::Read { path: file.clone(), source })?;
-        let one = SaltConfig::read(&file.display().to_string(), &text).map_err(FindError::Faults)?;
+            .map_err(|source| FindTreeError::Read { path: file.clone(), source })?;
+        let one = SaltConfig::read(&file.display().to_string(), &text).map_err(FindTreeError::Faults)?;
         for (key, value) in one.opts.iter() {
             opts.insert(key.clone(), value.clone());
         }
     }
-    let settings = SaltConfig::from_opts(&path.display().to_string(), &opts).map_err(FindError::Faults)?;
+    let settings =
+        SaltConfig::from_opts(&path.display().to_string(), &opts).map_err(FindTreeError::Faults)?;
     Ok((opts, settings))
 }
 
@@ -130,6 +131,6 @@ pub(super) fn line_of(opts: &Map, key: &str) -> u32 {
 }
 
 /// True when an option is there and says something.
-pub(super) fn says(opts: &Map, key: &str) -> bool {
+pub(super) fn is_set(opts: &Map, key: &str) -> bool {
     opts.get(key).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)) && value.is_truthy())
 }

@@ -8,27 +8,27 @@ mod examine;
 mod features;
 mod find;
 mod report;
+mod report_text;
 mod scan;
-mod text;
-mod union;
+mod union_files;
 
 use std::path::PathBuf;
 
 use zagent_config::Map;
 use zagent_config::salt_config::SaltConfig;
 
-pub use copy::{Copied, copy};
-pub use examine::examine;
-pub use find::{FindError, find};
-pub use report::{Feature, Level, Outcome, Report, Sls, Spot, Use};
-pub use text::text;
+pub use copy::{CopySummary, copy_tree};
+pub use examine::examine_tree;
+pub use find::{FindTreeError, find_tree};
+pub use report::{FunctionUse, SaltFeature, SaltReport, SaltSpot, SlsOutcome, SlsReport, SupportLevel};
+pub use report_text::report_text;
 
 /// Directories by environment, in the order of the configuration.
-pub type Roots = Vec<(String, Vec<PathBuf>)>;
+pub type SaltRoots = Vec<(String, Vec<PathBuf>)>;
 
 /// A Salt tree: where it stands, and what its configuration says.
 #[derive(Debug)]
-pub struct Tree {
+pub struct SaltTree {
     /// The directory that was named.
     pub dir: PathBuf,
     /// The configuration, when there is one.
@@ -38,15 +38,15 @@ pub struct Tree {
     /// What of it matters to compiling.
     pub settings: SaltConfig,
     /// The states.
-    pub states: Roots,
+    pub states: SaltRoots,
     /// The pillar.
-    pub pillar: Roots,
+    pub pillar: SaltRoots,
     /// Directories that the configuration names and that are not there.
     pub missing: Vec<PathBuf>,
 }
 
 /// True for what stands in a tree and is no part of it: Python, tests of a formula, hidden directories.
-fn is_aside(path: &str) -> bool {
+fn is_ignored(path: &str) -> bool {
     let mut parts = path.split('/');
     let file = parts.next_back().unwrap_or_default();
     file.starts_with('.')

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Spot {
+pub struct SaltSpot {
     /// The file, as a human opens it.
     pub file: String,
     /// The line, from 1.
@@ -14,7 +14,7 @@ pub struct Spot {
 /// How far something is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum SupportLevel {
     /// It runs.
     Runs,
     /// Salt has it, this version does not: its arguments are checked, it does not run.
@@ -25,18 +25,18 @@ pub enum Level {
 
 /// A function, and where it is used.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Use {
+pub struct FunctionUse {
     /// `file.managed`.
     pub name: String,
     /// How far it is supported.
-    pub level: Level,
+    pub level: SupportLevel,
     /// Every use, in the order of the files.
-    pub places: Vec<Spot>,
+    pub places: Vec<SaltSpot>,
 }
 
 /// What became of an SLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SlsOutcome {
     /// It compiles.
     Compiles,
     /// It compiles with `compat: salt`; what is in the way of it otherwise.
@@ -48,13 +48,13 @@ pub enum Outcome {
         /// In words.
         message: String,
         /// Where.
-        place: Option<Spot>,
+        place: Option<SaltSpot>,
     },
 }
 
 /// An SLS.
 #[derive(Clone, Debug)]
-pub struct Sls {
+pub struct SlsReport {
     /// Its environment.
     pub env: String,
     /// Its name, as a top file says it.
@@ -62,7 +62,7 @@ pub struct Sls {
     /// Its file.
     pub file: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: SlsOutcome,
     /// How many states it declares.
     pub declared: usize,
     /// How many of them would run.
@@ -71,18 +71,18 @@ pub struct Sls {
 
 /// A part of Salt beyond states.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Feature {
+pub struct SaltFeature {
     /// Its name.
     pub name: String,
     /// What takes its place.
     pub advice: &'static str,
     /// Where it is used.
-    pub places: Vec<Spot>,
+    pub places: Vec<SaltSpot>,
 }
 
 /// Everything.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct SaltReport {
     /// For whom it was compiled.
     pub node: String,
     /// The states and the pillar, as directories.
@@ -90,24 +90,24 @@ pub struct Report {
     /// Directories that the configuration names and that are not there.
     pub missing: Vec<String>,
     /// The SLS, sorted.
-    pub sls: Vec<Sls>,
+    pub sls: Vec<SlsReport>,
     /// State functions, the most used first.
-    pub states: Vec<Use>,
+    pub states: Vec<FunctionUse>,
     /// Functions that templates call, the most used first.
-    pub functions: Vec<Use>,
+    pub functions: Vec<FunctionUse>,
     /// Renderers other than the usual: name, whether it is here, and the files.
-    pub renderers: Vec<Use>,
+    pub renderers: Vec<FunctionUse>,
     /// Parts of Salt beyond states.
-    pub features: Vec<Feature>,
+    pub features: Vec<SaltFeature>,
     /// Targets of the top files: environment, target, whether it means this node, and where.
-    pub targets: Vec<(String, String, bool, Spot)>,
+    pub targets: Vec<(String, String, bool, SaltSpot)>,
     /// What is wrong with the pillar.
     pub pillar: Vec<String>,
     /// What is wrong with the top file.
     pub top: Vec<String>,
 }
 
-impl Report {
+impl SaltReport {
     /// States that are declared, and those of them that would run.
     #[must_use]
     pub fn states_that_run(&self) -> (usize, usize) {
@@ -116,29 +116,29 @@ impl Report {
 
     /// The share of declared states that would run, in percent, rounded down: 100 means all of them.
     #[must_use]
-    pub fn percent(&self) -> usize {
+    pub fn percent_supported(&self) -> usize {
         let (all, run) = self.states_that_run();
-        (run * 100).checked_div(all).unwrap_or(if self.failing() == 0 { 100 } else { 0 })
+        (run * 100).checked_div(all).unwrap_or(if self.failing_count() == 0 { 100 } else { 0 })
     }
 
     /// How many SLS do not compile.
     #[must_use]
-    pub fn failing(&self) -> usize {
-        self.sls.iter().filter(|s| matches!(s.outcome, Outcome::Fails { .. })).count()
+    pub fn failing_count(&self) -> usize {
+        self.sls.iter().filter(|s| matches!(s.outcome, SlsOutcome::Fails { .. })).count()
     }
 
     /// How many SLS compile only as Salt would.
     #[must_use]
-    pub fn lenient(&self) -> usize {
-        self.sls.iter().filter(|s| matches!(s.outcome, Outcome::WithCompat(_))).count()
+    pub fn lenient_count(&self) -> usize {
+        self.sls.iter().filter(|s| matches!(s.outcome, SlsOutcome::WithCompat(_))).count()
     }
 
     /// What to make of it.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         let clean = self.pillar.is_empty() && self.top.is_empty() && self.features.is_empty();
-        match self.percent() {
-            100 if clean && self.failing() == 0 => "It works as it is.",
+        match self.percent_supported() {
+            100 if clean && self.failing_count() == 0 => "It works as it is.",
             100 => "The states work; what is listed above them needs a look.",
             90.. => "Nearly all of it works: start with a dry run on one host.",
             60.. => "Most of it works: replace what is listed above, then a dry run on one host.",
@@ -153,9 +153,9 @@ impl Report {
         let (declared, run) = self.states_that_run();
         let sls = self.sls.iter().map(|s| {
             let (outcome, code, why, place) = match &s.outcome {
-                Outcome::Compiles => ("compiles", None, None, None),
-                Outcome::WithCompat(why) => ("with_compat", None, Some(why), None),
-                Outcome::Fails { code, message, place } => ("fails", Some(code), Some(message), place.as_ref()),
+                SlsOutcome::Compiles => ("compiles", None, None, None),
+                SlsOutcome::WithCompat(why) => ("with_compat", None, Some(why), None),
+                SlsOutcome::Fails { code, message, place } => ("fails", Some(code), Some(message), place.as_ref()),
             };
             json!({"env": s.env, "name": s.name, "file": s.file, "outcome": outcome, "code": code, "message": why,
                    "place": place, "states": s.declared, "run": s.run})
@@ -168,7 +168,7 @@ impl Report {
             "states_roots": self.roots.0,
             "pillar_roots": self.roots.1,
             "missing_roots": self.missing,
-            "percent": self.percent(),
+            "percent": self.percent_supported(),
             "verdict": self.verdict(),
             "states": {"declared": declared, "run": run},
             "sls": sls.collect::<Vec<_>>(),

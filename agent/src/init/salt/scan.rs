@@ -7,7 +7,7 @@ use fancy_regex::Regex;
 use zagent_compiler::schema;
 
 /// Something used, and the line.
-pub(super) type Used = (String, u32);
+pub(super) type UsedName = (String, u32);
 
 static FULL: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s+(?:- )?([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*):"));
 static SHORT: LazyLock<Regex> = LazyLock::new(|| regex(r"^\s+([a-z][a-z0-9_]*):\s*$"));
@@ -25,7 +25,7 @@ fn lines(text: &str) -> impl Iterator<Item = (u32, &str)> {
 }
 
 /// State functions as they are written: `file.managed:`, or `file:` with `- managed` below it.
-pub(super) fn states(text: &str) -> Vec<Used> {
+pub(super) fn scan_states(text: &str) -> Vec<UsedName> {
     let mut found = Vec::new();
     let mut module: Option<&str> = None;
     for (line, content) in lines(text) {
@@ -45,7 +45,7 @@ pub(super) fn states(text: &str) -> Vec<Used> {
 }
 
 /// Functions that templates call: `salt['mod.fun']` and `salt.mod.fun(`.
-pub(super) fn functions(text: &str) -> Vec<Used> {
+pub(super) fn scan_functions(text: &str) -> Vec<UsedName> {
     let mut found = Vec::new();
     for (line, content) in lines(text).filter(|(_, l)| l.contains("salt")) {
         for pattern in [&*INDEXED, &*DOTTED] {
@@ -57,7 +57,7 @@ pub(super) fn functions(text: &str) -> Vec<Used> {
 }
 
 /// The renderers that the first line names.
-pub(super) fn renderers(text: &str) -> Vec<String> {
+pub(super) fn scan_renderers(text: &str) -> Vec<String> {
     let first = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default();
     if first.is_empty() || first.starts_with('/') {
         return Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn renderers(text: &str) -> Vec<String> {
 }
 
 /// The lines that hold one of these, as the first word of a key.
-pub(super) fn keys<'t>(text: &'t str, prefixes: &'t [&str]) -> impl Iterator<Item = u32> + 't {
+pub(super) fn scan_keys<'t>(text: &'t str, prefixes: &'t [&str]) -> impl Iterator<Item = u32> + 't {
     lines(text)
         .filter(|(_, line)| {
             let word = line.trim_start().trim_start_matches("- ");
@@ -82,15 +82,15 @@ mod tests {
     #[test]
     fn state_functions_are_found_in_both_spellings() {
         let text = "a:\n  file.managed:\n    - name: /x\nb:\n  pkg:\n    - installed\n    - name: y\nc.d:\n  x: 1\n  # pkg.x:\n";
-        assert_eq!(states(text), [("file.managed".to_owned(), 2), ("pkg.installed".to_owned(), 6)]);
+        assert_eq!(scan_states(text), [("file.managed".to_owned(), 2), ("pkg.installed".to_owned(), 6)]);
     }
 
     #[test]
     fn template_functions_and_renderers_are_found() {
         let text = "#!jinja|yaml|gpg\n{% set x = salt['pillar.get']('a') %}{{ salt.cmd.run('x') }}\n{{ salt[\"a.b\"]() }}";
-        let names: Vec<_> = functions(text);
+        let names: Vec<_> = scan_functions(text);
         assert_eq!(names, [("pillar.get".into(), 2), ("cmd.run".into(), 2), ("a.b".into(), 3)]);
-        assert_eq!(renderers(text), ["jinja", "yaml", "gpg"]);
-        assert!(renderers("#!/bin/sh\n").is_empty() && renderers("a: 1\n").is_empty());
+        assert_eq!(scan_renderers(text), ["jinja", "yaml", "gpg"]);
+        assert!(scan_renderers("#!/bin/sh\n").is_empty() && scan_renderers("a: 1\n").is_empty());
     }
 }

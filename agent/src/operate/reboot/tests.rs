@@ -4,16 +4,16 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-struct Made {
+struct RebootFixture {
     dir: tempfile::TempDir,
-    host: Host,
+    host: RebootHost,
 }
 
-impl Made {
+impl RebootFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let host = Host {
+        let host = RebootHost {
             required: at("reboot-required"),
             boot_id: at("boot_id"),
             scheduled: at("scheduled"),
@@ -45,56 +45,56 @@ impl Made {
     }
 }
 
-fn policy(policy: RebootPolicy) -> Reboot {
-    Reboot { policy, notice: Duration::from_secs(60) }
+fn policy(policy: RebootPolicy) -> RebootSettings {
+    RebootSettings { policy, notice: Duration::from_secs(60) }
 }
 
 #[test]
 fn packages_and_states_need_one() {
-    let made = Made::new();
+    let made = RebootFixture::new();
     let paths = made.paths();
-    assert_eq!(needed(&paths, &made.host).unwrap(), None);
+    assert_eq!(reboot_needed(&paths, &made.host).unwrap(), None);
     std::fs::write(&made.host.required, "").unwrap();
-    let reason = || needed(&paths, &made.host).unwrap().unwrap().reason;
+    let reason = || reboot_needed(&paths, &made.host).unwrap().unwrap().reason;
     assert_eq!(reason(), "the system says that a restart is required");
     std::fs::write(made.dir.path().join("reboot-required.pkgs"), "linux-image\nlibc6\nlinux-image\n")
         .unwrap();
     assert_eq!(reason(), "packages were updated: libc6, linux-image");
     let now = Timestamp::UNIX_EPOCH;
-    ask(&paths, &made.host, "new\nkernel \u{1b}[31mparameters", now).unwrap();
-    ask(&paths, &made.host, "another reason", Timestamp::MAX).unwrap();
-    let need = needed(&paths, &made.host).unwrap().unwrap();
+    request_reboot(&paths, &made.host, "new\nkernel \u{1b}[31mparameters", now).unwrap();
+    request_reboot(&paths, &made.host, "another reason", Timestamp::MAX).unwrap();
+    let need = reboot_needed(&paths, &made.host).unwrap().unwrap();
     assert_eq!(
         need,
-        Need { reason: "new kernel \u{fffd}[31mparameters".into(), asked: true, since: Some(now) }
+        RebootNeed { reason: "new kernel \u{fffd}[31mparameters".into(), asked: true, since: Some(now) }
     );
     std::fs::remove_file(&made.host.required).unwrap();
     std::fs::write(&made.host.boot_id, "boot-2\n").unwrap();
-    assert_eq!(needed(&paths, &made.host).unwrap(), None, "it was done");
+    assert_eq!(reboot_needed(&paths, &made.host).unwrap(), None, "it was done");
     assert!(!paths.reboot().exists());
 }
 
 #[test]
 fn it_comes_only_as_the_policy_says() {
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-    let need = |asked| Need { reason: "x".into(), asked, since: None };
-    let window = [Window { days: vec![], from: 0, to: 60, timezone: "local".into() }];
-    let open = |seconds| Standing::Open { until: Some(now + Duration::from_secs(seconds)) };
-    let closed = Standing::Closed { opens: Some(now + Duration::from_secs(60)) };
-    let always = Standing::Open { until: None };
-    let why = |p, asked, windows: &[Window], standing| match decide(
+    let need = |asked| RebootNeed { reason: "x".into(), asked, since: None };
+    let window = [MaintenanceWindow { days: vec![], from: 0, to: 60, timezone: "local".into() }];
+    let open = |seconds| WindowState::Open { until: Some(now + Duration::from_secs(seconds)) };
+    let closed = WindowState::Closed { opens: Some(now + Duration::from_secs(60)) };
+    let always = WindowState::Open { until: None };
+    let why = |p, asked, windows: &[MaintenanceWindow], standing| match decide(
         &policy(p),
         Some(&need(asked)),
         windows,
         standing,
         now,
     ) {
-        Decision::Wait { why } => why,
-        Decision::Reboot { notice } => format!("reboot in {}", notice.as_secs()),
-        Decision::Nothing => "nothing".into(),
+        RebootDecision::Wait { why } => why,
+        RebootDecision::Reboot { notice } => format!("reboot in {}", notice.as_secs()),
+        RebootDecision::Nothing => "nothing".into(),
     };
-    use RebootPolicy::{Asked, Never, Window as InWindow};
-    assert_eq!(decide(&policy(InWindow), None, &window, open(600), now), Decision::Nothing);
+    use RebootPolicy::{Never, OnRequest, Window as InWindow};
+    assert_eq!(decide(&policy(InWindow), None, &window, open(600), now), RebootDecision::Nothing);
     assert_eq!(why(Never, true, &window, open(600)), "`reboot.policy` is `never`");
     assert_eq!(why(InWindow, false, &window, open(600)), "reboot in 60");
     assert_eq!(
@@ -106,36 +106,39 @@ fn it_comes_only_as_the_policy_says() {
         "the maintenance window closes before the notice is over"
     );
     assert!(why(InWindow, true, &[], always).contains("there is no maintenance window"));
-    assert!(why(Asked, false, &[], always).contains("no state asked"));
-    assert_eq!(why(Asked, true, &[], always), "reboot in 60");
-    assert!(why(Asked, true, &window, closed).contains("opens at"));
+    assert!(why(OnRequest, false, &[], always).contains("no state asked"));
+    assert_eq!(why(OnRequest, true, &[], always), "reboot in 60");
+    assert!(why(OnRequest, true, &window, closed).contains("opens at"));
 }
 
 #[test]
 fn everybody_is_told_before_and_once() {
-    let made = Made::new();
-    let cancel = Arc::new(Cancel::new());
+    let made = RebootFixture::new();
+    let cancel = Arc::new(CancelToken::new());
     made.program("shutdown", 0);
-    let done = made.host.carry_out("new\nkernel", Duration::from_secs(61), &cancel).unwrap();
-    assert_eq!((done, made.noted().as_str()), (Done::Scheduled, "shutdown\n-r\n+2\nzagent: new kernel\n"));
+    let done = made.host.reboot("new\nkernel", Duration::from_secs(61), &cancel).unwrap();
+    assert_eq!(
+        (done, made.noted().as_str()),
+        (RebootResult::Scheduled, "shutdown\n-r\n+2\nzagent: new kernel\n")
+    );
     std::fs::write(&made.host.scheduled, "USEC=1\n").unwrap();
-    assert_eq!(made.host.carry_out("again", Duration::ZERO, &cancel).unwrap(), Done::Pending);
+    assert_eq!(made.host.reboot("again", Duration::ZERO, &cancel).unwrap(), RebootResult::Pending);
     assert!(!made.noted().contains("again"));
 }
 
 #[test]
 fn without_shutdown_there_are_others_and_a_no_is_told() {
-    let made = Made::new();
-    let cancel = Arc::new(Cancel::new());
-    let carry_out = || made.host.carry_out("x", Duration::ZERO, &cancel);
+    let made = RebootFixture::new();
+    let cancel = Arc::new(CancelToken::new());
+    let carry_out = || made.host.reboot("x", Duration::ZERO, &cancel);
     assert!(matches!(carry_out(), Err(RebootError::NoProgram)));
     made.program("reboot", 0);
-    assert_eq!(carry_out().unwrap(), Done::AtOnce);
+    assert_eq!(carry_out().unwrap(), RebootResult::AtOnce);
     assert_eq!(made.noted(), "reboot\n");
     made.program("shutdown", 3);
     let told = carry_out().unwrap_err().to_string();
     assert!(told.ends_with("shutdown` ended with 3: no"), "{told}");
-    cancel.say();
+    cancel.cancel();
     std::fs::remove_file(made.dir.path().join("shutdown")).unwrap();
     assert!(carry_out().is_err(), "an agent that stops does not reboot the host");
     assert_eq!(made.noted(), "reboot\nshutdown\n-r\n+0\nzagent: x\n");

@@ -5,11 +5,11 @@
 use std::fmt::Write;
 
 use zagent_compiler::yaml::python_repr;
-use zagent_config::{Fault, Value};
+use zagent_config::{Diagnostic, Value};
 
-use super::{Sheet, clock, millis};
-use crate::output::{Paint, harmless};
-use crate::run::Outcome;
+use super::{ReportView, salt_millis, salt_time};
+use crate::output::{Paint, sanitize};
+use crate::run::StateOutcome;
 
 /// What Salt calls a host that serves itself.
 const HOST: &str = "local";
@@ -19,7 +19,7 @@ const CHANGES_INDENT: usize = 14;
 const LABEL_WIDTH: usize = "Succeeded".len() + 2;
 
 /// The whole report.
-pub(super) fn highstate(sheet: &Sheet<'_>, paint: Paint) -> String {
+pub(super) fn render_highstate(sheet: &ReportView<'_>, paint: Paint) -> String {
     let mut out = String::new();
     let states = &sheet.report.states;
     let host = format!("{HOST}:");
@@ -30,14 +30,14 @@ pub(super) fn highstate(sheet: &Sheet<'_>, paint: Paint) -> String {
     };
     let _ = writeln!(out, "{host}");
     for outcome in states {
-        state(&mut out, outcome, sheet, paint);
+        write_state(&mut out, outcome, sheet, paint);
     }
-    summary(&mut out, sheet, paint);
+    write_summary(&mut out, sheet, paint);
     out
 }
 
-fn state(out: &mut String, outcome: &Outcome, sheet: &Sheet<'_>, paint: Paint) {
-    let shown = |text: &str| harmless(&sheet.mask.veil(text));
+fn write_state(out: &mut String, outcome: &StateOutcome, sheet: &ReportView<'_>, paint: Paint) {
+    let shown = |text: &str| sanitize(&sheet.mask.mask_str(text));
     let colour = |line: String| match outcome.result {
         Some(false) => paint.red(line),
         None => paint.yellow(line),
@@ -55,15 +55,15 @@ fn state(out: &mut String, outcome: &Outcome, sheet: &Sheet<'_>, paint: Paint) {
     }
     line(format!("      Result: {}", python_repr(&outcome.result.into())));
     line(format!("     Comment: {}", shown(outcome.comment.trim()).replace('\n', "\n              ")));
-    line(format!("     Started: {}", clock(outcome.start, &sheet.zone)));
-    line(format!("    Duration: {:?} ms", millis(outcome.duration)));
+    line(format!("     Started: {}", salt_time(outcome.start, &sheet.zone)));
+    line(format!("    Duration: {:?} ms", salt_millis(outcome.duration)));
     line("     Changes:   ".into());
     if !outcome.changes.is_empty() {
-        display(out, &sheet.mask.value(&outcome.changes.clone().into()), CHANGES_INDENT, "", paint);
+        write_nested(out, &sheet.mask.mask_value(&outcome.changes.clone().into()), CHANGES_INDENT, "", paint);
     }
 }
 
-fn summary(out: &mut String, sheet: &Sheet<'_>, paint: Paint) {
+fn write_summary(out: &mut String, sheet: &ReportView<'_>, paint: Paint) {
     let states = &sheet.report.states;
     let failed = states.iter().filter(|s| s.result == Some(false)).count();
     let undecided = states.iter().filter(|s| s.result.is_none()).count();
@@ -94,7 +94,7 @@ fn summary(out: &mut String, sheet: &Sheet<'_>, paint: Paint) {
         "{}",
         paint.cyan(format!("{rule}\nTotal states run: {total:>space$}", space = width - 7))
     );
-    let time: f64 = states.iter().map(|s| millis(s.duration)).sum();
+    let time: f64 = states.iter().map(|s| salt_millis(s.duration)).sum();
     let (time, unit) = if time > 999.0 { (time / 1000.0, "s") } else { (time, "ms") };
     let time = format!("{time:.3}");
     let _ =
@@ -103,27 +103,27 @@ fn summary(out: &mut String, sheet: &Sheet<'_>, paint: Paint) {
 
 /// What Salt says of states that do not compile.
 #[must_use]
-pub fn refusal<'f>(faults: impl IntoIterator<Item = &'f Fault>, paint: Paint) -> String {
+pub fn render_compile_errors<'f>(faults: impl IntoIterator<Item = &'f Diagnostic>, paint: Paint) -> String {
     let mut out =
         format!("{}\n{}\n", paint.red(format!("{HOST}:")), paint.red("    Data failed to compile:"));
     for fault in faults {
-        let _ = writeln!(out, "{}", paint.red(format!("----------\n    {}", harmless(&fault.to_string()))));
+        let _ = writeln!(out, "{}", paint.red(format!("----------\n    {}", sanitize(&fault.to_string()))));
     }
     out
 }
 
 /// A value as Salt's nested outputter prints it.
 #[must_use]
-pub fn nested(value: &Value, paint: Paint) -> String {
+pub fn render_nested(value: &Value, paint: Paint) -> String {
     let mut out = String::new();
-    display(&mut out, value, 0, "", paint);
+    write_nested(&mut out, value, 0, "", paint);
     out
 }
 
-fn display(out: &mut String, value: &Value, indent: usize, prefix: &str, paint: Paint) {
+fn write_nested(out: &mut String, value: &Value, indent: usize, prefix: &str, paint: Paint) {
     match value {
         Value::Str(text) => {
-            for (i, line) in harmless(text).lines().enumerate() {
+            for (i, line) in sanitize(text).lines().enumerate() {
                 let blank = " ".repeat(prefix.len());
                 let before = if i == 0 { prefix } else { &blank };
                 let _ = writeln!(out, "{:indent$}{}", "", paint.green(format!("{before}{line}")));
@@ -134,9 +134,9 @@ fn display(out: &mut String, value: &Value, indent: usize, prefix: &str, paint: 
                 if matches!(item, Value::List(_) | Value::Map(_)) {
                     let _ = writeln!(out, "{:indent$}{}", "", paint.green("|_"));
                     let prefix = if item.as_map().is_some() { "" } else { "- " };
-                    display(out, item, indent + 2, prefix, paint);
+                    write_nested(out, item, indent + 2, prefix, paint);
                 } else {
-                    display(out, item, indent, "- ", paint);
+                    write_nested(out, item, indent, "- ", paint);
                 }
             }
         }
@@ -148,9 +148,9 @@ fn display(out: &mut String, value: &Value, indent: usize, prefix: &str, paint: 
                 map.iter().map(|(k, v)| (zagent_compiler::yaml::python_str(k), v)).collect();
             entries.sort_by(|a, b| a.0.cmp(&b.0));
             for (key, value) in entries {
-                let key = paint.cyan(format!("{prefix}{}", harmless(&key)));
+                let key = paint.cyan(format!("{prefix}{}", sanitize(&key)));
                 let _ = writeln!(out, "{:indent$}{key}:", "");
-                display(out, value, indent + 4, "", paint);
+                write_nested(out, value, indent + 4, "", paint);
             }
         }
         other => {

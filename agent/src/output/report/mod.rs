@@ -1,59 +1,59 @@
 //! The report of a run in, its print out: text for people, JSON, YAML, lines of JSON, or Salt's layout.
 //!
-//! Law: every print is made from one [`Sheet`], and no text leaves a sheet without its mask.
+//! Law: every print is made from one [`ReportView`], and no text leaves a sheet without its mask.
 
-mod data;
 mod highstate;
 mod json;
-mod skips;
+mod masked;
+mod skip_groups;
 mod tally;
 mod text;
 
-pub use highstate::{nested, refusal};
+pub use highstate::{render_compile_errors, render_nested};
 pub use tally::Tally;
-pub use text::{seconds, short};
+pub use text::{format_millis, short_revision};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_config::Value;
 
-use super::{Mask, Paint, ReportFormat, yaml};
-use crate::run::{Outcome, Report};
+use super::{Paint, ReportFormat, SecretMask, yaml};
+use crate::run::{RunReport, StateOutcome};
 
 /// A report and what printing it needs to know.
 #[derive(Clone, Debug)]
-pub struct Sheet<'a> {
+pub struct ReportView<'a> {
     /// What the run did.
-    pub report: &'a Report,
+    pub report: &'a RunReport,
     /// How many states ended how. It may count more than the report lists: a history keeps no unchanged states.
     pub tally: Tally,
     /// What must not be shown.
-    pub mask: &'a Mask,
+    pub mask: &'a SecretMask,
     /// Whose clock times are told in.
     pub zone: TimeZone,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> ReportView<'a> {
     /// A sheet of a report that lists all its states.
     #[must_use]
-    pub fn new(report: &'a Report, mask: &'a Mask, zone: TimeZone) -> Self {
-        Self { report, tally: Tally::of(report), mask, zone }
+    pub fn new(report: &'a RunReport, mask: &'a SecretMask, zone: TimeZone) -> Self {
+        Self { report, tally: Tally::from_report(report), mask, zone }
     }
 
     /// Prints it; `all` also lists what is as it should be, where a format leaves that out.
     #[must_use]
-    pub fn print(&self, format: ReportFormat, all: bool, paint: Paint) -> String {
+    pub fn render(&self, format: ReportFormat, all: bool, paint: Paint) -> String {
         match format {
-            ReportFormat::Text => text::text(self, all, paint),
-            ReportFormat::Json => json::document(self),
-            ReportFormat::Yaml => yaml(&Value::from_json_str(&json::document(self)).unwrap_or_default()),
-            ReportFormat::Ndjson => self.lines(),
-            ReportFormat::Highstate => highstate::highstate(self, paint),
+            ReportFormat::Text => text::render_text(self, all, paint),
+            ReportFormat::Json => json::render_json(self),
+            ReportFormat::Yaml => yaml(&Value::from_json_str(&json::render_json(self)).unwrap_or_default()),
+            ReportFormat::Ndjson => self.render_ndjson(),
+            ReportFormat::Highstate => highstate::render_highstate(self, paint),
         }
     }
 
     /// Every state as a line of JSON, then the summary.
-    fn lines(&self) -> String {
+    fn render_ndjson(&self) -> String {
         let mut out: String =
             self.report.states.iter().map(|s| state_line(s, self.mask, &self.zone)).collect();
         out.push_str(&self.summary_line());
@@ -69,19 +69,19 @@ impl<'a> Sheet<'a> {
 
 /// A state as one line of JSON.
 #[must_use]
-pub fn state_line(outcome: &Outcome, mask: &Mask, zone: &TimeZone) -> String {
+pub fn state_line(outcome: &StateOutcome, mask: &SecretMask, zone: &TimeZone) -> String {
     json::state_line(outcome, mask, zone)
 }
 
 /// `HH:MM:SS.ffffff`, as Salt tells when a state began.
-fn clock(time: Timestamp, zone: &TimeZone) -> String {
+fn salt_time(time: Timestamp, zone: &TimeZone) -> String {
     let time = zone.to_datetime(time).time();
     let micros = time.subsec_nanosecond() / 1000;
     format!("{:02}:{:02}:{:02}.{micros:06}", time.hour(), time.minute(), time.second())
 }
 
 /// Milliseconds with three digits behind the point, as Salt tells how long a state took.
-fn millis(duration: std::time::Duration) -> f64 {
+fn salt_millis(duration: std::time::Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a run of 2^53 microseconds would take 285 years")]
     let micros = duration.as_micros() as f64;
     micros / 1000.0

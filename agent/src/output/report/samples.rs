@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use zagent_config::settings::RunSchedule;
 use zagent_config::{Map, Value};
 
-use crate::run::{IRREVERSIBLE, LEFT_ALONE, Mode, Outcome, Report, SkipReason, Trigger};
+use crate::run::{IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome};
 
 /// When all of them began: 2026-11-16 08:45:12 UTC.
 pub(crate) fn start() -> Timestamp {
@@ -14,9 +14,9 @@ pub(crate) fn start() -> Timestamp {
 }
 
 /// A state that had nothing to do.
-pub(crate) fn state(function: &str, id: &str, name: &str) -> Outcome {
+pub(crate) fn state(function: &str, id: &str, name: &str) -> StateOutcome {
     let (state, fun) = function.split_once('.').unwrap();
-    Outcome {
+    StateOutcome {
         tag: format!("{state}_|-{id}_|-{name}_|-{fun}"),
         state: state.into(),
         fun: fun.into(),
@@ -39,33 +39,34 @@ pub(crate) fn state(function: &str, id: &str, name: &str) -> Outcome {
 }
 
 /// The same with changes, given as JSON.
-pub(crate) fn changed(outcome: Outcome, comment: &str, changes: &str) -> Outcome {
+pub(crate) fn changed(outcome: StateOutcome, comment: &str, changes: &str) -> StateOutcome {
     let Value::Map(changes) = Value::from_json_str(changes).unwrap() else { panic!("no mapping: {changes}") };
-    Outcome { changes: (*changes).clone(), comment: comment.into(), ..outcome }
+    StateOutcome { changes: (*changes).clone(), comment: comment.into(), ..outcome }
 }
 
 /// The same, failed.
-pub(crate) fn bad(outcome: Outcome, comment: &str) -> Outcome {
-    Outcome { result: Some(false), comment: comment.into(), ..outcome }
+pub(crate) fn bad(outcome: StateOutcome, comment: &str) -> StateOutcome {
+    StateOutcome { result: Some(false), comment: comment.into(), ..outcome }
 }
 
 /// The same, skipped.
-pub(crate) fn skipped(outcome: Outcome, reason: SkipReason, comment: &str) -> Outcome {
+pub(crate) fn skipped(outcome: StateOutcome, reason: SkipReason, comment: &str) -> StateOutcome {
     let result = Some(reason != SkipReason::RequireFailed);
-    Outcome { skip: Some(reason), result, comment: comment.into(), ..outcome }
+    StateOutcome { skip: Some(reason), result, comment: comment.into(), ..outcome }
 }
 
 /// A run of these states.
-pub(crate) fn report(mode: Mode, states: Vec<Outcome>) -> Report {
-    let states = states.into_iter().enumerate().map(|(n, s)| Outcome { run_num: n as u64, ..s }).collect();
-    Report {
+pub(crate) fn report(mode: RunMode, states: Vec<StateOutcome>) -> RunReport {
+    let states =
+        states.into_iter().enumerate().map(|(n, s)| StateOutcome { run_num: n as u64, ..s }).collect();
+    RunReport {
         run: "20261116T084512-3f9a7".into(),
         node: "web-01".into(),
         revision: "8d3c1f0a9b7e6d5c4b3a29180f7e6d5c4b3a2918".into(),
         mode,
         reverts: None,
         schedule: RunSchedule::Levels,
-        trigger: Trigger::Manual,
+        trigger: RunTrigger::Manual,
         canceled: false,
         start: start(),
         duration: Duration::from_micros(12_345),
@@ -74,7 +75,7 @@ pub(crate) fn report(mode: Mode, states: Vec<Outcome>) -> Report {
 }
 
 /// A partial failure: a database that does not install, and who depends on it.
-pub(crate) fn failed() -> Report {
+pub(crate) fn failed() -> RunReport {
     let nginx = r#"{"nginx": {"old": "", "new": "1.22.1-9"}}"#;
     let conf = r#"{"diff": "--- \n+++ \n@@ -1,2 +1,2 @@\n workers 2\n-password=old\n+password=hunter2\n"}"#;
     let run = r#"{"pid": 4711, "retcode": 3, "stdout": "", "stderr": "line 1\nline 2"}"#;
@@ -91,25 +92,25 @@ pub(crate) fn failed() -> Report {
     };
     let quiet = "State was not run because none of the onchanges reqs changed";
     report(
-        Mode::Apply,
+        RunMode::Apply,
         vec![
             changed(state("pkg.installed", "nginx", "nginx"), "The following packages were installed", nginx),
             postgres,
             file,
-            Outcome { level: 1, ..need("/etc/postgresql/pg.conf", "postgres") },
-            Outcome { level: 2, ..need("start_all", "/etc/postgresql/pg.conf") },
+            StateOutcome { level: 1, ..need("/etc/postgresql/pg.conf", "postgres") },
+            StateOutcome { level: 2, ..need("start_all", "/etc/postgresql/pg.conf") },
             skipped(state("cmd.run", "reload", "systemctl reload nginx"), SkipReason::OnchangesNotMet, quiet),
         ],
     )
 }
 
 /// Nothing to do.
-pub(crate) fn quiet() -> Report {
-    report(Mode::Apply, (0..3).map(|n| state("test.nop", &format!("s{n}"), &format!("s{n}"))).collect())
+pub(crate) fn quiet() -> RunReport {
+    report(RunMode::Apply, (0..3).map(|n| state("test.nop", &format!("s{n}"), &format!("s{n}"))).collect())
 }
 
 /// A dry run, with one state that nobody can foresee.
-pub(crate) fn dry_run() -> Report {
+pub(crate) fn dry_run() -> RunReport {
     let mut would =
         changed(state("file.managed", "motd", "/etc/motd"), "The file /etc/motd is set to be changed", "{}");
     would.result = None;
@@ -118,13 +119,13 @@ pub(crate) fn dry_run() -> Report {
     let mut odd = state("module.run", "odd", "odd");
     (odd.result, odd.unknown, odd.comment) = (None, true, "unknown: it calls `pkg.upgrade`".into());
     report(
-        Mode::Test,
+        RunMode::Test,
         vec![would, odd, state("test.nop", "ok", "ok"), bad(state("test.nop", "no", "no"), "Failure!")],
     )
 }
 
 /// What an earlier run did, undone.
-pub(crate) fn reverted() -> Report {
+pub(crate) fn reverted() -> RunReport {
     let back = r#"{"mode": {"old": "0600", "new": "0644"}}"#;
     let mut kept =
         bad(state("file.managed", "issue", "/etc/issue"), "/etc/issue left alone: it was changed since");
@@ -134,11 +135,11 @@ pub(crate) fn reverted() -> Report {
     command.details.insert(IRREVERSIBLE, true);
     let motd = changed(state("file.managed", "motd", "/etc/motd"), "/etc/motd is as it was", back);
     let reverts = Some("20261116T080000-11122".into());
-    Report { reverts, ..report(Mode::Revert, vec![motd, kept, command]) }
+    RunReport { reverts, ..report(RunMode::Revert, vec![motd, kept, command]) }
 }
 
 /// Stopped by a signal, after text that would steer a terminal.
-pub(crate) fn stopped() -> Report {
+pub(crate) fn stopped() -> RunReport {
     let hostile = bad(state("cmd.run", "evil\u{1b}[2J", "evil\u{1b}[2J"), "first\r\u{202e}\n\u{7}second");
     let rest = (0..12).map(|n| {
         skipped(
@@ -148,12 +149,12 @@ pub(crate) fn stopped() -> Report {
         )
     });
     let states = std::iter::once(hostile).chain(rest).collect();
-    Report { canceled: true, ..report(Mode::Apply, states) }
+    RunReport { canceled: true, ..report(RunMode::Apply, states) }
 }
 
 /// Many states, one long diff and a failure among them.
-pub(crate) fn long() -> Report {
-    let mut states: Vec<Outcome> = (0..10)
+pub(crate) fn long() -> RunReport {
+    let mut states: Vec<StateOutcome> = (0..10)
         .map(|n| {
             changed(
                 state("test.nop", &format!("c{n}"), &format!("c{n}")),
@@ -164,5 +165,5 @@ pub(crate) fn long() -> Report {
         .collect();
     states[0].diff = (0..40).map(|n| format!("+line {n}\n")).collect();
     states.insert(5, bad(state("test.nop", "broken", "broken"), "It broke\nbadly"));
-    report(Mode::Apply, states)
+    report(RunMode::Apply, states)
 }

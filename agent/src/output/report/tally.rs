@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Report, Standing};
+use crate::run::{RunReport, StateStatus};
 
 /// How many states ended how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,15 +22,15 @@ pub struct Tally {
 impl Tally {
     /// Counts the states of a report.
     #[must_use]
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &RunReport) -> Self {
         let mut tally = Self::default();
         for state in &report.states {
-            let place = match state.standing() {
-                Standing::Unchanged => &mut tally.unchanged,
-                Standing::Changed | Standing::WouldChange => &mut tally.changed,
-                Standing::Unknown => &mut tally.unknown,
-                Standing::Failed => &mut tally.failed,
-                Standing::Skipped => &mut tally.skipped,
+            let place = match state.status() {
+                StateStatus::Unchanged => &mut tally.unchanged,
+                StateStatus::Changed | StateStatus::WouldChange => &mut tally.changed,
+                StateStatus::Unknown => &mut tally.unknown,
+                StateStatus::Failed => &mut tally.failed,
+                StateStatus::Skipped => &mut tally.skipped,
             };
             *place += 1;
         }

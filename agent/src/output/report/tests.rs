@@ -4,7 +4,7 @@ use jiff::tz::{Offset, TimeZone};
 
 use super::*;
 use crate::output::report::samples;
-use crate::run::Mode;
+use crate::run::RunMode;
 
 const FORMATS: [(&str, ReportFormat); 5] = [
     ("text", ReportFormat::Text),
@@ -14,7 +14,7 @@ const FORMATS: [(&str, ReportFormat); 5] = [
     ("highstate", ReportFormat::Highstate),
 ];
 
-fn samples() -> [(&'static str, Report); 6] {
+fn samples() -> [(&'static str, RunReport); 6] {
     [
         ("failed", samples::failed()),
         ("quiet", samples::quiet()),
@@ -25,12 +25,16 @@ fn samples() -> [(&'static str, Report); 6] {
     ]
 }
 
-fn mask() -> Mask {
-    Mask::new(&["hunter2".into()])
+fn mask() -> SecretMask {
+    SecretMask::new(&["hunter2".into()])
 }
 
-fn print(report: &Report, format: ReportFormat, all: bool) -> String {
-    Sheet::new(report, &mask(), TimeZone::fixed(Offset::constant(1))).print(format, all, Paint::default())
+fn print(report: &RunReport, format: ReportFormat, all: bool) -> String {
+    ReportView::new(report, &mask(), TimeZone::fixed(Offset::constant(1))).render(
+        format,
+        all,
+        Paint::default(),
+    )
 }
 
 #[test]
@@ -59,7 +63,7 @@ fn the_layout_is_that_of_salt() {
         let day = format!("2026-11-16T{}Z", text("start_time"));
         let micros = (ret["duration"].as_f64().unwrap() * 1000.0).round();
         let outcome = samples::state(&format!("{}.{}", parts[0], parts[3]), parts[1], parts[2]);
-        Outcome {
+        StateOutcome {
             result: ret["result"].as_bool(),
             start: day.parse().unwrap(),
             duration: std::time::Duration::from_secs_f64(micros / 1e6),
@@ -67,8 +71,8 @@ fn the_layout_is_that_of_salt() {
         }
     };
     let states = result["local"].as_object().unwrap().iter().map(state).collect();
-    let report = samples::report(Mode::Apply, states);
-    let text = Sheet::new(&report, &Mask::default(), TimeZone::UTC).print(
+    let report = samples::report(RunMode::Apply, states);
+    let text = ReportView::new(&report, &SecretMask::default(), TimeZone::UTC).render(
         ReportFormat::Highstate,
         false,
         Paint::default(),
@@ -93,7 +97,7 @@ fn json_yaml_and_lines_tell_the_same() {
         let json: serde_json::Value =
             serde_json::from_str(&print(&report, ReportFormat::Json, false)).unwrap();
         let yaml = print(&report, ReportFormat::Yaml, false);
-        let yaml = zagent_compiler::yaml::load(&yaml, &zagent_compiler::Limits::default()).unwrap();
+        let yaml = zagent_compiler::yaml::load(&yaml, &zagent_compiler::TreeLimits::default()).unwrap();
         assert_eq!(serde_json::to_value(yaml).unwrap(), json, "{name}");
         let lines = print(&report, ReportFormat::Ndjson, false);
         let mut states = serde_json::Map::new();
@@ -167,12 +171,12 @@ fn a_dry_run_never_reads_as_done() {
 fn a_report_from_the_history_counts_what_it_does_not_list() {
     let report = samples::failed();
     let mask = mask();
-    let mut sheet = Sheet::new(&report, &mask, TimeZone::UTC);
+    let mut sheet = ReportView::new(&report, &mask, TimeZone::UTC);
     sheet.tally.unchanged = 1000;
-    let salt = sheet.print(ReportFormat::Highstate, false, Paint::default());
+    let salt = sheet.render(ReportFormat::Highstate, false, Paint::default());
     assert!(salt.contains("Succeeded: 1003 (changed=3)\nFailed:       3\n"), "{salt}");
     assert!(salt.contains("Total states run:     1006\n"), "{salt}");
-    let text = sheet.print(ReportFormat::Text, true, Paint::default());
+    let text = sheet.render(ReportFormat::Text, true, Paint::default());
     assert!(text.contains("1000 unchanged, 1 not needed"), "{text}");
 }
 
@@ -184,7 +188,7 @@ fn long_chains_of_skipped_states_are_blamed_on_the_first() {
         let state = samples::state("test.nop", &format!("s{n}"), &format!("s{n}"));
         states.push(samples::skipped(state, crate::run::SkipReason::RequireFailed, &comment));
     }
-    let text = print(&samples::report(Mode::Apply, states), ReportFormat::Text, false);
+    let text = print(&samples::report(RunMode::Apply, states), ReportFormat::Text, false);
     assert!(text.contains("2999 states  require_failed  `s0` failed"), "{text}");
     assert!(text.contains("s1, s2, s3, s4, s5, s6, s7, s8 and 2991 more"), "{text}");
 }
@@ -193,9 +197,9 @@ fn long_chains_of_skipped_states_are_blamed_on_the_first() {
 fn colour_only_adds_codes() {
     let report = samples::failed();
     let mask = mask();
-    let sheet = Sheet::new(&report, &mask, TimeZone::UTC);
+    let sheet = ReportView::new(&report, &mask, TimeZone::UTC);
     for format in [ReportFormat::Text, ReportFormat::Highstate] {
-        let painted = sheet.print(format, false, Paint::new(true));
+        let painted = sheet.render(format, false, Paint::new(true));
         let mut plain = String::new();
         let mut rest = painted.as_str();
         while let Some((before, after)) = rest.split_once('\u{1b}') {
@@ -203,7 +207,7 @@ fn colour_only_adds_codes() {
             rest = after.split_once('m').unwrap().1;
         }
         plain.push_str(rest);
-        assert_eq!(plain, sheet.print(format, false, Paint::default()));
+        assert_eq!(plain, sheet.render(format, false, Paint::default()));
     }
 }
 
@@ -212,7 +216,7 @@ fn lines_left_out_are_counted_also_those_that_a_diff_had_lost_before() {
     let mut state =
         samples::changed(samples::state("file.managed", "a", "a"), "", r#"{"/d": {"directory": "new"}}"#);
     state.diff = (0..30).map(|n| format!("+line {n}\n")).chain(["… 970 more lines\n".to_owned()]).collect();
-    let report = samples::report(Mode::Apply, vec![state]);
+    let report = samples::report(RunMode::Apply, vec![state]);
     let text = print(&report, ReportFormat::Text, false);
     assert!(text.contains("… 980 lines more (-v shows more)"), "{text}");
     assert!(text.contains("/d: directory: new\n"), "{text}");

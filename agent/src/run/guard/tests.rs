@@ -1,19 +1,19 @@
 //! Guards against real commands and files, in Salt's words.
 
 use super::*;
-use crate::states::stage::{Stage, chunk};
+use crate::states::testing::{StateTestBed, chunk};
 
-fn said(stage: &Stage, args: &str) -> String {
+fn said(stage: &StateTestBed, args: &str) -> String {
     match evaluate(&chunk("test.nop", "x", args), &stage.scene()) {
-        Ok(Guard::Run) => "run".into(),
-        Ok(Guard::Skip { comment }) => comment,
-        Err(failure) => format!("failed: {}", failure.done.comment),
+        Ok(GuardDecision::Run) => "run".into(),
+        Ok(GuardDecision::Skip { comment }) => comment,
+        Err(failure) => format!("failed: {}", failure.result.comment),
     }
 }
 
 #[test]
 fn guards_answer_as_salt_does() {
-    let stage = Stage::with(&[], r#"{"flag": {"deep": ""}}"#);
+    let stage = StateTestBed::with_files(&[], r#"{"flag": {"deep": ""}}"#);
     let rows = [
         ("{}", "run"),
         (r#"{"onlyif": "true"}"#, "run"),
@@ -83,7 +83,7 @@ fn guards_answer_as_salt_does() {
 
 #[test]
 fn strict_tells_what_cannot_be_told() {
-    let stage = Stage::strict();
+    let stage = StateTestBed::strict();
     for (args, want) in [
         (r#"{"onlyif": []}"#, "run"),
         (
@@ -101,7 +101,7 @@ fn strict_tells_what_cannot_be_told() {
 
 #[test]
 fn check_cmd_has_the_last_word() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let no = || Err("check_cmd determined the state failed".to_owned());
     for (args, want) in [
         (r#"{"check_cmd": ["true"]}"#, Ok(())),
@@ -109,17 +109,17 @@ fn check_cmd_has_the_last_word() {
         (r#"{"check_cmd": ["true", "false"]}"#, no()),
         (r#"{"check_cmd": []}"#, no()),
     ] {
-        assert_eq!(check_cmd(&chunk("test.nop", "x", args), &stage.scene()), want, "{args}");
+        assert_eq!(run_check_cmd(&chunk("test.nop", "x", args), &stage.scene()), want, "{args}");
     }
     let nobody = chunk("test.nop", "x", r#"{"check_cmd": "true", "runas": "no_such_user_zz"}"#);
-    assert!(check_cmd(&nobody, &stage.scene()).is_err());
+    assert!(run_check_cmd(&nobody, &stage.scene()).is_err());
     for (function, args, want) in [
         ("test.nop", "{}", false),
         ("test.nop", r#"{"check_cmd": "true"}"#, true),
         ("file.managed", r#"{"check_cmd": "true"}"#, false),
         ("file.directory", r#"{"check_cmd": "true"}"#, true),
     ] {
-        assert_eq!(judges(&chunk(function, "x", args)), want, "{function} {args}");
+        assert_eq!(has_check_cmd(&chunk(function, "x", args)), want, "{function} {args}");
     }
 }
 
@@ -138,16 +138,16 @@ fn what_a_shell_answers_itself_starts_nothing() {
     ];
     for (line, starts) in rows {
         let args = format!(r#"{{"unless": "{line}"}}"#);
-        assert_eq!(is_command(&chunk("cmd.run", "x", &args)), starts, "{line}");
+        assert_eq!(runs_command(&chunk("cmd.run", "x", &args)), starts, "{line}");
     }
-    assert!(!is_command(&chunk("cmd.run", "x", r#"{"creates": "/x"}"#)));
-    assert!(is_command(&chunk("cmd.run", "x", r#"{"onlyif": [{"fun": "test.true"}]}"#)));
-    assert!(is_command(&chunk("cmd.run", "x", r#"{"onlyif": "true", "runas": "nobody"}"#)));
+    assert!(!runs_command(&chunk("cmd.run", "x", r#"{"creates": "/x"}"#)));
+    assert!(runs_command(&chunk("cmd.run", "x", r#"{"onlyif": [{"fun": "test.true"}]}"#)));
+    assert!(runs_command(&chunk("cmd.run", "x", r#"{"onlyif": "true", "runas": "nobody"}"#)));
 }
 
 #[test]
 fn the_own_answers_are_the_programs() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let at = |name: &str| stage.path(name);
     std::fs::write(at("empty"), "").unwrap();
     std::fs::write(at("full"), "x").unwrap();
@@ -158,9 +158,9 @@ fn the_own_answers_are_the_programs() {
     for operator in ["-e", "-f", "-d", "-s", "-L", "-h", "-p", "-S", "-b", "-c"] {
         for path in ["empty", "full", "dir", "link", "dangling", "none", "full/below"] {
             let line = format!("test {operator} {}", at(path));
-            let own = native::parse(&line, None).unwrap().holds(&crate::fs::Disk::default());
+            let own = builtin_test::parse(&line, None).unwrap().evaluate(&crate::fs::Disk::default());
             let program =
-                Options::default().command(vec!["/bin/sh".into(), "-c".into(), line.clone()]).unwrap();
+                CommandOptions::default().command(vec!["/bin/sh".into(), "-c".into(), line.clone()]).unwrap();
             assert_eq!(own, crate::host::exec::run(&program).unwrap().success(), "{line}");
             asked += 1;
         }
@@ -169,10 +169,15 @@ fn the_own_answers_are_the_programs() {
     for (line, want) in
         [("test", false), ("test x", true), ("test ''", false), ("[ -z '' ]", true), ("[ ! a = b ]", true)]
     {
-        assert_eq!(native::parse(line, None).unwrap().holds(&crate::fs::Disk::default()), want, "{line}");
+        assert_eq!(
+            builtin_test::parse(line, None).unwrap().evaluate(&crate::fs::Disk::default()),
+            want,
+            "{line}"
+        );
     }
     assert_eq!(
-        native::parse("test -f full", Some(stage.dir.path())).map(|q| q.holds(&crate::fs::Disk::default())),
+        builtin_test::parse("test -f full", Some(stage.dir.path()))
+            .map(|q| q.evaluate(&crate::fs::Disk::default())),
         Some(true)
     );
 }
@@ -187,9 +192,9 @@ fn any_number_of_turns_is_one_or_none() {
     let fs = crate::fs::Disk::default();
     for (turns, want) in [(0, true), (1, false), (2, true), (100_001, false)] {
         let line = format!("test {}-d /", "! ".repeat(turns));
-        assert_eq!(native::parse(&line, None).map(|q| q.holds(&fs)), Some(want), "{turns}");
+        assert_eq!(builtin_test::parse(&line, None).map(|q| q.evaluate(&fs)), Some(want), "{turns}");
     }
     // The last one is a text that is not empty.
-    assert_eq!(native::parse("test ! !", None).map(|q| q.holds(&fs)), Some(false));
-    assert_eq!(native::parse("test !", None).map(|q| q.holds(&fs)), Some(true));
+    assert_eq!(builtin_test::parse("test ! !", None).map(|q| q.evaluate(&fs)), Some(false));
+    assert_eq!(builtin_test::parse("test !", None).map(|q| q.evaluate(&fs)), Some(true));
 }

@@ -6,51 +6,55 @@ use zagent_compiler::Chunk;
 use zagent_config::Value;
 use zagent_config::settings::RunSchedule;
 
-use super::{Runner, scene};
-use crate::fs::Masked;
-use crate::run::converge::{self, Ended, How, Reacts, Task, panic_words, umask};
+use super::{Runner, state_ctx};
+use crate::fs::UmaskGuard;
+use crate::run::converge::{
+    self, ConvergeMode, ConvergeResult, ShouldReact, StateTask, chunk_umask, panic_message,
+};
 use crate::run::guard;
-use crate::run::requisite::{self, Decision};
-use crate::states::{Cost, Failure, Resource, Standing};
+use crate::run::requisite::{self, RequisiteDecision};
+use crate::states::{CheckCost, LockKey, StateError, Verdict};
 
 impl<'p> Runner<'_, 'p> {
     /// Does it here when that takes no time, else hands it on; waits when somebody else is at the same thing.
-    pub(super) fn dispatch(&mut self, mut task: Task<'p>) {
-        let weighed = catch_unwind(AssertUnwindSafe(|| self.weigh(&mut task)));
+    pub(super) fn dispatch(&mut self, mut task: StateTask<'p>) {
+        let weighed = catch_unwind(AssertUnwindSafe(|| self.cost_and_locks(&mut task)));
         let (cost, resources) = match weighed {
             Ok(weighed) => weighed,
             Err(panic) => {
-                let ended = Ended::failed(Failure::new(panic_words(&*panic)));
-                return self.settle(task.index, task.tag, None, ended);
+                let ended = ConvergeResult::failed(StateError::new(panic_message(&*panic)));
+                return self.finish_ran(task.index, task.tag, None, ended);
             }
         };
-        if cost == Cost::Instant {
-            return self.finish_here(task);
+        if cost == CheckCost::Instant {
+            return self.run_inline(task);
         }
-        if !self.holds.are_free(&resources) {
+        if !self.locks.are_free(&resources) {
             return self.blocked.push(task);
         }
-        if cost == Cost::Light && (task.how != How::Apply || self.is_right(&mut task)) {
-            return self.finish_here(task);
+        if cost == CheckCost::Light && (task.mode != ConvergeMode::Apply || self.is_in_sync(&mut task)) {
+            return self.run_inline(task);
         }
-        self.join(&mut task);
+        self.aggregate(&mut task);
         let ordered = self.settings.schedule == RunSchedule::Ordered;
-        let aside = ordered && !task.listener && self.graph.nodes[task.index].parallel;
-        let number = aside.then(|| self.take_number(1));
-        self.stage.watcher.started(task.index, &task.tag);
-        self.holds.take(task.index, resources);
-        self.pool.give(task, number);
+        let aside = ordered && !task.is_listener && self.graph.nodes[task.index].parallel;
+        let number = aside.then(|| self.next_run_number(1));
+        self.stage.progress.started(task.index, &task.tag);
+        self.locks.acquire(task.index, resources);
+        self.pool.send_task(task, number);
     }
 
     /// Tells a state which others of its kind are ready too, so that one act may serve them all.
-    fn join(&self, task: &mut Task<'p>) {
+    fn aggregate(&self, task: &mut StateTask<'p>) {
         let (plan, index) = (self.stage.plan, task.index);
         let chunk = &plan.chunks[index];
-        let Some(state) = task.state.as_mut().filter(|state| task.how == How::Apply && state.joins()) else {
+        let Some(state) =
+            task.state.as_mut().filter(|state| task.mode == ConvergeMode::Apply && state.can_batch())
+        else {
             return;
         };
         let may_join = |chunk: &Chunk| {
-            let is_bound = guard::has(chunk) || chunk.prereq.check || converge::takes_time(chunk);
+            let is_bound = guard::has_guards(chunk) || chunk.prereq.check || converge::is_slow(chunk);
             // In Salt's own order states keep to themselves, unless they ask for it.
             let usual = self.settings.schedule != RunSchedule::Ordered;
             !is_bound && chunk.args.get("aggregate").map_or(usual, Value::is_truthy)
@@ -63,57 +67,59 @@ impl<'p> Runner<'_, 'p> {
             other != index
                 && them.state == chunk.state
                 && them.fun == chunk.fun
-                && self.marks[other].is_none()
+                && self.finished[other].is_none()
                 && self.queue.level(other) == self.queue.level(index)
                 && may_join(them)
                 && self
                     .graph
-                    .before(other)
-                    .chain(self.graph.under(other))
-                    .all(|from| self.marks[from].is_some())
-                && requisite::decide(&self.seen(other), self.settings.compat) == Decision::Run
+                    .predecessors(other)
+                    .chain(self.graph.foundations(other))
+                    .all(|from| self.finished[from].is_some())
+                && requisite::decide(&self.requisite_results(other), self.settings.compat)
+                    == RequisiteDecision::Run
         };
         let others: Vec<&Chunk> = (0..plan.chunks.len()).filter(is_ready).map(|i| &plan.chunks[i]).collect();
-        state.join(&others);
+        state.batch_with(&others);
     }
 
     /// How long a state may take, and what it touches.
-    fn weigh(&self, task: &mut Task<'p>) -> (Cost, Vec<Resource>) {
+    fn cost_and_locks(&self, task: &mut StateTask<'p>) -> (CheckCost, Vec<LockKey>) {
         if self.is_settled_by_guard(task) {
-            return (Cost::Instant, Vec::new());
+            return (CheckCost::Instant, Vec::new());
         }
-        let light = !guard::is_command(&task.chunk) && !converge::takes_time(&task.chunk);
-        match task.state() {
-            Ok(state) if light => (state.cost(), state.resources()),
-            Ok(state) => (Cost::Heavy, state.resources()),
+        let light = !guard::runs_command(&task.chunk) && !converge::is_slow(&task.chunk);
+        match task.build_state() {
+            Ok(state) if light => (state.check_cost(), state.lock_keys()),
+            Ok(state) => (CheckCost::Heavy, state.lock_keys()),
             // Its failure is found where it runs.
-            Err(_) => (Cost::Instant, Vec::new()),
+            Err(_) => (CheckCost::Instant, Vec::new()),
         }
     }
 
     /// True when a guard that starts no process keeps it from running.
-    pub(super) fn is_settled_by_guard(&self, task: &Task<'p>) -> bool {
+    pub(super) fn is_settled_by_guard(&self, task: &StateTask<'p>) -> bool {
         let chunk = &*task.chunk;
-        let quick = guard::has(chunk) && !guard::is_command(chunk) && !guard::owns_guards(&chunk.state);
-        quick && !converge::takes_time(chunk) && {
-            let fs = self.stage.ground.fs(&task.tag);
-            let scene = scene(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
-            matches!(guard::evaluate(chunk, &scene), Ok(guard::Guard::Skip { .. }))
+        let quick =
+            guard::has_guards(chunk) && !guard::runs_command(chunk) && !guard::owns_guards(&chunk.state);
+        quick && !converge::is_slow(chunk) && {
+            let fs = self.stage.run_fs.state_fs(&task.tag);
+            let scene = state_ctx(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
+            matches!(guard::evaluate(chunk, &scene), Ok(guard::GuardDecision::Skip { .. }))
         }
     }
 
     /// Looks; true when there is nothing to change, or no way to look.
-    pub(super) fn is_right(&self, task: &mut Task<'p>) -> bool {
-        if task.react != Reacts::No || task.listener {
+    pub(super) fn is_in_sync(&self, task: &mut StateTask<'p>) -> bool {
+        if task.should_react != ShouldReact::No || task.is_listener {
             return false;
         }
-        let fs = self.stage.ground.fs(&task.tag);
-        let scene = scene(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
+        let fs = self.stage.run_fs.state_fs(&task.tag);
+        let scene = state_ctx(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
         let Some(state) = task.state.as_mut() else { return true };
         match catch_unwind(AssertUnwindSafe(|| state.check(&scene))) {
             Ok(Ok(look)) => {
-                let right = look.standing == Standing::Right;
-                task.looked = Some(look);
+                let right = look.verdict == Verdict::InSync;
+                task.check_result = Some(look);
                 right
             }
             // It fails, or panics, once more where that is dealt with.
@@ -121,14 +127,14 @@ impl<'p> Runner<'_, 'p> {
         }
     }
 
-    pub(super) fn finish_here(&mut self, mut task: Task<'p>) {
+    pub(super) fn run_inline(&mut self, mut task: StateTask<'p>) {
         let tag = std::mem::take(&mut task.tag);
         let ended = {
-            let _mask = Masked::set(umask(&task.chunk));
-            let fs = self.stage.ground.fs(&tag);
-            let scene = scene(self.stage, self.settings, self.templates, self.shared, &*fs, &tag);
+            let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
+            let fs = self.stage.run_fs.state_fs(&tag);
+            let scene = state_ctx(self.stage, self.settings, self.templates, self.shared, &*fs, &tag);
             task.run(&scene)
         };
-        self.settle(task.index, tag, None, ended);
+        self.finish_ran(task.index, tag, None, ended);
     }
 }

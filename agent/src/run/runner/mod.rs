@@ -3,11 +3,11 @@
 //! Law: one thread decides (queue, requisites, locks) and does what takes microseconds itself; what may take longer goes to
 //! workers, of whom there are never more than jobs. Whatever happens, what runs is awaited and every state gets its outcome.
 
-mod begin;
-mod close;
 mod dispatch;
-mod end;
+mod finish;
 mod pool;
+mod run_listeners;
+mod start;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,39 +16,39 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use zagent_compiler::{Compat, Files, Host, Plan, schema};
+use zagent_compiler::{Compat, FileTree, Plan, TemplateHost, schema};
 use zagent_config::Value;
 use zagent_config::settings::RunSchedule;
 
-use self::pool::{Message, Pool, labour};
-use super::converge::{Ended, Shadow, Task, panic_words};
-use super::graph::Graph;
-use super::hold::Holds;
-use super::queue::{Lanes, Queue};
-use super::{Mode, Outcome};
+use self::pool::{WorkerMessage, WorkerPool, worker_loop};
+use super::converge::{ConvergeResult, PriorEffects, StateTask, panic_message};
+use super::graph::RunGraph;
+use super::queue::{RankedGraph, RunQueue};
+use super::state_locks::StateLocks;
+use super::{RunMode, StateOutcome};
 use crate::fs::FileSystem;
-use crate::host::Cancel;
-use crate::output::Progress;
-use crate::states::{Render, Scene, Shared, Veil};
-use crate::undo::Journal;
+use crate::host::CancelToken;
+use crate::output::RunProgress;
+use crate::states::{Effects, RenderTemplate, RunShared, StateCtx};
+use crate::undo::UndoJournal;
 
 /// So many states at most wait for others on the same thing; then no more are begun.
-const MOST_BLOCKED: usize = 1024;
+const MAX_BLOCKED: usize = 1024;
 
 /// The file system of each state: the disk, with notes for undo under its tag, or what a dry run imagines.
-pub trait Ground: Sync {
+pub trait RunFs: Sync {
     /// What a state of this tag may touch.
-    fn fs(&self, tag: &str) -> Arc<dyn FileSystem>;
+    fn state_fs(&self, tag: &str) -> Arc<dyn FileSystem>;
 
     /// Where undo notes go that are not about files; nowhere in a dry run.
-    fn journal(&self) -> Option<&Journal>;
+    fn journal(&self) -> Option<&UndoJournal>;
 }
 
 /// How to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct RunnerSettings {
     /// Apply or test.
-    pub mode: Mode,
+    pub mode: RunMode,
     /// In which order.
     pub schedule: RunSchedule,
     /// Whose verdicts count.
@@ -63,15 +63,15 @@ pub struct Settings {
 
 /// Where a run takes place.
 #[derive(Clone, Copy)]
-pub struct Stage<'a> {
+pub struct RunCtx<'a> {
     /// What to run.
     pub plan: &'a Plan,
     /// The files of the host.
-    pub ground: &'a dyn Ground,
+    pub run_fs: &'a dyn RunFs,
     /// The state trees.
-    pub files: &'a dyn Files,
+    pub files: &'a dyn FileTree,
     /// Facts and execution functions.
-    pub host: &'a dyn Host,
+    pub host: &'a dyn TemplateHost,
     /// The pillar.
     pub pillar: &'a Value,
     /// Where downloads are kept.
@@ -79,50 +79,50 @@ pub struct Stage<'a> {
     /// Where new ones are put.
     pub spare: &'a Path,
     /// Says when to stop.
-    pub cancel: &'a Arc<Cancel>,
+    pub cancel: &'a Arc<CancelToken>,
     /// Is told how it goes.
-    pub watcher: &'a dyn Progress,
+    pub progress: &'a dyn RunProgress,
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Ran {
+pub struct RunResult {
     /// Every state, in the order they ran.
-    pub states: Vec<Outcome>,
+    pub states: Vec<StateOutcome>,
     /// True when it was stopped.
     pub canceled: bool,
     /// Why the whole run was given up, with Salt's verdicts only.
-    pub given_up: Option<String>,
+    pub aborted: Option<String>,
 }
 
 /// Runs a plan. `templates` is only used on this thread.
 #[must_use]
-pub fn run(stage: &Stage<'_>, templates: &dyn Render, settings: &Settings) -> Ran {
+pub fn run_plan(stage: &RunCtx<'_>, templates: &dyn RenderTemplate, settings: &RunnerSettings) -> RunResult {
     let (to_me, inbox) = mpsc::channel();
     let (to_workers, work) = mpsc::channel();
     let work = Arc::new(Mutex::new(work));
-    let shared = Shared::default();
+    let shared = RunShared::default();
     std::thread::scope(|scope| {
         let spawn = || {
             let (work, to_me, shared) = (Arc::clone(&work), to_me.clone(), &shared);
-            scope.spawn(move || labour(stage, settings, &work, &to_me, shared));
+            scope.spawn(move || worker_loop(stage, settings, &work, &to_me, shared));
         };
-        let pool = Pool { to_workers, spawn: &spawn, workers: 0, busy: 0 };
-        Runner::new(stage, templates, settings, &shared, pool).go(&inbox)
+        let pool = WorkerPool { to_workers, spawn: &spawn, workers: 0, busy: 0 };
+        Runner::new(stage, templates, settings, &shared, pool).run_loop(&inbox)
     })
 }
 
-fn scene<'s>(
-    stage: &Stage<'s>,
-    settings: &Settings,
-    templates: &'s dyn Render,
-    shared: &'s Shared,
+fn state_ctx<'s>(
+    stage: &RunCtx<'s>,
+    settings: &RunnerSettings,
+    templates: &'s dyn RenderTemplate,
+    shared: &'s RunShared,
     fs: &'s dyn FileSystem,
     tag: &'s str,
-) -> Scene<'s> {
-    Scene {
+) -> StateCtx<'s> {
+    StateCtx {
         tag,
-        journal: stage.ground.journal(),
+        journal: stage.run_fs.journal(),
         fs,
         files: stage.files,
         host: stage.host,
@@ -133,30 +133,30 @@ fn scene<'s>(
         cancel: stage.cancel,
         deadline: None,
         shared,
-        cache: stage.cache,
-        spare: stage.spare,
+        cache_dir: stage.cache,
+        staging_dir: stage.spare,
     }
 }
 
 /// The graph of a plan and its lanes; should what is implied close a circle, then only what was written counts.
-fn lanes(plan: &Plan, implied: bool) -> (Graph, Lanes) {
-    let graph = Graph::new(plan, implied);
-    if let Some(lanes) = Lanes::new(&graph.nodes, &graph.edges) {
+fn rank_graph(plan: &Plan, implied: bool) -> (RunGraph, RankedGraph) {
+    let graph = RunGraph::new(plan, implied);
+    if let Some(lanes) = RankedGraph::new(&graph.nodes, &graph.edges) {
         return (graph, lanes);
     }
     tracing::error!(
         implied,
         "what states imply for each other closes a circle; only what was written counts"
     );
-    let graph = Graph::new(plan, false);
+    let graph = RunGraph::new(plan, false);
     // A plan has no circles: the compiler refuses them.
-    let lanes = Lanes::new(&graph.nodes, &graph.edges).or_else(|| Lanes::new(&graph.nodes, &[]));
+    let lanes = RankedGraph::new(&graph.nodes, &graph.edges).or_else(|| RankedGraph::new(&graph.nodes, &[]));
     (graph, lanes.unwrap_or_default())
 }
 
 /// What others need to know of a state that has ended.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct FinishedState {
     result: Option<bool>,
     changed: bool,
     ran: bool,
@@ -164,53 +164,53 @@ struct Mark {
     /// A dry run cannot tell whether it would succeed.
     may_fail: bool,
     /// Nobody can tell whether it would fail.
-    shaky: bool,
+    failure_unknown: bool,
     /// What it would change itself that nobody can foresee.
-    veil: Veil,
-    shadow: Shadow,
+    unpredicted: Effects,
+    prior_effects: PriorEffects,
 }
 
 /// Why nothing more is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Halt {
+enum HaltReason {
     Failhard,
     Cancelled,
-    GivenUp,
+    Aborted,
 }
 
 struct Runner<'s, 'p> {
-    stage: &'s Stage<'p>,
-    templates: &'s dyn Render,
-    settings: &'s Settings,
-    shared: &'s Shared,
-    pool: Pool<'s, 'p>,
-    graph: Graph,
-    queue: Queue,
-    marks: Vec<Option<Mark>>,
+    stage: &'s RunCtx<'p>,
+    templates: &'s dyn RenderTemplate,
+    settings: &'s RunnerSettings,
+    shared: &'s RunShared,
+    pool: WorkerPool<'s, 'p>,
+    graph: RunGraph,
+    queue: RunQueue,
+    finished: Vec<Option<FinishedState>>,
     /// Checks of prereq targets that ran, and what they said: by tag.
-    checks: HashMap<String, Ended>,
+    prereq_checks: HashMap<String, ConvergeResult>,
     /// Targets of a prereq whose check already decided: they do not run again.
-    decided: HashMap<String, Mark>,
-    outcomes: Vec<Outcome>,
-    holds: Holds,
-    blocked: Vec<Task<'p>>,
-    number: u64,
-    halt: Option<Halt>,
-    given_up: Option<String>,
+    decided_prereqs: HashMap<String, FinishedState>,
+    outcomes: Vec<StateOutcome>,
+    locks: StateLocks,
+    blocked: Vec<StateTask<'p>>,
+    next_number: u64,
+    halt: Option<HaltReason>,
+    aborted: Option<String>,
     deadline: Option<Instant>,
     /// What the functions of this run take, where that is limited.
-    tables: HashMap<(Arc<str>, Arc<str>), Option<schema::Table>>,
+    tables: HashMap<(Arc<str>, Arc<str>), Option<schema::ParamTable>>,
 }
 
 impl<'s, 'p> Runner<'s, 'p> {
     fn new(
-        stage: &'s Stage<'p>,
-        templates: &'s dyn Render,
-        settings: &'s Settings,
-        shared: &'s Shared,
-        pool: Pool<'s, 'p>,
+        stage: &'s RunCtx<'p>,
+        templates: &'s dyn RenderTemplate,
+        settings: &'s RunnerSettings,
+        shared: &'s RunShared,
+        pool: WorkerPool<'s, 'p>,
     ) -> Self {
-        let (graph, lanes) = lanes(stage.plan, settings.schedule != RunSchedule::Ordered);
+        let (graph, lanes) = rank_graph(stage.plan, settings.schedule != RunSchedule::Ordered);
         let count = stage.plan.chunks.len();
         Self {
             stage,
@@ -218,73 +218,76 @@ impl<'s, 'p> Runner<'s, 'p> {
             settings,
             shared,
             pool,
-            queue: Queue::new(lanes, settings.schedule),
+            queue: RunQueue::new(lanes, settings.schedule),
             graph,
-            marks: vec![None; count],
-            checks: HashMap::new(),
-            decided: HashMap::new(),
+            finished: vec![None; count],
+            prereq_checks: HashMap::new(),
+            decided_prereqs: HashMap::new(),
             outcomes: Vec::with_capacity(count),
-            holds: Holds::default(),
+            locks: StateLocks::default(),
             blocked: Vec::new(),
-            number: 0,
+            next_number: 0,
             halt: None,
-            given_up: None,
+            aborted: None,
             deadline: settings.timeout.and_then(|t| Instant::now().checked_add(t)),
             tables: HashMap::new(),
         }
     }
 
-    fn go(mut self, inbox: &Receiver<Message>) -> Ran {
+    fn run_loop(mut self, inbox: &Receiver<WorkerMessage>) -> RunResult {
         loop {
-            if self.halt.is_none() && self.stage.cancel.is_said() {
-                self.stop();
+            if self.halt.is_none() && self.stage.cancel.is_cancelled() {
+                self.cancel_run();
             }
             self.start_blocked();
-            while self.pool.busy < self.settings.jobs && self.blocked.len() < MOST_BLOCKED {
-                let Some(next) = self.queue.take() else { break };
-                self.begin(next);
+            while self.pool.busy < self.settings.jobs && self.blocked.len() < MAX_BLOCKED {
+                let Some(next) = self.queue.next_ready() else { break };
+                self.start_node(next);
             }
             if self.pool.busy > 0 {
-                if let Some((index, tag, number, ended)) = self.hear(inbox) {
-                    self.settle(index, tag, number, ended);
+                if let Some((index, tag, number, ended)) = self.receive(inbox) {
+                    self.finish_ran(index, tag, number, ended);
                 }
             } else if self.blocked.is_empty() {
                 break;
             }
         }
-        self.listeners(inbox);
+        self.run_listeners(inbox);
         // Who was at work when the word came may have been the last.
-        let canceled = self.halt == Some(Halt::Cancelled) || self.stage.cancel.is_said();
+        let canceled = self.halt == Some(HaltReason::Cancelled) || self.stage.cancel.is_cancelled();
         self.outcomes.sort_by_key(|o| o.run_num);
-        Ran { states: self.outcomes, canceled, given_up: self.given_up }
+        RunResult { states: self.outcomes, canceled, aborted: self.aborted }
     }
 
     /// Waits for a word from a worker and does what it asks; gives back what a worker has finished.
-    fn hear(&mut self, inbox: &Receiver<Message>) -> Option<(usize, String, Option<u64>, Ended)> {
+    fn receive(
+        &mut self,
+        inbox: &Receiver<WorkerMessage>,
+    ) -> Option<(usize, String, Option<u64>, ConvergeResult)> {
         let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
         let message = match left {
-            Some(left) if self.halt != Some(Halt::Cancelled) => inbox.recv_timeout(left),
+            Some(left) if self.halt != Some(HaltReason::Cancelled) => inbox.recv_timeout(left),
             _ => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match message {
-            Ok(Message::Finished(index, tag, number, ended)) => {
+            Ok(WorkerMessage::Finished(index, tag, number, ended)) => {
                 self.pool.busy -= 1;
-                self.holds.give_back(index);
+                self.locks.release(index);
                 return Some((index, tag, number, *ended));
             }
-            Ok(Message::Render(template, reply)) => {
+            Ok(WorkerMessage::Render(template, reply)) => {
                 // A worker that was ended meanwhile needs no answer.
                 let rendered = catch_unwind(AssertUnwindSafe(|| self.templates.render(&template)));
-                let _ = reply.send(rendered.unwrap_or_else(|panic| Err(panic_words(&*panic))));
+                let _ = reply.send(rendered.unwrap_or_else(|panic| Err(panic_message(&*panic))));
             }
-            Err(_) => self.stop(),
+            Err(_) => self.cancel_run(),
         }
         None
     }
 
-    fn stop(&mut self) {
-        self.stage.cancel.say();
-        self.halt = Some(Halt::Cancelled);
+    fn cancel_run(&mut self) {
+        self.stage.cancel.cancel();
+        self.halt = Some(HaltReason::Cancelled);
     }
 
     fn start_blocked(&mut self) {
@@ -293,7 +296,7 @@ impl<'s, 'p> Runner<'s, 'p> {
         }
         for task in std::mem::take(&mut self.blocked) {
             if self.halt.is_some() {
-                self.queue_skip(task.index, task.tag);
+                self.skip_halted(task.index, task.tag);
             } else if self.pool.busy < self.settings.jobs {
                 self.dispatch(task);
             } else {

@@ -3,66 +3,66 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Settings, Stage, scene};
-use crate::fs::Masked;
-use crate::run::converge::{Ended, Task, umask};
-use crate::states::{Render, Shared, Template};
+use super::{RunCtx, RunnerSettings, state_ctx};
+use crate::fs::UmaskGuard;
+use crate::run::converge::{ConvergeResult, StateTask, chunk_umask};
+use crate::states::{FileTemplate, RenderTemplate, RunShared};
 
 /// What a worker says.
-pub(super) enum Message {
-    Finished(usize, String, Option<u64>, Box<Ended>),
-    Render(Template, Sender<Result<String, String>>),
+pub(super) enum WorkerMessage {
+    Finished(usize, String, Option<u64>, Box<ConvergeResult>),
+    Render(FileTemplate, Sender<Result<String, String>>),
 }
 
 /// What a worker is told: the task, and its run number when it already has one.
-pub(super) type Work<'p> = (Task<'p>, Option<u64>);
+pub(super) type WorkItem<'p> = (StateTask<'p>, Option<u64>);
 
 /// A worker's life: take, run, tell.
-pub(super) fn labour<'p>(
-    stage: &Stage<'p>,
-    settings: &Settings,
-    work: &Mutex<Receiver<Work<'p>>>,
-    to_me: &Sender<Message>,
-    shared: &Shared,
+pub(super) fn worker_loop<'p>(
+    stage: &RunCtx<'p>,
+    settings: &RunnerSettings,
+    work: &Mutex<Receiver<WorkItem<'p>>>,
+    to_me: &Sender<WorkerMessage>,
+    shared: &RunShared,
 ) {
-    let templates = Asks(to_me.clone());
+    let templates = RenderProxy(to_me.clone());
     loop {
         let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((mut task, number)) = next else { return };
         let tag = std::mem::take(&mut task.tag);
         let ended = {
-            let _mask = Masked::set(umask(&task.chunk));
-            let fs = stage.ground.fs(&tag);
-            let scene = scene(stage, settings, &templates, shared, &*fs, &tag);
+            let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
+            let fs = stage.run_fs.state_fs(&tag);
+            let scene = state_ctx(stage, settings, &templates, shared, &*fs, &tag);
             task.run(&scene)
         };
         // Nobody listens any more only when the run itself is gone.
-        let _ = to_me.send(Message::Finished(task.index, tag, number, Box::new(ended)));
+        let _ = to_me.send(WorkerMessage::Finished(task.index, tag, number, Box::new(ended)));
     }
 }
 
 /// A worker has templates rendered by the thread that may.
-struct Asks(Sender<Message>);
+struct RenderProxy(Sender<WorkerMessage>);
 
-impl Render for Asks {
-    fn render(&self, template: &Template) -> Result<String, String> {
+impl RenderTemplate for RenderProxy {
+    fn render(&self, template: &FileTemplate) -> Result<String, String> {
         let (reply, answer) = mpsc::channel();
         let gone = || "the run has ended".to_owned();
-        self.0.send(Message::Render(template.clone(), reply)).map_err(|_| gone())?;
+        self.0.send(WorkerMessage::Render(template.clone(), reply)).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())?
     }
 }
 
 /// The workers.
-pub(super) struct Pool<'s, 'p> {
-    pub(super) to_workers: Sender<Work<'p>>,
+pub(super) struct WorkerPool<'s, 'p> {
+    pub(super) to_workers: Sender<WorkItem<'p>>,
     pub(super) spawn: &'s dyn Fn(),
     pub(super) workers: usize,
     pub(super) busy: usize,
 }
 
-impl<'p> Pool<'_, 'p> {
-    pub(super) fn give(&mut self, task: Task<'p>, number: Option<u64>) {
+impl<'p> WorkerPool<'_, 'p> {
+    pub(super) fn send_task(&mut self, task: StateTask<'p>, number: Option<u64>) {
         if self.workers == self.busy {
             (self.spawn)();
             self.workers += 1;

@@ -4,38 +4,40 @@
 
 use zagent_config::{Map, Value};
 
-use super::text::change;
-use crate::host::accounts::at::{self, Job};
-use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
+use super::text_file::single_change;
+use crate::host::accounts::at_queue::{self, AtJob};
+use crate::states::{
+    ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+};
 
 /// Jobs that were made here, by a note in the text of each: its number is known only when it is there.
-pub(super) const JOB: Jobs = Jobs;
+pub(super) const AT_JOB_UNDO: AtJobUndo = AtJobUndo;
 
-pub(super) struct Jobs;
+pub(super) struct AtJobUndo;
 
-impl Thing for Jobs {
+impl Undoable for AtJobUndo {
     fn kind(&self) -> &'static str {
         "at"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
         let note = zagent_compiler::name_text(key);
-        let found = at::list(&scene.tools())?.into_iter().find(|job| job.note == note);
+        let found = at_queue::list_jobs(&scene.tools())?.into_iter().find(|job| job.note == note);
         Ok(found.map_or(Value::Null, |job| Value::Int(job.id)))
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         if !to.is_null() {
-            return Err(Failure::new("a job of at that is gone cannot be made again"));
+            return Err(StateError::new("a job of at that is gone cannot be made again"));
         }
-        let now = self.look(key, scene)?.as_int();
-        Ok(at::remove(&scene.tools(), &now.into_iter().collect::<Vec<_>>())?)
+        let now = self.capture(key, scene)?.as_int();
+        Ok(at_queue::remove_jobs(&scene.tools(), &now.into_iter().collect::<Vec<_>>())?)
     }
 }
 
-pub(super) struct Present {
+pub(super) struct AtPresent {
     /// It waits for a watch.
-    waits: bool,
+    only_on_watch: bool,
     job: String,
     time: String,
     tag: Option<String>,
@@ -43,103 +45,109 @@ pub(super) struct Present {
     is_unique: bool,
 }
 
-impl Present {
-    pub(super) fn read(fun: &str, args: &Args<'_>) -> Result<Self, Failure> {
-        let text = |key: &str| Ok::<_, Failure>(args.text(key)?.filter(|t| !t.is_empty()));
+impl AtPresent {
+    pub(super) fn from_args(fun: &str, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        let text = |key: &str| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let (tag, is_unique) = (text("tag")?, args.flag("unique_tag", false));
         if is_unique && tag.is_none() {
-            return Err(Failure::new("no tag provided and unique_tag is set to True"));
+            return Err(StateError::new("no tag provided and unique_tag is set to True"));
         }
         if tag.as_ref().is_some_and(|tag| tag.contains(char::is_whitespace)) {
-            return Err(Failure::new("`tag` must be one word"));
+            return Err(StateError::new("`tag` must be one word"));
         }
-        let time = text("timespec")?.ok_or_else(|| Failure::new("`timespec` must be given"))?;
+        let time = text("timespec")?.ok_or_else(|| StateError::new("`timespec` must be given"))?;
         let job = text("job")?.unwrap_or_else(|| args.name());
-        Ok(Self { waits: fun == "watch", job, time, tag, user: text("user")?, is_unique })
+        Ok(Self { only_on_watch: fun == "watch", job, time, tag, user: text("user")?, is_unique })
     }
 
-    fn words(&self) -> String {
+    fn comment(&self) -> String {
         let user = self.user.as_ref().map_or_else(String::new, |user| format!(" as {user}"));
         format!("job {} added and will run{user} on {}", self.job, self.time)
     }
 
-    fn would(&self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    fn check_job(&self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         if let Some(tag) = self.tag.as_ref().filter(|_| self.is_unique)
-            && at::list(&scene.tools())?.iter().any(|job| job.tag == *tag)
+            && at_queue::list_jobs(&scene.tools())?.iter().any(|job| job.tag == *tag)
         {
-            return Ok(Look::right(format!("atleast one job with tag {tag} exists.")));
+            return Ok(CheckResult::in_sync(format!("atleast one job with tag {tag} exists.")));
         }
-        Ok(Look::drift(self.words(), change("job", self.job.as_str())))
+        Ok(CheckResult::drifted(self.comment(), single_change("job", self.job.as_str())))
     }
 }
 
-impl State for Present {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        if self.waits { Ok(Look::right("")) } else { self.would(scene) }
+impl State for AtPresent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.only_on_watch { Ok(CheckResult::in_sync("")) } else { self.check_job(scene) }
     }
 
-    fn foresee(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        self.would(scene)
+    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.check_job(scene)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let (tag, user) = (self.tag.as_deref(), self.user.as_deref());
         let note = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
-        let job = at::noted(&self.job, &note);
-        let made = scene.change(&JOB, note, || Ok(at::add(&scene.tools(), &self.time, &job, tag, user)?))?;
-        Ok(Done::new(self.words(), made.shown()))
+        let job = at_queue::add_note(&self.job, &note);
+        let made = scene.with_undo(&AT_JOB_UNDO, note, || {
+            Ok(at_queue::add_job(&scene.tools(), &self.time, &job, tag, user)?)
+        })?;
+        Ok(ApplyResult::new(self.comment(), made.to_salt_map()))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let look = self.would(scene)?;
-        if look.changes.is_empty() { Ok(Done::new(look.comment, Map::new())) } else { self.apply(scene) }
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let look = self.check_job(scene)?;
+        if look.changes.is_empty() {
+            Ok(ApplyResult::new(look.comment, Map::new()))
+        } else {
+            self.apply(scene)
+        }
     }
 
-    fn is_lasting(&self) -> bool {
-        self.is_unique && !self.waits
+    fn is_convergent(&self) -> bool {
+        self.is_unique && !self.only_on_watch
     }
 
-    fn sees(&self) -> Veil {
-        Veil::JOBS | Veil::USERS | Veil::PACKAGES
+    fn reads(&self) -> Effects {
+        Effects::JOBS | Effects::USERS | Effects::PACKAGES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::JOBS
+    fn writes(&self) -> Effects {
+        Effects::JOBS
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        (hidden & (Veil::JOBS | Veil::USERS)) == hidden
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        (hidden & (Effects::JOBS | Effects::USERS)) == hidden
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Crontab]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Crontab]
     }
 }
 
-pub(super) struct Absent {
+pub(super) struct AtAbsent {
     id: Option<i64>,
     /// What a job has to be like: `runas`, `tag`, `hour`, `minute`, `day`, `month`, `year`.
-    like: Vec<(String, String)>,
+    filters: Vec<(String, String)>,
 }
 
 /// The parts of a job that can be asked for.
-const LIKE: [&str; 7] = ["runas", "tag", "hour", "minute", "day", "month", "year"];
+const FILTER_ARGS: [&str; 7] = ["runas", "tag", "hour", "minute", "day", "month", "year"];
 
-impl Absent {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl AtAbsent {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         if args.get("limit").is_some() {
-            return Err(Failure::new(format!("limit parameter not supported {}", args.name())));
+            return Err(StateError::new(format!("limit parameter not supported {}", args.name())));
         }
         let mut like = Vec::new();
-        for key in LIKE {
+        for key in FILTER_ARGS {
             if let Some(value) = args.text(key)? {
                 like.push((key.to_owned(), value));
             }
         }
-        Ok(Self { id: args.int("jobid")?, like })
+        Ok(Self { id: args.int("jobid")?, filters: like })
     }
 
-    fn is(&self, job: &Job) -> bool {
+    fn matches_job(&self, job: &AtJob) -> bool {
         let (date, time): (Vec<&str>, Vec<&str>) =
             (job.date.split('-').collect(), job.time.split(':').collect());
         let number = |text: Option<&&str>, wanted: &str| {
@@ -155,48 +163,50 @@ impl Absent {
             "month" => number(date.get(1), wanted),
             _ => date.first().is_some_and(|year| year.ends_with(&**wanted)),
         };
-        self.id.is_none_or(|id| id == job.id) && self.like.iter().all(fits)
+        self.id.is_none_or(|id| id == job.id) && self.filters.iter().all(fits)
     }
 
-    fn find(&self, scene: &Scene<'_>) -> Result<Vec<i64>, Failure> {
-        let jobs = at::list(&scene.tools())?;
-        Ok(jobs.iter().filter(|job| self.is(job)).map(|job| job.id).collect())
+    fn find_jobs(&self, scene: &StateCtx<'_>) -> Result<Vec<i64>, StateError> {
+        let jobs = at_queue::list_jobs(&scene.tools())?;
+        Ok(jobs.iter().filter(|job| self.matches_job(job)).map(|job| job.id).collect())
     }
 }
 
-fn removed(jobs: &[i64]) -> Map {
-    change("removed", jobs.iter().map(|id| Value::from(id.to_string())).collect::<Value>())
+fn removed_changes(jobs: &[i64]) -> Map {
+    single_change("removed", jobs.iter().map(|id| Value::from(id.to_string())).collect::<Value>())
 }
 
-impl State for Absent {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let jobs = self.find(scene)?;
+impl State for AtAbsent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let jobs = self.find_jobs(scene)?;
         if jobs.is_empty() {
             let none = || "removed 0 job(s)".to_owned();
-            return Ok(Look::right(self.id.map_or_else(none, |id| format!("job with id {id} not present"))));
+            return Ok(CheckResult::in_sync(
+                self.id.map_or_else(none, |id| format!("job with id {id} not present")),
+            ));
         }
-        Ok(Look::drift(format!("removed {} job(s)", jobs.len()), removed(&jobs)))
+        Ok(CheckResult::drifted(format!("removed {} job(s)", jobs.len()), removed_changes(&jobs)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let jobs = self.find(scene)?;
-        at::remove(&scene.tools(), &jobs)?;
-        Ok(Done::new(format!("removed {} job(s)", jobs.len()), removed(&jobs)))
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let jobs = self.find_jobs(scene)?;
+        at_queue::remove_jobs(&scene.tools(), &jobs)?;
+        Ok(ApplyResult::new(format!("removed {} job(s)", jobs.len()), removed_changes(&jobs)))
     }
 
-    fn irreversible(&self) -> Option<&'static str> {
+    fn irreversible_reason(&self) -> Option<&'static str> {
         Some("a job of at that is taken away is gone")
     }
 
-    fn sees(&self) -> Veil {
-        Veil::JOBS | Veil::PACKAGES
+    fn reads(&self) -> Effects {
+        Effects::JOBS | Effects::PACKAGES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::JOBS
+    fn writes(&self) -> Effects {
+        Effects::JOBS
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Crontab]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Crontab]
     }
 }

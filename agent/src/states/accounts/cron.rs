@@ -2,33 +2,35 @@
 
 use zagent_config::{Map, Value};
 
-use super::text::{change, diff, source};
-use crate::host::accounts::cron::{self, Became, Job, TIMES, Tab};
-use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
+use super::text_file::{read_source, single_change, unified_diff};
+use crate::host::accounts::crontab::{self, CronJob, Crontab, CrontabChange, TIME_FIELDS};
+use crate::states::{
+    ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+};
 
 /// Crontabs: the whole text.
-pub(super) const CRONTAB: Crontabs = Crontabs;
+pub(super) const CRONTAB_UNDO: CrontabUndo = CrontabUndo;
 
-pub(super) struct Crontabs;
+pub(super) struct CrontabUndo;
 
-impl Thing for Crontabs {
+impl Undoable for CrontabUndo {
     fn kind(&self) -> &'static str {
         "crontab"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let text = cron::read(&scene.tools(), &zagent_compiler::name_text(key))?;
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        let text = crontab::read_crontab(&scene.tools(), &zagent_compiler::name_text(key))?;
         Ok(text.map_or(Value::Null, Value::from))
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        Ok(cron::write(&scene.tools(), &zagent_compiler::name_text(key), to.as_str())?)
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        Ok(crontab::write_crontab(&scene.tools(), &zagent_compiler::name_text(key), to.as_str())?)
     }
 }
 
 /// What should be in a crontab, or not.
-enum Want {
-    Job(Job),
+enum CronFunction {
+    Job(CronJob),
     NoJob {
         identifier: Option<String>,
         special: Option<String>,
@@ -42,112 +44,122 @@ enum Want {
     },
 }
 
-pub(super) struct Cron {
+pub(super) struct CronState {
     name: String,
     user: String,
-    want: Want,
+    function: CronFunction,
 }
 
 /// What should become of a crontab.
-struct Plan {
+struct CronPlan {
     old: Option<String>,
     new: String,
-    became: Became,
-    words: String,
+    became: CrontabChange,
+    comment: String,
 }
 
-impl Cron {
-    pub(super) fn read(fun: &str, args: &Args<'_>) -> Option<Result<Self, Failure>> {
+impl CronState {
+    pub(super) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let want = match fun {
-            "present" => job(args).map(Want::Job),
+            "present" => job_from_args(args).map(CronFunction::Job),
             "absent" => {
                 let special = args.text("special");
-                special.map(|special| Want::NoJob { identifier: identifier(args), special })
+                special.map(|special| CronFunction::NoJob { identifier: identifier_arg(args), special })
             }
             "env_present" => args.text("value").and_then(|value| {
                 let value = value.unwrap_or_default();
                 if [&args.name(), &value].iter().any(|text| text.trim().contains('\n')) {
-                    return Err(Failure::new("a variable of a crontab is one line"));
+                    return Err(StateError::new("a variable of a crontab is one line"));
                 }
-                Ok(Want::Env(value.trim_end_matches('\n').to_owned()))
+                Ok(CronFunction::Env(value.trim_end_matches('\n').to_owned()))
             }),
-            "env_absent" => Ok(Want::NoEnv),
+            "env_absent" => Ok(CronFunction::NoEnv),
             "file" => {
                 let replace = args.flag("replace", true);
-                Ok(Want::File { chunk: Box::new(args.chunk.clone()), replace })
+                Ok(CronFunction::File { chunk: Box::new(args.chunk.clone()), replace })
             }
             _ => return None,
         };
         let user = args.text("user");
         Some(want.and_then(|want| {
             let user = user?.filter(|u| !u.is_empty()).unwrap_or_else(|| "root".into());
-            Ok(Self { name: args.name().trim().to_owned(), user, want })
+            Ok(Self { name: args.name().trim().to_owned(), user, function: want })
         }))
     }
 
-    fn plan(&self, scene: &Scene<'_>) -> Result<Plan, Failure> {
+    fn plan(&self, scene: &StateCtx<'_>) -> Result<CronPlan, StateError> {
         let tools = scene.tools();
-        let old = cron::read(&tools, &self.user)?;
+        let old = crontab::read_crontab(&tools, &self.user)?;
         let text = old.as_deref().unwrap_or_default();
-        let tab = || Tab::parse(text);
-        let (became, new) = match &self.want {
-            Want::Job(job) => tab().with_job(job, &cron::seed(&tools, &self.user)),
-            Want::NoJob { identifier, special } => {
+        let tab = || Crontab::parse(text);
+        let (became, new) = match &self.function {
+            CronFunction::Job(job) => tab().with_job(job, &crontab::random_seed(&tools, &self.user)),
+            CronFunction::NoJob { identifier, special } => {
                 tab().without_job(&self.name, identifier.as_deref(), special.as_deref())
             }
-            Want::Env(value) => tab().with_env(&self.name, value),
-            Want::NoEnv => tab().without_env(&self.name),
-            Want::File { replace: false, .. } if old.is_some() => (Became::Same, text.to_owned()),
-            Want::File { chunk, .. } => {
-                let new = source(&Args::new(chunk), &self.name, scene)?;
-                (if new == text { Became::Same } else { Became::Updated }, new)
+            CronFunction::Env(value) => tab().with_env(&self.name, value),
+            CronFunction::NoEnv => tab().without_env(&self.name),
+            CronFunction::File { replace: false, .. } if old.is_some() => {
+                (CrontabChange::Unchanged, text.to_owned())
+            }
+            CronFunction::File { chunk, .. } => {
+                let new = read_source(&ChunkArgs::new(chunk), &self.name, scene)?;
+                (if new == text { CrontabChange::Unchanged } else { CrontabChange::Updated }, new)
             }
         };
-        let words = self.words(became);
-        Ok(Plan { old, new, became, words })
+        let words = self.comment(became);
+        Ok(CronPlan { old, new, became, comment: words })
     }
 
-    fn words(&self, became: Became) -> String {
-        let Self { name, user, want } = self;
-        let what = if matches!(want, Want::Env(_) | Want::NoEnv) { "Cron env" } else { "Cron" };
+    fn comment(&self, became: CrontabChange) -> String {
+        let Self { name, user, function: want } = self;
+        let what =
+            if matches!(want, CronFunction::Env(_) | CronFunction::NoEnv) { "Cron env" } else { "Cron" };
         match (want, became) {
-            (Want::File { replace: false, .. }, Became::Same) => {
+            (CronFunction::File { replace: false, .. }, CrontabChange::Unchanged) => {
                 format!("User {user} already has a crontab. No changes made")
             }
-            (Want::File { .. }, Became::Same) => format!("Crontab for user {user} is in the correct state"),
-            (Want::File { .. }, _) => format!("Crontab for user {user} was updated"),
-            (Want::NoJob { .. } | Want::NoEnv, Became::Same) => format!("{what} {name} already absent"),
-            (_, Became::Same) => format!("{what} {name} already present"),
-            (_, Became::New) => format!("{what} {name} added to {user}'s crontab"),
-            (_, Became::Updated) => format!("{what} {name} updated"),
-            (_, Became::Removed) => format!("{what} {name} removed from {user}'s crontab"),
+            (CronFunction::File { .. }, CrontabChange::Unchanged) => {
+                format!("Crontab for user {user} is in the correct state")
+            }
+            (CronFunction::File { .. }, _) => format!("Crontab for user {user} was updated"),
+            (CronFunction::NoJob { .. } | CronFunction::NoEnv, CrontabChange::Unchanged) => {
+                format!("{what} {name} already absent")
+            }
+            (_, CrontabChange::Unchanged) => format!("{what} {name} already present"),
+            (_, CrontabChange::New) => format!("{what} {name} added to {user}'s crontab"),
+            (_, CrontabChange::Updated) => format!("{what} {name} updated"),
+            (_, CrontabChange::Removed) => format!("{what} {name} removed from {user}'s crontab"),
         }
     }
 
-    fn would(&self, became: Became) -> String {
-        let Self { name, user, want } = self;
-        let what = if matches!(want, Want::Env(_) | Want::NoEnv) { "Cron env" } else { "Cron" };
+    fn preview_comment(&self, became: CrontabChange) -> String {
+        let Self { name, user, function: want } = self;
+        let what =
+            if matches!(want, CronFunction::Env(_) | CronFunction::NoEnv) { "Cron env" } else { "Cron" };
         let act = match became {
-            Became::New => "added",
-            Became::Removed => "removed",
-            Became::Same | Became::Updated => "updated",
+            CrontabChange::New => "added",
+            CrontabChange::Removed => "removed",
+            CrontabChange::Unchanged | CrontabChange::Updated => "updated",
         };
         match want {
-            Want::File { .. } => format!("Crontab for user {user} is set to be updated"),
+            CronFunction::File { .. } => format!("Crontab for user {user} is set to be updated"),
             _ => format!("{what} {name} is set to be {act}"),
         }
     }
 
-    fn changes(&self, plan: &Plan) -> Map {
-        match self.want {
-            Want::File { .. } => change("diff", diff(plan.old.as_deref().unwrap_or_default(), &plan.new)),
-            _ => change(self.user.as_str(), self.name.as_str()),
+    fn changes(&self, plan: &CronPlan) -> Map {
+        match self.function {
+            CronFunction::File { .. } => {
+                single_change("diff", unified_diff(plan.old.as_deref().unwrap_or_default(), &plan.new))
+            }
+            _ => single_change(self.user.as_str(), self.name.as_str()),
         }
     }
 }
 
 /// `identifier`: the command itself when it is not given; none when it is null.
-fn identifier(args: &Args<'_>) -> Option<String> {
+fn identifier_arg(args: &ChunkArgs<'_>) -> Option<String> {
     match args.chunk.args.get("identifier") {
         None | Some(Value::Bool(false)) => Some(args.name().trim().to_owned()),
         Some(Value::Null) => None,
@@ -155,12 +167,12 @@ fn identifier(args: &Args<'_>) -> Option<String> {
     }
 }
 
-fn job(args: &Args<'_>) -> Result<Job, Failure> {
+fn job_from_args(args: &ChunkArgs<'_>) -> Result<CronJob, StateError> {
     let when = match args.text("special")? {
         Some(special) => vec![special],
         None => {
             let mut when = Vec::new();
-            for (key, ..) in TIMES {
+            for (key, ..) in TIME_FIELDS {
                 when.push(args.text(key)?.unwrap_or_else(|| "*".into()).to_lowercase());
             }
             when
@@ -168,71 +180,74 @@ fn job(args: &Args<'_>) -> Result<Job, Failure> {
     };
     let one_line = |text: &str| !text.contains('\n');
     let cmd = args.name().trim().to_owned();
-    let identifier = identifier(args);
+    let identifier = identifier_arg(args);
     if identifier.as_deref().is_some_and(|id| !one_line(id)) {
-        return Err(Failure::new("the identifier of a job is one line"));
+        return Err(StateError::new("the identifier of a job is one line"));
     }
     if !one_line(&cmd) || !when.iter().all(|w| one_line(w) && !w.trim().is_empty() && !w.contains(' ')) {
-        return Err(Failure::new("a job of a crontab is one line, and its times are words without spaces"));
+        return Err(StateError::new(
+            "a job of a crontab is one line, and its times are words without spaces",
+        ));
     }
-    Ok(Job {
-        when,
+    Ok(CronJob {
+        schedule: when,
         cmd,
         identifier,
         comment: args.text("comment")?.map(|c| c.trim_end().to_owned()),
-        commented: args.flag("commented", false),
-        ..Job::default()
+        is_disabled: args.flag("commented", false),
+        ..CronJob::default()
     })
 }
 
-impl State for Cron {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for CronState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let plan = self.plan(scene)?;
-        if plan.became == Became::Same {
-            return Ok(Look::right(plan.words));
+        if plan.became == CrontabChange::Unchanged {
+            return Ok(CheckResult::in_sync(plan.comment));
         }
-        let lines = diff(plan.old.as_deref().unwrap_or_default(), &plan.new);
-        Ok(Look::drift(self.would(plan.became), self.changes(&plan)).with_diff(lines))
+        let lines = unified_diff(plan.old.as_deref().unwrap_or_default(), &plan.new);
+        Ok(CheckResult::drifted(self.preview_comment(plan.became), self.changes(&plan)).with_diff(lines))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let plan = self.plan(scene)?;
-        scene.change(&CRONTAB, self.user.as_str(), || {
-            Ok(cron::write(&scene.tools(), &self.user, Some(&plan.new))?)
+        scene.with_undo(&CRONTAB_UNDO, self.user.as_str(), || {
+            Ok(crontab::write_crontab(&scene.tools(), &self.user, Some(&plan.new))?)
         })?;
-        Ok(Done::new(plan.words.as_str(), self.changes(&plan)))
+        Ok(ApplyResult::new(plan.comment.as_str(), self.changes(&plan)))
     }
 
-    fn sees(&self) -> Veil {
-        let files = if matches!(self.want, Want::File { .. }) { Veil::FILES } else { Veil::NONE };
-        Veil::JOBS | Veil::USERS | Veil::PACKAGES | files
+    fn reads(&self) -> Effects {
+        let files =
+            if matches!(self.function, CronFunction::File { .. }) { Effects::FILES } else { Effects::NONE };
+        Effects::JOBS | Effects::USERS | Effects::PACKAGES | files
     }
 
-    fn veils(&self) -> Veil {
-        Veil::JOBS
+    fn writes(&self) -> Effects {
+        Effects::JOBS
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
         // Other states of a crontab are about other jobs; a whole crontab replaces them.
-        let own = Veil::JOBS | Veil::USERS;
-        (hidden & own) == hidden && !matches!(self.want, Want::File { .. })
+        let own = Effects::JOBS | Effects::USERS;
+        (hidden & own) == hidden && !matches!(self.function, CronFunction::File { .. })
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Crontab]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Crontab]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::states::stage::chunk;
+    use crate::states::testing::chunk;
 
     #[test]
     fn what_would_be_more_than_one_line_is_refused() {
         let is_read = |fun: &str, name: &str, args: &str| {
             let chunk = chunk(&format!("cron.{fun}"), name, args);
-            Cron::read(fun, &Args::new(&chunk)).is_some_and(|read| read.is_ok())
+            CronState::for_function(fun, &ChunkArgs::new(&chunk)).is_some_and(|read| read.is_ok())
         };
         assert!(is_read("present", "/bin/a", r#"{"identifier": "a"}"#));
         assert!(!is_read("present", "/bin/a", r#"{"identifier": "a\n* * * * * /bin/b"}"#));

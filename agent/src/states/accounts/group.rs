@@ -4,14 +4,14 @@ use zagent_compiler::Compat;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{holds, is_missing_for_sure, is_new, judge, seen, things};
+use super::{account_checks, account_reads, is_still_valid, is_surely_missing, undo, would_create};
 use crate::host::Machine;
-use crate::host::accounts::acts::Accounts;
-use crate::host::accounts::{self, Group, group_info};
-use crate::states::imagined::{self, Whose};
-use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
+use crate::host::accounts::account_tools::AccountTools;
+use crate::host::accounts::{self, GroupEntry, group_info};
+use crate::states::assumed_accounts::{self, AccountKind};
+use crate::states::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
 
-pub(super) struct Present {
+pub(super) struct GroupPresent {
     name: String,
     gid: Option<i64>,
     system: bool,
@@ -25,31 +25,31 @@ pub(super) struct Present {
     is_lost: bool,
 }
 
-fn find(machine: &Machine, name: &str, local: bool) -> Result<Option<Group>, Failure> {
+fn find_group(machine: &Machine, name: &str, local: bool) -> Result<Option<GroupEntry>, StateError> {
     let found = if local { accounts::find_local_group } else { accounts::find_group };
     Ok(found(machine, name)?)
 }
 
-fn list(names: &[String]) -> Value {
+fn names_value(names: &[String]) -> Value {
     names.iter().map(|n| Value::from(n.as_str())).collect()
 }
 
-impl Present {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl GroupPresent {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let (members, add, delete) =
             (args.texts("members")?, args.texts("addusers")?, args.texts("delusers")?);
         if members.is_some() && (add.is_some() || delete.is_some()) {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "Error: Conflicting options \"members\" with \"addusers\" and/or \"delusers\" can not be used together. ",
             ));
         }
         let (add, delete) = (add.unwrap_or_default(), delete.unwrap_or_default());
         if add.iter().any(|user| delete.contains(user)) {
-            return Err(Failure::new("Error. Same user(s) can not be added and deleted simultaneously"));
+            return Err(StateError::new("Error. Same user(s) can not be added and deleted simultaneously"));
         }
         Ok(Self {
             name: args.name(),
-            gid: args.int("gid").map_err(|_| Failure::new("Invalid gid"))?,
+            gid: args.int("gid").map_err(|_| StateError::new("Invalid gid"))?,
             system: args.flag("system", false),
             members,
             add,
@@ -61,7 +61,7 @@ impl Present {
     }
 
     /// What has to change in a group that is there.
-    fn changes(&self, group: &Group) -> Map {
+    fn changes(&self, group: &GroupEntry) -> Map {
         let mut changes = Map::new();
         let is_in = |user: &&String| group.members.contains(user);
         if let Some(gid) = self.gid.filter(|gid| *gid != group.gid) {
@@ -70,30 +70,30 @@ impl Present {
         if let Some(members) = &self.members
             && !(group.members.iter().all(|m| members.contains(m)) && members.iter().all(|m| is_in(&m)))
         {
-            changes.insert("members", list(members));
+            changes.insert("members", names_value(members));
         }
         let add: Vec<String> = self.add.iter().filter(|user| !is_in(user)).cloned().collect();
         let delete: Vec<String> = self.delete.iter().filter(is_in).cloned().collect();
         for (key, users) in [("addusers", add), ("delusers", delete)] {
             if !users.is_empty() {
-                changes.insert(key, list(&users));
+                changes.insert(key, names_value(&users));
             }
         }
         changes
     }
 
-    fn would(changes: &Map) -> String {
+    fn preview_comment(changes: &Map) -> String {
         let lines: String =
             changes.iter().map(|(k, v)| format!("{}: {}\n", k.json_key(), python_str(v))).collect();
         format!("The following group attributes are set to be changed:\n{lines}")
     }
 
     /// A number that another group has.
-    fn is_taken(&self, machine: &Machine) -> Result<(), Failure> {
+    fn verify_gid_free(&self, machine: &Machine) -> Result<(), StateError> {
         let Some(gid) = self.gid.filter(|_| !self.non_unique) else { return Ok(()) };
-        match accounts::groups(machine)?.into_iter().find(|g| g.gid == gid) {
+        match accounts::read_groups(machine)?.into_iter().find(|g| g.gid == gid) {
             None => Ok(()),
-            Some(other) => Err(Failure::new(format!(
+            Some(other) => Err(StateError::new(format!(
                 "Group {} is not present but gid {gid} is already taken by group {}",
                 self.name, other.name
             ))),
@@ -101,23 +101,23 @@ impl Present {
     }
 
     /// Who would be put into a new group.
-    fn newcomers(&self) -> &[String] {
+    fn new_members(&self) -> &[String] {
         self.members.as_deref().filter(|m| !m.is_empty()).unwrap_or(&self.add)
     }
 
     /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
-    fn verify(&mut self, scene: &Scene<'_>, changes: Option<&Map>) -> Result<(), Failure> {
+    fn verify(&mut self, scene: &StateCtx<'_>, changes: Option<&Map>) -> Result<(), StateError> {
         let tools = scene.tools();
-        let is_imagined = imagined::id(Whose::Group, &self.name).is_some();
+        let is_imagined = assumed_accounts::assumed_id(AccountKind::Group, &self.name).is_some();
         if scene.compat == Compat::Salt || is_imagined {
             return Ok(());
         }
         let is_asked = |key: &str| changes.is_none_or(|changes| changes.contains(key));
         if changes.is_none() {
-            judge::verify_name("group", &self.name)?;
+            account_checks::verify_name("group", &self.name)?;
         }
         if let Some(gid) = self.gid.filter(|_| !self.non_unique && is_asked("gid")) {
-            judge::verify_gid(tools.machine, &self.name, gid)?;
+            account_checks::verify_gid(tools.machine, &self.name, gid)?;
         }
         let users = match &self.members {
             Some(members) if is_asked("members") => members,
@@ -128,11 +128,11 @@ impl Present {
         if tools.which("gpasswd").is_none() {
             return Ok(());
         }
-        judge::verify_members(tools.machine, &self.name, users).inspect_err(|_| self.is_lost = true)
+        account_checks::verify_members(tools.machine, &self.name, users).inspect_err(|_| self.is_lost = true)
     }
 
     /// What is told of a group that would be made. Salt tells its name alone.
-    fn announced(&self, compat: Compat) -> Map {
+    fn creation_changes(&self, compat: Compat) -> Map {
         let mut told = Map::from_iter([("name", Value::from(self.name.as_str()))]);
         if compat == Compat::Salt {
             return told;
@@ -140,49 +140,54 @@ impl Present {
         if let Some(gid) = self.gid {
             told.insert("gid", gid);
         }
-        if !self.newcomers().is_empty() {
-            told.insert("members", list(self.newcomers()));
+        if !self.new_members().is_empty() {
+            told.insert("members", names_value(self.new_members()));
         }
         told
     }
 
-    fn make(&self, acts: &Accounts<'_>) -> Result<Done, Failure> {
+    fn create_group(&self, acts: &AccountTools<'_>) -> Result<ApplyResult, StateError> {
         acts.add_group(&self.name, self.gid, self.system, self.non_unique)?;
-        let members = self.newcomers();
+        let members = self.new_members();
         let set = if members.is_empty() { Ok(()) } else { acts.set_members(&self.name, members) };
-        let made = find(acts.0.machine, &self.name, self.local)?;
+        let made = find_group(acts.0.machine, &self.name, self.local)?;
         let changes = made.as_ref().map(group_info).unwrap_or_default();
         match set {
-            Ok(()) => Ok(Done::new(format!("New group {} created", self.name), changes)),
+            Ok(()) => Ok(ApplyResult::new(format!("New group {} created", self.name), changes)),
             Err(refusal) => {
                 let words = format!(
                     "Group {} has been created but, some changes could not be applied: {}",
                     self.name,
-                    refusal.words()
+                    refusal.message()
                 );
-                Err(Done::new(words, changes).into())
+                Err(ApplyResult::new(words, changes).into())
             }
         }
     }
 
-    fn change(&self, acts: &Accounts<'_>, changes: &Map) -> Result<Done, Failure> {
+    fn update_group(&self, acts: &AccountTools<'_>, changes: &Map) -> Result<ApplyResult, StateError> {
         let mut applied = Map::new();
-        if let Err(failure) = self.tell(acts, changes, &mut applied) {
-            return Err(Done { changes: applied, ..failure.done }.into());
+        if let Err(failure) = self.apply_changes(acts, changes, &mut applied) {
+            return Err(ApplyResult { changes: applied, ..failure.result }.into());
         }
         let done = Map::from_iter([("Final", Value::from("All changes applied successfully"))]);
-        Ok(Done::new(Self::would(changes), done))
+        Ok(ApplyResult::new(Self::preview_comment(changes), done))
     }
 
     /// Changes one after the other; `applied` holds what was done by then.
-    fn tell(&self, acts: &Accounts<'_>, changes: &Map, applied: &mut Map) -> Result<(), Failure> {
+    fn apply_changes(
+        &self,
+        acts: &AccountTools<'_>,
+        changes: &Map,
+        applied: &mut Map,
+    ) -> Result<(), StateError> {
         if let Some(gid) = changes.get("gid").and_then(Value::as_int) {
             acts.set_gid(&self.name, gid, self.non_unique)?;
             applied.insert("gid", gid);
         }
         if let Some(members) = self.members.as_ref().filter(|_| changes.contains("members")) {
             acts.set_members(&self.name, members)?;
-            applied.insert("members", list(members));
+            applied.insert("members", names_value(members));
         }
         let each = |key: &str| -> Vec<String> {
             let list = changes.get(key).and_then(Value::as_list);
@@ -192,81 +197,81 @@ impl Present {
             let users = each(key);
             for (at, user) in users.iter().enumerate() {
                 if is_in {
-                    acts.join(&self.name, user)?;
+                    acts.add_to_group(&self.name, user)?;
                 } else {
-                    acts.leave(&self.name, user)?;
+                    acts.remove_from_group(&self.name, user)?;
                 }
-                applied.insert(key, list(&users[..=at]));
+                applied.insert(key, names_value(&users[..=at]));
             }
         }
         Ok(())
     }
 }
 
-impl State for Present {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for GroupPresent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let tools = scene.tools();
-        let Some(group) = find(tools.machine, &self.name, self.local)? else {
-            self.is_taken(tools.machine)?;
+        let Some(group) = find_group(tools.machine, &self.name, self.local)? else {
+            self.verify_gid_free(tools.machine)?;
             self.verify(scene, None)?;
-            let changes = self.announced(scene.compat);
-            return Ok(Look::drift(format!("Group {} set to be added", self.name), changes));
+            let changes = self.creation_changes(scene.compat);
+            return Ok(CheckResult::drifted(format!("Group {} set to be added", self.name), changes));
         };
         let changes = self.changes(&group);
         if changes.is_empty() {
-            return Ok(Look::right(format!("Group {} is present and up to date", self.name)));
+            return Ok(CheckResult::in_sync(format!("Group {} is present and up to date", self.name)));
         }
         self.verify(scene, Some(&changes))?;
-        Ok(Look::drift(Self::would(&changes), changes))
+        Ok(CheckResult::drifted(Self::preview_comment(&changes), changes))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let acts = Accounts(scene.tools());
-        let found = find(acts.0.machine, &self.name, self.local)?;
-        scene.change(&things::GROUP, self.name.as_str(), || match &found {
-            None => self.make(&acts),
-            Some(group) => self.change(&acts, &self.changes(group)),
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(scene.tools());
+        let found = find_group(acts.0.machine, &self.name, self.local)?;
+        scene.with_undo(&undo::GROUP_UNDO, self.name.as_str(), || match &found {
+            None => self.create_group(&acts),
+            Some(group) => self.update_group(&acts, &self.changes(group)),
         })
     }
 
-    fn sees(&self) -> Veil {
-        seen()
+    fn reads(&self) -> Effects {
+        account_reads()
     }
 
-    fn imagine(&self, scene: &Scene<'_>) {
+    fn simulate(&self, scene: &StateCtx<'_>) {
         let gid = self.gid.and_then(|gid| u32::try_from(gid).ok());
-        scene.shared.names.add(Whose::Group, &self.name, gid);
+        scene.shared.assumed_accounts.add(AccountKind::Group, &self.name, gid);
     }
 
-    fn veils(&self) -> Veil {
-        Veil::USERS
+    fn writes(&self) -> Effects {
+        Effects::USERS
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        holds(hidden)
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        is_still_valid(hidden)
     }
 
-    fn is_lost(&self, hidden: Veil) -> bool {
-        self.is_lost && is_missing_for_sure(hidden)
+    fn fails_regardless(&self, hidden: Effects) -> bool {
+        self.is_lost && is_surely_missing(hidden)
     }
 
-    fn may_come(&self, look: &Look) -> bool {
+    fn package_may_provide(&self, look: &CheckResult) -> bool {
         // Packages bring accounts of the system, never a person's.
-        self.system && is_new(look)
+        self.system && would_create(look)
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Users]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Users]
     }
 }
 
-pub(super) struct Absent {
+pub(super) struct GroupAbsent {
     name: String,
     local: bool,
 }
 
-impl Absent {
-    pub(super) fn read(args: &Args<'_>) -> Self {
+impl GroupAbsent {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Self {
         Self { name: args.name(), local: args.flag("local", false) }
     }
 
@@ -275,37 +280,37 @@ impl Absent {
     }
 }
 
-impl State for Absent {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for GroupAbsent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let machine = scene.tools().machine;
-        let Some(group) = find(machine, &self.name, self.local)? else {
-            return Ok(Look::right("Group not present"));
+        let Some(group) = find_group(machine, &self.name, self.local)? else {
+            return Ok(CheckResult::in_sync("Group not present"));
         };
         if scene.compat == Compat::Strict {
-            judge::verify_free(machine, &group)?;
+            account_checks::verify_group_unused(machine, &group)?;
         }
-        Ok(Look::drift(format!("Group {} is set for removal", self.name), self.changes()))
+        Ok(CheckResult::drifted(format!("Group {} is set for removal", self.name), self.changes()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let acts = Accounts(scene.tools());
-        scene.change(&things::GROUP, self.name.as_str(), || Ok(acts.delete_group(&self.name)?))?;
-        Ok(Done::new(format!("Removed group {}", self.name), self.changes()))
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(scene.tools());
+        scene.with_undo(&undo::GROUP_UNDO, self.name.as_str(), || Ok(acts.delete_group(&self.name)?))?;
+        Ok(ApplyResult::new(format!("Removed group {}", self.name), self.changes()))
     }
 
-    fn sees(&self) -> Veil {
-        seen()
+    fn reads(&self) -> Effects {
+        account_reads()
     }
 
-    fn veils(&self) -> Veil {
-        Veil::USERS
+    fn writes(&self) -> Effects {
+        Effects::USERS
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        holds(hidden)
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        is_still_valid(hidden)
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Users]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Users]
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
-use super::text::{Edit, Texts, change, source};
-use crate::fs::Meta;
-use crate::host::accounts::User;
-use crate::host::accounts::ssh::{self, AUTHORIZED, Key, Known};
-use crate::states::{Args, Failure, Scene, Veil};
+use super::text_file::{TextEdit, TextFile, read_source, single_change};
+use crate::fs::FileMeta;
+use crate::host::accounts::PasswdEntry;
+use crate::host::accounts::ssh_keys::{self, AUTHORIZED_KEYS, AuthorizedKey, KnownHostsEntry};
+use crate::states::{ChunkArgs, Effects, StateCtx, StateError};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum SshAuthFunction {
     Present,
     Absent,
     /// These and no others.
@@ -20,58 +20,60 @@ enum Act {
 }
 
 /// Keys that may log in as a user.
-pub(super) struct Auth {
-    act: Act,
+pub(super) struct SshAuthState {
+    function: SshAuthFunction,
     chunk: Box<Chunk>,
     user: String,
     config: String,
 }
 
-impl Auth {
-    pub(super) fn read(fun: &str, args: &Args<'_>) -> Option<Result<Self, Failure>> {
+impl SshAuthState {
+    pub(super) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let act = match fun {
-            "present" => Act::Present,
-            "absent" => Act::Absent,
-            "manage" => Act::Manage,
+            "present" => SshAuthFunction::Present,
+            "absent" => SshAuthFunction::Absent,
+            "manage" => SshAuthFunction::Manage,
             _ => return None,
         };
         Some((|| {
-            let user = args.text("user")?.ok_or_else(|| Failure::new("`user` must be given"))?;
-            let config = args.text("config")?.unwrap_or_else(|| AUTHORIZED.into());
-            Ok(Self { act, chunk: Box::new(args.chunk.clone()), user, config })
+            let user = args.text("user")?.ok_or_else(|| StateError::new("`user` must be given"))?;
+            let config = args.text("config")?.unwrap_or_else(|| AUTHORIZED_KEYS.into());
+            Ok(Self { function: act, chunk: Box::new(args.chunk.clone()), user, config })
         })())
     }
 
-    fn home(&self, scene: &Scene<'_>) -> Result<(User, PathBuf), Failure> {
-        let (user, path) = ssh::user_file(scene.tools().machine, &self.user, &self.config)?;
+    fn user_and_home(&self, scene: &StateCtx<'_>) -> Result<(PasswdEntry, PathBuf), StateError> {
+        let (user, path) = ssh_keys::resolve_user_file(scene.tools().machine, &self.user, &self.config)?;
         Ok((user, path.into()))
     }
 
     /// The keys that are asked for.
-    fn keys(&self, scene: &Scene<'_>) -> Result<Vec<Key>, Failure> {
-        let args = Args::new(&self.chunk);
+    fn wanted_keys(&self, scene: &StateCtx<'_>) -> Result<Vec<AuthorizedKey>, StateError> {
+        let args = ChunkArgs::new(&self.chunk);
         let options = args.texts("options")?;
         if let Some(from) = args.text("source")?.filter(|s| !s.is_empty()) {
-            let text = source(&args, &from, scene)
-                .map_err(|e| Failure::new(format!("Failed to add the ssh key. {}", e.done.comment)))?;
-            let mut keys: Vec<Key> = text.lines().filter_map(Key::parse).collect();
+            let text = read_source(&args, &from, scene)
+                .map_err(|e| StateError::new(format!("Failed to add the ssh key. {}", e.result.comment)))?;
+            let mut keys: Vec<AuthorizedKey> = text.lines().filter_map(AuthorizedKey::parse).collect();
             if keys.is_empty() {
-                return Err(Failure::new(format!("No keys detected in {from}. Is file properly formatted?")));
+                return Err(StateError::new(format!(
+                    "No keys detected in {from}. Is file properly formatted?"
+                )));
             }
             if let Some(options) = options {
                 keys.iter_mut().for_each(|key| key.options.clone_from(&options));
             }
             return Ok(keys);
         }
-        let written = match self.act {
-            Act::Manage => args.texts("ssh_keys")?.unwrap_or_default(),
-            Act::Present | Act::Absent => vec![args.name()],
+        let written = match self.function {
+            SshAuthFunction::Manage => args.texts("ssh_keys")?.unwrap_or_default(),
+            SshAuthFunction::Present | SshAuthFunction::Absent => vec![args.name()],
         };
         let enc = args.text("enc")?.unwrap_or_else(|| "ssh-rsa".into());
         let comment = args.text("comment")?.unwrap_or_default();
         let lines =
             written.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
-        let read = |line: &str| match Key::parse(line) {
+        let read = |line: &str| match AuthorizedKey::parse(line) {
             Some(mut key) => {
                 if key.comment.is_empty() {
                     key.comment.clone_from(&comment);
@@ -84,16 +86,16 @@ impl Auth {
             None => {
                 let (key, own) = line.split_once(char::is_whitespace).unwrap_or((line, &comment));
                 let (options, comment) = (options.clone().unwrap_or_default(), own.trim().to_owned());
-                Key { options, enc: enc.clone(), key: key.to_owned(), comment }
+                AuthorizedKey { options, enc: enc.clone(), key: key.to_owned(), comment }
             }
         };
         lines
             .map(|line| {
                 let mut key = read(line);
-                if let Some(fault) = key.fault() {
-                    return Err(Failure::new(fault));
+                if let Some(fault) = key.validation_error() {
+                    return Err(StateError::new(fault));
                 }
-                key.enc = ssh::kind(&key.enc)?.to_owned();
+                key.enc = ssh_keys::full_key_type(&key.enc)?.to_owned();
                 Ok(key)
             })
             .collect()
@@ -101,9 +103,9 @@ impl Auth {
 }
 
 /// The text with a key; and whether it was there, in another line.
-fn with_key(text: &str, key: &Key) -> Option<(String, bool)> {
-    let is = |line: &str| Key::parse(line).filter(|found| found.key == key.key);
-    let line = key.line();
+fn with_key(text: &str, key: &AuthorizedKey) -> Option<(String, bool)> {
+    let is = |line: &str| AuthorizedKey::parse(line).filter(|found| found.key == key.key);
+    let line = key.to_line();
     if let Some(found) = text.lines().find_map(is) {
         if found == *key {
             return None;
@@ -116,17 +118,21 @@ fn with_key(text: &str, key: &Key) -> Option<(String, bool)> {
 }
 
 fn without_key(text: &str, key: &str) -> String {
-    text.split_inclusive('\n').filter(|line| Key::parse(line).is_none_or(|found| found.key != key)).collect()
+    text.split_inclusive('\n')
+        .filter(|line| AuthorizedKey::parse(line).is_none_or(|found| found.key != key))
+        .collect()
 }
 
-impl Auth {
-    fn present(&self, keys: &[Key], old: &str) -> Edit {
+impl SshAuthState {
+    fn edit_present(&self, keys: &[AuthorizedKey], old: &str) -> TextEdit {
         let (mut new, mut changes) = (old.to_owned(), Map::new());
         let (mut right, mut would, mut did) = (Vec::new(), Vec::new(), Vec::new());
         let user = &self.user;
-        if self.act == Act::Manage {
-            let others =
-                old.lines().filter_map(Key::parse).filter(|k| !keys.iter().any(|key| key.key == k.key));
+        if self.function == SshAuthFunction::Manage {
+            let others = old
+                .lines()
+                .filter_map(AuthorizedKey::parse)
+                .filter(|k| !keys.iter().any(|key| key.key == k.key));
             for other in others {
                 new = without_key(&new, &other.key);
                 would.push(format!("{} Key set for removal", other.key));
@@ -149,12 +155,12 @@ impl Auth {
             }
         }
         if changes.is_empty() {
-            return Edit::Right(right.join("\n"));
+            return TextEdit::InSync(right.join("\n"));
         }
-        Edit::Change { new, would: would.join("\n"), did: did.join("\n"), changes }
+        TextEdit::Change { new, would: would.join("\n"), did: did.join("\n"), changes }
     }
 
-    fn absent(&self, keys: &[Key], old: &str) -> Edit {
+    fn edit_absent(&self, keys: &[AuthorizedKey], old: &str) -> TextEdit {
         let (mut new, mut changes, mut would) = (old.to_owned(), Map::new(), Vec::new());
         for key in keys {
             let text = without_key(&new, &key.key);
@@ -165,61 +171,65 @@ impl Auth {
             }
         }
         if changes.is_empty() {
-            return Edit::Right("Key not present".into());
+            return TextEdit::InSync("Key not present".into());
         }
-        Edit::Change { new, would: would.join("\n"), did: "Key removed".into(), changes }
+        TextEdit::Change { new, would: would.join("\n"), did: "Key removed".into(), changes }
     }
 }
 
-impl Texts for Auth {
-    fn path(&self, scene: &Scene<'_>) -> Result<PathBuf, Failure> {
-        Ok(self.home(scene)?.1)
+impl TextFile for SshAuthState {
+    fn path(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+        Ok(self.user_and_home(scene)?.1)
     }
 
-    fn edit(&self, old: Option<&str>, scene: &Scene<'_>) -> Result<Edit, Failure> {
-        let (user, path) = self.home(scene)?;
-        if self.act != Act::Absent
+    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<TextEdit, StateError> {
+        let (user, path) = self.user_and_home(scene)?;
+        if self.function != SshAuthFunction::Absent
             && path.starts_with(&user.home)
             && scene.fs.stat(Path::new(&user.home))?.is_none()
         {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "Failed to add the ssh key. Is the home directory available, and/or does the key file exist?",
             ));
         }
-        let keys = self.keys(scene)?;
+        let keys = self.wanted_keys(scene)?;
         let old = old.unwrap_or_default();
-        Ok(if self.act == Act::Absent { self.absent(&keys, old) } else { self.present(&keys, old) })
+        Ok(if self.function == SshAuthFunction::Absent {
+            self.edit_absent(&keys, old)
+        } else {
+            self.edit_present(&keys, old)
+        })
     }
 
-    fn prepare(&self, path: &Path, scene: &Scene<'_>) -> Result<Meta, Failure> {
-        own_dir(&self.home(scene)?.0, path, scene)
+    fn prepare_parent(&self, path: &Path, scene: &StateCtx<'_>) -> Result<FileMeta, StateError> {
+        make_user_dir(&self.user_and_home(scene)?.0, path, scene)
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::USERS
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::USERS
     }
 
-    fn asks(&self) -> bool {
+    fn may_run_program(&self) -> bool {
         true
     }
 }
 
 /// Makes the directory of a file of a user; how the file is owned.
-fn own_dir(user: &User, path: &Path, scene: &Scene<'_>) -> Result<Meta, Failure> {
+fn make_user_dir(user: &PasswdEntry, path: &Path, scene: &StateCtx<'_>) -> Result<FileMeta, StateError> {
     let (uid, gid) = (u32::try_from(user.uid).ok(), u32::try_from(user.gid).ok());
     if let Some(dir) = path.parent()
         && scene.fs.stat(dir)?.is_none()
     {
         if let Some(above) = dir.parent() {
-            super::make_dirs(scene, above, Meta { mode: Some(0o755), ..Meta::default() })?;
+            super::make_dir_all(scene, above, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
         }
-        scene.fs.make_dir(dir, Meta { mode: Some(0o700), uid, gid })?;
+        scene.fs.make_dir(dir, FileMeta { mode: Some(0o700), uid, gid })?;
     }
-    Ok(Meta { mode: Some(0o600), uid, gid })
+    Ok(FileMeta { mode: Some(0o600), uid, gid })
 }
 
 /// A host whose key is known, or should not be.
-pub(super) struct KnownHost {
+pub(super) struct SshKnownHostsState {
     is_wanted: bool,
     name: String,
     user: Option<String>,
@@ -232,18 +242,18 @@ pub(super) struct KnownHost {
     timeout: String,
 }
 
-impl KnownHost {
-    pub(super) fn read(fun: &str, args: &Args<'_>) -> Option<Result<Self, Failure>> {
+impl SshKnownHostsState {
+    pub(super) fn for_function(fun: &str, args: &ChunkArgs<'_>) -> Option<Result<Self, StateError>> {
         let is_wanted = match fun {
             "present" => true,
             "absent" => false,
             _ => return None,
         };
-        Some(Self::of(is_wanted, args))
+        Some(Self::from_args(is_wanted, args))
     }
 
-    fn of(is_wanted: bool, args: &Args<'_>) -> Result<Self, Failure> {
-        let text = |key: &str| Ok::<_, Failure>(args.text(key)?.filter(|t| !t.is_empty()));
+    fn from_args(is_wanted: bool, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        let text = |key: &str| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let host = Self {
             is_wanted,
             name: args.name(),
@@ -257,20 +267,20 @@ impl KnownHost {
             timeout: text("timeout")?.unwrap_or_else(|| "5".into()),
         };
         if host.key.is_some() && host.fingerprint.is_some() {
-            return Err(Failure::new("Specify either \"key\" or \"fingerprint\", not both."));
+            return Err(StateError::new("Specify either \"key\" or \"fingerprint\", not both."));
         }
         if host.key.is_some() && host.enc.is_none() {
-            return Err(Failure::new("Required argument \"enc\" if using \"key\" argument."));
+            return Err(StateError::new("Required argument \"enc\" if using \"key\" argument."));
         }
         if is_wanted && host.port.is_some() && host.is_hashed && args.get("hash_known_hosts").is_some() {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "argument port can not be used in conjunction with argument hash_known_hosts",
             ));
         }
         Ok(host)
     }
 
-    fn is_right(&self, found: &[&Known]) -> bool {
+    fn is_in_sync(&self, found: &[&KnownHostsEntry]) -> bool {
         found.iter().any(|known| match (&self.key, &self.fingerprint) {
             (Some(key), _) => known.key == *key,
             (None, Some(print)) => known.has_fingerprint(print),
@@ -281,12 +291,16 @@ impl KnownHost {
     }
 
     /// The lines that are put there.
-    fn lines(&self, scene: &Scene<'_>) -> Result<Vec<Known>, Failure> {
+    fn fetch_lines(&self, scene: &StateCtx<'_>) -> Result<Vec<KnownHostsEntry>, StateError> {
         let mut lines = match (&self.key, &self.enc) {
             (Some(key), Some(enc)) => {
-                vec![Known { hosts: String::new(), enc: ssh::kind(enc)?.to_owned(), key: key.clone() }]
+                vec![KnownHostsEntry {
+                    hosts: String::new(),
+                    enc: ssh_keys::full_key_type(enc)?.to_owned(),
+                    key: key.clone(),
+                }]
             }
-            _ => ssh::scan(
+            _ => ssh_keys::scan_host_keys(
                 &scene.tools(),
                 &self.name,
                 self.port.as_deref(),
@@ -295,60 +309,66 @@ impl KnownHost {
             )?,
         };
         if lines.is_empty() {
-            return Err(Failure::new("Unable to receive remote host keys"));
+            return Err(StateError::new("Unable to receive remote host keys"));
         }
         if let Some(print) = &self.fingerprint
             && !lines.iter().any(|known| known.has_fingerprint(print))
         {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "Remote host public keys found but none of their fingerprints match the one you have provided",
             ));
         }
-        let name = ssh::host_name(&self.name, self.port.as_deref());
+        let name = ssh_keys::known_hosts_name(&self.name, self.port.as_deref());
         for known in &mut lines {
-            known.hosts = if self.is_hashed { ssh::hashed(&name, &known.key) } else { name.clone() };
+            known.hosts =
+                if self.is_hashed { ssh_keys::hash_host_name(&name, &known.key) } else { name.clone() };
         }
         Ok(lines)
     }
 }
 
-impl Texts for KnownHost {
-    fn path(&self, scene: &Scene<'_>) -> Result<PathBuf, Failure> {
+impl TextFile for SshKnownHostsState {
+    fn path(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
         let tools = scene.tools();
-        Ok(ssh::known_hosts_file(tools.machine, self.user.as_deref(), self.config.as_deref())?.into())
+        Ok(ssh_keys::known_hosts_file(tools.machine, self.user.as_deref(), self.config.as_deref())?.into())
     }
 
-    fn edit(&self, old: Option<&str>, scene: &Scene<'_>) -> Result<Edit, Failure> {
+    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<TextEdit, StateError> {
         let old = old.unwrap_or_default();
         let default = if self.user.is_some() { ".ssh/known_hosts" } else { "/etc/ssh/ssh_known_hosts" };
         let (name, config) = (&self.name, self.config.as_deref().unwrap_or(default));
-        let host = ssh::host_name(name, self.port.as_deref());
-        let own = |line: &str| Known::parse(line).filter(|known| known.is_for(&host));
-        let found: Vec<Known> = old.lines().filter_map(own).collect();
-        let shown = |all: &[Known]| -> Value {
-            if all.is_empty() { Value::Null } else { all.iter().map(Known::shown).collect() }
+        let host = ssh_keys::known_hosts_name(name, self.port.as_deref());
+        let own = |line: &str| KnownHostsEntry::parse(line).filter(|known| known.matches_host(&host));
+        let found: Vec<KnownHostsEntry> = old.lines().filter_map(own).collect();
+        let shown = |all: &[KnownHostsEntry]| -> Value {
+            if all.is_empty() { Value::Null } else { all.iter().map(KnownHostsEntry::to_salt_map).collect() }
         };
         if !self.is_wanted {
             if found.is_empty() {
-                return Ok(Edit::Right("Host is already absent".into()));
+                return Ok(TextEdit::InSync("Host is already absent".into()));
             }
             let new = old.split_inclusive('\n').filter(|line| own(line).is_none()).collect();
-            let mut changes = change("old", shown(&found));
+            let mut changes = single_change("old", shown(&found));
             changes.insert("new", Value::Null);
             let would = format!("Key for {name} is set to be removed from {config}");
-            return Ok(Edit::Change { new, would, did: format!("{name} removed from {config}"), changes });
+            return Ok(TextEdit::Change {
+                new,
+                would,
+                did: format!("{name} removed from {config}"),
+                changes,
+            });
         }
-        if self.is_right(&found.iter().collect::<Vec<_>>()) {
-            return Ok(Edit::Right(format!("{name} already exists in {config}")));
+        if self.is_in_sync(&found.iter().collect::<Vec<_>>()) {
+            return Ok(TextEdit::InSync(format!("{name} already exists in {config}")));
         }
-        let lines = self.lines(scene)?;
+        let lines = self.fetch_lines(scene)?;
         let replaced = |line: &str| own(line).is_some_and(|is| lines.iter().any(|known| known.enc == is.enc));
         let mut new: String = old.split_inclusive('\n').filter(|line| !replaced(line)).collect();
         if !new.is_empty() && !new.ends_with('\n') {
             new.push('\n');
         }
-        lines.iter().for_each(|known| new.push_str(&known.line()));
-        let mut changes = change("old", shown(&found));
+        lines.iter().for_each(|known| new.push_str(&known.to_line()));
+        let mut changes = single_change("old", shown(&found));
         changes.insert("new", shown(&lines));
         let act = if found.is_empty() { "added to" } else { "updated in" };
         let did = match (&self.key, &self.fingerprint) {
@@ -356,24 +376,29 @@ impl Texts for KnownHost {
             (None, Some(print)) => format!("{name}'s key saved to {config} (fingerprint: {print})"),
             (None, None) => format!("{name}'s key(s) saved to {config}"),
         };
-        Ok(Edit::Change { new, would: format!("Key for {name} is set to be {act} {config}"), did, changes })
+        Ok(TextEdit::Change {
+            new,
+            would: format!("Key for {name} is set to be {act} {config}"),
+            did,
+            changes,
+        })
     }
 
-    fn prepare(&self, path: &Path, scene: &Scene<'_>) -> Result<Meta, Failure> {
+    fn prepare_parent(&self, path: &Path, scene: &StateCtx<'_>) -> Result<FileMeta, StateError> {
         let Some(user) = &self.user else {
             if let Some(dir) = path.parent() {
-                super::make_dirs(scene, dir, Meta { mode: Some(0o755), ..Meta::default() })?;
+                super::make_dir_all(scene, dir, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
             }
-            return Ok(Meta { mode: Some(0o600), ..Meta::default() });
+            return Ok(FileMeta { mode: Some(0o600), ..FileMeta::default() });
         };
-        own_dir(&ssh::user_file(scene.tools().machine, user, "%h")?.0, path, scene)
+        make_user_dir(&ssh_keys::resolve_user_file(scene.tools().machine, user, "%h")?.0, path, scene)
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::USERS
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::USERS
     }
 
-    fn asks(&self) -> bool {
+    fn may_run_program(&self) -> bool {
         true
     }
 }
@@ -384,11 +409,16 @@ mod tests {
 
     #[test]
     fn keys_are_put_beside_other_lines() {
-        let key = Key { enc: "ssh-rsa".into(), key: "AAAA".into(), comment: "me".into(), ..Key::default() };
+        let key = AuthorizedKey {
+            enc: "ssh-rsa".into(),
+            key: "AAAA".into(),
+            comment: "me".into(),
+            ..AuthorizedKey::default()
+        };
         let (text, is_update) = with_key("# own\n\nssh-rsa BBBB x", &key).expect("it is new");
         assert_eq!((&*text, is_update), ("# own\n\nssh-rsa BBBB x\nssh-rsa AAAA me\n", false));
         assert_eq!(with_key(&text, &key), None);
-        let other = Key { options: vec!["no-pty".into()], ..key };
+        let other = AuthorizedKey { options: vec!["no-pty".into()], ..key };
         let (text, is_update) = with_key(&text, &other).expect("it is another");
         assert_eq!((&*text, is_update), ("# own\n\nssh-rsa BBBB x\nno-pty ssh-rsa AAAA me\n", true));
         assert_eq!(without_key(&text, "BBBB"), "# own\n\nno-pty ssh-rsa AAAA me\n");

@@ -1,73 +1,73 @@
 //! States that need no program of the host: what they say and what they leave.
 
 use crate::host::{Machine, Tools};
-use crate::states::Veil;
-use crate::states::imagined::{Known, Whose};
-use crate::states::stage::{Stage, apply, built, chunk, preview, seen};
+use crate::states::Effects;
+use crate::states::assumed_accounts::{AccountKind, AssumedScope};
+use crate::states::testing::{StateTestBed, apply_chunk, build_state, check_line, chunk, preview_chunk};
 
 #[test]
 fn options_are_set_once() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let path = stage.path("app.ini");
     std::fs::write(&path, "# own\n[server]\n#port = 80\n").expect("written");
     let args = r#"{"sections": {"server": {"port": 8080}, "top": true}}"#;
     let chunk = chunk("ini.options_present", &path, args);
-    let would = preview(&chunk, &stage.scene());
+    let would = preview_chunk(&chunk, &stage.scene());
     assert!(
         would.starts_with(r#"null "Changed key port in section server.\nChanged key top.\n""#),
         "{would}"
     );
     assert_eq!(
-        apply(&chunk, &stage.scene()),
+        apply_chunk(&chunk, &stage.scene()),
         r#"true "Changes take effect" {"server":{"port":{"before":null,"after":"8080"}},"top":{"before":null,"after":"True"}}"#
     );
     let left = std::fs::read_to_string(&path).expect("read");
     assert_eq!(left, "# own\ntop = True\n\n[server]\nport = 8080\n");
-    assert_eq!(apply(&chunk, &stage.scene()), r#"true "No anomaly detected" {}"#);
+    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "No anomaly detected" {}"#);
 }
 
 #[test]
 fn strict_options_take_others_away() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let path = stage.path("app.ini");
     std::fs::write(&path, "gone = 1\n\n[a]\nx = 1\ny = 2\n\n[b]\nz = 3\n").expect("written");
     let chunk = chunk("ini.options_present", &path, r#"{"strict": true, "sections": {"a": {"x": 1}}}"#);
-    let done = apply(&chunk, &stage.scene());
+    let done = apply_chunk(&chunk, &stage.scene());
     assert!(done.contains(r#""b":{"before":{"z":"3"},"after":null}"#), "{done}");
     assert_eq!(std::fs::read_to_string(&path).expect("read"), "[a]\nx = 1\n");
 }
 
 #[test]
 fn bytes_that_are_no_text_stay() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let path = stage.path("old.ini");
     std::fs::write(&path, b"# caf\xe9\na = 1\n").expect("written");
     let chunk = chunk("ini.options_absent", &path, r#"{"sections": ["a"]}"#);
-    assert!(apply(&chunk, &stage.scene()).starts_with(r#"true "Changes take effect""#));
+    assert!(apply_chunk(&chunk, &stage.scene()).starts_with(r#"true "Changes take effect""#));
     assert_eq!(std::fs::read(&path).expect("read"), b"# caf\xe9\n");
 }
 
 #[test]
 fn hosts_that_are_known_by_key_need_no_network() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let path = stage.path("known_hosts");
     let key = "AAAAC3NzaC1lZDI1NTE5AAAAIBqV5mKZ2m6vHqjGcz3eX8Yp3pD0lTz2FnqX2pFvYl1m";
     std::fs::write(&path, "other ssh-rsa AAAA\n").expect("written");
     let args =
         format!(r#"{{"config": "{path}", "enc": "ed25519", "key": "{key}", "hash_known_hosts": false}}"#);
     let present = chunk("ssh_known_hosts.present", "git", &args);
-    assert!(apply(&present, &stage.scene()).contains("git's key saved to"));
+    assert!(apply_chunk(&present, &stage.scene()).contains("git's key saved to"));
     let left = std::fs::read_to_string(&path).expect("read");
     assert_eq!(left, format!("other ssh-rsa AAAA\ngit ssh-ed25519 {key}\n"));
-    assert!(apply(&present, &stage.scene()).contains("git already exists in"));
+    assert!(apply_chunk(&present, &stage.scene()).contains("git already exists in"));
     let absent = chunk("ssh_known_hosts.absent", "git", &format!(r#"{{"config": "{path}"}}"#));
-    assert!(apply(&absent, &stage.scene()).starts_with("true"));
+    assert!(apply_chunk(&absent, &stage.scene()).starts_with("true"));
     assert_eq!(std::fs::read_to_string(&path).expect("read"), "other ssh-rsa AAAA\n");
 }
 
 #[test]
 fn what_cannot_be_asked_for_is_refused() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for (function, args, words) in [
         ("user.present", r#"{"fullname": "a,b"}"#, "Unsupported char ',' in a,b"),
         ("user.present", r#"{"expire": "soon"}"#, "`expire` must be a number of days, not soon"),
@@ -84,45 +84,48 @@ fn what_cannot_be_asked_for_is_refused() {
         ("ssh_auth.present", r#"{"user": "nobody-such"}"#, "User 'nobody-such' does not exist"),
         ("at.present", r#"{"timespec": "now", "unique_tag": true}"#, "no tag provided"),
     ] {
-        let said = apply(&chunk(function, "nobody-such", args), &stage.scene());
+        let said = apply_chunk(&chunk(function, "nobody-such", args), &stage.scene());
         assert!(said.starts_with("false") && said.contains(words), "{function}: {said}");
     }
 }
 
 #[test]
 fn a_user_that_is_not_there_would_be_added() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let groups = r#"{"groups": ["nosuchgroup"], "password": "$6$a$b"}"#;
-    let said = preview(&chunk("user.present", "nobody-such", groups), &stage.scene());
+    let said = preview_chunk(&chunk("user.present", "nobody-such", groups), &stage.scene());
     assert_eq!(
         said,
         r#"null "User nobody-such set to be added (pending groups: nosuchgroup)" {"name":"nobody-such"}"#
     );
-    let said = preview(&chunk("user.absent", "nobody-such", "{}"), &stage.scene());
+    let said = preview_chunk(&chunk("user.absent", "nobody-such", "{}"), &stage.scene());
     assert_eq!(said, r#"true "User nobody-such is not present" {}"#);
-    let said = preview(&chunk("group.absent", "nobody-such", "{}"), &stage.scene());
+    let said = preview_chunk(&chunk("group.absent", "nobody-such", "{}"), &stage.scene());
     assert_eq!(said, r#"true "Group not present" {}"#);
 }
 
 #[test]
 fn a_package_may_bring_who_is_missing() {
-    let stage = Stage::strict();
+    let stage = StateTestBed::strict();
     for (function, name, comes) in [
         ("user.present", "nobody-such", true),
         ("group.present", "nobody-such", true),
         ("user.present", "root", false),
         ("group.present", "root", false),
     ] {
-        let mut state = built(&chunk(function, name, r#"{"system": true}"#));
+        let mut state = build_state(&chunk(function, name, r#"{"system": true}"#));
         let look = state.check(&stage.scene()).expect("a look");
-        assert_eq!(state.may_come(&look), comes, "{function} {name}");
-        assert!(!built(&chunk(function, name, "{}")).may_come(&look), "a person's {function} {name}");
+        assert_eq!(state.package_may_provide(&look), comes, "{function} {name}");
+        assert!(
+            !build_state(&chunk(function, name, "{}")).package_may_provide(&look),
+            "a person's {function} {name}"
+        );
     }
 }
 
 #[test]
 fn what_would_fail_is_foretold() {
-    let stage = Stage::strict();
+    let stage = StateTestBed::strict();
     for (function, name, args, words) in [
         ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, "not present: nosuchgroup"),
         (
@@ -138,24 +141,26 @@ fn what_would_fail_is_foretold() {
         ("group.absent", "root", "{}", "it is the main group of user root"),
     ] {
         let chunk = chunk(function, name, args);
-        for said in [preview(&chunk, &stage.scene()), seen(built(&chunk).check(&stage.scene()))] {
+        for said in
+            [preview_chunk(&chunk, &stage.scene()), check_line(build_state(&chunk).check(&stage.scene()))]
+        {
             assert!(said.starts_with("false") && said.contains(words), "{function} {args}: {said}");
         }
     }
     // What a dry run of Salt does not see is left to the run.
-    let salt = Stage::new();
-    let said = preview(&chunk("group.absent", "root", "{}"), &salt.scene());
+    let salt = StateTestBed::new();
+    let said = preview_chunk(&chunk("group.absent", "root", "{}"), &salt.scene());
     assert!(said.starts_with("null"), "{said}");
     if Tools::new(&Machine::new()).which("gpasswd").is_some() {
         let chunk = chunk("group.present", "nobody-such", r#"{"members": ["nosuchuser"]}"#);
-        let said = preview(&chunk, &stage.scene());
+        let said = preview_chunk(&chunk, &stage.scene());
         assert!(said.starts_with("false") && said.contains("not present: nosuchuser"), "{said}");
     }
 }
 
 #[test]
 fn who_is_missing_stays_so_behind_other_users() {
-    let stage = Stage::strict();
+    let stage = StateTestBed::strict();
     for (function, name, args, is_lost) in [
         ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, true),
         ("user.present", "nobody-such", r#"{"gid": "nosuchgroup"}"#, true),
@@ -163,21 +168,21 @@ fn who_is_missing_stays_so_behind_other_users() {
         ("user.present", "nobody-such", r#"{"uid": 0}"#, false),
         ("group.absent", "root", "{}", false),
     ] {
-        let mut state = built(&chunk(function, name, args));
+        let mut state = build_state(&chunk(function, name, args));
         assert!(state.preview(&stage.scene()).is_err(), "{function} {args}");
-        assert_eq!(state.is_lost(Veil::USERS), is_lost, "{function} {args}");
-        assert!(!state.is_lost(Veil::PACKAGE), "a package may bring it");
+        assert_eq!(state.fails_regardless(Effects::USERS), is_lost, "{function} {args}");
+        assert!(!state.fails_regardless(Effects::PACKAGE_CHANGE), "a package may bring it");
     }
 }
 
 #[test]
 fn groups_that_would_be_made_before_count() {
-    let stage = Stage::strict();
-    let names = &stage.shared.names;
-    names.add(Whose::Group, "nosuchgroup", None);
-    let _known = Known::here(names);
+    let stage = StateTestBed::strict();
+    let names = &stage.shared.assumed_accounts;
+    names.add(AccountKind::Group, "nosuchgroup", None);
+    let _known = AssumedScope::enter(names);
     let args = r#"{"groups": ["nosuchgroup"], "uid": 54321, "home": "/srv/x", "shell": "/bin/sh", "usergroup": true}"#;
-    let said = preview(&chunk("user.present", "nobody-such", args), &stage.scene());
+    let said = preview_chunk(&chunk("user.present", "nobody-such", args), &stage.scene());
     let told =
         r#"{"name":"nobody-such","uid":54321,"groups":["nosuchgroup"],"home":"/srv/x","shell":"/bin/sh"}"#;
     assert_eq!(
@@ -186,7 +191,7 @@ fn groups_that_would_be_made_before_count() {
     );
     let group = chunk("group.present", "nobody-such", r#"{"gid": 54321, "addusers": ["root"]}"#);
     assert_eq!(
-        preview(&group, &stage.scene()),
+        preview_chunk(&group, &stage.scene()),
         r#"null "Group nobody-such set to be added" {"name":"nobody-such","gid":54321,"members":["root"]}"#
     );
 }

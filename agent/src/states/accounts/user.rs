@@ -2,7 +2,7 @@
 //!
 //! Law: only what is given is compared. A hash is compared and set, and never shown.
 
-mod act;
+mod apply;
 
 use std::path::Path;
 
@@ -10,34 +10,34 @@ use zagent_compiler::Compat;
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use super::{holds, is_missing_for_sure, is_new, judge, seen, things};
-use crate::fs::Kind;
+use super::{account_checks, account_reads, is_still_valid, is_surely_missing, undo, would_create};
+use crate::fs::FileKind;
 use crate::host::Machine;
-use crate::host::accounts::acts::{Accounts, day};
-use crate::host::accounts::{self, GECOS, REDACTED, Shadow, User};
-use crate::states::imagined::{self, Whose};
-use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
+use crate::host::accounts::account_tools::{AccountTools, parse_day};
+use crate::host::accounts::{self, GECOS_FIELDS, PasswdEntry, REDACTED, ShadowEntry};
+use crate::states::assumed_accounts::{self, AccountKind};
+use crate::states::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
 
 /// The days of a password: how a state calls each, and its place in the file.
-const ASKED: [(&str, usize); 6] =
+const SHADOW_DAYS: [(&str, usize); 6] =
     [("date", 0), ("mindays", 1), ("maxdays", 2), ("inactdays", 4), ("warndays", 3), ("expire", 5)];
 
-pub(super) struct Present {
+pub(super) struct UserPresent {
     name: String,
     uid: Option<i64>,
     /// Name or number.
     gid: Option<String>,
     usergroup: Option<bool>,
     groups: Option<Vec<String>>,
-    optional: Vec<String>,
+    optional_groups: Vec<String>,
     remove_groups: bool,
     home: Option<String>,
     createhome: bool,
     persist_home: bool,
     password: Option<String>,
     hash_password: bool,
-    enforce: bool,
-    empty: bool,
+    enforce_password: bool,
+    empty_password: bool,
     shell: Option<String>,
     unique: bool,
     system: bool,
@@ -53,21 +53,22 @@ pub(super) struct Present {
     is_lost: bool,
 }
 
-impl Present {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
-        let given = |key: &str| Ok::<_, Failure>(args.text(key)?.filter(|t| !t.is_empty()));
+impl UserPresent {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        let given = |key: &str| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let mut gecos: [Option<String>; 5] = Default::default();
-        for (part, key) in gecos.iter_mut().zip(GECOS) {
+        for (part, key) in gecos.iter_mut().zip(GECOS_FIELDS) {
             *part = args.text(key)?;
         }
         if let Some(text) = gecos[..3].iter().flatten().find(|text| text.contains(',')) {
-            return Err(Failure::new(format!("Unsupported char ',' in {text}")));
+            return Err(StateError::new(format!("Unsupported char ',' in {text}")));
         }
         let mut days = Vec::new();
-        for (key, at) in ASKED {
+        for (key, at) in SHADOW_DAYS {
             if let Some(text) = args.text(key)? {
-                let value = day(&text)
-                    .ok_or_else(|| Failure::new(format!("`{key}` must be a number of days, not {text}")))?;
+                let value = parse_day(&text).ok_or_else(|| {
+                    StateError::new(format!("`{key}` must be a number of days, not {text}"))
+                })?;
                 days.push((key, at, value));
             }
         }
@@ -79,15 +80,15 @@ impl Present {
             gid: given("gid")?.or(own),
             usergroup: is_given("usergroup"),
             groups: args.texts("groups")?,
-            optional: args.texts("optional_groups")?.unwrap_or_default(),
+            optional_groups: args.texts("optional_groups")?.unwrap_or_default(),
             remove_groups: args.flag("remove_groups", true),
             home: given("home")?,
             createhome: args.flag("createhome", true),
             persist_home: args.flag("persist_home", false),
             password: given("password")?,
             hash_password: args.flag("hash_password", false),
-            enforce: args.flag("enforce_password", true),
-            empty: args.flag("empty_password", false),
+            enforce_password: args.flag("enforce_password", true),
+            empty_password: args.flag("empty_password", false),
             shell: given("shell")?,
             unique: args.flag("unique", true),
             system: args.flag("system", false),
@@ -102,13 +103,13 @@ impl Present {
         })
     }
 
-    fn find(&self, machine: &Machine) -> Result<Option<User>, Failure> {
-        let find = if self.local { accounts::find_local } else { accounts::find };
+    fn find_user(&self, machine: &Machine) -> Result<Option<PasswdEntry>, StateError> {
+        let find = if self.local { accounts::find_local_user } else { accounts::find_user };
         Ok(find(machine, &self.name)?)
     }
 
     /// The groups that are asked for and are not there.
-    fn missing(&self, machine: &Machine) -> Result<Vec<String>, Failure> {
+    fn missing_groups(&self, machine: &Machine) -> Result<Vec<String>, StateError> {
         let mut missing = Vec::new();
         for group in self.groups.iter().flatten() {
             if accounts::find_group(machine, group)?.is_none() {
@@ -119,28 +120,28 @@ impl Present {
     }
 
     /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
-    fn verify(&mut self, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn verify(&mut self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         // Who is made by a state before is judged there.
-        let is_imagined = imagined::id(Whose::User, &self.name).is_some();
+        let is_imagined = assumed_accounts::assumed_id(AccountKind::User, &self.name).is_some();
         if scene.compat == Compat::Salt || is_imagined {
             return Ok(());
         }
         let machine = scene.tools().machine;
-        let user = self.find(machine)?;
+        let user = self.find_user(machine)?;
         let changes = user.as_ref().map_or_else(|| Ok(Map::new()), |user| self.changes(user, scene))?;
         let is_asked = |key: &str| user.is_none() || changes.contains(key);
         if user.is_none() {
-            judge::verify_name("user", &self.name)?;
+            account_checks::verify_name("user", &self.name)?;
         }
         if let Some(uid) = self.uid.filter(|_| self.unique && is_asked("uid")) {
-            judge::verify_uid(machine, &self.name, uid)?;
+            account_checks::verify_uid(machine, &self.name, uid)?;
         }
         match self.main_group(machine)? {
             Some(group) if is_asked("gid") => {
-                judge::verify_main(machine, &group).inspect_err(|_| self.is_lost = true)
+                account_checks::verify_main_group(machine, &group).inspect_err(|_| self.is_lost = true)
             }
             None if user.is_none() && self.usergroup.is_none() && !self.names_own_group() => {
-                judge::verify_own_group(machine, &self.name)
+                account_checks::verify_own_group(machine, &self.name)
             }
             _ => Ok(()),
         }
@@ -148,16 +149,16 @@ impl Present {
 
     /// True when a group of its own name is among those that are asked for.
     fn names_own_group(&self) -> bool {
-        self.groups.iter().flatten().chain(&self.optional).any(|group| *group == self.name)
+        self.groups.iter().flatten().chain(&self.optional_groups).any(|group| *group == self.name)
     }
 
     /// The groups that are asked for and are there; nothing when none are asked for.
-    fn wanted(&self, machine: &Machine) -> Result<Option<Vec<String>>, Failure> {
-        if self.groups.is_none() && self.optional.is_empty() {
+    fn wanted_groups(&self, machine: &Machine) -> Result<Option<Vec<String>>, StateError> {
+        if self.groups.is_none() && self.optional_groups.is_empty() {
             return Ok(None);
         }
         let mut wanted = Vec::new();
-        for group in self.groups.iter().flatten().chain(&self.optional) {
+        for group in self.groups.iter().flatten().chain(&self.optional_groups) {
             if accounts::find_group(machine, group)?.is_some() {
                 wanted.push(group.clone());
             }
@@ -168,29 +169,29 @@ impl Present {
     }
 
     /// The number of a group given by name or number.
-    fn gid_of(machine: &Machine, group: &str) -> Result<Option<i64>, Failure> {
+    fn resolve_gid(machine: &Machine, group: &str) -> Result<Option<i64>, StateError> {
         Ok(accounts::find_group(machine, group)?.map(|g| g.gid).or_else(|| group.parse().ok()))
     }
 
     /// The main group that is asked for: also one of its own that is there already.
-    fn main_group(&self, machine: &Machine) -> Result<Option<String>, Failure> {
+    fn main_group(&self, machine: &Machine) -> Result<Option<String>, StateError> {
         let own = self.usergroup == Some(true) && accounts::find_group(machine, &self.name)?.is_some();
         Ok(if own { Some(self.name.clone()) } else { self.gid.clone() })
     }
 
     /// The hash that is asked for.
-    fn hash(&self, now: Option<&Shadow>) -> Result<Option<String>, Failure> {
-        let Some(password) = self.password.as_ref().filter(|_| !self.empty) else { return Ok(None) };
+    fn wanted_hash(&self, now: Option<&ShadowEntry>) -> Result<Option<String>, StateError> {
+        let Some(password) = self.password.as_ref().filter(|_| !self.empty_password) else { return Ok(None) };
         if !self.hash_password {
             return Ok(Some(password.clone()));
         }
-        accounts::crypt::hashed(password, now.map(|s| &*s.hash))
+        accounts::password_hash::hash_password(password, now.map(|s| &*s.hash))
             .map(Some)
-            .map_err(|e| Failure::new(format!("cannot make a salt: {e}")))
+            .map_err(|e| StateError::new(format!("cannot make a salt: {e}")))
     }
 
     /// What has to change in a user that is there, by Salt's names.
-    fn changes(&self, user: &User, scene: &Scene<'_>) -> Result<Map, Failure> {
+    fn changes(&self, user: &PasswdEntry, scene: &StateCtx<'_>) -> Result<Map, StateError> {
         let tools = scene.tools();
         let machine = tools.machine;
         let mut change = Map::new();
@@ -198,7 +199,7 @@ impl Present {
             change.insert("uid", uid);
         }
         if let Some(gid) = self.main_group(machine)?
-            && Self::gid_of(machine, &gid)? != Some(user.gid)
+            && Self::resolve_gid(machine, &gid)? != Some(user.gid)
         {
             change.insert("gid", gid);
         }
@@ -211,7 +212,7 @@ impl Present {
         let home = self.home.as_ref().unwrap_or(&user.home);
         if self.createhome
             && home.starts_with('/')
-            && scene.fs.stat(Path::new(home))?.is_none_or(|s| s.kind != Kind::Dir)
+            && scene.fs.stat(Path::new(home))?.is_none_or(|s| s.kind != FileKind::Dir)
         {
             change.insert("homeDoesNotExist", home.as_str());
         }
@@ -219,17 +220,17 @@ impl Present {
             change.insert("shell", shell.as_str());
         }
         self.password_changes(machine, &mut change)?;
-        for ((part, is), key) in self.gecos.iter().zip(user.gecos()).zip(GECOS) {
+        for ((part, is), key) in self.gecos.iter().zip(user.gecos_fields()).zip(GECOS_FIELDS) {
             if let Some(part) = part.as_ref().filter(|part| **part != is) {
                 change.insert(key, part.as_str());
             }
         }
-        self.permit(user, &change)?;
+        self.verify_id_change(user, &change)?;
         Ok(change)
     }
 
     /// Numbers own files, so a change of one has to be allowed.
-    fn permit(&self, user: &User, change: &Map) -> Result<(), Failure> {
+    fn verify_id_change(&self, user: &PasswdEntry, change: &Map) -> Result<(), StateError> {
         let mut faults = String::new();
         for (key, is, may) in [("uid", user.uid, self.may_change_uid), ("gid", user.gid, self.may_change_gid)]
         {
@@ -244,13 +245,17 @@ impl Present {
         if faults.is_empty() {
             return Ok(());
         }
-        Err(Failure::new(format!("Encountered error checking for needed changes:{faults}")))
+        Err(StateError::new(format!("Encountered error checking for needed changes:{faults}")))
     }
 
     /// The groups that the user should be in besides its main one, when that is not so.
-    fn group_changes(&self, user: &User, machine: &Machine) -> Result<Option<Vec<String>>, Failure> {
-        let asked = self.wanted(machine)?;
-        let mut is = accounts::groups_of(machine, user)?;
+    fn group_changes(
+        &self,
+        user: &PasswdEntry,
+        machine: &Machine,
+    ) -> Result<Option<Vec<String>>, StateError> {
+        let asked = self.wanted_groups(machine)?;
+        let mut is = accounts::groups_of_user(machine, user)?;
         let mut wanted = asked.clone().unwrap_or_default();
         if !self.remove_groups || asked.is_none() {
             wanted.extend(is.iter().cloned());
@@ -258,10 +263,10 @@ impl Present {
             wanted.dedup();
         }
         let main = match self.main_group(machine)? {
-            Some(gid) => Self::gid_of(machine, &gid)?.unwrap_or(user.gid),
+            Some(gid) => Self::resolve_gid(machine, &gid)?.unwrap_or(user.gid),
             None => user.gid,
         };
-        let all = accounts::groups(machine)?;
+        let all = accounts::read_groups(machine)?;
         let gid = |name: &str| all.iter().find(|g| g.name == name).map(|g| g.gid);
         wanted.retain(|name| gid(name) != Some(main));
         is.retain(|name| {
@@ -277,23 +282,23 @@ impl Present {
         Ok((lacks || has_more).then_some(wanted))
     }
 
-    fn password_changes(&self, machine: &Machine, change: &mut Map) -> Result<(), Failure> {
-        if self.password.is_none() && !self.empty && self.lock.is_none() && self.days.is_empty() {
+    fn password_changes(&self, machine: &Machine, change: &mut Map) -> Result<(), StateError> {
+        if self.password.is_none() && !self.empty_password && self.lock.is_none() && self.days.is_empty() {
             return Ok(());
         }
-        let now = accounts::shadow(machine, &self.name)?;
+        let now = accounts::find_shadow(machine, &self.name)?;
         let is = now.as_ref().map_or("", |s| &s.hash);
         let is_unset = matches!(is, "!" | "!!");
         // A locked password is one with a mark before it.
         let bare = if self.lock == Some(true) { is.trim_start_matches('!') } else { is };
-        if let Some(hash) = self.hash(now.as_ref())?
-            && (is_unset || self.enforce)
+        if let Some(hash) = self.wanted_hash(now.as_ref())?
+            && (is_unset || self.enforce_password)
             && is != hash
             && bare != hash
         {
             change.insert("passwd", hash);
         }
-        if self.empty && !is.is_empty() {
+        if self.empty_password && !is.is_empty() {
             change.insert("empty_password", true);
         }
         for (key, at, value) in &self.days {
@@ -309,7 +314,7 @@ impl Present {
     }
 
     /// What people see of changes.
-    fn shown(changes: &Map) -> Map {
+    fn masked_changes(changes: &Map) -> Map {
         let mut shown = changes.clone();
         if shown.contains("passwd") {
             shown.insert("passwd", REDACTED);
@@ -317,30 +322,33 @@ impl Present {
         shown
     }
 
-    fn look(&self, scene: &Scene<'_>, missing: &[String]) -> Result<Look, Failure> {
-        let Some(user) = self.find(scene.tools().machine)? else {
+    fn check_user(&self, scene: &StateCtx<'_>, missing: &[String]) -> Result<CheckResult, StateError> {
+        let Some(user) = self.find_user(scene.tools().machine)? else {
             let pending = if missing.is_empty() {
                 String::new()
             } else {
                 format!(" (pending groups: {})", missing.join(","))
             };
-            let changes = self.announced(scene)?;
-            return Ok(Look::drift(format!("User {} set to be added{pending}", self.name), changes));
+            let changes = self.creation_changes(scene)?;
+            return Ok(CheckResult::drifted(format!("User {} set to be added{pending}", self.name), changes));
         };
-        let mut changes = Self::shown(&self.changes(&user, scene)?);
+        let mut changes = Self::masked_changes(&self.changes(&user, scene)?);
         if !missing.is_empty() {
             changes.insert("groups (pending creation)", missing.join(","));
         }
         if changes.is_empty() {
-            return Ok(Look::right(format!("User {} is present and up to date", self.name)));
+            return Ok(CheckResult::in_sync(format!("User {} is present and up to date", self.name)));
         }
         let lines: String =
             changes.iter().map(|(k, v)| format!("{}: {}\n", k.json_key(), python_str(v))).collect();
-        Ok(Look::drift(format!("The following user attributes are set to be changed:\n{lines}"), changes))
+        Ok(CheckResult::drifted(
+            format!("The following user attributes are set to be changed:\n{lines}"),
+            changes,
+        ))
     }
 
     /// What is told of a user that would be made. Salt tells its name alone.
-    fn announced(&self, scene: &Scene<'_>) -> Result<Map, Failure> {
+    fn creation_changes(&self, scene: &StateCtx<'_>) -> Result<Map, StateError> {
         let mut told = Map::from_iter([("name", Value::from(self.name.as_str()))]);
         if scene.compat == Compat::Salt {
             return Ok(told);
@@ -353,8 +361,8 @@ impl Present {
         }
         let machine = scene.tools().machine;
         let mut groups = self.groups.clone().unwrap_or_default();
-        for group in &self.optional {
-            if judge::is_group(machine, group)? && !groups.contains(group) {
+        for group in &self.optional_groups {
+            if account_checks::group_exists(machine, group)? && !groups.contains(group) {
                 groups.push(group.clone());
             }
         }
@@ -363,7 +371,9 @@ impl Present {
         }
         match &self.home {
             Some(home) => drop(told.insert("home", home.as_str())),
-            None if self.createhome => drop(told.insert("home", judge::usual_home(machine, &self.name)?)),
+            None if self.createhome => {
+                drop(told.insert("home", account_checks::default_home(machine, &self.name)?))
+            }
             None => {}
         }
         if let Some(shell) = &self.shell {
@@ -373,76 +383,76 @@ impl Present {
     }
 }
 
-fn absent(groups: &[String]) -> Failure {
-    Failure::new(format!("The following group(s) are not present: {}", groups.join(",")))
+fn missing_groups_error(groups: &[String]) -> StateError {
+    StateError::new(format!("The following group(s) are not present: {}", groups.join(",")))
 }
 
-impl State for Present {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let missing = self.missing(scene.tools().machine)?;
+impl State for UserPresent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let missing = self.missing_groups(scene.tools().machine)?;
         if !missing.is_empty() {
-            return Err(absent(&missing));
+            return Err(missing_groups_error(&missing));
         }
         self.verify(scene)?;
-        self.look(scene, &[])
+        self.check_user(scene, &[])
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let missing = self.missing(scene.tools().machine)?;
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let missing = self.missing_groups(scene.tools().machine)?;
         // An earlier state may make the groups: of a dry run it is known which, a `prereq` looks before its time.
         if scene.is_dry() && scene.compat == Compat::Strict {
-            let is_lost = |group: &&String| imagined::id(Whose::Group, group).is_none();
+            let is_lost = |group: &&String| assumed_accounts::assumed_id(AccountKind::Group, group).is_none();
             let lost: Vec<String> = missing.iter().filter(is_lost).cloned().collect();
             self.is_lost = !lost.is_empty();
             if self.is_lost {
-                return Err(absent(&lost));
+                return Err(missing_groups_error(&lost));
             }
             self.verify(scene)?;
         }
-        self.look(scene, &missing)
+        self.check_user(scene, &missing)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let acts = Accounts(scene.tools());
-        let found = self.find(acts.0.machine)?;
-        scene.change(&things::USER, self.name.as_str(), || match &found {
-            None => self.make(&acts),
-            Some(user) => self.change(user, &acts, scene),
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(scene.tools());
+        let found = self.find_user(acts.0.machine)?;
+        scene.with_undo(&undo::USER_UNDO, self.name.as_str(), || match &found {
+            None => self.create_user(&acts),
+            Some(user) => self.update_user(user, &acts, scene),
         })
     }
 
-    fn sees(&self) -> Veil {
-        seen()
+    fn reads(&self) -> Effects {
+        account_reads()
     }
 
-    fn veils(&self) -> Veil {
+    fn writes(&self) -> Effects {
         // A new home comes with what a skeleton has.
-        if self.createhome { Veil::USERS | Veil::BROUGHT } else { Veil::USERS }
+        if self.createhome { Effects::USERS | Effects::PACKAGE_FILES } else { Effects::USERS }
     }
 
-    fn imagine(&self, scene: &Scene<'_>) {
-        let names = &scene.shared.names;
-        names.add(Whose::User, &self.name, self.uid.and_then(|uid| u32::try_from(uid).ok()));
+    fn simulate(&self, scene: &StateCtx<'_>) {
+        let names = &scene.shared.assumed_accounts;
+        names.add(AccountKind::User, &self.name, self.uid.and_then(|uid| u32::try_from(uid).ok()));
         // Most systems give a new user a group of that name.
         if self.gid.is_none() {
-            names.add(Whose::Group, &self.name, None);
+            names.add(AccountKind::Group, &self.name, None);
         }
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        holds(hidden)
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        is_still_valid(hidden)
     }
 
-    fn is_lost(&self, hidden: Veil) -> bool {
-        self.is_lost && is_missing_for_sure(hidden)
+    fn fails_regardless(&self, hidden: Effects) -> bool {
+        self.is_lost && is_surely_missing(hidden)
     }
 
-    fn may_come(&self, look: &Look) -> bool {
+    fn package_may_provide(&self, look: &CheckResult) -> bool {
         // Packages bring accounts of the system, never a person's.
-        self.system && is_new(look)
+        self.system && would_create(look)
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Users]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Users]
     }
 }

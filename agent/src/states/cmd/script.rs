@@ -4,31 +4,36 @@ use std::path::Path;
 
 use zagent_config::{Map, Value};
 
-use super::{Cmd, Failure, Ran, Scene, told};
-use crate::host::command::{Options, shown};
-use crate::host::line;
-use crate::host::scratch::Scratch;
+use super::{CmdResult, CmdState, StateCtx, StateError, refused_error};
+use crate::host::command_options::{CommandOptions, value_text};
+use crate::host::shell_words;
+use crate::host::temp_file::PrivateTempFile;
 
-pub(super) fn run(cmd: &Cmd, name: &str, options: Options, scene: &Scene<'_>) -> Result<Ran, Failure> {
-    let source = cmd.args.get("source").filter(|v| !v.is_null()).map_or_else(|| name.to_owned(), shown);
-    let Some(mut content) = content(&source, &cmd.env, scene)? else {
-        return Ok(Ran { code: Some(1), is_missing: true, ..Ran::nothing() });
+pub(super) fn run_script(
+    cmd: &CmdState,
+    name: &str,
+    options: CommandOptions,
+    scene: &StateCtx<'_>,
+) -> Result<CmdResult, StateError> {
+    let source = cmd.args.get("source").filter(|v| !v.is_null()).map_or_else(|| name.to_owned(), value_text);
+    let Some(mut content) = script_content(&source, &cmd.env, scene)? else {
+        return Ok(CmdResult { code: Some(1), is_missing: true, ..CmdResult::without_output() });
     };
     if cmd.flag("template") {
         let text = String::from_utf8(content)
-            .map_err(|_| Failure::new(format!("`{source}` is no template: it is not UTF-8")))?;
-        content = cmd.render(text, tree_path(&source), variables(&cmd.args), scene)?.into_bytes();
+            .map_err(|_| StateError::new(format!("`{source}` is no template: it is not UTF-8")))?;
+        content = cmd.render(text, tree_path(&source), template_variables(&cmd.args), scene)?.into_bytes();
     }
-    let owner = options.runas.as_ref().map(|who| who.user.uid);
-    let cannot = |e| Failure::new(format!("cannot write the script `{source}` to a file of its own: {e}"));
-    let file = Scratch::new(&content, extension(&source), owner).map_err(cannot)?;
-    let words = arguments(cmd.args.get("args"), name)?;
-    let outcome = options.run_file(file.path(), words).map_err(|e| told(&e))?;
-    cmd.ran(&outcome, name, &options)
+    let owner = options.runas.as_ref().map(|who| who.ids.uid);
+    let cannot = |e| StateError::new(format!("cannot write the script `{source}` to a file of its own: {e}"));
+    let file = PrivateTempFile::new(&content, extension(&source), owner).map_err(cannot)?;
+    let words = script_arguments(cmd.args.get("args"), name)?;
+    let outcome = options.run_file(file.path(), words).map_err(|e| refused_error(&e))?;
+    cmd.interpret_outcome(&outcome, name, &options)
 }
 
 /// `defaults`, and `context` over them.
-fn variables(args: &Map) -> Map {
+fn template_variables(args: &Map) -> Map {
     let mut variables = Map::new();
     for map in ["defaults", "context"].into_iter().filter_map(|k| args.get(k)?.as_map()) {
         for (key, value) in map.iter() {
@@ -39,26 +44,27 @@ fn variables(args: &Map) -> Map {
 }
 
 /// The arguments: `args`, or what stands behind the first word of the name.
-fn arguments(args: Option<&Value>, name: &str) -> Result<Vec<String>, Failure> {
+fn script_arguments(args: Option<&Value>, name: &str) -> Result<Vec<String>, StateError> {
     let text = match args.filter(|a| a.is_truthy()) {
-        Some(Value::List(list)) => return Ok(list.iter().map(shown).collect()),
-        Some(other) => shown(other),
+        Some(Value::List(list)) => return Ok(list.iter().map(value_text).collect()),
+        Some(other) => value_text(other),
         None => name.split_once(' ').map(|(_, rest)| rest.to_owned()).unwrap_or_default(),
     };
-    line::split(&text).ok_or_else(|| Failure::new(format!("a quotation mark is not closed in `{text}`")))
+    shell_words::split(&text)
+        .ok_or_else(|| StateError::new(format!("a quotation mark is not closed in `{text}`")))
 }
 
 /// The bytes of a script: `salt://` from the tree, a path from the host.
-fn content(source: &str, env: &str, scene: &Scene<'_>) -> Result<Option<Vec<u8>>, Failure> {
+fn script_content(source: &str, env: &str, scene: &StateCtx<'_>) -> Result<Option<Vec<u8>>, StateError> {
     if let Some(rest) = source.strip_prefix("salt://") {
         let (path, env) = rest.split_once("?saltenv=").unwrap_or((rest, env));
-        let read = scene.files.read(env, path.trim_start_matches('|')).map_err(Failure::new)?;
+        let read = scene.files.read(env, path.trim_start_matches('|')).map_err(StateError::new)?;
         return Ok(read.map(|bytes| bytes.to_vec()));
     }
     let path = Path::new(source.strip_prefix("file://").unwrap_or(source));
     if !path.is_absolute() {
         if source.contains("://") {
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "a script comes from salt:// or from this host, not from {source}"
             )));
         }

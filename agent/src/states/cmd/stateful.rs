@@ -5,42 +5,43 @@
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use super::{Done, is_salt};
-use crate::host::command::shown;
-use crate::host::line;
+use super::{ApplyResult, is_salt};
+use crate::host::command_options::value_text;
+use crate::host::shell_words;
 
 /// Reads what the command said about itself; gives whether it counts as a success.
-pub(super) fn reinterpret(done: Done, succeeded: bool, compat: Compat) -> (Done, bool) {
+pub(super) fn reinterpret(done: ApplyResult, succeeded: bool, compat: Compat) -> (ApplyResult, bool) {
     let raw = done.changes;
     let text = |key: &str| raw.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut told = Done { details: done.details, ..Done::default() };
+    let mut told = ApplyResult { details: done.details, ..ApplyResult::default() };
     let stdout = text("stdout");
     if stdout.is_empty() {
         told.comment = text("stderr");
         return (told, succeeded);
     }
-    let (mut data, before) = match read(&stdout, compat) {
+    let (mut data, before) = match parse_output(&stdout, compat) {
         Ok(read) => read,
         Err(words) => {
             told.comment = words.to_owned();
             // Output that is no object at all is not shown; what could not be taken apart is.
-            if words == UNREADABLE {
+            if words == UNPARSABLE_OUTPUT {
                 told.changes = raw;
             }
             return (told, false);
         }
     };
-    let changed = match data.get("changed").map(shown).as_deref().map(str::to_ascii_lowercase).as_deref() {
+    let changed = match data.get("changed").map(value_text).as_deref().map(str::to_ascii_lowercase).as_deref()
+    {
         Some("true" | "yes" | "1") => true,
         None | Some("false" | "no" | "0") => false,
         Some(_) => {
-            let said = data.get("changed").map(shown).unwrap_or_default();
+            let said = data.get("changed").map(value_text).unwrap_or_default();
             told.comment = format!("Failed parsing boolean value: {said}");
             return (told, false);
         }
     };
     if let Some(comment) = data.remove("comment") {
-        told.comment = shown(&comment);
+        told.comment = value_text(&comment);
     }
     if changed {
         for (key, value) in raw.iter() {
@@ -54,32 +55,33 @@ pub(super) fn reinterpret(done: Done, succeeded: bool, compat: Compat) -> (Done,
     (told, succeeded)
 }
 
-const UNREADABLE: &str = "Failed parsing script output! Stdout must be JSON or a line of name=value pairs.";
-const NO_OBJECT: &str = "script JSON output must be a JSON object (e.g., {})!";
+const UNPARSABLE_OUTPUT: &str =
+    "Failed parsing script output! Stdout must be JSON or a line of name=value pairs.";
+const NOT_AN_OBJECT: &str = "script JSON output must be a JSON object (e.g., {})!";
 
 /// What was said, and the output before it.
-fn read(stdout: &str, compat: Compat) -> Result<(Map, String), &'static str> {
+fn parse_output(stdout: &str, compat: Compat) -> Result<(Map, String), &'static str> {
     match Value::from_json_str(stdout) {
         Ok(Value::Map(map)) => return Ok(((*map).clone(), String::new())),
-        Ok(_) => return Err(NO_OBJECT),
+        Ok(_) => return Err(NOT_AN_OBJECT),
         Err(_) => {}
     }
     let (before, last) = match stdout.trim_end().rfind('\n') {
         Some(at) => (&stdout[..at], &stdout[at + 1..]),
-        None if is_salt(compat) => (but_last(stdout), stdout),
+        None if is_salt(compat) => (without_last_line(stdout), stdout),
         None => ("", stdout),
     };
     let mut data = Map::new();
-    for word in line::split(last).ok_or(UNREADABLE)? {
+    for word in shell_words::split(last).ok_or(UNPARSABLE_OUTPUT)? {
         match word.split('=').collect::<Vec<_>>()[..] {
             [key, value] => data.insert(key, value),
-            _ => return Err(UNREADABLE),
+            _ => return Err(UNPARSABLE_OUTPUT),
         };
     }
     Ok((data, before.to_owned()))
 }
 
 /// Salt cuts the last character where there is only one line.
-fn but_last(text: &str) -> &str {
+fn without_last_line(text: &str) -> &str {
     text.char_indices().next_back().map_or("", |(at, _)| &text[..at])
 }

@@ -1,6 +1,8 @@
 //! What Salt 3008 answers, word for word; real commands.
 
-use super::super::stage::{Stage, acted, apply, built, chunk, preview, seen};
+use super::super::testing::{
+    StateTestBed, apply_chunk, apply_line, build_state, check_line, chunk, preview_chunk,
+};
 
 /// Name, arguments, answer.
 const RUNS: &[(&str, &str, &str)] = &[
@@ -78,15 +80,15 @@ const RUNS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn real_answers_of_run() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for &(name, args, want) in RUNS {
-        assert_eq!(apply(&chunk("cmd.run", name, args), &stage.scene()), want, "{name} {args}");
+        assert_eq!(apply_chunk(&chunk("cmd.run", name, args), &stage.scene()), want, "{name} {args}");
     }
 }
 
 #[test]
 fn stateful_commands_speak_for_themselves() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let rows = [
         (
             r#"echo working; echo; echo "changed=yes comment='it changed' extra=1""#,
@@ -115,17 +117,17 @@ fn stateful_commands_speak_for_themselves() {
     ];
     for (name, want) in rows {
         let chunk = chunk("cmd.run", name, r#"{"stateful": true}"#);
-        assert_eq!(apply(&chunk, &stage.scene()), want, "{name}");
-        assert_eq!(preview(&chunk, &stage.scene()), r#"null "" {}"#);
+        assert_eq!(apply_chunk(&chunk, &stage.scene()), want, "{name}");
+        assert_eq!(preview_chunk(&chunk, &stage.scene()), r#"null "" {}"#);
     }
-    let strict = Stage::strict();
+    let strict = StateTestBed::strict();
     let one_line = chunk("cmd.run", "echo changed=yes", r#"{"stateful": true}"#);
-    assert!(apply(&one_line, &strict.scene()).contains(r#""stdout":"""#));
+    assert!(apply_chunk(&one_line, &strict.scene()).contains(r#""stdout":"""#));
 }
 
 #[test]
 fn a_stateful_dry_run_asks_its_test() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for (test, want) in [
         (
             r#"echo changed=yes comment=tst"#,
@@ -136,21 +138,21 @@ fn a_stateful_dry_run_asks_its_test() {
     ] {
         let args = format!(r#"{{"stateful": [{{"test_name": "{test}"}}]}}"#);
         let chunk = chunk("cmd.run", "echo never", &args);
-        assert_eq!(preview(&chunk, &stage.scene()), want, "{test}");
+        assert_eq!(preview_chunk(&chunk, &stage.scene()), want, "{test}");
     }
 }
 
 #[test]
 fn dry_runs_start_nothing() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let made = stage.path("made");
     let touch = chunk("cmd.run", &format!("touch {made}"), r#"{"cwd": "/no/dir"}"#);
     let want =
         format!(r#"null "Command \"touch {made}\" would have been executed" {{"cmd":"touch {made}"}}"#);
-    assert_eq!(preview(&touch, &stage.scene()), want);
+    assert_eq!(preview_chunk(&touch, &stage.scene()), want);
     let script = chunk("cmd.script", "salt://s.sh", "{}");
     assert_eq!(
-        preview(&script, &stage.scene()),
+        preview_chunk(&script, &stage.scene()),
         r#"null "Command 'salt://s.sh' would have been executed" {}"#
     );
     assert!(!stage.exists("made"));
@@ -158,7 +160,7 @@ fn dry_runs_start_nothing() {
 
 #[test]
 fn those_that_wait_run_for_a_watch_only() {
-    let stage = Stage::with(&[("s.sh", "#!/bin/sh\necho script\n")], "{}");
+    let stage = StateTestBed::with_files(&[("s.sh", "#!/bin/sh\necho script\n")], "{}");
     for (function, name, ran) in [
         (
             "cmd.wait",
@@ -177,11 +179,12 @@ fn those_that_wait_run_for_a_watch_only() {
         ),
     ] {
         let chunk = chunk(function, name, "{}");
-        assert_eq!(apply(&chunk, &stage.scene()), r#"true "" {}"#, "{function}");
-        assert_eq!(preview(&chunk, &stage.scene()), r#"true "" {}"#, "{function}");
-        assert_eq!(acted(built(&chunk).react(&stage.scene())), ran, "{function}");
+        assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "" {}"#, "{function}");
+        assert_eq!(preview_chunk(&chunk, &stage.scene()), r#"true "" {}"#, "{function}");
+        assert_eq!(apply_line(build_state(&chunk).react(&stage.scene())), ran, "{function}");
         assert!(
-            seen(built(&chunk).foresee(&stage.scene())).contains("would have been executed"),
+            check_line(build_state(&chunk).predict_reaction(&stage.scene()))
+                .contains("would have been executed"),
             "{function}"
         );
     }
@@ -194,7 +197,7 @@ fn scripts_run_with_their_arguments() {
         ("bare", "echo no interpreter\n"),
         ("bad", "#!/bin/sh\nexit 4\n"),
     ];
-    let stage = Stage::with(&files, "{}");
+    let stage = StateTestBed::with_files(&files, "{}");
     let here = stage.path("on host.sh");
     std::fs::write(&here, "#!/bin/sh\necho from the host\n").unwrap();
     let rows = [
@@ -207,30 +210,34 @@ fn scripts_run_with_their_arguments() {
         ("c", r#"{"source": "salt://s.sh", "context": "x"}"#.into(), r#"false "Invalidly-formatted 'context' parameter. Must be formed as a dict." {}"#),
     ];
     for (name, args, want) in rows {
-        assert_eq!(apply(&chunk("cmd.script", name, &args), &stage.scene()), want, "{name} {args}");
+        assert_eq!(apply_chunk(&chunk("cmd.script", name, &args), &stage.scene()), want, "{name} {args}");
     }
 }
 
 #[test]
 fn a_command_is_rendered_when_asked() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let chunk = chunk("cmd.run", "echo {{ x }}", r#"{"template": "jinja"}"#);
-    assert!(apply(&chunk, &stage.scene()).starts_with("true "));
-    let mako = super::super::stage::chunk("cmd.run", "echo", r#"{"template": "mako"}"#);
-    assert!(apply(&mako, &stage.scene()).contains("knows jinja only"));
+    assert!(apply_chunk(&chunk, &stage.scene()).starts_with("true "));
+    let mako = super::super::testing::chunk("cmd.run", "echo", r#"{"template": "mako"}"#);
+    assert!(apply_chunk(&mako, &stage.scene()).contains("knows jinja only"));
 }
 
 #[test]
 fn python_is_refused_in_words() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for fun in ["call", "wait_call"] {
-        assert!(apply(&chunk(&format!("cmd.{fun}"), "f", "{}"), &stage.scene()).contains("no Python here"));
+        assert!(
+            apply_chunk(&chunk(&format!("cmd.{fun}"), "f", "{}"), &stage.scene()).contains("no Python here")
+        );
     }
 }
 
 #[test]
 fn a_stopped_run_stops_its_command() {
-    let stage = Stage::new();
-    stage.cancel.say();
-    assert!(apply(&chunk("cmd.run", "sleep 1000", "{}"), &stage.scene()).contains("the run was stopped"));
+    let stage = StateTestBed::new();
+    stage.cancel.cancel();
+    assert!(
+        apply_chunk(&chunk("cmd.run", "sleep 1000", "{}"), &stage.scene()).contains("the run was stopped")
+    );
 }

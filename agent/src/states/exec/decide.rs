@@ -2,7 +2,7 @@
 
 /// What was found on the host and in the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ExecFacts {
     /// Something it subscribes to has changed.
     pub(super) is_triggered: bool,
     /// The file that `creates` names is there.
@@ -17,7 +17,7 @@ pub(super) struct Found {
 
 /// What to do, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum ExecDecision {
     /// Run it.
     Execute,
     /// Run it for a subscription.
@@ -27,19 +27,19 @@ pub(super) enum Decision {
     /// Skip it: `onlyif` did not exit with 0.
     OnlyifFailed,
     /// Skip it: `unless` exited with 0.
-    UnlessHeld,
+    UnlessSucceeded,
     /// Skip it: it waits for a subscription.
-    Waits,
+    RefreshOnly,
 }
 
 /// The table, first match first.
-pub(super) const fn decide(found: &Found) -> Decision {
+pub(super) const fn decide(found: &ExecFacts) -> ExecDecision {
     match found {
-        Found { is_triggered: true, .. } => Decision::Refresh,
-        Found { is_created: true, .. } => Decision::Created,
-        Found { onlyif: Some(false), .. } => Decision::OnlyifFailed,
-        Found { unless: Some(true), .. } => Decision::UnlessHeld,
-        Found { refresh_only: true, .. } => Decision::Waits,
-        _ => Decision::Execute,
+        ExecFacts { is_triggered: true, .. } => ExecDecision::Refresh,
+        ExecFacts { is_created: true, .. } => ExecDecision::Created,
+        ExecFacts { onlyif: Some(false), .. } => ExecDecision::OnlyifFailed,
+        ExecFacts { unless: Some(true), .. } => ExecDecision::UnlessSucceeded,
+        ExecFacts { refresh_only: true, .. } => ExecDecision::RefreshOnly,
+        _ => ExecDecision::Execute,
     }
 }

@@ -1,45 +1,67 @@
 //! The decision table and the two messages of a dry run, row by row, with real commands.
 
-use super::super::stage::{Stage, acted, apply, built, chunk, preview, seen};
+use super::super::testing::{
+    StateTestBed, apply_chunk, apply_line, build_state, check_line, chunk, preview_chunk,
+};
 use super::*;
 
 #[test]
 fn decision_table() {
-    let none = Found::default();
+    let none = ExecFacts::default();
     let rows = [
-        ("subscribe triggered", Found { is_triggered: true, ..none }, Decision::Refresh),
-        ("triggered, file exists", Found { is_triggered: true, is_created: true, ..none }, Decision::Refresh),
+        ("subscribe triggered", ExecFacts { is_triggered: true, ..none }, ExecDecision::Refresh),
+        (
+            "triggered, file exists",
+            ExecFacts { is_triggered: true, is_created: true, ..none },
+            ExecDecision::Refresh,
+        ),
         (
             "triggered, onlyif fails",
-            Found { is_triggered: true, onlyif: Some(false), ..none },
-            Decision::Refresh,
+            ExecFacts { is_triggered: true, onlyif: Some(false), ..none },
+            ExecDecision::Refresh,
         ),
         (
             "triggered, unless holds",
-            Found { is_triggered: true, unless: Some(true), ..none },
-            Decision::Refresh,
+            ExecFacts { is_triggered: true, unless: Some(true), ..none },
+            ExecDecision::Refresh,
         ),
         (
             "triggered, refresh_only",
-            Found { is_triggered: true, refresh_only: true, ..none },
-            Decision::Refresh,
+            ExecFacts { is_triggered: true, refresh_only: true, ..none },
+            ExecDecision::Refresh,
         ),
-        ("creates file exists", Found { is_created: true, ..none }, Decision::Created),
-        ("exists, onlyif holds", Found { is_created: true, onlyif: Some(true), ..none }, Decision::Created),
-        ("exists, refresh_only", Found { is_created: true, refresh_only: true, ..none }, Decision::Created),
-        ("onlyif exits non-zero", Found { onlyif: Some(false), ..none }, Decision::OnlyifFailed),
-        ("onlyif exits 0", Found { onlyif: Some(true), ..none }, Decision::Execute),
-        ("unless exits 0", Found { unless: Some(true), ..none }, Decision::UnlessHeld),
-        ("unless exits non-zero", Found { unless: Some(false), ..none }, Decision::Execute),
-        ("both guards let it", Found { onlyif: Some(true), unless: Some(false), ..none }, Decision::Execute),
-        ("both guards hold", Found { onlyif: Some(true), unless: Some(true), ..none }, Decision::UnlessHeld),
-        ("refresh_only, no trigger", Found { refresh_only: true, ..none }, Decision::Waits),
+        ("creates file exists", ExecFacts { is_created: true, ..none }, ExecDecision::Created),
+        (
+            "exists, onlyif holds",
+            ExecFacts { is_created: true, onlyif: Some(true), ..none },
+            ExecDecision::Created,
+        ),
+        (
+            "exists, refresh_only",
+            ExecFacts { is_created: true, refresh_only: true, ..none },
+            ExecDecision::Created,
+        ),
+        ("onlyif exits non-zero", ExecFacts { onlyif: Some(false), ..none }, ExecDecision::OnlyifFailed),
+        ("onlyif exits 0", ExecFacts { onlyif: Some(true), ..none }, ExecDecision::Execute),
+        ("unless exits 0", ExecFacts { unless: Some(true), ..none }, ExecDecision::UnlessSucceeded),
+        ("unless exits non-zero", ExecFacts { unless: Some(false), ..none }, ExecDecision::Execute),
+        (
+            "both guards let it",
+            ExecFacts { onlyif: Some(true), unless: Some(false), ..none },
+            ExecDecision::Execute,
+        ),
+        (
+            "both guards hold",
+            ExecFacts { onlyif: Some(true), unless: Some(true), ..none },
+            ExecDecision::UnlessSucceeded,
+        ),
+        ("refresh_only, no trigger", ExecFacts { refresh_only: true, ..none }, ExecDecision::RefreshOnly),
         (
             "refresh_only, guards let it",
-            Found { refresh_only: true, onlyif: Some(true), ..none },
-            Decision::Waits,
+            ExecFacts { refresh_only: true, onlyif: Some(true), ..none },
+            ExecDecision::RefreshOnly,
         ),
-        ("no guards", none, Decision::Execute),
+        ("no guards", none, ExecDecision::Execute),
     ];
     for (name, found, want) in rows {
         assert_eq!(decide(&found), want, "{name}");
@@ -72,18 +94,18 @@ fn the_table_holds_on_a_host_and_dry_runs_say_so() {
     for provider in ["posix", "shell"] {
         for (more, dry, runs) in rows {
             for triggered in [false, true] {
-                let stage = Stage::new();
+                let stage = StateTestBed::new();
                 let made = stage.path("made");
                 let args = format!(r#"{{"command": "touch {made}", "provider": "{provider}"{more}}}"#);
                 let chunk = chunk("exec.run", "x", &args);
                 if triggered {
-                    stage.fire(&chunk, &["file: /etc/x"]);
+                    stage.set_watched_changes(&chunk, &["file: /etc/x"]);
                 }
                 let want = if triggered { SUBSCRIBE } else { dry };
-                let said = preview(&chunk, &stage.scene());
+                let said = preview_chunk(&chunk, &stage.scene());
                 assert!(said.starts_with(&format!("{want} ")), "{args} {triggered}: {said}");
                 assert!(!stage.exists("made"), "a dry run ran it: {args}");
-                apply(&chunk, &stage.scene());
+                apply_chunk(&chunk, &stage.scene());
                 assert_eq!(stage.exists("made"), runs || triggered, "{args} {triggered}");
             }
         }
@@ -92,12 +114,12 @@ fn the_table_holds_on_a_host_and_dry_runs_say_so() {
 
 #[test]
 fn a_reaction_needs_no_guard() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let made = stage.path("made");
     let args = format!(r#"{{"command": "touch {made}", "onlyif": "false", "creates": "/etc/passwd"}}"#);
     let chunk = chunk("exec.run", "x", &args);
-    assert!(seen(built(&chunk).foresee(&stage.scene())).starts_with(SUBSCRIBE));
-    let said = acted(built(&chunk).react(&stage.scene()));
+    assert!(check_line(build_state(&chunk).predict_reaction(&stage.scene())).starts_with(SUBSCRIBE));
+    let said = apply_line(build_state(&chunk).react(&stage.scene()));
     assert!(
         said.starts_with(&format!(r#"true "Command \"touch {made}\" executed via subscribe""#)),
         "{said}"
@@ -107,7 +129,7 @@ fn a_reaction_needs_no_guard() {
 
 #[test]
 fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let script = stage.path("not-executable");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
     for guard in ["onlyif", "unless"] {
@@ -115,7 +137,9 @@ fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
             [("no-such-program", "cannot start"), (script.as_str(), "denied"), ("sleep 1000", "in time")]
         {
             let args = format!(r#"{{"command": "true", "{guard}": "{line}", "timeout": "50ms"}}"#);
-            for said in [preview, apply].map(|act| act(&chunk("exec.run", "x", &args), &stage.scene())) {
+            for said in
+                [preview_chunk, apply_chunk].map(|act| act(&chunk("exec.run", "x", &args), &stage.scene()))
+            {
                 assert!(said.starts_with(&format!("false \"cannot tell whether `{guard}` holds")), "{said}");
                 assert!(said.contains(want), "{said}");
             }
@@ -125,7 +149,7 @@ fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
 
 #[test]
 fn exit_codes_and_the_created_file_decide_success() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let made = stage.path("made");
     for (args, want) in [
         (r#"{"command": "sh -c 'exit 3'"}"#.to_owned(), false),
@@ -137,10 +161,10 @@ fn exit_codes_and_the_created_file_decide_success() {
         (r#"{"command": "sleep 1000", "timeout": 0.05, "returns": [1]}"#.into(), false),
         (r#"{"command": "no-such-program"}"#.into(), false),
     ] {
-        let said = apply(&chunk("exec.run", "x", &args), &stage.scene());
+        let said = apply_chunk(&chunk("exec.run", "x", &args), &stage.scene());
         assert_eq!(said.starts_with("true "), want, "{args}: {said}");
     }
-    let said = apply(&chunk("exec.run", "sh -c 'exit 7'", "{}"), &stage.scene());
+    let said = apply_chunk(&chunk("exec.run", "sh -c 'exit 7'", "{}"), &stage.scene());
     assert_eq!(
         said,
         r#"false "Command \"sh -c 'exit 7'\" executed and returned 7, not one of: 0" {"pid":1,"retcode":7,"stdout":"","stderr":""}"#
@@ -149,7 +173,7 @@ fn exit_codes_and_the_created_file_decide_success() {
 
 #[test]
 fn command_and_guards_share_directory_environment_and_path() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let bin = stage.path("bin");
     std::fs::create_dir(&bin).unwrap();
     let tool = format!("{bin}/tool");
@@ -158,24 +182,24 @@ fn command_and_guards_share_directory_environment_and_path() {
     let args = format!(
         r#"{{"command": "tool", "onlyif": "tool", "cwd": "/usr", "environment": ["A=b c"], "path": "{bin}:/bin"}}"#
     );
-    let said = apply(&chunk("exec.run", "x", &args), &stage.scene());
+    let said = apply_chunk(&chunk("exec.run", "x", &args), &stage.scene());
     assert!(said.contains(r#""stdout":"b c in /usr""#), "{said}");
 }
 
 #[test]
 fn posix_expands_nothing_and_shell_does() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for (provider, want) in [("posix", "$HOME * | cat"), ("shell", "x")] {
         let args = format!(r#"{{"provider": "{provider}", "environment": {{"X": "x"}}}}"#);
         let name = if provider == "posix" { "echo '$HOME' * | cat" } else { "echo $X | cat" };
-        let said = apply(&chunk("exec.run", name, &args), &stage.scene());
+        let said = apply_chunk(&chunk("exec.run", name, &args), &stage.scene());
         assert!(said.contains(&format!(r#""stdout":"{want}""#)), "{said}");
     }
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for (args, want) in [
         (r#"{"provider": "perl"}"#, "posix and shell"),
         (r#"{"path": "/bin:bin"}"#, "no absolute directory"),
@@ -190,7 +214,7 @@ fn what_makes_no_sense_is_refused() {
         (r#"{"onlyif": ["true"]}"#, "must be text"),
         (r#"{"cwd": "/no/dir"}"#, "either not absolute or does not exist"),
     ] {
-        let said = apply(&chunk("exec.run", "true", args), &stage.scene());
+        let said = apply_chunk(&chunk("exec.run", "true", args), &stage.scene());
         assert!(said.starts_with("false ") && said.contains(want), "{args}: {said}");
     }
 }
@@ -211,7 +235,7 @@ a:
 n: test.nop
 other: test.nop
 ";
-    let stage = Stage::with(&[("t.sls", sls)], "{}");
+    let stage = StateTestBed::with_files(&[("t.sls", sls)], "{}");
     let place = |id: &str| stage.plan.chunks.iter().position(|c| &*c.id == id).unwrap();
     let watched: Vec<usize> = stage
         .plan
@@ -224,5 +248,5 @@ other: test.nop
     let mut want = vec![place("/etc/x"), place("n"), place("other")];
     want.sort_unstable();
     assert_eq!(watched, want);
-    assert!(build("run", &Args::new(&stage.plan.chunks[place("a")])).unwrap().is_ok());
+    assert!(build("run", &ChunkArgs::new(&stage.plan.chunks[place("a")])).unwrap().is_ok());
 }

@@ -1,6 +1,8 @@
 //! Modules in shell, each a file of the tree.
 
-use super::super::stage::{Stage, acted, apply, built, chunk, preview, seen};
+use super::super::testing::{
+    StateTestBed, apply_chunk, apply_line, build_state, check_line, chunk, preview_chunk,
+};
 use super::*;
 
 /// Answers by the marker file that its argument names.
@@ -20,14 +22,17 @@ esac
 
 #[test]
 fn a_module_checks_applies_and_reverts() {
-    let stage = Stage::with(&[("_states/marker", MARKER)], "{}");
+    let stage = StateTestBed::with_files(&[("_states/marker", MARKER)], "{}");
     let chunk = chunk("marker.present", "m", &format!(r#"{{"file": "{}"}}"#, stage.path("made")));
-    assert_eq!(preview(&chunk, &stage.scene()), r#"null "would make it" {"made":"it"}"#);
+    assert_eq!(preview_chunk(&chunk, &stage.scene()), r#"null "would make it" {"made":"it"}"#);
     assert!(!stage.exists("made"));
-    assert_eq!(apply(&chunk, &stage.scene()), r#"true "made" {"made":"it"}"#);
+    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "made" {"made":"it"}"#);
     assert!(stage.exists("made"));
-    assert_eq!(apply(&chunk, &stage.scene()), r#"true "there" {}"#);
-    assert_eq!(acted(revert(&Memo::new(&chunk), &stage.scene())), r#"true "undone" {"made":"gone"}"#);
+    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "there" {}"#);
+    assert_eq!(
+        apply_line(revert(&ExternalUndoNote::new(&chunk), &stage.scene())),
+        r#"true "undone" {"made":"gone"}"#
+    );
     assert!(!stage.exists("made"));
 }
 
@@ -48,7 +53,7 @@ fn anything_but_an_answer_is_a_failure_in_words() {
             "#!/bin/sh\necho '{\"result\": false, \"comment\": \"it cannot be\", \"changes\": {\"a\": 1}}'\n",
         ),
     ];
-    let stage = Stage::with(&modules, "{}");
+    let stage = StateTestBed::with_files(&modules, "{}");
     for (module, want) in [
         ("silent", "not JSON"),
         ("babble", "not JSON"),
@@ -66,29 +71,29 @@ fn anything_but_an_answer_is_a_failure_in_words() {
         let chunk = if module == "slow" {
             chunk
         } else {
-            super::super::stage::chunk(&format!("{module}.present"), "x", "{}")
+            super::super::testing::chunk(&format!("{module}.present"), "x", "{}")
         };
-        let said = seen(built(&chunk).check(&stage.scene()));
+        let said = check_line(build_state(&chunk).check(&stage.scene()));
         assert!(said.starts_with("false ") && said.contains(want), "{module}: {said}");
     }
 }
 
 #[test]
 fn null_is_no_answer_to_an_order() {
-    let stage = Stage::with(&[("_states/shy", "#!/bin/sh\necho '{\"result\": null}'\n")], "{}");
-    let said = apply(&chunk("shy.present", "x", "{}"), &stage.scene());
+    let stage = StateTestBed::with_files(&[("_states/shy", "#!/bin/sh\necho '{\"result\": null}'\n")], "{}");
+    let said = apply_chunk(&chunk("shy.present", "x", "{}"), &stage.scene());
     assert_eq!(said, r#"false "module `shy` answered null to `apply`" {}"#);
 }
 
 #[test]
 fn a_file_that_was_tampered_with_is_written_anew() {
-    let stage = Stage::with(
+    let stage = StateTestBed::with_files(
         &[("_states/fine", "#!/bin/sh\necho '{\"result\": true, \"comment\": \"real\"}'\n")],
         "{}",
     );
     let chunk = chunk("fine.present", "x", "{}");
-    assert_eq!(apply(&chunk, &stage.scene()), r#"true "real" {}"#);
+    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "real" {}"#);
     let kept = std::fs::read_dir(stage.dir.path().join("modules")).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&kept, "#!/bin/sh\necho '{\"result\": true, \"comment\": \"evil\"}'\n").unwrap();
-    assert_eq!(apply(&chunk, &stage.scene()), r#"true "real" {}"#);
+    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "real" {}"#);
 }

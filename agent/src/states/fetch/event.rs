@@ -4,10 +4,12 @@
 
 use zagent_config::{Map, Value};
 
-use super::super::{Args, Built, Cost, Done, Failure, Look, Scene, State, Veil};
+use super::super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let waits = match fun {
         "send" | "fire_master" => false,
         "wait" => true,
@@ -15,58 +17,58 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
     };
     let data = args.chunk.args.get("data").cloned().unwrap_or(Value::Null);
     let shows = args.flag("show_changed", true);
-    Some(Ok(Box::new(Event { waits, name: args.name(), data, shows })))
+    Some(Ok(Box::new(EventState { only_on_watch: waits, name: args.name(), data, show_changed: shows })))
 }
 
-struct Event {
+struct EventState {
     /// It is sent only for a watch.
-    waits: bool,
+    only_on_watch: bool,
     name: String,
     data: Value,
-    shows: bool,
+    show_changed: bool,
 }
 
-impl Event {
+impl EventState {
     fn changes(&self) -> Map {
-        if !self.shows {
+        if !self.show_changed {
             return Map::new();
         }
         Map::from_iter([("tag", Value::from(self.name.as_str())), ("data", self.data.clone())])
     }
 }
 
-impl State for Event {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        if self.waits { Ok(Look::right("")) } else { self.foresee(scene) }
+impl State for EventState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.only_on_watch { Ok(CheckResult::in_sync("")) } else { self.predict_reaction(scene) }
     }
 
-    fn foresee(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
-        Ok(Look::drift("Event would have been fired", self.changes()))
+    fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(CheckResult::drifted("Event would have been fired", self.changes()))
     }
 
-    fn apply(&mut self, _: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, _: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         // What it carries may be secret.
         tracing::info!(event = self.name, "event");
-        Ok(Done::new("Event fired", self.changes()).with("event", self.name.as_str()))
+        Ok(ApplyResult::new("Event fired", self.changes()).with_detail("event", self.name.as_str()))
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         false
     }
 
-    fn irreversible(&self) -> Option<&'static str> {
+    fn irreversible_reason(&self) -> Option<&'static str> {
         Some("what was told cannot be taken back")
     }
 
-    fn sees(&self) -> Veil {
-        Veil::NONE
+    fn reads(&self) -> Effects {
+        Effects::NONE
     }
 
-    fn veils(&self) -> Veil {
-        Veil::NONE
+    fn writes(&self) -> Effects {
+        Effects::NONE
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 }

@@ -6,36 +6,36 @@ use std::time::{Duration, Instant};
 
 use zagent_config::Map;
 
-use super::super::{Args, Built, Done, Failure, Look, Scene, State, Veil};
-use crate::host::web;
+use super::super::{ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError};
+use crate::host::http_client;
 
 /// How long `wait_for_successful_query` waits when nothing else is said.
-const WAIT: f64 = 300.0;
+const DEFAULT_WAIT: f64 = 300.0;
 /// The shortest time between two questions.
-const PAUSE: f64 = 0.5;
+const MIN_RETRY_INTERVAL: f64 = 0.5;
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let preset = match fun {
         "query" => 0.0,
-        "wait_for_successful_query" => WAIT,
+        "wait_for_successful_query" => DEFAULT_WAIT,
         _ => return None,
     };
-    Some(Query::read(preset, args).map(|s| Box::new(s) as Box<dyn State>))
+    Some(HttpQuery::from_args(preset, args).map(|s| Box::new(s) as Box<dyn State>))
 }
 
-struct Query {
+struct HttpQuery {
     url: String,
     args: Map,
     /// How long it may take until the answer is right.
     wait: Duration,
-    pause: Duration,
+    retry_interval: Duration,
 }
 
-impl Query {
-    fn read(preset: f64, args: &Args<'_>) -> Result<Self, Failure> {
+impl HttpQuery {
+    fn from_args(preset: f64, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         if args.get("match").is_none() && args.get("status").is_none() {
-            return Err(Failure::new("Either match text (match) or a status code (status) is required."));
+            return Err(StateError::new("Either match text (match) or a status code (status) is required."));
         }
         // What no duration can hold is as long as one can be; less than nothing is nothing.
         let most = |n: f64| if n > 0.0 { Duration::MAX } else { Duration::ZERO };
@@ -44,23 +44,23 @@ impl Query {
             url: args.name(),
             args: args.chunk.args.clone(),
             wait: seconds(args.number("wait_for")?.unwrap_or(preset)),
-            pause: seconds(args.number("request_interval")?.unwrap_or(1.0).max(PAUSE)),
+            retry_interval: seconds(args.number("request_interval")?.unwrap_or(1.0).max(MIN_RETRY_INTERVAL)),
         })
     }
 
     /// True when asking changes nothing at the other end.
-    fn is_look(&self) -> bool {
-        self.args.get("method").is_none_or(web::is_look)
+    fn is_read_only(&self) -> bool {
+        self.args.get("method").is_none_or(http_client::is_read_only)
     }
 
     /// True when the next question would come too late.
-    fn is_over(&self, end: Option<Instant>) -> bool {
-        end.is_some_and(|end| now().checked_add(self.pause).is_none_or(|next| next > end))
+    fn is_past_deadline(&self, end: Option<Instant>) -> bool {
+        end.is_some_and(|end| now().checked_add(self.retry_interval).is_none_or(|next| next > end))
     }
 
-    fn ask(&self) -> Result<Result<String, String>, Failure> {
-        let answer = web::query(&self.url, &self.args).map_err(Failure::new)?;
-        Ok(web::judge(&answer, &self.args))
+    fn send_query(&self) -> Result<Result<String, String>, StateError> {
+        let answer = http_client::query(&self.url, &self.args).map_err(StateError::new)?;
+        Ok(http_client::check_response(&answer, &self.args))
     }
 }
 
@@ -68,45 +68,45 @@ fn now() -> Instant {
     Instant::now()
 }
 
-impl State for Query {
-    fn check(&mut self, _: &Scene<'_>) -> Result<Look, Failure> {
-        if !self.is_look() {
-            return Ok(Look::drift(
-                format!("{} would be queried", crate::host::git::redact(&self.url)),
+impl State for HttpQuery {
+    fn check(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if !self.is_read_only() {
+            return Ok(CheckResult::drifted(
+                format!("{} would be queried", crate::host::git::redact_passwords(&self.url)),
                 Map::new(),
             ));
         }
-        Ok(match self.ask()? {
-            Ok(said) => Look::right(said),
-            Err(said) => Look::drift(said, Map::new()),
+        Ok(match self.send_query()? {
+            Ok(said) => CheckResult::in_sync(said),
+            Err(said) => CheckResult::drifted(said, Map::new()),
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         // A time beyond all clocks has no end.
         let end = now().checked_add(self.wait);
         let end = end.map_or(scene.deadline, |end| Some(scene.deadline.map_or(end, |d| d.min(end))));
         loop {
-            let said = match self.ask()? {
-                Ok(said) => return Ok(Done::new(said, Map::new())),
+            let said = match self.send_query()? {
+                Ok(said) => return Ok(ApplyResult::new(said, Map::new())),
                 Err(said) => said,
             };
-            if scene.cancel.is_said() || self.is_over(end) {
-                return Err(Failure::new(said));
+            if scene.cancel.is_cancelled() || self.is_past_deadline(end) {
+                return Err(StateError::new(said));
             }
-            scene.cancel.wait(self.pause);
+            scene.cancel.wait(self.retry_interval);
         }
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         false
     }
 
-    fn veils(&self) -> Veil {
-        if self.is_look() { Veil::NONE } else { Veil::ALL }
+    fn writes(&self) -> Effects {
+        if self.is_read_only() { Effects::NONE } else { Effects::ALL }
     }
 
-    fn irreversible(&self) -> Option<&'static str> {
-        (!self.is_look()).then_some("what a query did at the other end cannot be undone")
+    fn irreversible_reason(&self) -> Option<&'static str> {
+        (!self.is_read_only()).then_some("what a query did at the other end cannot be undone")
     }
 }

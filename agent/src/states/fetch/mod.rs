@@ -4,15 +4,15 @@ mod event;
 mod git;
 mod grains;
 mod http;
-mod kept;
 mod logrotate;
 mod schedule;
 mod x509;
+mod yaml_map_file;
 
-use super::{Args, Built, Thing};
+use super::{BuildResult, ChunkArgs, Undoable};
 
 /// The state that a function of these modules makes; nothing when there is no such function.
-pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     match state {
         "event" => event::build(fun, args),
         "git" => git::build(fun, args),
@@ -26,4 +26,4 @@ pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
 }
 
 /// What a revert can put back.
-pub(super) const THINGS: &[&dyn Thing] = &[&git::REPOSITORY, &git::CONFIG];
+pub(super) const UNDOABLES: &[&dyn Undoable] = &[&git::GIT_REPO_UNDO, &git::GIT_CONFIG_UNDO];

@@ -8,57 +8,59 @@ use zagent_compiler::yaml::python_str;
 use zagent_config::paths::{CONFIG_DIR, FRAGMENTS_DIR};
 use zagent_config::{Map, Value};
 
-use super::super::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
-use super::kept;
+use super::super::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+};
+use super::yaml_map_file;
 
 /// Entries that are on.
-const ON: &str = "90-schedule.yaml";
+const ENABLED_FILE: &str = "90-schedule.yaml";
 /// Entries that are off: not read by the agent, whose files end in `.yaml`.
-const OFF: &str = "90-schedule.off";
+const DISABLED_FILE: &str = "90-schedule.off";
 /// Functions whose work a run of the agent does.
-const RUNS: [&str; 4] = ["state.apply", "state.sls", "state.highstate", "state.highstate_sls"];
+const RUN_FUNCTIONS: [&str; 4] = ["state.apply", "state.sls", "state.highstate", "state.highstate_sls"];
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let want = match fun {
-        "present" => match entry(args) {
-            Ok(entry) => Want::Entry { entry, on: args.flag("enabled", true) },
+        "present" => match entry_from_args(args) {
+            Ok(entry) => ScheduleFunction::Entry { entry, on: args.flag("enabled", true) },
             Err(failure) => return Some(Err(failure)),
         },
-        "absent" => Want::Gone,
-        "enabled" => Want::On,
-        "disabled" => Want::Off,
+        "absent" => ScheduleFunction::Absent,
+        "enabled" => ScheduleFunction::Enabled,
+        "disabled" => ScheduleFunction::Disabled,
         _ => return None,
     };
-    Some(Ok(Box::new(Schedule { name: args.name(), want })))
+    Some(Ok(Box::new(ScheduleState { name: args.name(), function: want })))
 }
 
-enum Want {
+enum ScheduleFunction {
     Entry { entry: Map, on: bool },
-    Gone,
-    On,
-    Off,
+    Absent,
+    Enabled,
+    Disabled,
 }
 
-struct Schedule {
+struct ScheduleState {
     name: String,
-    want: Want,
+    function: ScheduleFunction,
 }
 
 /// An entry as the configuration writes it, of what Salt calls a job.
-fn entry(args: &Args<'_>) -> Result<Map, Failure> {
+fn entry_from_args(args: &ChunkArgs<'_>) -> Result<Map, StateError> {
     let mut entry = Map::new();
     let mut seconds = 0_i64;
     for (key, unit) in [("seconds", 1), ("minutes", 60), ("hours", 3600), ("days", 86400)] {
         let more = args.int(key)?.unwrap_or(0).checked_mul(unit).and_then(|n| seconds.checked_add(n));
         seconds =
-            more.ok_or_else(|| Failure::new(format!("`{key}` is more than the agent's clock can count")))?;
+            more.ok_or_else(|| StateError::new(format!("`{key}` is more than the agent's clock can count")))?;
     }
     match (seconds, args.text("cron")?) {
         (1.., None) => _ = entry.insert("every", format!("{seconds}s")),
         (0, Some(cron)) => _ = entry.insert("cron", cron),
         _ => {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "the agent's clock needs either an interval (seconds, minutes, hours, days) or `cron`",
             ));
         }
@@ -66,11 +68,13 @@ fn entry(args: &Args<'_>) -> Result<Map, Failure> {
     let not =
         ["when", "once", "once_fmt", "range", "skip_during_range", "until", "after", "run_after_skip_range"];
     if let Some(key) = not.into_iter().find(|key| args.get(key).is_some()) {
-        return Err(Failure::new(format!("the agent's clock knows no `{key}`: use an interval or `cron`")));
+        return Err(StateError::new(format!(
+            "the agent's clock knows no `{key}`: use an interval or `cron`"
+        )));
     }
     let function = args.text("function")?.or(args.text("job")?).unwrap_or_else(|| "state.apply".into());
-    if !RUNS.contains(&function.as_str()) {
-        return Err(Failure::new(format!(
+    if !RUN_FUNCTIONS.contains(&function.as_str()) {
+        return Err(StateError::new(format!(
             "the agent's clock starts runs (state.apply, state.highstate), not `{function}`: use `cron.present`"
         )));
     }
@@ -104,63 +108,63 @@ fn entry(args: &Args<'_>) -> Result<Map, Failure> {
 }
 
 /// The entries of both files.
-struct Entries {
-    on: Map,
-    off: Map,
+struct ScheduleEntries {
+    enabled: Map,
+    disabled: Map,
 }
 
 /// Where the agent reads pieces of its configuration.
-fn dir(scene: &Scene<'_>) -> Result<PathBuf, Failure> {
-    kept::dir("fragments_dir", scene).ok_or_else(|| {
-        Failure::new(format!(
+fn schedule_dir(scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+    yaml_map_file::configured_dir("fragments_dir", scene).ok_or_else(|| {
+        StateError::new(format!(
             "the configuration is one file (--config), which states do not write: schedules need {CONFIG_DIR}/{FRAGMENTS_DIR}"
         ))
     })
 }
 
-impl Entries {
-    fn read(scene: &Scene<'_>) -> Result<Self, Failure> {
-        let dir = dir(scene)?;
-        let inner = |name: &str| -> Result<Map, Failure> {
-            let all = kept::read(&dir.join(name), scene)?;
+impl ScheduleEntries {
+    fn read(scene: &StateCtx<'_>) -> Result<Self, StateError> {
+        let dir = schedule_dir(scene)?;
+        let inner = |name: &str| -> Result<Map, StateError> {
+            let all = yaml_map_file::read(&dir.join(name), scene)?;
             Ok(all.get("schedule").and_then(Value::as_map).cloned().unwrap_or_default())
         };
-        Ok(Self { on: inner(ON)?, off: inner(OFF)? })
+        Ok(Self { enabled: inner(ENABLED_FILE)?, disabled: inner(DISABLED_FILE)? })
     }
 
-    fn write(&self, scene: &Scene<'_>) -> Result<(), Failure> {
-        let dir = dir(scene)?;
-        for (name, entries) in [(ON, &self.on), (OFF, &self.off)] {
+    fn write(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        let dir = schedule_dir(scene)?;
+        for (name, entries) in [(ENABLED_FILE, &self.enabled), (DISABLED_FILE, &self.disabled)] {
             let mut all = Map::new();
             if !entries.is_empty() {
                 all.insert("schedule", entries.clone());
             }
-            kept::write(&dir.join(name), &all, scene)?;
+            yaml_map_file::write(&dir.join(name), &all, scene)?;
         }
         Ok(())
     }
 }
 
 /// What is said before and after, what changes, and the entries as they should be.
-type Change = (String, String, Map, Entries);
+type ScheduleChange = (String, String, Map, ScheduleEntries);
 
-impl Schedule {
+impl ScheduleState {
     /// What is to be done; only words when all is right.
-    fn plan(&self, scene: &Scene<'_>) -> Result<Result<Change, String>, Failure> {
+    fn plan(&self, scene: &StateCtx<'_>) -> Result<Result<ScheduleChange, String>, StateError> {
         let name = &self.name;
-        let mut all = Entries::read(scene)?;
-        let now = all.on.get(name).or_else(|| all.off.get(name)).cloned();
-        let is_on = all.on.contains(name);
+        let mut all = ScheduleEntries::read(scene)?;
+        let now = all.enabled.get(name).or_else(|| all.disabled.get(name)).cloned();
+        let is_on = all.enabled.contains(name);
         let one = |value: Value| Map::from_iter([(name.as_str(), value)]);
-        let found = match (&self.want, now) {
-            (Want::Entry { entry, on }, now) => {
+        let found = match (&self.function, now) {
+            (ScheduleFunction::Entry { entry, on }, now) => {
                 let same = now.as_ref().and_then(Value::as_map) == Some(entry) && is_on == *on;
                 if same {
                     return Ok(Err(format!("Job {name} in correct state")));
                 }
-                all.on.remove(name);
-                all.off.remove(name);
-                if *on { &mut all.on } else { &mut all.off }.insert(name.as_str(), entry.clone());
+                all.enabled.remove(name);
+                all.disabled.remove(name);
+                if *on { &mut all.enabled } else { &mut all.disabled }.insert(name.as_str(), entry.clone());
                 match now {
                     None => (
                         format!("Job: {name} would be added to schedule."),
@@ -178,29 +182,33 @@ impl Schedule {
                 }
             }
             (_, None) => return Ok(Err(format!("Job {name} not present in schedule"))),
-            (Want::Gone, Some(_)) => {
-                all.on.remove(name);
-                all.off.remove(name);
+            (ScheduleFunction::Absent, Some(_)) => {
+                all.enabled.remove(name);
+                all.disabled.remove(name);
                 (
                     format!("Job: {name} would be deleted from schedule."),
                     format!("Removed job {name} from schedule"),
                     one("removed".into()),
                 )
             }
-            (Want::On, Some(_)) if is_on => return Ok(Err(format!("Job {name} is enabled already"))),
-            (Want::Off, Some(_)) if !is_on => return Ok(Err(format!("Job {name} is disabled already"))),
-            (Want::On, Some(entry)) => {
-                all.off.remove(name);
-                all.on.insert(name.as_str(), entry);
+            (ScheduleFunction::Enabled, Some(_)) if is_on => {
+                return Ok(Err(format!("Job {name} is enabled already")));
+            }
+            (ScheduleFunction::Disabled, Some(_)) if !is_on => {
+                return Ok(Err(format!("Job {name} is disabled already")));
+            }
+            (ScheduleFunction::Enabled, Some(entry)) => {
+                all.disabled.remove(name);
+                all.enabled.insert(name.as_str(), entry);
                 (
                     format!("Job: {name} would be enabled in schedule."),
                     format!("Enabled job {name} from schedule"),
                     one("enabled".into()),
                 )
             }
-            (Want::Off, Some(entry)) => {
-                all.on.remove(name);
-                all.off.insert(name.as_str(), entry);
+            (ScheduleFunction::Disabled, Some(entry)) => {
+                all.enabled.remove(name);
+                all.disabled.insert(name.as_str(), entry);
                 (
                     format!("Job: {name} would be disabled in schedule."),
                     format!("Disabled job {name} from schedule"),
@@ -214,50 +222,50 @@ impl Schedule {
 }
 
 /// What runs the agent: by itself, or as a child of the watchdog, which passes the word on.
-const UNITS: [&str; 2] = ["zagent.service", "zagent-watchdog.service"];
+const AGENT_UNITS: [&str; 2] = ["zagent.service", "zagent-watchdog.service"];
 
-impl State for Schedule {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for ScheduleState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         Ok(match self.plan(scene)? {
-            Ok((would, _, changes, _)) => Look::drift(would, changes),
-            Err(right) => Look::right(right),
+            Ok((would, _, changes, _)) => CheckResult::drifted(would, changes),
+            Err(right) => CheckResult::in_sync(right),
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let (_, did, changes, entries) = match self.plan(scene)? {
             Ok(plan) => plan,
-            Err(right) => return Ok(Done::new(right, Map::new())),
+            Err(right) => return Ok(ApplyResult::new(right, Map::new())),
         };
         entries.write(scene)?;
         let tools = scene.tools();
         if !scene.is_dry() && tools.which("systemctl").is_some() {
             // Who does not run reads it when it starts.
-            for unit in UNITS {
-                if tools.ask("systemctl", &["is-active", "--quiet", unit])?.is_fine() {
-                    tools.must("systemctl", &["reload", "--no-block", unit])?;
+            for unit in AGENT_UNITS {
+                if tools.run_query("systemctl", &["is-active", "--quiet", unit])?.is_success() {
+                    tools.run_checked("systemctl", &["reload", "--no-block", unit])?;
                 }
             }
         }
-        Ok(Done::new(did, changes))
+        Ok(ApplyResult::new(did, changes))
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(Path::new(CONFIG_DIR).join(FRAGMENTS_DIR).join(ON))]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(Path::new(CONFIG_DIR).join(FRAGMENTS_DIR).join(ENABLED_FILE))]
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES
+    fn reads(&self) -> Effects {
+        Effects::FILES
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::stage::chunk;
+    use super::super::super::testing::chunk;
     use super::*;
 
     #[test]
@@ -270,7 +278,7 @@ mod tests {
             .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
         units.sort_unstable_by_key(String::len);
-        assert_eq!(units, UNITS);
+        assert_eq!(units, AGENT_UNITS);
     }
 
     #[test]
@@ -286,9 +294,9 @@ mod tests {
             (r#"{"function": "state.apply", "seconds": 5, "when": "5:00pm"}"#, "knows no `when`"),
         ] {
             let chunk = chunk("schedule.present", "x", args);
-            let got = match entry(&Args::new(&chunk)) {
+            let got = match entry_from_args(&ChunkArgs::new(&chunk)) {
                 Ok(entry) => serde_json::to_string(&Value::from(entry)).unwrap(),
-                Err(failure) => failure.done.comment,
+                Err(failure) => failure.result.comment,
             };
             assert!(got.contains(want), "{args}: {got}");
         }

@@ -5,116 +5,122 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::Compat;
 use zagent_config::Map;
 
-use super::asked::{named, once_more};
-use crate::fs::Kind;
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use super::args::{reapply, state_path};
+use crate::fs::FileKind;
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+};
 
 /// A path where nothing should be.
 #[derive(Debug)]
-struct Absent {
+struct FileAbsent {
     path: PathBuf,
 }
 
 /// A path where something should (not) be; nothing is changed.
 #[derive(Debug)]
-struct Claim {
+struct FileExistence {
     path: PathBuf,
     should_exist: bool,
 }
 
 /// Makes `file.absent`.
-pub(super) fn absent(args: &Args<'_>) -> Built {
-    let path = named(args, "Must provide name to file.absent")?;
+pub(super) fn build_absent(args: &ChunkArgs<'_>) -> BuildResult {
+    let path = state_path(args, "Must provide name to file.absent")?;
     if path == Path::new("/") {
-        return Err(Failure::new("Refusing to make \"/\" absent"));
+        return Err(StateError::new("Refusing to make \"/\" absent"));
     }
-    Ok(Box::new(Absent { path }))
+    Ok(Box::new(FileAbsent { path }))
 }
 
 /// Makes `file.exists` and `file.missing`.
-pub(super) fn claim(args: &Args<'_>, should_exist: bool) -> Built {
+pub(super) fn build_existence(args: &ChunkArgs<'_>, should_exist: bool) -> BuildResult {
     let name = args.name();
     if name.is_empty() {
-        return Err(Failure::new(format!("Must provide name to file.{}", args.chunk.fun)));
+        return Err(StateError::new(format!("Must provide name to file.{}", args.chunk.fun)));
     }
     // Salt takes a relative path here: nobody can say relative to what.
     let path = args.path("name").ok().flatten().unwrap_or_else(|| name.into());
-    Ok(Box::new(Claim { path, should_exist }))
+    Ok(Box::new(FileExistence { path, should_exist }))
 }
 
-impl Absent {
-    fn removed(&self) -> Map {
+impl FileAbsent {
+    fn removed_changes(&self) -> Map {
         [("removed", self.path.to_string_lossy().as_ref())].into_iter().collect()
     }
 }
 
-impl State for Absent {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for FileAbsent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
         match scene.fs.lstat(&self.path)?.map(|found| found.kind) {
-            None => Ok(Look::right(format!("File {path} is not present"))),
+            None => Ok(CheckResult::in_sync(format!("File {path} is not present"))),
             // Salt overlooks pipes, sockets and devices.
             Some(kind)
-                if scene.compat == Compat::Salt && !matches!(kind, Kind::File | Kind::Dir | Kind::Link) =>
+                if scene.compat == Compat::Salt
+                    && !matches!(kind, FileKind::File | FileKind::Dir | FileKind::Link) =>
             {
-                Ok(Look::right(format!("File {path} is not present")))
+                Ok(CheckResult::in_sync(format!("File {path} is not present")))
             }
-            Some(Kind::Dir) => {
-                Ok(Look::drift(format!("Directory {path} is set for removal"), self.removed()))
+            Some(FileKind::Dir) => Ok(CheckResult::drifted(
+                format!("Directory {path} is set for removal"),
+                self.removed_changes(),
+            )),
+            Some(_) => {
+                Ok(CheckResult::drifted(format!("File {path} is set for removal"), self.removed_changes()))
             }
-            Some(_) => Ok(Look::drift(format!("File {path} is set for removal"), self.removed())),
         }
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let path = self.path.display();
         let what = match scene.fs.lstat(&self.path)?.map(|found| found.kind) {
-            None => return Ok(Done::new(format!("File {path} is not present"), Map::new())),
-            Some(Kind::Dir) => "directory",
+            None => return Ok(ApplyResult::new(format!("File {path} is not present"), Map::new())),
+            Some(FileKind::Dir) => "directory",
             Some(_) => "file",
         };
         scene.fs.remove(&self.path)?;
-        Ok(Done::new(format!("Removed {what} {path}"), self.removed()))
+        Ok(ApplyResult::new(format!("Removed {what} {path}"), self.removed_changes()))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
-impl State for Claim {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for FileExistence {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
         let exists = scene.fs.stat(&self.path)?.is_some();
         match (exists, self.should_exist) {
-            (true, true) => Ok(Look::right(format!("Path {path} exists"))),
-            (false, false) => Ok(Look::right(format!("Path {path} is missing"))),
-            (false, true) => Err(Failure::new(format!("Specified path {path} does not exist"))),
-            (true, false) => Err(Failure::new(format!("Specified path {path} exists"))),
+            (true, true) => Ok(CheckResult::in_sync(format!("Path {path} exists"))),
+            (false, false) => Ok(CheckResult::in_sync(format!("Path {path} is missing"))),
+            (false, true) => Err(StateError::new(format!("Specified path {path} does not exist"))),
+            (true, false) => Err(StateError::new(format!("Specified path {path} exists"))),
         }
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        self.check(scene).map(|look| Done::new(look.comment, look.changes))
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.check(scene).map(|look| ApplyResult::new(look.comment, look.changes))
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 
 use super::parents;
-use crate::fs::{Meta, Stat};
-use crate::states::{Args, Failure, Scene};
+use crate::fs::{FileMeta, Stat};
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// True when `backup` asks for a copy on this host.
 ///
 /// # Errors
 /// Fails when it is no text.
-pub(super) fn is_asked(args: &Args<'_>) -> Result<bool, Failure> {
+pub(super) fn is_requested(args: &ChunkArgs<'_>) -> Result<bool, StateError> {
     Ok(args.text("backup")?.is_some_and(|mode| mode == "minion" || mode == "both"))
 }
 
@@ -20,16 +20,21 @@ pub(super) fn is_asked(args: &Args<'_>) -> Result<bool, Failure> {
 ///
 /// # Errors
 /// Fails when it cannot be copied.
-pub(super) fn keep(scene: &Scene<'_>, path: &Path, found: &Stat, content: &[u8]) -> Result<(), Failure> {
-    let copy = place(scene.cache, path, &Zoned::now());
-    let private = Meta { mode: Some(0o700), ..Meta::default() };
-    parents::make(scene, &copy, private)?;
-    let meta = Meta { mode: Some(found.mode), uid: Some(found.uid), gid: Some(found.gid) };
+pub(super) fn save_backup(
+    scene: &StateCtx<'_>,
+    path: &Path,
+    found: &Stat,
+    content: &[u8],
+) -> Result<(), StateError> {
+    let copy = backup_path(scene.cache_dir, path, &Zoned::now());
+    let private = FileMeta { mode: Some(0o700), ..FileMeta::default() };
+    parents::make_parents(scene, &copy, private)?;
+    let meta = FileMeta { mode: Some(found.mode), uid: Some(found.uid), gid: Some(found.gid) };
     Ok(scene.fs.write(&copy, content, meta)?)
 }
 
 /// Where the copy goes: the path below `file_backup`, with the time as Salt writes it.
-fn place(cache: &Path, path: &Path, now: &Zoned) -> PathBuf {
+fn backup_path(cache: &Path, path: &Path, now: &Zoned) -> PathBuf {
     let below = path.strip_prefix("/").unwrap_or(path);
     let mut name = below.file_name().unwrap_or_default().to_owned();
     let micros = now.timestamp().subsec_microsecond();
@@ -44,7 +49,7 @@ mod tests {
     #[test]
     fn copies_are_named_by_path_and_time() {
         let now: Zoned = "2024-03-05T06:07:08.000009+00:00[UTC]".parse().expect("a time");
-        let copy = place(Path::new("/c"), Path::new("/etc/ssh/x.conf"), &now);
+        let copy = backup_path(Path::new("/c"), Path::new("/etc/ssh/x.conf"), &now);
         assert_eq!(copy, Path::new("/c/file_backup/etc/ssh/x.conf_Tue_Mar_05_06:07:08_000009_2024"));
     }
 }

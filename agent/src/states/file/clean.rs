@@ -8,30 +8,34 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::{Chunk, Compat, name_text};
 use zagent_config::Value;
 
-use super::filter::Filter;
+use super::filter::PathFilter;
 use super::recurse;
-use super::walk::{self, Level};
-use crate::fs::Kind;
-use crate::states::{Args, Failure, Scene};
+use super::walk::{self, WalkLevel};
+use crate::fs::FileKind;
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// What is kept in a directory.
 #[derive(Debug, Default)]
-pub(super) struct Keep {
+pub(super) struct KeptPaths {
     paths: BTreeSet<PathBuf>,
 }
 
-impl Keep {
+impl KeptPaths {
     /// What the states keep that this one requires; unless Salt's own verdict is asked for, all that any file state of the
     /// plan makes there. Otherwise each run would remove what a later state makes again.
     ///
     /// # Errors
     /// Fails when what is kept cannot be looked at.
-    pub(super) fn find(scene: &Scene<'_>, dir: &Path, require: &Value) -> Result<Self, Failure> {
+    pub(super) fn find_required(
+        scene: &StateCtx<'_>,
+        dir: &Path,
+        require: &Value,
+    ) -> Result<Self, StateError> {
         let mut keep = Self::default();
         for chunk in scene.plan.chunks.iter().filter(|c| &*c.state == "file" && !c.prereq.check) {
             let name = name_text(&chunk.name);
             let is_required = is_required(require, &chunk.id, &name);
-            let is_neighbour = scene.compat == Compat::Strict && makes(chunk);
+            let is_neighbour = scene.compat == Compat::Strict && creates_path(chunk);
             if !is_required && !is_neighbour {
                 continue;
             }
@@ -39,7 +43,8 @@ impl Keep {
             if path == dir || !path.is_absolute() {
                 continue;
             }
-            if path.starts_with(dir) && scene.fs.stat(&path)?.is_some_and(|found| found.kind == Kind::Dir) {
+            if path.starts_with(dir) && scene.fs.stat(&path)?.is_some_and(|found| found.kind == FileKind::Dir)
+            {
                 keep.add_dir(scene, chunk, &path)?;
             }
             keep.add(path);
@@ -57,9 +62,9 @@ impl Keep {
         self.paths.insert(path);
     }
 
-    fn add_dir(&mut self, scene: &Scene<'_>, chunk: &Chunk, path: &Path) -> Result<(), Failure> {
+    fn add_dir(&mut self, scene: &StateCtx<'_>, chunk: &Chunk, path: &Path) -> Result<(), StateError> {
         if &*chunk.fun == "recurse" {
-            let files = recurse::tree_of(&Args::new(chunk), scene)?;
+            let files = recurse::source_tree(&ChunkArgs::new(chunk), scene)?;
             files.paths().for_each(|path| self.add(path));
             return Ok(());
         }
@@ -67,14 +72,19 @@ impl Keep {
         if chunk.args.get("clean").is_some_and(Value::is_truthy) && scene.compat == Compat::Strict {
             return Ok(());
         }
-        for level in walk::levels(scene, path, None)? {
+        for level in walk::walk_levels(scene, path, None)? {
             level.files.into_iter().chain(level.dirs).for_each(|entry| self.add(entry.path));
         }
         Ok(())
     }
 
     /// What is neither kept nor excluded.
-    pub(super) fn strangers<'l>(&self, dir: &Path, levels: &'l [Level], filter: &Filter) -> Vec<&'l Path> {
+    pub(super) fn unmanaged_paths<'l>(
+        &self,
+        dir: &Path,
+        levels: &'l [WalkLevel],
+        filter: &PathFilter,
+    ) -> Vec<&'l Path> {
         let entries = levels.iter().flat_map(|level| level.files.iter().chain(&level.dirs));
         let is_stranger = |path: &Path| {
             let below = path.strip_prefix(dir).unwrap_or(path).to_string_lossy();
@@ -91,7 +101,7 @@ pub(super) fn topmost<'p>(paths: &[&'p Path]) -> Vec<&'p Path> {
 }
 
 /// True for states that leave something at their name.
-fn makes(chunk: &Chunk) -> bool {
+fn creates_path(chunk: &Chunk) -> bool {
     !matches!(
         &*chunk.fun,
         "absent" | "missing" | "tidied" | "not_cached" | "cached" | "accumulated" | "exists"
@@ -121,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_leads_to_a_kept_path_is_kept() {
-        let mut keep = Keep::default();
+        let mut keep = KeptPaths::default();
         keep.add("/d/s/x".into());
         assert!(keep.paths.contains(Path::new("/d/s")) && keep.paths.contains(Path::new("/")));
         assert!(!keep.paths.contains(Path::new("/d/t")));

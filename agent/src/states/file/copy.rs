@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::Compat;
 use zagent_config::Map;
 
-use super::asked::{is_dir, is_there, named, once_more, required};
+use super::args::{exists, is_dir, reapply, required_text, state_path};
 use super::parents;
-use super::perms::{Perms, octal};
-use crate::fs::{Kind, Meta, Stat};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use super::perms::{Perms, octal_mode};
+use crate::fs::{FileKind, FileMeta, Stat};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+};
 
 /// Nested directories of one copy before it gives up.
-const DEPTH: usize = 256;
+const MAX_DEPTH: usize = 256;
 
 /// A path that should be a copy of another.
 #[derive(Debug)]
-struct Copy {
+struct FileCopy {
     name: PathBuf,
     source: PathBuf,
     perms: Perms,
@@ -28,10 +30,10 @@ struct Copy {
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    Ok(Box::new(Copy {
-        name: named(args, "Must provide name to file.copy")?,
-        source: super::asked::expanded(&required(args, "source")?),
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(FileCopy {
+        name: state_path(args, "Must provide name to file.copy")?,
+        source: super::args::expand_home(&required_text(args, "source")?),
         perms: Perms::read(args, &["mode"])?,
         dir_mode: args.mode("dir_mode")?,
         preserve: args.flag("preserve", false),
@@ -41,27 +43,27 @@ pub(super) fn build(args: &Args<'_>) -> Built {
     }))
 }
 
-impl Copy {
-    fn source(&self, scene: &Scene<'_>) -> Result<Stat, Failure> {
-        let missing = || Failure::new(format!("Source file \"{}\" is not present", self.source.display()));
+impl FileCopy {
+    fn source_stat(&self, scene: &StateCtx<'_>) -> Result<Stat, StateError> {
+        let missing = || StateError::new(format!("Source file \"{}\" is not present", self.source.display()));
         scene.fs.stat(&self.source)?.ok_or_else(missing)
     }
 
     /// Where the copy goes.
-    fn path(&self, scene: &Scene<'_>) -> Result<PathBuf, Failure> {
+    fn destination(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
         match self.source.file_name() {
             Some(name) if self.subdir && is_dir(scene, &self.name)? => Ok(self.name.join(name)),
             _ => Ok(self.name.clone()),
         }
     }
 
-    fn left_alone(path: &Path) -> String {
+    fn kept_comment(path: &Path) -> String {
         format!("The target file \"{}\" exists and will not be overwritten", path.display())
     }
 
     /// True when a copy that is there holds what its source holds; nobody compares directories.
-    fn is_same(&self, scene: &Scene<'_>, source: &Stat, path: &Path) -> Result<bool, Failure> {
-        if source.kind != Kind::File {
+    fn is_same(&self, scene: &StateCtx<'_>, source: &Stat, path: &Path) -> Result<bool, StateError> {
+        if source.kind != FileKind::File {
             return Ok(false);
         }
         let content = scene.fs.read(&self.source)?;
@@ -69,15 +71,15 @@ impl Copy {
     }
 
     /// Owner and mode of the copy.
-    fn meta(&self, source: &Stat) -> Result<Meta, Failure> {
+    fn meta(&self, source: &Stat) -> Result<FileMeta, StateError> {
         if self.preserve {
-            return Ok(Meta { mode: Some(source.mode), uid: Some(source.uid), gid: Some(source.gid) });
+            return Ok(FileMeta { mode: Some(source.mode), uid: Some(source.uid), gid: Some(source.gid) });
         }
         let meta = self.perms.meta()?;
-        Ok(Meta { mode: Some(self.perms.mode.unwrap_or(source.mode)), ..meta })
+        Ok(FileMeta { mode: Some(self.perms.mode.unwrap_or(source.mode)), ..meta })
     }
 
-    fn note(&self, source: &Stat, changes: &mut Map) {
+    fn note_metadata(&self, source: &Stat, changes: &mut Map) {
         let own = rustix::process::geteuid().as_raw();
         if self.preserve {
             return;
@@ -90,7 +92,7 @@ impl Copy {
             changes.insert("group", group);
         }
         if let Some(mode) = self.perms.mode.filter(|mode| *mode != source.mode) {
-            changes.insert("mode", octal(mode));
+            changes.insert("mode", octal_mode(mode));
         }
     }
 }
@@ -99,15 +101,20 @@ impl Copy {
 ///
 /// # Errors
 /// Fails when something cannot be read or written.
-pub(super) fn copy(scene: &Scene<'_>, from: &Path, to: &Path, meta: Meta) -> Result<(), Failure> {
+pub(super) fn copy_entry(
+    scene: &StateCtx<'_>,
+    from: &Path,
+    to: &Path,
+    meta: FileMeta,
+) -> Result<(), StateError> {
     let mut todo = vec![(from.to_owned(), to.to_owned(), 0)];
     while let Some((from, to, depth)) = todo.pop() {
         let found = if depth == 0 { scene.fs.stat(&from)? } else { scene.fs.lstat(&from)? };
         let Some(found) = found else { continue };
         let mode = if depth == 0 { meta.mode.or(Some(found.mode)) } else { Some(found.mode) };
-        let meta = Meta { mode, ..meta };
+        let meta = FileMeta { mode, ..meta };
         match found.kind {
-            Kind::File => {
+            FileKind::File => {
                 let content = match depth {
                     0 => scene.fs.read(&from)?,
                     _ => scene.fs.read_for_change(&from)?,
@@ -117,82 +124,84 @@ pub(super) fn copy(scene: &Scene<'_>, from: &Path, to: &Path, meta: Meta) -> Res
                     scene.fs.set_times(&to, found.atime, found.mtime)?;
                 }
             }
-            Kind::Link => scene.fs.symlink(&to, &scene.fs.read_link(&from)?, Meta { mode: None, ..meta })?,
-            Kind::Dir if depth < DEPTH => {
+            FileKind::Link => {
+                scene.fs.symlink(&to, &scene.fs.read_link(&from)?, FileMeta { mode: None, ..meta })?
+            }
+            FileKind::Dir if depth < MAX_DEPTH => {
                 scene.fs.make_dir(&to, meta)?;
                 let names = scene.fs.read_dir(&from)?;
                 todo.extend(
                     names.into_iter().rev().map(|(name, _)| (from.join(&name), to.join(&name), depth + 1)),
                 );
             }
-            Kind::Dir => return Err(Failure::new(format!("{} is too deep to copy", from.display()))),
+            FileKind::Dir => return Err(StateError::new(format!("{} is too deep to copy", from.display()))),
             kind => scene.fs.make_node(&to, kind, found.device, meta)?,
         }
     }
     Ok(())
 }
 
-impl State for Copy {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let source = self.source(scene)?;
-        let path = self.path(scene)?;
-        if is_there(scene, &path)? {
+impl State for FileCopy {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let source = self.source_stat(scene)?;
+        let path = self.destination(scene)?;
+        if exists(scene, &path)? {
             if !self.force {
-                return Ok(Look::right(Self::left_alone(&path)));
+                return Ok(CheckResult::in_sync(Self::kept_comment(&path)));
             }
             // Salt copies again whatever is there.
             if scene.compat == Compat::Strict && self.is_same(scene, &source, &path)? {
-                return Ok(Look::right(Self::left_alone(&path)));
+                return Ok(CheckResult::in_sync(Self::kept_comment(&path)));
             }
         }
         let (source, path) = (self.source.display(), path.display());
-        Ok(Look::drift(format!("File \"{source}\" is set to be copied to \"{path}\""), Map::new()))
+        Ok(CheckResult::drifted(format!("File \"{source}\" is set to be copied to \"{path}\""), Map::new()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let source = self.source(scene)?;
-        let path = self.path(scene)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let source = self.source_stat(scene)?;
+        let path = self.destination(scene)?;
         let meta = self.meta(&source)?;
         let mut comment = format!("Copied \"{}\" to \"{}\"", self.source.display(), self.name.display());
         if let Some(found) = scene.fs.lstat(&path)? {
             if !self.force {
-                return Ok(Done::new(Self::left_alone(&path), Map::new()));
+                return Ok(ApplyResult::new(Self::kept_comment(&path), Map::new()));
             }
             if self.is_same(scene, &source, &path)? {
                 comment.push_str(" - files are identical but force flag is set");
             }
-            if found.kind != Kind::File || source.kind != Kind::File {
+            if found.kind != FileKind::File || source.kind != FileKind::File {
                 scene.fs.remove(&path)?;
             }
         }
-        if !parents::is_there(scene, &path)? {
+        if !parents::parent_exists(scene, &path)? {
             if !self.makedirs {
                 let parent = path.parent().unwrap_or(&path).display();
-                return Err(Failure::new(format!("The target directory {parent} is not present")));
+                return Err(StateError::new(format!("The target directory {parent} is not present")));
             }
             let mode = self.dir_mode.or_else(|| meta.mode.map(parents::mode_for_dirs));
-            parents::make(scene, &path, Meta { mode, ..meta })?;
+            parents::make_parents(scene, &path, FileMeta { mode, ..meta })?;
         }
-        copy(scene, &self.source, &path, meta)?;
+        copy_entry(scene, &self.source, &path, meta)?;
         let mut changes = Map::new();
         changes.insert(path.to_string_lossy().into_owned(), self.source.to_string_lossy().into_owned());
-        self.note(&source, &mut changes);
-        Ok(Done::new(comment, changes))
+        self.note_metadata(&source, &mut changes);
+        Ok(ApplyResult::new(comment, changes))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.name.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.name.clone())]
     }
 }

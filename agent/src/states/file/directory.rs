@@ -7,19 +7,22 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use self::recursion::Recurse;
-use super::asked::{is_dir, is_there, named, once_more, refuse, stat};
-use super::clean::{Keep, topmost};
-use super::filter::Filter;
+use self::recursion::DirectoryRecurse;
+use super::args::{exists, is_dir, reapply, reject_unsupported, stat, state_path};
+use super::clean::{KeptPaths, topmost};
+use super::filter::PathFilter;
 use super::parents;
 use super::perms::Perms;
-use super::walk::{self, Level};
-use crate::fs::{Kind, Stat};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
+use super::walk::{self, WalkLevel};
+use crate::fs::{FileKind, Stat};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
+    StateError, Verdict,
+};
 
 /// A directory that should be so.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct FileDirectory {
     path: PathBuf,
     perms: Perms,
     file_mode: Option<u32>,
@@ -29,13 +32,13 @@ pub(super) struct Directory {
     allow_symlink: bool,
     children_only: bool,
     follow: bool,
-    recurse: Option<Recurse>,
+    recurse: Option<DirectoryRecurse>,
     max_depth: Option<usize>,
     clean: bool,
-    filter: Filter,
+    filter: PathFilter,
     require: Value,
     /// Nothing is known of it but that a package may bring it.
-    is_supposed: bool,
+    is_assumed: bool,
 }
 
 /// What stands in the way of the directory.
@@ -47,29 +50,29 @@ enum Obstacle {
 
 /// What would change, path by path, in Salt's order.
 #[derive(Debug, Default)]
-struct Plan {
+struct DirectoryPlan {
     changes: Vec<(PathBuf, Map)>,
-    strangers: Vec<PathBuf>,
+    unmanaged: Vec<PathBuf>,
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    Ok(Box::new(Directory::read(args)?))
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(FileDirectory::read(args)?))
 }
 
-impl Directory {
-    fn read(args: &Args<'_>) -> Result<Self, Failure> {
-        refuse(args, &["selinux"])?;
-        let path = named(args, "Must provide name to file.directory")?;
+impl FileDirectory {
+    fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        reject_unsupported(args, &["selinux"])?;
+        let path = state_path(args, "Must provide name to file.directory")?;
         let max_depth = args.int("max_depth")?.map(|n| usize::try_from(n).unwrap_or(0));
         let clean = args.flag("clean", false);
         if max_depth.is_some() && clean {
-            return Err(Failure::new("Cannot specify both max_depth and clean"));
+            return Err(StateError::new("Cannot specify both max_depth and clean"));
         }
         let perms = Perms::read(args, &["dir_mode", "mode"])?;
         let file_mode = args.mode("file_mode")?.or(perms.mode);
         Ok(Self {
-            path: trimmed(path),
+            path: trim_slash(path),
             perms,
             file_mode,
             makedirs: args.flag("makedirs", false),
@@ -78,17 +81,17 @@ impl Directory {
             allow_symlink: args.flag("allow_symlink", true),
             children_only: args.flag("children_only", false),
             follow: args.flag("follow_symlinks", false),
-            recurse: Recurse::read(args)?,
+            recurse: DirectoryRecurse::read(args)?,
             max_depth,
             clean,
-            filter: if clean { Filter::read(args)?.without_include() } else { Filter::default() },
+            filter: if clean { PathFilter::read(args)?.without_include() } else { PathFilter::default() },
             require: args.get("require").cloned().unwrap_or_default(),
-            is_supposed: false,
+            is_assumed: false,
         })
     }
 
     /// A directory of a tree that is copied as a whole.
-    pub(super) fn of_tree(path: PathBuf, perms: Perms) -> Self {
+    pub(super) fn for_tree(path: PathBuf, perms: Perms) -> Self {
         Self {
             path,
             file_mode: perms.mode,
@@ -102,39 +105,39 @@ impl Directory {
             recurse: None,
             max_depth: None,
             clean: false,
-            filter: Filter::default(),
+            filter: PathFilter::default(),
             require: Value::Null,
-            is_supposed: false,
+            is_assumed: false,
         }
     }
 
-    fn obstacle(&self, scene: &Scene<'_>, found: Option<&Stat>) -> Result<Option<Obstacle>, Failure> {
+    fn obstacle(&self, scene: &StateCtx<'_>, found: Option<&Stat>) -> Result<Option<Obstacle>, StateError> {
         let Some(found) = found else { return Ok(None) };
         match found.kind {
-            Kind::Dir => Ok(None),
-            Kind::Link => match scene.fs.stat(&self.path)?.map(|end| end.kind) {
-                Some(Kind::File) => Ok(Some(Obstacle::File)),
+            FileKind::Dir => Ok(None),
+            FileKind::Link => match scene.fs.stat(&self.path)?.map(|end| end.kind) {
+                Some(FileKind::File) => Ok(Some(Obstacle::File)),
                 _ if !self.allow_symlink || self.force => Ok(Some(Obstacle::Link)),
-                Some(Kind::Dir) => Ok(None),
-                _ => Err(self.occupied("leads nowhere")),
+                Some(FileKind::Dir) => Ok(None),
+                _ => Err(self.occupied_error("leads nowhere")),
             },
-            Kind::File => Ok(Some(Obstacle::File)),
-            _ => Err(self.occupied("is not a directory")),
+            FileKind::File => Ok(Some(Obstacle::File)),
+            _ => Err(self.occupied_error("is not a directory")),
         }
     }
 
-    fn occupied(&self, what: &str) -> Failure {
-        Failure::new(format!("Specified location {} exists and {what}", self.path.display()))
+    fn occupied_error(&self, what: &str) -> StateError {
+        StateError::new(format!("Specified location {} exists and {what}", self.path.display()))
     }
 
     /// Fails when nobody allows for what stands in the way.
-    fn may_replace(&self, scene: &Scene<'_>, obstacle: Obstacle) -> Result<(), Failure> {
+    fn may_replace(&self, scene: &StateCtx<'_>, obstacle: Obstacle) -> Result<(), StateError> {
         match &self.backupname {
-            Some(backup) if !self.force && is_there(scene, backup)? => Err(Failure::new(format!(
+            Some(backup) if !self.force && exists(scene, backup)? => Err(StateError::new(format!(
                 "File exists where the backup target {} should go",
                 backup.display()
             ))),
-            None if !self.force => Err(self.occupied(match obstacle {
+            None if !self.force => Err(self.occupied_error(match obstacle {
                 Obstacle::File => "is a file",
                 Obstacle::Link => "is a symlink",
             })),
@@ -142,14 +145,14 @@ impl Directory {
         }
     }
 
-    fn look_at_obstacle(&self, scene: &Scene<'_>, obstacle: Obstacle) -> Result<Look, Failure> {
+    fn check_obstacle(&self, scene: &StateCtx<'_>, obstacle: Obstacle) -> Result<CheckResult, StateError> {
         self.may_replace(scene, obstacle)?;
         let path = self.path.display();
         let mut changes = Map::new();
         let comment = match &self.backupname {
             Some(backup) => {
                 let backup_shown = backup.display();
-                if is_there(scene, backup)? {
+                if exists(scene, backup)? {
                     changes.insert(
                         "forced",
                         format!("Existing file at backup path {backup_shown} would be removed"),
@@ -161,29 +164,34 @@ impl Directory {
             None => {
                 let what = if obstacle == Obstacle::File { "File" } else { "Symlink" };
                 changes.insert("forced", format!("{what} would be forcibly replaced"));
-                announced(&[(self.path.clone(), new_dir())])
+                predicted_comment(&[(self.path.clone(), new_dir_changes())])
             }
         };
-        changes.insert(self.shown(), new_dir());
-        Ok(Look::drift(comment, changes))
+        changes.insert(self.shown_path(), new_dir_changes());
+        Ok(CheckResult::drifted(comment, changes))
     }
 
-    fn shown(&self) -> String {
+    fn shown_path(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }
 
     /// Owner and mode of the directory itself. Salt forgets here what `recurse` does not name.
     fn own_perms(&self, compat: Compat) -> Perms {
         match self.recurse {
-            Some(recurse) if compat == Compat::Salt => recurse.limited(&self.perms, self.perms.mode),
+            Some(recurse) if compat == Compat::Salt => recurse.restrict_perms(&self.perms, self.perms.mode),
             _ => self.perms.clone(),
         }
     }
 
-    fn plan(&self, scene: &Scene<'_>, found: &Stat, levels: &[Level]) -> Result<Plan, Failure> {
-        let mut plan = Plan::default();
+    fn plan(
+        &self,
+        scene: &StateCtx<'_>,
+        found: &Stat,
+        levels: &[WalkLevel],
+    ) -> Result<DirectoryPlan, StateError> {
+        let mut plan = DirectoryPlan::default();
         if let Some(recurse) = self.recurse {
-            self.below(scene, &recurse, levels, |path, found, perms| {
+            self.walk_entries(scene, &recurse, levels, |path, found, perms| {
                 plan.note(path, perms.changes(found));
                 Ok(())
             })?;
@@ -192,27 +200,27 @@ impl Directory {
             plan.note(&self.path, self.own_perms(scene.compat).changes(found));
         }
         if self.clean {
-            let keep = Keep::find(scene, &self.path, &self.require)?;
-            for path in keep.strangers(&self.path, levels, &self.filter) {
+            let keep = KeptPaths::find_required(scene, &self.path, &self.require)?;
+            for path in keep.unmanaged_paths(&self.path, levels, &self.filter) {
                 let mut removed = Map::new();
                 removed.insert("removed", "Removed due to clean");
                 plan.note(path, removed);
-                plan.strangers.push(path.to_owned());
+                plan.unmanaged.push(path.to_owned());
             }
         }
         Ok(plan)
     }
 
     /// Goes through all that `recurse` is about.
-    fn below(
+    fn walk_entries(
         &self,
-        scene: &Scene<'_>,
-        recurse: &Recurse,
-        levels: &[Level],
-        mut with: impl FnMut(&Path, &Stat, &Perms) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let of_files = recurse.limited(&self.perms, self.file_mode);
-        let of_dirs = recurse.limited(&self.perms, self.perms.mode);
+        scene: &StateCtx<'_>,
+        recurse: &DirectoryRecurse,
+        levels: &[WalkLevel],
+        mut with: impl FnMut(&Path, &Stat, &Perms) -> Result<(), StateError>,
+    ) -> Result<(), StateError> {
+        let of_files = recurse.restrict_perms(&self.perms, self.file_mode);
+        let of_dirs = recurse.restrict_perms(&self.perms, self.perms.mode);
         for level in levels {
             let files = level.files.iter().filter(|_| !recurse.ignore_files).map(|e| (e, &of_files));
             let dirs = level.dirs.iter().filter(|_| !recurse.ignore_dirs).map(|e| (e, &of_dirs));
@@ -226,18 +234,18 @@ impl Directory {
         Ok(())
     }
 
-    fn levels(&self, scene: &Scene<'_>) -> Result<Vec<Level>, Failure> {
+    fn levels(&self, scene: &StateCtx<'_>) -> Result<Vec<WalkLevel>, StateError> {
         if self.recurse.is_none() && !self.clean {
             return Ok(Vec::new());
         }
-        walk::levels(scene, &self.path, self.max_depth)
+        walk::walk_levels(scene, &self.path, self.max_depth)
     }
 
-    fn remove_obstacle(&self, scene: &Scene<'_>, obstacle: Obstacle) -> Result<Map, Failure> {
+    fn remove_obstacle(&self, scene: &StateCtx<'_>, obstacle: Obstacle) -> Result<Map, StateError> {
         self.may_replace(scene, obstacle)?;
         let mut changes = Map::new();
         if let Some(backup) = &self.backupname {
-            if is_there(scene, backup)? {
+            if exists(scene, backup)? {
                 scene.fs.remove(backup)?;
             }
             scene.fs.rename(&self.path, backup)?;
@@ -249,34 +257,34 @@ impl Directory {
         Ok(changes)
     }
 
-    fn make(&self, scene: &Scene<'_>, mut changes: Map) -> Result<Done, Failure> {
-        changes.insert(self.shown(), new_dir());
+    fn make_directory(&self, scene: &StateCtx<'_>, mut changes: Map) -> Result<ApplyResult, StateError> {
+        changes.insert(self.shown_path(), new_dir_changes());
         let meta = self.perms.meta()?;
-        if !parents::is_there(scene, &self.path)? {
+        if !parents::parent_exists(scene, &self.path)? {
             if !self.makedirs {
                 let comment = format!("No directory to create {} in", self.path.display());
-                return Err(Done::new(comment, changes).into());
+                return Err(ApplyResult::new(comment, changes).into());
             }
-            parents::make(scene, &self.path, meta)?;
+            parents::make_parents(scene, &self.path, meta)?;
         }
         scene.fs.make_dir(&self.path, meta)?;
-        Ok(Done::new("", changes))
+        Ok(ApplyResult::new("", changes))
     }
 
-    fn change(&self, scene: &Scene<'_>, found: &Stat) -> Result<Done, Failure> {
+    fn apply_plan(&self, scene: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
         let levels = self.levels(scene)?;
         let plan = self.plan(scene, found, &levels)?;
-        let mut changes = plan.shown();
+        let mut changes = plan.changes_map();
         if self.recurse.is_some_and(|r| r.silent) {
             changes = Map::new();
             changes.insert("recursion", "Changes silenced");
         }
         if !self.children_only {
-            set(scene, &self.path, found, &self.perms, self.follow, &mut changes)?;
+            set_perms(scene, &self.path, found, &self.perms, self.follow, &mut changes)?;
         }
         if let Some(recurse) = self.recurse {
-            self.below(scene, &recurse, &levels, |path, found, perms| {
-                set(scene, path, found, perms, self.follow, &mut changes)
+            self.walk_entries(scene, &recurse, &levels, |path, found, perms| {
+                set_perms(scene, path, found, perms, self.follow, &mut changes)
             })?;
         }
         let path = self.path.display();
@@ -284,11 +292,11 @@ impl Directory {
             true => format!("Directory {path}/* updated"),
             false => format!("Directory {path} updated"),
         };
-        if !plan.strangers.is_empty() {
-            changes.insert("removed", remove_all(scene, &plan.strangers)?);
+        if !plan.unmanaged.is_empty() {
+            changes.insert("removed", remove_all(scene, &plan.unmanaged)?);
             comment = format!("Files cleaned from directory {path}");
         }
-        Ok(Done::new(comment, changes))
+        Ok(ApplyResult::new(comment, changes))
     }
 }
 
@@ -296,7 +304,7 @@ impl Directory {
 ///
 /// # Errors
 /// Fails when one cannot be removed.
-pub(super) fn remove_all(scene: &Scene<'_>, paths: &[PathBuf]) -> Result<Value, Failure> {
+pub(super) fn remove_all(scene: &StateCtx<'_>, paths: &[PathBuf]) -> Result<Value, StateError> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let mut removed = Vec::new();
     for path in topmost(&paths) {
@@ -307,19 +315,19 @@ pub(super) fn remove_all(scene: &Scene<'_>, paths: &[PathBuf]) -> Result<Value, 
 }
 
 /// Sets what differs, and notes it as Salt does: the last value of each kind.
-fn set(
-    scene: &Scene<'_>,
+fn set_perms(
+    scene: &StateCtx<'_>,
     path: &Path,
     found: &Stat,
     perms: &Perms,
     follow: bool,
     changes: &mut Map,
-) -> Result<(), Failure> {
-    if perms.is_right(found) {
+) -> Result<(), StateError> {
+    if perms.matches(found) {
         return Ok(());
     }
     let mut meta = perms.meta()?;
-    if found.kind == Kind::Link {
+    if found.kind == FileKind::Link {
         meta.mode = None;
     }
     scene.fs.set_meta(path, meta, follow)?;
@@ -329,25 +337,25 @@ fn set(
     Ok(())
 }
 
-impl Plan {
+impl DirectoryPlan {
     fn note(&mut self, path: &Path, changes: Map) {
         if !changes.is_empty() {
             self.changes.push((path.to_owned(), changes));
         }
     }
 
-    fn shown(&self) -> Map {
+    fn changes_map(&self) -> Map {
         let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
         self.changes.iter().map(|(path, changes)| (shown(path), changes.clone())).collect()
     }
 }
 
-fn new_dir() -> Map {
+fn new_dir_changes() -> Map {
     [("directory", "new")].into_iter().collect()
 }
 
 /// What will change, line by line.
-fn announced(changes: &[(PathBuf, Map)]) -> String {
+fn predicted_comment(changes: &[(PathBuf, Map)]) -> String {
     let mut text = "The following files will be changed:\n".to_owned();
     for (path, changes) in changes {
         for (key, value) in changes.iter() {
@@ -359,42 +367,45 @@ fn announced(changes: &[(PathBuf, Map)]) -> String {
 }
 
 /// The path without a final slash, as Salt names it.
-fn trimmed(path: PathBuf) -> PathBuf {
+fn trim_slash(path: PathBuf) -> PathBuf {
     match path.to_str().and_then(|text| text.strip_suffix('/')) {
         Some("") | None => path,
         Some(text) => text.into(),
     }
 }
 
-impl State for Directory {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        self.is_supposed = scene.is_dry() && scene.shared.is_supposed(&self.path);
+impl State for FileDirectory {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.is_assumed = scene.is_dry() && scene.shared.is_assumed_dir(&self.path);
         let found = stat(scene, &self.path, self.follow)?;
         // Without a link on the way the common case is this one look.
-        if found.is_some_and(|found| found.kind != Kind::Dir) || self.force {
+        if found.is_some_and(|found| found.kind != FileKind::Dir) || self.force {
             let itself = scene.fs.lstat(&self.path)?;
             if let Some(obstacle) = self.obstacle(scene, itself.as_ref())? {
-                return self.look_at_obstacle(scene, obstacle);
+                return self.check_obstacle(scene, obstacle);
             }
         }
         let Some(found) = found else {
-            let changes = [(self.path.clone(), new_dir())];
-            let shown = [(self.shown(), new_dir())].into_iter().collect();
-            return Ok(Look::drift(announced(&changes), shown));
+            let changes = [(self.path.clone(), new_dir_changes())];
+            let shown = [(self.shown_path(), new_dir_changes())].into_iter().collect();
+            return Ok(CheckResult::drifted(predicted_comment(&changes), shown));
         };
         let levels = self.levels(scene)?;
         let is_alone = self.recurse.is_none() && !self.clean;
-        let plan = match is_alone && (self.children_only || self.perms.is_right(&found)) {
-            true => Plan::default(),
+        let plan = match is_alone && (self.children_only || self.perms.matches(&found)) {
+            true => DirectoryPlan::default(),
             false => self.plan(scene, &found, &levels)?,
         };
         if plan.changes.is_empty() {
-            return Ok(Look::right(format!("The directory {} is in the correct state", self.path.display())));
+            return Ok(CheckResult::in_sync(format!(
+                "The directory {} is in the correct state",
+                self.path.display()
+            )));
         }
-        Ok(Look::drift(announced(&plan.changes), plan.shown()))
+        Ok(CheckResult::drifted(predicted_comment(&plan.changes), plan.changes_map()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.perms.owner.ids()?;
         let itself = scene.fs.lstat(&self.path)?;
         let changes = match self.obstacle(scene, itself.as_ref())? {
@@ -402,48 +413,48 @@ impl State for Directory {
             None => Map::new(),
         };
         match stat(scene, &self.path, self.follow)? {
-            Some(found) if is_dir(scene, &self.path)? => self.change(scene, &found),
-            _ => self.make(scene, changes),
+            Some(found) if is_dir(scene, &self.path)? => self.apply_plan(scene, &found),
+            _ => self.make_directory(scene, changes),
         }
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn holds(&self, look: &Look, hidden: Veil) -> bool {
+    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
         // A package may bring a directory, and leaves one alone that is there.
-        let is_there = look.standing == Standing::Right && !self.clean && self.recurse.is_none();
-        !self.is_supposed && (hidden == Veil::USERS || is_there && !hidden.meets(Veil::FILES))
+        let is_there = look.verdict == Verdict::InSync && !self.clean && self.recurse.is_none();
+        !self.is_assumed && (hidden == Effects::USERS || is_there && !hidden.intersects(Effects::FILES))
     }
 
-    fn settles(&self) -> bool {
+    fn is_deterministic(&self) -> bool {
         !self.clean && self.recurse.is_none()
     }
 
-    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
-        let mut lacks = self.perms.owner.suppose(scene);
+    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        let mut lacks = self.perms.owner.assume_accounts(scene);
         if !self.makedirs {
-            lacks.extend(parents::suppose(scene, &self.path)?);
+            lacks.extend(parents::assume_parent(scene, &self.path)?);
         }
         Ok(lacks)
     }
 
-    fn may_come(&self, look: &Look) -> bool {
+    fn package_may_provide(&self, look: &CheckResult) -> bool {
         // Below these, packages bring nothing that they do not take for theirs.
         let is_peoples = ["/home", "/root", "/srv"].iter().any(|dir| self.path.starts_with(dir));
-        self.is_supposed || look.standing != Standing::Right && !is_peoples
+        self.is_assumed || look.verdict != Verdict::InSync && !is_peoples
     }
 
-    fn cost(&self) -> Cost {
-        if self.recurse.is_some() || self.clean { Cost::Heavy } else { Cost::Light }
+    fn check_cost(&self) -> CheckCost {
+        if self.recurse.is_some() || self.clean { CheckCost::Heavy } else { CheckCost::Light }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }

@@ -9,45 +9,45 @@ use std::time::{Duration, Instant};
 
 use ureq::config::Config;
 
-use super::hash::Sum;
-use super::source::redact;
-use crate::host::web::tls;
-use crate::states::{Args, Scene};
+use super::hash::FileDigest;
+use super::sources::redact;
+use crate::host::http_client::tls_config;
+use crate::states::{ChunkArgs, StateCtx};
 
 /// Bytes of one download.
-const LARGEST: u64 = 1 << 30;
+const MAX_DOWNLOAD: u64 = 1 << 30;
 /// How long one download may take when the state has no time limit of its own.
-const TIME: Duration = Duration::from_secs(600);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes between two looks at whether to stop.
 const CHUNK: usize = 64 << 10;
 /// Bytes of one name of a path in the cache.
-const NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// How addresses are fetched.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::states) struct Fetch {
+pub(in crate::states) struct Downloader {
     /// Ask for the newest content, whatever is kept.
     pub(in crate::states) use_etag: bool,
     /// Certificates must be right.
     pub(in crate::states) verify_ssl: bool,
 }
 
-impl Default for Fetch {
+impl Default for Downloader {
     fn default() -> Self {
         Self { use_etag: false, verify_ssl: true }
     }
 }
 
-impl Fetch {
+impl Downloader {
     /// Without a word about how.
     pub(super) const fn plain() -> Self {
         Self { use_etag: false, verify_ssl: true }
     }
 
     /// Reads `use_etag` and `verify_ssl`.
-    pub(in crate::states) fn read(args: &Args<'_>) -> Self {
+    pub(in crate::states) fn read(args: &ChunkArgs<'_>) -> Self {
         Self { use_etag: args.flag("use_etag", false), verify_ssl: args.flag("verify_ssl", true) }
     }
 
@@ -55,87 +55,87 @@ impl Fetch {
     ///
     /// # Errors
     /// Fails in words when it cannot be had, or does not have the digest.
-    pub(in crate::states) fn bytes(
+    pub(in crate::states) fn fetch_bytes(
         &self,
-        scene: &Scene<'_>,
+        scene: &StateCtx<'_>,
         env: &str,
         url: &str,
-        sum: Option<&Sum>,
+        sum: Option<&FileDigest>,
     ) -> Result<Vec<u8>, String> {
-        read(&self.file(scene, env, url, sum)?, url)
+        read_download(&self.fetch_file(scene, env, url, sum)?, url)
     }
 
     /// The same as a file that is kept: it may be longer than the memory.
     ///
     /// # Errors
     /// Fails in words when it cannot be had, or does not have the digest.
-    pub(in crate::states) fn file(
+    pub(in crate::states) fn fetch_file(
         &self,
-        scene: &Scene<'_>,
+        scene: &StateCtx<'_>,
         env: &str,
         url: &str,
-        sum: Option<&Sum>,
+        sum: Option<&FileDigest>,
     ) -> Result<PathBuf, String> {
         let fits = |path: &PathBuf| match sum {
-            Some(sum) => sum.algorithm.digest_of(path).is_ok_and(|digits| digits == sum.digits),
+            Some(sum) => sum.algorithm.digest_file(path).is_ok_and(|digits| digits == sum.digits),
             None => !self.use_etag && path.is_file(),
         };
-        let kept = [spare(scene, env, url), path(scene, env, url)];
+        let kept = [staging_path(scene, env, url), cache_path(scene, env, url)];
         if let Some(kept) = kept.into_iter().flatten().find(fits) {
             return Ok(kept);
         }
-        let new = self.fetched(scene, env, url)?;
+        let new = self.download_to_cache(scene, env, url)?;
         let Some(sum) = sum else { return Ok(new) };
-        let got = sum.algorithm.digest_of(&new).map_err(|e| told(url, &e.to_string()))?;
+        let got = sum.algorithm.digest_file(&new).map_err(|e| download_error(url, &e.to_string()))?;
         if got == sum.digits {
             return Ok(new);
         }
         // A copy that is left behind is caught by its digest the next time.
         let _ = std::fs::remove_file(new);
-        Err(mismatch(sum, url, &got))
+        Err(digest_mismatch(sum, url, &got))
     }
 
     /// The content of an address, asked for anew and kept.
     ///
     /// # Errors
     /// Fails in words when it cannot be had.
-    pub(in crate::states) fn fresh(
+    pub(in crate::states) fn refetch_bytes(
         &self,
-        scene: &Scene<'_>,
+        scene: &StateCtx<'_>,
         env: &str,
         url: &str,
     ) -> Result<Vec<u8>, String> {
-        read(&self.fetched(scene, env, url)?, url)
+        read_download(&self.download_to_cache(scene, env, url)?, url)
     }
 
     /// Removes the copies of an address.
-    pub(in crate::states) fn forget(&self, scene: &Scene<'_>, env: &str, url: &str) {
-        for kept in [spare(scene, env, url), path(scene, env, url)].into_iter().flatten() {
+    pub(in crate::states) fn remove_cached(&self, scene: &StateCtx<'_>, env: &str, url: &str) {
+        for kept in [staging_path(scene, env, url), cache_path(scene, env, url)].into_iter().flatten() {
             // What is not there need not go, and what stays is only in the way of the disk.
             let _ = std::fs::remove_file(kept);
         }
     }
 
-    fn fetched(&self, scene: &Scene<'_>, env: &str, url: &str) -> Result<PathBuf, String> {
-        let target = spare(scene, env, url).ok_or_else(|| told(url, "no such address"))?;
-        let dir = target.parent().unwrap_or(scene.spare);
-        let io = |e: std::io::Error| told(url, &e.to_string());
+    fn download_to_cache(&self, scene: &StateCtx<'_>, env: &str, url: &str) -> Result<PathBuf, String> {
+        let target = staging_path(scene, env, url).ok_or_else(|| download_error(url, "no such address"))?;
+        let dir = target.parent().unwrap_or(scene.staging_dir);
+        let io = |e: std::io::Error| download_error(url, &e.to_string());
         std::fs::create_dir_all(dir).map_err(io)?;
         let mut file = tempfile::Builder::new().prefix(".download-").tempfile_in(dir).map_err(io)?;
-        self.stream(scene, url, &mut file).map_err(|e| told(url, &e))?;
+        self.stream(scene, url, &mut file).map_err(|e| download_error(url, &e))?;
         file.persist(&target).map_err(|e| io(e.error))?;
         Ok(target)
     }
 
-    fn stream(&self, scene: &Scene<'_>, url: &str, to: &mut impl Write) -> Result<(), String> {
-        let end = end(scene);
+    fn stream(&self, scene: &StateCtx<'_>, url: &str, to: &mut impl Write) -> Result<(), String> {
+        let end = download_deadline(scene);
         let left = end.saturating_duration_since(now());
-        let agent = ureq::Agent::new_with_config(self.config(left));
+        let agent = ureq::Agent::new_with_config(self.http_config(left));
         let mut answer = agent.get(url).call().map_err(|e| e.to_string())?;
-        let mut body = answer.body_mut().with_config().limit(LARGEST).reader();
+        let mut body = answer.body_mut().with_config().limit(MAX_DOWNLOAD).reader();
         let mut chunk = vec![0; CHUNK];
         loop {
-            if scene.cancel.is_said() {
+            if scene.cancel.is_cancelled() {
                 return Err("the run was stopped".into());
             }
             if now() >= end {
@@ -148,11 +148,11 @@ impl Fetch {
         }
     }
 
-    fn config(&self, left: Duration) -> Config {
+    fn http_config(&self, left: Duration) -> Config {
         ureq::Agent::config_builder()
             .timeout_global(Some(left))
-            .timeout_connect(Some(CONNECT.min(left)))
-            .tls_config(tls(self.verify_ssl))
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(left)))
+            .tls_config(tls_config(self.verify_ssl))
             .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
             .build()
     }
@@ -162,20 +162,20 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn end(scene: &Scene<'_>) -> Instant {
-    let longest = now() + TIME;
+fn download_deadline(scene: &StateCtx<'_>) -> Instant {
+    let longest = now() + DOWNLOAD_TIMEOUT;
     scene.deadline.map_or(longest, |deadline| deadline.min(longest))
 }
 
-fn told(url: &str, error: &str) -> String {
+fn download_error(url: &str, error: &str) -> String {
     format!("Failed to cache {}: {error}", redact(url))
 }
 
-fn read(path: &Path, url: &str) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| told(url, &e.to_string()))
+fn read_download(path: &Path, url: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|e| download_error(url, &e.to_string()))
 }
 
-fn mismatch(sum: &Sum, url: &str, got: &str) -> String {
+fn digest_mismatch(sum: &FileDigest, url: &str, got: &str) -> String {
     format!(
         "Specified {} checksum for {} ({}) does not match actual checksum ({}). If the 'source_hash' value refers to a \
          remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
@@ -187,44 +187,44 @@ fn mismatch(sum: &Sum, url: &str, got: &str) -> String {
 }
 
 /// Where the copy of an address is kept.
-pub(in crate::states) fn path(scene: &Scene<'_>, env: &str, url: &str) -> Option<PathBuf> {
-    place(scene.cache, env, url)
+pub(in crate::states) fn cache_path(scene: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
+    path_in_cache(scene.cache_dir, env, url)
 }
 
 /// Where a new copy of an address is put.
-fn spare(scene: &Scene<'_>, env: &str, url: &str) -> Option<PathBuf> {
-    place(scene.spare, env, url)
+fn staging_path(scene: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
+    path_in_cache(scene.staging_dir, env, url)
 }
 
-fn place(cache: &Path, env: &str, url: &str) -> Option<PathBuf> {
+fn path_in_cache(cache: &Path, env: &str, url: &str) -> Option<PathBuf> {
     let (_, rest) = url.split_once("://")?;
     let rest = rest.split('#').next().unwrap_or(rest);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let host = host.rsplit('@').next().unwrap_or(host).replace(':', "");
-    let root = cache.join("extrn_files").join(part(env)).join(part(&host));
-    below(&root, &path.replacen('?', "-", 1))
+    let root = cache.join("extrn_files").join(path_component(env)).join(path_component(&host));
+    safe_join(&root, &path.replacen('?', "-", 1))
 }
 
 /// A path below a directory that never leaves it.
-pub(in crate::states) fn below(root: &Path, path: &str) -> Option<PathBuf> {
+pub(in crate::states) fn safe_join(root: &Path, path: &str) -> Option<PathBuf> {
     let mut full = root.to_owned();
     for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
-        full.push(part(name));
+        full.push(path_component(name));
     }
     (full != root).then_some(full)
 }
 
 /// A text as one name of a path.
-pub(in crate::states) fn part(text: &str) -> String {
+pub(in crate::states) fn path_component(text: &str) -> String {
     let plain = match text {
         "" | "." | ".." => format!("_{text}"),
         _ => text.replace(['/', '\0'], "_"),
     };
-    if plain.len() <= NAME {
+    if plain.len() <= MAX_NAME_BYTES {
         return plain;
     }
     // The digest keeps apart what would be the same once it is cut off.
-    super::hash::Algorithm::Sha256.digest(plain.as_bytes())
+    super::hash::DigestAlgorithm::Sha256.digest(plain.as_bytes())
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn the_authorities_of_the_host_are_believed() {
         for verify_ssl in [true, false] {
-            let config = Fetch { use_etag: false, verify_ssl }.config(TIME);
+            let config = Downloader { use_etag: false, verify_ssl }.http_config(DOWNLOAD_TIMEOUT);
             let tls = config.tls_config();
             assert!(matches!(tls.root_certs(), ureq::tls::RootCerts::PlatformVerifier), "{tls:?}");
             assert_eq!(tls.disable_verification(), !verify_ssl);
@@ -244,9 +244,9 @@ mod tests {
     #[test]
     fn paths_stay_below() {
         let root = Path::new("/c");
-        assert_eq!(below(root, "a//./b"), Some("/c/a/b".into()));
-        assert_eq!(below(root, "../../etc/passwd"), Some("/c/_../_../etc/passwd".into()));
-        assert_eq!(below(root, ""), None);
-        assert_eq!(below(root, &"x".repeat(300)).map(|p| p.as_os_str().len()), Some(3 + 64));
+        assert_eq!(safe_join(root, "a//./b"), Some("/c/a/b".into()));
+        assert_eq!(safe_join(root, "../../etc/passwd"), Some("/c/_../_../etc/passwd".into()));
+        assert_eq!(safe_join(root, ""), None);
+        assert_eq!(safe_join(root, &"x".repeat(300)).map(|p| p.as_os_str().len()), Some(3 + 64));
     }
 }

@@ -2,46 +2,48 @@
 //! writes for all of them.
 
 pub(super) mod accumulated;
-mod block;
+mod blockreplace;
 mod comment;
 mod decode;
 mod diff;
-mod edited;
+mod editor;
 mod insert;
 mod keyvalue;
 mod line;
 mod patch;
-mod pattern;
+mod python_regex;
 mod replace;
 mod serialize;
-mod sources;
 #[cfg(test)]
 mod tests;
 mod text;
+mod texts;
 
 use std::path::PathBuf;
 
-use self::edited::{Edited, Editor};
+use self::editor::{EditedFile, TextEditor};
 use crate::states::file::perms::Perms;
-use crate::states::{Args, Built, Failure, State};
+use crate::states::{BuildResult, ChunkArgs, State, StateError};
 
 /// The state that a function makes; nothing when there is no such function here.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(match fun {
-        "accumulated" => accumulated::Accumulated::read(args).map(boxed),
-        "append" => edited(args, fun, insert::Insert::append),
-        "blockreplace" => edited(args, fun, block::Block::read),
-        "comment" => edited(args, fun, |name, args| comment::Comment::read(name, args, true)),
-        "decode" => path(args, fun).and_then(|(path, _)| decode::Decode::read(path, args)).map(boxed),
-        "keyvalue" => edited(args, fun, keyvalue::KeyValue::read),
-        "line" => line(args),
-        "patch" => patch::Patch::read(args).map(boxed),
-        "prepend" => edited(args, fun, insert::Insert::prepend),
-        "replace" => edited(args, fun, replace::Replace::read),
-        "serialize" => {
-            path(args, fun).and_then(|(path, name)| serialize::Serialize::read(path, name, args)).map(boxed)
+        "accumulated" => accumulated::FileAccumulated::read(args).map(boxed),
+        "append" => build_edited(args, fun, insert::FileInsert::append),
+        "blockreplace" => build_edited(args, fun, blockreplace::FileBlockreplace::read),
+        "comment" => build_edited(args, fun, |name, args| comment::FileComment::read(name, args, true)),
+        "decode" => {
+            path_and_name(args, fun).and_then(|(path, _)| decode::FileDecode::read(path, args)).map(boxed)
         }
-        "uncomment" => edited(args, fun, |name, args| comment::Comment::read(name, args, false)),
+        "keyvalue" => build_edited(args, fun, keyvalue::FileKeyvalue::read),
+        "line" => build_line(args),
+        "patch" => patch::FilePatchState::read(args).map(boxed),
+        "prepend" => build_edited(args, fun, insert::FileInsert::prepend),
+        "replace" => build_edited(args, fun, replace::FileReplace::read),
+        "serialize" => path_and_name(args, fun)
+            .and_then(|(path, name)| serialize::FileSerialize::read(path, name, args))
+            .map(boxed),
+        "uncomment" => build_edited(args, fun, |name, args| comment::FileComment::read(name, args, false)),
         _ => return None,
     })
 }
@@ -51,26 +53,27 @@ fn boxed<S: State + 'static>(state: S) -> Box<dyn State> {
 }
 
 /// The path that a state is about, and how it is told.
-fn path(args: &Args<'_>, fun: &str) -> Result<(PathBuf, String), Failure> {
+fn path_and_name(args: &ChunkArgs<'_>, fun: &str) -> Result<(PathBuf, String), StateError> {
     if args.name().is_empty() {
-        return Err(Failure::new(format!("Must provide name to file.{fun}")));
+        return Err(StateError::new(format!("Must provide name to file.{fun}")));
     }
-    let path = args.path("name")?.ok_or_else(|| Failure::new(format!("Must provide name to file.{fun}")))?;
+    let path =
+        args.path("name")?.ok_or_else(|| StateError::new(format!("Must provide name to file.{fun}")))?;
     let name = path.display().to_string();
     Ok((path, name))
 }
 
-fn edited<E: Editor + 'static>(
-    args: &Args<'_>,
+fn build_edited<E: TextEditor + 'static>(
+    args: &ChunkArgs<'_>,
     fun: &str,
-    read: impl Fn(String, &Args<'_>) -> Result<E, Failure>,
-) -> Built {
-    let (path, name) = path(args, fun)?;
-    Ok(boxed(Edited::new(path, read(name, args)?)))
+    read: impl Fn(String, &ChunkArgs<'_>) -> Result<E, StateError>,
+) -> BuildResult {
+    let (path, name) = path_and_name(args, fun)?;
+    Ok(boxed(EditedFile::new(path, read(name, args)?)))
 }
 
-fn line(args: &Args<'_>) -> Built {
-    let (path, name) = path(args, "line")?;
-    let editor = line::Line::read(name, args)?;
-    Ok(boxed(Edited::new(path, editor).with_perms(Perms::read(args, &["file_mode"])?)))
+fn build_line(args: &ChunkArgs<'_>) -> BuildResult {
+    let (path, name) = path_and_name(args, "line")?;
+    let editor = line::FileLineState::read(name, args)?;
+    Ok(boxed(EditedFile::new(path, editor).with_perms(Perms::read(args, &["file_mode"])?)))
 }

@@ -1,30 +1,33 @@
 //! `include_pat` and `exclude_pat` in, which paths are meant out.
 
 use zagent_config::glob::Glob;
-use zagent_config::pattern::Pattern;
+use zagent_config::py_regex::PyRegex;
 
-use crate::states::{Args, Failure};
+use crate::states::{ChunkArgs, StateError};
 
 /// Which paths are meant: globs, or regular expressions after `E@`.
 #[derive(Debug, Default)]
-pub(super) struct Filter {
-    include: Vec<Test>,
-    exclude: Vec<Test>,
+pub(super) struct PathFilter {
+    include: Vec<PathPattern>,
+    exclude: Vec<PathPattern>,
 }
 
 #[derive(Debug)]
-enum Test {
+enum PathPattern {
     Glob(Glob),
-    Pattern(Pattern),
+    Pattern(PyRegex),
 }
 
-impl Filter {
+impl PathFilter {
     /// Reads `include_pat` and `exclude_pat`.
     ///
     /// # Errors
     /// Fails when one is no text or no regular expression.
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
-        Ok(Self { include: tests(args, "include_pat")?, exclude: tests(args, "exclude_pat")? })
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        Ok(Self {
+            include: read_patterns(args, "include_pat")?,
+            exclude: read_patterns(args, "exclude_pat")?,
+        })
     }
 
     /// The same without what is asked to be in.
@@ -34,7 +37,7 @@ impl Filter {
     }
 
     /// True when the path is meant: some pattern lets it in, and none keeps it out.
-    pub(super) fn takes(&self, path: &str) -> bool {
+    pub(super) fn accepts(&self, path: &str) -> bool {
         (self.include.is_empty() || self.include.iter().any(|t| t.matches(path).unwrap_or(false)))
             && !self.excludes(path)
     }
@@ -45,20 +48,20 @@ impl Filter {
     }
 }
 
-fn tests(args: &Args<'_>, key: &str) -> Result<Vec<Test>, Failure> {
+fn read_patterns(args: &ChunkArgs<'_>, key: &str) -> Result<Vec<PathPattern>, StateError> {
     let Some(texts) = args.texts(key)? else { return Ok(Vec::new()) };
-    texts.iter().filter(|text| !text.is_empty()).map(|text| test(key, text)).collect()
+    texts.iter().filter(|text| !text.is_empty()).map(|text| parse_pattern(key, text)).collect()
 }
 
-fn test(key: &str, text: &str) -> Result<Test, Failure> {
-    let Some(pattern) = text.strip_prefix("E@") else { return Ok(Test::Glob(Glob::new(text))) };
-    match Pattern::new(pattern) {
-        Ok(pattern) => Ok(Test::Pattern(pattern)),
-        Err(error) => Err(Failure::new(format!("`{key}`: {}", crate::report::chain(&error)))),
+fn parse_pattern(key: &str, text: &str) -> Result<PathPattern, StateError> {
+    let Some(pattern) = text.strip_prefix("E@") else { return Ok(PathPattern::Glob(Glob::new(text))) };
+    match PyRegex::new(pattern) {
+        Ok(pattern) => Ok(PathPattern::Pattern(pattern)),
+        Err(error) => Err(StateError::new(format!("`{key}`: {}", crate::cli_error::error_chain(&error)))),
     }
 }
 
-impl Test {
+impl PathPattern {
     /// Nothing when the pattern gives up: then the path is left alone.
     fn matches(&self, path: &str) -> Option<bool> {
         match self {

@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 use zagent_compiler::Compat;
 use zagent_config::Map;
 
-use super::asked::{named, once_more, required};
+use super::args::{reapply, required_text, state_path};
+use super::link_preflight::{dry_run_error, fail_with_faults, verify_owner};
 use super::owner::Owner;
 use super::parents;
-use super::preflight::{as_dry_run, preflight, told};
-use crate::fs::{Kind, Meta};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State};
+use crate::fs::{FileKind, FileMeta};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+    Verdict,
+};
 
 /// A path that should be another name for a file.
 #[derive(Debug)]
-struct Hardlink {
+struct FileHardlink {
     path: PathBuf,
     target: PathBuf,
     owner: Owner,
@@ -25,7 +28,7 @@ struct Hardlink {
 
 /// How things stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Now {
+enum HardlinkStatus {
     Missing,
     Same,
     /// A name for another file, which has more names.
@@ -35,15 +38,15 @@ enum Now {
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    let target = required(args, "target")?;
-    let path = named(args, "Must provide name to file.hardlink");
-    let mut faults: Vec<String> = path.as_ref().err().map(|f| f.done.comment.clone()).into_iter().collect();
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    let target = required_text(args, "target")?;
+    let path = state_path(args, "Must provide name to file.hardlink");
+    let mut faults: Vec<String> = path.as_ref().err().map(|f| f.result.comment.clone()).into_iter().collect();
     if !target.starts_with('/') {
         faults.push(format!("Specified target {target} is not an absolute path"));
     }
-    told(&faults)?;
-    Ok(Box::new(Hardlink {
+    fail_with_faults(&faults)?;
+    Ok(Box::new(FileHardlink {
         path: path?,
         target: target.into(),
         owner: Owner::read(args)?,
@@ -53,114 +56,121 @@ pub(super) fn build(args: &Args<'_>) -> Built {
     }))
 }
 
-impl Hardlink {
-    fn now(&self, scene: &Scene<'_>) -> Result<Now, Failure> {
-        preflight(&self.owner)?;
+impl FileHardlink {
+    fn current_status(&self, scene: &StateCtx<'_>) -> Result<HardlinkStatus, StateError> {
+        verify_owner(&self.owner)?;
         let dir = |path: &Path, way: &str| {
-            Err(Failure::new(format!("Unable to hard link {way} directory {}", path.display())))
+            Err(StateError::new(format!("Unable to hard link {way} directory {}", path.display())))
         };
         let found = scene.fs.stat(&self.path)?;
-        if found.is_some_and(|found| found.kind == Kind::Dir) {
+        if found.is_some_and(|found| found.kind == FileKind::Dir) {
             return dir(&self.path, "to");
         }
         let Some(target) = scene.fs.stat(&self.target)? else {
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "Target {} for hard link does not exist",
                 self.target.display()
             )));
         };
-        if target.kind == Kind::Dir {
+        if target.kind == FileKind::Dir {
             return dir(&self.target, "from");
         }
         match scene.fs.lstat(&self.path)? {
-            None => Ok(Now::Missing),
-            Some(found) if found.id == target.id => Ok(Now::Same),
-            Some(_) if scene.fs.names(&self.path)? > 1 => Ok(Now::OtherLink),
-            Some(_) => Ok(Now::File),
+            None => Ok(HardlinkStatus::Missing),
+            Some(found) if found.id == target.id => Ok(HardlinkStatus::Same),
+            Some(_) if scene.fs.nlink(&self.path)? > 1 => Ok(HardlinkStatus::OtherLink),
+            Some(_) => Ok(HardlinkStatus::File),
         }
     }
 
-    fn occupied(&self) -> Failure {
-        Failure::new(format!("File exists where the hard link {} should be", self.path.display()))
+    fn occupied_error(&self) -> StateError {
+        StateError::new(format!("File exists where the hard link {} should be", self.path.display()))
     }
 }
 
-impl State for Hardlink {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let now = self.now(scene)?;
+impl State for FileHardlink {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let now = self.current_status(scene)?;
         let (path, target) = (self.path.to_string_lossy().into_owned(), self.target.display());
         let one = |key: &str| -> Map { [(key, path.as_str())].into_iter().collect() };
         match now {
-            Now::Same => {
-                Ok(Look::right(format!("Target of hard link {path} is already pointing to {target}")))
-            }
-            Now::Missing => {
-                Ok(Look::drift(format!("Hard link {path} to {target} is set for creation"), one("new")))
-            }
-            Now::OtherLink => {
-                Ok(Look::drift(format!("Link {path} target is set to be changed to {target}"), one("change")))
-            }
-            Now::File if self.force => {
+            HardlinkStatus::Same => Ok(CheckResult::in_sync(format!(
+                "Target of hard link {path} is already pointing to {target}"
+            ))),
+            HardlinkStatus::Missing => Ok(CheckResult::drifted(
+                format!("Hard link {path} to {target} is set for creation"),
+                one("new"),
+            )),
+            HardlinkStatus::OtherLink => Ok(CheckResult::drifted(
+                format!("Link {path} target is set to be changed to {target}"),
+                one("change"),
+            )),
+            HardlinkStatus::File if self.force => {
                 let comment = format!(
                     "The file or directory {path} is set for removal to make way for a new hard link targeting {target}"
                 );
-                Ok(Look::drift(comment, Map::new()))
+                Ok(CheckResult::drifted(comment, Map::new()))
             }
-            Now::File => Err(self.occupied()),
+            HardlinkStatus::File => Err(self.occupied_error()),
         }
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let now = self.now(scene)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let now = self.current_status(scene)?;
         let (path, target) = (self.path.display(), self.target.display());
         let mut changes = Map::new();
         match now {
-            Now::File if !self.force => return Err(self.occupied()),
-            Now::File => {
+            HardlinkStatus::File if !self.force => return Err(self.occupied_error()),
+            HardlinkStatus::File => {
                 changes.insert("forced", "File for hard link was forcibly replaced");
             }
             _ => {}
         }
-        if !parents::is_there(scene, &self.path)? {
+        if !parents::parent_exists(scene, &self.path)? {
             if !self.makedirs {
                 let parent = self.path.parent().unwrap_or(&self.path).display();
-                return Err(Failure::new(format!("Directory {parent} for hard link is not present")));
+                return Err(StateError::new(format!("Directory {parent} for hard link is not present")));
             }
-            let owner = if scene.compat == Compat::Salt { self.owner.or_own() } else { self.owner.clone() };
+            let owner =
+                if scene.compat == Compat::Salt { self.owner.or_current_user() } else { self.owner.clone() };
             let ids = owner.ids()?;
-            parents::make(scene, &self.path, Meta { mode: self.dir_mode, uid: ids.uid, gid: ids.gid })?;
+            parents::make_parents(
+                scene,
+                &self.path,
+                FileMeta { mode: self.dir_mode, uid: ids.uid, gid: ids.gid },
+            )?;
         }
         scene.fs.hard_link(&self.path, &self.target)?;
         changes.insert("new", self.path.to_string_lossy().into_owned());
         let comment = match now {
-            Now::OtherLink => format!("Set target of hard link {path} -> {target}"),
+            HardlinkStatus::OtherLink => format!("Set target of hard link {path} -> {target}"),
             _ => format!("Created new hard link {path} -> {target}"),
         };
-        Ok(Done::new(comment, changes))
+        Ok(ApplyResult::new(comment, changes))
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let mut look = self.check(scene).map_err(as_dry_run(&self.path, "hard link"))?;
-        if look.standing == Standing::Right {
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut look = self.check(scene).map_err(dry_run_error(&self.path, "hard link"))?;
+        if look.verdict == Verdict::InSync {
             let (path, target) = (self.path.display(), self.target.display());
             look.comment = format!("The hard link {path} is presently targetting {target}");
         }
         Ok(look)
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }

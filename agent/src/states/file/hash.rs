@@ -11,7 +11,7 @@ use md5::digest::DynDigest;
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
-use super::content::hex;
+use super::diff::hex;
 use crate::fs::{FileSystem, FsError};
 
 /// Bytes of a file that are held at a time.
@@ -19,7 +19,7 @@ const CHUNK: usize = 64 << 10;
 
 /// A kind of digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::states) enum Algorithm {
+pub(in crate::states) enum DigestAlgorithm {
     /// 32 digits.
     Md5,
     /// 40 digits.
@@ -34,7 +34,7 @@ pub(in crate::states) enum Algorithm {
     Sha512,
 }
 
-impl Algorithm {
+impl DigestAlgorithm {
     /// All of them, in the order Salt names them.
     const ALL: [Self; 6] = [Self::Sha512, Self::Sha384, Self::Sha256, Self::Sha224, Self::Sha1, Self::Md5];
 
@@ -88,7 +88,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// Fails when it cannot be read.
-    pub(in crate::states) fn digest_of(self, path: &Path) -> io::Result<String> {
+    pub(in crate::states) fn digest_file(self, path: &Path) -> io::Result<String> {
         let (mut file, mut digester) = (File::open(path)?, self.digester());
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -104,16 +104,16 @@ impl Algorithm {
 
 /// A digest that a content must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::states) struct Sum {
+pub(in crate::states) struct FileDigest {
     /// Of which kind.
-    pub(in crate::states) algorithm: Algorithm,
+    pub(in crate::states) algorithm: DigestAlgorithm,
     /// Hexadecimal digits, in lower case.
     pub(in crate::states) digits: String,
 }
 
-impl Sum {
+impl FileDigest {
     /// True when a content has this digest.
-    pub(in crate::states) fn fits(&self, content: &[u8]) -> bool {
+    pub(in crate::states) fn matches(&self, content: &[u8]) -> bool {
         self.algorithm.digest(content) == self.digits
     }
 
@@ -121,9 +121,9 @@ impl Sum {
     ///
     /// # Errors
     /// Fails when it cannot be read.
-    pub(in crate::states) fn is_of(&self, fs: &dyn FileSystem, path: &Path) -> Result<bool, FsError> {
+    pub(in crate::states) fn matches_file(&self, fs: &dyn FileSystem, path: &Path) -> Result<bool, FsError> {
         let mut digester = self.algorithm.digester();
-        fs.read_through(path, &mut |piece| digester.update(piece))?;
+        fs.read_chunks(path, &mut |piece| digester.update(piece))?;
         Ok(hex(&digester.finalize()) == self.digits)
     }
 
@@ -133,17 +133,17 @@ impl Sum {
     /// Fails with Salt's words when it is none.
     pub(in crate::states) fn read(text: &str) -> Result<Self, String> {
         let Some((name, digits)) = text.split_once('=') else {
-            let algorithm = is_hex(text).then(|| Algorithm::by_digits(text.len())).flatten();
-            let algorithm = algorithm.ok_or_else(|| invalid(text))?;
+            let algorithm = is_hex(text).then(|| DigestAlgorithm::by_digits(text.len())).flatten();
+            let algorithm = algorithm.ok_or_else(|| invalid_digest(text))?;
             return Ok(Self { algorithm, digits: text.to_ascii_lowercase() });
         };
         let (name, digits) = (name.trim(), digits.trim());
-        let Some(algorithm) = Algorithm::ALL.into_iter().find(|a| a.name() == name) else {
+        let Some(algorithm) = DigestAlgorithm::ALL.into_iter().find(|a| a.name() == name) else {
             return Err(unknown_type(name, digits));
         };
-        match Algorithm::by_digits(digits.len()) {
-            None => Err(invalid(text)),
-            Some(_) if !is_hex(digits) => Err(invalid(text)),
+        match DigestAlgorithm::by_digits(digits.len()) {
+            None => Err(invalid_digest(text)),
+            Some(_) if !is_hex(digits) => Err(invalid_digest(text)),
             Some(fitting) if fitting != algorithm => Err(wrong_length(algorithm, fitting, digits)),
             Some(_) => Ok(Self { algorithm, digits: digits.to_ascii_lowercase() }),
         }
@@ -151,20 +151,20 @@ impl Sum {
 
     /// Finds the digest of a file in a list of them: by `source_hash_name`, else by the name of the file or of its source,
     /// else the first one there is.
-    pub(in crate::states) fn find(
+    pub(in crate::states) fn find_in_list(
         list: &str,
         hash_name: Option<&str>,
         file: &str,
         source: &str,
     ) -> Option<Self> {
         let mut best: Option<(u8, Self)> = None;
-        let sums = list.lines().filter_map(|line| Some((line.trim(), Self::in_line(line.trim())?)));
+        let sums = list.lines().filter_map(|line| Some((line.trim(), Self::parse_line(line.trim())?)));
         for (line, sum) in sums {
-            let rank = if hash_name.is_some_and(|name| names(line, name, name, false)) {
+            let rank = if hash_name.is_some_and(|name| line_names_file(line, name, name, false)) {
                 0
-            } else if names(line, file, base_name(file), true) {
+            } else if line_names_file(line, file, base_name(file), true) {
                 1
-            } else if names(line, source, base_name(source), true) {
+            } else if line_names_file(line, source, base_name(source), true) {
                 2
             } else {
                 3
@@ -177,17 +177,17 @@ impl Sum {
     }
 
     /// The first run of digits in a line that has the length of a digest.
-    fn in_line(line: &str) -> Option<Self> {
+    fn parse_line(line: &str) -> Option<Self> {
         let words = line.split(|c: char| !c.is_ascii_alphanumeric());
         words.filter(|word| is_hex(word)).find_map(|word| {
-            let algorithm = Algorithm::by_digits(word.len())?;
+            let algorithm = DigestAlgorithm::by_digits(word.len())?;
             Some(Self { algorithm, digits: word.to_ascii_lowercase() })
         })
     }
 }
 
 /// True when a line of a list is about a name: it ends with it, or begins with the whole of it.
-fn names(line: &str, whole: &str, base: &str, in_path: bool) -> bool {
+fn line_names_file(line: &str, whole: &str, base: &str, in_path: bool) -> bool {
     if base.is_empty() {
         return false;
     }
@@ -209,10 +209,10 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Salt's words for what is no digest.
-pub(in crate::states) fn invalid(text: &str) -> String {
-    let text = super::source::redact(text);
+pub(in crate::states) fn invalid_digest(text: &str) -> String {
+    let text = super::sources::redact(text);
     let lengths: Vec<String> =
-        Algorithm::ALL.iter().rev().map(|a| format!("{} ({})", a.name(), a.digits())).collect();
+        DigestAlgorithm::ALL.iter().rev().map(|a| format!("{} ({})", a.name(), a.digits())).collect();
     format!(
         "Source hash {text} format is invalid. The supported formats are: 1) a hash, 2) an expression in the format \
          <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. \
@@ -223,7 +223,7 @@ pub(in crate::states) fn invalid(text: &str) -> String {
 }
 
 fn unknown_type(name: &str, digits: &str) -> String {
-    let known: Vec<&str> = Algorithm::ALL.iter().map(|a| a.name()).collect();
+    let known: Vec<&str> = DigestAlgorithm::ALL.iter().map(|a| a.name()).collect();
     format!(
         "Invalid hash type '{name}'. Supported hash types are: {}. Either remove the hash type and simply use '{digits}' \
          as the source_hash, or change the hash type to a supported type.",
@@ -231,7 +231,7 @@ fn unknown_type(name: &str, digits: &str) -> String {
     )
 }
 
-fn wrong_length(algorithm: Algorithm, fitting: Algorithm, digits: &str) -> String {
+fn wrong_length(algorithm: DigestAlgorithm, fitting: DigestAlgorithm, digits: &str) -> String {
     format!(
         "Invalid length ({}) for hash type '{}'. Either remove the hash type and simply use '{digits}' as the \
          source_hash, or change the hash type to '{}'",
@@ -252,14 +252,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let content = vec![7_u8; CHUNK * 2 + 5];
         std::fs::write(file.path(), &content).unwrap();
-        for algorithm in Algorithm::ALL {
+        for algorithm in DigestAlgorithm::ALL {
             assert_eq!(
-                algorithm.digest_of(file.path()).unwrap(),
+                algorithm.digest_file(file.path()).unwrap(),
                 algorithm.digest(&content),
                 "{algorithm:?}"
             );
         }
-        assert_eq!(Algorithm::Md5.digest(b""), "d41d8cd98f00b204e9800998ecf8427e");
+        assert_eq!(DigestAlgorithm::Md5.digest(b""), "d41d8cd98f00b204e9800998ecf8427e");
     }
 
     #[test]
@@ -267,17 +267,17 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let content = vec![7_u8; 3 << 20];
         std::fs::write(file.path(), &content).unwrap();
-        let sum = |content: &[u8]| Sum::read(&Algorithm::Sha256.digest(content)).unwrap();
+        let sum = |content: &[u8]| FileDigest::read(&DigestAlgorithm::Sha256.digest(content)).unwrap();
         let plain = crate::fs::Disk::default();
         let overlay = crate::fs::Overlay::new(std::sync::Arc::new(crate::fs::Disk::default()));
         let all: [&dyn FileSystem; 2] = [&plain, &overlay];
         for fs in all {
             let mut longest = 0;
-            fs.read_through(file.path(), &mut |piece| longest = longest.max(piece.len())).unwrap();
+            fs.read_chunks(file.path(), &mut |piece| longest = longest.max(piece.len())).unwrap();
             assert!((1..1 << 20).contains(&longest), "{longest}");
-            assert!(sum(&content).is_of(fs, file.path()).unwrap());
-            assert!(!sum(b"").is_of(fs, file.path()).unwrap());
-            assert!(sum(b"").is_of(fs, Path::new("/nonexistent/file")).is_err());
+            assert!(sum(&content).matches_file(fs, file.path()).unwrap());
+            assert!(!sum(b"").matches_file(fs, file.path()).unwrap());
+            assert!(sum(b"").matches_file(fs, Path::new("/nonexistent/file")).is_err());
         }
     }
 
@@ -285,16 +285,16 @@ mod tests {
     fn digests_are_read_as_they_are_written() {
         let upper = HI.to_uppercase();
         for text in [HI.to_owned(), format!("sha256={HI}"), format!("sha256 = {HI}"), upper] {
-            let sum = Sum::read(&text).expect("a digest");
-            assert_eq!((sum.algorithm, sum.digits.as_str()), (Algorithm::Sha256, HI));
-            assert!(sum.fits(b"hi\n") && !sum.fits(b"ho\n"));
+            let sum = FileDigest::read(&text).expect("a digest");
+            assert_eq!((sum.algorithm, sum.digits.as_str()), (DigestAlgorithm::Sha256, HI));
+            assert!(sum.matches(b"hi\n") && !sum.matches(b"ho\n"));
         }
         for (algorithm, digits) in [
-            (Algorithm::Md5, "764efa883dda1e11db47671c4a3bbd9e"),
-            (Algorithm::Sha1, "55ca6286e3e4f4fba5d0448333fa99fc5a404a73"),
+            (DigestAlgorithm::Md5, "764efa883dda1e11db47671c4a3bbd9e"),
+            (DigestAlgorithm::Sha1, "55ca6286e3e4f4fba5d0448333fa99fc5a404a73"),
         ] {
             assert_eq!(algorithm.digest(b"hi\n"), digits);
-            assert_eq!(Sum::read(digits).expect("a digest").algorithm, algorithm);
+            assert_eq!(FileDigest::read(digits).expect("a digest").algorithm, algorithm);
         }
     }
 
@@ -309,11 +309,11 @@ mod tests {
             digit("d"),
             digit("e"),
         );
-        let find = |name, file, source| Sum::find(&list, name, file, source).map(|s| s.digits);
+        let find = |name, file, source| FileDigest::find_in_list(&list, name, file, source).map(|s| s.digits);
         assert_eq!(find(None, "/x/nope", "https://h/pkg.tar?x=1"), Some(digit("b")));
         assert_eq!(find(None, "/etc/local.conf", "https://h/pkg.tar"), Some(digit("d")));
         assert_eq!(find(Some("named"), "/etc/local.conf", ""), Some(digit("e")));
         assert_eq!(find(None, "/none", "https://h/none"), Some(digit("a")));
-        assert_eq!(Sum::find("nothing here\n", None, "/f", ""), None);
+        assert_eq!(FileDigest::find_in_list("nothing here\n", None, "/f", ""), None);
     }
 }

@@ -3,8 +3,8 @@
 //! Law: a file that is right costs one look and no allocation beyond its words; no difference is written out unless
 //! there is one.
 
-mod change;
-mod look;
+mod apply;
+mod check;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,26 @@ use std::sync::Arc;
 
 use zagent_config::Value;
 
-use super::asked::{env, named, once_more, refuse, refuse_signatures};
+use super::args::{reapply, reject_signatures, reject_unsupported, saltenv, state_path};
 use super::backup;
-use super::desired::{Desired, Made};
-use super::ignore::Ignore;
+use super::check_cmd::CheckCmd;
+use super::desired_content::{DesiredContent, RenderedContent};
+use super::ignored_differences::IgnoredDifferences;
 use super::parents;
 use super::perms::Perms;
-use super::source::Sources;
-use super::validate::CheckCmd;
-use crate::fs::{Kind, Stat};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
+use super::sources::FileSources;
+use crate::fs::{FileKind, Stat};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
+    StateError, Verdict,
+};
 
 /// A file that should be so.
 #[derive(Debug)]
-pub(super) struct Managed {
+pub(super) struct FileManaged {
     path: PathBuf,
     env: Arc<str>,
-    desired: Desired,
+    desired: DesiredContent,
     perms: Perms,
     keep_mode: bool,
     dir_mode: Option<u32>,
@@ -40,59 +43,59 @@ pub(super) struct Managed {
     follow: bool,
     backup: bool,
     check_cmd: Option<CheckCmd>,
-    ignore: Ignore,
+    ignore: IgnoredDifferences,
     /// What the last look made, for the act that follows it.
-    made: Option<Option<Made>>,
+    rendered: Option<Option<RenderedContent>>,
 }
 
 /// How things stand with the file.
 #[derive(Debug)]
-enum Now {
+enum ManagedStatus {
     /// It is not there, and should not be made.
-    LeftOut,
+    NotCreated,
     /// It is there, and what it holds does not matter.
-    Kept(Stat),
+    ContentIgnored(Stat),
     /// It is not there.
-    Missing(Option<Made>),
+    Missing(Option<RenderedContent>),
     /// It is there; whether it holds what it should.
-    There(Stat, Made, bool),
+    Present(Stat, RenderedContent, bool),
     /// A link stands there that is not to be followed.
-    Link(Made),
+    Link(RenderedContent),
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    Ok(Box::new(Managed::read(args)?))
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(FileManaged::read(args)?))
 }
 
 /// Makes the state of a file that holds exactly this text.
-pub(super) fn of_text(args: &Args<'_>, text: &str) -> Built {
-    Ok(Box::new(Managed::with(args, Desired::text(args, text.into())?)?))
+pub(super) fn build_from_text(args: &ChunkArgs<'_>, text: &str) -> BuildResult {
+    Ok(Box::new(FileManaged::with_content(args, DesiredContent::from_text(args, text.into())?)?))
 }
 
-impl Managed {
-    fn read(args: &Args<'_>) -> Result<Self, Failure> {
-        Self::with(args, Desired::read(args)?)
+impl FileManaged {
+    fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        Self::with_content(args, DesiredContent::read(args)?)
     }
 
-    fn with(args: &Args<'_>, desired: Desired) -> Result<Self, Failure> {
-        refuse(args, &["selinux"])?;
-        refuse_signatures(args)?;
+    fn with_content(args: &ChunkArgs<'_>, desired: DesiredContent) -> Result<Self, StateError> {
+        reject_unsupported(args, &["selinux"])?;
+        reject_signatures(args)?;
         let keep_mode =
             args.get("mode").and_then(Value::as_str).is_some_and(|m| m.eq_ignore_ascii_case("keep"));
-        if keep_mode && desired.is_said() && desired.sources().is_none() {
-            return Err(Failure::new(
+        if keep_mode && desired.is_specified() && desired.sources().is_none() {
+            return Err(StateError::new(
                 "Mode preservation cannot be used in combination with 'contents', 'contents_pillar', or \
                  'contents_grains'",
             ));
         }
-        let path = named(args, "Destination file name is required")?;
+        let path = state_path(args, "Destination file name is required")?;
         let mut perms = Perms::read(args, if keep_mode { &[] } else { &["mode"] })?;
         perms.attrs = args.text("attrs")?;
         Ok(Self {
             path,
-            env: env(args)?,
-            replace: args.flag("replace", true) && desired.is_said(),
+            env: saltenv(args)?,
+            replace: args.flag("replace", true) && desired.is_specified(),
             desired,
             perms,
             keep_mode,
@@ -102,10 +105,10 @@ impl Managed {
             show_changes: args.flag("show_changes", true),
             new_file_diff: args.flag("new_file_diff", false),
             follow: args.flag("follow_symlinks", true),
-            backup: backup::is_asked(args)?,
+            backup: backup::is_requested(args)?,
             check_cmd: CheckCmd::read(args)?,
-            ignore: Ignore::read(args)?,
-            made: None,
+            ignore: IgnoredDifferences::read(args)?,
+            rendered: None,
         })
     }
 
@@ -113,17 +116,17 @@ impl Managed {
     ///
     /// # Errors
     /// Fails when what is said about it cannot be understood.
-    pub(super) fn of_tree(
-        args: &Args<'_>,
+    pub(super) fn for_tree(
+        args: &ChunkArgs<'_>,
         path: PathBuf,
         source: &str,
         mode: TreeMode,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StateError> {
         let perms = Perms { owner: super::owner::Owner::read(args)?, mode: mode.fixed, attrs: None };
         Ok(Self {
             path,
-            env: env(args)?,
-            desired: Desired::tree(args, source)?,
+            env: saltenv(args)?,
+            desired: DesiredContent::from_tree(args, source)?,
             perms,
             keep_mode: mode.keep,
             dir_mode: None,
@@ -133,102 +136,102 @@ impl Managed {
             show_changes: args.flag("show_changes", true),
             new_file_diff: false,
             follow: args.flag("follow_symlinks", true),
-            backup: backup::is_asked(args)?,
+            backup: backup::is_requested(args)?,
             check_cmd: None,
-            ignore: Ignore::default(),
-            made: None,
+            ignore: IgnoredDifferences::default(),
+            rendered: None,
         })
     }
 
     /// How things stand; `reuse` takes what the last look made.
-    fn now(&mut self, scene: &Scene<'_>, reuse: bool) -> Result<Now, Failure> {
+    fn current_status(&mut self, scene: &StateCtx<'_>, reuse: bool) -> Result<ManagedStatus, StateError> {
         // Such a name is that of a directory: the file would have to lie in it under no name at all.
         if self.path.as_os_str().as_bytes().ends_with(b"/") && scene.fs.stat(&self.path)?.is_none() {
-            return Err(Failure::new("Parent directory not present"));
+            return Err(StateError::new("Parent directory not present"));
         }
-        if !self.create && scene.fs.stat(&self.path)?.is_none_or(|found| found.kind != Kind::File) {
-            return Ok(Now::LeftOut);
+        if !self.create && scene.fs.stat(&self.path)?.is_none_or(|found| found.kind != FileKind::File) {
+            return Ok(ManagedStatus::NotCreated);
         }
         if !self.replace
             && let Some(found) = scene.fs.stat(&self.path)?
         {
-            self.fits(&found)?;
-            return Ok(Now::Kept(found));
+            self.verify_kind(&found)?;
+            return Ok(ManagedStatus::ContentIgnored(found));
         }
-        if let Some(found) = self.known(scene)? {
-            return Ok(Now::Kept(found));
+        if let Some(found) = self.unchanged_stat(scene)? {
+            return Ok(ManagedStatus::ContentIgnored(found));
         }
-        let made = match self.made.take().filter(|_| reuse) {
+        let made = match self.rendered.take().filter(|_| reuse) {
             Some(made) => made,
-            None => self.desired.make(scene, &self.env, &self.path.to_string_lossy())?,
+            None => self.desired.render_content(scene, &self.env, &self.path.to_string_lossy())?,
         };
         if self.keep_mode {
             self.perms.mode = made.as_ref().and_then(|made| made.mode);
         }
-        let Some(made) = made else { return Ok(Now::Missing(None)) };
-        if !self.follow && scene.fs.lstat(&self.path)?.is_some_and(|found| found.kind == Kind::Link) {
-            return Ok(Now::Link(made));
+        let Some(made) = made else { return Ok(ManagedStatus::Missing(None)) };
+        if !self.follow && scene.fs.lstat(&self.path)?.is_some_and(|found| found.kind == FileKind::Link) {
+            return Ok(ManagedStatus::Link(made));
         }
         match scene.fs.compare(&self.path, &made.bytes)? {
-            None => Ok(Now::Missing(Some(made))),
+            None => Ok(ManagedStatus::Missing(Some(made))),
             Some((found, is_same)) => {
-                self.fits(&found)?;
-                Ok(Now::There(found, made, is_same))
+                self.verify_kind(&found)?;
+                Ok(ManagedStatus::Present(found, made, is_same))
             }
         }
     }
 
     /// The file when it is there with the digest that its source has: nobody needs to be asked for the content then.
-    fn known(&self, scene: &Scene<'_>) -> Result<Option<Stat>, Failure> {
+    fn unchanged_stat(&self, scene: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
         let Some(sources) = self.desired.sources().filter(|s| s.is_remote() && !self.desired.is_template())
         else {
             return Ok(None);
         };
-        let Some(found) = scene.fs.stat(&self.path)?.filter(|found| found.kind == Kind::File) else {
+        let Some(found) = scene.fs.stat(&self.path)?.filter(|found| found.kind == FileKind::File) else {
             return Ok(None);
         };
-        match sources.known_sum(scene, &self.env, &self.path.to_string_lossy()) {
-            Ok(Some(sum)) => Ok(sum.is_of(scene.fs, &self.path)?.then_some(found)),
+        match sources.known_digest(scene, &self.env, &self.path.to_string_lossy()) {
+            Ok(Some(sum)) => Ok(sum.matches_file(scene.fs, &self.path)?.then_some(found)),
             Ok(None) => Ok(None),
-            Err(error) => Err(Failure::new(format!("Unable to manage file: {error}"))),
+            Err(error) => Err(StateError::new(format!("Unable to manage file: {error}"))),
         }
     }
 
-    fn fits(&self, found: &Stat) -> Result<(), Failure> {
+    fn verify_kind(&self, found: &Stat) -> Result<(), StateError> {
         let path = self.path.display();
         match found.kind {
-            Kind::File => Ok(()),
-            Kind::Dir => Err(Failure::new(format!("Specified target {path} is a directory"))),
-            _ => Err(Failure::new(format!("Specified target {path} is not a regular file"))),
+            FileKind::File => Ok(()),
+            FileKind::Dir => Err(StateError::new(format!("Specified target {path} is a directory"))),
+            _ => Err(StateError::new(format!("Specified target {path} is not a regular file"))),
         }
     }
 
     /// Where the file really is: at the end of the links that lead to it.
-    fn target(&self, scene: &Scene<'_>) -> Result<PathBuf, Failure> {
+    fn resolve_target(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
         if !self.follow {
             return Ok(self.path.clone());
         }
-        Ok(scene.fs.end_for_change(&self.path)?)
+        Ok(scene.fs.resolve_for_change(&self.path)?)
     }
 }
 
 /// The words of a failure in a dry run: Salt says then only why, not that it is unable.
-fn as_dry_run(mut failure: Failure) -> Failure {
-    let words = failure.done.comment.strip_prefix("Unable to manage file: ");
+fn as_dry_run(mut failure: StateError) -> StateError {
+    let words = failure.result.comment.strip_prefix("Unable to manage file: ");
     if let Some(why) = words.filter(|why| !why.starts_with("none of the specified")) {
-        failure.done.comment = why.to_owned();
+        failure.result.comment = why.to_owned();
     }
     failure
 }
 
 /// Where packages leave alone what they did not bring.
-const PEOPLES: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
+const ADMIN_DIRS: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
 
 /// True when what was found of a file that is written as a whole holds behind this veil: a package does not bring just what
 /// the state says, and where a person's file is it puts its own beside it.
-pub(super) fn stays(path: &Path, look: &Look, hidden: Veil) -> bool {
-    let is_own = || PEOPLES.iter().any(|dir| path.starts_with(dir));
-    !hidden.meets(Veil::FILES) && !hidden.is_all() && (look.standing != Standing::Right || is_own())
+pub(super) fn content_still_valid(path: &Path, look: &CheckResult, hidden: Effects) -> bool {
+    let is_own = || ADMIN_DIRS.iter().any(|dir| path.starts_with(dir));
+    !hidden.intersects(Effects::FILES) && !hidden.is_all() && (look.verdict != Verdict::InSync || is_own())
 }
 
 /// The mode of a file of a tree.
@@ -240,53 +243,57 @@ pub(super) struct TreeMode {
     pub(super) keep: bool,
 }
 
-impl State for Managed {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        self.made = None;
-        let now = self.now(scene, false)?;
+impl State for FileManaged {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.rendered = None;
+        let now = self.current_status(scene, false)?;
         let look = match &now {
-            Now::LeftOut => {
+            ManagedStatus::NotCreated => {
                 let path = self.path.display();
-                Look::right(format!("File {path} is not present and is not set for creation"))
+                CheckResult::in_sync(format!("File {path} is not present and is not set for creation"))
             }
-            Now::Kept(found) => self.look_at_kept(scene, found)?,
-            Now::Missing(made) => self.look_at_missing(made.as_ref()),
-            Now::There(found, made, is_same) => self.look_at_content(scene, found, made, *is_same)?,
-            Now::Link(made) => {
-                let (changes, shown) = self.told_link(scene, &made.bytes)?;
-                Look::drift(self.announced(), changes).with_diff(shown)
+            ManagedStatus::ContentIgnored(found) => self.check_metadata(scene, found)?,
+            ManagedStatus::Missing(made) => self.check_missing(made.as_ref()),
+            ManagedStatus::Present(found, made, is_same) => {
+                self.check_content(scene, found, made, *is_same)?
+            }
+            ManagedStatus::Link(made) => {
+                let (changes, shown) = self.link_changes(scene, &made.bytes)?;
+                CheckResult::drifted(self.predicted_comment(), changes).with_diff(shown)
             }
         };
-        if look.standing != Standing::Right {
+        if look.verdict != Verdict::InSync {
             // What could not be written is told by the look already.
-            self.target(scene)?;
-            self.made = match now {
-                Now::Missing(made) => Some(made),
-                Now::There(_, made, _) | Now::Link(made) => Some(Some(made)),
-                Now::LeftOut | Now::Kept(_) => None,
+            self.resolve_target(scene)?;
+            self.rendered = match now {
+                ManagedStatus::Missing(made) => Some(made),
+                ManagedStatus::Present(_, made, _) | ManagedStatus::Link(made) => Some(Some(made)),
+                ManagedStatus::NotCreated | ManagedStatus::ContentIgnored(_) => None,
             };
         }
         Ok(look)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.perms.owner.ids()?;
-        let done = match self.now(scene, true)? {
-            Now::LeftOut => Done::default(),
-            Now::Kept(found) => self.change_kept(scene, &found)?,
-            Now::Missing(made) => self.create(scene, made.as_ref())?,
-            Now::There(found, made, is_same) => self.change_content(scene, &found, &made, is_same)?,
-            Now::Link(made) => self.change_link(scene, &made)?,
+        let done = match self.current_status(scene, true)? {
+            ManagedStatus::NotCreated => ApplyResult::default(),
+            ManagedStatus::ContentIgnored(found) => self.apply_metadata(scene, &found)?,
+            ManagedStatus::Missing(made) => self.create(scene, made.as_ref())?,
+            ManagedStatus::Present(found, made, is_same) => {
+                self.write_content(scene, &found, &made, is_same)?
+            }
+            ManagedStatus::Link(made) => self.replace_link(scene, &made)?,
         };
         if let Some(sources) = self.desired.sources() {
-            sources.forget(scene, &self.env);
+            sources.discard_downloads(scene, &self.env);
         }
         Ok(done)
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let mut look = self.check(scene).map_err(as_dry_run)?;
-        if look.standing == Standing::Right {
+        if look.verdict == Verdict::InSync {
             let path = self.path.display();
             if look.comment.ends_with("No changes made.") {
                 look.comment = format!("File {path} not updated");
@@ -297,44 +304,44 @@ impl State for Managed {
         Ok(look)
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
-        self.check_cmd.is_none() && !self.desired.sources().is_some_and(Sources::is_remote)
+    fn is_predictable(&self) -> bool {
+        self.check_cmd.is_none() && !self.desired.sources().is_some_and(FileSources::is_remote)
     }
 
-    fn sees(&self) -> Veil {
-        let files = Veil::FILES | Veil::BROUGHT | Veil::USERS;
-        if self.is_foreseeable() && !self.desired.asked() { files } else { Veil::ALL }
+    fn reads(&self) -> Effects {
+        let files = Effects::FILES | Effects::PACKAGE_FILES | Effects::USERS;
+        if self.is_predictable() && !self.desired.reads_host() { files } else { Effects::ALL }
     }
 
-    fn holds(&self, look: &Look, hidden: Veil) -> bool {
-        self.replace && stays(&self.path, look, hidden)
+    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
+        self.replace && content_still_valid(&self.path, look, hidden)
     }
 
-    fn settles(&self) -> bool {
-        self.is_foreseeable() && self.replace && self.create && !self.desired.asked()
+    fn is_deterministic(&self) -> bool {
+        self.is_predictable() && self.replace && self.create && !self.desired.reads_host()
     }
 
-    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
-        let mut lacks = self.perms.owner.suppose(scene);
+    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        let mut lacks = self.perms.owner.assume_accounts(scene);
         if !self.makedirs {
-            lacks.extend(parents::suppose(scene, &self.path)?);
+            lacks.extend(parents::assume_parent(scene, &self.path)?);
         }
         Ok(lacks)
     }
 
-    fn cost(&self) -> Cost {
+    fn check_cost(&self) -> CheckCost {
         match self.desired.sources() {
-            Some(sources) if sources.is_remote() => Cost::Heavy,
+            Some(sources) if sources.is_remote() => CheckCost::Heavy,
             // Templates are rendered on one thread anyway, so nothing is won by asking from another.
-            _ => Cost::Light,
+            _ => CheckCost::Light,
         }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }

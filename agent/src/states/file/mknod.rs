@@ -4,71 +4,79 @@ use std::path::PathBuf;
 
 use zagent_config::Map;
 
-use super::asked::{named, once_more, required};
+use super::args::{reapply, required_text, state_path};
 use super::parents;
 use super::perms::Perms;
-use crate::fs::{Kind, Meta, Stat};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use crate::fs::{FileKind, FileMeta, Stat};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+};
 
 /// The mode when none is given.
 const MODE: u32 = 0o600;
 
 /// A pipe or device that should be there.
 #[derive(Debug)]
-struct Node {
+struct FileMknod {
     path: PathBuf,
-    kind: Kind,
+    kind: FileKind,
     device: (u32, u32),
     perms: Perms,
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    let ntype = required(args, "ntype")?;
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    let ntype = required_text(args, "ntype")?;
     let kind = match ntype.as_str() {
-        "c" => Kind::Char,
-        "b" => Kind::Block,
-        "p" => Kind::Fifo,
+        "c" => FileKind::Char,
+        "b" => FileKind::Block,
+        "p" => FileKind::Fifo,
         _ => {
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "Node type unavailable: '{ntype}'. Available node types are character ('c'), block ('b'), and pipe ('p')"
             )));
         }
     };
     let mut perms = Perms::read(args, &["mode"])?;
     perms.mode.get_or_insert(MODE);
-    let path = named(args, "Must provide name to file.mknod")?;
-    Ok(Box::new(Node { path, kind, device: (number(args, "major")?, number(args, "minor")?), perms }))
+    let path = state_path(args, "Must provide name to file.mknod")?;
+    Ok(Box::new(FileMknod {
+        path,
+        kind,
+        device: (device_number(args, "major")?, device_number(args, "minor")?),
+        perms,
+    }))
 }
 
-fn number(args: &Args<'_>, key: &str) -> Result<u32, Failure> {
+fn device_number(args: &ChunkArgs<'_>, key: &str) -> Result<u32, StateError> {
     let number = args.int(key)?.unwrap_or(0);
-    u32::try_from(number).map_err(|_| Failure::new(format!("`{key}` must be a device number, not {number}")))
+    u32::try_from(number)
+        .map_err(|_| StateError::new(format!("`{key}` must be a device number, not {number}")))
 }
 
-impl Node {
-    const fn what(&self) -> (&'static str, &'static str) {
+impl FileMknod {
+    const fn kind_names(&self) -> (&'static str, &'static str) {
         match self.kind {
-            Kind::Char => ("Character device", "character device"),
-            Kind::Block => ("Block device", "block device"),
+            FileKind::Char => ("Character device", "character device"),
+            FileKind::Block => ("Block device", "block device"),
             _ => ("Fifo pipe", "fifo pipe"),
         }
     }
 
     /// The node; nothing when there is none yet.
-    fn found(&self, scene: &Scene<'_>) -> Result<Option<Stat>, Failure> {
-        let (path, (title, what)) = (self.path.display(), self.what());
+    fn find_node(&self, scene: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
+        let (path, (title, what)) = (self.path.display(), self.kind_names());
         match scene.fs.stat(&self.path)? {
             None => Ok(None),
-            Some(found) if found.kind == Kind::File => {
-                Err(Failure::new(format!("File {path} exists and is not a {what}. Refusing to continue")))
+            Some(found) if found.kind == FileKind::File => {
+                Err(StateError::new(format!("File {path} exists and is not a {what}. Refusing to continue")))
             }
             Some(found) if found.kind != self.kind => {
-                Err(Failure::new(format!("File {path} exists and cannot be overwritten")))
+                Err(StateError::new(format!("File {path} exists and cannot be overwritten")))
             }
-            Some(found) if self.kind != Kind::Fifo && found.device != self.device => {
+            Some(found) if self.kind != FileKind::Fifo && found.device != self.device => {
                 let (major, minor) = found.device;
-                Err(Failure::new(format!(
+                Err(StateError::new(format!(
                     "{title} {path} exists and has a different major/minor {major}/{minor}. Refusing to continue"
                 )))
             }
@@ -77,44 +85,44 @@ impl Node {
     }
 }
 
-impl State for Node {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let (path, title) = (self.path.display(), self.what().0);
-        match self.found(scene)? {
-            None => Ok(Look::drift(format!("{title} {path} is set to be created"), Map::new())),
-            Some(found) if self.perms.is_right(&found) => {
-                Ok(Look::right(format!("{title} {path} is in the correct state")))
+impl State for FileMknod {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (path, title) = (self.path.display(), self.kind_names().0);
+        match self.find_node(scene)? {
+            None => Ok(CheckResult::drifted(format!("{title} {path} is set to be created"), Map::new())),
+            Some(found) if self.perms.matches(&found) => {
+                Ok(CheckResult::in_sync(format!("{title} {path} is in the correct state")))
             }
-            Some(found) => Ok(Look::drift("", self.perms.changes(&found))),
+            Some(found) => Ok(CheckResult::drifted("", self.perms.changes(&found))),
         }
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let meta = self.perms.meta()?;
-        if let Some(found) = self.found(scene)? {
+        if let Some(found) = self.find_node(scene)? {
             scene.fs.set_meta(&self.path, meta, true)?;
-            return Ok(Done::new("", self.perms.changes(&found)));
+            return Ok(ApplyResult::new("", self.perms.changes(&found)));
         }
-        parents::make(scene, &self.path, Meta { mode: None, ..meta })?;
+        parents::make_parents(scene, &self.path, FileMeta { mode: None, ..meta })?;
         scene.fs.make_node(&self.path, self.kind, self.device, meta)?;
         let mut changes = Map::new();
-        changes.insert("new", format!("{} {} created.", self.what().0, self.path.display()));
-        Ok(Done::new("", changes))
+        changes.insert("new", format!("{} {} created.", self.kind_names().0, self.path.display()));
+        Ok(ApplyResult::new("", changes))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }

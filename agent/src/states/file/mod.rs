@@ -1,64 +1,68 @@
 //! States of the module `file`.
 
 mod absent;
-pub(super) mod asked;
+pub(super) mod args;
 mod backup;
+mod builders;
 mod cached;
+mod check_cmd;
 mod clean;
-mod content;
+mod contents;
 mod copy;
-mod core;
-mod desired;
+mod desired_content;
+mod diff;
 mod directory;
 pub(super) mod download;
 mod edit;
 mod filter;
 mod hardlink;
 pub(super) mod hash;
-mod ignore;
+mod ignored_differences;
+mod link_preflight;
 mod managed;
-mod matcher;
 mod mknod;
 pub(super) mod owner;
 pub(super) mod parents;
 mod perms;
-mod preflight;
 mod pruned;
 mod recurse;
 mod rename;
 mod retention;
-pub(super) mod source;
+mod sequence_matcher;
+pub(super) mod sources;
 mod symlink;
 #[cfg(test)]
 mod tests;
-mod text;
 mod tidied;
 mod touch;
-mod validate;
 mod walk;
 
-use super::{Args, Built, Failure, Scene};
+use super::{BuildResult, ChunkArgs, StateCtx, StateError};
 
 /// What a source holds that is not on this host: of the state tree, or from the network; nothing for a path of this host.
 ///
 /// # Errors
 /// Fails when it cannot be had.
-pub(super) fn fetched(scene: &Scene<'_>, env: &str, text: &str) -> Result<Option<Vec<u8>>, Failure> {
-    let bytes = match source::place(text) {
-        source::Place::Local(_) => return Ok(None),
-        source::Place::Tree(own, path) => {
-            let found = scene.files.read(own.unwrap_or(env), path).map_err(Failure::new)?;
+pub(super) fn fetch_remote(
+    scene: &StateCtx<'_>,
+    env: &str,
+    text: &str,
+) -> Result<Option<Vec<u8>>, StateError> {
+    let bytes = match sources::parse_location(text) {
+        sources::ContentLocation::Local(_) => return Ok(None),
+        sources::ContentLocation::Tree(own, path) => {
+            let found = scene.files.read(own.unwrap_or(env), path).map_err(StateError::new)?;
             found
                 .map(|b| b.to_vec())
-                .ok_or_else(|| Failure::new(format!("Unable to cache {text}: file not found")))?
+                .ok_or_else(|| StateError::new(format!("Unable to cache {text}: file not found")))?
         }
-        source::Place::Web(url) => {
-            download::Fetch::plain().bytes(scene, env, url, None).map_err(Failure::new)?
+        sources::ContentLocation::Web(url) => {
+            download::Downloader::plain().fetch_bytes(scene, env, url, None).map_err(StateError::new)?
         }
-        source::Place::Foreign(_) => {
-            return Err(Failure::new(format!(
+        sources::ContentLocation::Foreign(_) => {
+            return Err(StateError::new(format!(
                 "the protocol of `{}` is not supported here",
-                source::redact(text)
+                sources::redact(text)
             )));
         }
     };
@@ -66,6 +70,6 @@ pub(super) fn fetched(scene: &Scene<'_>, env: &str, text: &str) -> Result<Option
 }
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
-    core::build(fun, args).or_else(|| edit::build(fun, args))
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    builders::build(fun, args).or_else(|| edit::build(fun, args))
 }

@@ -3,25 +3,29 @@
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use crate::fs::{Kind, Meta};
-use crate::states::{Failure, Scene};
+use crate::fs::{FileKind, FileMeta};
+use crate::states::{StateCtx, StateError};
 
 /// True when the directory that a path stands in is there.
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(in crate::states) fn is_there(scene: &Scene<'_>, path: &Path) -> Result<bool, Failure> {
+pub(in crate::states) fn parent_exists(scene: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
     let Some(parent) = path.parent() else { return Ok(true) };
-    Ok(scene.fs.stat(parent)?.is_some_and(|found| found.kind == Kind::Dir))
+    Ok(scene.fs.stat(parent)?.is_some_and(|found| found.kind == FileKind::Dir))
 }
 
 /// Makes the directories on the way to a path that are not there yet.
 ///
 /// # Errors
 /// Fails when one cannot be made.
-pub(in crate::states) fn make(scene: &Scene<'_>, path: &Path, meta: Meta) -> Result<(), Failure> {
+pub(in crate::states) fn make_parents(
+    scene: &StateCtx<'_>,
+    path: &Path,
+    meta: FileMeta,
+) -> Result<(), StateError> {
     match path.parent() {
-        Some(parent) => make_all(scene, parent, meta),
+        Some(parent) => make_dir_all(scene, parent, meta),
         None => Ok(()),
     }
 }
@@ -30,30 +34,37 @@ pub(in crate::states) fn make(scene: &Scene<'_>, path: &Path, meta: Meta) -> Res
 ///
 /// # Errors
 /// Fails when one cannot be made.
-pub(in crate::states) fn make_all(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
+pub(in crate::states) fn make_dir_all(
+    scene: &StateCtx<'_>,
+    dir: &Path,
+    meta: FileMeta,
+) -> Result<(), StateError> {
     let mut missing: Vec<PathBuf> = Vec::new();
     for dir in dir.ancestors() {
         match scene.fs.stat(dir)? {
             None => missing.push(dir.to_owned()),
-            Some(found) if found.kind == Kind::Dir => break,
+            Some(found) if found.kind == FileKind::Dir => break,
             Some(_) => {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "The path '{}' already exists and is not a directory",
                     dir.display()
                 )));
             }
         }
     }
-    missing.iter().rev().try_for_each(|dir| make_one(scene, dir, meta))
+    missing.iter().rev().try_for_each(|dir| make_dir(scene, dir, meta))
 }
 
 /// Lets a dry run take the directory that a path stands in for there, and says which that is; nothing when it is.
 ///
 /// # Errors
 /// Fails when something else is in its way.
-pub(in crate::states) fn suppose(scene: &Scene<'_>, path: &Path) -> Result<Option<String>, Failure> {
+pub(in crate::states) fn assume_parent(
+    scene: &StateCtx<'_>,
+    path: &Path,
+) -> Result<Option<String>, StateError> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(None) };
-    if is_there(scene, path)? {
+    if parent_exists(scene, path)? {
         return Ok(None);
     }
     let mut missing = Vec::new();
@@ -63,16 +74,16 @@ pub(in crate::states) fn suppose(scene: &Scene<'_>, path: &Path) -> Result<Optio
         }
         missing.push(dir.to_owned());
     }
-    make_all(scene, parent, Meta::default())?;
-    scene.shared.supposed.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
+    make_dir_all(scene, parent, FileMeta::default())?;
+    scene.shared.assumed_dirs.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
     Ok(Some(format!("the directory {}", parent.display())))
 }
 
 /// Makes one directory; another state that needs it too may be quicker.
-fn make_one(scene: &Scene<'_>, dir: &Path, meta: Meta) -> Result<(), Failure> {
+fn make_dir(scene: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
     match scene.fs.make_dir(dir, meta) {
         Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
-            let is_dir = scene.fs.stat(dir)?.is_some_and(|found| found.kind == Kind::Dir);
+            let is_dir = scene.fs.stat(dir)?.is_some_and(|found| found.kind == FileKind::Dir);
             if is_dir { Ok(()) } else { Err(error.into()) }
         }
         made => Ok(made?),

@@ -7,8 +7,8 @@ use std::path::Path;
 use zagent_config::{Map, Value};
 
 use super::owner::Owner;
-use crate::fs::{Kind, Meta, Stat};
-use crate::states::{Args, Failure, Scene};
+use crate::fs::{FileKind, FileMeta, Stat};
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// Owner, mode and attributes that an entry should have.
 #[derive(Clone, Debug, Default)]
@@ -26,15 +26,15 @@ impl Perms {
     ///
     /// # Errors
     /// Fails when one of them cannot be understood.
-    pub(super) fn read(args: &Args<'_>, modes: &[&str]) -> Result<Self, Failure> {
+    pub(super) fn read(args: &ChunkArgs<'_>, modes: &[&str]) -> Result<Self, StateError> {
         let mode = modes.iter().find(|key| args.get(key).is_some()).map(|key| args.mode(key)).transpose()?;
         Ok(Self { owner: Owner::read(args)?, mode: mode.flatten(), attrs: None })
     }
 
     /// True when owner and mode are as declared. A link has no mode of its own.
-    pub(super) fn is_right(&self, found: &Stat) -> bool {
-        self.mode.is_none_or(|mode| mode == found.mode || found.kind == Kind::Link)
-            && self.owner.is_right(found)
+    pub(super) fn matches(&self, found: &Stat) -> bool {
+        self.mode.is_none_or(|mode| mode == found.mode || found.kind == FileKind::Link)
+            && self.owner.matches(found)
     }
 
     /// What differs, as Salt reports it.
@@ -52,9 +52,9 @@ impl Perms {
         }
         if let Some(mode) = self.mode
             && mode != found.mode
-            && found.kind != Kind::Link
+            && found.kind != FileKind::Link
         {
-            changes.insert("mode", octal(mode));
+            changes.insert("mode", octal_mode(mode));
         }
         changes
     }
@@ -63,9 +63,9 @@ impl Perms {
     ///
     /// # Errors
     /// Fails with Salt's words when the user or group does not exist.
-    pub(super) fn meta(&self) -> Result<Meta, Failure> {
+    pub(super) fn meta(&self) -> Result<FileMeta, StateError> {
         let ids = self.owner.ids()?;
-        Ok(Meta { mode: self.mode, uid: ids.uid, gid: ids.gid })
+        Ok(FileMeta { mode: self.mode, uid: ids.uid, gid: ids.gid })
     }
 
     /// Letters that are missing and letters that are too many; nothing when the attributes are right, not declared, or
@@ -73,21 +73,25 @@ impl Perms {
     ///
     /// # Errors
     /// Fails when they cannot be read.
-    pub(super) fn attrs_differ(&self, scene: &Scene<'_>, path: &Path) -> Result<Option<Letters>, Failure> {
+    pub(super) fn attrs_diff(
+        &self,
+        scene: &StateCtx<'_>,
+        path: &Path,
+    ) -> Result<Option<AttrsDiff>, StateError> {
         let Some(wanted) = &self.attrs else { return Ok(None) };
         let Some(found) = scene.fs.attrs(path)? else { return Ok(None) };
         // Extents are how the file system stores a file: nobody asks for them, and nobody can take them away.
         let added: String = wanted.chars().filter(|c| !found.contains(*c)).collect();
         let removed: String = found.chars().filter(|c| *c != 'e' && !wanted.contains(*c)).collect();
-        Ok((!added.is_empty() || !removed.is_empty()).then_some(Letters { found, added, removed }))
+        Ok((!added.is_empty() || !removed.is_empty()).then_some(AttrsDiff { found, added, removed }))
     }
 
     /// Sets the attributes; what changed, as Salt reports it.
     ///
     /// # Errors
     /// Fails when they cannot be read or set.
-    pub(super) fn set_attrs(&self, scene: &Scene<'_>, path: &Path) -> Result<Option<Value>, Failure> {
-        let Some(letters) = self.attrs_differ(scene, path)? else { return Ok(None) };
+    pub(super) fn set_attrs(&self, scene: &StateCtx<'_>, path: &Path) -> Result<Option<Value>, StateError> {
+        let Some(letters) = self.attrs_diff(scene, path)? else { return Ok(None) };
         scene.fs.set_attrs(path, &letters.added, &letters.removed)?;
         let mut change = Map::new();
         change.insert("old", letters.found);
@@ -98,7 +102,7 @@ impl Perms {
 
 /// How attributes differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Letters {
+pub(super) struct AttrsDiff {
     /// Those that are there.
     pub(super) found: String,
     /// Those that are missing.
@@ -108,6 +112,6 @@ pub(super) struct Letters {
 }
 
 /// Permission bits as Salt writes them.
-pub(super) fn octal(mode: u32) -> String {
+pub(super) fn octal_mode(mode: u32) -> String {
     format!("{mode:04o}")
 }

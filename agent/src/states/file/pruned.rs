@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use zagent_config::{Map, Value};
 
-use super::asked::{is_dir, named, once_more};
-use crate::fs::Kind;
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use super::args::{is_dir, reapply, state_path};
+use crate::fs::FileKind;
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+};
 
 /// Nanoseconds of a day.
 const DAY: i128 = 86_400 * 1_000_000_000;
 
 /// A directory to prune.
 #[derive(Debug)]
-struct Pruned {
+struct FilePruned {
     path: PathBuf,
     /// Directories below it, too.
     recurse: bool,
@@ -28,14 +30,14 @@ struct Pruned {
 
 /// What would go, the inner before the outer, and what stays although it should go.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct PrunePlan {
     empty: Vec<PathBuf>,
     full: Vec<PathBuf>,
 }
 
 /// What becomes of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum PruneFate {
     Goes,
     /// It is not its time yet.
     Waits,
@@ -43,13 +45,13 @@ enum Fate {
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    let path = named(args, "Must provide name to file.pruned")?;
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    let path = state_path(args, "Must provide name to file.pruned")?;
     if path == Path::new("/") {
-        return Err(Failure::new("Refusing to prune \"/\""));
+        return Err(StateError::new("Refusing to prune \"/\""));
     }
     let ignore_errors = args.flag("ignore_errors", false);
-    Ok(Box::new(Pruned {
+    Ok(Box::new(FilePruned {
         path,
         recurse: args.flag("recurse", false) || ignore_errors,
         ignore_errors,
@@ -57,9 +59,9 @@ pub(super) fn build(args: &Args<'_>) -> Built {
     }))
 }
 
-impl Pruned {
-    fn found(&self, scene: &Scene<'_>, now: Timestamp) -> Result<Found, Failure> {
-        let mut found = Found::default();
+impl FilePruned {
+    fn plan_prune(&self, scene: &StateCtx<'_>, now: Timestamp) -> Result<PrunePlan, StateError> {
+        let mut found = PrunePlan::default();
         if is_dir(scene, &self.path)? {
             self.walk(scene, &self.path, now, &mut found)?;
         }
@@ -68,38 +70,38 @@ impl Pruned {
 
     fn walk(
         &self,
-        scene: &Scene<'_>,
+        scene: &StateCtx<'_>,
         dir: &Path,
         now: Timestamp,
-        found: &mut Found,
-    ) -> Result<Fate, Failure> {
+        found: &mut PrunePlan,
+    ) -> Result<PruneFate, StateError> {
         let mut fates = Vec::new();
         for (name, kind) in scene.fs.read_dir(dir)? {
-            fates.push(match kind == Kind::Dir && self.recurse {
+            fates.push(match kind == FileKind::Dir && self.recurse {
                 true => self.walk(scene, &dir.join(name), now, found)?,
-                false => Fate::Stays,
+                false => PruneFate::Stays,
             });
         }
         // What loses something is changed by that, so it is young again; and what holds what waits, waits for it.
-        let is_touched = fates.contains(&Fate::Goes);
-        let waits = self.older_than > 0 && (is_touched || self.is_young(scene, dir, now)?);
-        if waits || fates.contains(&Fate::Waits) && !fates.contains(&Fate::Stays) {
-            return Ok(Fate::Waits);
+        let is_touched = fates.contains(&PruneFate::Goes);
+        let waits = self.older_than > 0 && (is_touched || self.is_recent(scene, dir, now)?);
+        if waits || fates.contains(&PruneFate::Waits) && !fates.contains(&PruneFate::Stays) {
+            return Ok(PruneFate::Waits);
         }
-        if fates.iter().all(|fate| *fate == Fate::Goes) {
+        if fates.iter().all(|fate| *fate == PruneFate::Goes) {
             found.empty.push(dir.to_owned());
-            return Ok(Fate::Goes);
+            return Ok(PruneFate::Goes);
         }
         found.full.push(dir.to_owned());
-        Ok(Fate::Stays)
+        Ok(PruneFate::Stays)
     }
 
-    fn is_young(&self, scene: &Scene<'_>, dir: &Path, now: Timestamp) -> Result<bool, Failure> {
+    fn is_recent(&self, scene: &StateCtx<'_>, dir: &Path, now: Timestamp) -> Result<bool, StateError> {
         let Some(stat) = scene.fs.lstat(dir)? else { return Ok(true) };
         Ok(stat.mtime >= now.as_nanosecond() - i128::from(self.older_than) * DAY)
     }
 
-    fn changes(&self, found: &Found) -> Map {
+    fn changes(&self, found: &PrunePlan) -> Map {
         let mut names: Vec<String> = found.empty.iter().map(|p| p.display().to_string()).collect();
         names.sort_unstable();
         let deleted = match self.recurse {
@@ -109,33 +111,36 @@ impl Pruned {
         Map::from_iter([("deleted", deleted)])
     }
 
-    fn looked(&self, scene: &Scene<'_>) -> Result<Found, Failure> {
-        let found = self.found(scene, Timestamp::now())?;
+    fn check_prune(&self, scene: &StateCtx<'_>) -> Result<PrunePlan, StateError> {
+        let found = self.plan_prune(scene, Timestamp::now())?;
         if found.full.is_empty() || self.ignore_errors {
             return Ok(found);
         }
         let full: Vec<String> = found.full.iter().map(|p| p.display().to_string()).collect();
         let path = self.path.display();
-        Err(Failure::new(format!("Failed to remove directory {path}: not empty: {}", full.join(", "))))
+        Err(StateError::new(format!("Failed to remove directory {path}: not empty: {}", full.join(", "))))
     }
 }
 
-impl State for Pruned {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for FilePruned {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
-        let found = self.looked(scene)?;
+        let found = self.check_prune(scene)?;
         if !found.empty.is_empty() {
-            return Ok(Look::drift(format!("Directory {path} is set for removal"), self.changes(&found)));
+            return Ok(CheckResult::drifted(
+                format!("Directory {path} is set for removal"),
+                self.changes(&found),
+            ));
         }
-        Ok(Look::right(match is_dir(scene, &self.path)? {
+        Ok(CheckResult::in_sync(match is_dir(scene, &self.path)? {
             true => format!("There is no directory to remove at {path}"),
             false => format!("Directory {path} is not present"),
         }))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let path = self.path.display();
-        let found = self.looked(scene)?;
+        let found = self.check_prune(scene)?;
         for dir in &found.empty {
             // Somebody may have put something there meanwhile, and it is not ours to remove.
             if scene.fs.read_dir(dir)?.is_empty() {
@@ -146,32 +151,32 @@ impl State for Pruned {
             true => format!("Recursively removed empty directories under {path}"),
             false => format!("Removed directory {path}"),
         };
-        Ok(Done::new(comment, self.changes(&found)))
+        Ok(ApplyResult::new(comment, self.changes(&found)))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Heavy
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Heavy
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::states::stage::{Stage, apply, chunk, preview};
+    use crate::states::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 
-    fn tree(stage: &Stage) -> String {
+    fn tree(stage: &StateTestBed) -> String {
         for dir in ["top/a/b", "top/c", "top/full"] {
             std::fs::create_dir_all(stage.path(dir)).unwrap();
         }
@@ -181,40 +186,47 @@ mod tests {
 
     #[test]
     fn only_what_is_empty_goes() {
-        let stage = Stage::new();
+        let stage = StateTestBed::new();
         let top = tree(&stage);
         for args in ["{}", r#"{"recurse": true}"#] {
-            let said = apply(&chunk("file.pruned", &top, args), &stage.scene());
+            let said = apply_chunk(&chunk("file.pruned", &top, args), &stage.scene());
             assert!(said.starts_with("false") && said.contains("not empty"), "{said}");
             assert!(stage.exists("top/a/b"));
         }
         let lenient = chunk("file.pruned", &top, r#"{"ignore_errors": true}"#);
         let changes = format!(r#"{{"deleted":["{top}/a","{top}/a/b","{top}/c"]}}"#);
-        assert!(preview(&lenient, &stage.scene()).ends_with(&changes));
+        assert!(preview_chunk(&lenient, &stage.scene()).ends_with(&changes));
         assert!(stage.exists("top/a/b"));
-        let said = apply(&lenient, &stage.scene());
+        let said = apply_chunk(&lenient, &stage.scene());
         assert!(said.starts_with("true \"Recursively removed") && said.ends_with(&changes), "{said}");
         assert!(stage.exists("top/full/file") && !stage.exists("top/a") && !stage.exists("top/c"));
-        assert!(apply(&lenient, &stage.scene()).starts_with("true \"There is no directory to remove"));
+        assert!(apply_chunk(&lenient, &stage.scene()).starts_with("true \"There is no directory to remove"));
 
         std::fs::remove_file(stage.path("top/full/file")).unwrap();
         let all = chunk("file.pruned", &top, r#"{"recurse": true}"#);
-        assert!(apply(&all, &stage.scene()).starts_with("true"));
+        assert!(apply_chunk(&all, &stage.scene()).starts_with("true"));
         assert!(!stage.exists("top"));
-        assert_eq!(apply(&all, &stage.scene()), format!("true \"Directory {top} is not present\" {{}}"));
+        assert_eq!(
+            apply_chunk(&all, &stage.scene()),
+            format!("true \"Directory {top} is not present\" {{}}")
+        );
     }
 
     #[test]
     fn what_is_young_stays() {
-        let stage = Stage::new();
+        let stage = StateTestBed::new();
         std::fs::create_dir_all(stage.path("top/a/b")).unwrap();
-        let pruned =
-            Pruned { path: stage.path("top").into(), recurse: true, ignore_errors: false, older_than: 30 };
+        let pruned = FilePruned {
+            path: stage.path("top").into(),
+            recurse: true,
+            ignore_errors: false,
+            older_than: 30,
+        };
         let now = Timestamp::now();
-        assert_eq!(pruned.found(&stage.scene(), now).unwrap(), Found::default());
+        assert_eq!(pruned.plan_prune(&stage.scene(), now).unwrap(), PrunePlan::default());
         let later = now + jiff::Span::new().hours(24 * 31);
-        let found = pruned.found(&stage.scene(), later).unwrap();
+        let found = pruned.plan_prune(&stage.scene(), later).unwrap();
         // Its parent was changed by that, and is looked at again in a month.
-        assert_eq!(found, Found { empty: vec![stage.path("top/a/b").into()], full: Vec::new() });
+        assert_eq!(found, PrunePlan { empty: vec![stage.path("top/a/b").into()], full: Vec::new() });
     }
 }

@@ -9,32 +9,35 @@ use std::path::{Path, PathBuf};
 
 use zagent_config::{Map, Value};
 
-use self::tree::{Tree, Wanted};
-use super::asked::{named, once_more};
-use super::clean::Keep;
-use super::directory::{Directory, remove_all};
-use super::filter::Filter;
-use super::managed::{Managed, TreeMode};
+use self::tree::{RecurseSource, RecurseTree};
+use super::args::{reapply, state_path};
+use super::clean::KeptPaths;
+use super::directory::{FileDirectory, remove_all};
+use super::filter::PathFilter;
+use super::managed::{FileManaged, TreeMode};
 use super::owner::Owner;
 use super::parents;
 use super::perms::Perms;
-use super::symlink::Symlink;
+use super::symlink::FileSymlink;
 use super::walk;
-use crate::fs::Kind;
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State};
+use crate::fs::FileKind;
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+    Verdict,
+};
 
 /// Bytes of the lines that are shown of all entries together.
-const SHOWN: usize = 64 << 10;
+const MAX_DIFF_BYTES: usize = 64 << 10;
 /// What stands in the place of those that are not.
-const CUT: &str = "more lines than are shown\n";
+const DIFF_TRUNCATED: &str = "more lines than are shown\n";
 
 /// A directory that should be a copy of one in the tree.
-pub(super) struct Recurse {
+pub(super) struct FileRecurse {
     path: PathBuf,
-    wanted: Wanted,
+    wanted: RecurseSource,
     perms: Perms,
     clean: bool,
-    filter: Filter,
+    filter: PathFilter,
     require: Value,
     replace: bool,
     chunk: zagent_compiler::Chunk,
@@ -44,21 +47,21 @@ pub(super) struct Recurse {
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     if args.get("mode").is_some() {
-        return Err(Failure::new(
+        return Err(StateError::new(
             "'mode' is not allowed in 'file.recurse'. Please use 'file_mode' and 'dir_mode'.",
         ));
     }
     let keep = args.get("file_mode").and_then(Value::as_str).is_some_and(|m| m.eq_ignore_ascii_case("keep"));
     let fixed = if keep { None } else { args.mode("file_mode")? };
     let perms = Perms { owner: Owner::read(args)?, mode: args.mode("dir_mode")?, attrs: None };
-    Ok(Box::new(Recurse {
-        path: named(args, "Must provide name to file.recurse")?,
-        wanted: Wanted::read(args)?,
+    Ok(Box::new(FileRecurse {
+        path: state_path(args, "Must provide name to file.recurse")?,
+        wanted: RecurseSource::read(args)?,
         perms,
         clean: args.flag("clean", false),
-        filter: Filter::read(args)?,
+        filter: PathFilter::read(args)?,
         require: args.get("require").cloned().unwrap_or_default(),
         replace: args.flag("replace", true),
         chunk: args.chunk.clone(),
@@ -72,14 +75,14 @@ pub(super) fn build(args: &Args<'_>) -> Built {
 ///
 /// # Errors
 /// Fails in Salt's words when its sources are not there.
-pub(super) fn tree_of(args: &Args<'_>, scene: &Scene<'_>) -> Result<Tree, Failure> {
-    let path = named(args, "Must provide name to file.recurse")?;
-    Wanted::read(args)?.tree(scene.files, &path, &Filter::read(args)?)
+pub(super) fn source_tree(args: &ChunkArgs<'_>, scene: &StateCtx<'_>) -> Result<RecurseTree, StateError> {
+    let path = state_path(args, "Must provide name to file.recurse")?;
+    RecurseSource::read(args)?.build_tree(scene.files, &path, &PathFilter::read(args)?)
 }
 
 /// Words and changes of all entries, put together as Salt does.
 #[derive(Default)]
-struct Sum {
+struct RecurseSummary {
     comments: Vec<(String, String)>,
     changes: Map,
     diff: String,
@@ -87,11 +90,11 @@ struct Sum {
     drifts: bool,
 }
 
-impl Sum {
-    fn note(&mut self, path: &Path, changes: Map, comment: String, diff: &str) {
+impl RecurseSummary {
+    fn add_entry(&mut self, path: &Path, changes: Map, comment: String, diff: &str) {
         let path = path.to_string_lossy().into_owned();
         if !diff.is_empty() {
-            self.show(&path, diff);
+            self.add_diff(&path, diff);
         }
         if !comment.is_empty() {
             self.comments.push((path.clone(), comment));
@@ -102,31 +105,31 @@ impl Sum {
     }
 
     /// Shows the lines of one entry, as long as there is room for them.
-    fn show(&mut self, path: &str, diff: &str) {
-        if self.diff.ends_with(CUT) {
+    fn add_diff(&mut self, path: &str, diff: &str) {
+        if self.diff.ends_with(DIFF_TRUNCATED) {
             return;
         }
-        if self.diff.len() + path.len() + diff.len() + CUT.len() + 2 > SHOWN {
-            self.diff.push_str(CUT);
+        if self.diff.len() + path.len() + diff.len() + DIFF_TRUNCATED.len() + 2 > MAX_DIFF_BYTES {
+            self.diff.push_str(DIFF_TRUNCATED);
         } else {
             self.diff.push_str(&format!("{path}:\n{diff}"));
         }
     }
 
-    fn look(&mut self, path: &Path, look: Result<Look, Failure>) {
+    fn add_check(&mut self, path: &Path, look: Result<CheckResult, StateError>) {
         match look {
-            Ok(look) if look.standing == Standing::Right => {}
+            Ok(look) if look.verdict == Verdict::InSync => {}
             Ok(look) => {
                 self.drifts = true;
-                self.note(path, look.changes, look.comment, &look.diff);
+                self.add_entry(path, look.changes, look.comment, &look.diff);
             }
-            Err(failure) => self.fail(path, failure),
+            Err(failure) => self.add_failure(path, failure),
         }
     }
 
-    fn fail(&mut self, path: &Path, failure: Failure) {
+    fn add_failure(&mut self, path: &Path, failure: StateError) {
         self.failed = true;
-        self.note(path, failure.done.changes, failure.done.comment, "");
+        self.add_entry(path, failure.result.changes, failure.result.comment, "");
     }
 
     fn comment(&self) -> String {
@@ -137,96 +140,98 @@ impl Sum {
 }
 
 /// One entry of a copy, as a state of its own.
-struct Part {
+struct RecurseEntry {
     path: PathBuf,
     state: Box<dyn State>,
     /// What must not stand in its place when the directory is cleaned.
-    clashes: fn(Kind) -> bool,
+    clashes: fn(FileKind) -> bool,
     replacing: &'static str,
 }
 
-impl Recurse {
-    fn parts(&self, tree: &Tree) -> Result<Vec<Part>, Failure> {
-        let args = Args::new(&self.chunk);
-        let mut parts: Vec<Part> = Vec::with_capacity(tree.dirs.len() + tree.files.len() + tree.links.len());
+impl FileRecurse {
+    fn entry_states(&self, tree: &RecurseTree) -> Result<Vec<RecurseEntry>, StateError> {
+        let args = ChunkArgs::new(&self.chunk);
+        let mut parts: Vec<RecurseEntry> =
+            Vec::with_capacity(tree.dirs.len() + tree.files.len() + tree.links.len());
         for path in &tree.dirs {
-            let state = Box::new(Directory::of_tree(path.clone(), self.perms.clone()));
-            parts.push(Part {
+            let state = Box::new(FileDirectory::for_tree(path.clone(), self.perms.clone()));
+            parts.push(RecurseEntry {
                 path: path.clone(),
                 state,
-                clashes: |kind| kind != Kind::Dir,
+                clashes: |kind| kind != FileKind::Dir,
                 replacing: "with a directory",
             });
         }
         for (path, source) in &tree.files {
-            let state = Box::new(Managed::of_tree(&args, path.clone(), source, self.mode)?);
-            parts.push(Part {
+            let state = Box::new(FileManaged::for_tree(&args, path.clone(), source, self.mode)?);
+            parts.push(RecurseEntry {
                 path: path.clone(),
                 state,
-                clashes: |kind| kind == Kind::Dir,
+                clashes: |kind| kind == FileKind::Dir,
                 replacing: "with a file",
             });
         }
         for (path, target) in &tree.links {
             let owner = self.perms.owner.clone();
-            let state = Box::new(Symlink::of_tree(
+            let state = Box::new(FileSymlink::for_tree(
                 path.clone(),
                 target.clone(),
                 owner,
                 self.sym_mode,
                 self.force_symlinks,
             ));
-            parts.push(Part { path: path.clone(), state, clashes: |_| false, replacing: "" });
+            parts.push(RecurseEntry { path: path.clone(), state, clashes: |_| false, replacing: "" });
         }
         Ok(parts)
     }
 
-    fn clashes(&self, scene: &Scene<'_>, part: &Part) -> Result<bool, Failure> {
+    fn is_clash(&self, scene: &StateCtx<'_>, part: &RecurseEntry) -> Result<bool, StateError> {
         if !self.clean || !self.replace {
             return Ok(false);
         }
         Ok(scene.fs.stat(&part.path)?.is_some_and(|found| (part.clashes)(found.kind)))
     }
 
-    fn strangers(&self, scene: &Scene<'_>, tree: &Tree) -> Result<Vec<PathBuf>, Failure> {
+    fn unmanaged_paths(&self, scene: &StateCtx<'_>, tree: &RecurseTree) -> Result<Vec<PathBuf>, StateError> {
         if !self.clean {
             return Ok(Vec::new());
         }
-        let mut keep = Keep::find(scene, &self.path, &self.require)?;
+        let mut keep = KeptPaths::find_required(scene, &self.path, &self.require)?;
         tree.paths().for_each(|path| keep.add(path));
-        let levels = walk::levels(scene, &self.path, None)?;
-        Ok(keep.strangers(&self.path, &levels, &self.filter).into_iter().map(Path::to_owned).collect())
+        let levels = walk::walk_levels(scene, &self.path, None)?;
+        Ok(keep.unmanaged_paths(&self.path, &levels, &self.filter).into_iter().map(Path::to_owned).collect())
     }
 
-    fn is_blocked(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn verify_not_blocked(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         match scene.fs.stat(&self.path)? {
-            Some(found) if found.kind != Kind::Dir => {
-                Err(Failure::new(format!("The path {} exists and is not a directory", self.path.display())))
-            }
+            Some(found) if found.kind != FileKind::Dir => Err(StateError::new(format!(
+                "The path {} exists and is not a directory",
+                self.path.display()
+            ))),
             _ => Ok(()),
         }
     }
 
-    fn right(&self) -> String {
+    fn in_sync_comment(&self) -> String {
         format!("The directory {} is in the correct state", self.path.display())
     }
 }
 
-impl State for Recurse {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let tree = self.wanted.tree(scene.files, &self.path, &self.filter)?;
-        self.is_blocked(scene)?;
-        let mut sum = Sum::default();
-        for mut part in self.parts(&tree)? {
-            if self.clashes(scene, &part)? {
+impl State for FileRecurse {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let tree = self.wanted.build_tree(scene.files, &self.path, &self.filter)?;
+        self.verify_not_blocked(scene)?;
+        let mut sum = RecurseSummary::default();
+        for mut part in self.entry_states(&tree)? {
+            if self.is_clash(scene, &part)? {
                 let what = if part.replacing == "with a file" { "directory " } else { "" };
                 let words = format!("Replacing {what}{} {}", part.path.display(), part.replacing);
-                sum.look(&part.path, Ok(Look::drift(words, Map::new())));
+                sum.add_check(&part.path, Ok(CheckResult::drifted(words, Map::new())));
                 continue;
             }
-            sum.look(&part.path, part.state.check(scene));
+            sum.add_check(&part.path, part.state.check(scene));
         }
-        let strangers = self.strangers(scene, &tree)?;
+        let strangers = self.unmanaged_paths(scene, &tree)?;
         if !strangers.is_empty() {
             sum.drifts = true;
             let shown: Vec<String> = strangers.iter().map(|p| p.to_string_lossy().into_owned()).collect();
@@ -235,55 +240,55 @@ impl State for Recurse {
         // A directory without files is there all the same once this has run.
         sum.drifts |= scene.fs.stat(&self.path)?.is_none();
         if !sum.failed && !sum.drifts {
-            return Ok(Look::right(self.right()));
+            return Ok(CheckResult::in_sync(self.in_sync_comment()));
         }
         let comment = sum.comment();
-        Ok(Look::drift(comment, sum.changes).with_diff(sum.diff))
+        Ok(CheckResult::drifted(comment, sum.changes).with_diff(sum.diff))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let meta = self.perms.meta()?;
-        let tree = self.wanted.tree(scene.files, &self.path, &self.filter)?;
-        self.is_blocked(scene)?;
-        parents::make_all(scene, &self.path, meta)?;
-        let mut sum = Sum::default();
-        for mut part in self.parts(&tree)? {
-            let done = match self.clashes(scene, &part)? {
-                true => scene.fs.remove(&part.path).map_err(Failure::from),
+        let tree = self.wanted.build_tree(scene.files, &self.path, &self.filter)?;
+        self.verify_not_blocked(scene)?;
+        parents::make_dir_all(scene, &self.path, meta)?;
+        let mut sum = RecurseSummary::default();
+        for mut part in self.entry_states(&tree)? {
+            let done = match self.is_clash(scene, &part)? {
+                true => scene.fs.remove(&part.path).map_err(StateError::from),
                 false => Ok(()),
             };
-            match done.and_then(|()| once_more(part.state.as_mut(), scene)) {
-                Ok(done) => sum.note(&part.path, done.changes, String::new(), &done.diff),
-                Err(failure) => sum.fail(&part.path, failure),
+            match done.and_then(|()| reapply(part.state.as_mut(), scene)) {
+                Ok(done) => sum.add_entry(&part.path, done.changes, String::new(), &done.diff),
+                Err(failure) => sum.add_failure(&part.path, failure),
             }
         }
-        let strangers = self.strangers(scene, &tree)?;
+        let strangers = self.unmanaged_paths(scene, &tree)?;
         if !strangers.is_empty() {
             sum.changes.insert("removed", remove_all(scene, &strangers)?);
         }
         let comment = match sum.comment() {
             words if !words.is_empty() => words,
-            _ if sum.changes.is_empty() => self.right(),
+            _ if sum.changes.is_empty() => self.in_sync_comment(),
             _ => format!("Recursively updated {}", self.path.display()),
         };
-        let done = Done::new(comment, sum.changes).with_diff(sum.diff);
+        let done = ApplyResult::new(comment, sum.changes).with_diff(sum.diff);
         if sum.failed { Err(done.into()) } else { Ok(done) }
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Heavy
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Heavy
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
@@ -293,13 +298,13 @@ mod tests {
 
     #[test]
     fn lines_are_shown_up_to_a_bound() {
-        let mut sum = Sum::default();
+        let mut sum = RecurseSummary::default();
         let diff = "+x\n".repeat(5000);
         for n in 0..20 {
-            sum.note(Path::new(&format!("/f{n}")), Map::new(), String::new(), &diff);
+            sum.add_entry(Path::new(&format!("/f{n}")), Map::new(), String::new(), &diff);
         }
-        assert!(sum.diff.len() <= SHOWN && sum.diff.contains("/f3:\n"), "{}", sum.diff.len());
-        assert!(sum.diff.ends_with(CUT));
-        assert_eq!(sum.diff.matches(CUT).count(), 1);
+        assert!(sum.diff.len() <= MAX_DIFF_BYTES && sum.diff.contains("/f3:\n"), "{}", sum.diff.len());
+        assert!(sum.diff.ends_with(DIFF_TRUNCATED));
+        assert_eq!(sum.diff.matches(DIFF_TRUNCATED).count(), 1);
     }
 }

@@ -4,15 +4,17 @@ use std::path::PathBuf;
 
 use zagent_config::Map;
 
-use super::asked::{expanded, is_there, named, once_more, required};
-use super::copy::copy;
+use super::args::{exists, expand_home, reapply, required_text, state_path};
+use super::copy::copy_entry;
 use super::parents;
-use crate::fs::Meta;
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use crate::fs::FileMeta;
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+};
 
 /// An entry that should be elsewhere.
 #[derive(Debug)]
-struct Rename {
+struct FileRename {
     path: PathBuf,
     source: PathBuf,
     force: bool,
@@ -20,27 +22,27 @@ struct Rename {
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    Ok(Box::new(Rename {
-        path: named(args, "Must provide name to file.rename")?,
-        source: expanded(&required(args, "source")?),
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(FileRename {
+        path: state_path(args, "Must provide name to file.rename")?,
+        source: expand_home(&required_text(args, "source")?),
         force: args.flag("force", false),
         makedirs: args.flag("makedirs", false),
     }))
 }
 
-impl Rename {
+impl FileRename {
     /// Moves it, over to another file system too.
-    fn carry(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn move_entry(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         match scene.fs.rename(&self.source, &self.path) {
             Err(error) if error.source.kind() == std::io::ErrorKind::CrossesDevices => {
                 let found = scene.fs.lstat(&self.source)?;
-                let meta = found.map_or_else(Meta::default, |found| Meta {
+                let meta = found.map_or_else(FileMeta::default, |found| FileMeta {
                     mode: Some(found.mode),
                     uid: Some(found.uid),
                     gid: Some(found.gid),
                 });
-                copy(scene, &self.source, &self.path, meta)?;
+                copy_entry(scene, &self.source, &self.path, meta)?;
                 Ok(scene.fs.remove(&self.source)?)
             }
             moved => Ok(moved?),
@@ -48,54 +50,61 @@ impl Rename {
     }
 }
 
-impl State for Rename {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for FileRename {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let (source, path) = (self.source.display(), self.path.display());
-        if !is_there(scene, &self.source)? {
-            return Ok(Look::right(format!("Source file \"{source}\" has already been moved out of place")));
+        if !exists(scene, &self.source)? {
+            return Ok(CheckResult::in_sync(format!(
+                "Source file \"{source}\" has already been moved out of place"
+            )));
         }
-        if !self.force && is_there(scene, &self.path)? {
-            return Ok(Look::right(format!("The target file \"{path}\" exists and will not be overwritten")));
+        if !self.force && exists(scene, &self.path)? {
+            return Ok(CheckResult::in_sync(format!(
+                "The target file \"{path}\" exists and will not be overwritten"
+            )));
         }
-        Ok(Look::drift(format!("File \"{source}\" is set to be moved to \"{path}\""), Map::new()))
+        Ok(CheckResult::drifted(format!("File \"{source}\" is set to be moved to \"{path}\""), Map::new()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        if !parents::is_there(scene, &self.path)? {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        if !parents::parent_exists(scene, &self.path)? {
             if !self.makedirs {
                 let parent = self.path.parent().unwrap_or(&self.path).display();
-                return Err(Failure::new(format!("The target directory {parent} is not present")));
+                return Err(StateError::new(format!("The target directory {parent} is not present")));
             }
-            parents::make(scene, &self.path, Meta::default())?;
+            parents::make_parents(scene, &self.path, FileMeta::default())?;
         }
-        if is_there(scene, &self.path)? {
+        if exists(scene, &self.path)? {
             if !self.force {
                 let path = self.path.display();
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "The target file \"{path}\" exists and will not be overwritten"
                 )));
             }
             scene.fs.remove(&self.path)?;
         }
-        self.carry(scene)?;
+        self.move_entry(scene)?;
         let mut changes = Map::new();
         changes.insert(self.path.to_string_lossy().into_owned(), self.source.to_string_lossy().into_owned());
-        Ok(Done::new(format!("Moved \"{}\" to \"{}\"", self.source.display(), self.path.display()), changes))
+        Ok(ApplyResult::new(
+            format!("Moved \"{}\" to \"{}\"", self.source.display(), self.path.display()),
+            changes,
+        ))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone()), Resource::Path(self.source.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone()), LockKey::Path(self.source.clone())]
     }
 }

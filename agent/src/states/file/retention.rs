@@ -9,21 +9,24 @@ use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 use zagent_config::{Map, Value};
 
-use super::asked::{is_dir, missing, once_more};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, Standing, State};
+use super::args::{is_dir, missing_argument, reapply};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+    Verdict,
+};
 
 /// Backups to thin out.
 #[derive(Debug)]
-struct Retention {
+struct FileRetentionSchedule {
     path: PathBuf,
-    rules: Vec<(Rule, usize)>,
+    rules: Vec<(RetentionRule, usize)>,
     format: Option<String>,
     timezone: TimeZone,
 }
 
 /// Which backups a rule keeps: the first of each such span of time, or each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+enum RetentionRule {
     Year,
     Month,
     Week,
@@ -34,44 +37,44 @@ enum Rule {
 
 /// What is kept, what goes, and what is none of our business.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Verdict {
+struct RetentionPlan {
     retained: BTreeSet<String>,
     deleted: BTreeSet<String>,
     ignored: BTreeSet<String>,
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     let name = args.name();
     if name.is_empty() {
-        return Err(Failure::new("Must provide name to file.retention_schedule"));
+        return Err(StateError::new("Must provide name to file.retention_schedule"));
     }
-    let retain = args.map("retain")?.ok_or_else(|| missing(args, "retain"))?;
-    let rules = retain.iter().map(|(rule, count)| rule_of(rule, count)).collect::<Result<_, _>>()?;
+    let retain = args.map("retain")?.ok_or_else(|| missing_argument(args, "retain"))?;
+    let rules = retain.iter().map(|(rule, count)| parse_rule(rule, count)).collect::<Result<_, _>>()?;
     let timezone = match args.text("timezone")?.filter(|t| !t.is_empty()) {
         None => TimeZone::system(),
         Some(name) => TimeZone::get(&name).map_err(|_| {
-            Failure::new(format!("`timezone` must be a time zone such as `UTC`, not `{name}`"))
+            StateError::new(format!("`timezone` must be a time zone such as `UTC`, not `{name}`"))
         })?,
     };
-    Ok(Box::new(Retention {
-        path: super::asked::expanded(&name),
+    Ok(Box::new(FileRetentionSchedule {
+        path: super::args::expand_home(&name),
         rules,
         format: args.text("strptime_format")?.filter(|f| !f.is_empty()),
         timezone,
     }))
 }
 
-fn rule_of(rule: &Value, count: &Value) -> Result<(Rule, usize), Failure> {
+fn parse_rule(rule: &Value, count: &Value) -> Result<(RetentionRule, usize), StateError> {
     let name = zagent_compiler::name_text(rule);
     let rule = match name.as_str() {
-        "first_of_year" => Rule::Year,
-        "first_of_month" => Rule::Month,
-        "first_of_week" => Rule::Week,
-        "first_of_day" => Rule::Day,
-        "first_of_hour" => Rule::Hour,
-        "most_recent" => Rule::Each,
-        _ => return Err(Failure::new(format!("`retain` has no rule `{name}`"))),
+        "first_of_year" => RetentionRule::Year,
+        "first_of_month" => RetentionRule::Month,
+        "first_of_week" => RetentionRule::Week,
+        "first_of_day" => RetentionRule::Day,
+        "first_of_hour" => RetentionRule::Hour,
+        "most_recent" => RetentionRule::Each,
+        _ => return Err(StateError::new(format!("`retain` has no rule `{name}`"))),
     };
     let number = match count {
         Value::Str(text) if &**text == "all" => Some(usize::MAX),
@@ -79,12 +82,12 @@ fn rule_of(rule: &Value, count: &Value) -> Result<(Rule, usize), Failure> {
         Value::Int(n) => Some(usize::try_from(*n).unwrap_or(0)),
         _ => None,
     };
-    let number = number.ok_or_else(|| Failure::new(format!("`{name}` must be a number or `all`")))?;
+    let number = number.ok_or_else(|| StateError::new(format!("`{name}` must be a number or `all`")))?;
     // Salt keeps one week more than it is told to.
-    Ok((rule, if rule == Rule::Week { number.saturating_add(1) } else { number }))
+    Ok((rule, if rule == RetentionRule::Week { number.saturating_add(1) } else { number }))
 }
 
-impl Rule {
+impl RetentionRule {
     /// The span that a time is in: later spans compare greater.
     fn span(self, time: DateTime) -> [i64; 4] {
         let (year, month, day, hour) =
@@ -99,7 +102,7 @@ impl Rule {
     }
 
     /// The backups that it keeps: the oldest one of each of the newest spans.
-    fn keep(self, backups: &BTreeMap<(DateTime, i128), String>, count: usize) -> BTreeSet<String> {
+    fn select_kept(self, backups: &BTreeMap<(DateTime, i128), String>, count: usize) -> BTreeSet<String> {
         if self == Self::Each {
             return backups.values().rev().take(count).cloned().collect();
         }
@@ -111,17 +114,18 @@ impl Rule {
     }
 }
 
-impl Retention {
-    fn verdict(&self, scene: &Scene<'_>) -> Result<Verdict, Failure> {
+impl FileRetentionSchedule {
+    fn plan_retention(&self, scene: &StateCtx<'_>) -> Result<RetentionPlan, StateError> {
         if !is_dir(scene, &self.path)? {
-            return Err(Failure::new("Name provided to file.retention must be a directory"));
+            return Err(StateError::new("Name provided to file.retention must be a directory"));
         }
         let mut backups: BTreeMap<(DateTime, i128), String> = BTreeMap::new();
-        let mut verdict = Verdict { ignored: [".".into(), "..".into()].into(), ..Verdict::default() };
+        let mut verdict =
+            RetentionPlan { ignored: [".".into(), "..".into()].into(), ..RetentionPlan::default() };
         for (name, _) in scene.fs.read_dir(&self.path)? {
             let shown = name.to_string_lossy().into_owned();
             let time = match (&self.format, name.to_str()) {
-                (Some(format), Some(name)) => read_time(format, name).map(|time| (time, 0)),
+                (Some(format), Some(name)) => parse_time(format, name).map(|time| (time, 0)),
                 (Some(_), None) => None,
                 (None, _) => scene.fs.lstat(&self.path.join(&name))?.and_then(|found| {
                     let time = Timestamp::from_nanosecond(found.mtime).ok()?;
@@ -137,7 +141,7 @@ impl Retention {
             }
         }
         for (rule, count) in &self.rules {
-            verdict.retained.extend(rule.keep(&backups, *count));
+            verdict.retained.extend(rule.select_kept(&backups, *count));
         }
         verdict.deleted.extend(backups.into_values().filter(|name| !verdict.retained.contains(name)));
         Ok(verdict)
@@ -145,7 +149,7 @@ impl Retention {
 }
 
 /// The time in a name; what the format does not say is the beginning of 1900, as in Python.
-fn read_time(format: &str, name: &str) -> Option<DateTime> {
+fn parse_time(format: &str, name: &str) -> Option<DateTime> {
     let read = BrokenDownTime::parse(format, name).ok()?;
     if let Ok(time) = read.to_datetime() {
         return Some(time);
@@ -159,7 +163,7 @@ fn read_time(format: &str, name: &str) -> Option<DateTime> {
     date.ok()?.at(hour.unwrap_or(0), minute.unwrap_or(0), second.unwrap_or(0), 0).into()
 }
 
-impl Verdict {
+impl RetentionPlan {
     fn changes(&self) -> Map {
         let list =
             |names: &BTreeSet<String>| names.iter().rev().map(|n| Value::from(n.as_str())).collect::<Value>();
@@ -176,47 +180,50 @@ impl Verdict {
     }
 }
 
-impl State for Retention {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let (verdict, path) = (self.verdict(scene)?, self.path.display());
+impl State for FileRetentionSchedule {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (verdict, path) = (self.plan_retention(scene)?, self.path.display());
         let count = verdict.deleted.len();
         if count == 0 {
-            return Ok(Look::right(format!("0 backups were removed from {path}.\n")));
+            return Ok(CheckResult::in_sync(format!("0 backups were removed from {path}.\n")));
         }
-        Ok(Look::drift(format!("{count} backups would have been removed from {path}.\n"), verdict.changes()))
+        Ok(CheckResult::drifted(
+            format!("{count} backups would have been removed from {path}.\n"),
+            verdict.changes(),
+        ))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let verdict = self.verdict(scene)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let verdict = self.plan_retention(scene)?;
         for name in &verdict.deleted {
             scene.fs.remove(&self.path.join(name))?;
         }
         let comment =
             format!("{} backups were removed from {}.\n", verdict.deleted.len(), self.path.display());
-        Ok(Done::new(comment, verdict.changes()))
+        Ok(ApplyResult::new(comment, verdict.changes()))
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let mut look = self.check(scene)?;
-        if look.standing == Standing::Right {
+        if look.verdict == Verdict::InSync {
             look.comment = format!("0 backups would have been removed from {}.\n", self.path.display());
         }
         Ok(look)
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Heavy
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Heavy
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }

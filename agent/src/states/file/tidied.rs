@@ -5,26 +5,28 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use zagent_config::pattern::Pattern;
+use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};
 
-use super::asked::{is_dir, is_there, named, once_more};
-use crate::fs::{Kind, Stat};
-use crate::report::chain;
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State};
+use super::args::{exists, is_dir, reapply, state_path};
+use crate::cli_error::error_chain;
+use crate::fs::{FileKind, Stat};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
+};
 
 /// Nested directories before it gives up: links may lead in a circle.
 const DEPTH: usize = 64;
 
 /// A directory to tidy.
 #[derive(Debug)]
-struct Tidied {
+struct FileTidied {
     path: PathBuf,
     age: i64,
     size: u64,
-    rule: Rule,
-    matches: Vec<Pattern>,
-    exclude: Vec<Pattern>,
+    rule: TidyRule,
+    matches: Vec<PyRegex>,
+    exclude: Vec<PyRegex>,
     full_path_match: bool,
     by_mtime: bool,
     rmdirs: bool,
@@ -34,7 +36,7 @@ struct Tidied {
 
 /// How age and size go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+enum TidyRule {
     Both,
     Either,
     Age,
@@ -42,24 +44,24 @@ enum Rule {
 }
 
 /// Makes the state.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    let path = named(args, "Must provide name to file.tidied")?;
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    let path = state_path(args, "Must provide name to file.tidied")?;
     let time = args.text("time_comparison")?.unwrap_or_default().to_lowercase();
     if time == "ctime" {
-        return Err(Failure::new("`time_comparison: ctime` is not supported here: use atime or mtime"));
+        return Err(StateError::new("`time_comparison: ctime` is not supported here: use atime or mtime"));
     }
     let only = args.text("age_size_only")?.unwrap_or_default().to_lowercase();
     let operator = args.text("age_size_logical_operator")?.unwrap_or_default().to_uppercase();
     let matches = args.texts("matches")?.unwrap_or_else(|| vec![".*".into()]);
-    Ok(Box::new(Tidied {
+    Ok(Box::new(FileTidied {
         path,
         age: args.int("age")?.unwrap_or(0),
-        size: size(args)?,
+        size: size_arg(args)?,
         rule: match (only.as_str(), operator.as_str()) {
-            ("age", _) => Rule::Age,
-            ("size", _) => Rule::Size,
-            (_, "AND") => Rule::Both,
-            _ => Rule::Either,
+            ("age", _) => TidyRule::Age,
+            ("size", _) => TidyRule::Size,
+            (_, "AND") => TidyRule::Both,
+            _ => TidyRule::Either,
         },
         matches: patterns("matches", &matches)?,
         exclude: patterns("exclude", &args.texts("exclude")?.unwrap_or_default())?,
@@ -71,25 +73,25 @@ pub(super) fn build(args: &Args<'_>) -> Built {
     }))
 }
 
-fn patterns(key: &str, texts: &[String]) -> Result<Vec<Pattern>, Failure> {
+fn patterns(key: &str, texts: &[String]) -> Result<Vec<PyRegex>, StateError> {
     let read = |text: &String| {
-        Pattern::new(text).map_err(|error| Failure::new(format!("`{key}`: {}", chain(&error))))
+        PyRegex::new(text).map_err(|error| StateError::new(format!("`{key}`: {}", error_chain(&error))))
     };
     texts.iter().map(read).collect()
 }
 
 /// `size` in bytes: a number, or a text such as `10K`, `5MB` or `1GiB`.
-fn size(args: &Args<'_>) -> Result<u64, Failure> {
+fn size_arg(args: &ChunkArgs<'_>) -> Result<u64, StateError> {
     let Some(value) = args.get("size") else { return Ok(0) };
     match value {
         Value::Int(n) => Ok(u64::try_from(*n).unwrap_or(0)),
-        Value::Str(text) => bytes(text)
-            .ok_or_else(|| Failure::new(format!("`size` must be a size such as `10K`, not `{text}`"))),
-        other => Err(Failure::new(format!("`size` must be a size such as `10K`, not {}", other.kind()))),
+        Value::Str(text) => parse_size(text)
+            .ok_or_else(|| StateError::new(format!("`size` must be a size such as `10K`, not `{text}`"))),
+        other => Err(StateError::new(format!("`size` must be a size such as `10K`, not {}", other.kind()))),
     }
 }
 
-fn bytes(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..at].parse().ok()?;
@@ -110,11 +112,11 @@ fn bytes(text: &str) -> Option<u64> {
     Some(bytes)
 }
 
-impl Tidied {
+impl FileTidied {
     /// What should go, the inner before the outer.
-    fn found(&self, scene: &Scene<'_>) -> Result<Vec<PathBuf>, Failure> {
+    fn find_due(&self, scene: &StateCtx<'_>) -> Result<Vec<PathBuf>, StateError> {
         if !is_dir(scene, &self.path)? {
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "{} does not exist or is not a directory.",
                 self.path.display()
             )));
@@ -126,20 +128,20 @@ impl Tidied {
 
     fn walk(
         &self,
-        scene: &Scene<'_>,
+        scene: &StateCtx<'_>,
         dir: &Path,
         today: Date,
         depth: usize,
         found: &mut Vec<PathBuf>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StateError> {
         if depth > DEPTH {
             return Ok(());
         }
         let mut here = (Vec::new(), Vec::new());
         for (name, kind) in scene.fs.read_dir(dir)? {
             let path = dir.join(name);
-            let leads_on = kind == Kind::Dir || (kind == Kind::Link && is_dir(scene, &path)?);
-            if leads_on && (kind == Kind::Dir || self.followlinks) {
+            let leads_on = kind == FileKind::Dir || (kind == FileKind::Link && is_dir(scene, &path)?);
+            if leads_on && (kind == FileKind::Dir || self.followlinks) {
                 self.walk(scene, &path, today, depth + 1, found)?;
             }
             if leads_on { &mut here.1 } else { &mut here.0 }.push(path);
@@ -156,23 +158,23 @@ impl Tidied {
 
     fn is_due(&self, path: &Path, entry: &Stat, today: Date) -> bool {
         let may_go = match entry.kind {
-            Kind::Link => self.rmlinks,
-            Kind::Dir => self.rmdirs,
+            FileKind::Link => self.rmlinks,
+            FileKind::Dir => self.rmdirs,
             _ => true,
         };
-        let size = if matches!(entry.kind, Kind::Link | Kind::Dir) { 0 } else { entry.size };
-        let is_old = age(if self.by_mtime { entry.mtime } else { entry.atime }, today) >= self.age;
+        let size = if matches!(entry.kind, FileKind::Link | FileKind::Dir) { 0 } else { entry.size };
+        let is_old = age_in_days(if self.by_mtime { entry.mtime } else { entry.atime }, today) >= self.age;
         let is_large = size >= self.size;
         let is_meant = match self.rule {
-            Rule::Age => is_old,
-            Rule::Size => is_large,
-            Rule::Both => is_old && is_large,
-            Rule::Either => is_old || is_large,
+            TidyRule::Age => is_old,
+            TidyRule::Size => is_large,
+            TidyRule::Both => is_old && is_large,
+            TidyRule::Either => is_old || is_large,
         };
-        may_go && is_meant && self.is_named(path)
+        may_go && is_meant && self.matches_name(path)
     }
 
-    fn is_named(&self, path: &Path) -> bool {
+    fn matches_name(&self, path: &Path) -> bool {
         let name = if self.full_path_match { Some(path.as_os_str()) } else { path.file_name() };
         let name = name.unwrap_or_default().to_string_lossy();
         // A pattern that gives up keeps the entry.
@@ -182,55 +184,55 @@ impl Tidied {
 }
 
 /// Days between a time and today.
-fn age(nanoseconds: i128, today: Date) -> i64 {
+fn age_in_days(nanoseconds: i128, today: Date) -> i64 {
     let Ok(time) = Timestamp::from_nanosecond(nanoseconds) else { return 0 };
     let day = time.to_zoned(TimeZone::system()).date();
     today.since(day).map_or(0, |span| i64::from(span.get_days()).abs())
 }
 
-fn list(paths: &[PathBuf]) -> Map {
+fn removed_changes(paths: &[PathBuf]) -> Map {
     let texts: Value = paths.iter().map(|p| Value::from(p.to_string_lossy().into_owned())).collect();
     [("removed", texts)].into_iter().collect()
 }
 
-impl State for Tidied {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let (found, path) = (self.found(scene)?, self.path.display());
+impl State for FileTidied {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (found, path) = (self.find_due(scene)?, self.path.display());
         if found.is_empty() {
-            return Ok(Look::right(format!("Nothing to remove from directory {path}")));
+            return Ok(CheckResult::in_sync(format!("Nothing to remove from directory {path}")));
         }
-        Ok(Look::drift(format!("{path} is set for tidy"), list(&found)))
+        Ok(CheckResult::drifted(format!("{path} is set for tidy"), removed_changes(&found)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let found = self.found(scene)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.find_due(scene)?;
         for (count, path) in found.iter().enumerate() {
-            if !is_there(scene, path)? {
+            if !exists(scene, path)? {
                 continue;
             }
             if let Err(error) = scene.fs.remove(path) {
-                return Err(Done::new(chain(&error), list(&found[..count])).into());
+                return Err(ApplyResult::new(error_chain(&error), removed_changes(&found[..count])).into());
             }
         }
         let comment =
             format!("Removed {} files or directories from directory {}", found.len(), self.path.display());
-        Ok(Done::new(comment, list(&found)))
+        Ok(ApplyResult::new(comment, removed_changes(&found)))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, scene)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Heavy
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Heavy
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
@@ -250,14 +252,14 @@ mod tests {
             ("1q", None),
             ("", None),
         ] {
-            assert_eq!(bytes(text), expected, "{text}");
+            assert_eq!(parse_size(text), expected, "{text}");
         }
     }
 
     #[test]
     fn age_is_counted_in_days() {
         let today = Zoned::now().date();
-        assert_eq!(age(Timestamp::now().as_nanosecond(), today), 0);
-        assert!(age(0, today) > 19_000);
+        assert_eq!(age_in_days(Timestamp::now().as_nanosecond(), today), 0);
+        assert!(age_in_days(0, today) > 19_000);
     }
 }

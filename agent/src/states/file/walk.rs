@@ -2,41 +2,45 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::fs::Kind;
-use crate::states::{Failure, Scene};
+use crate::fs::FileKind;
+use crate::states::{StateCtx, StateError};
 
 /// Entries of one walk before it gives up.
-const ENTRIES: usize = 5_000_000;
+const MAX_ENTRIES: usize = 5_000_000;
 
 /// An entry below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct WalkEntry {
     /// Where it is.
     pub(super) path: PathBuf,
     /// What it is.
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     /// True when it is a directory, or a link to one.
     pub(super) is_dir: bool,
 }
 
 /// One directory of a walk: its files first, then its directories, as Salt goes through them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Level {
+pub(super) struct WalkLevel {
     /// What is no directory.
-    pub(super) files: Vec<Entry>,
+    pub(super) files: Vec<WalkEntry>,
     /// Directories, and links to some.
-    pub(super) dirs: Vec<Entry>,
+    pub(super) dirs: Vec<WalkEntry>,
 }
 
 /// All directories from the top down, at most `depth` deep; nothing when the top is not there.
 ///
 /// # Errors
 /// Fails when one cannot be read.
-pub(super) fn levels(scene: &Scene<'_>, top: &Path, depth: Option<usize>) -> Result<Vec<Level>, Failure> {
+pub(super) fn walk_levels(
+    scene: &StateCtx<'_>,
+    top: &Path,
+    depth: Option<usize>,
+) -> Result<Vec<WalkLevel>, StateError> {
     let mut levels = Vec::new();
     let mut todo = vec![(top.to_owned(), 0)];
     let mut count = 0;
-    if scene.fs.stat(top)?.is_none_or(|found| found.kind != Kind::Dir) {
+    if scene.fs.stat(top)?.is_none_or(|found| found.kind != FileKind::Dir) {
         return Ok(levels);
     }
     while let Some((dir, deep)) = todo.pop() {
@@ -47,18 +51,20 @@ pub(super) fn levels(scene: &Scene<'_>, top: &Path, depth: Option<usize>) -> Res
         for (name, kind) in scene.fs.read_dir(&dir)? {
             let path = dir.join(name);
             let is_dir = match kind {
-                Kind::Dir => true,
-                Kind::Link => scene.fs.stat(&path)?.is_some_and(|found| found.kind == Kind::Dir),
+                FileKind::Dir => true,
+                FileKind::Link => scene.fs.stat(&path)?.is_some_and(|found| found.kind == FileKind::Dir),
                 _ => false,
             };
-            if is_dir { &mut dirs } else { &mut files }.push(Entry { path, kind, is_dir });
+            if is_dir { &mut dirs } else { &mut files }.push(WalkEntry { path, kind, is_dir });
         }
         count += files.len() + dirs.len();
-        if count > ENTRIES {
-            return Err(Failure::new(format!("more than {ENTRIES} entries below {}", top.display())));
+        if count > MAX_ENTRIES {
+            return Err(StateError::new(format!("more than {MAX_ENTRIES} entries below {}", top.display())));
         }
-        todo.extend(dirs.iter().rev().filter(|e| e.kind == Kind::Dir).map(|e| (e.path.clone(), deep + 1)));
-        levels.push(Level { files, dirs });
+        todo.extend(
+            dirs.iter().rev().filter(|e| e.kind == FileKind::Dir).map(|e| (e.path.clone(), deep + 1)),
+        );
+        levels.push(WalkLevel { files, dirs });
     }
     Ok(levels)
 }

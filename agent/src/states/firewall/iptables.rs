@@ -7,55 +7,58 @@ use std::path::PathBuf;
 use zagent_config::{Map, Value};
 
 use super::super::file::parents;
-use super::super::{Args, Built, Done, Failure, Look, Resource, Scene, Standing, State, Thing, Veil};
-use crate::fs::Meta;
+use super::super::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    Undoable, Verdict,
+};
+use crate::fs::FileMeta;
 use crate::host::Tools;
-use crate::host::netfilter::{self, Chain, iptables_rule, shown};
+use crate::host::netfilter::{self, IptablesChain, display_words, iptables_rule};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
-        "append" => Act::Append,
-        "insert" => Act::Insert,
-        "delete" => Act::Delete,
-        "set_policy" => Act::Policy,
-        "flush" => Act::Flush,
-        "chain_present" => Act::Make,
-        "chain_absent" => Act::Drop,
+        "append" => IptablesFunction::Append,
+        "insert" => IptablesFunction::Insert,
+        "delete" => IptablesFunction::Delete,
+        "set_policy" => IptablesFunction::Policy,
+        "flush" => IptablesFunction::Flush,
+        "chain_present" => IptablesFunction::ChainPresent,
+        "chain_absent" => IptablesFunction::ChainAbsent,
         _ => return None,
     };
-    Some(Tables::read(act, args).map(|s| Box::new(s) as Box<dyn State>))
+    Some(IptablesState::from_args(act, args).map(|s| Box::new(s) as Box<dyn State>))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum IptablesFunction {
     Append,
     Insert,
     Delete,
     Policy,
     Flush,
-    Make,
-    Drop,
+    ChainPresent,
+    ChainAbsent,
 }
 
 /// One thing to do with a chain.
-struct Item {
+struct IptablesItem {
     name: String,
-    chain: Chain,
+    chain: IptablesChain,
     rule: Vec<String>,
     position: Option<i64>,
     policy: String,
 }
 
-struct Tables {
-    act: Act,
-    items: Vec<Item>,
+struct IptablesState {
+    function: IptablesFunction,
+    items: Vec<IptablesItem>,
     /// Where the rules are saved; an empty path stands for where the system keeps them.
     save: Option<PathBuf>,
 }
 
-impl Tables {
-    fn read(act: Act, args: &Args<'_>) -> Result<Self, Failure> {
+impl IptablesState {
+    fn from_args(act: IptablesFunction, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mut maps: Vec<Map> = Vec::new();
         match args.get("rules") {
             Some(Value::List(rules)) => maps.extend(rules.iter().filter_map(Value::as_map).cloned()),
@@ -69,107 +72,109 @@ impl Tables {
                 Some(Value::Bool(true)) => save = Some(PathBuf::new()),
                 _ => {}
             }
-            items.push(Item::read(act, map, &args.name())?);
+            items.push(IptablesItem::from_map(act, map, &args.name())?);
         }
-        Ok(Self { act, items, save })
+        Ok(Self { function: act, items, save })
     }
 
     /// What is said of an item: before it is done, after, or when there is nothing to do.
-    fn words(&self, item: &Item, which: Which) -> String {
-        let Chain { family, table, name: chain } = &item.chain;
+    fn comment(&self, item: &IptablesItem, which: IptablesComment) -> String {
+        let IptablesChain { family, table, name: chain } = &item.chain;
         let (name, policy) = (&item.name, &item.policy);
-        let command = item.command(self.act);
-        match (self.act, which) {
-            (Act::Append, Which::Right) => {
+        let command = item.rule_command(self.function);
+        match (self.function, which) {
+            (IptablesFunction::Append, IptablesComment::InSync) => {
                 format!("iptables rule for {name} already set ({command}) for {family}")
             }
-            (Act::Append, Which::Would) => {
+            (IptablesFunction::Append, IptablesComment::Preview) => {
                 format!("iptables rule for {name} needs to be set ({command}) for {family}")
             }
-            (Act::Insert, Which::Right) => {
+            (IptablesFunction::Insert, IptablesComment::InSync) => {
                 format!("iptables rule for {name} already set for {family} ({command})")
             }
-            (Act::Insert, Which::Would) => {
+            (IptablesFunction::Insert, IptablesComment::Preview) => {
                 format!("iptables rule for {name} needs to be set for {family} ({command})")
             }
-            (Act::Append | Act::Insert, Which::Did) => {
+            (IptablesFunction::Append | IptablesFunction::Insert, IptablesComment::Applied) => {
                 format!("Set iptables rule for {name} to: {command} for {family}")
             }
-            (Act::Delete, Which::Right) => {
+            (IptablesFunction::Delete, IptablesComment::InSync) => {
                 format!("iptables rule for {name} already absent for {family} ({command})")
             }
-            (Act::Delete, Which::Would) => {
+            (IptablesFunction::Delete, IptablesComment::Preview) => {
                 format!("iptables rule for {name} needs to be deleted for {family} ({command})")
             }
-            (Act::Delete, Which::Did) => format!("Delete iptables rule for {name} {command}"),
-            (Act::Policy, Which::Right) => format!(
+            (IptablesFunction::Delete, IptablesComment::Applied) => {
+                format!("Delete iptables rule for {name} {command}")
+            }
+            (IptablesFunction::Policy, IptablesComment::InSync) => format!(
                 "iptables default policy for chain {chain} on table {table} for {family} already set to {policy}"
             ),
-            (Act::Policy, Which::Would) => format!(
+            (IptablesFunction::Policy, IptablesComment::Preview) => format!(
                 "iptables default policy for chain {chain} on table {table} for {family} needs to be set to {policy}"
             ),
-            (Act::Policy, Which::Did) => {
+            (IptablesFunction::Policy, IptablesComment::Applied) => {
                 format!("Set default policy for {chain} to {policy} family {family}")
             }
-            (Act::Flush, Which::Right) => {
+            (IptablesFunction::Flush, IptablesComment::InSync) => {
                 format!("There are no iptables rules in {table} table {chain} chain {family} family")
             }
-            (Act::Flush, Which::Would) => {
+            (IptablesFunction::Flush, IptablesComment::Preview) => {
                 format!("iptables rules in {table} table {chain} chain {family} family needs to be flushed")
             }
-            (Act::Flush, Which::Did) => {
+            (IptablesFunction::Flush, IptablesComment::Applied) => {
                 format!("Flush iptables rules in {table} table {chain} chain {family} family")
             }
-            (Act::Make, Which::Right) => {
+            (IptablesFunction::ChainPresent, IptablesComment::InSync) => {
                 format!("iptables {chain} chain is already exist in {table} table for {family}")
             }
-            (Act::Make, Which::Would) => {
+            (IptablesFunction::ChainPresent, IptablesComment::Preview) => {
                 format!("iptables {chain} chain in {table} table needs to be set for {family}")
             }
-            (Act::Make, Which::Did) => {
+            (IptablesFunction::ChainPresent, IptablesComment::Applied) => {
                 format!("iptables {chain} chain in {table} table create success for {family}")
             }
-            (Act::Drop, Which::Right) => {
+            (IptablesFunction::ChainAbsent, IptablesComment::InSync) => {
                 format!("iptables {chain} chain is already absent in {table} table for {family}")
             }
-            (Act::Drop, Which::Would) => {
+            (IptablesFunction::ChainAbsent, IptablesComment::Preview) => {
                 format!("iptables {chain} chain in {table} table needs to be removed {family}")
             }
-            (Act::Drop, Which::Did) => {
+            (IptablesFunction::ChainAbsent, IptablesComment::Applied) => {
                 format!("iptables {chain} chain in {table} table delete success for {family}")
             }
         }
     }
 
     /// Whether the rules that are saved differ from those that hold, and where and what should be there.
-    fn unsaved(&self, scene: &Scene<'_>) -> Result<Option<(PathBuf, String)>, Failure> {
+    fn find_unsaved(&self, scene: &StateCtx<'_>) -> Result<Option<(PathBuf, String)>, StateError> {
         let Some(save) = &self.save else { return Ok(None) };
         let family = &self.items[0].chain.family;
-        let path = if save.as_os_str().is_empty() { conf(scene, family)?.into() } else { save.clone() };
-        let now = netfilter::iptables_saved(&scene.tools(), family)?;
+        let path = if save.as_os_str().is_empty() { rules_path(scene, family)?.into() } else { save.clone() };
+        let now = netfilter::iptables_save(&scene.tools(), family)?;
         let kept = match scene.fs.stat(&path)? {
             Some(_) => String::from_utf8_lossy(&scene.fs.read(&path)?).into_owned(),
             None => String::new(),
         };
-        Ok((plain(&kept) != plain(&now)).then_some((path, now)))
+        Ok((strip_counters(&kept) != strip_counters(&now)).then_some((path, now)))
     }
 }
 
 #[derive(Clone, Copy)]
-enum Which {
-    Right,
-    Would,
-    Did,
+enum IptablesComment {
+    InSync,
+    Preview,
+    Applied,
 }
 
 /// Rules without their comments and counters.
-fn plain(saved: &str) -> Vec<&str> {
+fn strip_counters(saved: &str) -> Vec<&str> {
     let lines = saved.lines().filter(|l| l.starts_with(['*', ':', '-']));
     lines.map(|l| if l.starts_with(':') { l.split(" [").next().unwrap_or(l) } else { l }).collect()
 }
 
 /// Where the system keeps the rules.
-fn conf(scene: &Scene<'_>, family: &str) -> Result<&'static str, Failure> {
+fn rules_path(scene: &StateCtx<'_>, family: &str) -> Result<&'static str, StateError> {
     let grain =
         |name: &str| scene.host.grain(name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     let places = match (grain("os_family").as_str(), grain("os").as_str()) {
@@ -181,109 +186,123 @@ fn conf(scene: &Scene<'_>, family: &str) -> Result<&'static str, Failure> {
         (_, os) => {
             let words =
                 format!("Saving iptables to file is not supported on {os}: give `save` the path of a file");
-            return Err(Failure::new(words));
+            return Err(StateError::new(words));
         }
     };
     Ok(places[usize::from(family == "ipv6")])
 }
 
-impl Item {
-    fn read(act: Act, map: &Map, id: &str) -> Result<Self, Failure> {
+impl IptablesItem {
+    fn from_map(act: IptablesFunction, map: &Map, id: &str) -> Result<Self, StateError> {
         let text = |key: &str| map.get(key).filter(|v| !v.is_null()).map(zagent_compiler::yaml::python_str);
         let name = text("name").unwrap_or_else(|| id.to_owned());
         let family = text("family").unwrap_or_else(|| "ipv4".into());
         if !matches!(family.as_str(), "ipv4" | "ipv6") {
-            return Err(Failure::new(format!("`family` is ipv4 or ipv6, not {family}")));
+            return Err(StateError::new(format!("`family` is ipv4 or ipv6, not {family}")));
         }
         let chain = match act {
-            Act::Make | Act::Drop => name.clone(),
-            Act::Flush => text("chain").unwrap_or_default(),
-            _ => text("chain").ok_or_else(|| Failure::new("Error: Chain needs to be specified"))?,
+            IptablesFunction::ChainPresent | IptablesFunction::ChainAbsent => name.clone(),
+            IptablesFunction::Flush => text("chain").unwrap_or_default(),
+            _ => text("chain").ok_or_else(|| StateError::new("Error: Chain needs to be specified"))?,
         };
-        if chain.starts_with('-') || (chain.is_empty() && act != Act::Flush) {
-            return Err(Failure::new(format!("`{chain}` cannot be the name of a chain")));
+        if chain.starts_with('-') || (chain.is_empty() && act != IptablesFunction::Flush) {
+            return Err(StateError::new(format!("`{chain}` cannot be the name of a chain")));
         }
         let rule = match act {
-            Act::Append | Act::Insert | Act::Delete => iptables_rule(map).map_err(Failure::new)?,
+            IptablesFunction::Append | IptablesFunction::Insert | IptablesFunction::Delete => {
+                iptables_rule(map).map_err(StateError::new)?
+            }
             _ => Vec::new(),
         };
         let policy = match (act, text("policy")) {
-            (Act::Policy, None) => return Err(Failure::new("Error: Policy needs to be specified")),
+            (IptablesFunction::Policy, None) => {
+                return Err(StateError::new("Error: Policy needs to be specified"));
+            }
             (_, policy) => policy.unwrap_or_default(),
         };
         let position = text("position").map(|p| p.trim().parse::<i64>()).transpose();
-        let position = position.map_err(|_| Failure::new("`position` must be a whole number"))?;
+        let position = position.map_err(|_| StateError::new("`position` must be a whole number"))?;
         let table = text("table").unwrap_or_else(|| "filter".into());
-        Ok(Self { name, chain: Chain { family, table, name: chain }, rule, position, policy })
+        Ok(Self { name, chain: IptablesChain { family, table, name: chain }, rule, position, policy })
     }
 
-    fn command(&self, act: Act) -> String {
+    fn rule_command(&self, act: IptablesFunction) -> String {
         let letter = match act {
-            Act::Append => "-A",
-            Act::Insert => "-I",
+            IptablesFunction::Append => "-A",
+            IptablesFunction::Insert => "-I",
             _ => "-D",
         };
         let position = self.position.map(|p| p.to_string()).unwrap_or_default();
-        let Chain { table, name, .. } = &self.chain;
-        format!("{} --wait -t {table} {letter} {name} {position} {}", self.chain.program(), shown(&self.rule))
+        let IptablesChain { table, name, .. } = &self.chain;
+        format!(
+            "{} --wait -t {table} {letter} {name} {position} {}",
+            self.chain.program(),
+            display_words(&self.rule)
+        )
     }
 
-    fn is_right(&self, act: Act, tools: &Tools<'_>) -> Result<bool, Failure> {
+    fn is_in_sync(&self, act: IptablesFunction, tools: &Tools<'_>) -> Result<bool, StateError> {
         Ok(match act {
-            Act::Append | Act::Insert => self.chain.has(tools, &self.rule)?,
-            Act::Delete if self.rule.is_empty() => {
-                let rules = self.chain.lines(tools)?.unwrap_or_default();
+            IptablesFunction::Append | IptablesFunction::Insert => self.chain.has_rule(tools, &self.rule)?,
+            IptablesFunction::Delete if self.rule.is_empty() => {
+                let rules = self.chain.list_rules(tools)?.unwrap_or_default();
                 let count = rules.iter().filter(|l| l.starts_with("-A")).count();
                 self.position.is_none_or(|p| usize::try_from(p).map_or(true, |p| p > count))
             }
-            Act::Delete => !self.chain.has(tools, &self.rule)?,
-            Act::Policy => self.chain.policy(tools)?.as_deref() == Some(&self.policy),
-            Act::Flush => !self.chain.lines(tools)?.unwrap_or_default().iter().any(|l| l.starts_with("-A")),
-            Act::Make => self.chain.lines(tools)?.is_some(),
-            Act::Drop => self.chain.lines(tools)?.is_none(),
+            IptablesFunction::Delete => !self.chain.has_rule(tools, &self.rule)?,
+            IptablesFunction::Policy => self.chain.policy(tools)?.as_deref() == Some(&self.policy),
+            IptablesFunction::Flush => {
+                !self.chain.list_rules(tools)?.unwrap_or_default().iter().any(|l| l.starts_with("-A"))
+            }
+            IptablesFunction::ChainPresent => self.chain.list_rules(tools)?.is_some(),
+            IptablesFunction::ChainAbsent => self.chain.list_rules(tools)?.is_none(),
         })
     }
 
-    fn act(&self, act: Act, tools: &Tools<'_>) -> Result<(), Failure> {
+    fn run_function(&self, act: IptablesFunction, tools: &Tools<'_>) -> Result<(), StateError> {
         let chain = self.chain.name.clone();
         let mut words: Vec<Vec<String>> = Vec::new();
         let with_rule =
             |head: Vec<String>| head.into_iter().chain(self.rule.iter().cloned()).collect::<Vec<_>>();
         match act {
-            Act::Append => words.push(with_rule(vec!["-A".into(), chain])),
-            Act::Insert => {
+            IptablesFunction::Append => words.push(with_rule(vec!["-A".into(), chain])),
+            IptablesFunction::Insert => {
                 let mut position = self.position.unwrap_or(1);
                 if position < 1 {
-                    let rules = self.chain.lines(tools)?.unwrap_or_default();
+                    let rules = self.chain.list_rules(tools)?.unwrap_or_default();
                     let count = rules.iter().filter(|l| l.starts_with("-A")).count();
                     position = (i64::try_from(count).unwrap_or(0) + position + 1).max(1);
                 }
                 words.push(with_rule(vec!["-I".into(), chain, position.to_string()]));
             }
-            Act::Delete => match self.position {
+            IptablesFunction::Delete => match self.position {
                 Some(position) => words.push(vec!["-D".into(), chain, position.to_string()]),
                 None => words.push(with_rule(vec!["-D".into(), chain])),
             },
-            Act::Policy => words.push(vec!["-P".into(), chain, self.policy.clone()]),
-            Act::Flush if chain.is_empty() => words.push(vec!["-F".into()]),
-            Act::Flush => words.push(vec!["-F".into(), chain]),
-            Act::Make => words.push(vec!["-N".into(), chain]),
-            Act::Drop => words.extend([vec!["-F".into(), chain.clone()], vec!["-X".into(), chain]]),
+            IptablesFunction::Policy => words.push(vec!["-P".into(), chain, self.policy.clone()]),
+            IptablesFunction::Flush if chain.is_empty() => words.push(vec!["-F".into()]),
+            IptablesFunction::Flush => words.push(vec!["-F".into(), chain]),
+            IptablesFunction::ChainPresent => words.push(vec!["-N".into(), chain]),
+            IptablesFunction::ChainAbsent => {
+                words.extend([vec!["-F".into(), chain.clone()], vec!["-X".into(), chain]])
+            }
         }
         for line in words {
-            self.chain.must(tools, &line)?;
+            self.chain.run_checked(tools, &line)?;
         }
         Ok(())
     }
 }
 
-impl State for Tables {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for IptablesState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let tools = scene.tools();
         let (mut said, mut names) = (Vec::new(), Vec::new());
         for item in &self.items {
-            let right = item.is_right(self.act, &tools)?;
-            said.push(self.words(item, if right { Which::Right } else { Which::Would }));
+            let right = item.is_in_sync(self.function, &tools)?;
+            said.push(
+                self.comment(item, if right { IptablesComment::InSync } else { IptablesComment::Preview }),
+            );
             if !right {
                 names.push(Value::from(item.name.as_str()));
             }
@@ -291,101 +310,114 @@ impl State for Tables {
         let mut changes = Map::new();
         if let Some(first) = names.first().cloned() {
             changes.insert("locale", if self.items.len() == 1 { first } else { names.into() });
-        } else if let Some((path, _)) = self.unsaved(scene)? {
+        } else if let Some((path, _)) = self.find_unsaved(scene)? {
             changes.insert("saved", path.display().to_string());
             said.push(format!("The rules would be saved in {}", path.display()));
         }
         let comment = said.join("\n");
-        Ok(if changes.is_empty() { Look::right(comment) } else { Look::drift(comment, changes) })
+        Ok(if changes.is_empty() {
+            CheckResult::in_sync(comment)
+        } else {
+            CheckResult::drifted(comment, changes)
+        })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let look = self.check(scene)?;
         let tools = scene.tools();
         let mut said = Vec::new();
         for item in &self.items {
-            if item.is_right(self.act, &tools)? {
-                said.push(self.words(item, Which::Right));
+            if item.is_in_sync(self.function, &tools)? {
+                said.push(self.comment(item, IptablesComment::InSync));
                 continue;
             }
-            scene.change(&CHAIN, key(&item.chain), || item.act(self.act, &tools))?;
-            said.push(self.words(item, Which::Did));
+            scene.with_undo(&IPTABLES_CHAIN_UNDO, chain_key(&item.chain), || {
+                item.run_function(self.function, &tools)
+            })?;
+            said.push(self.comment(item, IptablesComment::Applied));
         }
-        if let Some((path, rules)) = self.unsaved(scene)? {
-            parents::make(scene, &path, Meta { mode: Some(0o755), ..Meta::default() })?;
-            scene.fs.write(&path, rules.as_bytes(), Meta::default())?;
+        if let Some((path, rules)) = self.find_unsaved(scene)? {
+            parents::make_parents(scene, &path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+            scene.fs.write(&path, rules.as_bytes(), FileMeta::default())?;
             said.push(format!("Saved in {}", path.display()));
         }
-        Ok(Done::new(said.join("\n"), look.changes))
+        Ok(ApplyResult::new(said.join("\n"), look.changes))
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Firewall]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Firewall]
     }
 
-    fn sees(&self) -> Veil {
-        Veil::KERNEL | Veil::BROUGHT | Veil::PACKAGES
+    fn reads(&self) -> Effects {
+        Effects::KERNEL | Effects::PACKAGE_FILES | Effects::PACKAGES
     }
 
-    fn veils(&self) -> Veil {
+    fn writes(&self) -> Effects {
         // One more rule makes no other one come or go.
-        match self.act {
-            Act::Delete | Act::Flush | Act::Drop => Veil::KERNEL,
-            _ => Veil::NONE,
+        match self.function {
+            IptablesFunction::Delete | IptablesFunction::Flush | IptablesFunction::ChainAbsent => {
+                Effects::KERNEL
+            }
+            _ => Effects::NONE,
         }
     }
 
-    fn holds(&self, look: &Look, hidden: Veil) -> bool {
-        let grows = !matches!(self.act, Act::Delete | Act::Flush | Act::Drop);
-        look.standing == Standing::Drift && grows && (hidden & (Veil::BROUGHT | Veil::PACKAGES)).is_none()
+    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
+        let grows = !matches!(
+            self.function,
+            IptablesFunction::Delete | IptablesFunction::Flush | IptablesFunction::ChainAbsent
+        );
+        look.verdict == Verdict::Drifted
+            && grows
+            && (hidden & (Effects::PACKAGE_FILES | Effects::PACKAGES)).is_none()
     }
 }
 
-fn key(chain: &Chain) -> Value {
-    let Chain { family, table, name } = chain;
+fn chain_key(chain: &IptablesChain) -> Value {
+    let IptablesChain { family, table, name } = chain;
     Map::from_iter([("family", family.as_str()), ("table", table.as_str()), ("chain", name.as_str())]).into()
 }
 
 /// A chain, or a whole table: policies and rules in order.
-pub(super) struct ChainThing;
-pub(super) static CHAIN: ChainThing = ChainThing;
+pub(super) struct IptablesChainUndo;
+pub(super) static IPTABLES_CHAIN_UNDO: IptablesChainUndo = IptablesChainUndo;
 
-impl ChainThing {
-    fn of_key(key: &Value) -> Chain {
+impl IptablesChainUndo {
+    fn chain_from_key(key: &Value) -> IptablesChain {
         let text = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Chain { family: text("family"), table: text("table"), name: text("chain") }
+        IptablesChain { family: text("family"), table: text("table"), name: text("chain") }
     }
 }
 
-impl Thing for ChainThing {
+impl Undoable for IptablesChainUndo {
     fn kind(&self) -> &'static str {
         "iptables_chain"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let lines = Self::of_key(key).lines(&scene.tools())?;
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        let lines = Self::chain_from_key(key).list_rules(&scene.tools())?;
         Ok(lines.map_or(Value::Null, |l| l.into_iter().map(Value::from).collect()))
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        let (chain, tools) = (Self::of_key(key), scene.tools());
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        let (chain, tools) = (Self::chain_from_key(key), scene.tools());
         let Some(lines) = to.as_list() else {
-            chain.must(&tools, &["-F".into(), chain.name.clone()])?;
-            return Ok(chain.must(&tools, &["-X".into(), chain.name.clone()])?);
+            chain.run_checked(&tools, &["-F".into(), chain.name.clone()])?;
+            return Ok(chain.run_checked(&tools, &["-X".into(), chain.name.clone()])?);
         };
         let lines: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
-        let text = restored(&chain, &lines);
+        let text = restore_input(&chain, &lines);
         let program = if chain.family == "ipv6" { "ip6tables-restore" } else { "iptables-restore" };
         let flags: &[&str] = if chain.name.is_empty() { &["--wait"] } else { &["--wait", "--noflush"] };
         let mut command = Tools::command(program, flags, std::time::Duration::from_secs(60));
         command.stdin = text.into_bytes();
         let said = tools.run(command)?;
-        if said.is_fine() { Ok(()) } else { Err(Failure::new(said.words())) }
+        if said.is_success() { Ok(()) } else { Err(StateError::new(said.message())) }
     }
 }
 
 /// What `iptables-restore` reads, of what `iptables -S` wrote.
-fn restored(chain: &Chain, lines: &[&str]) -> String {
+fn restore_input(chain: &IptablesChain, lines: &[&str]) -> String {
     let mut text = format!("*{}\n", chain.table);
     for line in lines {
         if let Some(policy) = line.strip_prefix("-P ") {
@@ -411,13 +443,13 @@ mod tests {
     #[test]
     fn saved_rules_without_counters() {
         let saved = "# Generated\n*filter\n:INPUT ACCEPT [12:34]\n-A INPUT -j DROP\nCOMMIT\n";
-        assert_eq!(plain(saved), ["*filter", ":INPUT ACCEPT", "-A INPUT -j DROP"]);
+        assert_eq!(strip_counters(saved), ["*filter", ":INPUT ACCEPT", "-A INPUT -j DROP"]);
     }
 
     #[test]
     fn a_chain_on_its_way_back() {
-        let chain = Chain { family: "ipv4".into(), table: "filter".into(), name: "INPUT".into() };
-        let text = restored(&chain, &["-P INPUT DROP", "-A INPUT -p tcp -j ACCEPT"]);
+        let chain = IptablesChain { family: "ipv4".into(), table: "filter".into(), name: "INPUT".into() };
+        let text = restore_input(&chain, &["-P INPUT DROP", "-A INPUT -p tcp -j ACCEPT"]);
         assert_eq!(text, "*filter\n:INPUT DROP [0:0]\n-F INPUT\n-A INPUT -p tcp -j ACCEPT\nCOMMIT\n");
     }
 }

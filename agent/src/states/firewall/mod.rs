@@ -4,10 +4,10 @@ mod firewalld;
 mod iptables;
 mod nftables;
 
-use super::{Args, Built, Thing};
+use super::{BuildResult, ChunkArgs, Undoable};
 
 /// The state that a function of these modules makes; nothing when there is no such function.
-pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     match state {
         "firewalld" => firewalld::build(fun, args),
         "iptables" => iptables::build(fun, args),
@@ -17,4 +17,5 @@ pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
 }
 
 /// What a revert can put back.
-pub(super) const THINGS: &[&dyn Thing] = &[&iptables::CHAIN, &nftables::TABLE, &firewalld::ZONE];
+pub(super) const UNDOABLES: &[&dyn Undoable] =
+    &[&iptables::IPTABLES_CHAIN_UNDO, &nftables::NFT_TABLE_UNDO, &firewalld::FIREWALLD_UNDO];

@@ -4,46 +4,49 @@
 
 use zagent_config::{Map, Value};
 
-use super::super::{Args, Built, Done, Failure, Look, Resource, Scene, Standing, State, Thing, Veil};
-use crate::fs::Meta;
+use super::super::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    Undoable, Verdict,
+};
+use crate::fs::FileMeta;
 use crate::host::Tools;
-use crate::host::netfilter::{even, nft_family, nft_rule};
+use crate::host::netfilter::{nft_family, nft_rule, normalize_nft_rule};
 
 /// Where Debian keeps the rules; a directory elsewhere.
-const CONF: &str = "/etc/nftables.conf";
+const DEBIAN_CONF: &str = "/etc/nftables.conf";
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let act = match fun {
-        "append" => Act::Append,
-        "insert" => Act::Insert,
-        "delete" => Act::Delete,
-        "set_policy" => Act::Policy,
-        "flush" => Act::Flush,
-        "chain_present" => Act::MakeChain,
-        "chain_absent" => Act::DropChain,
-        "table_present" => Act::MakeTable,
-        "table_absent" => Act::DropTable,
+        "append" => NftablesFunction::Append,
+        "insert" => NftablesFunction::Insert,
+        "delete" => NftablesFunction::Delete,
+        "set_policy" => NftablesFunction::Policy,
+        "flush" => NftablesFunction::Flush,
+        "chain_present" => NftablesFunction::ChainPresent,
+        "chain_absent" => NftablesFunction::ChainAbsent,
+        "table_present" => NftablesFunction::TablePresent,
+        "table_absent" => NftablesFunction::TableAbsent,
         _ => return None,
     };
-    Some(Nft::read(act, args).map(|s| Box::new(s) as Box<dyn State>))
+    Some(NftablesState::from_args(act, args).map(|s| Box::new(s) as Box<dyn State>))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum NftablesFunction {
     Append,
     Insert,
     Delete,
     Policy,
     Flush,
-    MakeChain,
-    DropChain,
-    MakeTable,
-    DropTable,
+    ChainPresent,
+    ChainAbsent,
+    TablePresent,
+    TableAbsent,
 }
 
-struct Nft {
-    act: Act,
+struct NftablesState {
+    function: NftablesFunction,
     name: String,
     /// As it was written.
     family: String,
@@ -62,32 +65,32 @@ struct Nft {
 
 /// A chain as `nft` lists it.
 #[derive(Default)]
-struct Listed {
+struct NftChain {
     /// The line with type, hook and policy.
     base: Option<String>,
     /// Rules and their handles.
     rules: Vec<(String, String)>,
 }
 
-impl Nft {
-    fn read(act: Act, args: &Args<'_>) -> Result<Self, Failure> {
+impl NftablesState {
+    fn from_args(act: NftablesFunction, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let family = args.text("family")?.unwrap_or_else(|| "ipv4".into());
         let kind =
-            nft_family(&family).ok_or_else(|| Failure::new(format!("there is no family `{family}`")))?;
+            nft_family(&family).ok_or_else(|| StateError::new(format!("there is no family `{family}`")))?;
         let named = |key: &str| args.text(key).map(|t| t.unwrap_or_default());
         let name = args.name();
         let mut table = args.text("table")?.unwrap_or_else(|| "filter".into());
         let mut chain = named("chain")?;
         match act {
-            Act::MakeTable | Act::DropTable => table.clone_from(&name),
-            Act::MakeChain | Act::DropChain => chain.clone_from(&name),
-            Act::Flush => {}
-            _ if chain.is_empty() => return Err(Failure::new("Chain needs to be specified")),
+            NftablesFunction::TablePresent | NftablesFunction::TableAbsent => table.clone_from(&name),
+            NftablesFunction::ChainPresent | NftablesFunction::ChainAbsent => chain.clone_from(&name),
+            NftablesFunction::Flush => {}
+            _ if chain.is_empty() => return Err(StateError::new("Chain needs to be specified")),
             _ => {}
         }
         for word in [&table, &chain] {
             if word.starts_with('-') || word.contains(['{', '}', ';', ' ', '\n']) {
-                return Err(Failure::new(format!("`{word}` cannot be the name of a table or chain")));
+                return Err(StateError::new(format!("`{word}` cannot be the name of a table or chain")));
             }
         }
         let (kind_of, hook, priority) =
@@ -95,18 +98,18 @@ impl Nft {
         let hook = match (kind_of, hook, priority) {
             (None, None, None) => None,
             (Some(t), Some(h), Some(p)) => Some(format!("type {t} hook {h} priority {p};")),
-            _ => return Err(Failure::new("Table_type, hook, and priority required.")),
+            _ => return Err(StateError::new("Table_type, hook, and priority required.")),
         };
         let policy = named("policy")?;
-        if act == Act::Policy && policy.is_empty() {
-            return Err(Failure::new("Policy needs to be specified"));
+        if act == NftablesFunction::Policy && policy.is_empty() {
+            return Err(StateError::new("Policy needs to be specified"));
         }
         Ok(Self {
             rule: nft_rule(&args.chunk.args, kind),
             position: args.text("position")?,
             save: args.flag("save", false),
             lenient: args.flag("ignore_absence", false),
-            act,
+            function: act,
             name,
             family,
             kind,
@@ -117,118 +120,125 @@ impl Nft {
         })
     }
 
-    fn target(&self) -> String {
+    fn chain_address(&self) -> String {
         format!("{} {} {}", self.kind, self.table, self.chain).trim_end().to_owned()
     }
 
-    fn has_table(&self, tools: &Tools<'_>) -> Result<bool, Failure> {
-        let said = tools.ask("nft", &["list", "tables", self.kind])?;
-        if !said.is_fine() {
-            return Err(Failure::new(said.words()));
+    fn has_table(&self, tools: &Tools<'_>) -> Result<bool, StateError> {
+        let said = tools.run_query("nft", &["list", "tables", self.kind])?;
+        if !said.is_success() {
+            return Err(StateError::new(said.message()));
         }
         let line = format!("table {} {}", self.kind, self.table);
-        Ok(said.out.lines().any(|l| l.trim() == line))
+        Ok(said.stdout.lines().any(|l| l.trim() == line))
     }
 
     /// The chain; nothing when it is not there.
-    fn listed(&self, tools: &Tools<'_>) -> Result<Option<Listed>, Failure> {
+    fn list_chain(&self, tools: &Tools<'_>) -> Result<Option<NftChain>, StateError> {
         if !self.has_table(tools)? {
             return Ok(None);
         }
-        let said = tools.ask("nft", &["--handle", "list", "table", self.kind, &self.table])?;
-        if !said.is_fine() {
-            return Err(Failure::new(said.words()));
+        let said = tools.run_query("nft", &["--handle", "list", "table", self.kind, &self.table])?;
+        if !said.is_success() {
+            return Err(StateError::new(said.message()));
         }
-        Ok(cut(&said.out, &self.chain))
+        Ok(parse_chain(&said.stdout, &self.chain))
     }
 
-    fn handle(&self, tools: &Tools<'_>) -> Result<Option<String>, Failure> {
-        let want = even(&self.rule);
-        let listed = self.listed(tools)?.unwrap_or_default();
-        Ok(listed.rules.into_iter().find(|(rule, _)| even(rule) == want).map(|(_, handle)| handle))
+    fn find_handle(&self, tools: &Tools<'_>) -> Result<Option<String>, StateError> {
+        let want = normalize_nft_rule(&self.rule);
+        let listed = self.list_chain(tools)?.unwrap_or_default();
+        Ok(listed
+            .rules
+            .into_iter()
+            .find(|(rule, _)| normalize_nft_rule(rule) == want)
+            .map(|(_, handle)| handle))
     }
 
-    fn is_right(&self, tools: &Tools<'_>) -> Result<bool, Failure> {
-        Ok(match self.act {
-            Act::Append | Act::Insert => self.handle(tools)?.is_some(),
-            Act::Delete => self.handle(tools)?.is_none(),
-            Act::Policy => {
-                let base = self.listed(tools)?.and_then(|l| l.base).unwrap_or_default();
+    fn is_in_sync(&self, tools: &Tools<'_>) -> Result<bool, StateError> {
+        Ok(match self.function {
+            NftablesFunction::Append | NftablesFunction::Insert => self.find_handle(tools)?.is_some(),
+            NftablesFunction::Delete => self.find_handle(tools)?.is_none(),
+            NftablesFunction::Policy => {
+                let base = self.list_chain(tools)?.and_then(|l| l.base).unwrap_or_default();
                 base.contains(&format!("policy {};", self.policy.to_lowercase()))
             }
-            Act::Flush => {
+            NftablesFunction::Flush => {
                 let there = if self.chain.is_empty() {
                     self.has_table(tools)?
                 } else {
-                    self.listed(tools)?.is_some()
+                    self.list_chain(tools)?.is_some()
                 };
                 if !there && !self.lenient {
                     let what = if self.chain.is_empty() { "table" } else { "chain" };
-                    return Err(Failure::new(format!(
+                    return Err(StateError::new(format!(
                         "Failed to flush {what} {}, {what} does not exist.",
-                        self.target()
+                        self.chain_address()
                     )));
                 }
                 let text = if there {
-                    tools.ask("nft", &["--handle", "list", "table", self.kind, &self.table])?.out
+                    tools.run_query("nft", &["--handle", "list", "table", self.kind, &self.table])?.stdout
                 } else {
                     String::new()
                 };
                 !there
-                    || (chains(&text).filter(|c| self.chain.is_empty() || *c == self.chain))
-                        .all(|c| cut(&text, c).is_none_or(|l| l.rules.is_empty()))
+                    || (split_chains(&text).filter(|c| self.chain.is_empty() || *c == self.chain))
+                        .all(|c| parse_chain(&text, c).is_none_or(|l| l.rules.is_empty()))
             }
-            Act::MakeChain => self.listed(tools)?.is_some(),
-            Act::DropChain => self.listed(tools)?.is_none(),
-            Act::MakeTable => self.has_table(tools)?,
-            Act::DropTable => !self.has_table(tools)?,
+            NftablesFunction::ChainPresent => self.list_chain(tools)?.is_some(),
+            NftablesFunction::ChainAbsent => self.list_chain(tools)?.is_none(),
+            NftablesFunction::TablePresent => self.has_table(tools)?,
+            NftablesFunction::TableAbsent => !self.has_table(tools)?,
         })
     }
 
     /// The lines that `nft` reads.
-    fn script(&self, tools: &Tools<'_>) -> Result<String, Failure> {
-        let (target, rule) = (self.target(), &self.rule);
-        Ok(match self.act {
-            Act::Append => format!("add rule {target} {rule}"),
-            Act::Insert => match self.position.as_deref().filter(|p| !matches!(*p, "0" | "1" | "")) {
-                Some(position) => format!("insert rule {target} position {position} {rule}"),
-                None => format!("insert rule {target} {rule}"),
-            },
-            Act::Delete => {
+    fn nft_script(&self, tools: &Tools<'_>) -> Result<String, StateError> {
+        let (target, rule) = (self.chain_address(), &self.rule);
+        Ok(match self.function {
+            NftablesFunction::Append => format!("add rule {target} {rule}"),
+            NftablesFunction::Insert => {
+                match self.position.as_deref().filter(|p| !matches!(*p, "0" | "1" | "")) {
+                    Some(position) => format!("insert rule {target} position {position} {rule}"),
+                    None => format!("insert rule {target} {rule}"),
+                }
+            }
+            NftablesFunction::Delete => {
                 let handle = match &self.position {
                     Some(position) => position.clone(),
-                    None => self.handle(tools)?.unwrap_or_default(),
+                    None => self.find_handle(tools)?.unwrap_or_default(),
                 };
                 format!("delete rule {target} handle {handle}")
             }
-            Act::Policy => {
-                let base = self.listed(tools)?.and_then(|l| l.base);
+            NftablesFunction::Policy => {
+                let base = self.list_chain(tools)?.and_then(|l| l.base);
                 let base = base.ok_or_else(|| {
-                    Failure::new("Failed to set nftables default policy: it is no base chain")
+                    StateError::new("Failed to set nftables default policy: it is no base chain")
                 })?;
                 let hook = base.split("policy").next().unwrap_or(&base).trim();
                 format!("add chain {target} {{ {hook} policy {}; }}", self.policy.to_lowercase())
             }
-            Act::Flush if self.chain.is_empty() => format!("flush table {target}"),
-            Act::Flush => format!("flush chain {target}"),
-            Act::MakeChain => match &self.hook {
+            NftablesFunction::Flush if self.chain.is_empty() => format!("flush table {target}"),
+            NftablesFunction::Flush => format!("flush chain {target}"),
+            NftablesFunction::ChainPresent => match &self.hook {
                 Some(hook) => format!("add chain {target} {{ {hook} }}"),
                 None => format!("add chain {target}"),
             },
-            Act::DropChain => format!("flush chain {target}\ndelete chain {target}"),
-            Act::MakeTable => format!("add table {} {}", self.kind, self.table),
-            Act::DropTable => format!("delete table {} {}", self.kind, self.table),
+            NftablesFunction::ChainAbsent => format!("flush chain {target}\ndelete chain {target}"),
+            NftablesFunction::TablePresent => format!("add table {} {}", self.kind, self.table),
+            NftablesFunction::TableAbsent => format!("delete table {} {}", self.kind, self.table),
         })
     }
 
-    fn words(&self, which: Which) -> String {
-        let verb = match self.act {
-            Act::Insert => "insert",
-            Act::Append => "add",
+    fn comment(&self, which: NftablesComment) -> String {
+        let verb = match self.function {
+            NftablesFunction::Insert => "insert",
+            NftablesFunction::Append => "add",
             _ => "D",
         };
-        let command = format!("nft {verb} rule {} {}", self.target(), self.rule);
-        let lines = WORDS.iter().find(|(act, _)| *act == self.act).map_or(&[""; 3], |(_, lines)| lines);
+        let command = format!("nft {verb} rule {} {}", self.chain_address(), self.rule);
+        let lines =
+            COMMENTS.iter().find(|(act, _)| *act == self.function).map_or(&[""; 3], |(_, lines)| lines);
         let filled = [
             ("{family}", &self.family),
             ("{table}", &self.table),
@@ -244,9 +254,9 @@ impl Nft {
 }
 
 /// What is said when there is nothing to do, before something is done, and after it.
-const WORDS: [(Act, [&str; 3]); 9] = [
+const COMMENTS: [(NftablesFunction, [&str; 3]); 9] = [
     (
-        Act::Append,
+        NftablesFunction::Append,
         [
             "nftables rule for {name} already set ({command}) for {family}",
             "nftables rule for {name} needs to be set ({command}) for {family}",
@@ -254,7 +264,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::Insert,
+        NftablesFunction::Insert,
         [
             "nftables rule for {name} already set for {family} ({command})",
             "nftables rule for {name} needs to be set for {family} ({command})",
@@ -262,7 +272,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::Delete,
+        NftablesFunction::Delete,
         [
             "nftables rule for {name} already absent for {family} ({command})",
             "nftables rule for {name} needs to be deleted for {family} ({command})",
@@ -270,7 +280,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::Policy,
+        NftablesFunction::Policy,
         [
             "nftables default policy for chain {chain} on table {table} for {family} already set to {policy}",
             "nftables default policy for chain {chain} on table {table} for {family} needs to be set to {policy}",
@@ -278,7 +288,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::Flush,
+        NftablesFunction::Flush,
         [
             "There are no nftables rules in {table} table {chain} chain {family} family",
             "nftables rules in {table} table {chain} chain {family} family would be flushed",
@@ -286,7 +296,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::MakeChain,
+        NftablesFunction::ChainPresent,
         [
             "nftables {chain} chain is already exist in {table} table for {family}",
             "nftables chain {chain} would be created in table {table} for family {family}",
@@ -294,7 +304,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::DropChain,
+        NftablesFunction::ChainAbsent,
         [
             "nftables {chain} chain is already absent in {table} table for {family}",
             "nftables chain {chain} would be deleted from table {table} for family {family}",
@@ -302,7 +312,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::MakeTable,
+        NftablesFunction::TablePresent,
         [
             "nftables table {name} already exists in family {family}",
             "nftables table {name} would be created in family {family}",
@@ -310,7 +320,7 @@ const WORDS: [(Act, [&str; 3]); 9] = [
         ],
     ),
     (
-        Act::DropTable,
+        NftablesFunction::TableAbsent,
         [
             "nftables table {name} is already absent from family {family}",
             "nftables table {name} would be deleted from family {family}",
@@ -320,22 +330,22 @@ const WORDS: [(Act, [&str; 3]); 9] = [
 ];
 
 #[derive(Clone, Copy)]
-enum Which {
-    Right,
-    Would,
-    Did,
+enum NftablesComment {
+    InSync,
+    Preview,
+    Applied,
 }
 
 /// The chains of a listed table.
-fn chains(text: &str) -> impl Iterator<Item = &str> {
+fn split_chains(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|l| l.trim().strip_prefix("chain ")?.split(' ').next())
 }
 
 /// One chain of a listed table.
-fn cut(text: &str, chain: &str) -> Option<Listed> {
+fn parse_chain(text: &str, chain: &str) -> Option<NftChain> {
     let mut lines = text.lines().map(str::trim);
     lines.by_ref().find(|l| l.strip_prefix("chain ").is_some_and(|l| l.split(' ').next() == Some(chain)))?;
-    let mut listed = Listed::default();
+    let mut listed = NftChain::default();
     for line in lines.take_while(|l| !l.starts_with('}')) {
         match line.rsplit_once(" # handle ") {
             Some((rule, handle)) => listed.rules.push((rule.trim().to_owned(), handle.trim().to_owned())),
@@ -346,85 +356,91 @@ fn cut(text: &str, chain: &str) -> Option<Listed> {
     Some(listed)
 }
 
-fn feed(tools: &Tools<'_>, script: &str) -> Result<(), Failure> {
+fn run_script(tools: &Tools<'_>, script: &str) -> Result<(), StateError> {
     let mut command = Tools::command("nft", &["-f", "-"], std::time::Duration::from_secs(60));
     command.stdin = script.as_bytes().to_vec();
     let said = tools.run(command)?;
-    if said.is_fine() { Ok(()) } else { Err(Failure::new(said.words())) }
+    if said.is_success() { Ok(()) } else { Err(StateError::new(said.message())) }
 }
 
-impl State for Nft {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        if self.is_right(&scene.tools())? {
-            return Ok(Look::right(self.words(Which::Right)));
+impl State for NftablesState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.is_in_sync(&scene.tools())? {
+            return Ok(CheckResult::in_sync(self.comment(NftablesComment::InSync)));
         }
-        Ok(Look::drift(self.words(Which::Would), Map::from_iter([("locale", self.name.as_str())])))
+        Ok(CheckResult::drifted(
+            self.comment(NftablesComment::Preview),
+            Map::from_iter([("locale", self.name.as_str())]),
+        ))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let tools = scene.tools();
-        let script = self.script(&tools)?;
+        let script = self.nft_script(&tools)?;
         let key = Map::from_iter([("family", self.kind), ("table", self.table.as_str())]);
-        scene.change(&TABLE, key, || feed(&tools, &script))?;
-        let mut comment = self.words(Which::Did);
+        scene.with_undo(&NFT_TABLE_UNDO, key, || run_script(&tools, &script))?;
+        let mut comment = self.comment(NftablesComment::Applied);
         if self.save {
-            let rules = tools.must("nft", &["-s", "list", "ruleset"])?.out;
+            let rules = tools.run_checked("nft", &["-s", "list", "ruleset"])?.stdout;
             let text = format!("#!/usr/sbin/nft -f\n\nflush ruleset\n\n{rules}");
-            scene.fs.write(std::path::Path::new(CONF), text.as_bytes(), Meta::default())?;
-            comment += &format!("\nSaved in {CONF}");
+            scene.fs.write(std::path::Path::new(DEBIAN_CONF), text.as_bytes(), FileMeta::default())?;
+            comment += &format!("\nSaved in {DEBIAN_CONF}");
         }
-        Ok(Done::new(comment, Map::from_iter([("locale", self.name.as_str())])))
+        Ok(ApplyResult::new(comment, Map::from_iter([("locale", self.name.as_str())])))
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Firewall]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Firewall]
     }
 
-    fn sees(&self) -> Veil {
-        Veil::KERNEL | Veil::BROUGHT | Veil::PACKAGES
+    fn reads(&self) -> Effects {
+        Effects::KERNEL | Effects::PACKAGE_FILES | Effects::PACKAGES
     }
 
-    fn veils(&self) -> Veil {
-        match self.act {
-            Act::Delete | Act::Flush | Act::DropChain | Act::DropTable => Veil::KERNEL,
-            _ => Veil::NONE,
+    fn writes(&self) -> Effects {
+        match self.function {
+            NftablesFunction::Delete
+            | NftablesFunction::Flush
+            | NftablesFunction::ChainAbsent
+            | NftablesFunction::TableAbsent => Effects::KERNEL,
+            _ => Effects::NONE,
         }
     }
 
-    fn holds(&self, look: &Look, hidden: Veil) -> bool {
-        look.standing == Standing::Drift
-            && self.veils().is_none()
-            && (hidden & (Veil::BROUGHT | Veil::PACKAGES)).is_none()
+    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
+        look.verdict == Verdict::Drifted
+            && self.writes().is_none()
+            && (hidden & (Effects::PACKAGE_FILES | Effects::PACKAGES)).is_none()
     }
 }
 
 /// A table with all that is in it.
-pub(super) struct Table;
-pub(super) static TABLE: Table = Table;
+pub(super) struct NftTableUndo;
+pub(super) static NFT_TABLE_UNDO: NftTableUndo = NftTableUndo;
 
-impl Thing for Table {
+impl Undoable for NftTableUndo {
     fn kind(&self) -> &'static str {
         "nftables_table"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
         let text = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
-        let said = scene.tools().ask("nft", &["-s", "list", "table", text("family"), text("table")])?;
-        if said.is_fine() {
-            return Ok(said.out.into());
+        let said = scene.tools().run_query("nft", &["-s", "list", "table", text("family"), text("table")])?;
+        if said.is_success() {
+            return Ok(said.stdout.into());
         }
-        if said.words().contains("No such file or directory") {
+        if said.message().contains("No such file or directory") {
             return Ok(Value::Null);
         }
-        Err(Failure::new(said.words()))
+        Err(StateError::new(said.message()))
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let text = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
         let table = format!("table {} {}", text("family"), text("table"));
         // Adding what may be there already makes sure that it can be deleted.
         let script = format!("add {table}\ndelete {table}\n{}", to.as_str().unwrap_or_default());
-        feed(&scene.tools(), &script)
+        run_script(&scene.tools(), &script)
     }
 }
 
@@ -435,11 +451,11 @@ mod tests {
     #[test]
     fn a_chain_of_a_listing() {
         let text = "table ip filter { # handle 3\n\tchain in { # handle 1\n\t\ttype filter hook input priority 0; policy accept;\n\t\ttcp dport 22 accept # handle 4\n\t}\n\n\tchain other { # handle 2\n\t}\n}\n";
-        let listed = cut(text, "in").unwrap();
+        let listed = parse_chain(text, "in").unwrap();
         assert_eq!(listed.rules, [("tcp dport 22 accept".to_owned(), "4".to_owned())]);
         assert!(listed.base.unwrap().ends_with("policy accept;"));
-        assert!(cut(text, "other").unwrap().rules.is_empty());
-        assert!(cut(text, "none").is_none());
-        assert_eq!(chains(text).collect::<Vec<_>>(), ["in", "other"]);
+        assert!(parse_chain(text, "other").unwrap().rules.is_empty());
+        assert!(parse_chain(text, "none").is_none());
+        assert_eq!(split_chains(text).collect::<Vec<_>>(), ["in", "other"]);
     }
 }

@@ -1,6 +1,8 @@
 //! What Salt 3008 answers, word for word.
 
-use super::super::stage::{Stage, acted, apply, built, chunk, preview, seen};
+use super::super::testing::{
+    StateTestBed, apply_chunk, apply_line, build_state, check_line, chunk, preview_chunk,
+};
 
 /// Name, arguments, what a run and what a dry run answers.
 const CALLS: &[(&str, &str, &str, &str)] = &[
@@ -80,26 +82,26 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
 
 #[test]
 fn both_ways_of_calling() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     for &(name, args, real, dry) in CALLS {
         let chunk = chunk("module.run", name, args);
-        let got = apply(&chunk, &stage.scene());
+        let got = apply_chunk(&chunk, &stage.scene());
         let got = match (got.find(r#""pid":"#), got.find(r#","retcode""#)) {
             (Some(at), Some(end)) => format!("{}\"pid\":\"\"{}", &got[..at], &got[end..]),
             _ => got,
         };
         assert_eq!(got, real, "{name} {args}");
-        assert_eq!(preview(&chunk, &stage.scene()), dry, "{name} {args}");
+        assert_eq!(preview_chunk(&chunk, &stage.scene()), dry, "{name} {args}");
     }
 }
 
 #[test]
 fn one_that_waits_runs_for_a_watch() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let chunk = chunk("module.wait", "test.ping", "{}");
-    assert_eq!(apply(&chunk, &stage.scene()), r#"true "" {}"#);
+    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "" {}"#);
     let ran = r#"true "Module function test.ping executed" {"ret":true}"#;
-    assert_eq!(acted(built(&chunk).react(&stage.scene())), ran);
+    assert_eq!(apply_line(build_state(&chunk).react(&stage.scene())), ran);
     let would = r#"null "Module function test.ping is set to execute" {}"#;
-    assert_eq!(seen(built(&chunk).foresee(&stage.scene())), would);
+    assert_eq!(check_line(build_state(&chunk).predict_reaction(&stage.scene())), would);
 }

@@ -2,34 +2,34 @@
 
 use zagent_config::{Map, Value};
 
-use super::errand::{self, Errand, Kind, words};
-use super::{Args, Built, Thing};
+use super::command_plan::{self, CommandPlan, CommandPlanSpec, to_strings};
+use super::{BuildResult, ChunkArgs, Undoable};
 use crate::host::Tools;
-use crate::states::{Failure, Scene, Veil};
+use crate::states::{Effects, StateCtx, StateError};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let look = match fun {
-        "present" | "list_present" => present,
-        "absent" | "list_absent" => absent,
+        "present" | "list_present" => plan_present,
+        "absent" | "list_absent" => plan_absent,
         _ => return None,
     };
-    let kind = Kind {
-        look,
-        thing: Some(THING),
-        store: None,
-        veil: Veil::FILES | Veil::BROUGHT | Veil::USERS,
+    let kind = CommandPlanSpec {
+        plan: look,
+        undoable: Some(UNDOABLE),
+        lock_path: None,
+        reads: Effects::FILES | Effects::PACKAGE_FILES | Effects::USERS,
         lasts: true,
     };
-    Some(errand::build(kind, args))
+    Some(command_plan::build(kind, args))
 }
 
 /// One line of an access list: `default:user:name`, and what is allowed.
-type Line = (String, String);
+type AclEntry = (String, String);
 
 /// What `getfacl` printed: the lines of each file.
-fn parse(out: &str) -> Vec<(String, Vec<Line>)> {
-    let mut all: Vec<(String, Vec<Line>)> = Vec::new();
+fn parse_getfacl(out: &str) -> Vec<(String, Vec<AclEntry>)> {
+    let mut all: Vec<(String, Vec<AclEntry>)> = Vec::new();
     for line in out.lines() {
         if let Some(file) = line.strip_prefix("# file: ") {
             all.push((file.to_owned(), Vec::new()));
@@ -42,23 +42,23 @@ fn parse(out: &str) -> Vec<(String, Vec<Line>)> {
 }
 
 /// What is asked for: the kind of the entries, their names, the files as they are.
-struct Asked {
+struct AclRequest {
     kind: String,
     names: Vec<String>,
     recurse: bool,
-    files: Vec<(String, Vec<Line>)>,
+    files: Vec<(String, Vec<AclEntry>)>,
 }
 
-impl Asked {
-    fn read(scene: &Scene<'_>, args: &Args<'_>) -> Result<Self, Failure> {
+impl AclRequest {
+    fn from_args(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let name = args.name();
         if scene.fs.stat(name.as_ref())?.is_none() {
-            return Err(Failure::new(format!("{name} does not exist")));
+            return Err(StateError::new(format!("{name} does not exist")));
         }
-        let kind = args.text("acl_type")?.ok_or_else(|| Failure::new("Missing parameter acl_type"))?;
+        let kind = args.text("acl_type")?.ok_or_else(|| StateError::new("Missing parameter acl_type"))?;
         let kind = kind.strip_prefix("d:").map_or(kind.clone(), |rest| format!("default:{rest}"));
         if !matches!(kind.trim_start_matches("default:"), "user" | "group" | "mask" | "other") {
-            return Err(Failure::new("ACL Type does not exist"));
+            return Err(StateError::new("ACL Type does not exist"));
         }
         let names = match args.texts("acl_names")? {
             Some(names) => names,
@@ -67,26 +67,26 @@ impl Asked {
         let recurse = args.flag("recurse", false);
         let tools = scene.tools();
         if tools.which("getfacl").is_none() {
-            return Err(Failure::new("there is no `getfacl` on this host: install the package `acl`"));
+            return Err(StateError::new("there is no `getfacl` on this host: install the package `acl`"));
         }
         let deep: &[&str] = if recurse { &["-R"] } else { &[] };
-        let said = tools.must("getfacl", &[deep, &["-p", "--", &name]].concat())?;
-        Ok(Self { kind, names, recurse, files: parse(&said.out) })
+        let said = tools.run_checked("getfacl", &[deep, &["-p", "--", &name]].concat())?;
+        Ok(Self { kind, names, recurse, files: parse_getfacl(&said.stdout) })
     }
 
-    fn who(&self, name: &str) -> String {
+    fn entry_key(&self, name: &str) -> String {
         format!("{}:{name}", self.kind)
     }
 
     /// What an entry allows on the first file that does not allow the same; nothing when all do.
-    fn differing(&self, name: &str, perms: Option<&str>) -> Option<Option<String>> {
-        let who = self.who(name);
-        let of = |lines: &[Line]| lines.iter().find(|(w, _)| *w == who).map(|(_, p)| p.clone());
+    fn find_difference(&self, name: &str, perms: Option<&str>) -> Option<Option<String>> {
+        let who = self.entry_key(name);
+        let of = |lines: &[AclEntry]| lines.iter().find(|(w, _)| *w == who).map(|(_, p)| p.clone());
         self.files.iter().map(|(_, lines)| of(lines)).find(|now| now.as_deref() != perms)
     }
 
-    fn act(&self, file: &str, option: &str, entries: &[String]) -> Vec<String> {
-        let mut act = words(&["setfacl", option, &entries.join(",")]);
+    fn setfacl_command(&self, file: &str, option: &str, entries: &[String]) -> Vec<String> {
+        let mut act = to_strings(&["setfacl", option, &entries.join(",")]);
         act.extend(self.recurse.then(|| "-R".to_owned()));
         act.extend(["--".to_owned(), file.to_owned()]);
         act
@@ -94,11 +94,11 @@ impl Asked {
 }
 
 /// `rwx` with a dash for what is not allowed.
-fn full(perms: &str) -> String {
+fn expand_perms(perms: &str) -> String {
     "rwx".chars().map(|c| if perms.to_ascii_lowercase().contains(c) { c } else { '-' }).collect()
 }
 
-fn told(asked: &Asked, names: &[&String], perms: &str) -> Value {
+fn acl_changes(asked: &AclRequest, names: &[&String], perms: &str) -> Value {
     let names: Vec<&str> = names.iter().map(|n| n.as_str()).collect();
     Map::from_iter([
         ("acl_name", names.join(", ")),
@@ -108,18 +108,20 @@ fn told(asked: &Asked, names: &[&String], perms: &str) -> Value {
     .into()
 }
 
-fn present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
-    let asked = Asked::read(scene, args)?;
-    let perms = full(&args.text("perms")?.unwrap_or_default());
+fn plan_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let asked = AclRequest::from_args(scene, args)?;
+    let perms = expand_perms(&args.text("perms")?.unwrap_or_default());
     let wrong: Vec<&String> =
-        asked.names.iter().filter(|n| asked.differing(n, Some(&perms)).is_some()).collect();
-    let Some(first) = wrong.first() else { return Ok(Errand::right("Permissions are in the desired state")) };
+        asked.names.iter().filter(|n| asked.find_difference(n, Some(&perms)).is_some()).collect();
+    let Some(first) = wrong.first() else {
+        return Ok(CommandPlan::in_sync("Permissions are in the desired state"));
+    };
     let names = wrong.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", ");
-    let mut changes = Map::from_iter([("new", told(&asked, &wrong, &perms))]);
-    let old = asked.differing(first, Some(&perms)).flatten();
+    let mut changes = Map::from_iter([("new", acl_changes(&asked, &wrong, &perms))]);
+    let old = asked.find_difference(first, Some(&perms)).flatten();
     let (comment, done) = match &old {
         Some(old) => {
-            changes.insert("old", told(&asked, &wrong, old));
+            changes.insert("old", acl_changes(&asked, &wrong, old));
             (
                 format!("Updated permissions will be applied for {names}: {old} -> {perms}"),
                 format!("Updated permissions for {names}"),
@@ -134,54 +136,56 @@ fn present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
     let mut acts = Vec::new();
     if args.flag("force", false) {
         let deep: &[&str] = if asked.recurse { &["-R"] } else { &[] };
-        acts.push(words(&[&["setfacl", "-b"], deep, &["--", &name]].concat()));
+        acts.push(to_strings(&[&["setfacl", "-b"], deep, &["--", &name]].concat()));
     }
     let meant = if acts.is_empty() { wrong } else { asked.names.iter().collect() };
-    let entries: Vec<String> = meant.iter().map(|n| format!("{}:{perms}", asked.who(n))).collect();
-    acts.push(asked.act(&name, "-m", &entries));
-    Ok(Errand { comment, done, changes, acts, file: None })
+    let entries: Vec<String> = meant.iter().map(|n| format!("{}:{perms}", asked.entry_key(n))).collect();
+    acts.push(asked.setfacl_command(&name, "-m", &entries));
+    Ok(CommandPlan { comment, done_comment: done, changes, commands: acts, file: None })
 }
 
-fn absent(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
-    let asked = Asked::read(scene, args)?;
-    let wrong: Vec<&String> = asked.names.iter().filter(|n| asked.differing(n, None).is_some()).collect();
+fn plan_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let asked = AclRequest::from_args(scene, args)?;
+    let wrong: Vec<&String> =
+        asked.names.iter().filter(|n| asked.find_difference(n, None).is_some()).collect();
     if wrong.is_empty() {
-        return Ok(Errand::right("Permissions are in the desired state"));
+        return Ok(CommandPlan::in_sync("Permissions are in the desired state"));
     }
-    let old = asked.differing(wrong[0], None).flatten().unwrap_or_default();
-    let entries: Vec<String> = wrong.iter().map(|n| asked.who(n)).collect();
-    Ok(Errand {
+    let old = asked.find_difference(wrong[0], None).flatten().unwrap_or_default();
+    let entries: Vec<String> = wrong.iter().map(|n| asked.entry_key(n)).collect();
+    Ok(CommandPlan {
         comment: "Removing permissions".into(),
-        done: "Removing permissions".into(),
-        changes: Map::from_iter([("old", told(&asked, &wrong, &old))]),
-        acts: vec![asked.act(&args.name(), "-x", &entries)],
+        done_comment: "Removing permissions".into(),
+        changes: Map::from_iter([("old", acl_changes(&asked, &wrong, &old))]),
+        commands: vec![asked.setfacl_command(&args.name(), "-x", &entries)],
         file: None,
     })
 }
 
 /// The access lists of a path and of all below it.
-struct Lists;
+struct AclUndo;
 
 /// What a revert puts back.
-pub(super) const THING: &dyn Thing = &Lists;
+pub(super) const UNDOABLE: &dyn Undoable = &AclUndo;
 
-impl Thing for Lists {
+impl Undoable for AclUndo {
     fn kind(&self) -> &'static str {
         "acl"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let said =
-            scene.tools().ask("getfacl", &["-R", "-P", "-p", "--", key.as_str().unwrap_or_default()])?;
-        Ok(if said.is_fine() { said.out.into() } else { Value::Null })
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        let said = scene
+            .tools()
+            .run_query("getfacl", &["-R", "-P", "-p", "--", key.as_str().unwrap_or_default()])?;
+        Ok(if said.is_success() { said.stdout.into() } else { Value::Null })
     }
 
-    fn put(&self, _: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, _: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(text) = to.as_str() else { return Ok(()) };
         let mut command = Tools::command("setfacl", &["--restore=-"], std::time::Duration::from_secs(600));
         command.stdin = text.as_bytes().to_vec();
         let said = scene.tools().run(command)?;
-        if said.is_fine() { Ok(()) } else { Err(Failure::new(said.words())) }
+        if said.is_success() { Ok(()) } else { Err(StateError::new(said.message())) }
     }
 }
 
@@ -194,19 +198,19 @@ mod tests {
 
     #[test]
     fn lists_are_read_and_compared() {
-        let files = parse(LISTS);
+        let files = parse_getfacl(LISTS);
         assert_eq!(files.len(), 2);
-        let asked = |kind: &str, count: usize| Asked {
+        let asked = |kind: &str, count: usize| AclRequest {
             kind: kind.into(),
             names: Vec::new(),
             recurse: false,
             files: files[..count].to_vec(),
         };
-        assert_eq!(asked("user", 1).differing("daemon", Some("rwx")), None);
-        assert_eq!(asked("user", 2).differing("daemon", Some("rwx")), Some(None));
-        assert_eq!(asked("user", 1).differing("daemon", Some("r--")), Some(Some("rwx".into())));
-        assert_eq!(asked("default:user", 1).differing("", Some("rwx")), None);
-        assert_eq!(asked("user", 1).differing("nobody", None), None);
-        assert_eq!((full("rX"), full("")), ("r-x".into(), "---".into()));
+        assert_eq!(asked("user", 1).find_difference("daemon", Some("rwx")), None);
+        assert_eq!(asked("user", 2).find_difference("daemon", Some("rwx")), Some(None));
+        assert_eq!(asked("user", 1).find_difference("daemon", Some("r--")), Some(Some("rwx".into())));
+        assert_eq!(asked("default:user", 1).find_difference("", Some("rwx")), None);
+        assert_eq!(asked("user", 1).find_difference("nobody", None), None);
+        assert_eq!((expand_perms("rX"), expand_perms("")), ("r-x".into(), "---".into()));
     }
 }

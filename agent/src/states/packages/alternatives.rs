@@ -1,37 +1,37 @@
 //! States of the module `alternatives`: which of several programs a name stands for.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Thing};
+use super::{BuildResult, ChunkArgs, Undoable};
 use crate::host::{Machine, Tools, refuse_option};
-use crate::states::{Done, Failure, Look, Resource, Scene, State, Veil};
+use crate::states::{ApplyResult, CheckResult, Effects, LockKey, State, StateCtx, StateError};
 
 /// What `update-alternatives` noted about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(crate) struct AlternativesGroup {
     pub(crate) mode: String,
     pub(crate) link: String,
     /// Names and links of what goes along.
     pub(crate) followers: Vec<(String, String)>,
-    pub(crate) choices: Vec<Choice>,
+    pub(crate) choices: Vec<AlternativesChoice>,
 }
 
 /// One of several programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct AlternativesChoice {
     pub(crate) path: String,
     pub(crate) priority: i64,
     /// What goes along, in the order of the names; empty where nothing does.
     pub(crate) followers: Vec<String>,
 }
 
-impl Notes {
+impl AlternativesGroup {
     /// Reads the notes about a name; nothing when there are none.
     ///
     /// # Errors
     /// Fails when they cannot be read.
-    pub(crate) fn read(machine: &Machine, name: &str) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn load(machine: &Machine, name: &str) -> Result<Option<Self>, FunctionError> {
         if name.contains('/') {
             return Ok(None);
         }
@@ -55,48 +55,49 @@ impl Notes {
         while let Some(path) = lines.next().filter(|l| !l.is_empty()) {
             let priority = lines.next()?.trim().parse().ok()?;
             let of = followers.iter().map(|_| lines.next().unwrap_or_default().to_owned()).collect();
-            choices.push(Choice { path: path.to_owned(), priority, followers: of });
+            choices.push(AlternativesChoice { path: path.to_owned(), priority, followers: of });
         }
         Some(Self { mode, link, followers, choices })
     }
 
     /// True when a program is one of the choices.
-    pub(crate) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has_choice(&self, path: &str) -> bool {
         self.choices.iter().any(|c| c.path == path)
     }
 }
 
 /// Where the link of a name points now.
-pub(crate) fn current(machine: &Machine, name: &str) -> Option<String> {
+pub(crate) fn current_target(machine: &Machine, name: &str) -> Option<String> {
     if name.contains('/') {
         return None;
     }
-    machine.link(&format!("/etc/alternatives/{name}"))
+    machine.read_link(&format!("/etc/alternatives/{name}"))
 }
 
 /// Tells the program that keeps alternatives something.
 ///
 /// # Errors
 /// Fails when there is none, or as it does.
-pub(crate) fn tell(tools: &Tools<'_>, words: &[&str]) -> Result<String, Refusal> {
+pub(crate) fn run_update_alternatives(tools: &Tools<'_>, words: &[&str]) -> Result<String, FunctionError> {
     // The verb comes first, and a priority may be below zero.
     let said = words.iter().skip(1).filter(|w| **w != "--slave" && w.parse::<i64>().is_err());
     said.into_iter().try_for_each(|word| refuse_option("name of an alternative", word))?;
     let program = ["update-alternatives", "alternatives"].into_iter().find(|p| tools.which(p).is_some());
-    let program = program.ok_or_else(|| Refusal::failed("there is no `update-alternatives` on this host"))?;
-    Ok(tools.must(program, words)?.words().to_owned())
+    let program =
+        program.ok_or_else(|| FunctionError::failed("there is no `update-alternatives` on this host"))?;
+    Ok(tools.run_checked(program, words)?.message().to_owned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum AlternativesFunction {
     Install,
     Remove,
     Auto,
     Set,
 }
 
-struct Alternative {
-    act: Act,
+struct AlternativesState {
+    function: AlternativesFunction,
     name: String,
     link: String,
     path: String,
@@ -104,71 +105,84 @@ struct Alternative {
 }
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
-    let (act, needs): (Act, &[&str]) = match fun {
-        "install" => (Act::Install, &["link", "path", "priority"]),
-        "remove" => (Act::Remove, &["path"]),
-        "auto" => (Act::Auto, &[]),
-        "set" => (Act::Set, &["path"]),
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let (act, needs): (AlternativesFunction, &[&str]) = match fun {
+        "install" => (AlternativesFunction::Install, &["link", "path", "priority"]),
+        "remove" => (AlternativesFunction::Remove, &["path"]),
+        "auto" => (AlternativesFunction::Auto, &[]),
+        "set" => (AlternativesFunction::Set, &["path"]),
         _ => return None,
     };
-    Some(read(act, needs, args))
+    Some(state_from_args(act, needs, args))
 }
 
-fn read(act: Act, needs: &[&str], args: &Args<'_>) -> Built {
+fn state_from_args(act: AlternativesFunction, needs: &[&str], args: &ChunkArgs<'_>) -> BuildResult {
     if let Some(key) = needs.iter().find(|key| args.get(key).is_none()) {
         let words = format!("Missing parameter {key} for state alternatives.{}", args.chunk.fun);
-        return Err(Failure::new(words));
+        return Err(StateError::new(words));
     }
     let (name, link, path) = (args.name(), args.text("link")?, args.text("path")?);
     let (link, path) = (link.unwrap_or_default(), path.unwrap_or_default());
     [&name, &link, &path].into_iter().try_for_each(|word| refuse_option("name of an alternative", word))?;
-    Ok(Box::new(Alternative { act, name, link, path, priority: args.int("priority")?.unwrap_or(0) }))
+    Ok(Box::new(AlternativesState {
+        function: act,
+        name,
+        link,
+        path,
+        priority: args.int("priority")?.unwrap_or(0),
+    }))
 }
 
-impl Alternative {
-    fn looked(&self, notes: Option<&Notes>, current: Option<&str>) -> Result<Look, Failure> {
+impl AlternativesState {
+    fn check_group(
+        &self,
+        notes: Option<&AlternativesGroup>,
+        current: Option<&str>,
+    ) -> Result<CheckResult, StateError> {
         let Self { name, path, priority, .. } = self;
-        let is_choice = notes.is_some_and(|n| n.has(path));
+        let is_choice = notes.is_some_and(|n| n.has_choice(path));
         let path_change = || Map::from_iter([("path", path.as_str())]);
-        match self.act {
-            Act::Install if is_choice => {
-                Ok(Look::right(format!("Alternative {path} for {name} is already registered")))
+        match self.function {
+            AlternativesFunction::Install if is_choice => {
+                Ok(CheckResult::in_sync(format!("Alternative {path} for {name} is already registered")))
             }
-            Act::Install => {
+            AlternativesFunction::Install => {
                 let words = format!("Alternative will be set for {name} to {path} with priority {priority}");
-                Ok(Look::drift(words, self.installed()))
+                Ok(CheckResult::drifted(words, self.install_changes()))
             }
-            Act::Remove if is_choice => {
-                Ok(Look::drift(format!("Alternative for {name} will be removed"), path_change()))
+            AlternativesFunction::Remove if is_choice => {
+                Ok(CheckResult::drifted(format!("Alternative for {name} will be removed"), path_change()))
             }
-            Act::Remove => match current {
-                Some(now) => {
-                    Ok(Look::right(format!("Alternative for {name} is set to it's default path {now}")))
-                }
-                None => Err(Failure::new(format!("Alternative for {name} doesn't exist"))),
+            AlternativesFunction::Remove => match current {
+                Some(now) => Ok(CheckResult::in_sync(format!(
+                    "Alternative for {name} is set to it's default path {now}"
+                ))),
+                None => Err(StateError::new(format!("Alternative for {name} doesn't exist"))),
             },
-            Act::Auto if notes.is_some_and(|n| n.mode == "auto") => {
-                Ok(Look::right(format!("{name} already in auto mode")))
+            AlternativesFunction::Auto if notes.is_some_and(|n| n.mode == "auto") => {
+                Ok(CheckResult::in_sync(format!("{name} already in auto mode")))
             }
-            Act::Auto if notes.is_none() => {
-                Err(Failure::new(format!("Alternative for {name} doesn't exist")))
+            AlternativesFunction::Auto if notes.is_none() => {
+                Err(StateError::new(format!("Alternative for {name} doesn't exist")))
             }
-            Act::Auto => {
+            AlternativesFunction::Auto => {
                 let words = format!("{name} will be put in auto mode");
-                Ok(Look::drift(words.clone(), Map::from_iter([("result", words)])))
+                Ok(CheckResult::drifted(words.clone(), Map::from_iter([("result", words)])))
             }
-            Act::Set if current == Some(path) => {
-                Ok(Look::right(format!("Alternative for {name} already set to {path}")))
+            AlternativesFunction::Set if current == Some(path) => {
+                Ok(CheckResult::in_sync(format!("Alternative for {name} already set to {path}")))
             }
-            Act::Set if is_choice => {
-                Ok(Look::drift(format!("Alternative for {name} will be set to path {path}"), path_change()))
+            AlternativesFunction::Set if is_choice => Ok(CheckResult::drifted(
+                format!("Alternative for {name} will be set to path {path}"),
+                path_change(),
+            )),
+            AlternativesFunction::Set => {
+                Err(StateError::new(format!("Alternative {path} for {name} doesn't exist")))
             }
-            Act::Set => Err(Failure::new(format!("Alternative {path} for {name} doesn't exist"))),
         }
     }
 
-    fn installed(&self) -> Map {
+    fn install_changes(&self) -> Map {
         Map::from_iter([
             ("name", Value::from(self.name.as_str())),
             ("link", self.link.as_str().into()),
@@ -178,42 +192,46 @@ impl Alternative {
     }
 }
 
-impl State for Alternative {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for AlternativesState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let machine = scene.tools().machine;
-        self.looked(Notes::read(machine, &self.name)?.as_ref(), current(machine, &self.name).as_deref())
+        self.check_group(
+            AlternativesGroup::load(machine, &self.name)?.as_ref(),
+            current_target(machine, &self.name).as_deref(),
+        )
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let tools = scene.tools();
         let Self { name, link, path, .. } = &*self;
         let priority = self.priority.to_string();
-        let words: &[&str] = match self.act {
-            Act::Install => &["--install", link, name, path, &priority],
-            Act::Remove => &["--remove", name, path],
-            Act::Auto => &["--auto", name],
-            Act::Set => &["--set", name, path],
+        let words: &[&str] = match self.function {
+            AlternativesFunction::Install => &["--install", link, name, path, &priority],
+            AlternativesFunction::Remove => &["--remove", name, path],
+            AlternativesFunction::Auto => &["--auto", name],
+            AlternativesFunction::Set => &["--set", name, path],
         };
-        let said = scene.change(&ALTERNATIVE, name.as_str(), || Ok(tell(&tools, words)?))?;
-        let now = current(tools.machine, name);
-        Ok(match (self.act, now) {
-            (Act::Install, _) => {
+        let said = scene
+            .with_undo(&ALTERNATIVES_UNDO, name.as_str(), || Ok(run_update_alternatives(&tools, words)?))?;
+        let now = current_target(tools.machine, name);
+        Ok(match (self.function, now) {
+            (AlternativesFunction::Install, _) => {
                 let words = format!("Alternative for {name} set to path {path} with priority {priority}");
-                Done::new(words, self.installed())
+                ApplyResult::new(words, self.install_changes())
             }
-            (Act::Remove, Some(now)) => {
+            (AlternativesFunction::Remove, Some(now)) => {
                 let words = format!("Alternative for {name} removed. Falling back to path {now}");
-                Done::new(words, Map::from_iter([("path", now)]))
+                ApplyResult::new(words, Map::from_iter([("path", now)]))
             }
-            (Act::Remove, None) => {
-                Done::new(format!("Alternative for {name} removed"), Map::from_iter([("path", "")]))
+            (AlternativesFunction::Remove, None) => {
+                ApplyResult::new(format!("Alternative for {name} removed"), Map::from_iter([("path", "")]))
             }
-            (Act::Auto, _) => {
-                Done::new(format!("{name} put in auto mode"), Map::from_iter([("result", said)]))
+            (AlternativesFunction::Auto, _) => {
+                ApplyResult::new(format!("{name} put in auto mode"), Map::from_iter([("result", said)]))
             }
-            (Act::Set, now) => {
+            (AlternativesFunction::Set, now) => {
                 let now = now.unwrap_or_default();
-                Done::new(
+                ApplyResult::new(
                     format!("Alternative for {name} set to path {now}"),
                     Map::from_iter([("path", now)]),
                 )
@@ -222,39 +240,39 @@ impl State for Alternative {
     }
 
     /// Salt calls it a failure when what is removed was never there; afterwards it is right.
-    fn is_lasting(&self) -> bool {
-        self.act != Act::Remove
+    fn is_convergent(&self) -> bool {
+        self.function != AlternativesFunction::Remove
     }
 
-    fn sees(&self) -> Veil {
-        Veil::BROUGHT
+    fn reads(&self) -> Effects {
+        Effects::PACKAGE_FILES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::BROUGHT
+    fn writes(&self) -> Effects {
+        Effects::PACKAGE_FILES
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path("/etc/alternatives".into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path("/etc/alternatives".into())]
     }
 }
 
 /// All choices of a name.
-struct Choices;
+struct AlternativesUndo;
 
-const ALTERNATIVE: Choices = Choices;
+const ALTERNATIVES_UNDO: AlternativesUndo = AlternativesUndo;
 /// The same, for those who put things back.
-pub(super) const THING: &dyn Thing = &ALTERNATIVE;
+pub(super) const UNDOABLE: &dyn Undoable = &ALTERNATIVES_UNDO;
 
-impl Thing for Choices {
+impl Undoable for AlternativesUndo {
     fn kind(&self) -> &'static str {
         "alternative"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
         let machine = scene.tools().machine;
         let name = key.as_str().unwrap_or_default();
-        let Some(notes) = Notes::read(machine, name)? else { return Ok(Value::Null) };
+        let Some(notes) = AlternativesGroup::load(machine, name)? else { return Ok(Value::Null) };
         let text = |t: &str| Value::from(t);
         let list = |all: Vec<Value>| all.into_iter().collect::<Value>();
         let choices = notes.choices.iter().map(|c| {
@@ -265,30 +283,30 @@ impl Thing for Choices {
         Ok(Map::from_iter([
             ("mode", text(&notes.mode)),
             ("link", text(&notes.link)),
-            ("current", text(&current(machine, name).unwrap_or_default())),
+            ("current", text(&current_target(machine, name).unwrap_or_default())),
             ("followers", list(followers.collect())),
             ("choices", list(choices.collect())),
         ])
         .into())
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let tools = scene.tools();
         let name = key.as_str().unwrap_or_default();
-        let now = Notes::read(tools.machine, name)?;
+        let now = AlternativesGroup::load(tools.machine, name)?;
         let field = |key: &str| to.get(key).and_then(Value::as_str).unwrap_or_default();
         let items = |value: Option<&Value>| -> Vec<Value> {
             value.and_then(Value::as_list).map(|l| l.iter().cloned().collect()).unwrap_or_default()
         };
         let texts = |value: &Value| -> Vec<String> {
-            items(Some(value)).iter().map(crate::host::command::shown).collect()
+            items(Some(value)).iter().map(crate::host::command_options::value_text).collect()
         };
         let choices = items(to.get("choices"));
         let wanted: Vec<Vec<String>> = choices.iter().map(texts).collect();
         for old in
             now.iter().flat_map(|n| &n.choices).filter(|c| !wanted.iter().any(|w| w.first() == Some(&c.path)))
         {
-            tell(&tools, &["--remove", name, &old.path])?;
+            run_update_alternatives(&tools, &["--remove", name, &old.path])?;
         }
         let followers: Vec<Vec<String>> = items(to.get("followers")).iter().map(texts).collect();
         for (choice, said) in wanted.iter().zip(&choices) {
@@ -299,12 +317,12 @@ impl Thing for Choices {
                 let [name, link, ..] = follower.as_slice() else { continue };
                 words.extend(["--slave", link, name, target]);
             }
-            tell(&tools, &words)?;
+            run_update_alternatives(&tools, &words)?;
         }
         match field("mode") {
             "" => {}
-            "auto" => drop(tell(&tools, &["--auto", name])?),
-            _ => drop(tell(&tools, &["--set", name, field("current")])?),
+            "auto" => drop(run_update_alternatives(&tools, &["--auto", name])?),
+            _ => drop(run_update_alternatives(&tools, &["--set", name, field("current")])?),
         }
         Ok(())
     }
@@ -313,7 +331,7 @@ impl Thing for Choices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::states::stage::chunk;
+    use crate::states::testing::chunk;
 
     const NOTES: &str = "auto\n/usr/bin/editor\neditor.1.gz\n/usr/share/man/man1/editor.1.gz\n\n\
                          /bin/ed\n-100\n/usr/share/man/man1/ed.1.gz\n/usr/bin/vim\n30\n\n\n";
@@ -321,29 +339,29 @@ mod tests {
     fn said(fun: &str, path: &str, current: Option<&str>) -> String {
         let args = format!(r#"{{"path": "{path}", "link": "/usr/bin/editor", "priority": "40"}}"#);
         let chunk = chunk(&format!("alternatives.{fun}"), "editor", &args);
-        let args = Args::new(&chunk);
-        let state = Alternative {
-            act: match fun {
-                "install" => Act::Install,
-                "remove" => Act::Remove,
-                "auto" => Act::Auto,
-                _ => Act::Set,
+        let args = ChunkArgs::new(&chunk);
+        let state = AlternativesState {
+            function: match fun {
+                "install" => AlternativesFunction::Install,
+                "remove" => AlternativesFunction::Remove,
+                "auto" => AlternativesFunction::Auto,
+                _ => AlternativesFunction::Set,
             },
             name: args.name(),
             link: "/usr/bin/editor".into(),
             path: path.into(),
             priority: args.int("priority").unwrap_or_default().unwrap_or_default(),
         };
-        let notes = Notes::parse(NOTES);
-        crate::states::stage::seen(state.looked(notes.as_ref(), current))
+        let notes = AlternativesGroup::parse(NOTES);
+        crate::states::testing::check_line(state.check_group(notes.as_ref(), current))
     }
 
     #[test]
     fn notes_are_read() {
-        let notes = Notes::parse(NOTES).expect("notes");
+        let notes = AlternativesGroup::parse(NOTES).expect("notes");
         assert_eq!((notes.mode.as_str(), notes.choices.len()), ("auto", 2));
         assert_eq!(notes.choices[1].followers, [""]);
-        assert!(notes.has("/bin/ed") && !notes.has("/bin/nano"));
+        assert!(notes.has_choice("/bin/ed") && !notes.has_choice("/bin/nano"));
     }
 
     #[test]

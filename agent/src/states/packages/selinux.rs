@@ -2,47 +2,58 @@
 
 use zagent_config::{Map, Value};
 
-use super::errand::{self, Errand, Kind, words};
-use super::{Args, Built};
-use crate::host::command::shown;
-use crate::host::services::lines;
-use crate::states::{Failure, Scene, Veil};
+use super::command_plan::{self, CommandPlan, CommandPlanSpec, to_strings};
+use super::{BuildResult, ChunkArgs};
+use crate::host::command_options::value_text;
+use crate::host::services::text_file;
+use crate::states::{Effects, StateCtx, StateError};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let look = match fun {
-        "mode" => mode,
-        "boolean" => boolean,
+        "mode" => plan_mode,
+        "boolean" => plan_boolean,
         "fcontext_policy_present" => context_present,
         "fcontext_policy_absent" => context_absent,
         "fcontext_policy_applied" => context_applied,
         "port_policy_present" => port_present,
         "port_policy_absent" => port_absent,
-        "module" => module,
+        "module" => plan_module,
         "module_install" => module_install,
         "module_remove" => module_remove,
         _ => return None,
     };
     let lasts = fun != "module_install" && fun != "module_remove";
-    let veil = Veil::KERNEL | Veil::PACKAGES;
-    Some(errand::build(Kind { look, thing: None, store: Some("/etc/selinux"), veil, lasts }, args))
+    let veil = Effects::KERNEL | Effects::PACKAGES;
+    Some(command_plan::build(
+        CommandPlanSpec { plan: look, undoable: None, lock_path: Some("/etc/selinux"), reads: veil, lasts },
+        args,
+    ))
 }
 
 /// What a tool prints.
-fn ask(scene: &Scene<'_>, program: &str, told: &[&str]) -> Result<String, Failure> {
+fn tool_output(scene: &StateCtx<'_>, program: &str, told: &[&str]) -> Result<String, StateError> {
     let tools = scene.tools();
     if tools.which(program).is_none() {
-        return Err(Failure::new(format!("selinux is not available: there is no `{program}` on this host")));
+        return Err(StateError::new(format!(
+            "selinux is not available: there is no `{program}` on this host"
+        )));
     }
-    Ok(tools.must(program, told)?.out)
+    Ok(tools.run_checked(program, told)?.stdout)
 }
 
-fn drift(comment: String, done: String, old: Value, new: Value, acts: Vec<Vec<String>>) -> Errand {
-    Errand { comment, done, changes: Map::from_iter([("old", old), ("new", new)]), acts, file: None }
+fn drift_plan(comment: String, done: String, old: Value, new: Value, acts: Vec<Vec<String>>) -> CommandPlan {
+    CommandPlan {
+        comment,
+        done_comment: done,
+        changes: Map::from_iter([("old", old), ("new", new)]),
+        commands: acts,
+        file: None,
+    }
 }
 
 /// `Enforcing`, `Permissive` or `Disabled`, as people write them.
-fn refined(mode: &str) -> Option<&'static str> {
+fn normalize_mode(mode: &str) -> Option<&'static str> {
     let mode = mode.to_ascii_lowercase();
     match mode.as_str() {
         "1" | "on" | "true" => Some("Enforcing"),
@@ -54,37 +65,39 @@ fn refined(mode: &str) -> Option<&'static str> {
     }
 }
 
-fn mode(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
+fn plan_mode(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let name = args.name();
-    let wanted = refined(&name).ok_or_else(|| Failure::new(format!("{name} is not an accepted mode")))?;
-    let now = ask(scene, "getenforce", &[])?.trim().to_owned();
+    let wanted =
+        normalize_mode(&name).ok_or_else(|| StateError::new(format!("{name} is not an accepted mode")))?;
+    let now = tool_output(scene, "getenforce", &[])?.trim().to_owned();
     let config = "/etc/selinux/config";
     let text = String::from_utf8_lossy(&scene.fs.read(config.as_ref())?).into_owned();
-    let kept = text.lines().find_map(|l| l.strip_prefix("SELINUX=")).and_then(refined).unwrap_or_default();
+    let kept =
+        text.lines().find_map(|l| l.strip_prefix("SELINUX=")).and_then(normalize_mode).unwrap_or_default();
     if kept == wanted && (now == wanted || wanted == "Disabled") {
-        return Ok(Errand::right(format!("SELinux is already in {wanted} mode")));
+        return Ok(CommandPlan::in_sync(format!("SELinux is already in {wanted} mode")));
     }
     let mut acts = Vec::new();
     if now != "Disabled" && wanted != "Disabled" {
-        acts.push(words(&["setenforce", if wanted == "Enforcing" { "1" } else { "0" }]));
+        acts.push(to_strings(&["setenforce", if wanted == "Enforcing" { "1" } else { "0" }]));
     }
     let (comment, done) = (
         format!("SELinux mode is set to be changed to {wanted}"),
         format!("SELinux has been set to {wanted} mode"),
     );
-    let file = Some((config, kept_mode(&text, wanted)));
-    Ok(Errand { file, ..drift(comment, done, now.into(), wanted.into(), acts) })
+    let file = Some((config, with_config_mode(&text, wanted)));
+    Ok(CommandPlan { file, ..drift_plan(comment, done, now.into(), wanted.into(), acts) })
 }
 
 /// The text of the configuration with a mode for the next start.
-fn kept_mode(text: &str, mode: &str) -> String {
+fn with_config_mode(text: &str, mode: &str) -> String {
     let line = format!("SELINUX={}", mode.to_ascii_lowercase());
-    let (new, is_found) = lines::edit(text, |l| l.starts_with("SELINUX=").then(|| line.clone()));
-    if is_found { new } else { lines::append(text, &line) }
+    let (new, is_found) = text_file::edit_lines(text, |l| l.starts_with("SELINUX=").then(|| line.clone()));
+    if is_found { new } else { text_file::append_line(text, &line) }
 }
 
-fn switched(value: &Value) -> Option<&'static str> {
-    match shown(value).to_ascii_lowercase().as_str() {
+fn parse_boolean_value(value: &Value) -> Option<&'static str> {
+    match value_text(value).to_ascii_lowercase().as_str() {
         "1" | "on" | "yes" | "true" => Some("on"),
         "0" | "off" | "no" | "false" => Some("off"),
         _ => None,
@@ -92,7 +105,7 @@ fn switched(value: &Value) -> Option<&'static str> {
 }
 
 /// The switches of `semanage boolean -l`: `name (on , off) what it is`; or of `getsebool -a`: `name --> on`.
-fn switch(list: &str, name: &str) -> Option<(String, String)> {
+fn find_boolean(list: &str, name: &str) -> Option<(String, String)> {
     let line = list.lines().find(|l| l.split_whitespace().next() == Some(name))?;
     if let Some((_, state)) = line.split_once("-->") {
         return Some((state.trim().to_owned(), state.trim().to_owned()));
@@ -102,28 +115,31 @@ fn switch(list: &str, name: &str) -> Option<(String, String)> {
     Some((now.trim().to_owned(), kept.trim().to_owned()))
 }
 
-fn boolean(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
+fn plan_boolean(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let persist = args.flag("persist", false);
-    let list =
-        if persist { ask(scene, "semanage", &["boolean", "-l"])? } else { ask(scene, "getsebool", &["-a"])? };
+    let list = if persist {
+        tool_output(scene, "semanage", &["boolean", "-l"])?
+    } else {
+        tool_output(scene, "getsebool", &["-a"])?
+    };
     let value = args.get("value").cloned().unwrap_or(Value::Null);
     let wanted: Vec<(String, Value)> = match args.get("booleans") {
-        Some(Value::Map(map)) => map.iter().map(|(k, v)| (shown(k), v.clone())).collect(),
+        Some(Value::Map(map)) => map.iter().map(|(k, v)| (value_text(k), v.clone())).collect(),
         Some(Value::List(items)) => items
             .iter()
             .flat_map(|i| match i {
-                Value::Map(map) => map.iter().map(|(k, v)| (shown(k), v.clone())).collect(),
-                other => vec![(shown(other), value.clone())],
+                Value::Map(map) => map.iter().map(|(k, v)| (value_text(k), v.clone())).collect(),
+                other => vec![(value_text(other), value.clone())],
             })
             .collect(),
         _ => vec![(args.name(), value)],
     };
     let (mut old, mut new, mut acts) = (Map::new(), Map::new(), Vec::new());
     for (name, value) in &wanted {
-        let (now, kept) =
-            switch(&list, name).ok_or_else(|| Failure::new(format!("Boolean {name} is not available")))?;
-        let to = switched(value).ok_or_else(|| {
-            Failure::new(format!("{} is not a valid value for the boolean {name}", shown(value)))
+        let (now, kept) = find_boolean(&list, name)
+            .ok_or_else(|| StateError::new(format!("Boolean {name} is not available")))?;
+        let to = parse_boolean_value(value).ok_or_else(|| {
+            StateError::new(format!("{} is not a valid value for the boolean {name}", value_text(value)))
         })?;
         if now == to && (kept == to || !persist) {
             continue;
@@ -131,12 +147,12 @@ fn boolean(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
         old.insert(name.as_str(), now);
         new.insert(name.as_str(), to);
         let kept: &[&str] = if persist { &["-P"] } else { &[] };
-        acts.push(words(&[&["setsebool"], kept, &[name, to]].concat()));
+        acts.push(to_strings(&[&["setsebool"], kept, &[name, to]].concat()));
     }
-    let names = |map: &Map| map.keys().map(shown).collect::<Vec<_>>().join(", ");
+    let names = |map: &Map| map.keys().map(value_text).collect::<Vec<_>>().join(", ");
     if acts.is_empty() {
         let all: Vec<&str> = wanted.iter().map(|(n, _)| n.as_str()).collect();
-        return Ok(Errand::right(format!(
+        return Ok(CommandPlan::in_sync(format!(
             "The following booleans were in the correct state: {}",
             all.join(", ")
         )));
@@ -145,11 +161,11 @@ fn boolean(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
         format!("The following booleans would be changed: {}", names(&new)),
         format!("The following booleans have been changed: {}", names(&new)),
     );
-    Ok(drift(comment, done, old.into(), new.into(), acts))
+    Ok(drift_plan(comment, done, old.into(), new.into(), acts))
 }
 
 /// Kinds of files as `semanage` lists them.
-const FILES: [(&str, &str); 8] = [
+const FILE_TYPES: [(&str, &str); 8] = [
     ("a", "all files"),
     ("f", "regular file"),
     ("d", "directory"),
@@ -161,7 +177,7 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// The label that the policy gives to a pattern of paths.
-fn label(list: &str, pattern: &str, files: &str) -> Option<String> {
+fn find_label(list: &str, pattern: &str, files: &str) -> Option<String> {
     list.lines().find_map(|line| {
         let rest = line.strip_prefix(pattern)?;
         let rest = rest.strip_prefix(char::is_whitespace)?.trim();
@@ -169,18 +185,21 @@ fn label(list: &str, pattern: &str, files: &str) -> Option<String> {
     })
 }
 
-fn contexts(scene: &Scene<'_>, args: &Args<'_>) -> Result<(String, &'static str, Option<String>), Failure> {
+fn context_args(
+    scene: &StateCtx<'_>,
+    args: &ChunkArgs<'_>,
+) -> Result<(String, &'static str, Option<String>), StateError> {
     let kind = args.text("filetype")?.unwrap_or_else(|| "a".into());
-    let files = FILES.iter().find(|(id, _)| *id == kind).map(|(_, name)| *name);
-    let files = files.ok_or_else(|| Failure::new(format!("`{kind}` is no kind of files")))?;
-    let now = label(&ask(scene, "semanage", &["fcontext", "-l"])?, &args.name(), files);
+    let files = FILE_TYPES.iter().find(|(id, _)| *id == kind).map(|(_, name)| *name);
+    let files = files.ok_or_else(|| StateError::new(format!("`{kind}` is no kind of files")))?;
+    let now = find_label(&tool_output(scene, "semanage", &["fcontext", "-l"])?, &args.name(), files);
     Ok((kind, files, now))
 }
 
-fn context_present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
-    let (kind, files, now) = contexts(scene, args)?;
+fn context_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let (kind, files, now) = context_args(scene, args)?;
     let name = args.name();
-    let wanted = args.text("sel_type")?.ok_or_else(|| Failure::new("Missing parameter sel_type"))?;
+    let wanted = args.text("sel_type")?.ok_or_else(|| StateError::new("Missing parameter sel_type"))?;
     let (user, level) = (args.text("sel_user")?, args.text("sel_level")?);
     let is_so = |label: &str| {
         let parts: Vec<&str> = label.splitn(4, ':').collect();
@@ -191,18 +210,25 @@ fn context_present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure
         let words = format!(
             "SELinux policy for \"{name}\" already present with specified filetype \"{files}\" and sel_type \"{wanted}\"."
         );
-        return Ok(Errand::right(words));
+        return Ok(CommandPlan::in_sync(words));
     }
-    let mut act =
-        words(&["semanage", "fcontext", if now.is_some() { "-m" } else { "-a" }, "-t", &wanted, "-f", &kind]);
-    act.extend(user.iter().flat_map(|u| words(&["-s", u])));
-    act.extend(level.iter().flat_map(|l| words(&["-r", l])));
+    let mut act = to_strings(&[
+        "semanage",
+        "fcontext",
+        if now.is_some() { "-m" } else { "-a" },
+        "-t",
+        &wanted,
+        "-f",
+        &kind,
+    ]);
+    act.extend(user.iter().flat_map(|u| to_strings(&["-s", u])));
+    act.extend(level.iter().flat_map(|l| to_strings(&["-r", l])));
     act.push(name.clone());
     let told =
         |to: &str| Map::from_iter([(name.as_str(), Map::from_iter([("filetype", files), ("sel_type", to)]))]);
     let old = now.map_or(Value::Null, |l| told(l.split(':').nth(2).unwrap_or_default()).into());
     let comment = format!("SELinux policy for \"{name}\" would be set to {wanted}");
-    Ok(drift(
+    Ok(drift_plan(
         comment,
         format!("SELinux policy for \"{name}\" set to {wanted}"),
         old,
@@ -211,30 +237,38 @@ fn context_present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure
     ))
 }
 
-fn context_absent(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
-    let (kind, files, now) = contexts(scene, args)?;
+fn context_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let (kind, files, now) = context_args(scene, args)?;
     let name = args.name();
     let Some(now) = now else {
-        return Ok(Errand::right(format!(
+        return Ok(CommandPlan::in_sync(format!(
             "SELinux policy for \"{name}\" already absent with specified filetype \"{files}\"."
         )));
     };
-    let act = words(&["semanage", "fcontext", "-d", "-f", &kind, &name]);
+    let act = to_strings(&["semanage", "fcontext", "-d", "-f", &kind, &name]);
     let comment = format!("SELinux policy for \"{name}\" would be removed");
-    Ok(drift(comment, format!("SELinux policy for \"{name}\" removed"), now.into(), Value::Null, vec![act]))
+    Ok(drift_plan(
+        comment,
+        format!("SELinux policy for \"{name}\" removed"),
+        now.into(),
+        Value::Null,
+        vec![act],
+    ))
 }
 
-fn context_applied(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
+fn context_applied(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let name = args.name();
     let deep: &[&str] = if args.flag("recursive", false) { &["-R"] } else { &[] };
-    let out = ask(scene, "restorecon", &[&["-n", "-v", "-F"], deep, &[&name]].concat())?;
+    let out = tool_output(scene, "restorecon", &[&["-n", "-v", "-F"], deep, &[&name]].concat())?;
     if out.trim().is_empty() {
-        return Ok(Errand::right(format!("SELinux policies are already applied for filespec \"{name}\"")));
+        return Ok(CommandPlan::in_sync(format!(
+            "SELinux policies are already applied for filespec \"{name}\""
+        )));
     }
-    let act = words(&[&["restorecon", "-F"], deep, &[&name]].concat());
+    let act = to_strings(&[&["restorecon", "-F"], deep, &[&name]].concat());
     let comment = format!("SELinux policies would be applied for filespec \"{name}\"");
     let done = format!("SELinux policies applied for filespec \"{name}\"");
-    Ok(drift(comment, done, Value::Null, out.trim().into(), vec![act]))
+    Ok(drift_plan(comment, done, Value::Null, out.trim().into(), vec![act]))
 }
 
 /// The type that a port has in a list of `semanage port -l`.
@@ -248,7 +282,7 @@ fn port_type(list: &str, protocol: &str, port: &str) -> Option<String> {
 }
 
 /// Protocol and port: `tcp/80`, or each for itself.
-fn port(args: &Args<'_>) -> Result<(String, String), Failure> {
+fn port_args(args: &ChunkArgs<'_>) -> Result<(String, String), StateError> {
     let name = args.name();
     let (protocol, number) = name.split_once('/').unwrap_or(("tcp", &name));
     Ok((
@@ -257,22 +291,22 @@ fn port(args: &Args<'_>) -> Result<(String, String), Failure> {
     ))
 }
 
-fn port_present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
-    let ((protocol, number), name) = (port(args)?, args.name());
-    let wanted = args.text("sel_type")?.ok_or_else(|| Failure::new("Missing parameter sel_type"))?;
-    let now = port_type(&ask(scene, "semanage", &["port", "-l"])?, &protocol, &number);
+fn port_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let ((protocol, number), name) = (port_args(args)?, args.name());
+    let wanted = args.text("sel_type")?.ok_or_else(|| StateError::new("Missing parameter sel_type"))?;
+    let now = port_type(&tool_output(scene, "semanage", &["port", "-l"])?, &protocol, &number);
     if now.as_deref() == Some(wanted.as_str()) {
-        return Ok(Errand::right(format!(
+        return Ok(CommandPlan::in_sync(format!(
             "SELinux policy for \"{name}\" already present with specified sel_type \"{wanted}\", protocol \"{protocol}\" and port \"{number}\"."
         )));
     }
     let how = if now.is_some() { "-m" } else { "-a" };
-    let mut act = words(&["semanage", "port", how, "-t", &wanted, "-p", &protocol]);
-    act.extend(args.text("sel_range")?.iter().flat_map(|r| words(&["-r", r])));
+    let mut act = to_strings(&["semanage", "port", how, "-t", &wanted, "-p", &protocol]);
+    act.extend(args.text("sel_range")?.iter().flat_map(|r| to_strings(&["-r", r])));
     act.push(number);
     let comment = format!("SELinux policy for \"{name}\" would be set to {wanted}");
     let old = now.map_or(Value::Null, Value::from);
-    Ok(drift(
+    Ok(drift_plan(
         comment,
         format!("SELinux policy for \"{name}\" set to {wanted}"),
         old,
@@ -281,17 +315,23 @@ fn port_present(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
     ))
 }
 
-fn port_absent(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
-    let ((protocol, number), name) = (port(args)?, args.name());
-    let now = port_type(&ask(scene, "semanage", &["port", "-l", "-C"])?, &protocol, &number);
+fn port_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let ((protocol, number), name) = (port_args(args)?, args.name());
+    let now = port_type(&tool_output(scene, "semanage", &["port", "-l", "-C"])?, &protocol, &number);
     let Some(now) = now else {
-        return Ok(Errand::right(format!(
+        return Ok(CommandPlan::in_sync(format!(
             "SELinux policy for \"{name}\" already absent with specified protocol \"{protocol}\" and port \"{number}\"."
         )));
     };
-    let act = words(&["semanage", "port", "-d", "-p", &protocol, &number]);
+    let act = to_strings(&["semanage", "port", "-d", "-p", &protocol, &number]);
     let comment = format!("SELinux policy for \"{name}\" would be removed");
-    Ok(drift(comment, format!("SELinux policy for \"{name}\" removed"), now.into(), Value::Null, vec![act]))
+    Ok(drift_plan(
+        comment,
+        format!("SELinux policy for \"{name}\" removed"),
+        now.into(),
+        Value::Null,
+        vec![act],
+    ))
 }
 
 /// Whether a module is in use, by `semodule -lfull`: `100 name pp disabled`; nothing when it is not there.
@@ -300,7 +340,7 @@ fn module_state(list: &str, name: &str) -> Option<bool> {
     Some(!line.split_whitespace().any(|w| w == "disabled"))
 }
 
-fn module(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
+fn plan_module(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     if args.flag("install", false) {
         return module_install(scene, args);
     }
@@ -312,38 +352,44 @@ fn module(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
     let wanted = match asked.to_ascii_lowercase().as_str() {
         "1" | "on" | "yes" | "true" | "enabled" => true,
         "0" | "off" | "no" | "false" | "disabled" => false,
-        _ => return Err(Failure::new(format!("{asked} is not a valid state for the {name} module."))),
+        _ => return Err(StateError::new(format!("{asked} is not a valid state for the {name} module."))),
     };
-    let now = module_state(&ask(scene, "semodule", &["-lfull"])?, &name);
-    let now = now.ok_or_else(|| Failure::new(format!("Module {name} is not available")))?;
+    let now = module_state(&tool_output(scene, "semodule", &["-lfull"])?, &name);
+    let now = now.ok_or_else(|| StateError::new(format!("Module {name} is not available")))?;
     if now == wanted {
-        return Ok(Errand::right(format!("Module {name} is in the desired state")));
+        return Ok(CommandPlan::in_sync(format!("Module {name} is in the desired state")));
     }
-    let act = words(&["semodule", if wanted { "-e" } else { "-d" }, &name]);
+    let act = to_strings(&["semodule", if wanted { "-e" } else { "-d" }, &name]);
     let comment = format!("Module {name} is set to be toggled to {asked}");
-    Ok(drift(comment, format!("Module {name} has been set to {asked}"), now.into(), wanted.into(), vec![act]))
+    Ok(drift_plan(
+        comment,
+        format!("Module {name} has been set to {asked}"),
+        now.into(),
+        wanted.into(),
+        vec![act],
+    ))
 }
 
-fn module_install(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
+fn module_install(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let path = args.text("source")?.unwrap_or_else(|| args.name());
     let file = path.rsplit('/').next().unwrap_or(&path);
     let name = file.split('.').next().unwrap_or(file);
-    if module_state(&ask(scene, "semodule", &["-lfull"])?, name).is_some() {
-        return Ok(Errand::right(format!("Module {name} is already installed")));
+    if module_state(&tool_output(scene, "semodule", &["-lfull"])?, name).is_some() {
+        return Ok(CommandPlan::in_sync(format!("Module {name} is already installed")));
     }
-    let act = words(&["semodule", "-i", &path]);
+    let act = to_strings(&["semodule", "-i", &path]);
     let comment = format!("Module {path} would be installed");
-    Ok(drift(comment, format!("Module {path} has been installed"), Value::Null, name.into(), vec![act]))
+    Ok(drift_plan(comment, format!("Module {path} has been installed"), Value::Null, name.into(), vec![act]))
 }
 
-fn module_remove(scene: &Scene<'_>, args: &Args<'_>) -> Result<Errand, Failure> {
+fn module_remove(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let name = args.name();
-    if module_state(&ask(scene, "semodule", &["-lfull"])?, &name).is_none() {
-        return Err(Failure::new(format!("Module {name} is not available")));
+    if module_state(&tool_output(scene, "semodule", &["-lfull"])?, &name).is_none() {
+        return Err(StateError::new(format!("Module {name} is not available")));
     }
-    let act = words(&["semodule", "-r", &name]);
+    let act = to_strings(&["semodule", "-r", &name]);
     let comment = format!("Module {name} would be removed");
-    Ok(drift(comment, format!("Module {name} has been removed"), name.into(), Value::Null, vec![act]))
+    Ok(drift_plan(comment, format!("Module {name} has been removed"), name.into(), Value::Null, vec![act]))
 }
 
 #[cfg(test)]
@@ -354,23 +400,26 @@ mod tests {
     fn one_line_keeps_the_mode() {
         let text = "# SELINUX= how\nSELINUX=enforcing\nSELINUXTYPE=targeted\n";
         let new = "# SELINUX= how\nSELINUX=permissive\nSELINUXTYPE=targeted\n";
-        assert_eq!(kept_mode(text, "Permissive"), new);
-        assert_eq!(kept_mode("SELINUXTYPE=targeted", "Disabled"), "SELINUXTYPE=targeted\nSELINUX=disabled\n");
+        assert_eq!(with_config_mode(text, "Permissive"), new);
+        assert_eq!(
+            with_config_mode("SELINUXTYPE=targeted", "Disabled"),
+            "SELINUXTYPE=targeted\nSELINUX=disabled\n"
+        );
     }
 
     #[test]
     fn lists_of_the_tools_are_understood() {
         let booleans =
             "SELinux boolean   State  Default Description\nhttpd_can_network (off  ,   on)  Allow httpd\n";
-        assert_eq!(switch(booleans, "httpd_can_network"), Some(("off".into(), "on".into())));
-        assert_eq!(switch("a --> on\nb --> off\n", "b"), Some(("off".into(), "off".into())));
-        assert_eq!(switch(booleans, "httpd"), None);
+        assert_eq!(find_boolean(booleans, "httpd_can_network"), Some(("off".into(), "on".into())));
+        assert_eq!(find_boolean("a --> on\nb --> off\n", "b"), Some(("off".into(), "off".into())));
+        assert_eq!(find_boolean(booleans, "httpd"), None);
         let contexts = "/srv/a(/.*)?      all files          system_u:object_r:httpd_t:s0 \n/srv/ab   directory  x:y:z:s0\n";
         assert_eq!(
-            label(contexts, "/srv/a(/.*)?", "all files").as_deref(),
+            find_label(contexts, "/srv/a(/.*)?", "all files").as_deref(),
             Some("system_u:object_r:httpd_t:s0")
         );
-        assert_eq!(label(contexts, "/srv/a", "all files"), None);
+        assert_eq!(find_label(contexts, "/srv/a", "all files"), None);
         let ports = "http_port_t                    tcp      80, 81, 443\nssh_port_t  tcp  22\n";
         assert_eq!(port_type(ports, "tcp", "81").as_deref(), Some("http_port_t"));
         assert_eq!(port_type(ports, "udp", "81"), None);
@@ -387,7 +436,7 @@ mod tests {
             ("x", None),
         ];
         for (text, expected) in table {
-            assert_eq!(refined(text), expected, "{text}");
+            assert_eq!(normalize_mode(text), expected, "{text}");
         }
     }
 }

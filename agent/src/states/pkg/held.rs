@@ -2,52 +2,59 @@
 
 use zagent_config::{Map, Value};
 
-use super::asked::Asked;
-use super::desk::{Desk, refusal};
-use crate::host::packages::Act;
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
+use super::args::PkgArgs;
+use super::context::{PkgContext, refusal_error};
+use crate::host::packages::PkgAction;
+use crate::states::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Verdict,
+};
 
 /// Makes `pkg.held`, or `pkg.unheld`.
-pub(super) fn build(args: &Args<'_>, hold: bool) -> Built {
+pub(super) fn build(args: &ChunkArgs<'_>, hold: bool) -> BuildResult {
     let all = args.flag(if hold { "replace" } else { "all" }, false);
-    Ok(Box::new(Held { asked: Asked::read(args)?, hold, all }))
+    Ok(Box::new(PkgHeld { asked: PkgArgs::read(args)?, hold, all }))
 }
 
-struct Held {
-    asked: Asked,
+struct PkgHeld {
+    asked: PkgArgs,
     hold: bool,
     /// Frees all others (`replace`), or simply all (`all`).
     all: bool,
 }
 
 /// Holds packages, or frees them; those that changed.
-pub(super) fn set(desk: &Desk<'_>, names: &[String], hold: bool) -> Result<Vec<String>, Failure> {
-    let act = if hold { Act::Hold(names) } else { Act::Unhold(names) };
+pub(super) fn set_holds(
+    desk: &PkgContext<'_>,
+    names: &[String],
+    hold: bool,
+) -> Result<Vec<String>, StateError> {
+    let act = if hold { PkgAction::Hold(names) } else { PkgAction::Unhold(names) };
     let before = desk.db()?;
-    let told = desk.change(names, || Ok(desk.teller().tell(&act)?));
+    let told = desk.with_undo(names, || Ok(desk.teller().execute(&act)?));
     told.map_err(|f| {
-        Failure::new(format!(
+        StateError::new(format!(
             "An error was encountered while holding/unholding package(s): {}",
-            f.done.comment
+            f.result.comment
         ))
     })?;
     let after = desk.db()?;
-    let is = |db: &crate::host::packages::Db, n: &str| db.packs.get(n).is_some_and(|p| p.is_held);
+    let is = |db: &crate::host::packages::PkgDb, n: &str| db.packages.get(n).is_some_and(|p| p.is_held);
     Ok(names.iter().filter(|n| is(&before, n) != is(&after, n)).cloned().collect())
 }
 
-impl Held {
+impl PkgHeld {
     /// What has to be held, and what has to be freed.
-    fn lacking(&self, desk: &Desk<'_>) -> Result<(Vec<String>, Vec<String>), Failure> {
-        let (db, chosen) = (desk.db()?, desk.chosen);
-        if chosen.provider.lines(chosen.program, &Act::Hold(&[])).is_none() {
-            return Err(Failure::new(
+    fn pending_holds(&self, desk: &PkgContext<'_>) -> Result<(Vec<String>, Vec<String>), StateError> {
+        let (db, chosen) = (desk.db()?, desk.manager);
+        if chosen.provider.command_lines(chosen.program, &PkgAction::Hold(&[])).is_none() {
+            return Err(StateError::new(
                 "No any function to get the list of held packages available.\nCheck if the package manager supports \
                  package locking.",
             ));
         }
-        let held: Vec<String> = db.packs.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect();
-        let wanted: Vec<String> = self.asked.wanted_in(&db).into_iter().map(|w| w.name).collect();
+        let held: Vec<String> =
+            db.packages.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect();
+        let wanted: Vec<String> = self.asked.resolve_names(&db).into_iter().map(|w| w.name).collect();
         let named = |name: &String| wanted.contains(name);
         if self.hold {
             let to_hold: Vec<String> = wanted.iter().filter(|n| !held.contains(n)).cloned().collect();
@@ -55,7 +62,7 @@ impl Held {
                 to_hold.iter().filter(|n| db.get(n).is_none()).map(String::as_str).collect();
             if !absent.is_empty() {
                 let words = absent.iter().map(|n| format!("Package {n} was not held: it is not installed"));
-                return Err(Failure::new(words.collect::<Vec<_>>().join("\n")));
+                return Err(StateError::new(words.collect::<Vec<_>>().join("\n")));
             }
             let to_free = held.into_iter().filter(|n| self.all && !named(n)).collect();
             return Ok((to_hold, to_free));
@@ -64,17 +71,17 @@ impl Held {
     }
 }
 
-impl State for Held {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let scene = &super::looking(scene);
-        if self.asked.is_nothing && !self.all {
+impl State for PkgHeld {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let scene = &super::ctx_for_check(scene);
+        if self.asked.is_empty_list && !self.all {
             let how = if self.hold { "held" } else { "unheld" };
-            return Ok(Look::right(format!("No packages to be {how} provided")));
+            return Ok(CheckResult::in_sync(format!("No packages to be {how} provided")));
         }
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        let (to_hold, to_free) = self.lacking(&desk)?;
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        let (to_hold, to_free) = self.pending_holds(&desk)?;
         if to_hold.is_empty() && to_free.is_empty() {
-            return Ok(Look::right("No changes made"));
+            return Ok(CheckResult::in_sync("No changes made"));
         }
         let mut lines: Vec<String> =
             to_hold.iter().map(|n| format!("The following package would be held: {n}")).collect();
@@ -82,58 +89,58 @@ impl State for Held {
         let mut changes = Map::new();
         for (names, hold) in [(&to_hold, true), (&to_free, false)] {
             for name in names {
-                changes.insert(name.as_str(), change(name, hold));
+                changes.insert(name.as_str(), hold_change(name, hold));
             }
         }
-        Ok(Look { standing: Standing::Drift, ..Look::drift(lines.join("\n"), changes) })
+        Ok(CheckResult { verdict: Verdict::Drifted, ..CheckResult::drifted(lines.join("\n"), changes) })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        let (to_hold, to_free) = self.lacking(&desk)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        let (to_hold, to_free) = self.pending_holds(&desk)?;
         let (mut lines, mut changes) = (Vec::new(), Map::new());
         for (names, hold) in [(to_hold, true), (to_free, false)] {
             if names.is_empty() {
                 continue;
             }
-            for name in set(&desk, &names, hold)? {
+            for name in set_holds(&desk, &names, hold)? {
                 let how = if hold { "now being held" } else { "no longer being held." };
                 lines.push(format!("Package {name} is {how}"));
-                changes.insert(name.as_str(), change(&name, hold));
+                changes.insert(name.as_str(), hold_change(&name, hold));
             }
         }
         if lines.is_empty() {
-            return Err(refusal(
+            return Err(refusal_error(
                 "An error was encountered while holding/unholding package(s)",
-                zagent_compiler::functions::Refusal::failed("nothing changed"),
+                zagent_compiler::functions::FunctionError::failed("nothing changed"),
             ));
         }
-        Ok(Done::new(lines.join("\n"), changes))
+        Ok(ApplyResult::new(lines.join("\n"), changes))
     }
 
-    fn react(&mut self, _: &Scene<'_>) -> Result<Done, Failure> {
-        Err(super::deaf(if self.hold { "held" } else { "unheld" }))
+    fn react(&mut self, _: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        Err(super::watch_unsupported(if self.hold { "held" } else { "unheld" }))
     }
 
-    fn sees(&self) -> Veil {
-        super::SEES
+    fn reads(&self) -> Effects {
+        super::READS
     }
 
-    fn veils(&self) -> Veil {
-        Veil::PACKAGES
+    fn writes(&self) -> Effects {
+        Effects::PACKAGES
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        hidden != super::SEES
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        hidden != super::READS
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Packages]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Packages]
     }
 }
 
 /// Salt's shape: what its function says of one package.
-fn change(name: &str, hold: bool) -> Map {
+fn hold_change(name: &str, hold: bool) -> Map {
     let (old, new) = if hold { ("install", "hold") } else { ("hold", "install") };
     let how = if hold { "now being held" } else { "no longer being held" };
     Map::from_iter([

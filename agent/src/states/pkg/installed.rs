@@ -8,119 +8,128 @@ use std::collections::BTreeMap;
 use zagent_compiler::{Chunk, Compat};
 use zagent_config::{Map, Value};
 
-use super::asked::{Asked, Wanted};
-use super::desk::{Desk, changes, refused};
-use super::joint::{alike, along, joined, resolve, share};
-use super::source::{self, Sources};
-use super::verify::Verify;
-use crate::host::command::shown;
-use crate::host::packages::{Db, Offers, Step, Target, fulfils, shown_spec};
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
+use super::args::{PkgArgs, PkgSpec};
+use super::batch::{batch_targets, batchable, distribute_steps, merge_steps, resolve_target};
+use super::context::{PkgContext, steps_to_changes, transaction_error};
+use super::sources::{self, PkgSources};
+use super::verify::PkgVerify;
+use crate::host::command_options::value_text;
+use crate::host::packages::{AvailablePkgs, PkgChange, PkgDb, PkgTarget, display_spec, satisfies};
+use crate::states::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Verdict,
+};
 
 /// Makes `pkg.installed`.
-pub(super) fn build(args: &Args<'_>) -> Built {
-    Ok(Box::new(Installed {
-        asked: Asked::read(args)?,
+pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(PkgInstalled {
+        asked: PkgArgs::read(args)?,
         reinstall: args.flag("reinstall", false),
-        verify: Verify::read(args)?,
+        verify: PkgVerify::read(args)?,
         hold: args.get("hold").map(Value::is_truthy),
-        sources: Sources::read(args)?,
-        neighbours: Vec::new(),
+        sources: PkgSources::read(args)?,
+        batch: Vec::new(),
     }))
 }
 
-struct Installed {
-    asked: Asked,
+struct PkgInstalled {
+    asked: PkgArgs,
     reinstall: bool,
-    verify: Option<Verify>,
+    verify: Option<PkgVerify>,
     hold: Option<bool>,
-    sources: Sources,
+    sources: PkgSources,
     /// Other states whose packages may come along, by tag.
-    neighbours: Vec<(String, Asked)>,
+    batch: Vec<(String, PkgArgs)>,
 }
 
 /// How the wanted packages stand.
 #[derive(Default)]
-struct Survey {
+struct PkgSurvey {
     /// Not there, or not in a version that will do.
-    missing: Vec<Wanted>,
+    missing: Vec<PkgSpec>,
     /// There, and to be brought once more.
-    again: Vec<Wanted>,
+    reinstall: Vec<PkgSpec>,
     /// Files that are not as their package brought them, by package.
-    altered: BTreeMap<String, Vec<String>>,
+    modified_files: BTreeMap<String, Vec<String>>,
     /// To be held, or no longer.
     hold: Vec<String>,
     /// Some version was asked for.
-    is_spec: bool,
+    has_version_spec: bool,
 }
 
-impl Survey {
-    fn is_right(&self) -> bool {
-        self.missing.is_empty() && self.again.is_empty() && self.hold.is_empty()
+impl PkgSurvey {
+    fn is_in_sync(&self) -> bool {
+        self.missing.is_empty() && self.reinstall.is_empty() && self.hold.is_empty()
     }
 
-    fn to_bring(&self) -> impl Iterator<Item = &Wanted> {
-        self.missing.iter().chain(&self.again)
+    fn to_install(&self) -> impl Iterator<Item = &PkgSpec> {
+        self.missing.iter().chain(&self.reinstall)
     }
 }
 
 /// What counts as installed of a name: the package itself, or who provides it when that will do.
-fn version_of(db: &Db, desk: &Desk<'_>, name: &str, asked: &Asked) -> Result<Vec<String>, Failure> {
+fn installed_versions(
+    db: &PkgDb,
+    desk: &PkgContext<'_>,
+    name: &str,
+    asked: &PkgArgs,
+) -> Result<Vec<String>, StateError> {
     if let Some(pack) = db.get(name) {
         return Ok(if pack.is_purge_desired { Vec::new() } else { pack.versions.clone() });
     }
     if asked.resolve_capabilities
-        && let Some(provider) = source::provider_of(desk, name)?
+        && let Some(provider) = sources::providing_package(desk, name)?
     {
         return Ok(db.get(&provider).map(|p| p.versions.clone()).unwrap_or_default());
     }
     Ok(Vec::new())
 }
 
-impl Installed {
-    fn survey(&self, desk: &Desk<'_>, db: &Db) -> Result<Survey, Failure> {
-        let mut survey = Survey::default();
-        let scheme = desk.chosen.provider.scheme();
-        let latest = self.latest(desk, db)?;
-        for mut wanted in self.asked.wanted_in(db) {
-            let have = version_of(db, desk, &wanted.name, &self.asked)?;
+impl PkgInstalled {
+    fn survey(&self, desk: &PkgContext<'_>, db: &PkgDb) -> Result<PkgSurvey, StateError> {
+        let mut survey = PkgSurvey::default();
+        let scheme = desk.manager.provider.version_scheme();
+        let latest = self.latest_offers(desk, db)?;
+        for mut wanted in self.asked.resolve_names(db) {
+            let have = installed_versions(db, desk, &wanted.name, &self.asked)?;
             if self.hold.is_some_and(|hold| db.get(&wanted.name).is_none_or(|p| p.is_held != hold)) {
                 survey.hold.push(wanted.name.clone());
             }
-            if wanted.spec.as_deref() == Some("latest") {
-                wanted.spec = latest.get(&wanted.name).map(|o| o.candidate.clone()).filter(|v| !v.is_empty());
+            if wanted.version_spec.as_deref() == Some("latest") {
+                wanted.version_spec =
+                    latest.get(&wanted.name).map(|o| o.candidate.clone()).filter(|v| !v.is_empty());
             }
             if have.is_empty() {
                 survey.missing.push(wanted);
                 continue;
             }
             if self.reinstall {
-                survey.again.push(wanted);
+                survey.reinstall.push(wanted);
                 continue;
             }
             let of_file = match &wanted.source {
-                Some(source) => self.sources.version(desk, source)?,
+                Some(source) => self.sources.file_version(desk, source)?,
                 None => None,
             };
             let will_do = |spec: &str| {
-                let fits =
-                    |v: &String| fulfils(v, spec, scheme, self.asked.ignore_epoch, self.asked.allow_updates);
+                let fits = |v: &String| {
+                    satisfies(v, spec, scheme, self.asked.ignore_epoch, self.asked.allow_updates)
+                };
                 have.iter().any(fits)
             };
-            match wanted.spec.as_ref().or(of_file.as_ref()) {
+            match wanted.version_spec.as_ref().or(of_file.as_ref()) {
                 Some(spec) if !will_do(spec) => {
-                    survey.is_spec = true;
+                    survey.has_version_spec = true;
                     survey.missing.push(wanted);
                 }
                 spec => {
-                    survey.is_spec |= spec.is_some() && wanted.source.is_none();
+                    survey.has_version_spec |= spec.is_some() && wanted.source.is_none();
                     let altered = match &self.verify {
-                        Some(verify) => verify.altered(desk, &wanted.name)?,
+                        Some(verify) => verify.modified_files(desk, &wanted.name)?,
                         None => Vec::new(),
                     };
                     if !altered.is_empty() {
-                        survey.altered.insert(wanted.name.clone(), altered);
-                        survey.again.push(wanted);
+                        survey.modified_files.insert(wanted.name.clone(), altered);
+                        survey.reinstall.push(wanted);
                     }
                 }
             }
@@ -129,31 +138,34 @@ impl Installed {
     }
 
     /// What `latest` stands for.
-    fn latest(&self, desk: &Desk<'_>, db: &Db) -> Result<Offers, Failure> {
-        let is_latest = |w: &Wanted| w.spec.as_deref() == Some("latest");
-        let wanted = self.asked.wanted_in(db).into_iter().filter(is_latest);
+    fn latest_offers(&self, desk: &PkgContext<'_>, db: &PkgDb) -> Result<AvailablePkgs, StateError> {
+        let is_latest = |w: &PkgSpec| w.version_spec.as_deref() == Some("latest");
+        let wanted = self.asked.resolve_names(db).into_iter().filter(is_latest);
         let names: Vec<String> = wanted.map(|w| w.name).collect();
         if names.is_empty() {
-            return Ok(Offers::new());
+            return Ok(AvailablePkgs::new());
         }
         if self.asked.refresh != Some(false) {
-            desk.refresh(&self.asked)?;
+            desk.refresh_catalog(&self.asked)?;
         }
         desk.offers(&names, &self.asked)
     }
 
-    fn look(&self, scene: &Scene<'_>) -> Result<(Look, Survey), Failure> {
-        if self.asked.is_nothing {
-            return Ok((Look::right("No packages to install provided"), Survey::default()));
+    fn survey_host(&self, scene: &StateCtx<'_>) -> Result<(CheckResult, PkgSurvey), StateError> {
+        if self.asked.is_empty_list {
+            return Ok((CheckResult::in_sync("No packages to install provided"), PkgSurvey::default()));
         }
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
         let db = desk.db()?;
         let survey = self.survey(&desk, &db)?;
-        if let Some(mine) = scene.shared.packages.lock().brought.get(scene.tag) {
-            return Ok((Look::drift("its packages came with those of another state", mine.clone()), survey));
+        if let Some(mine) = scene.shared.packages.lock().batch_changes.get(scene.tag) {
+            return Ok((
+                CheckResult::drifted("its packages came with those of another state", mine.clone()),
+                survey,
+            ));
         }
-        if survey.is_right() {
-            let tail = if survey.is_spec { " and are at the desired version" } else { "" };
+        if survey.is_in_sync() {
+            let tail = if survey.has_version_spec { " and are at the desired version" } else { "" };
             let mut comment = format!("All specified packages are already installed{tail}");
             if let Some(hold) = self.hold {
                 for wanted in &self.asked.wanted {
@@ -161,30 +173,31 @@ impl Installed {
                     comment.push_str(&format!(".\nPackage {} is {how}.", wanted.name));
                 }
             }
-            return Ok((Look::right(comment), survey));
+            return Ok((CheckResult::in_sync(comment), survey));
         }
-        let steps: Vec<Step> = survey
-            .to_bring()
-            .map(|w| Step { name: w.name.clone(), old: db.version(&w.name), new: "installed".into() })
+        let steps: Vec<PkgChange> = survey
+            .to_install()
+            .map(|w| PkgChange { name: w.name.clone(), old: db.version(&w.name), new: "installed".into() })
             .collect();
-        Ok((Look::drift(self.would(&survey), changes(&steps)), survey))
+        Ok((CheckResult::drifted(self.predict_comment(&survey), steps_to_changes(&steps)), survey))
     }
 
     /// What a dry run says.
-    fn would(&self, survey: &Survey) -> String {
+    fn predict_comment(&self, survey: &PkgSurvey) -> String {
         let mut lines = Vec::new();
-        let names = |list: &[Wanted]| {
-            let one = |w: &Wanted| shown_spec(&w.name, w.spec.as_deref().filter(|_| self.reinstall));
+        let names = |list: &[PkgSpec]| {
+            let one =
+                |w: &PkgSpec| display_spec(&w.name, w.version_spec.as_deref().filter(|_| self.reinstall));
             list.iter().map(one).collect::<Vec<_>>().join(", ")
         };
         if !survey.missing.is_empty() {
             let names = names(&survey.missing);
             lines.push(format!("The following packages would be installed/updated: {names}"));
         }
-        if self.reinstall && !survey.again.is_empty() {
-            lines.push(format!("The following packages would be reinstalled: {}", names(&survey.again)));
+        if self.reinstall && !survey.reinstall.is_empty() {
+            lines.push(format!("The following packages would be reinstalled: {}", names(&survey.reinstall)));
         }
-        for (name, files) in &survey.altered {
+        for (name, files) in &survey.modified_files {
             lines.push(format!(
                 "Package '{name}' would be reinstalled because the following files have been altered:\n{}",
                 files.join("\n")
@@ -198,24 +211,30 @@ impl Installed {
     }
 
     /// What is asked of the manager for wanted packages; who cannot be served is told by name.
-    fn targets(&self, desk: &Desk<'_>, wanted: &[&Wanted]) -> Result<Vec<Target>, Failure> {
+    fn install_targets(
+        &self,
+        desk: &PkgContext<'_>,
+        wanted: &[&PkgSpec],
+    ) -> Result<Vec<PkgTarget>, StateError> {
         let (mut targets, mut unknown) = (Vec::new(), Vec::new());
         let names: Vec<String> =
             wanted.iter().filter(|w| w.source.is_none()).map(|w| w.name.clone()).collect();
         let mut offers = desk.offers(&names, &self.asked)?;
-        let lacks = |offers: &Offers| {
-            wanted.iter().any(|w| w.spec.is_some() && resolve(desk, offers, w, &self.asked).is_err())
+        let lacks = |offers: &AvailablePkgs| {
+            wanted
+                .iter()
+                .any(|w| w.version_spec.is_some() && resolve_target(desk, offers, w, &self.asked).is_err())
         };
-        if lacks(&offers) && self.asked.refresh != Some(false) && desk.refresh(&self.asked)? {
+        if lacks(&offers) && self.asked.refresh != Some(false) && desk.refresh_catalog(&self.asked)? {
             offers = desk.offers(&names, &self.asked)?;
         }
         for w in wanted {
             match &w.source {
                 Some(source) => {
-                    let file = Some(self.sources.file(desk.scene, source)?);
-                    targets.push(Target { file, ..Target::named(&w.name) });
+                    let file = Some(self.sources.local_file(desk.scene, source)?);
+                    targets.push(PkgTarget { file, ..PkgTarget::from_name(&w.name) });
                 }
-                None => match resolve(desk, &offers, w, &self.asked) {
+                None => match resolve_target(desk, &offers, w, &self.asked) {
                     Ok(target) => targets.push(target),
                     Err(words) => unknown.push(words),
                 },
@@ -224,48 +243,57 @@ impl Installed {
         if unknown.is_empty() {
             return Ok(targets);
         }
-        Err(Failure::new(desk.with_warning(&unknown.join("\n"))))
+        Err(StateError::new(desk.with_warning(&unknown.join("\n"))))
     }
 
     /// Brings what is missing: first together with the neighbours, and alone when that fails.
-    fn bring(&self, desk: &Desk<'_>, survey: &Survey) -> Result<Vec<Step>, Failure> {
+    fn install_missing(
+        &self,
+        desk: &PkgContext<'_>,
+        survey: &PkgSurvey,
+    ) -> Result<Vec<PkgChange>, StateError> {
         const PROBLEM: &str = "Problem encountered installing package(s)";
-        let mine: Vec<&Wanted> = survey.to_bring().collect();
-        let targets = self.targets(desk, &mine).map_err(|f| refused(PROBLEM, f, &[]))?;
+        let mine: Vec<&PkgSpec> = survey.to_install().collect();
+        let targets = self.install_targets(desk, &mine).map_err(|f| transaction_error(PROBLEM, f, &[]))?;
         let mut asked = self.asked.clone();
-        asked.options.reinstall = !survey.again.is_empty();
-        let (others, owners) = along(desk, &self.asked, &self.neighbours, &targets)?;
+        asked.options.reinstall = !survey.reinstall.is_empty();
+        let (others, owners) = batch_targets(desk, &self.asked, &self.batch, &targets)?;
         let mut came = Vec::new();
         if !others.is_empty() {
-            let all: Vec<Target> = targets.iter().chain(&others).cloned().collect();
+            let all: Vec<PkgTarget> = targets.iter().chain(&others).cloned().collect();
             match desk.install(&all, &asked) {
-                Ok(steps) => return Ok(share(desk, steps, &owners)),
+                Ok(steps) => return Ok(distribute_steps(desk, steps, &owners)),
                 // What came before it failed came for whom it was meant.
-                Err((_, steps)) => came = share(desk, steps, &owners),
+                Err((_, steps)) => came = distribute_steps(desk, steps, &owners),
             }
         }
         let mut steps = match desk.install(&targets, &asked) {
-            Ok(steps) => joined(came, steps),
-            Err((f, steps)) => return Err(refused(PROBLEM, f, &joined(came, steps))),
+            Ok(steps) => merge_steps(came, steps),
+            Err((f, steps)) => return Err(transaction_error(PROBLEM, f, &merge_steps(came, steps))),
         };
-        for w in &survey.again {
+        for w in &survey.reinstall {
             if !steps.iter().any(|s| s.name == w.name) {
                 let version = desk.db()?.version(&w.name);
-                steps.push(Step { name: w.name.clone(), old: version.clone(), new: version });
+                steps.push(PkgChange { name: w.name.clone(), old: version.clone(), new: version });
             }
         }
         Ok(steps)
     }
 
     /// What was done, in Salt's words.
-    fn told(&self, survey: &Survey, desk: &Desk<'_>, steps: &[Step]) -> Result<Done, Failure> {
+    fn summarize(
+        &self,
+        survey: &PkgSurvey,
+        desk: &PkgContext<'_>,
+        steps: &[PkgChange],
+    ) -> Result<ApplyResult, StateError> {
         let mut lines = Vec::new();
-        let spec = |w: &Wanted| shown_spec(&w.name, w.spec.as_deref());
-        let listed = |list: &[&Wanted]| list.iter().map(|w| spec(w)).collect::<Vec<_>>().join(", ");
+        let spec = |w: &PkgSpec| display_spec(&w.name, w.version_spec.as_deref());
+        let listed = |list: &[&PkgSpec]| list.iter().map(|w| spec(w)).collect::<Vec<_>>().join(", ");
         let before = desk.db()?;
         let after = self.survey(desk, &before)?;
-        let lacks = |w: &Wanted| after.missing.iter().any(|m| m.name == w.name);
-        let (failed, fine): (Vec<&Wanted>, Vec<&Wanted>) = survey.missing.iter().partition(|w| lacks(w));
+        let lacks = |w: &PkgSpec| after.missing.iter().any(|m| m.name == w.name);
+        let (failed, fine): (Vec<&PkgSpec>, Vec<&PkgSpec>) = survey.missing.iter().partition(|w| lacks(w));
         if !failed.is_empty() {
             lines.push(format!("The following packages failed to install/update: {}", listed(&failed)));
         }
@@ -278,8 +306,9 @@ impl Installed {
                 format!("{} targeted package{s} {were} installed/updated.", fine.len())
             });
         }
-        let touched = |w: &Wanted| survey.to_bring().any(|t| t.name == before.own_name(&w.name));
-        let already: Vec<&Wanted> = self.asked.wanted.iter().filter(|w| !touched(w)).collect();
+        let touched =
+            |w: &PkgSpec| survey.to_install().any(|t| t.name == before.without_native_arch(&w.name));
+        let already: Vec<&PkgSpec> = self.asked.wanted.iter().filter(|w| !touched(w)).collect();
         if !already.is_empty() && !steps.is_empty() {
             lines.push(if already.len() <= 20 {
                 format!("The following packages were already installed: {}", listed(&already))
@@ -287,19 +316,24 @@ impl Installed {
                 format!("{} targeted packages were already installed", already.len())
             });
         }
-        for w in &survey.again {
-            let files = survey.altered.get(&w.name).map(|files| files.join("\n"));
+        for w in &survey.reinstall {
+            let files = survey.modified_files.get(&w.name).map(|files| files.join("\n"));
             let tail =
                 files.map(|f| format!(" The following files were remediated:\n{f}")).unwrap_or_default();
             lines.push(format!("Package {} was reinstalled.{tail}", spec(w)));
         }
-        let done = Done::new(lines.join("\n"), changes(steps));
+        let done = ApplyResult::new(lines.join("\n"), steps_to_changes(steps));
         if failed.is_empty() { Ok(done) } else { Err(done.into()) }
     }
 
-    fn hold(&self, desk: &Desk<'_>, names: &[String], done: &mut Done) -> Result<(), Failure> {
+    fn apply_holds(
+        &self,
+        desk: &PkgContext<'_>,
+        names: &[String],
+        done: &mut ApplyResult,
+    ) -> Result<(), StateError> {
         let Some(hold) = self.hold.filter(|_| !names.is_empty()) else { return Ok(()) };
-        let held = super::held::set(desk, names, hold)?;
+        let held = super::held::set_holds(desk, names, hold)?;
         for name in held {
             let (old, new) = if hold { ("install", "hold") } else { ("hold", "install") };
             let how = if hold { "now being held" } else { "no longer being held" };
@@ -321,60 +355,61 @@ impl Installed {
     }
 }
 
-impl State for Installed {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let scene = &super::looking(scene);
-        Ok(self.look(scene)?.0)
+impl State for PkgInstalled {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let scene = &super::ctx_for_check(scene);
+        Ok(self.survey_host(scene)?.0)
     }
 
     /// The same with the versions and all that would come along, as the manager itself foresees it.
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let (mut look, survey) = self.look(scene)?;
-        let wanted: Vec<&Wanted> = survey.to_bring().collect();
-        if look.standing == Standing::Right && scene.compat == Compat::Strict {
-            let desk = Desk::new(scene, self.asked.provider.as_deref())?;
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (mut look, survey) = self.survey_host(scene)?;
+        let wanted: Vec<&PkgSpec> = survey.to_install().collect();
+        if look.verdict == Verdict::InSync && scene.compat == Compat::Strict {
+            let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
             // In one transaction it is this state's, otherwise it is there already.
-            if let Some(name) = desk.coming(&self.asked.wanted) {
-                return Ok(Look::unknown(format!("`{name}` would come along with another package")));
+            if let Some(name) = desk.find_simulated(&self.asked.wanted) {
+                return Ok(CheckResult::unknown(format!("`{name}` would come along with another package")));
             }
         }
-        if look.standing != Standing::Drift || wanted.is_empty() {
+        if look.verdict != Verdict::Drifted || wanted.is_empty() {
             return Ok(look);
         }
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        if desk.is_blind() {
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        if desk.lacks_catalog() {
             look.comment.push_str("\nThe package lists were never fetched: nobody can tell which versions.");
             return Ok(look);
         }
-        let targets = self.targets(&desk, &wanted).map_err(|f| refused("It would fail", f, &[]))?;
+        let targets =
+            self.install_targets(&desk, &wanted).map_err(|f| transaction_error("It would fail", f, &[]))?;
         let mut asked = self.asked.clone();
-        asked.options.reinstall = !survey.again.is_empty();
-        let steps = desk.foresee_install(&targets, &asked)?;
+        asked.options.reinstall = !survey.reinstall.is_empty();
+        let steps = desk.predict_install(&targets, &asked)?;
         if let Some(steps) = steps {
-            look.changes = changes(&steps);
-            desk.imagine(&steps);
+            look.changes = steps_to_changes(&steps);
+            desk.simulate(&steps);
         }
         Ok(look)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
         let start = desk.db()?;
         let survey = self.survey(&desk, &start)?;
-        let mine = scene.shared.packages.lock().brought.remove(scene.tag);
-        let mended = if survey.to_bring().next().is_none() { None } else { desk.mend()? };
+        let mine = scene.shared.packages.lock().batch_changes.remove(scene.tag);
+        let mended = if survey.to_install().next().is_none() { None } else { desk.repair_interrupted()? };
         // What was mended may be all that was lacking.
         let left = if mended.is_some() { self.survey(&desk, &*desk.db()?)? } else { survey };
-        let bring = left.to_bring().next().is_some();
-        let steps = if bring { self.bring(&desk, &left)? } else { Vec::new() };
+        let bring = left.to_install().next().is_some();
+        let steps = if bring { self.install_missing(&desk, &left)? } else { Vec::new() };
         let words = if bring { desk.with_warning("") } else { String::new() };
         // What came late is still looked at.
-        let calm = Scene { deadline: None, ..*scene };
-        let desk = Desk::new(&calm, self.asked.provider.as_deref())?;
-        let mut done = self.told(&left, &desk, &steps)?;
+        let calm = StateCtx { deadline: None, ..*scene };
+        let desk = PkgContext::new(&calm, self.asked.provider.as_deref())?;
+        let mut done = self.summarize(&left, &desk, &steps)?;
         done.comment += &words;
         if let Some(mine) = mine {
-            let names: Vec<String> = mine.keys().map(shown).collect();
+            let names: Vec<String> = mine.keys().map(value_text).collect();
             let words = format!("The following packages were installed/updated: {}", names.join(", "));
             done.comment = [words, done.comment].join("\n").trim_end().to_owned();
             for (name, change) in mine.iter() {
@@ -383,46 +418,46 @@ impl State for Installed {
         }
         if let Some(words) = mended {
             done.comment = format!("{}\n{words}", done.comment).trim_start().to_owned();
-            done.changes = changes(&start.differences(&*desk.db()?));
+            done.changes = steps_to_changes(&start.changes_to(&*desk.db()?));
         }
-        if let Err(failure) = self.hold(&desk, &left.hold, &mut done) {
-            let words = format!("{}\n{}", done.comment, failure.done.comment);
+        if let Err(failure) = self.apply_holds(&desk, &left.hold, &mut done) {
+            let words = format!("{}\n{}", done.comment, failure.result.comment);
             done.comment = words.trim_start().to_owned();
             return Err(done.into());
         }
         Ok(done)
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        super::once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        super::reapply(self, scene)
     }
 
-    fn is_lasting(&self) -> bool {
+    fn is_convergent(&self) -> bool {
         !self.reinstall
     }
 
-    fn joins(&self) -> bool {
-        let is_plain = |w: &Wanted| w.source.is_none();
+    fn can_batch(&self) -> bool {
+        let is_plain = |w: &PkgSpec| w.source.is_none();
         !self.reinstall && self.asked.wanted.iter().all(is_plain)
     }
 
-    fn join(&mut self, others: &[&Chunk]) {
-        self.neighbours = others.iter().filter_map(|chunk| alike(chunk, &self.asked)).collect();
+    fn batch_with(&mut self, others: &[&Chunk]) {
+        self.batch = others.iter().filter_map(|chunk| batchable(chunk, &self.asked)).collect();
     }
 
-    fn sees(&self) -> Veil {
-        super::SEES
+    fn reads(&self) -> Effects {
+        super::READS
     }
 
-    fn veils(&self) -> Veil {
-        Veil::PACKAGE
+    fn writes(&self) -> Effects {
+        Effects::PACKAGE_CHANGE
     }
 
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        hidden != super::SEES
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        hidden != super::READS
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Packages]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Packages]
     }
 }

@@ -4,43 +4,45 @@
 
 use zagent_config::Value;
 
-use super::asked::Asked;
-use super::desk::{Desk, changes, refused};
-use crate::host::packages::{Act, Db, Options, Step, Target};
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
+use super::args::PkgArgs;
+use super::context::{PkgContext, steps_to_changes, transaction_error};
+use crate::host::packages::{PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgTarget};
+use crate::states::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+};
 
 /// Makes `pkg.latest`.
-pub(super) fn latest(args: &Args<'_>) -> Built {
+pub(super) fn build_latest(args: &ChunkArgs<'_>) -> BuildResult {
     if args.get("sources").is_some_and(Value::is_truthy) {
-        return Err(Failure::new("The \"sources\" parameter is not supported."));
+        return Err(StateError::new("The \"sources\" parameter is not supported."));
     }
-    let mut asked = Asked::read(args)?;
-    asked.options.newest = true;
-    Ok(Box::new(Latest { asked }))
+    let mut asked = PkgArgs::read(args)?;
+    asked.options.upgrade_installed = true;
+    Ok(Box::new(PkgLatest { asked }))
 }
 
 /// Makes `pkg.uptodate`.
-pub(super) fn uptodate(args: &Args<'_>) -> Built {
-    Ok(Box::new(Uptodate { asked: Asked::read(args)? }))
+pub(super) fn build_uptodate(args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(PkgUptodate { asked: PkgArgs::read(args)? }))
 }
 
-struct Latest {
-    asked: Asked,
+struct PkgLatest {
+    asked: PkgArgs,
 }
 
-impl Latest {
-    fn names(&self, db: &Db) -> Vec<String> {
-        self.asked.wanted_in(db).into_iter().map(|w| w.name).collect()
+impl PkgLatest {
+    fn package_names(&self, db: &PkgDb) -> Vec<String> {
+        self.asked.resolve_names(db).into_iter().map(|w| w.name).collect()
     }
 
     /// What is older than it could be, and what it could be.
-    fn steps(&self, desk: &Desk<'_>, db: &Db) -> Result<Vec<Step>, Failure> {
+    fn upgrade_steps(&self, desk: &PkgContext<'_>, db: &PkgDb) -> Result<Vec<PkgChange>, StateError> {
         if self.asked.refresh != Some(false) {
-            desk.refresh(&self.asked)?;
+            desk.refresh_catalog(&self.asked)?;
         }
-        let names = self.names(db);
+        let names = self.package_names(db);
         let offers = desk.offers(&names, &self.asked)?;
-        let scheme = desk.chosen.provider.scheme();
+        let scheme = desk.manager.provider.version_scheme();
         let (mut steps, mut problems) = (Vec::new(), Vec::new());
         for name in names {
             let old = db.version(&name);
@@ -54,7 +56,7 @@ impl Latest {
                     problems.push(format!("Package {name} is not installed, and only_upgrade is set."));
                 }
                 () if !new.is_empty() && (old.is_empty() || scheme.compare(&have, &new).is_lt()) => {
-                    steps.push(Step { name, old, new });
+                    steps.push(PkgChange { name, old, new });
                 }
                 () => {}
             }
@@ -62,11 +64,11 @@ impl Latest {
         if problems.is_empty() {
             return Ok(steps);
         }
-        Err(Failure::new(desk.with_warning(&problems.join(" "))))
+        Err(StateError::new(desk.with_warning(&problems.join(" "))))
     }
 
-    fn right(&self, db: &Db) -> String {
-        let mut names = self.names(db);
+    fn in_sync_comment(&self, db: &PkgDb) -> String {
+        let mut names = self.package_names(db);
         names.sort_unstable();
         match &names[..] {
             [] => "No packages to install provided".to_owned(),
@@ -77,8 +79,8 @@ impl Latest {
     }
 
     /// The packages that are not in these steps, as results name them.
-    fn others(&self, db: &Db, steps: &[Step], word: &str) -> Option<String> {
-        let mut rest: Vec<String> = self.names(db);
+    fn unchanged_comment(&self, db: &PkgDb, steps: &[PkgChange], word: &str) -> Option<String> {
+        let mut rest: Vec<String> = self.package_names(db);
         rest.retain(|n| !steps.iter().any(|s| s.name == *n));
         rest.sort_unstable();
         match rest.len() {
@@ -89,92 +91,96 @@ impl Latest {
     }
 }
 
-fn listed(steps: &[Step]) -> String {
+fn list_steps(steps: &[PkgChange]) -> String {
     let mut names: Vec<&str> = steps.iter().map(|s| s.name.as_str()).collect();
     names.sort_unstable();
     names.join(", ")
 }
 
-impl State for Latest {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let scene = &super::looking(scene);
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
+impl State for PkgLatest {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let scene = &super::ctx_for_check(scene);
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
         let db = desk.db()?;
-        let steps = self.steps(&desk, &db)?;
+        let steps = self.upgrade_steps(&desk, &db)?;
         if steps.is_empty() {
-            return Ok(Look::right(desk.with_warning(&self.right(&db))));
+            return Ok(CheckResult::in_sync(desk.with_warning(&self.in_sync_comment(&db))));
         }
         let mut words =
-            vec![format!("The following packages would be installed/upgraded: {}", listed(&steps))];
-        words.extend(self.others(&db, &steps, "are"));
-        Ok(Look::drift(words.join("\n"), changes(&steps)))
+            vec![format!("The following packages would be installed/upgraded: {}", list_steps(&steps))];
+        words.extend(self.unchanged_comment(&db, &steps, "are"));
+        Ok(CheckResult::drifted(words.join("\n"), steps_to_changes(&steps)))
     }
 
-    fn preview(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let mut look = self.check(scene)?;
         if !look.changes.is_empty() {
-            let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-            let steps = self.steps(&desk, &*desk.db()?)?;
-            let targets: Vec<Target> = steps.iter().map(|s| Target::named(&s.name)).collect();
-            if let Some(steps) = desk.foresee_install(&targets, &self.asked)? {
-                look.changes = changes(&steps);
-                desk.imagine(&steps);
+            let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+            let steps = self.upgrade_steps(&desk, &*desk.db()?)?;
+            let targets: Vec<PkgTarget> = steps.iter().map(|s| PkgTarget::from_name(&s.name)).collect();
+            if let Some(steps) = desk.predict_install(&targets, &self.asked)? {
+                look.changes = steps_to_changes(&steps);
+                desk.simulate(&steps);
             }
         }
         Ok(look)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         const PROBLEM: &str = "An error was encountered while installing package(s)";
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        let mended = desk.mend()?;
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        let mended = desk.repair_interrupted()?;
         let db = desk.db()?;
-        let wanted = self.steps(&desk, &db)?;
-        let targets: Vec<Target> = wanted.iter().map(|s| Target::named(&s.name)).collect();
-        let steps = desk.install(&targets, &self.asked).map_err(|(f, steps)| refused(PROBLEM, f, &steps))?;
-        let mut words =
-            vec![format!("The following packages were successfully installed/upgraded: {}", listed(&wanted))];
-        words.extend(self.others(&db, &wanted, "were"));
+        let wanted = self.upgrade_steps(&desk, &db)?;
+        let targets: Vec<PkgTarget> = wanted.iter().map(|s| PkgTarget::from_name(&s.name)).collect();
+        let steps = desk
+            .install(&targets, &self.asked)
+            .map_err(|(f, steps)| transaction_error(PROBLEM, f, &steps))?;
+        let mut words = vec![format!(
+            "The following packages were successfully installed/upgraded: {}",
+            list_steps(&wanted)
+        )];
+        words.extend(self.unchanged_comment(&db, &wanted, "were"));
         words.extend(mended);
-        Ok(Done::new(desk.with_warning(&words.join(" ")), changes(&steps)))
+        Ok(ApplyResult::new(desk.with_warning(&words.join(" ")), steps_to_changes(&steps)))
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        super::once_more(self, scene)
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        super::reapply(self, scene)
     }
 
-    fn sees(&self) -> Veil {
-        super::SEES
+    fn reads(&self) -> Effects {
+        super::READS
     }
 
-    fn veils(&self) -> Veil {
-        Veil::PACKAGE
+    fn writes(&self) -> Effects {
+        Effects::PACKAGE_CHANGE
     }
 
     /// A repository that comes before may bring a newer one.
-    fn holds(&self, _: &Look, hidden: Veil) -> bool {
-        hidden != super::SEES && (hidden & Veil::CATALOG).is_none()
+    fn still_valid(&self, _: &CheckResult, hidden: Effects) -> bool {
+        hidden != super::READS && (hidden & Effects::CATALOG).is_none()
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Packages]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Packages]
     }
 }
 
-struct Uptodate {
-    asked: Asked,
+struct PkgUptodate {
+    asked: PkgArgs,
 }
 
-impl Uptodate {
+impl PkgUptodate {
     /// All that could be newer, or of those that are named.
-    fn steps(&self, desk: &Desk<'_>) -> Result<Vec<Step>, Failure> {
+    fn upgrade_steps(&self, desk: &PkgContext<'_>) -> Result<Vec<PkgChange>, StateError> {
         if self.asked.refresh == Some(true) {
-            desk.refresh(&self.asked)?;
+            desk.refresh_catalog(&self.asked)?;
         }
-        desk.freshen()?;
+        desk.refresh_if_stale()?;
         let db = desk.db()?;
-        let names = self.names(&db);
-        let steps = desk.teller().rehearse(&Act::Upgrade(&names, &self.asked.options))?;
+        let names = self.package_names(&db);
+        let steps = desk.teller().dry_run(&PkgAction::Upgrade(&names, &self.asked.options))?;
         let mut steps = steps.unwrap_or_default();
         steps.retain(|s| !s.new.is_empty());
         // A manager that does not tell what there was: the database does.
@@ -187,51 +193,51 @@ impl Uptodate {
         Ok(steps)
     }
 
-    fn names(&self, db: &Db) -> Vec<String> {
-        let all = if self.asked.is_list { self.asked.wanted_in(db) } else { Vec::new() };
+    fn package_names(&self, db: &PkgDb) -> Vec<String> {
+        let all = if self.asked.is_list { self.asked.resolve_names(db) } else { Vec::new() };
         all.into_iter().map(|w| w.name).collect()
     }
 }
 
-impl State for Uptodate {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let scene = &super::looking(scene);
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        let steps = self.steps(&desk)?;
+impl State for PkgUptodate {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let scene = &super::ctx_for_check(scene);
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        let steps = self.upgrade_steps(&desk)?;
         if steps.is_empty() {
-            return Ok(Look::right(desk.with_warning("System is already up-to-date")));
+            return Ok(CheckResult::in_sync(desk.with_warning("System is already up-to-date")));
         }
-        Ok(Look::drift("System update will be performed", changes(&steps)))
+        Ok(CheckResult::drifted("System update will be performed", steps_to_changes(&steps)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         const PROBLEM: &str = "Problem encountered upgrading packages";
-        let desk = Desk::new(scene, self.asked.provider.as_deref())?;
-        let mended = desk.mend()?;
-        let names = self.names(&*desk.db()?);
-        let options: &Options = &self.asked.options;
+        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        let mended = desk.repair_interrupted()?;
+        let names = self.package_names(&*desk.db()?);
+        let options: &PkgActionOptions = &self.asked.options;
         let steps = desk
-            .transact(&[Act::Upgrade(&names, options)])
-            .map_err(|(failure, steps)| refused(PROBLEM, failure, &steps))?;
+            .transact(&[PkgAction::Upgrade(&names, options)])
+            .map_err(|(failure, steps)| transaction_error(PROBLEM, failure, &steps))?;
         let mut words = vec!["Upgrade ran successfully".to_owned()];
         words.extend(mended);
-        words.extend(desk.warning().into_iter().chain(desk.overtime()));
-        Ok(Done::new(words.join("\n"), changes(&steps)))
+        words.extend(desk.catalog_warning().into_iter().chain(desk.overtime_warning()));
+        Ok(ApplyResult::new(words.join("\n"), steps_to_changes(&steps)))
     }
 
-    fn react(&mut self, _: &Scene<'_>) -> Result<Done, Failure> {
-        Err(super::deaf("uptodate"))
+    fn react(&mut self, _: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        Err(super::watch_unsupported("uptodate"))
     }
 
-    fn sees(&self) -> Veil {
-        super::SEES
+    fn reads(&self) -> Effects {
+        super::READS
     }
 
-    fn veils(&self) -> Veil {
-        Veil::PACKAGE
+    fn writes(&self) -> Effects {
+        Effects::PACKAGE_CHANGE
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Packages]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Packages]
     }
 }

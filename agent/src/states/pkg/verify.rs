@@ -1,28 +1,28 @@
 //! `pkg_verify`: files that are no longer as their package brought them.
 
-use super::desk::Desk;
-use crate::host::command::shown;
-use crate::states::{Args, Failure};
+use super::context::PkgContext;
+use crate::host::command_options::value_text;
+use crate::states::{ChunkArgs, StateError};
 use zagent_config::Value;
 
 /// What is left out.
 #[derive(Debug, Default)]
-pub(super) struct Verify {
+pub(super) struct PkgVerify {
     /// Letters of kinds of files, such as `c` for configuration.
     ignore_types: Vec<String>,
     /// Further words for `rpm -V`, such as `nofiles`.
     options: Vec<String>,
 }
 
-impl Verify {
+impl PkgVerify {
     /// Reads it; nothing when it is not asked for.
-    pub(super) fn read(args: &Args<'_>) -> Result<Option<Self>, Failure> {
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
         let mut verify = Self::default();
         match args.get("pkg_verify") {
             Some(Value::List(list)) => {
                 for (key, value) in list.iter().filter_map(Value::as_map).flat_map(|m| m.iter()) {
                     let Value::List(items) = value else { continue };
-                    let items = items.iter().map(shown).collect();
+                    let items = items.iter().map(value_text).collect();
                     match key.as_str() {
                         Some("ignore_types") => verify.ignore_types = items,
                         Some("verify_options") => verify.options = items,
@@ -37,24 +37,28 @@ impl Verify {
     }
 
     /// The files of a package that are not as they came.
-    pub(super) fn altered(&self, desk: &Desk<'_>, name: &str) -> Result<Vec<String>, Failure> {
+    pub(super) fn modified_files(
+        &self,
+        desk: &PkgContext<'_>,
+        name: &str,
+    ) -> Result<Vec<String>, StateError> {
         let tools = desk.scene.tools();
-        let said = match desk.chosen.provider.name() {
-            "apt" => tools.ask("dpkg", &["--verify", name])?,
+        let said = match desk.manager.provider.name() {
+            "apt" => tools.run_query("dpkg", &["--verify", name])?,
             "dnf" | "zypper" => {
                 let mut line = vec!["-V".to_owned()];
                 line.extend(self.options.iter().map(|o| format!("--{}", o.trim_start_matches('-'))));
                 line.push(name.to_owned());
-                tools.ask("rpm", &line)?
+                tools.run_query("rpm", &line)?
             }
-            _ => return Err(Failure::new("pkg.verify not implemented")),
+            _ => return Err(StateError::new("pkg.verify not implemented")),
         };
-        Ok(altered(&said.out, &self.ignore_types))
+        Ok(parse_rpm_verify(&said.stdout, &self.ignore_types))
     }
 }
 
 /// Lines of `S.5....T.  c /etc/x`: what differs, the kind of the file, the file.
-fn altered(said: &str, ignore_types: &[String]) -> Vec<String> {
+fn parse_rpm_verify(said: &str, ignore_types: &[String]) -> Vec<String> {
     let is_left_out = |line: &str| {
         let kind = line.split_whitespace().nth(1).filter(|w| w.len() == 1);
         kind.is_some_and(|kind| ignore_types.iter().any(|t| t == kind))
@@ -65,13 +69,13 @@ fn altered(said: &str, ignore_types: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::altered;
+    use super::parse_rpm_verify;
 
     #[test]
     fn kinds_that_are_left_out_do_not_count() {
         let said =
             "??5?????? c /etc/nginx/nginx.conf\n??5??????   /usr/sbin/nginx\nmissing     /usr/share/x y\n";
-        assert_eq!(altered(said, &["c".into()]), ["/usr/sbin/nginx", "/usr/share/x y"]);
-        assert_eq!(altered(said, &[]).len(), 3);
+        assert_eq!(parse_rpm_verify(said, &["c".into()]), ["/usr/sbin/nginx", "/usr/share/x y"]);
+        assert_eq!(parse_rpm_verify(said, &[]).len(), 3);
     }
 }

@@ -4,11 +4,13 @@ use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 use crate::host::Tools;
-use crate::host::services::{lines, modules};
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
+use crate::host::services::{kernel_modules, text_file};
+use crate::states::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let on = match fun {
         "present" => true,
         "absent" => false,
@@ -20,14 +22,14 @@ pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
             _ => vec![args.name()],
         };
         let (persist, comment) = (args.flag("persist", false), args.flag("comment", true));
-        Ok(Box::new(Modules { on, mods, persist, comment }) as Box<dyn State>)
+        Ok(Box::new(KmodState { should_load: on, mods, persist, comment }) as Box<dyn State>)
     };
     Some(read())
 }
 
-struct Modules {
+struct KmodState {
     /// They should be there.
-    on: bool,
+    should_load: bool,
     mods: Vec<String>,
     persist: bool,
     /// A line is commented out instead of taken away.
@@ -35,33 +37,38 @@ struct Modules {
 }
 
 /// `Kernel module x is …` or `Kernel modules x, y are …`.
-fn words(mods: &[String], rest: &str) -> String {
+fn module_comment(mods: &[String], rest: &str) -> String {
     match mods {
         [one] => format!("Kernel module {one} is {rest}"),
         many => format!("Kernel modules {} are {rest}", many.join(", ")),
     }
 }
 
-impl Modules {
-    fn config(scene: &Scene<'_>) -> &'static str {
-        modules::config(scene.host.grain("systemd").as_ref())
+impl KmodState {
+    fn config(scene: &StateCtx<'_>) -> &'static str {
+        kernel_modules::boot_config_path(scene.host.grain("systemd").as_ref())
     }
 
     /// The modules that are not as they should, each with whether that is about now and about the next boot.
-    fn wrong(&self, scene: &Scene<'_>) -> Result<Vec<(String, bool, bool)>, Failure> {
+    fn differing_modules(&self, scene: &StateCtx<'_>) -> Result<Vec<(String, bool, bool)>, StateError> {
         let machine = scene.tools().machine;
-        let kept = if self.persist { modules::kept(scene.fs, Self::config(scene))? } else { Vec::new() };
-        let loaded = modules::loaded(machine)?;
+        let kept = if self.persist {
+            kernel_modules::boot_modules(scene.fs, Self::config(scene))?
+        } else {
+            Vec::new()
+        };
+        let loaded = kernel_modules::list_loaded(machine)?;
         let mut wrong = Vec::new();
         for name in &self.mods {
-            let is_there = if self.on {
-                modules::is_there(machine, name)?
+            let is_there = if self.should_load {
+                kernel_modules::is_loaded(machine, name)?
             } else {
-                loaded.contains(&modules::plain(name))
+                loaded.contains(&kernel_modules::normalize_name(name))
             };
-            let boot = self.persist && kept.contains(&modules::plain(name)) != self.on;
-            if is_there != self.on || boot {
-                wrong.push((name.clone(), is_there != self.on, boot));
+            let boot =
+                self.persist && kept.contains(&kernel_modules::normalize_name(name)) != self.should_load;
+            if is_there != self.should_load || boot {
+                wrong.push((name.clone(), is_there != self.should_load, boot));
             }
         }
         Ok(wrong)
@@ -69,17 +76,17 @@ impl Modules {
 
     /// The program that loads or removes a module now.
     const fn program(&self) -> &'static str {
-        if self.on { "modprobe" } else { "rmmod" }
+        if self.should_load { "modprobe" } else { "rmmod" }
     }
 
     /// Refuses a change of the running kernel that nothing on the host can make.
-    fn verify(&self, tools: &Tools<'_>, wrong: &[(String, bool, bool)]) -> Result<(), Failure> {
+    fn verify_program(&self, tools: &Tools<'_>, wrong: &[(String, bool, bool)]) -> Result<(), StateError> {
         if !wrong.iter().any(|(_, now, _)| *now) || tools.which(self.program()).is_some() {
             return Ok(());
         }
         let names: Vec<&str> = wrong.iter().filter(|(_, now, _)| *now).map(|(name, ..)| &**name).collect();
-        let verb = if self.on { "load" } else { "remove" };
-        Err(Failure::new(format!(
+        let verb = if self.should_load { "load" } else { "remove" };
+        Err(StateError::new(format!(
             "Failed to {verb} kernel module {}: there is no `{}` program on this host: a package such as kmod brings it",
             names.join(", "),
             self.program()
@@ -87,101 +94,107 @@ impl Modules {
     }
 
     fn changes(&self, names: &[String]) -> Map {
-        let word = if self.on { "loaded" } else { "removed" };
+        let word = if self.should_load { "loaded" } else { "removed" };
         names.iter().map(|n| (n.clone(), word)).collect()
     }
 
-    fn change(&self, name: &str, now: bool, boot: bool, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn change_module(
+        &self,
+        name: &str,
+        now: bool,
+        boot: bool,
+        scene: &StateCtx<'_>,
+    ) -> Result<(), StateError> {
         if now {
-            let verb = if self.on { "load" } else { "remove" };
-            scene.change(&Module, name, || {
-                let said = scene.tools().tell(self.program(), &[name])?;
-                if said.is_fine() {
+            let verb = if self.should_load { "load" } else { "remove" };
+            scene.with_undo(&KmodUndo, name, || {
+                let said = scene.tools().run_change(self.program(), &[name])?;
+                if said.is_success() {
                     return Ok(());
                 }
-                Err(Failure::new(format!("Failed to {verb} kernel module {name}: {}", said.words())))
+                Err(StateError::new(format!("Failed to {verb} kernel module {name}: {}", said.message())))
             })?;
         }
         if boot {
             let config = Self::config(scene);
-            let text = lines::read(scene.fs, config)?.unwrap_or_default();
-            let text = if self.on {
-                modules::with(&text, name)
+            let text = text_file::read_text(scene.fs, config)?.unwrap_or_default();
+            let text = if self.should_load {
+                kernel_modules::add_boot_module(&text, name)
             } else {
-                modules::without(&text, name, self.comment)
+                kernel_modules::remove_boot_module(&text, name, self.comment)
             };
-            lines::write(scene.fs, config, &text)?;
+            text_file::write_text(scene.fs, config, &text)?;
         }
         Ok(())
     }
 }
 
-impl State for Modules {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let wrong = self.wrong(scene)?;
+impl State for KmodState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let wrong = self.differing_modules(scene)?;
         // Salt finds out when it calls the program.
         if scene.compat == Compat::Strict {
-            self.verify(&scene.tools(), &wrong)?;
+            self.verify_program(&scene.tools(), &wrong)?;
         }
         let wrong: Vec<String> = wrong.into_iter().map(|(n, ..)| n).collect();
-        let (already, will) = if self.on {
+        let (already, will) = if self.should_load {
             ("already present", "set to be loaded")
         } else {
             ("already removed", "set to be removed")
         };
         if wrong.is_empty() {
-            return Ok(Look::right(words(&self.mods, already)));
+            return Ok(CheckResult::in_sync(module_comment(&self.mods, already)));
         }
-        Ok(Look::drift(words(&wrong, will), self.changes(&wrong)))
+        Ok(CheckResult::drifted(module_comment(&wrong, will), self.changes(&wrong)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let mut done = Vec::new();
-        let verb = if self.on { "Loaded" } else { "Removed" };
+        let verb = if self.should_load { "Loaded" } else { "Removed" };
         let told = |done: &[String]| match done {
             [] => String::new(),
             [one] => format!("{verb} kernel module {one}"),
             many => format!("{verb} kernel modules {}", many.join(", ")),
         };
-        for (name, now, boot) in self.wrong(scene)? {
-            if let Err(failure) = self.change(&name, now, boot, scene) {
-                let words = format!("{}\n{}", told(&done), failure.done.comment).trim().to_owned();
-                return Err(Done::new(words, self.changes(&done)).into());
+        for (name, now, boot) in self.differing_modules(scene)? {
+            if let Err(failure) = self.change_module(&name, now, boot, scene) {
+                let words = format!("{}\n{}", told(&done), failure.result.comment).trim().to_owned();
+                return Err(ApplyResult::new(words, self.changes(&done)).into());
             }
             done.push(name);
         }
-        Ok(Done::new(told(&done), self.changes(&done)))
+        Ok(ApplyResult::new(told(&done), self.changes(&done)))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::KERNEL | Veil::FILES | Veil::BROUGHT
+    fn reads(&self) -> Effects {
+        Effects::KERNEL | Effects::FILES | Effects::PACKAGE_FILES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::KERNEL
+    fn writes(&self) -> Effects {
+        Effects::KERNEL
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path("/etc/modules-load.d".into()), Resource::Path("/etc/modules".into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path("/etc/modules-load.d".into()), LockKey::Path("/etc/modules".into())]
     }
 }
 
 /// Modules of the running kernel by name.
-pub(super) struct Module;
+pub(super) struct KmodUndo;
 
-impl Thing for Module {
+impl Undoable for KmodUndo {
     fn kind(&self) -> &'static str {
         "kmod"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let name = modules::plain(key.as_str().unwrap_or_default());
-        Ok(modules::loaded(scene.tools().machine)?.contains(&name).into())
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        let name = kernel_modules::normalize_name(key.as_str().unwrap_or_default());
+        Ok(kernel_modules::list_loaded(scene.tools().machine)?.contains(&name).into())
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let program = if to.is_truthy() { "modprobe" } else { "rmmod" };
-        scene.tools().must(program, &[key.as_str().unwrap_or_default()])?;
+        scene.tools().run_checked(program, &[key.as_str().unwrap_or_default()])?;
         Ok(())
     }
 }
@@ -196,12 +209,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bare = Machine::at(dir.path());
         let tools = Tools::new(&bare);
-        let state = |on| Modules { on, mods: vec!["loop".into()], persist: true, comment: true };
+        let state =
+            |on| KmodState { should_load: on, mods: vec!["loop".into()], persist: true, comment: true };
         for (on, program) in [(true, "`modprobe`"), (false, "`rmmod`")] {
-            let refused = state(on).verify(&tools, &[("loop".into(), true, false)]).unwrap_err();
-            assert!(refused.done.comment.contains(program), "{}", refused.done.comment);
+            let refused = state(on).verify_program(&tools, &[("loop".into(), true, false)]).unwrap_err();
+            assert!(refused.result.comment.contains(program), "{}", refused.result.comment);
             // Only the next boot is to change: a line of a file.
-            assert!(state(on).verify(&tools, &[("loop".into(), false, true)]).is_ok());
+            assert!(state(on).verify_program(&tools, &[("loop".into(), false, true)]).is_ok());
         }
     }
 }

@@ -2,36 +2,36 @@
 
 mod kmod;
 mod mount;
-mod name;
 mod network;
 mod place;
 mod service;
 mod sysctl;
+mod system;
 
-use super::{Args, Built, Failure, Thing};
+use super::{BuildResult, ChunkArgs, StateError, Undoable};
 
 /// The state that a function of these modules makes; nothing when there is no such function.
-pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
-    let built = make(state, fun, args)?;
-    Some(verify(state, args).and(built))
+pub(super) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let built = build_unchecked(state, fun, args)?;
+    Some(reject_option_names(state, args).and(built))
 }
 
-fn make(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
+fn build_unchecked(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     match state {
         "kmod" => kmod::build(fun, args),
-        "locale" => place::locale(fun, args),
+        "locale" => place::build_locale(fun, args),
         "mount" => mount::build(fun, args),
         "network" => network::build(fun, args),
         "service" => service::build(fun, args),
         "sysctl" => sysctl::build(fun, args),
-        "system" => name::build(fun, args),
-        "timezone" => place::timezone(fun, args),
+        "system" => system::build(fun, args),
+        "timezone" => place::build_timezone(fun, args),
         _ => None,
     }
 }
 
 /// Refuses names that a program would take for an option, before anything is done.
-fn verify(state: &str, args: &Args<'_>) -> Result<(), Failure> {
+fn reject_option_names(state: &str, args: &ChunkArgs<'_>) -> Result<(), StateError> {
     let keys: &[&str] = match state {
         "kmod" => &["mods"],
         "mount" => &["device"],
@@ -47,21 +47,21 @@ fn verify(state: &str, args: &Args<'_>) -> Result<(), Failure> {
     }
     match names.iter().find(|name| name.starts_with('-')) {
         Some(name) => {
-            Err(Failure::new(format!("`{name}` begins with a dash: it would be taken for an option")))
+            Err(StateError::new(format!("`{name}` begins with a dash: it would be taken for an option")))
         }
         None => Ok(()),
     }
 }
 
 /// What a revert can put back.
-pub(super) const THINGS: &[&dyn Thing] = &[
-    &kmod::Module,
-    &mount::MountThing,
-    &mount::SwapThing,
-    &name::HostName,
-    &place::Locale,
-    &service::ServiceThing,
-    &sysctl::Parameter,
+pub(super) const UNDOABLES: &[&dyn Undoable] = &[
+    &kmod::KmodUndo,
+    &mount::MountUndo,
+    &mount::SwapUndo,
+    &system::HostnameUndo,
+    &place::LocaleUndo,
+    &service::ServiceUndo,
+    &sysctl::SysctlUndo,
 ];
 
 #[cfg(test)]

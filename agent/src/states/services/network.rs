@@ -6,23 +6,25 @@ use std::path::Path;
 
 use zagent_config::{Map, Value};
 
-use super::name::Names;
-use crate::fs::Meta;
-use crate::host::command::shown;
-use crate::host::services::lines;
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil};
+use super::system::SystemNames;
+use crate::fs::FileMeta;
+use crate::host::command_options::value_text;
+use crate::host::services::text_file;
+use crate::states::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+};
 
-const FILE: &str = "/etc/network/interfaces";
+const INTERFACES_FILE: &str = "/etc/network/interfaces";
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     fn boxed(state: impl State + 'static) -> Box<dyn State> {
         Box::new(state)
     }
     Some(match fun {
-        "managed" => Interface::read(args).map(boxed),
-        "routes" => Routes::read(args).map(boxed),
-        "system" => Names::network(args).map(boxed),
+        "managed" => NetworkManaged::read(args).map(boxed),
+        "routes" => NetworkRoutes::read(args).map(boxed),
+        "system" => SystemNames::from_network_system(args).map(boxed),
         _ => return None,
     })
 }
@@ -66,7 +68,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("pre_down_cmds", "pre-down"),
     ("post_down_cmds", "post-down"),
 ];
-const BRIDGE: &[&str] = &[
+const BRIDGE_OPTIONS: &[&str] = &[
     "ageing",
     "bridgeprio",
     "fd",
@@ -81,7 +83,7 @@ const BRIDGE: &[&str] = &[
     "stp",
     "waitport",
 ];
-const BOND: &[&str] = &[
+const BOND_OPTIONS: &[&str] = &[
     "ad_select",
     "arp_interval",
     "arp_ip_target",
@@ -98,7 +100,7 @@ const BOND: &[&str] = &[
     "xmit_hash_policy",
 ];
 
-struct Interface {
+struct NetworkManaged {
     name: String,
     enabled: bool,
     /// Its entry.
@@ -108,19 +110,19 @@ struct Interface {
 }
 
 /// The words of a value: a list as several, a switch as the system writes it.
-fn words(value: &Value) -> Vec<String> {
+fn value_words(value: &Value) -> Vec<String> {
     match value {
-        Value::List(list) => list.iter().map(shown).collect(),
+        Value::List(list) => list.iter().map(value_text).collect(),
         Value::Bool(on) => vec![if *on { "on" } else { "off" }.into()],
         Value::Null => Vec::new(),
-        other => vec![shown(other)],
+        other => vec![value_text(other)],
     }
 }
 
 /// The lines of one address family. Arguments of the second begin with `ipv6`.
-fn family(args: &Args<'_>, name: &str, family: &str, kind: &str) -> String {
+fn family_lines(args: &ChunkArgs<'_>, name: &str, family: &str, kind: &str) -> String {
     let prefix = if family == "inet6" { "ipv6" } else { "" };
-    let proto = args.get(&format!("{prefix}proto")).map_or_else(|| "static".to_owned(), shown);
+    let proto = args.get(&format!("{prefix}proto")).map_or_else(|| "static".to_owned(), value_text);
     let proto = if proto == "none" { "static".to_owned() } else { proto };
     let mut out = format!("iface {name} {family} {proto}\n");
     let mut line = |option: &str, values: &str| out.push_str(&format!("    {option} {values}\n"));
@@ -131,25 +133,25 @@ fn family(args: &Args<'_>, name: &str, family: &str, kind: &str) -> String {
         }
         let Some(value) = args.get(&format!("{prefix}{key}")) else { continue };
         match *option {
-            "dns-nameservers" => line(option, &words(value).join(" ")),
-            _ => words(value).iter().for_each(|w| line(option, w)),
+            "dns-nameservers" => line(option, &value_words(value).join(" ")),
+            _ => value_words(value).iter().for_each(|w| line(option, w)),
         }
     }
     let (mark, keys) = match kind {
-        "bridge" => ("bridge_", BRIDGE),
-        "bond" => ("bond-", BOND),
+        "bridge" => ("bridge_", BRIDGE_OPTIONS),
+        "bond" => ("bond-", BOND_OPTIONS),
         _ => return out,
     };
     for key in keys.iter().filter(|_| family == "inet") {
         if let Some(value) = args.get(key) {
-            line(&format!("{mark}{key}"), &words(value).join(" "));
+            line(&format!("{mark}{key}"), &value_words(value).join(" "));
         }
     }
     out
 }
 
-impl Interface {
-    fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl NetworkManaged {
+    fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let name = args.name();
         let kind = args.text("type")?.unwrap_or_else(|| "eth".into());
         let enabled = args.flag("enabled", true);
@@ -162,49 +164,49 @@ impl Interface {
         }
         let has_six = args.flag("enable_ipv6", false) || args.get("ipv6proto").is_some();
         if args.get("proto").is_some() || !has_six {
-            entry.push_str(&family(args, &name, "inet", &kind));
+            entry.push_str(&family_lines(args, &name, "inet", &kind));
         }
         if has_six {
-            entry.push_str(&family(args, &name, "inet6", &kind));
+            entry.push_str(&family_lines(args, &name, "inet6", &kind));
         }
         Ok(Self { name, enabled, entry, quiet: args.get("noifupdown").is_some() })
     }
 
     /// The file with this entry in it, when it is not, and the entry that was there.
-    fn see(&self, scene: &Scene<'_>) -> Result<Option<(String, String)>, Failure> {
-        debian(scene)?;
-        let text = lines::read(scene.fs, FILE)?.unwrap_or_default();
-        let (before, old, after) = cut(&text, &self.name);
+    fn changed_file(&self, scene: &StateCtx<'_>) -> Result<Option<(String, String)>, StateError> {
+        require_debian(scene)?;
+        let text = text_file::read_text(scene.fs, INTERFACES_FILE)?.unwrap_or_default();
+        let (before, old, after) = split_entry(&text, &self.name);
         if old == self.entry {
             return Ok(None);
         }
         Ok(Some((format!("{before}{}{after}", self.entry), old)))
     }
 
-    fn is_up(&self, scene: &Scene<'_>) -> Result<bool, Failure> {
+    fn is_up(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
         let flags = scene.tools().machine.read(&format!("/sys/class/net/{}/flags", self.name))?;
         let flags = flags.and_then(|f| u32::from_str_radix(f.trim().trim_start_matches("0x"), 16).ok());
         Ok(flags.is_some_and(|f| f & 1 == 1))
     }
 
     /// True when it should be up or down and is not, and that is ours to change.
-    fn is_wrong(&self, scene: &Scene<'_>) -> Result<bool, Failure> {
+    fn needs_toggle(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
         Ok(!self.quiet && self.is_up(scene)? != self.enabled)
     }
 }
 
-fn debian(scene: &Scene<'_>) -> Result<(), Failure> {
+fn require_debian(scene: &StateCtx<'_>) -> Result<(), StateError> {
     match scene.host.grain("os_family").as_ref().and_then(Value::as_str) {
         Some("Debian") => Ok(()),
-        other => Err(Failure::new(format!(
-            "interfaces are managed by {FILE}, as on Debian; this is {}",
+        other => Err(StateError::new(format!(
+            "interfaces are managed by {INTERFACES_FILE}, as on Debian; this is {}",
             other.unwrap_or("another system")
         ))),
     }
 }
 
 /// The file before, of, and after the entries of an interface; entries further on are gathered at the first.
-fn cut(text: &str, name: &str) -> (String, String, String) {
+fn split_entry(text: &str, name: &str) -> (String, String, String) {
     let (mut before, mut old, mut after) = (String::new(), String::new(), String::new());
     let mut is_own = false;
     for line in text.split_inclusive('\n') {
@@ -229,38 +231,38 @@ fn cut(text: &str, name: &str) -> (String, String, String) {
     (before, old, after)
 }
 
-impl State for Interface {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for NetworkManaged {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
-        let is_wrong = self.is_wrong(scene)?;
-        let words = match self.see(scene)? {
-            None if !is_wrong => return Ok(Look::right(format!("Interface {name} is up to date."))),
+        let is_wrong = self.needs_toggle(scene)?;
+        let words = match self.changed_file(scene)? {
+            None if !is_wrong => return Ok(CheckResult::in_sync(format!("Interface {name} is up to date."))),
             None => format!("Interface {name} is set to be {}.", if self.enabled { "up" } else { "down" }),
             Some((_, old)) if old.is_empty() => format!("Interface {name} is set to be added."),
             Some(_) => format!("Interface {name} is set to be updated."),
         };
-        Ok(Look::drift(words, Map::from_iter([("interface", self.entry.as_str())])))
+        Ok(CheckResult::drifted(words, Map::from_iter([("interface", self.entry.as_str())])))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
-        let mut done = Done::new(format!("Interface {name} is up to date."), Map::new());
-        let new = self.see(scene)?;
+        let mut done = ApplyResult::new(format!("Interface {name} is up to date."), Map::new());
+        let new = self.changed_file(scene)?;
         let is_up = self.is_up(scene)?;
         let tools = scene.tools();
         // An interface is taken down by the entry that brought it up.
         if !self.quiet && is_up && (new.is_some() || !self.enabled) {
-            tools.must("ifdown", &["--force", name])?;
+            tools.run_checked("ifdown", &["--force", name])?;
         }
         if let Some((text, old)) = new {
-            lines::write(scene.fs, FILE, &text)?;
+            text_file::write_text(scene.fs, INTERFACES_FILE, &text)?;
             let is_new = old.is_empty();
             done.comment = format!("Interface {name} {}.", if is_new { "added" } else { "updated" });
             let what = if is_new { "Added network interface.".to_owned() } else { self.entry.clone() };
             done.changes.insert("interface", what);
         }
         if !self.quiet && self.enabled && (!is_up || !done.changes.is_empty()) {
-            tools.must("ifup", &[name])?;
+            tools.run_checked("ifup", &[name])?;
             let what = if is_up { "restart to validate" } else { "is up" };
             done.changes.insert("status", format!("Interface {name} {what}"));
         } else if !self.quiet && is_up && !self.enabled {
@@ -269,40 +271,40 @@ impl State for Interface {
         Ok(done)
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         self.quiet
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT | Veil::KERNEL
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES | Effects::KERNEL
     }
 
-    fn veils(&self) -> Veil {
-        if self.quiet { Veil::NONE } else { Veil::KERNEL | Veil::SERVICES }
+    fn writes(&self) -> Effects {
+        if self.quiet { Effects::NONE } else { Effects::KERNEL | Effects::SERVICES }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(FILE.into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(INTERFACES_FILE.into())]
     }
 }
 
-struct Routes {
+struct NetworkRoutes {
     name: String,
     /// Each route as `ip route` takes it, and its name.
     routes: Vec<(String, String)>,
 }
 
-impl Routes {
-    fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl NetworkRoutes {
+    fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let name = args.name();
         let Some(Value::List(list)) = args.get("routes") else {
-            return Err(Failure::new("`routes` must be a list of routes"));
+            return Err(StateError::new("`routes` must be a list of routes"));
         };
         let mut routes = Vec::new();
         for route in list.iter() {
             let field =
-                |key: &str| route.as_map().and_then(|m| m.get(key)).map(shown).filter(|v| !v.is_empty());
-            let target = field("ipaddr").ok_or_else(|| Failure::new("a route needs an `ipaddr`"))?;
+                |key: &str| route.as_map().and_then(|m| m.get(key)).map(value_text).filter(|v| !v.is_empty());
+            let target = field("ipaddr").ok_or_else(|| StateError::new("a route needs an `ipaddr`"))?;
             let netmask = field("netmask").map(|m| format!("/{m}")).unwrap_or_default();
             let gateway = field("gateway").map(|g| format!(" via {g}")).unwrap_or_default();
             let metric = field("metric").map(|m| format!(" metric {m}")).unwrap_or_default();
@@ -310,7 +312,7 @@ impl Routes {
             // They stand in a script.
             let is_plain = |c: char| c.is_ascii_alphanumeric() || " .:/_-@".contains(c);
             if words.starts_with('-') || !words.chars().all(is_plain) {
-                return Err(Failure::new(format!("`{words}` is no route")));
+                return Err(StateError::new(format!("`{words}` is no route")));
             }
             routes.push((words, field("name").unwrap_or_default()));
         }
@@ -332,51 +334,55 @@ impl Routes {
     }
 }
 
-impl State for Routes {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        debian(scene)?;
+impl State for NetworkRoutes {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        require_debian(scene)?;
         let name = &self.name;
         let mut is_new = true;
         let mut is_right = true;
         for (path, text) in self.scripts() {
-            let now = lines::read(scene.fs, &path)?;
+            let now = text_file::read_text(scene.fs, &path)?;
             is_new &= now.is_none();
             is_right &= now.is_some_and(|n| n == text);
         }
         if is_right {
-            return Ok(Look::right(format!("Interface {name} routes are up to date.")));
+            return Ok(CheckResult::in_sync(format!("Interface {name} routes are up to date.")));
         }
         let word = if is_new { "added" } else { "updated" };
         let changes = Map::from_iter([("network_routes", format!("Added interface {name} routes."))]);
-        Ok(Look::drift(format!("Interface {name} routes are set to be {word}."), changes))
+        Ok(CheckResult::drifted(format!("Interface {name} routes are set to be {word}."), changes))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
         for (path, text) in self.scripts() {
-            lines::write(scene.fs, &path, &text)?;
-            scene.fs.set_meta(Path::new(&path), Meta { mode: Some(0o755), ..Meta::default() }, true)?;
+            text_file::write_text(scene.fs, &path, &text)?;
+            scene.fs.set_meta(
+                Path::new(&path),
+                FileMeta { mode: Some(0o755), ..FileMeta::default() },
+                true,
+            )?;
         }
         if scene.tools().machine.path(&format!("/sys/class/net/{name}")).exists() {
             for (words, _) in &self.routes {
                 let args = ["route", "replace"].into_iter().chain(words.split(' '));
-                scene.tools().must("ip", &args.collect::<Vec<_>>())?;
+                scene.tools().run_checked("ip", &args.collect::<Vec<_>>())?;
             }
         }
         let changes = Map::from_iter([("network_routes", format!("Added interface {name} routes."))]);
-        Ok(Done::new(format!("Interface {name} routes added."), changes))
+        Ok(ApplyResult::new(format!("Interface {name} routes added."), changes))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::KERNEL
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::KERNEL
     }
 
-    fn veils(&self) -> Veil {
-        Veil::KERNEL
+    fn writes(&self) -> Effects {
+        Effects::KERNEL
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        self.scripts().into_iter().map(|(path, _)| Resource::Path(path.into())).collect()
+    fn lock_keys(&self) -> Vec<LockKey> {
+        self.scripts().into_iter().map(|(path, _)| LockKey::Path(path.into())).collect()
     }
 }
 

@@ -4,42 +4,51 @@ use std::path::Path;
 
 use zagent_config::{Map, Value};
 
-use crate::host::services::{lines, locales, zone};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
+use crate::host::services::{locale, text_file, timezone};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
+    StateError, Undoable,
+};
 
 /// The state of `timezone.system`.
-pub(super) fn timezone(fun: &str, args: &Args<'_>) -> Option<Built> {
-    let read =
-        || Box::new(Zone { name: args.name(), utc: args.flag("utc", true), clock: false }) as Box<dyn State>;
+pub(super) fn build_timezone(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    let read = || {
+        Box::new(TimezoneSystem { name: args.name(), utc: args.flag("utc", true), clock_differs: false })
+            as Box<dyn State>
+    };
     (fun == "system").then(|| Ok(read()))
 }
 
 /// The state that a function of the module `locale` makes.
-pub(super) fn locale(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build_locale(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let name = args.name();
     match fun {
-        "system" => Some(Ok(Box::new(Language { name }))),
-        "present" => Some(Ok(Box::new(Present { name }))),
+        "system" => Some(Ok(Box::new(LocaleSystem { name }))),
+        "present" => Some(Ok(Box::new(LocalePresent { name }))),
         _ => None,
     }
 }
 
-struct Zone {
+struct TimezoneSystem {
     name: String,
     /// The clock of the hardware should keep universal time.
     utc: bool,
     /// It does not.
-    clock: bool,
+    clock_differs: bool,
 }
 
-impl Zone {
-    fn notes(scene: &Scene<'_>) -> bool {
+impl TimezoneSystem {
+    fn has_timezone_file(scene: &StateCtx<'_>) -> bool {
         scene.host.grain("os_family").is_some_and(|f| matches!(f.as_str(), Some("Debian" | "Gentoo")))
     }
 
-    fn is_set(&self, scene: &Scene<'_>) -> Result<bool, Failure> {
-        let is_current = zone::current(scene.fs)?.as_deref() == Some(&*self.name);
-        let note = if Self::notes(scene) { lines::read(scene.fs, zone::NOTE)? } else { None };
+    fn is_set(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
+        let is_current = timezone::current_zone(scene.fs)?.as_deref() == Some(&*self.name);
+        let note = if Self::has_timezone_file(scene) {
+            text_file::read_text(scene.fs, timezone::TIMEZONE_FILE)?
+        } else {
+            None
+        };
         Ok(is_current && note.is_none_or(|text| text.trim() == self.name))
     }
 
@@ -48,85 +57,85 @@ impl Zone {
         if !is_set {
             changes.insert("timezone", self.name.as_str());
         }
-        if self.clock {
+        if self.clock_differs {
             changes.insert("utc", true);
         }
         changes
     }
 }
 
-impl State for Zone {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for TimezoneSystem {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
         let is_set = self.is_set(scene)?;
-        self.clock = self.utc && zone::is_local(scene.fs)?;
-        if is_set && !self.clock {
+        self.clock_differs = self.utc && timezone::is_hwclock_local(scene.fs)?;
+        if is_set && !self.clock_differs {
             let utc = if self.utc { format!(", UTC already set to {name}") } else { String::new() };
-            return Ok(Look::right(format!("Timezone {name} already set{utc}")));
+            return Ok(CheckResult::in_sync(format!("Timezone {name} already set{utc}")));
         }
-        if !is_set && zone::file(scene.fs, name)?.is_none() {
-            return Err(Failure::new(format!("Zone does not exist: /usr/share/zoneinfo/{name}")));
+        if !is_set && timezone::zone_file(scene.fs, name)?.is_none() {
+            return Err(StateError::new(format!("Zone does not exist: /usr/share/zoneinfo/{name}")));
         }
         let mut words = Vec::new();
         if !is_set {
             words.push(format!("Timezone {name} needs to be set"));
         }
-        if self.clock {
+        if self.clock_differs {
             words.push("UTC needs to be set to True".to_owned());
         }
-        Ok(Look::drift(words.join(", "), self.changes(is_set)))
+        Ok(CheckResult::drifted(words.join(", "), self.changes(is_set)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let is_set = self.is_set(scene)?;
         let mut words = Vec::new();
         if !is_set {
-            let file = zone::file(scene.fs, &self.name)?;
-            let file = file.ok_or_else(|| Failure::new(format!("Zone does not exist: {}", self.name)))?;
-            zone::set(scene.fs, &file, &self.name, Self::notes(scene))?;
+            let file = timezone::zone_file(scene.fs, &self.name)?;
+            let file = file.ok_or_else(|| StateError::new(format!("Zone does not exist: {}", self.name)))?;
+            timezone::set_zone(scene.fs, &file, &self.name, Self::has_timezone_file(scene))?;
             words.push(format!("Set timezone {}", self.name));
         }
         let changes = self.changes(is_set);
-        if self.clock {
+        if self.clock_differs {
             let tools = scene.tools();
             if tools.which("hwclock").is_some() {
-                tools.must("hwclock", &["--systohc", "--utc"])?;
+                tools.run_checked("hwclock", &["--systohc", "--utc"])?;
             } else {
-                tools.must("timedatectl", &["set-local-rtc", "0"])?;
+                tools.run_checked("timedatectl", &["set-local-rtc", "0"])?;
             }
             words.push("Set UTC to True".to_owned());
         }
-        Ok(Done::new(words.join(", "), changes))
+        Ok(ApplyResult::new(words.join(", "), changes))
     }
 
-    fn is_foreseeable(&self) -> bool {
-        !self.clock
+    fn is_predictable(&self) -> bool {
+        !self.clock_differs
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::NONE
+    fn writes(&self) -> Effects {
+        Effects::NONE
     }
 
-    fn cost(&self) -> Cost {
-        if self.clock { Cost::Heavy } else { Cost::Light }
+    fn check_cost(&self) -> CheckCost {
+        if self.clock_differs { CheckCost::Heavy } else { CheckCost::Light }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(zone::LINK.into()), Resource::Path(zone::NOTE.into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(timezone::LOCALTIME_LINK.into()), LockKey::Path(timezone::TIMEZONE_FILE.into())]
     }
 }
 
-struct Language {
+struct LocaleSystem {
     name: String,
 }
 
-impl Language {
-    fn config(scene: &Scene<'_>) -> &'static str {
-        locales::config(scene.host.grain("os_family").as_ref().and_then(Value::as_str))
+impl LocaleSystem {
+    fn config(scene: &StateCtx<'_>) -> &'static str {
+        locale::lang_config_path(scene.host.grain("os_family").as_ref().and_then(Value::as_str))
     }
 
     fn changes(&self) -> Map {
@@ -134,104 +143,106 @@ impl Language {
     }
 }
 
-impl State for Language {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let text = lines::read(scene.fs, Self::config(scene))?.unwrap_or_default();
+impl State for LocaleSystem {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let text = text_file::read_text(scene.fs, Self::config(scene))?.unwrap_or_default();
         let name = &self.name;
-        if locales::lang(&text) == Some(name) {
-            return Ok(Look::right(format!("System locale {name} already set")));
+        if locale::parse_lang(&text) == Some(name) {
+            return Ok(CheckResult::in_sync(format!("System locale {name} already set")));
         }
-        Ok(Look::drift(format!("System locale {name} needs to be set"), self.changes()))
+        Ok(CheckResult::drifted(format!("System locale {name} needs to be set"), self.changes()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let config = Self::config(scene);
-        let text = lines::read(scene.fs, config)?.unwrap_or_default();
-        lines::write(scene.fs, config, &locales::with_lang(&text, &self.name))?;
-        Ok(Done::new(format!("Set system locale {}", self.name), self.changes()))
+        let text = text_file::read_text(scene.fs, config)?.unwrap_or_default();
+        text_file::write_text(scene.fs, config, &locale::set_lang(&text, &self.name))?;
+        Ok(ApplyResult::new(format!("Set system locale {}", self.name), self.changes()))
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path("/etc/default/locale".into()), Resource::Path("/etc/locale.conf".into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path("/etc/default/locale".into()), LockKey::Path("/etc/locale.conf".into())]
     }
 }
 
-struct Present {
+struct LocalePresent {
     name: String,
 }
 
-impl Present {
+impl LocalePresent {
     fn changes(&self) -> Map {
         Map::from_iter([("locale", self.name.as_str())])
     }
 }
 
-impl State for Present {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for LocalePresent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
-        if locales::is_there(&scene.tools(), name)? {
-            return Ok(Look::right(format!("Locale {name} is already present")));
+        if locale::is_available(&scene.tools(), name)? {
+            return Ok(CheckResult::in_sync(format!("Locale {name} is already present")));
         }
-        Ok(Look::drift(format!("Locale {name} needs to be generated"), self.changes()))
+        Ok(CheckResult::drifted(format!("Locale {name} needs to be generated"), self.changes()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
         // The note is made inside the change: a revert takes it back first, and then makes what is noted still.
-        scene.change(&Locale, name.as_str(), || {
-            let failed = |why: &str| Failure::new(format!("Failed to generate locale {name}: {why}"));
-            if locales::note(scene.fs, name)?.is_none() {
+        scene.with_undo(&LocaleUndo, name.as_str(), || {
+            let failed = |why: &str| StateError::new(format!("Failed to generate locale {name}: {why}"));
+            if locale::enable_locale(scene.fs, name)?.is_none() {
                 return Err(failed("it is not in /usr/share/i18n/SUPPORTED"));
             }
-            let said = locales::make(&scene.tools(), name)?;
-            if said.is_fine() { Ok(()) } else { Err(failed(said.words())) }
+            let said = locale::generate_locale(&scene.tools(), name)?;
+            if said.is_success() { Ok(()) } else { Err(failed(said.message())) }
         })?;
-        Ok(Done::new(format!("Generated locale {name}"), self.changes()))
+        Ok(ApplyResult::new(format!("Generated locale {name}"), self.changes()))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT | Veil::PACKAGES
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES | Effects::PACKAGES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::NONE
+    fn writes(&self) -> Effects {
+        Effects::NONE
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(Path::new("/etc/locale.gen").into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(Path::new("/etc/locale.gen").into())]
     }
 }
 
 /// Locales by name.
-pub(super) struct Locale;
+pub(super) struct LocaleUndo;
 
-impl Thing for Locale {
+impl Undoable for LocaleUndo {
     fn kind(&self) -> &'static str {
         "locale"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        Ok(locales::is_there(&scene.tools(), key.as_str().unwrap_or_default())?.into())
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        Ok(locale::is_available(&scene.tools(), key.as_str().unwrap_or_default())?.into())
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let name = key.as_str().unwrap_or_default();
         if to.is_truthy() || scene.tools().which("locale-gen").is_some() {
-            locales::make(&scene.tools(), name)?;
+            locale::generate_locale(&scene.tools(), name)?;
         } else {
-            scene.tools().must("localedef", &["--delete-from-archive", &locales::plain(name)])?;
+            scene
+                .tools()
+                .run_checked("localedef", &["--delete-from-archive", &locale::normalize_locale(name)])?;
         }
         Ok(())
     }

@@ -3,148 +3,161 @@
 use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
-use crate::host::services::{lines, sysctl};
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
+use crate::host::services::{sysctl, text_file};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
+    StateError, Undoable,
+};
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     (fun == "present").then(|| {
-        let value = args.text("value")?.ok_or_else(|| Failure::new("`value` is missing"))?;
+        let value = args.text("value")?.ok_or_else(|| StateError::new("`value` is missing"))?;
         let shown = args.get("value").cloned().unwrap_or_default();
-        Ok(Box::new(Present { name: args.name(), value, shown, config: args.text("config")? })
-            as Box<dyn State>)
+        Ok(Box::new(SysctlPresent {
+            name: args.name(),
+            value,
+            given_value: shown,
+            config: args.text("config")?,
+        }) as Box<dyn State>)
     })
 }
 
-struct Present {
+struct SysctlPresent {
     name: String,
     value: String,
     /// The value as it was given, for the changes.
-    shown: Value,
+    given_value: Value,
     config: Option<String>,
 }
 
 /// What is not as it should be.
-struct Seen {
+struct SysctlDrift {
     live: bool,
-    kept: bool,
+    persisted: bool,
     /// The file as it is.
     text: Option<String>,
 }
 
-impl Present {
-    fn config(&self, scene: &Scene<'_>) -> String {
+impl SysctlPresent {
+    fn config(&self, scene: &StateCtx<'_>) -> String {
         let own = || sysctl::default_config(scene.tools().machine).to_owned();
         self.config.clone().unwrap_or_else(own)
     }
 
-    fn failed(&self, why: &str) -> Failure {
-        Failure::new(format!("Failed to set {} to {}: {why}", self.name, self.value))
+    fn write_error(&self, why: &str) -> StateError {
+        StateError::new(format!("Failed to set {} to {}: {why}", self.name, self.value))
     }
 
-    fn see(&self, scene: &Scene<'_>) -> Result<Seen, Failure> {
-        let live = sysctl::live(scene.tools().machine, &self.name)?;
-        let live = live.ok_or_else(|| self.failed(&format!("sysctl {} does not exist", self.name)))?;
-        let text = lines::read(scene.fs, &self.config(scene))?;
-        let last = sysctl::configured(text.as_deref().unwrap_or_default()).rfind(|(k, _)| *k == self.name);
-        let kept = last.is_some_and(|(_, v)| sysctl::is_same(v, &self.value));
-        Ok(Seen { live: sysctl::is_same(&live, &self.value), kept, text })
+    fn find_drift(&self, scene: &StateCtx<'_>) -> Result<SysctlDrift, StateError> {
+        let live = sysctl::live_value(scene.tools().machine, &self.name)?;
+        let live = live.ok_or_else(|| self.write_error(&format!("sysctl {} does not exist", self.name)))?;
+        let text = text_file::read_text(scene.fs, &self.config(scene))?;
+        let last = sysctl::parse_config(text.as_deref().unwrap_or_default()).rfind(|(k, _)| *k == self.name);
+        let kept = last.is_some_and(|(_, v)| sysctl::is_same_value(v, &self.value));
+        Ok(SysctlDrift { live: sysctl::is_same_value(&live, &self.value), persisted: kept, text })
     }
 
     fn changes(&self) -> Map {
-        Map::from_iter([(self.name.as_str(), self.shown.clone())])
+        Map::from_iter([(self.name.as_str(), self.given_value.clone())])
     }
 }
 
-impl State for Present {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let seen = self.see(scene)?;
+impl State for SysctlPresent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let seen = self.find_drift(scene)?;
         // Salt finds out when it writes.
         if !seen.live && scene.compat == Compat::Strict {
             sysctl::verify_writable(scene.tools().machine, &self.name)
-                .map_err(|r| self.failed(&r.words()))?;
+                .map_err(|r| self.write_error(&r.message()))?;
         }
         let Self { name, value, .. } = self;
-        let words = match (seen.live, seen.kept) {
-            (true, true) => return Ok(Look::right(format!("Sysctl value {name} = {value} is already set"))),
+        let words = match (seen.live, seen.persisted) {
+            (true, true) => {
+                return Ok(CheckResult::in_sync(format!("Sysctl value {name} = {value} is already set")));
+            }
             (true, false) => format!(
                 "Sysctl value is currently set on the running system but not in a config file. \
                  Sysctl option {name} set to be changed to {value} in config file."
             ),
             (false, _) => format!("Sysctl option {name} set to be changed to {value}"),
         };
-        Ok(Look::drift(words, self.changes()))
+        Ok(CheckResult::drifted(words, self.changes()))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let seen = self.see(scene)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let seen = self.find_drift(scene)?;
         if !seen.live {
             // The kernel first: a value that it refuses must not be left for the next boot.
-            scene.change(&Parameter, self.name.as_str(), || {
+            scene.with_undo(&SysctlUndo, self.name.as_str(), || {
                 let machine = scene.tools().machine;
-                sysctl::assign(machine, &self.name, &self.value).map_err(|r| self.failed(&r.words()))
+                sysctl::set_live_value(machine, &self.name, &self.value)
+                    .map_err(|r| self.write_error(&r.message()))
             })?;
         }
-        if !seen.kept {
-            let text = sysctl::edited(seen.text.as_deref(), &self.name, &self.value);
-            lines::write(scene.fs, &self.config(scene), &text)?;
+        if !seen.persisted {
+            let text = sysctl::set_in_config(seen.text.as_deref(), &self.name, &self.value);
+            text_file::write_text(scene.fs, &self.config(scene), &text)?;
         }
-        Ok(Done::new(format!("Updated sysctl value {} = {}", self.name, self.value), self.changes()))
+        Ok(ApplyResult::new(format!("Updated sysctl value {} = {}", self.name, self.value), self.changes()))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::KERNEL | Veil::FILES
+    fn reads(&self) -> Effects {
+        Effects::KERNEL | Effects::FILES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::KERNEL
+    fn writes(&self) -> Effects {
+        Effects::KERNEL
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
+    fn lock_keys(&self) -> Vec<LockKey> {
         // Several parameters are kept in one file.
         self.config
             .iter()
-            .map(|c| Resource::Path(c.into()))
-            .chain([Resource::Path("/etc/sysctl.d".into())])
+            .map(|c| LockKey::Path(c.into()))
+            .chain([LockKey::Path("/etc/sysctl.d".into())])
             .collect()
     }
 }
 
 /// Parameters of the running kernel by name.
-pub(super) struct Parameter;
+pub(super) struct SysctlUndo;
 
-impl Thing for Parameter {
+impl Undoable for SysctlUndo {
     fn kind(&self) -> &'static str {
         "sysctl"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let live = sysctl::live(scene.tools().machine, key.as_str().unwrap_or_default())?;
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        let live = sysctl::live_value(scene.tools().machine, key.as_str().unwrap_or_default())?;
         Ok(live.map_or(Value::Null, Value::from))
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let (Some(name), Some(value)) = (key.as_str(), to.as_str()) else { return Ok(()) };
-        Ok(sysctl::assign(scene.tools().machine, name, value)?)
+        Ok(sysctl::set_live_value(scene.tools().machine, name, value)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::states::stage::{Stage, chunk, preview};
+    use crate::states::testing::{StateTestBed, chunk, preview_chunk};
 
     #[test]
     fn a_parameter_that_cannot_be_written_is_foretold() {
-        let stage = Stage::strict();
+        let stage = StateTestBed::strict();
         let args = format!(r#"{{"value": "x", "config": "{}"}}"#, stage.path("sysctl.conf"));
         // The kernel lets nobody change it.
         let ostype = chunk("sysctl.present", "kernel.ostype", &args);
-        let would = preview(&ostype, &stage.scene());
+        let would = preview_chunk(&ostype, &stage.scene());
         assert!(would.starts_with("false \"Failed to set kernel.ostype to x"), "{would}");
-        assert!(preview(&ostype, &Stage::new().scene()).starts_with("null"), "Salt does not look");
+        assert!(
+            preview_chunk(&ostype, &StateTestBed::new().scene()).starts_with("null"),
+            "Salt does not look"
+        );
     }
 }

@@ -5,31 +5,35 @@ use std::path::PathBuf;
 
 use zagent_config::{Map, Value};
 
-use super::{Act, Kept, Plan, Row};
-use crate::host::functions::stores::Given;
-use crate::states::{Failure, Scene};
+use super::{PlannedChange, StorePlan, StorePlannerRow, StoreUndo};
+use crate::host::functions::stores::NamedArgs;
+use crate::states::{StateCtx, StateError};
 
-pub(super) const TABLE: &[Row] = &[
-    ("apache_module", "enabled", |g, s| link(g, s, "module", true), None),
-    ("apache_module", "disabled", |g, s| link(g, s, "module", false), None),
-    ("apache_site", "enabled", |g, s| link(g, s, "site", true), None),
-    ("apache_site", "disabled", |g, s| link(g, s, "site", false), None),
-    ("apache_conf", "enabled", |g, s| link(g, s, "conf", true), None),
-    ("apache_conf", "disabled", |g, s| link(g, s, "conf", false), None),
-    ("stateconf", "set", nothing, None),
-    ("stateconf", "context", nothing, None),
+pub(super) const PLANNERS: &[StorePlannerRow] = &[
+    ("apache_module", "enabled", |g, s| plan_link(g, s, "module", true), None),
+    ("apache_module", "disabled", |g, s| plan_link(g, s, "module", false), None),
+    ("apache_site", "enabled", |g, s| plan_link(g, s, "site", true), None),
+    ("apache_site", "disabled", |g, s| plan_link(g, s, "site", false), None),
+    ("apache_conf", "enabled", |g, s| plan_link(g, s, "conf", true), None),
+    ("apache_conf", "disabled", |g, s| plan_link(g, s, "conf", false), None),
+    ("stateconf", "set", plan_nothing, None),
+    ("stateconf", "context", plan_nothing, None),
 ];
 
 /// Whether a module, site or configuration is enabled.
-pub(super) static LINK: Kept = Kept {
+pub(super) static APACHE_UNDO: StoreUndo = StoreUndo {
     kind: "apache",
-    look: |given, scene| Ok(is_enabled(scene, &given.must("type")?, &given.must("name")?)?.into()),
-    put: |given, to, scene| tell(scene, &given.must("type")?, &given.must("name")?, to.is_truthy()),
-    full: None,
+    capture: |given, scene| {
+        Ok(is_enabled(scene, &given.require_text("type")?, &given.require_text("name")?)?.into())
+    },
+    restore: |given, to, scene| {
+        run_a2_program(scene, &given.require_text("type")?, &given.require_text("name")?, to.is_truthy())
+    },
+    keep_reason: None,
 };
 
 /// The link that the programs make.
-fn place(kind: &str, name: &str) -> PathBuf {
+fn link_path(kind: &str, name: &str) -> PathBuf {
     let (dir, ending) = match kind {
         "module" => ("mods", "load"),
         "site" => ("sites", "conf"),
@@ -42,46 +46,51 @@ fn place(kind: &str, name: &str) -> PathBuf {
     PathBuf::from(format!("/etc/apache2/{dir}-enabled/{name}.{ending}"))
 }
 
-fn is_enabled(scene: &Scene<'_>, kind: &str, name: &str) -> Result<bool, Failure> {
-    Ok(scene.fs.lstat(&place(kind, name))?.is_some())
+fn is_enabled(scene: &StateCtx<'_>, kind: &str, name: &str) -> Result<bool, StateError> {
+    Ok(scene.fs.lstat(&link_path(kind, name))?.is_some())
 }
 
-fn tell(scene: &Scene<'_>, kind: &str, name: &str, enables: bool) -> Result<(), Failure> {
+fn run_a2_program(scene: &StateCtx<'_>, kind: &str, name: &str, enables: bool) -> Result<(), StateError> {
     let what = match kind {
         "module" => "mod",
         other => other,
     };
     let program = format!("a2{}{what}", if enables { "en" } else { "dis" });
     let args: &[&str] = if enables { &["--quiet", "--", name] } else { &["--quiet", "--force", "--", name] };
-    Ok(scene.tools().must(&program, args).map(|_| ())?)
+    Ok(scene.tools().run_checked(&program, args).map(|_| ())?)
 }
 
-fn link(given: &Given<'_>, scene: &Scene<'_>, kind: &'static str, enables: bool) -> Result<Plan, Failure> {
-    let name = given.must("name")?;
+fn plan_link(
+    given: &NamedArgs<'_>,
+    scene: &StateCtx<'_>,
+    kind: &'static str,
+    enables: bool,
+) -> Result<StorePlan, StateError> {
+    let name = given.require_text("name")?;
     if name.starts_with('-') || name.contains('/') {
-        return Err(Failure::new(format!("`{name}` cannot be the name of an Apache {kind}")));
+        return Err(StateError::new(format!("`{name}` cannot be the name of an Apache {kind}")));
     }
     let (verb, past) = if enables { ("enable", "enabled") } else { ("disable", "disabled") };
     if is_enabled(scene, kind, &name)? == enables {
-        return Ok(Plan::Right(format!("{name} already {past}.")));
+        return Ok(StorePlan::InSync(format!("{name} already {past}.")));
     }
     let own = Value::from(name.as_str());
     let (old, new) = if enables { (Value::Null, own) } else { (own, Value::Null) };
     let key = Map::from_iter([("name", name.as_str()), ("type", kind)]);
-    Ok(Plan::Act(Act {
-        would: format!("Apache {kind} {name} is set to be {past}."),
-        did: format!("Apache {kind} {name} {past}."),
-        fails: format!("Failed to {verb} {name} Apache {kind}"),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Apache {kind} {name} is set to be {past}."),
+        done_comment: format!("Apache {kind} {name} {past}."),
+        failure_prefix: format!("Failed to {verb} {name} Apache {kind}"),
         changes: Map::from_iter([("old", old), ("new", new)]),
-        thing: Some((&LINK, key.into())),
-        act: Box::new(move |scene| tell(scene, kind, &name, enables)),
+        undoable: Some((&APACHE_UNDO, key.into())),
+        run_change: Box::new(move |scene| run_a2_program(scene, kind, &name, enables)),
     }))
 }
 
 /// `stateconf` only speaks to a renderer.
 #[expect(clippy::unnecessary_wraps, reason = "it is a planner among others")]
-fn nothing(_: &Given<'_>, _: &Scene<'_>) -> Result<Plan, Failure> {
-    Ok(Plan::Right(String::new()))
+fn plan_nothing(_: &NamedArgs<'_>, _: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    Ok(StorePlan::InSync(String::new()))
 }
 
 #[cfg(test)]
@@ -90,7 +99,7 @@ mod tests {
 
     #[test]
     fn links() {
-        let text = |kind, name| place(kind, name).display().to_string();
+        let text = |kind, name| link_path(kind, name).display().to_string();
         assert_eq!(text("module", "rewrite"), "/etc/apache2/mods-enabled/rewrite.load");
         assert_eq!(text("site", "default"), "/etc/apache2/sites-enabled/000-default.conf");
         assert_eq!(text("conf", "security.conf"), "/etc/apache2/conf-enabled/security.conf");

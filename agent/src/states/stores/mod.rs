@@ -14,48 +14,56 @@ use std::path::Path;
 
 use zagent_config::{Map, Value};
 
-use super::{Args, Built, Done, Failure, Look, Resource, Scene, State, Thing, Veil};
-use crate::fs::Meta;
-use crate::host::functions::stores::{Given, of_map};
+use super::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Undoable,
+};
+use crate::fs::FileMeta;
+use crate::host::functions::stores::{NamedArgs, with_map_args};
 
 /// What a planner found out.
-enum Plan {
+enum StorePlan {
     /// Nothing is to be done.
-    Right(String),
+    InSync(String),
     /// Something is.
-    Act(Act),
+    Change(PlannedChange),
 }
 
 /// Does what is to be done.
-type Deed = Box<dyn Fn(&Scene<'_>) -> Result<(), Failure>>;
+type ChangeFn = Box<dyn Fn(&StateCtx<'_>) -> Result<(), StateError>>;
 
 /// What is to be done.
-struct Act {
+struct PlannedChange {
     /// What a dry run says.
-    would: String,
+    preview_comment: String,
     /// What is said after it.
-    did: String,
+    done_comment: String,
     /// What is said before the reason when it failed.
-    fails: String,
+    failure_prefix: String,
     changes: Map,
     /// What it changes, for a revert.
-    thing: Option<(&'static dyn Thing, Value)>,
-    act: Deed,
+    undoable: Option<(&'static dyn Undoable, Value)>,
+    run_change: ChangeFn,
 }
 
 /// Looks, and says what is to be done.
-type Planner = fn(&Given<'_>, &Scene<'_>) -> Result<Plan, Failure>;
+type StorePlanner = fn(&NamedArgs<'_>, &StateCtx<'_>) -> Result<StorePlan, StateError>;
 
 /// A state function: its planner, and why what it does cannot be undone.
-type Row = (&'static str, &'static str, Planner, Option<&'static str>);
+type StorePlannerRow = (&'static str, &'static str, StorePlanner, Option<&'static str>);
 
-const TABLES: [&[Row]; 6] =
-    [postgres::TABLE, mysql::TABLE, docker::TABLE, lvm::TABLE, apache::TABLE, pdbedit::TABLE];
+const ALL_PLANNERS: [&[StorePlannerRow]; 6] = [
+    postgres::PLANNERS,
+    mysql::PLANNERS,
+    docker::PLANNERS,
+    lvm::PLANNERS,
+    apache::PLANNERS,
+    pdbedit::PLANNERS,
+];
 
 /// The state that a function of these modules makes; nothing when there is no such function.
-pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let (_, _, planner, irreversible) =
-        TABLES.into_iter().flatten().find(|(module, name, _, _)| *module == state && *name == fun)?;
+        ALL_PLANNERS.into_iter().flatten().find(|(module, name, _, _)| *module == state && *name == fun)?;
     let mut all = args.chunk.args.clone();
     all.insert("name", args.name());
     let module = state.split('_').next().unwrap_or_default().to_owned();
@@ -66,27 +74,34 @@ pub(super) fn build(state: &str, fun: &str, args: &Args<'_>) -> Option<Built> {
     };
     let replaces = state == "docker_container" && fun == "running";
     let irreversible = *irreversible;
-    Some(Ok(Box::new(Planned { planner: *planner, module, args: all, is_act, replaces, irreversible })))
+    Some(Ok(Box::new(PlannedState {
+        planner: *planner,
+        module,
+        args: all,
+        runs_always: is_act,
+        replaces_container: replaces,
+        irreversible,
+    })))
 }
 
 /// What a revert can put back.
-pub(super) const THINGS: &[&dyn Thing] = &[
-    &postgres::ROLE,
-    &postgres::DATABASE,
-    &postgres::OBJECT,
-    &postgres::PRIVILEGES,
-    &mysql::USER,
-    &mysql::DATABASE,
-    &mysql::GRANTS,
-    &docker::CONTAINER,
-    &docker::OTHER,
-    &lvm::VOLUME,
-    &apache::LINK,
-    &pdbedit::ACCOUNT,
+pub(super) const UNDOABLES: &[&dyn Undoable] = &[
+    &postgres::POSTGRES_ROLE_UNDO,
+    &postgres::POSTGRES_DATABASE_UNDO,
+    &postgres::POSTGRES_OBJECT_UNDO,
+    &postgres::POSTGRES_PRIVILEGES_UNDO,
+    &mysql::MYSQL_USER_UNDO,
+    &mysql::MYSQL_DATABASE_UNDO,
+    &mysql::MYSQL_GRANTS_UNDO,
+    &docker::DOCKER_CONTAINER_UNDO,
+    &docker::DOCKER_OBJECT_UNDO,
+    &lvm::LVM_UNDO,
+    &apache::APACHE_UNDO,
+    &pdbedit::PDBEDIT_UNDO,
 ];
 
 /// Arguments that the pillar may give for all states of a module.
-const DEFAULTS: [(&str, &str, &str); 12] = [
+const PILLAR_DEFAULTS: [(&str, &str, &str); 12] = [
     ("mysql", "connection_host", "mysql.host"),
     ("mysql", "connection_user", "mysql.user"),
     ("mysql", "connection_pass", "mysql.pass"),
@@ -102,13 +117,13 @@ const DEFAULTS: [(&str, &str, &str); 12] = [
 ];
 
 /// What the pillar says for all states of a module.
-fn preset<'a>(module: &str, key: &str, scene: &'a Scene<'_>) -> Option<&'a Value> {
-    let (_, _, from) = DEFAULTS.iter().find(|(m, k, _)| *k == key && *m == module)?;
+fn pillar_default<'a>(module: &str, key: &str, scene: &'a StateCtx<'_>) -> Option<&'a Value> {
+    let (_, _, from) = PILLAR_DEFAULTS.iter().find(|(m, k, _)| *k == key && *m == module)?;
     scene.pillar.get(from)
 }
 
 /// What a module's password is called as an argument, and in the key of a thing.
-fn secret(module: &str) -> Option<(&'static str, &'static str)> {
+fn password_arg(module: &str) -> Option<(&'static str, &'static str)> {
     match module {
         "mysql" => Some(("connection_pass", "connection_pass")),
         "postgres" => Some(("db_password", "password")),
@@ -116,138 +131,151 @@ fn secret(module: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-struct Planned {
-    planner: Planner,
+struct PlannedState {
+    planner: StorePlanner,
     /// `mysql` of `mysql_user`.
     module: String,
     args: Map,
     /// It is done every time, whatever a look finds.
-    is_act: bool,
+    runs_always: bool,
     /// It answers a watch by making the thing anew.
-    replaces: bool,
+    replaces_container: bool,
     irreversible: Option<&'static str>,
 }
 
-impl Planned {
-    fn plan(&self, scene: &Scene<'_>) -> Result<Plan, Failure> {
-        (self.planner)(&Given::new(&|key| self.find(key, scene)), scene)
+impl PlannedState {
+    fn plan(&self, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+        (self.planner)(&NamedArgs::new(&|key| self.find_arg(key, scene)), scene)
     }
 
-    fn find<'a>(&'a self, key: &str, scene: &'a Scene<'_>) -> Option<&'a Value> {
+    fn find_arg<'a>(&'a self, key: &str, scene: &'a StateCtx<'_>) -> Option<&'a Value> {
         // A file that is asked for says all that there is to say.
         let is_alone = self.args.contains("connection_default_file");
-        self.args.get(key).or_else(|| if is_alone { None } else { preset(&self.module, key, scene) })
+        self.args.get(key).or_else(|| if is_alone { None } else { pillar_default(&self.module, key, scene) })
     }
 
     /// The password that a look needs and that no journal may hold.
-    fn password(&self, scene: &Scene<'_>) -> Option<Value> {
-        let (argument, _) = secret(&self.module)?;
-        self.find(argument, scene).filter(|v| v.is_truthy()).cloned()
+    fn password(&self, scene: &StateCtx<'_>) -> Option<Value> {
+        let (argument, _) = password_arg(&self.module)?;
+        self.find_arg(argument, scene).filter(|v| v.is_truthy()).cloned()
     }
 }
 
-impl Planned {
+impl PlannedState {
     /// Takes note that somebody watched: a container is replaced, or gets the signal that is asked for.
-    fn answer_watch(&mut self) {
-        if !self.replaces {
+    fn mark_watched(&mut self) {
+        if !self.replaces_container {
             return;
         }
         match self.args.get("watch_action").and_then(Value::as_str).filter(|action| *action != "force") {
-            Some(signal) => self.args.insert(docker::SIGNAL, signal.to_owned()),
+            Some(signal) => self.args.insert(docker::SIGNAL_ARG, signal.to_owned()),
             None => self.args.insert("force", true),
         };
     }
 }
 
-impl State for Planned {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for PlannedState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         Ok(match self.plan(scene)? {
-            Plan::Right(comment) => Look::right(comment),
-            Plan::Act(act) => Look::drift(act.would, act.changes),
+            StorePlan::InSync(comment) => CheckResult::in_sync(comment),
+            StorePlan::Change(act) => CheckResult::drifted(act.preview_comment, act.changes),
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let Act { did, fails, changes, thing, act, .. } = match self.plan(scene)? {
-            Plan::Right(comment) => return Ok(Done::new(comment, Map::new())),
-            Plan::Act(act) => act,
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let PlannedChange {
+            done_comment: did,
+            failure_prefix: fails,
+            changes,
+            undoable: thing,
+            run_change: act,
+            ..
+        } = match self.plan(scene)? {
+            StorePlan::InSync(comment) => return Ok(ApplyResult::new(comment, Map::new())),
+            StorePlan::Change(act) => act,
         };
         let done = match thing {
             Some((thing, key)) => match self.password(scene) {
-                Some(password) => scene.change(&Open { thing, password }, locked(key), || act(scene)),
-                None => scene.change(thing, key, || act(scene)),
+                Some(password) => scene.with_undo(
+                    &UnlockedUndo { undoable: thing, password },
+                    mark_needs_password(key),
+                    || act(scene),
+                ),
+                None => scene.with_undo(thing, key, || act(scene)),
             },
             None => act(scene),
         };
-        done.map_err(|f| Failure::new(format!("{fails}: {}", f.done.comment)))?;
-        Ok(Done::new(did, changes))
+        done.map_err(|f| StateError::new(format!("{fails}: {}", f.result.comment)))?;
+        Ok(ApplyResult::new(did, changes))
     }
 
-    fn foresee(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        self.answer_watch();
+    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.mark_watched();
         self.check(scene)
     }
 
-    fn react(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        self.answer_watch();
+    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.mark_watched();
         let done = self.apply(scene);
         self.args.remove("force");
-        self.args.remove(docker::SIGNAL);
+        self.args.remove(docker::SIGNAL_ARG);
         done
     }
 
-    fn sees(&self) -> Veil {
+    fn reads(&self) -> Effects {
         match &*self.module {
-            "stateconf" => Veil::NONE,
-            "apache" => Veil::FILES | Veil::BROUGHT,
-            "lvm" => Veil::KERNEL | Veil::BROUGHT,
-            _ => Veil::STORES | Veil::USERS | Veil::SERVICES,
+            "stateconf" => Effects::NONE,
+            "apache" => Effects::FILES | Effects::PACKAGE_FILES,
+            "lvm" => Effects::KERNEL | Effects::PACKAGE_FILES,
+            _ => Effects::STORES | Effects::USERS | Effects::SERVICES,
         }
     }
 
-    fn veils(&self) -> Veil {
+    fn writes(&self) -> Effects {
         match &*self.module {
-            "stateconf" => Veil::NONE,
-            "apache" => Veil::BROUGHT,
-            "lvm" => Veil::KERNEL,
-            _ => Veil::STORES,
+            "stateconf" => Effects::NONE,
+            "apache" => Effects::PACKAGE_FILES,
+            "lvm" => Effects::KERNEL,
+            _ => Effects::STORES,
         }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Stores]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Stores]
     }
 
-    fn is_lasting(&self) -> bool {
-        !self.is_act
+    fn is_convergent(&self) -> bool {
+        !self.runs_always
     }
 
-    fn irreversible(&self) -> Option<&'static str> {
+    fn irreversible_reason(&self) -> Option<&'static str> {
         self.irreversible
     }
 }
 
 /// One change, in Salt's shape.
-fn changed(name: &str, what: impl Into<Value>) -> Map {
+fn single_change(name: &str, what: impl Into<Value>) -> Map {
     Map::from_iter([(name, what.into())])
 }
 
 /// The bytes of a file of the tree (`salt://…`) or of the host.
-fn source(text: &str, given: &Given<'_>, scene: &Scene<'_>) -> Result<Vec<u8>, Failure> {
+fn read_source(text: &str, given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
     let Some(path) = text.strip_prefix("salt://") else { return Ok(scene.fs.read(Path::new(text))?) };
     let env = given.text("saltenv").unwrap_or_else(|| "base".to_owned());
-    let found = scene.files.read(&env, path).map_err(Failure::new)?;
-    found.map(|bytes| bytes.to_vec()).ok_or_else(|| Failure::new(format!("there is no {text} in the tree")))
+    let found = scene.files.read(&env, path).map_err(StateError::new)?;
+    found
+        .map(|bytes| bytes.to_vec())
+        .ok_or_else(|| StateError::new(format!("there is no {text} in the tree")))
 }
 
 /// Writes a value as JSON.
-fn write(scene: &Scene<'_>, path: &Path, value: &Value) -> Result<(), Failure> {
-    let text = serde_json::to_string(value).map_err(|e| Failure::new(e.to_string()))?;
-    Ok(scene.fs.write(path, format!("{text}\n").as_bytes(), Meta::default())?)
+fn write_json(scene: &StateCtx<'_>, path: &Path, value: &Value) -> Result<(), StateError> {
+    let text = serde_json::to_string(value).map_err(|e| StateError::new(e.to_string()))?;
+    Ok(scene.fs.write(path, format!("{text}\n").as_bytes(), FileMeta::default())?)
 }
 
 /// In a key: it takes a password to look, which the key does not hold.
-const LOCKED: &str = "needs_password";
+const NEEDS_PASSWORD: &str = "needs_password";
 
 /// A key as a mapping.
 fn as_map(key: &Value) -> Map {
@@ -257,98 +285,98 @@ fn as_map(key: &Value) -> Map {
     }
 }
 
-fn locked(key: Value) -> Value {
+fn mark_needs_password(key: Value) -> Value {
     let mut key = as_map(&key);
-    key.insert(LOCKED, true);
+    key.insert(NEEDS_PASSWORD, true);
     key.into()
 }
 
 /// A thing while its password is known: looks use it, the journal never sees it.
-struct Open {
-    thing: &'static dyn Thing,
+struct UnlockedUndo {
+    undoable: &'static dyn Undoable,
     password: Value,
 }
 
-impl Thing for Open {
+impl Undoable for UnlockedUndo {
     fn kind(&self) -> &'static str {
-        self.thing.kind()
+        self.undoable.kind()
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        self.thing.look(&unlocked(self.kind(), key, &self.password), scene)
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        self.undoable.capture(&with_password(self.kind(), key, &self.password), scene)
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        self.thing.put(&unlocked(self.kind(), key, &self.password), to, scene)
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        self.undoable.restore(&with_password(self.kind(), key, &self.password), to, scene)
     }
 }
 
-fn module_of(kind: &str) -> &str {
+fn module_of_kind(kind: &str) -> &str {
     kind.split('_').next().unwrap_or_default()
 }
 
-fn unlocked(kind: &str, key: &Value, password: &Value) -> Value {
+fn with_password(kind: &str, key: &Value, password: &Value) -> Value {
     let mut key = as_map(key);
-    key.remove(LOCKED);
-    if let Some((_, name)) = secret(module_of(kind)) {
+    key.remove(NEEDS_PASSWORD);
+    if let Some((_, name)) = password_arg(module_of_kind(kind)) {
         key.insert(name, password.clone());
     }
     key.into()
 }
 
 /// Looks at what a key speaks of.
-type Glance<T> = fn(&Given<'_>, &Scene<'_>) -> Result<T, Failure>;
+type CaptureFn<T> = fn(&NamedArgs<'_>, &StateCtx<'_>) -> Result<T, StateError>;
 
 /// A kind of things that is told by functions.
-struct Kept {
+struct StoreUndo {
     kind: &'static str,
-    look: Glance<Value>,
-    put: fn(&Given<'_>, &Value, &Scene<'_>) -> Result<(), Failure>,
+    capture: CaptureFn<Value>,
+    restore: fn(&NamedArgs<'_>, &Value, &StateCtx<'_>) -> Result<(), StateError>,
     /// Why it is not taken away: what it holds.
-    full: Option<Glance<Option<String>>>,
+    keep_reason: Option<CaptureFn<Option<String>>>,
 }
 
-impl Kept {
+impl StoreUndo {
     /// Lets a body see a key; the password that it lacks is the pillar's.
-    fn with<T>(
+    fn with_key<T>(
         &self,
         key: &Value,
-        scene: &Scene<'_>,
-        body: impl FnOnce(&Given<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        scene: &StateCtx<'_>,
+        body: impl FnOnce(&NamedArgs<'_>) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
         let mut map = as_map(key);
-        let module = module_of(self.kind);
-        if let (true, Some((argument, _))) = (map.contains(LOCKED), secret(module)) {
-            let Some(password) = preset(module, argument, scene).filter(|v| v.is_truthy()) else {
-                return Err(Failure::new(format!(
+        let module = module_of_kind(self.kind);
+        if let (true, Some((argument, _))) = (map.contains(NEEDS_PASSWORD), password_arg(module)) {
+            let Some(password) = pillar_default(module, argument, scene).filter(|v| v.is_truthy()) else {
+                return Err(StateError::new(format!(
                     "it takes a password, which is not kept: the pillar has none at `{module}.pass`"
                 )));
             };
-            map = as_map(&unlocked(self.kind, key, password));
+            map = as_map(&with_password(self.kind, key, password));
         }
-        of_map(&map, body)
+        with_map_args(&map, body)
     }
 }
 
-impl Thing for Kept {
+impl Undoable for StoreUndo {
     fn kind(&self) -> &'static str {
         self.kind
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        self.with(key, scene, |given| (self.look)(given, scene))
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        self.with_key(key, scene, |given| (self.capture)(given, scene))
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        self.with(key, scene, |given| (self.put)(given, to, scene))
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        self.with_key(key, scene, |given| (self.restore)(given, to, scene))
     }
 
-    fn full(&self, key: &Value, scene: &Scene<'_>) -> Result<Option<String>, Failure> {
-        let Some(full) = self.full else { return Ok(None) };
-        self.with(key, scene, |given| full(given, scene))
+    fn removal_blocker(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+        let Some(full) = self.keep_reason else { return Ok(None) };
+        self.with_key(key, scene, |given| full(given, scene))
     }
 
-    fn shown(&self, how: &Value) -> Value {
+    fn redacted(&self, how: &Value) -> Value {
         match how {
             Value::Map(map) => {
                 let hide = |(k, v): (&Value, &Value)| match k.as_str() {
@@ -375,37 +403,37 @@ mod tests {
     use super::*;
 
     /// Tells the password that it was given.
-    static SHOP: Kept = Kept {
+    static SHOP: StoreUndo = StoreUndo {
         kind: "mysql_shop",
-        look: |given, _| Ok(given.text("connection_pass").map_or(Value::Null, Value::from)),
-        put: |_, _, _| Ok(()),
-        full: None,
+        capture: |given, _| Ok(given.text("connection_pass").map_or(Value::Null, Value::from)),
+        restore: |_, _, _| Ok(()),
+        keep_reason: None,
     };
 
     #[test]
     fn a_look_has_the_password_and_the_journal_has_not() {
-        let stage = crate::states::stage::Stage::new();
+        let stage = crate::states::testing::StateTestBed::new();
         let root = tempfile::tempdir().unwrap();
-        let journal = crate::undo::Journal::create(root.path(), "one").unwrap();
-        let scene = Scene { journal: Some(&journal), tag: "t", ..stage.scene() };
-        let open = Open { thing: &SHOP, password: "pw".into() };
-        let key = locked("shop".into());
-        assert_eq!(open.look(&key, &scene).unwrap(), "pw".into());
+        let journal = crate::undo::UndoJournal::create(root.path(), "one").unwrap();
+        let scene = StateCtx { journal: Some(&journal), tag: "t", ..stage.scene() };
+        let open = UnlockedUndo { undoable: &SHOP, password: "pw".into() };
+        let key = mark_needs_password("shop".into());
+        assert_eq!(open.capture(&key, &scene).unwrap(), "pw".into());
         let told = serde_json::to_string(&key).unwrap();
         assert_eq!(told, r#"{"name":"shop","needs_password":true}"#);
         // A revert has only the key and the pillar.
-        let failure = SHOP.look(&key, &scene).unwrap_err();
-        assert!(failure.done.comment.contains("`mysql.pass`"), "{}", failure.done.comment);
+        let failure = SHOP.capture(&key, &scene).unwrap_err();
+        assert!(failure.result.comment.contains("`mysql.pass`"), "{}", failure.result.comment);
         let pillar = Value::from_json_str(r#"{"mysql.pass": "kept"}"#).unwrap();
-        let scene = Scene { pillar: &pillar, ..scene };
-        assert_eq!(SHOP.look(&key, &scene).unwrap(), "kept".into());
-        assert_eq!(SHOP.look(&"shop".into(), &scene).unwrap(), Value::Null);
+        let scene = StateCtx { pillar: &pillar, ..scene };
+        assert_eq!(SHOP.capture(&key, &scene).unwrap(), "kept".into());
+        assert_eq!(SHOP.capture(&"shop".into(), &scene).unwrap(), Value::Null);
     }
 
     #[test]
     fn what_is_kept_of_a_password_is_not_shown() {
         let shown = |json: &str| {
-            let value = postgres::ROLE.shown(&Value::from_json_str(json).unwrap());
+            let value = postgres::POSTGRES_ROLE_UNDO.redacted(&Value::from_json_str(json).unwrap());
             serde_json::to_string(&value).unwrap()
         };
         assert_eq!(

@@ -2,51 +2,53 @@
 
 use zagent_config::{Map, Value};
 
-use super::{Act, Deed, Kept, Plan, Planner, Row, changed};
-use crate::host::functions::stores::Given;
-use crate::host::functions::stores::grants::{self, Grant};
-use crate::host::functions::stores::mysql::{self, Mysql, account, database_sql, ident, literal};
-use crate::states::{Failure, Scene};
+use super::{ChangeFn, PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change};
+use crate::host::functions::stores::NamedArgs;
+use crate::host::functions::stores::mysql::{
+    self, MysqlClient, account, database_sql, quote_ident, quote_literal,
+};
+use crate::host::functions::stores::mysql_grant::{self, MysqlGrant};
+use crate::states::{StateCtx, StateError};
 
-const DROPPED: &str = "a database that was dropped cannot come back";
-const QUERY: Option<&str> = Some("nobody knows what a query changes");
+const DATABASE_DROPPED: &str = "a database that was dropped cannot come back";
+const QUERY_IRREVERSIBLE: Option<&str> = Some("nobody knows what a query changes");
 
-pub(super) const TABLE: &[Row] = &[
-    ("mysql_user", "present", user_present as Planner, None),
+pub(super) const PLANNERS: &[StorePlannerRow] = &[
+    ("mysql_user", "present", user_present as StorePlanner, None),
     ("mysql_user", "absent", user_absent, None),
     ("mysql_database", "present", database_present, None),
-    ("mysql_database", "absent", database_absent, Some(DROPPED)),
-    ("mysql_grants", "present", |g, s| grant(g, s, true), None),
-    ("mysql_grants", "absent", |g, s| grant(g, s, false), None),
-    ("mysql_query", "run", query, QUERY),
-    ("mysql_query", "run_file", query, QUERY),
+    ("mysql_database", "absent", database_absent, Some(DATABASE_DROPPED)),
+    ("mysql_grants", "present", |g, s| plan_grant(g, s, true), None),
+    ("mysql_grants", "absent", |g, s| plan_grant(g, s, false), None),
+    ("mysql_query", "run", plan_query, QUERY_IRREVERSIBLE),
+    ("mysql_query", "run_file", plan_query, QUERY_IRREVERSIBLE),
 ];
 
 /// An account with its password and grants, as the statements that make it.
-pub(super) static USER: Kept = Kept {
+pub(super) static MYSQL_USER_UNDO: StoreUndo = StoreUndo {
     kind: "mysql_user",
-    look: |given, scene| {
-        let (sql, tools, (user, host)) = (Mysql::new(given), scene.tools(), who(given)?);
-        if mysql::user(&sql, &tools, &user, &host)?.is_none() {
+    capture: |given, scene| {
+        let (sql, tools, (user, host)) = (MysqlClient::new(given), scene.tools(), user_and_host(given)?);
+        if mysql::find_user(&sql, &tools, &user, &host)?.is_none() {
             return Ok(Value::Null);
         }
         let mut lines = sql.column(&tools, &format!("SHOW CREATE USER {}", account(&user, &host)))?;
-        lines.extend(grants::lines(&sql, &tools, &user, &host)?);
-        Ok(grants::listed(lines))
+        lines.extend(mysql_grant::show_grants(&sql, &tools, &user, &host)?);
+        Ok(mysql_grant::grants_value(lines))
     },
-    put: |given, to, scene| {
-        let (sql, tools, (user, host)) = (Mysql::new(given), scene.tools(), who(given)?);
-        let is_there = mysql::user(&sql, &tools, &user, &host)?.is_some();
+    restore: |given, to, scene| {
+        let (sql, tools, (user, host)) = (MysqlClient::new(given), scene.tools(), user_and_host(given)?);
+        let is_there = mysql::find_user(&sql, &tools, &user, &host)?.is_some();
         let lines: Vec<&str> =
             to.as_list().into_iter().flat_map(|l| l.iter()).filter_map(Value::as_str).collect();
-        Ok(sql.tell(&tools, &again(&account(&user, &host), &lines, is_there))?)
+        Ok(sql.execute(&tools, &recreate_statements(&account(&user, &host), &lines, is_there))?)
     },
-    full: None,
+    keep_reason: None,
 };
 
 /// The statements that make an account as it was. One that is there is altered: were it dropped and a later statement
 /// refused, it would be gone.
-fn again(who: &str, lines: &[&str], is_there: bool) -> String {
+fn recreate_statements(who: &str, lines: &[&str], is_there: bool) -> String {
     let Some((first, grants)) = lines.split_first() else { return format!("DROP USER IF EXISTS {who};\n") };
     let mut all = match first.strip_prefix("CREATE USER ").filter(|_| is_there) {
         Some(rest) => format!("ALTER USER {rest};\nREVOKE ALL PRIVILEGES, GRANT OPTION FROM {who};\n"),
@@ -57,75 +59,85 @@ fn again(who: &str, lines: &[&str], is_there: bool) -> String {
 }
 
 /// The grants of an account.
-pub(super) static GRANTS: Kept = Kept {
+pub(super) static MYSQL_GRANTS_UNDO: StoreUndo = StoreUndo {
     kind: "mysql_grants",
-    look: |given, scene| {
-        let (user, host) = who(given)?;
-        Ok(grants::listed(grants::lines(&Mysql::new(given), &scene.tools(), &user, &host)?))
+    capture: |given, scene| {
+        let (user, host) = user_and_host(given)?;
+        Ok(mysql_grant::grants_value(mysql_grant::show_grants(
+            &MysqlClient::new(given),
+            &scene.tools(),
+            &user,
+            &host,
+        )?))
     },
-    put: |given, to, scene| {
-        let (user, host) = who(given)?;
+    restore: |given, to, scene| {
+        let (user, host) = user_and_host(given)?;
         let mut statements = format!("REVOKE ALL PRIVILEGES, GRANT OPTION FROM {};\n", account(&user, &host));
         for line in to.as_list().into_iter().flat_map(|l| l.iter()).filter_map(Value::as_str) {
             statements.push_str(&format!("{line};\n"));
         }
-        Ok(Mysql::new(given).tell(&scene.tools(), &statements)?)
+        Ok(MysqlClient::new(given).execute(&scene.tools(), &statements)?)
     },
-    full: None,
+    keep_reason: None,
 };
 
-pub(super) static DATABASE: Kept = Kept {
+pub(super) static MYSQL_DATABASE_UNDO: StoreUndo = StoreUndo {
     kind: "mysql_database",
-    look: |given, scene| {
-        let found = Mysql::new(given).database(&scene.tools(), &given.must("name")?)?;
+    capture: |given, scene| {
+        let found = MysqlClient::new(given).find_database(&scene.tools(), &given.require_text("name")?)?;
         let told = |(set, collate): (String, String)| {
             Value::from(Map::from_iter([("character_set", set), ("collate", collate)]))
         };
         Ok(found.map_or(Value::Null, told))
     },
-    put: |given, to, scene| {
-        let (sql, tools, name) = (Mysql::new(given), scene.tools(), given.must("name")?);
+    restore: |given, to, scene| {
+        let (sql, tools, name) = (MysqlClient::new(given), scene.tools(), given.require_text("name")?);
         let statement = match to.as_map() {
-            None => format!("DROP DATABASE {};", ident(&name)),
-            Some(_) if sql.database(&tools, &name)?.is_none() => return Err(Failure::new(DROPPED)),
-            Some(was) => super::of_map(was, |was| database_sql(was, "ALTER", &name)),
+            None => format!("DROP DATABASE {};", quote_ident(&name)),
+            Some(_) if sql.find_database(&tools, &name)?.is_none() => {
+                return Err(StateError::new(DATABASE_DROPPED));
+            }
+            Some(was) => super::with_map_args(was, |was| database_sql(was, "ALTER", &name)),
         };
-        Ok(sql.tell(&tools, &statement)?)
+        Ok(sql.execute(&tools, &statement)?)
     },
-    full: Some(|given, scene| {
-        let name = literal(&given.must("name")?);
+    keep_reason: Some(|given, scene| {
+        let name = quote_literal(&given.require_text("name")?);
         let query = format!(
             "SELECT (SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = {name}) + \
              (SELECT COUNT(*) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = {name})"
         );
-        let count = Mysql::new(given).column(&scene.tools(), &query)?;
+        let count = MysqlClient::new(given).column(&scene.tools(), &query)?;
         let is_empty = count.first().is_some_and(|n| n == "0");
         Ok((!is_empty).then(|| "there are tables in the database".to_owned()))
     }),
 };
 
 /// An account: `user` of a grant, else the name.
-fn who(given: &Given<'_>) -> Result<(String, String), Failure> {
-    let user =
-        given.get("user").or_else(|| given.get("name")).map(crate::host::command::shown).unwrap_or_default();
+fn user_and_host(given: &NamedArgs<'_>) -> Result<(String, String), StateError> {
+    let user = given
+        .get("user")
+        .or_else(|| given.get("name"))
+        .map(crate::host::command_options::value_text)
+        .unwrap_or_default();
     Ok((user, given.text("host").unwrap_or_else(|| "localhost".to_owned())))
 }
 
-fn statement(sql: Mysql, text: String) -> Deed {
-    Box::new(move |scene| Ok(sql.tell(&scene.tools(), &text)?))
+fn run_statement(sql: MysqlClient, text: String) -> ChangeFn {
+    Box::new(move |scene| Ok(sql.execute(&scene.tools(), &text)?))
 }
 
-fn user_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (sql, tools, (name, host)) = (Mysql::new(given), scene.tools(), who(given)?);
+fn user_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (sql, tools, (name, host)) = (MysqlClient::new(given), scene.tools(), user_and_host(given)?);
     let has_hash = given.text("password_hash").is_some();
     let is_passwordless = given.text("password").is_none() && !has_hash;
-    if is_passwordless && !given.is("allow_passwordless") && !given.is("unix_socket") {
+    if is_passwordless && !given.is_enabled("allow_passwordless") && !given.is_enabled("unix_socket") {
         let words = "Either password or password_hash must be specified, unless allow_passwordless is True";
-        return Err(Failure::new(words));
+        return Err(StateError::new(words));
     }
-    let found = mysql::user(&sql, &tools, &name, &host)?;
+    let found = mysql::find_user(&sql, &tools, &name, &host)?;
     let with = if is_passwordless { " with passwordless login" } else { "" };
-    if let Some(now) = found.as_ref().filter(|now| mysql::is_user(given, now)) {
+    if let Some(now) = found.as_ref().filter(|now| mysql::user_matches(given, now)) {
         let is_native = matches!(&*now.0, "" | "mysql_native_password");
         let with = match (is_passwordless, is_native) {
             (true, _) => with,
@@ -135,7 +147,7 @@ fn user_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
             }
             (false, true) => " with the desired password",
         };
-        return Ok(Plan::Right(format!("User {name}@{host} is already present{with}")));
+        return Ok(StorePlan::InSync(format!("User {name}@{host} is already present{with}")));
     }
     let verb = if found.is_some() { "ALTER" } else { "CREATE" };
     let text = mysql::user_sql(given, verb, &account(&name, &host), &sql.version(&tools)?);
@@ -154,43 +166,43 @@ fn user_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
             "Present",
         ),
     };
-    let thing = Some((&USER as _, sql.key(&[("name", &name), ("host", &host)])));
-    Ok(Plan::Act(Act {
-        would,
-        did,
-        fails,
-        changes: changed(&name, change),
-        thing,
-        act: statement(sql, text),
+    let thing = Some((&MYSQL_USER_UNDO as _, sql.journal_key(&[("name", &name), ("host", &host)])));
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: would,
+        done_comment: did,
+        failure_prefix: fails,
+        changes: single_change(&name, change),
+        undoable: thing,
+        run_change: run_statement(sql, text),
     }))
 }
 
-fn user_absent(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (sql, (name, host)) = (Mysql::new(given), who(given)?);
-    if mysql::user(&sql, &scene.tools(), &name, &host)?.is_none() {
-        return Ok(Plan::Right(format!("User {name}@{host} is not present, so it cannot be removed")));
+fn user_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (sql, (name, host)) = (MysqlClient::new(given), user_and_host(given)?);
+    if mysql::find_user(&sql, &scene.tools(), &name, &host)?.is_none() {
+        return Ok(StorePlan::InSync(format!("User {name}@{host} is not present, so it cannot be removed")));
     }
-    Ok(Plan::Act(Act {
-        would: format!("User {name}@{host} is set to be removed"),
-        did: format!("User {name}@{host} has been removed"),
-        fails: format!("User {name}@{host} failed to be removed"),
-        changes: changed(&name, "Absent"),
-        thing: Some((&USER, sql.key(&[("name", &name), ("host", &host)]))),
-        act: statement(sql, format!("DROP USER {};", account(&name, &host))),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("User {name}@{host} is set to be removed"),
+        done_comment: format!("User {name}@{host} has been removed"),
+        failure_prefix: format!("User {name}@{host} failed to be removed"),
+        changes: single_change(&name, "Absent"),
+        undoable: Some((&MYSQL_USER_UNDO, sql.journal_key(&[("name", &name), ("host", &host)]))),
+        run_change: run_statement(sql, format!("DROP USER {};", account(&name, &host))),
     }))
 }
 
-fn database_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (sql, name) = (Mysql::new(given), given.must("name")?);
-    let thing = Some((&DATABASE as _, sql.key(&[("name", &name)])));
-    let Some((set, collate)) = sql.database(&scene.tools(), &name)? else {
-        return Ok(Plan::Act(Act {
-            would: format!("Database {name} is not present and needs to be created"),
-            did: format!("The database {name} has been created"),
-            fails: format!("Failed to create database {name}"),
-            changes: changed(&name, "Present"),
-            thing,
-            act: statement(sql, database_sql(given, "CREATE", &name)),
+fn database_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (sql, name) = (MysqlClient::new(given), given.require_text("name")?);
+    let thing = Some((&MYSQL_DATABASE_UNDO as _, sql.journal_key(&[("name", &name)])));
+    let Some((set, collate)) = sql.find_database(&scene.tools(), &name)? else {
+        return Ok(StorePlan::Change(PlannedChange {
+            preview_comment: format!("Database {name} is not present and needs to be created"),
+            done_comment: format!("The database {name} has been created"),
+            failure_prefix: format!("Failed to create database {name}"),
+            changes: single_change(&name, "Present"),
+            undoable: thing,
+            run_change: run_statement(sql, database_sql(given, "CREATE", &name)),
         }));
     };
     let (mut words, mut changes) = (Vec::new(), Map::new());
@@ -201,90 +213,96 @@ fn database_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failur
         }
     }
     if words.is_empty() {
-        return Ok(Plan::Right(format!("Database {name} is already present")));
+        return Ok(StorePlan::InSync(format!("Database {name} is already present")));
     }
-    Ok(Plan::Act(Act {
-        would: words.join("\n"),
-        did: format!("Database {name} has been altered"),
-        fails: format!("Failed to alter database {name}"),
-        changes: changed(&name, changes),
-        thing,
-        act: statement(sql, database_sql(given, "ALTER", &name)),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: words.join("\n"),
+        done_comment: format!("Database {name} has been altered"),
+        failure_prefix: format!("Failed to alter database {name}"),
+        changes: single_change(&name, changes),
+        undoable: thing,
+        run_change: run_statement(sql, database_sql(given, "ALTER", &name)),
     }))
 }
 
-fn database_absent(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (sql, name) = (Mysql::new(given), given.must("name")?);
-    if sql.database(&scene.tools(), &name)?.is_none() {
-        return Ok(Plan::Right(format!("Database {name} is not present, so it cannot be removed")));
+fn database_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (sql, name) = (MysqlClient::new(given), given.require_text("name")?);
+    if sql.find_database(&scene.tools(), &name)?.is_none() {
+        return Ok(StorePlan::InSync(format!("Database {name} is not present, so it cannot be removed")));
     }
     if matches!(&*name, "mysql" | "information_schema" | "performance_schema" | "sys") {
-        return Err(Failure::new(format!("Unable to remove database {name}: the server itself needs it")));
+        return Err(StateError::new(format!("Unable to remove database {name}: the server itself needs it")));
     }
-    Ok(Plan::Act(Act {
-        would: format!("Database {name} is present and needs to be removed"),
-        did: format!("Database {name} has been removed"),
-        fails: format!("Unable to remove database {name}"),
-        changes: changed(&name, "Absent"),
-        thing: None,
-        act: statement(sql, format!("DROP DATABASE {};", ident(&name))),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Database {name} is present and needs to be removed"),
+        done_comment: format!("Database {name} has been removed"),
+        failure_prefix: format!("Unable to remove database {name}"),
+        changes: single_change(&name, "Absent"),
+        undoable: None,
+        run_change: run_statement(sql, format!("DROP DATABASE {};", quote_ident(&name))),
     }))
 }
 
-fn grant(given: &Given<'_>, scene: &Scene<'_>, present: bool) -> Result<Plan, Failure> {
+fn plan_grant(given: &NamedArgs<'_>, scene: &StateCtx<'_>, present: bool) -> Result<StorePlan, StateError> {
     let (sql, tools, name, grant) =
-        (Mysql::new(given), scene.tools(), given.must("name")?, Grant::new(given)?);
-    let words = given.texts("grant").unwrap_or_default().join(",");
-    let (db, user, host) = (given.must("database")?, grant.user.clone(), grant.host.clone());
-    if grants::is_there(&sql, &tools, &grant)? == present {
-        return Ok(Plan::Right(match present {
+        (MysqlClient::new(given), scene.tools(), given.require_text("name")?, MysqlGrant::new(given)?);
+    let words = given.text_list("grant").unwrap_or_default().join(",");
+    let (db, user, host) = (given.require_text("database")?, grant.user.clone(), grant.host.clone());
+    if mysql_grant::is_granted(&sql, &tools, &grant)? == present {
+        return Ok(StorePlan::InSync(match present {
             true => format!("Grant {words} on {db} to {user}@{host} is already present"),
             false => {
                 format!("Grant {words} on {db} to {user}@{host} is not present, so it cannot be revoked")
             }
         }));
     }
-    let thing = Some((&GRANTS as _, sql.key(&[("name", &name), ("user", &user), ("host", &host)])));
+    let thing = Some((
+        &MYSQL_GRANTS_UNDO as _,
+        sql.journal_key(&[("name", &name), ("user", &user), ("host", &host)]),
+    ));
     let (verb, past, to) = if present { ("created", "added", "to") } else { ("revoked", "revoked", "for") };
-    let text = match (present, given.is("revoke_first")) {
-        (false, _) => grant.revoke(),
-        (true, false) => grant.grant(),
+    let text = match (present, given.is_enabled("revoke_first")) {
+        (false, _) => grant.revoke_sql(),
+        (true, false) => grant.grant_sql(),
         (true, true) => {
-            let all =
-                format!("REVOKE ALL PRIVILEGES, GRANT OPTION FROM {}@{};\n", literal(&user), literal(&host));
-            all + &grant.grant()
+            let all = format!(
+                "REVOKE ALL PRIVILEGES, GRANT OPTION FROM {}@{};\n",
+                quote_literal(&user),
+                quote_literal(&host)
+            );
+            all + &grant.grant_sql()
         }
     };
-    Ok(Plan::Act(Act {
-        would: format!("MySQL grant {name} is set to be {verb}"),
-        did: format!("Grant {words} on {db} {to} {user}@{host} has been {past}"),
-        fails: format!("Failed to execute: \"{text}\""),
-        changes: changed(&name, if present { "Present" } else { "Absent" }),
-        thing,
-        act: statement(sql, text),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("MySQL grant {name} is set to be {verb}"),
+        done_comment: format!("Grant {words} on {db} {to} {user}@{host} has been {past}"),
+        failure_prefix: format!("Failed to execute: \"{text}\""),
+        changes: single_change(&name, if present { "Present" } else { "Absent" }),
+        undoable: thing,
+        run_change: run_statement(sql, text),
     }))
 }
 
 /// An act, not a condition: it runs every time, unless its output is there already.
-fn query(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (sql, db) = (Mysql::new(given), given.must("database")?);
-    if given.flag("check_db_exists").unwrap_or(true) && sql.database(&scene.tools(), &db)?.is_none() {
-        return Err(Failure::new(format!("Database {db} is not present")));
+fn plan_query(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (sql, db) = (MysqlClient::new(given), given.require_text("database")?);
+    if given.flag("check_db_exists").unwrap_or(true) && sql.find_database(&scene.tools(), &db)?.is_none() {
+        return Err(StateError::new(format!("Database {db} is not present")));
     }
     let text = match given.text("query_file") {
-        Some(source) => super::source(&source, given, scene)?,
-        None => given.must("query")?.into_bytes(),
+        Some(source) => super::read_source(&source, given, scene)?,
+        None => given.require_text("query")?.into_bytes(),
     };
     let output = match given.text("output") {
         Some(output) if output == "grain" => {
-            return Err(Failure::new("the output of a query cannot become a grain here"));
+            return Err(StateError::new("the output of a query cannot become a grain here"));
         }
         other => other.map(std::path::PathBuf::from),
     };
     if let Some(path) = output.as_ref().filter(|_| given.flag("overwrite") == Some(false))
         && scene.fs.stat(path)?.is_some()
     {
-        return Ok(Plan::Right(format!("No execution needed. File {} already set", path.display())));
+        return Ok(StorePlan::InSync(format!("No execution needed. File {} already set", path.display())));
     }
     let (to, change) = match &output {
         Some(path) => (
@@ -293,16 +311,16 @@ fn query(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
         ),
         None => ("not storing result".to_owned(), "Executed".to_owned()),
     };
-    Ok(Plan::Act(Act {
-        would: format!("Query would execute, {to}"),
-        did: change.clone(),
-        fails: "the query failed".to_owned(),
-        changes: changed("query", change),
-        thing: None,
-        act: Box::new(move |scene| {
-            let told = mysql::query(&sql, &scene.tools(), &db, &text)?;
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Query would execute, {to}"),
+        done_comment: change.clone(),
+        failure_prefix: "the query failed".to_owned(),
+        changes: single_change("query", change),
+        undoable: None,
+        run_change: Box::new(move |scene| {
+            let told = mysql::run_query(&sql, &scene.tools(), &db, &text)?;
             if let Some(path) = &output {
-                super::write(scene, path, &told.into())?;
+                super::write_json(scene, path, &told.into())?;
             }
             Ok(())
         }),
@@ -318,12 +336,12 @@ mod tests {
         let lines = ["CREATE USER `a`@`%` IDENTIFIED BY PASSWORD '*1'", "GRANT SELECT ON `b`.* TO `a`@`%`"];
         let rest = "GRANT SELECT ON `b`.* TO `a`@`%`;\n";
         assert_eq!(
-            again("'a'@'%'", &lines, true),
+            recreate_statements("'a'@'%'", &lines, true),
             format!(
                 "ALTER USER `a`@`%` IDENTIFIED BY PASSWORD '*1';\nREVOKE ALL PRIVILEGES, GRANT OPTION FROM 'a'@'%';\n{rest}"
             )
         );
-        assert_eq!(again("'a'@'%'", &lines, false), format!("{};\n{rest}", lines[0]));
-        assert_eq!(again("'a'@'%'", &[], true), "DROP USER IF EXISTS 'a'@'%';\n");
+        assert_eq!(recreate_statements("'a'@'%'", &lines, false), format!("{};\n{rest}", lines[0]));
+        assert_eq!(recreate_statements("'a'@'%'", &[], true), "DROP USER IF EXISTS 'a'@'%';\n");
     }
 }

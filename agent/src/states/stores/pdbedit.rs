@@ -7,60 +7,64 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zagent_config::{Map, Value};
 
-use super::{Act, Kept, Plan, Planner, Row, changed};
+use super::{PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change};
 use crate::host::Tools;
-use crate::host::functions::stores::Given;
-use crate::host::scratch::Scratch;
-use crate::states::{Failure, Scene};
+use crate::host::functions::stores::NamedArgs;
+use crate::host::temp_file::PrivateTempFile;
+use crate::states::{StateCtx, StateError};
 
-pub(super) const TABLE: &[Row] = &[
-    ("pdbedit", "managed", managed as Planner, None),
-    ("pdbedit", "present", managed, None),
-    ("pdbedit", "absent", absent, Some("an account of Samba that is deleted cannot come back")),
+pub(super) const PLANNERS: &[StorePlannerRow] = &[
+    ("pdbedit", "managed", plan_managed as StorePlanner, None),
+    ("pdbedit", "present", plan_managed, None),
+    ("pdbedit", "absent", plan_absent, Some("an account of Samba that is deleted cannot come back")),
 ];
 
 /// An account: one that was new is deleted, one that was changed gets its fields and its hash back.
-pub(super) static ACCOUNT: Kept = Kept {
+pub(super) static PDBEDIT_UNDO: StoreUndo = StoreUndo {
     kind: "samba_account",
-    look: |given, scene| Ok(find(&scene.tools(), &given.must("name")?)?.map_or(Value::Null, Value::from)),
-    put: |given, to, scene| {
-        let (tools, name) = (scene.tools(), given.must("name")?);
+    capture: |given, scene| {
+        Ok(find_account(&scene.tools(), &given.require_text("name")?)?.map_or(Value::Null, Value::from))
+    },
+    restore: |given, to, scene| {
+        let (tools, name) = (scene.tools(), given.require_text("name")?);
         let Some(was) = to.as_map() else {
-            return Ok(tools.must("pdbedit", &["-x", "-u", &name]).map(|_| ())?);
+            return Ok(tools.run_checked("pdbedit", &["-x", "-u", &name]).map(|_| ())?);
         };
-        let Some(now) = find(&tools, &name)? else {
-            return Err(Failure::new("an account of Samba that is deleted cannot come back"));
+        let Some(now) = find_account(&tools, &name)? else {
+            return Err(StateError::new("an account of Samba that is deleted cannot come back"));
         };
         let hash = was.get("hash").and_then(Value::as_str).unwrap_or_default();
-        if !is(&now, "hash", hash) {
-            return import(&tools, &name, hash, Some(was));
+        if !has_field_value(&now, "hash", hash) {
+            return import_account(&tools, &name, hash, Some(was));
         }
-        Ok(tools.must("pdbedit", &back(&name, was, &now)).map(|_| ())?)
+        Ok(tools.run_checked("pdbedit", &restore_args(&name, was, &now)).map(|_| ())?)
     },
-    full: None,
+    keep_reason: None,
 };
 
 /// The words that make an account as it was, but for its password.
-fn back(name: &str, was: &Map, now: &Map) -> Vec<String> {
+fn restore_args(name: &str, was: &Map, now: &Map) -> Vec<String> {
     let mut args = vec!["-u".to_owned(), name.to_owned()];
-    let lost = |label: &str| was.get(label).and_then(Value::as_str).filter(|v| !is(now, label, v));
+    let lost =
+        |label: &str| was.get(label).and_then(Value::as_str).filter(|v| !has_field_value(now, label, v));
     for (_, option, label) in FIELDS {
-        let value = lost(label).map(|v| if label == FLAGS { settable(v) } else { v.to_owned() });
+        let value =
+            lost(label).map(|v| if label == ACCOUNT_FLAGS { settable_flags(v) } else { v.to_owned() });
         args.extend(value.map(|value| format!("{option}={value}")));
     }
     args.extend(lost("User SID").map(|sid| format!("-U{sid}")));
     args
 }
 
-const FLAGS: &str = "Account Flags";
+const ACCOUNT_FLAGS: &str = "Account Flags";
 
 /// Of an account's flags those that can be set; the others say what kind of account it is.
-fn settable(flags: &str) -> String {
+fn settable_flags(flags: &str) -> String {
     format!("[{}]", flags.chars().filter(|c| "NDHLX".contains(*c)).collect::<String>())
 }
 
 /// How an account is proven.
-enum Proof {
+enum SambaCredential {
     Password(String),
     /// What Samba keeps of one, as good as the password itself.
     Hash(String),
@@ -71,20 +75,20 @@ enum Proof {
 /// What no hash is like: nothing matches it.
 const NO_HASH: &str = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
 
-impl Proof {
+impl SambaCredential {
     /// What is declared; an account that is open to everybody is refused.
-    fn read(given: &Given<'_>, is_new: bool) -> Result<Self, Failure> {
+    fn from_args(given: &NamedArgs<'_>, is_new: bool) -> Result<Self, StateError> {
         match given.text("password") {
-            Some(text) if given.is("password_hashed") => {
+            Some(text) if given.is_enabled("password_hashed") => {
                 if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-                    return Err(Failure::new("`password` is no hash: it must have 32 hexadecimal digits"));
+                    return Err(StateError::new("`password` is no hash: it must have 32 hexadecimal digits"));
                 }
                 Ok(Self::Hash(text.to_ascii_uppercase()))
             }
-            Some(text) if text.contains(['\n', '\0']) => Err(Failure::new("`password` must be one line")),
+            Some(text) if text.contains(['\n', '\0']) => Err(StateError::new("`password` must be one line")),
             Some(text) => Ok(Self::Password(text)),
             None if is_new && !given.text("account_control").is_some_and(|c| c.contains('D')) => {
-                Err(Failure::new(
+                Err(StateError::new(
                     "a new account needs a `password`, unless it is made disabled (`account_control: '[D]'`)",
                 ))
             }
@@ -92,7 +96,7 @@ impl Proof {
         }
     }
 
-    fn hash(&self) -> Option<String> {
+    fn nt_hash_value(&self) -> Option<String> {
         match self {
             Self::Password(text) => Some(nt_hash(text)),
             Self::Hash(hash) => Some(hash.clone()),
@@ -101,16 +105,16 @@ impl Proof {
     }
 
     /// Gives it to an account that is so now, or makes one.
-    fn set(&self, tools: &Tools<'_>, name: &str, now: Option<&Map>) -> Result<(), Failure> {
+    fn set(&self, tools: &Tools<'_>, name: &str, now: Option<&Map>) -> Result<(), StateError> {
         match self {
-            Self::Hash(hash) => import(tools, name, hash, now),
-            Self::Nothing => import(tools, name, NO_HASH, now),
+            Self::Hash(hash) => import_account(tools, name, hash, now),
+            Self::Nothing => import_account(tools, name, NO_HASH, now),
             Self::Password(password) => {
                 let mut command =
                     Tools::command("pdbedit", &["-a", "-t", "-u", name], Duration::from_secs(60));
                 command.stdin = format!("{password}\n{password}\n").into_bytes();
                 let said = tools.run(command)?;
-                if said.is_fine() { Ok(()) } else { Err(Failure::new(said.words())) }
+                if said.is_success() { Ok(()) } else { Err(StateError::new(said.message())) }
             }
         }
     }
@@ -118,29 +122,29 @@ impl Proof {
 
 /// Makes an account by what is kept of its password, through a file that only we can read: everybody sees words. What
 /// there was of it is lost by that and is given back.
-fn import(tools: &Tools<'_>, name: &str, hash: &str, was: Option<&Map>) -> Result<(), Failure> {
-    let account = crate::host::command::Account::find(name).map_err(Failure::new)?;
+fn import_account(tools: &Tools<'_>, name: &str, hash: &str, was: Option<&Map>) -> Result<(), StateError> {
+    let account = crate::host::command_options::RunAsUser::find(name).map_err(StateError::new)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let line = entry(name, account.user.uid, hash, now)?;
-    let file = Scratch::new(line.as_bytes(), ".smb", None)
-        .map_err(|e| Failure::new(format!("cannot write the account: {e}")))?;
-    tools.must("pdbedit", &["-i", &format!("smbpasswd:{}", file.path().display())])?;
+    let line = smbpasswd_line(name, account.ids.uid, hash, now)?;
+    let file = PrivateTempFile::new(line.as_bytes(), ".smb", None)
+        .map_err(|e| StateError::new(format!("cannot write the account: {e}")))?;
+    tools.run_checked("pdbedit", &["-i", &format!("smbpasswd:{}", file.path().display())])?;
     if let Some(was) = was {
-        tools.must("pdbedit", &back(name, was, &Map::new()))?;
+        tools.run_checked("pdbedit", &restore_args(name, was, &Map::new()))?;
     }
     Ok(())
 }
 
 /// A line of a file of accounts.
-fn entry(name: &str, uid: u32, hash: &str, seconds: u64) -> Result<String, Failure> {
+fn smbpasswd_line(name: &str, uid: u32, hash: &str, seconds: u64) -> Result<String, StateError> {
     if name.contains([':', '\n']) || hash.contains([':', '\n']) {
-        return Err(Failure::new(format!("`{name}` cannot be the name of an account")));
+        return Err(StateError::new(format!("`{name}` cannot be the name of an account")));
     }
     let flags = if hash == NO_HASH { "DU" } else { "U" };
     Ok(format!("{name}:{uid}:{NO_HASH}:{hash}:[{flags:11}]:LCT-{:08X}:\n", seconds & 0xFFFF_FFFF))
 }
 
-fn is(account: &Map, label: &str, value: &str) -> bool {
+fn has_field_value(account: &Map, label: &str, value: &str) -> bool {
     account.get(label).and_then(Value::as_str) == Some(value)
 }
 
@@ -153,33 +157,33 @@ const FIELDS: [(&str, &str, &str); 8] = [
     ("profile", "--profile", "Profile Path"),
     ("domain", "--domain", "Domain"),
     ("account_desc", "--account-desc", "Account desc"),
-    ("account_control", "--account-control", FLAGS),
+    ("account_control", "--account-control", ACCOUNT_FLAGS),
 ];
 
 /// What the program says of an account, with `hash` from its other listing; none when there is none.
-fn find(tools: &Tools<'_>, name: &str) -> Result<Option<Map>, Failure> {
-    let said = tools.ask("pdbedit", &["-L", "-v", "-u", name])?;
-    if !said.is_fine() {
-        let is_missing = said.words().contains("not found");
-        return if is_missing { Ok(None) } else { Err(Failure::new(said.words())) };
+fn find_account(tools: &Tools<'_>, name: &str) -> Result<Option<Map>, StateError> {
+    let said = tools.run_query("pdbedit", &["-L", "-v", "-u", name])?;
+    if !said.is_success() {
+        let is_missing = said.message().contains("not found");
+        return if is_missing { Ok(None) } else { Err(StateError::new(said.message())) };
     }
     let mut all: Map = said
-        .out
+        .stdout
         .lines()
         .filter_map(|l| l.split_once(':'))
         .map(|(k, v)| (k.trim(), Value::from(v.trim())))
         .collect();
-    let line = tools.must("pdbedit", &["-L", "-w", "-u", name])?.out;
+    let line = tools.run_checked("pdbedit", &["-L", "-w", "-u", name])?.stdout;
     all.insert("hash", line.split(':').nth(3).unwrap_or_default());
     all.retain(|e| !matches!(e.key.as_str(), Some(k) if k.contains("time") || k.contains("assword")));
     Ok(Some(all))
 }
 
-fn managed(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (tools, name) = (scene.tools(), given.text("login").map_or_else(|| given.must("name"), Ok)?);
-    let now = find(&tools, &name)?;
+fn plan_managed(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (scene.tools(), given.text("login").map_or_else(|| given.require_text("name"), Ok)?);
+    let now = find_account(&tools, &name)?;
     let flags = |text: &str| {
-        let mut all: Vec<char> = settable(text).chars().collect();
+        let mut all: Vec<char> = settable_flags(text).chars().collect();
         all.sort_unstable();
         all
     };
@@ -192,50 +196,52 @@ fn managed(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
             args.push(format!("{option}={wanted}"));
         }
     }
-    let proof = Proof::read(given, now.is_none())?;
+    let proof = SambaCredential::from_args(given, now.is_none())?;
     let has = now.as_ref().and_then(|n| n.get("hash")).and_then(Value::as_str).unwrap_or_default();
-    let sets = now.is_none() || proof.hash().is_some_and(|hash| hash != has);
-    if sets && !matches!(proof, Proof::Nothing) {
+    let sets = now.is_none() || proof.nt_hash_value().is_some_and(|hash| hash != has);
+    if sets && !matches!(proof, SambaCredential::Nothing) {
         differing.insert("password", true);
     }
     if now.is_some() && differing.is_empty() {
-        return Ok(Plan::Right(format!("account {name} already in desired state")));
+        return Ok(StorePlan::InSync(format!("account {name} already in desired state")));
     }
     let past = if now.is_some() { "updated" } else { "created" };
     let (is_new, own) = (now.is_none(), name.clone());
-    Ok(Plan::Act(Act {
-        would: format!("account {name} would be {past}"),
-        did: format!("account {name} {past}"),
-        fails: format!("account {name} could not be {past}"),
-        changes: changed(&name, if is_new { Value::from("created") } else { differing.into() }),
-        thing: Some((&ACCOUNT, Value::from(name.as_str()))),
-        act: Box::new(move |scene| {
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("account {name} would be {past}"),
+        done_comment: format!("account {name} {past}"),
+        failure_prefix: format!("account {name} could not be {past}"),
+        changes: single_change(&name, if is_new { Value::from("created") } else { differing.into() }),
+        undoable: Some((&PDBEDIT_UNDO, Value::from(name.as_str()))),
+        run_change: Box::new(move |scene| {
             let tools = scene.tools();
             if sets {
                 proof.set(&tools, &own, now.as_ref())?;
             }
-            let done = if args.len() > 2 { tools.must("pdbedit", &args).map(|_| ()) } else { Ok(()) };
+            let done = if args.len() > 2 { tools.run_checked("pdbedit", &args).map(|_| ()) } else { Ok(()) };
             if done.is_err() && is_new {
                 // Half of an account is not left open; why it could not be made is said.
-                let _ = tools.tell("pdbedit", &["-x", "-u", &own]);
+                let _ = tools.run_change("pdbedit", &["-x", "-u", &own]);
             }
             Ok(done?)
         }),
     }))
 }
 
-fn absent(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let name = given.must("name")?;
-    if find(&scene.tools(), &name)?.is_none() {
-        return Ok(Plan::Right(format!("account {name} is absent")));
+fn plan_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let name = given.require_text("name")?;
+    if find_account(&scene.tools(), &name)?.is_none() {
+        return Ok(StorePlan::InSync(format!("account {name} is absent")));
     }
-    Ok(Plan::Act(Act {
-        would: format!("account {name} would be deleted"),
-        did: format!("account {name} deleted"),
-        fails: format!("account {name} could not be deleted"),
-        changes: changed(&name, "deleted"),
-        thing: None,
-        act: Box::new(move |scene| Ok(scene.tools().must("pdbedit", &["-x", "-u", &name]).map(|_| ())?)),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("account {name} would be deleted"),
+        done_comment: format!("account {name} deleted"),
+        failure_prefix: format!("account {name} could not be deleted"),
+        changes: single_change(&name, "deleted"),
+        undoable: None,
+        run_change: Box::new(move |scene| {
+            Ok(scene.tools().run_checked("pdbedit", &["-x", "-u", &name]).map(|_| ())?)
+        }),
     }))
 }
 
@@ -285,16 +291,18 @@ mod tests {
     #[test]
     fn only_what_differs_is_put_back() {
         let account = |name: &str| Map::from_iter([("Full Name", name), ("Domain", "D"), ("hash", "AA")]);
-        assert_eq!(back("a", &account("Old"), &account("New")), ["-u", "a", "--fullname=Old"]);
-        let was = Map::from_iter([(FLAGS, "[DU         ]"), ("User SID", "S-1")]);
-        assert_eq!(back("a", &was, &Map::new()), ["-u", "a", "--account-control=[D]", "-US-1"]);
+        assert_eq!(restore_args("a", &account("Old"), &account("New")), ["-u", "a", "--fullname=Old"]);
+        let was = Map::from_iter([(ACCOUNT_FLAGS, "[DU         ]"), ("User SID", "S-1")]);
+        assert_eq!(restore_args("a", &was, &Map::new()), ["-u", "a", "--account-control=[D]", "-US-1"]);
     }
 
     #[test]
     fn a_new_account_is_proven_by_something() {
         let read = |json: &str, is_new: bool| {
             let map = Value::from_json_str(json).unwrap().as_map().cloned().unwrap();
-            crate::host::functions::stores::of_map(&map, |g| Proof::read(g, is_new).map(|p| p.hash()))
+            crate::host::functions::stores::with_map_args(&map, |g| {
+                SambaCredential::from_args(g, is_new).map(|p| p.nt_hash_value())
+            })
         };
         assert!(read("{}", true).is_err());
         assert!(read(r#"{"account_control": "[U]", "password": ""}"#, true).is_err());
@@ -310,11 +318,11 @@ mod tests {
     #[test]
     fn a_line_of_an_account() {
         assert_eq!(
-            entry("frank", 1000, "8846F7EAEE8FB117AD06BDD830B7586C", 0x6AFB_35A5).unwrap(),
+            smbpasswd_line("frank", 1000, "8846F7EAEE8FB117AD06BDD830B7586C", 0x6AFB_35A5).unwrap(),
             format!("frank:1000:{NO_HASH}:8846F7EAEE8FB117AD06BDD830B7586C:[U          ]:LCT-6AFB35A5:\n")
         );
-        assert!(entry("dora", 1, NO_HASH, 0).unwrap().contains(":[DU         ]:"));
-        assert!(entry("a:b", 1, NO_HASH, 0).is_err());
+        assert!(smbpasswd_line("dora", 1, NO_HASH, 0).unwrap().contains(":[DU         ]:"));
+        assert!(smbpasswd_line("a:b", 1, NO_HASH, 0).is_err());
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Map, Value};
 
-use crate::host::command::shown;
+use crate::host::command_options::value_text;
 
 /// One argument: its name, what Python calls the type, and whether a value is of it.
-type Kind = (&'static str, Option<&'static str>, fn(&Value) -> bool);
+type PillarTypeCheck = (&'static str, Option<&'static str>, fn(&Value) -> bool);
 
-const KINDS: [Kind; 6] = [
+const TYPE_CHECKS: [PillarTypeCheck; 6] = [
     ("present", None, |_| true),
     ("boolean", Some("<class 'bool'>"), |v| v.as_bool().is_some()),
     ("integer", Some("<class 'int'>"), |v| matches!(v, Value::Int(_) | Value::Big(_) | Value::Bool(_))),
@@ -18,8 +18,8 @@ const KINDS: [Kind; 6] = [
 ];
 
 /// Result and comment; the error says what is wrong with the arguments.
-pub(super) fn check(args: &Map, pillar: &Value) -> Result<(bool, String), &'static str> {
-    if !KINDS.iter().any(|(key, ..)| args.get(key).is_some_and(Value::is_truthy)) {
+pub(super) fn check_pillar(args: &Map, pillar: &Value) -> Result<(bool, String), &'static str> {
+    if !TYPE_CHECKS.iter().any(|(key, ..)| args.get(key).is_some_and(Value::is_truthy)) {
         return Err("Missing required argument text.");
     }
     // A key that is wrong twice is told once, at its first place and with its last fault.
@@ -32,8 +32,8 @@ pub(super) fn check(args: &Map, pillar: &Value) -> Result<(bool, String), &'stat
         Some(known) => known.1 = class,
         None => list.push((key, class)),
     };
-    for (argument, class, fits) in KINDS {
-        for key in keys(args.get(argument))? {
+    for (argument, class, fits) in TYPE_CHECKS {
+        for key in key_list(args.get(argument))? {
             match traverse(pillar, &key, DEFAULT_DELIMITER) {
                 None | Some(Value::Null) => note(&mut failed, key, None),
                 Some(value) if !fits(value) => note(&mut failed, key, class),
@@ -56,11 +56,11 @@ pub(super) fn check(args: &Map, pillar: &Value) -> Result<(bool, String), &'stat
 }
 
 /// One text, or a list of them.
-fn keys(value: Option<&Value>) -> Result<Vec<String>, &'static str> {
+fn key_list(value: Option<&Value>) -> Result<Vec<String>, &'static str> {
     match value.filter(|v| v.is_truthy()) {
         None => Ok(Vec::new()),
         Some(Value::Str(one)) => Ok(vec![one.to_string()]),
-        Some(Value::List(many)) => Ok(many.iter().map(shown).collect()),
+        Some(Value::List(many)) => Ok(many.iter().map(value_text).collect()),
         Some(_) => Err("the keys to check must be a text or a list of texts"),
     }
 }

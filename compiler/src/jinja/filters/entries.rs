@@ -3,26 +3,27 @@
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, State};
 
-use super::Filter;
+use super::FilterFn;
 use super::numbers::number_of;
-use crate::jinja::methods::args::Args;
+use crate::jinja::methods::args::CallArgs;
 use crate::jinja::methods::dict::pairs;
 use crate::jinja::object::{
-    Dict, Key, LazyDict, PyDict, PyList, dict, list, own, pairs_of, resolve_index, to_template, type_name,
+    Dict, DictKey, LazyDict, PyDict, PyList, dict, list, pairs_of, resolve_index, to_storable, to_template,
+    type_name,
 };
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("traverse", traverse),
     ("to_entries", to_entries),
     ("from_entries", from_entries),
-    ("set_dict_key_value", |s, a| write(s, a, Change::Set)),
-    ("append_dict_key_value", |s, a| write(s, a, Change::Append)),
-    ("extend_dict_key_value", |s, a| write(s, a, Change::Extend)),
-    ("update_dict_key_value", |s, a| write(s, a, Change::Update)),
+    ("set_dict_key_value", |s, a| change_dict(s, a, DictChange::Set)),
+    ("append_dict_key_value", |s, a| change_dict(s, a, DictChange::Append)),
+    ("extend_dict_key_value", |s, a| change_dict(s, a, DictChange::Extend)),
+    ("update_dict_key_value", |s, a| change_dict(s, a, DictChange::Update)),
     ("mysql_to_dict", mysql_to_dict),
 ];
 
-fn traverse(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn traverse(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [data, key, default, delimiter] = args.bind(["data", "key", "default", "delimiter"], 2)?;
     let (data, key) = (data.unwrap_or_default(), key.unwrap_or_default());
     let default = default.unwrap_or_else(|| Value::from(()));
@@ -30,7 +31,7 @@ fn traverse(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         Some(text) => {
             let delimiter = delimiter.map_or_else(|| Ok(":".to_owned()), |v| args.text(&v))?;
             if delimiter.is_empty() {
-                return Err(args.wrong("empty delimiter"));
+                return Err(args.error("empty delimiter"));
             }
             text.split(delimiter.as_str()).map(Value::from).collect()
         }
@@ -48,7 +49,7 @@ fn traverse(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(at)
 }
 
-fn list_step(args: &Args, at: &Value, step: &Value) -> Result<Option<Value>, Error> {
+fn list_step(args: &CallArgs, at: &Value, step: &Value) -> Result<Option<Value>, Error> {
     let items = args.items(at)?;
     let index = match step.as_str() {
         Some(text) => text.trim().parse::<i64>().ok(),
@@ -67,7 +68,7 @@ fn map_step(at: &Value, step: &Value) -> Option<Value> {
     match (at.kind(), step.as_str()) {
         (ValueKind::Map, Some(text)) => look(step).or_else(|| {
             // Salt reads the step as YAML: `80` finds an integer key, `true` a boolean one.
-            let read = crate::yaml::load(text, &crate::Limits::default()).ok()?;
+            let read = crate::yaml::load(text, &crate::TreeLimits::default()).ok()?;
             if read.as_str() == Some(text) { None } else { look(&to_template(&read)) }
         }),
         (ValueKind::Map, None) => look(step),
@@ -76,22 +77,22 @@ fn map_step(at: &Value, step: &Value) -> Option<Value> {
     }
 }
 
-fn to_entries(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let data = args.one("data")?;
+fn to_entries(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let data = args.expect_one("data")?;
     let pairs: Vec<(Value, Value)> = match pairs_of(&data) {
         Some(pairs) => pairs,
         None if type_name(&data) == "list" => {
             args.items(&data)?.into_iter().enumerate().map(|(i, v)| (Value::from(i), v)).collect()
         }
-        None => return Err(args.wrong_type("the value", "a dict or a list", &data)),
+        None => return Err(args.type_error("the value", "a dict or a list", &data)),
     };
-    let entry = |(k, v)| dict([(Key::from("key"), k), (Key::from("value"), v)].into_iter().collect());
+    let entry = |(k, v)| dict([(DictKey::from("key"), k), (DictKey::from("value"), v)].into_iter().collect());
     Ok(list(pairs.into_iter().map(entry).collect()))
 }
 
-fn from_entries(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn from_entries(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let mut out = Dict::new();
-    for entry in args.items(&args.one("entries")?)? {
+    for entry in args.items(&args.expect_one("entries")?)? {
         let entry = pairs(args, &entry)?;
         let find = |name: &str| {
             let found =
@@ -99,14 +100,14 @@ fn from_entries(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
             found.map(|(_, v)| v.clone())
         };
         if let Some(key) = ["key", "name"].iter().find_map(|n| find(n).filter(Value::is_true)) {
-            out.insert(Key::new(key)?, find("value").unwrap_or_else(|| Value::from(())));
+            out.insert(DictKey::new(key)?, find("value").unwrap_or_else(|| Value::from(())));
         }
     }
     Ok(dict(out))
 }
 
 #[derive(Clone, Copy)]
-enum Change {
+enum DictChange {
     Set,
     Append,
     Extend,
@@ -114,60 +115,60 @@ enum Change {
 }
 
 /// The dictionary behind a value that may be changed in place.
-fn writable(args: &Args, value: &Value) -> Result<std::sync::Arc<PyDict>, Error> {
+fn as_mutable_dict(args: &CallArgs, value: &Value) -> Result<std::sync::Arc<PyDict>, Error> {
     if let Some(lazy) = value.downcast_object_ref::<LazyDict>() {
-        return Ok(lazy.full());
+        return Ok(lazy.load_all());
     }
-    value.downcast_object::<PyDict>().ok_or_else(|| args.wrong_type("the value", "a dict", value))
+    value.downcast_object::<PyDict>().ok_or_else(|| args.type_error("the value", "a dict", value))
 }
 
-fn write(state: &mut State<'_, '_>, args: &Args, change: Change) -> Result<Value, Error> {
+fn change_dict(state: &mut State<'_, '_>, args: &CallArgs, change: DictChange) -> Result<Value, Error> {
     let [target, keys, value, delimiter, _] =
         args.bind(["in_dict", "keys", "value", "delimiter", "ordered_dict"], 3)?;
-    let target = own(target.unwrap_or_default())?;
+    let target = to_storable(target.unwrap_or_default())?;
     let keys = args.text(&keys.unwrap_or_default())?;
-    let value = own(value.unwrap_or_default())?;
+    let value = to_storable(value.unwrap_or_default())?;
     let delimiter = delimiter.map_or_else(|| Ok(":".to_owned()), |v| args.text(&v))?;
     let (path, last) = if delimiter.is_empty() {
         ("", keys.as_str())
     } else {
         keys.rsplit_once(&delimiter).unwrap_or(("", &keys))
     };
-    let mut at = writable(args, &target)?;
+    let mut at = as_mutable_dict(args, &target)?;
     for step in path.split(&delimiter).filter(|_| !path.is_empty()) {
         let next = at.get_str(step).filter(|v| v.kind() == ValueKind::Map);
         let next = match next {
             Some(next) => next,
             None => {
                 let fresh = dict(Dict::new());
-                at.insert(args.what(), Key::from(step), fresh.clone())?;
+                at.insert(args.function_name(), DictKey::from(step), fresh.clone())?;
                 fresh
             }
         };
-        at = writable(args, &next)?;
+        at = as_mutable_dict(args, &next)?;
     }
     let current = |otherwise: Value| -> Result<Value, Error> {
         match at.get_str(last).filter(|v| !v.is_none()) {
             Some(found) => Ok(found),
             None => {
-                at.insert(args.what(), Key::from(last), otherwise.clone())?;
+                at.insert(args.function_name(), DictKey::from(last), otherwise.clone())?;
                 Ok(otherwise)
             }
         }
     };
     match change {
-        Change::Set => {
-            at.insert(args.what(), Key::from(last), value)?;
+        DictChange::Set => {
+            at.insert(args.function_name(), DictKey::from(last), value)?;
         }
-        Change::Append | Change::Extend => {
+        DictChange::Append | DictChange::Extend => {
             let found = current(list(Vec::new()))?;
             let Some(items) = found.downcast_object_ref::<PyList>() else {
-                return Err(args.wrong_type("the last key", "a list", &found));
+                return Err(args.type_error("the last key", "a list", &found));
             };
-            let more = if matches!(change, Change::Append) { vec![value] } else { args.items(&value)? };
-            items.extend(args.what(), more)?;
+            let more = if matches!(change, DictChange::Append) { vec![value] } else { args.items(&value)? };
+            items.extend(args.function_name(), more)?;
         }
-        Change::Update => {
+        DictChange::Update => {
             let found = current(dict(Dict::new()))?;
             found.call_method(state, "update", &[value])?;
         }
@@ -175,7 +176,7 @@ fn write(state: &mut State<'_, '_>, args: &Args, change: Change) -> Result<Value
     Ok(target)
 }
 
-fn mysql_to_dict(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn mysql_to_dict(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [data, key] = args.bind(["data", "key"], 2)?;
     let key = key.unwrap_or_default();
     let mut out = Dict::new();
@@ -192,12 +193,12 @@ fn mysql_to_dict(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         }
         let mut row = Dict::new();
         for (name, column) in headers.iter().zip(&columns).take(headers.len() - 1).skip(1) {
-            row.insert(Key::from(name.as_str()), number_of(column));
+            row.insert(DictKey::from(name.as_str()), number_of(column));
         }
-        let Some(id) = row.get(&Key::new(key.clone())?).cloned() else {
-            return Err(args.wrong("a row does not have the key"));
+        let Some(id) = row.get(&DictKey::new(key.clone())?).cloned() else {
+            return Err(args.error("a row does not have the key"));
         };
-        out.insert(Key::new(id)?, dict(row));
+        out.insert(DictKey::new(id)?, dict(row));
     }
     Ok(dict(out))
 }

@@ -9,10 +9,10 @@ use minijinja::{Error, State};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-use super::Filter;
-use crate::jinja::methods::args::Args;
+use super::FilterFn;
+use crate::jinja::methods::args::CallArgs;
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("md5", |_, a| digest::<Md5>(a)),
     ("sha1", |_, a| digest::<Sha1>(a)),
     ("sha256", |_, a| digest::<Sha256>(a)),
@@ -22,17 +22,17 @@ pub(super) const FILTERS: &[(&str, Filter)] = &[
         let [text, secret] = a.bind(["string", "shared_secret"], 2)?;
         Ok(Value::from(hex(&hmac_of(a, text, secret)?)))
     }),
-    ("base64_encode", |_, a| Ok(Value::from(STANDARD.encode(bytes(a, &a.one("instr")?)?)))),
+    ("base64_encode", |_, a| Ok(Value::from(STANDARD.encode(bytes(a, &a.expect_one("instr")?)?)))),
     ("base64_decode", base64_decode),
-    ("uuid", |_, a| Ok(Value::from(uuid(&a.text(&a.one("val")?)?)))),
+    ("uuid", |_, a| Ok(Value::from(uuid(&a.text(&a.expect_one("val")?)?)))),
 ];
 
 /// The bytes of a string or a byte string.
-fn bytes(args: &Args, value: &Value) -> Result<Vec<u8>, Error> {
+fn bytes(args: &CallArgs, value: &Value) -> Result<Vec<u8>, Error> {
     match value.kind() {
         ValueKind::String => Ok(value.as_str().unwrap_or_default().as_bytes().to_vec()),
         ValueKind::Bytes => Ok(value.as_bytes().unwrap_or_default().to_vec()),
-        _ => Err(args.wrong_type("the value", "a string", value)),
+        _ => Err(args.type_error("the value", "a string", value)),
     }
 }
 
@@ -40,8 +40,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn digest<D: Digest>(args: &Args) -> Result<Value, Error> {
-    Ok(Value::from(hex(&D::digest(bytes(args, &args.one("instr")?)?))))
+fn digest<D: Digest>(args: &CallArgs) -> Result<Value, Error> {
+    Ok(Value::from(hex(&D::digest(bytes(args, &args.expect_one("instr")?)?))))
 }
 
 /// The digest of a text by its name in Python's `hashlib`.
@@ -57,25 +57,25 @@ pub(super) fn digest_by_name(name: &str, text: &str) -> Option<String> {
     })
 }
 
-fn hmac_of(args: &Args, text: Option<Value>, secret: Option<Value>) -> Result<Vec<u8>, Error> {
+fn hmac_of(args: &CallArgs, text: Option<Value>, secret: Option<Value>) -> Result<Vec<u8>, Error> {
     let key = bytes(args, &secret.unwrap_or_default())?;
     let mut mac =
-        Hmac::<Sha256>::new_from_slice(&key).map_err(|_| args.wrong("the secret cannot be a key"))?;
+        Hmac::<Sha256>::new_from_slice(&key).map_err(|_| args.error("the secret cannot be a key"))?;
     mac.update(&bytes(args, &text.unwrap_or_default())?);
     Ok(mac.finalize().into_bytes().to_vec())
 }
 
-fn hmac_check(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn hmac_check(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [text, secret, challenge] = args.bind(["string", "shared_secret", "challenge_hmac"], 3)?;
     let challenge = bytes(args, &challenge.unwrap_or_default())?;
     Ok(Value::from(STANDARD.encode(hmac_of(args, text, secret)?).into_bytes() == challenge))
 }
 
-fn base64_decode(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn base64_decode(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     // Python skips what is not of the alphabet.
-    let mut encoded = bytes(args, &args.one("instr")?)?;
+    let mut encoded = bytes(args, &args.expect_one("instr")?)?;
     encoded.retain(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='));
-    let decoded = STANDARD.decode(&encoded).map_err(|_| args.wrong("the value is not base64"))?;
+    let decoded = STANDARD.decode(&encoded).map_err(|_| args.error("the value is not base64"))?;
     Ok(String::from_utf8(decoded).map_or_else(|e| Value::from_bytes(e.into_bytes()), Value::from))
 }
 

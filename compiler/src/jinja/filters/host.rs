@@ -7,12 +7,12 @@ use minijinja::value::Value;
 use minijinja::{Error, State};
 use zagent_config::{Map, Value as Data};
 
-use super::HostFilter;
+use super::HostFilterFn;
 use super::hash::digest_by_name;
-use super::sequences::pick;
-use crate::jinja::methods::args::{Args, given};
-use crate::jinja::object::{budget, list, text, to_template, to_value};
-use crate::{Call, CallError, Host};
+use super::sequences::pick_item;
+use crate::jinja::methods::args::{CallArgs, not_none};
+use crate::jinja::object::{budget, list, py_str, to_template, to_value};
+use crate::{CallError, FunctionCall, TemplateHost};
 
 /// What filters may ask of the world. Beside execution functions they call:
 ///
@@ -27,16 +27,16 @@ pub trait FilterHost: Send + Sync {
     ///
     /// # Errors
     /// Fails when there is no such function, it is forbidden, or it failed.
-    fn call(&self, call: &Call) -> Result<Data, CallError>;
+    fn call(&self, call: &FunctionCall) -> Result<Data, CallError>;
 }
 
-impl<H: Host + ?Sized> FilterHost for std::sync::Arc<H> {
-    fn call(&self, call: &Call) -> Result<Data, CallError> {
-        Host::call(&**self, call)
+impl<H: TemplateHost + ?Sized> FilterHost for std::sync::Arc<H> {
+    fn call(&self, call: &FunctionCall) -> Result<Data, CallError> {
+        TemplateHost::call(&**self, call)
     }
 }
 
-pub(super) const FILTERS: &[(&str, HostFilter)] = &[
+pub(super) const FILTERS: &[(&str, HostFilterFn)] = &[
     ("which", |h, _, a| forward(h, a, "cmd.which")),
     ("list_files", |h, _, a| forward(h, a, "zagent.list_files")),
     ("file_hashsum", |h, _, a| forward(h, a, "file.get_hash")),
@@ -63,70 +63,70 @@ pub(super) const FILTERS: &[(&str, HostFilter)] = &[
 ];
 
 /// Calls a function of the host and words its refusal.
-pub(super) fn ask(host: &dyn FilterHost, args: &Args, call: &Call) -> Result<Data, Error> {
+pub(super) fn call_host(host: &dyn FilterHost, args: &CallArgs, call: &FunctionCall) -> Result<Data, Error> {
     host.call(call).map_err(|e| match e {
-        CallError::Unknown => args.wrong(format_args!("the host has no function `{}`", call.function)),
-        CallError::Forbidden(why) | CallError::Failed(why) => args.wrong(why),
+        CallError::Unknown => args.error(format_args!("the host has no function `{}`", call.function)),
+        CallError::Forbidden(why) | CallError::Failed(why) => args.error(why),
     })
 }
 
-fn forward(host: &dyn FilterHost, args: &Args, function: &str) -> Result<Value, Error> {
+fn forward(host: &dyn FilterHost, args: &CallArgs, function: &str) -> Result<Value, Error> {
     let mut kwargs = Map::new();
     for (name, value) in args.named() {
         kwargs.insert(name.as_str(), to_value(value)?);
     }
     let positional = args.positional().iter().map(to_value).collect::<Result<Vec<_>, _>>()?;
-    let call = Call { function: function.to_owned(), args: positional, kwargs };
-    ask(host, args, &call).map(|v| to_template(&v))
+    let call = FunctionCall { function: function.to_owned(), args: positional, kwargs };
+    call_host(host, args, &call).map(|v| to_template(&v))
 }
 
 /// Draws `count` numbers below a bound.
-fn draw(host: &dyn FilterHost, args: &Args, below: i64, count: usize) -> Result<Vec<i64>, Error> {
-    budget::check_items(args.what(), count)?;
+fn draw(host: &dyn FilterHost, args: &CallArgs, below: i64, count: usize) -> Result<Vec<i64>, Error> {
+    budget::check_items(args.function_name(), count)?;
     let n = i64::try_from(count).unwrap_or(i64::MAX);
-    let call = Call {
+    let call = FunctionCall {
         function: "zagent.random".into(),
         args: vec![Data::Int(below), Data::Int(n)],
         kwargs: Map::new(),
     };
-    let drawn = ask(host, args, &call)?;
+    let drawn = call_host(host, args, &call)?;
     let drawn: Vec<i64> =
         drawn.as_list().into_iter().flat_map(|l| l.iter().filter_map(Data::as_int)).collect();
     if drawn.len() != count || drawn.iter().any(|n| !(0..below).contains(n)) {
-        return Err(args.wrong("the host drew other numbers than were asked for"));
+        return Err(args.error("the host drew other numbers than were asked for"));
     }
     Ok(drawn)
 }
 
-fn draw_one(host: &dyn FilterHost, args: &Args, below: i64) -> Result<i64, Error> {
+fn draw_one(host: &dyn FilterHost, args: &CallArgs, below: i64) -> Result<i64, Error> {
     draw(host, args, below, 1).map(|drawn| drawn[0])
 }
 
-fn random(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let items = args.items(&args.one("seq")?)?;
+fn random(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let items = args.items(&args.expect_one("seq")?)?;
     if items.is_empty() {
         return Ok(Value::UNDEFINED);
     }
     let below = i64::try_from(items.len()).unwrap_or(i64::MAX);
-    pick(&items, draw_one(host, args, below)?)
+    pick_item(&items, draw_one(host, args, below)?)
 }
 
-fn random_hash(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn random_hash(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [size, kind] = args.bind(["size", "hash_type"], 0)?;
     let size = size.map_or(Ok(9_999_999_999), |v| args.int("size", &v))?;
-    let kind = given(kind).map_or_else(|| Ok("md5".to_owned()), |v| args.text(&v))?;
+    let kind = not_none(kind).map_or_else(|| Ok("md5".to_owned()), |v| args.text(&v))?;
     if size < 0 {
-        return Err(args.wrong("size must not be negative"));
+        return Err(args.error("size must not be negative"));
     }
     let drawn = draw_one(host, args, size.saturating_add(1))?.to_string();
     let digest = digest_by_name(&kind, &drawn);
-    digest.map(Value::from).ok_or_else(|| args.wrong(format_args!("unknown hash type '{kind}'")))
+    digest.map(Value::from).ok_or_else(|| args.error(format_args!("unknown hash type '{kind}'")))
 }
 
-fn random_str(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn random_str(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [size] = args.bind(["size"], 0)?;
     let size = size.map_or(Ok(32), |v| args.int("size", &v))?;
-    let size = usize::try_from(size).map_err(|_| args.wrong("size must not be negative"))?;
+    let size = usize::try_from(size).map_err(|_| args.error("size must not be negative"))?;
     let bytes: Vec<u8> =
         draw(host, args, 256, size)?.into_iter().filter_map(|n| u8::try_from(n).ok()).collect();
     let mut out = base64::engine::general_purpose::STANDARD.encode(bytes);
@@ -136,7 +136,7 @@ fn random_str(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &Args) -> Resu
 
 fn sample(
     host: &dyn FilterHost,
-    args: &Args,
+    args: &CallArgs,
     value: &Value,
     size: Option<i64>,
     seed: Option<Value>,
@@ -148,13 +148,13 @@ fn sample(
         Some(size) => usize::try_from(size)
             .ok()
             .filter(|s| *s <= n)
-            .ok_or_else(|| args.wrong("the sample is larger than the population or is negative"))?,
+            .ok_or_else(|| args.error("the sample is larger than the population or is negative"))?,
     };
-    let mut seeded = given(seed).map(|seed| Seeded::new(&text(&seed)));
+    let mut seeded = not_none(seed).map(|seed| SeededRng::new(&py_str(&seed)));
     for i in 0..size {
         let left = i64::try_from(n - i).unwrap_or(i64::MAX);
         let step = match &mut seeded {
-            Some(generator) => generator.below(left),
+            Some(generator) => generator.next_below(left),
             None => draw_one(host, args, left)?,
         };
         items.swap(i, i + usize::try_from(step).unwrap_or(0));
@@ -164,15 +164,15 @@ fn sample(
 }
 
 /// A generator that gives the same numbers for the same seed, everywhere (splitmix64 over FNV-1a).
-struct Seeded(u64);
+struct SeededRng(u64);
 
-impl Seeded {
+impl SeededRng {
     fn new(seed: &str) -> Self {
         let fold = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
         Self(seed.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
     }
 
-    fn below(&mut self, bound: i64) -> i64 {
+    fn next_below(&mut self, bound: i64) -> i64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -183,7 +183,7 @@ impl Seeded {
     }
 }
 
-fn gen_mac(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn gen_mac(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [prefix] = args.bind(["prefix"], 0)?;
     let prefix = prefix.map_or_else(|| Ok("AC:DE:48".to_owned()), |v| args.text(&v))?;
     let drawn = draw(host, args, 256, 3)?;

@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, State};
 
-use super::Filter;
+use super::FilterFn;
 use super::urlize::urlize;
-use crate::jinja::methods::args::Args;
+use crate::jinja::methods::args::CallArgs;
 use crate::jinja::object::pairs_of;
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("escape", |_, a| escape_filter(a)),
     ("e", |_, a| escape_filter(a)),
-    ("forceescape", |_, a| Ok(Value::from_safe_string(escape(&a.text(&a.one("value")?)?)))),
-    ("safe", |_, a| Ok(Value::from_safe_string(a.text(&a.one("value")?)?))),
-    ("striptags", |_, a| Ok(Value::from(strip_tags(&a.text(&a.one("value")?)?)))),
+    ("forceescape", |_, a| Ok(Value::from_safe_string(escape(&a.text(&a.expect_one("value")?)?)))),
+    ("safe", |_, a| Ok(Value::from_safe_string(a.text(&a.expect_one("value")?)?))),
+    ("striptags", |_, a| Ok(Value::from(strip_tags(&a.text(&a.expect_one("value")?)?)))),
     ("xmlattr", xmlattr),
     ("urlencode", urlencode),
     ("urlize", urlize),
@@ -37,8 +37,8 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-fn escape_filter(args: &Args) -> Result<Value, Error> {
-    let value = args.one("s")?;
+fn escape_filter(args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("s")?;
     if value.is_safe() {
         return Ok(value);
     }
@@ -110,11 +110,11 @@ fn entity_char(name: &str) -> Option<char> {
     }
 }
 
-fn xmlattr(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn xmlattr(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, space] = args.bind(["d", "autospace"], 1)?;
     let value = value.unwrap_or_default();
     let Some(pairs) = pairs_of(&value) else {
-        return Err(args.wrong_type("the value", "a mapping", &value));
+        return Err(args.type_error("the value", "a mapping", &value));
     };
     let mut out: Vec<String> = Vec::new();
     for (key, item) in pairs {
@@ -123,7 +123,7 @@ fn xmlattr(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         }
         let key = args.text(&key)?;
         if key.contains([' ', '\t', '\n', '\r', '\u{c}', '/', '>', '=']) {
-            return Err(args.wrong(format_args!("invalid character in attribute name '{key}'")));
+            return Err(args.error(format_args!("invalid character in attribute name '{key}'")));
         }
         out.push(format!("{}=\"{}\"", escape(&key), escape(&args.text(&item)?)));
     }
@@ -148,8 +148,8 @@ fn quote(text: &str, in_query: bool) -> String {
     out
 }
 
-fn urlencode(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let value = args.one("value")?;
+fn urlencode(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("value")?;
     let pairs = match value.kind() {
         ValueKind::Map => pairs_of(&value).unwrap_or_default(),
         ValueKind::Seq | ValueKind::Iterable => crate::jinja::methods::dict::pairs(args, &value)?,

@@ -18,7 +18,7 @@ mod query;
 mod regex;
 mod select;
 mod sequences;
-mod serialise;
+mod serialize;
 mod sets;
 mod strings;
 mod text;
@@ -34,17 +34,17 @@ use minijinja::{Environment, Error, State};
 
 pub use self::host::FilterHost;
 pub(super) use self::regex::compile as regex_compile;
-use super::methods::args::{Args, undefined};
+use super::methods::args::{CallArgs, undefined_error};
 use super::object::PyList;
-use super::ops;
+use super::operator_filters;
 
 /// A filter: its arguments, the filtered value first, in; a value out.
-type Filter = fn(&mut State<'_, '_>, &Args) -> Result<Value, Error>;
+type FilterFn = fn(&mut State<'_, '_>, &CallArgs) -> Result<Value, Error>;
 
 /// A filter that asks the host.
-type HostFilter = fn(&dyn FilterHost, &mut State<'_, '_>, &Args) -> Result<Value, Error>;
+type HostFilterFn = fn(&dyn FilterHost, &mut State<'_, '_>, &CallArgs) -> Result<Value, Error>;
 
-const TABLES: &[&[(&str, Filter)]] = &[
+const TABLES: &[&[(&str, FilterFn)]] = &[
     text::FILTERS,
     strings::FILTERS,
     markup::FILTERS,
@@ -55,14 +55,14 @@ const TABLES: &[&[(&str, Filter)]] = &[
     sets::FILTERS,
     combine::FILTERS,
     entries::FILTERS,
-    serialise::FILTERS,
+    serialize::FILTERS,
     regex::FILTERS,
     network_filters::FILTERS,
     hash::FILTERS,
     query::FILTERS,
 ];
 
-const HOST_TABLES: &[&[(&str, HostFilter)]] = &[host::FILTERS, time::FILTERS];
+const HOST_TABLES: &[&[(&str, HostFilterFn)]] = &[host::FILTERS, time::FILTERS];
 
 /// Filters that may be given an undefined value.
 const TAKES_UNDEFINED: &[&str] = &["default", "d", "items", "skip"];
@@ -71,7 +71,7 @@ const TAKES_UNDEFINED: &[&str] = &["default", "d", "items", "skip"];
 pub fn install(env: &mut Environment<'_>, host: &Arc<dyn FilterHost>) {
     for (name, filter) in TABLES.iter().copied().flatten().copied() {
         env.add_filter(name, move |state: &mut State<'_, '_>, values: Rest<Value>, kwargs: Kwargs| {
-            ops::look(state, &values)?;
+            operator_filters::count_input(state, &values)?;
             let args = checked(name, values, &kwargs)?;
             filter(state, &args).and_then(|made| counted(state, made))
         });
@@ -79,7 +79,7 @@ pub fn install(env: &mut Environment<'_>, host: &Arc<dyn FilterHost>) {
     for (name, filter) in HOST_TABLES.iter().copied().flatten().copied() {
         let host = Arc::clone(host);
         env.add_filter(name, move |state: &mut State<'_, '_>, values: Rest<Value>, kwargs: Kwargs| {
-            ops::look(state, &values)?;
+            operator_filters::count_input(state, &values)?;
             let args = checked(name, values, &kwargs)?;
             filter(&*host, state, &args).and_then(|made| counted(state, made))
         });
@@ -98,7 +98,7 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// What a filter may make without being counted: less is bounded by the steps of a template.
-const UNCOUNTED: usize = 128;
+const UNCOUNTED_BYTES: usize = 128;
 
 /// Counts what was made against what one render may make in all.
 pub(in crate::jinja) fn counted(state: &mut State<'_, '_>, made: Value) -> Result<Value, Error> {
@@ -107,17 +107,17 @@ pub(in crate::jinja) fn counted(state: &mut State<'_, '_>, made: Value) -> Resul
         (None, Some(list)) => list.len() * size_of::<Value>(),
         (None, None) => 0,
     };
-    if size > UNCOUNTED {
-        super::ops::spend(state, size - UNCOUNTED)?;
+    if size > UNCOUNTED_BYTES {
+        super::operator_filters::count_output(state, size - UNCOUNTED_BYTES)?;
     }
     Ok(made)
 }
 
-fn checked(name: &str, values: Rest<Value>, kwargs: &Kwargs) -> Result<Args, Error> {
+fn checked(name: &str, values: Rest<Value>, kwargs: &Kwargs) -> Result<CallArgs, Error> {
     if !TAKES_UNDEFINED.contains(&name)
         && let Some(value) = values.0.first().filter(|v| v.is_undefined())
     {
-        return Err(undefined(value));
+        return Err(undefined_error(value));
     }
-    Ok(Args::of_parts(&format!("filter {name}"), values.0, kwargs))
+    Ok(CallArgs::from_parts(&format!("filter {name}"), values.0, kwargs))
 }

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address, with a prefix when it was written as an interface.
 #[derive(Clone, Debug)]
-pub(super) struct Ip {
+pub(super) struct IpValue {
     pub(super) address: IpAddr,
     pub(super) prefix: Option<u8>,
     scope: Option<String>,
 }
 
-impl Ip {
+impl IpValue {
     /// Reads an address or an interface (`address/prefix`, `address/netmask`).
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
@@ -34,7 +34,7 @@ impl Ip {
     }
 
     /// The address that a number means: of version 4 as long as it fits.
-    pub(super) fn of_number(number: u128) -> Self {
+    pub(super) fn from_number(number: u128) -> Self {
         let is_v4 = u32::try_from(number).is_ok();
         Self { address: address_of(number, is_v4), prefix: None, scope: None }
     }
@@ -81,7 +81,7 @@ impl Ip {
     }
 
     /// One of the properties that the filters' options name; `None` for a name that is no option.
-    pub(super) fn has(&self, option: &str) -> Option<bool> {
+    pub(super) fn has_property(&self, option: &str) -> Option<bool> {
         let is_v4 = self.address.is_ipv4();
         Some(match option {
             "global" | "public" => !self.is_private(),
@@ -101,13 +101,13 @@ impl Ip {
         if let IpAddr::V6(v6) = self.address
             && let Some(mapped) = v6.to_ipv4_mapped()
         {
-            return Self { address: IpAddr::V4(mapped), prefix: None, scope: None }.is_in(PRIVATE);
+            return Self { address: IpAddr::V4(mapped), prefix: None, scope: None }.is_in(PRIVATE_NETWORKS);
         }
-        self.is_in(PRIVATE)
+        self.is_in(PRIVATE_NETWORKS)
     }
 }
 
-const PRIVATE: &[&str] = &[
+const PRIVATE_NETWORKS: &[&str] = &[
     "0.0.0.0/8",
     "10.0.0.0/8",
     "127.0.0.0/8",

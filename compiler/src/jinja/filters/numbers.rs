@@ -3,13 +3,13 @@
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, State};
 
-use super::Filter;
-use crate::jinja::methods::args::{Args, given};
+use super::FilterFn;
+use crate::jinja::methods::args::{CallArgs, not_none};
 use crate::jinja::methods::{slice, sort};
 use crate::jinja::object::{float_text, type_name};
 use crate::jinja::operators;
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("abs", abs),
     ("int", int),
     ("float", float),
@@ -81,7 +81,7 @@ fn truncated(float: f64) -> Option<Value> {
     Some(i64::try_from(int).map_or_else(|_| Value::from(int), Value::from))
 }
 
-fn int(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn int(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, default, base] = args.bind(["value", "default", "base"], 1)?;
     let value = value.unwrap_or_default();
     let base = base.map_or(Ok(10), |v| args.int("base", &v))?;
@@ -102,7 +102,7 @@ fn int(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     })
 }
 
-fn float(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn float(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, default] = args.bind(["value", "default"], 1)?;
     let value = value.unwrap_or_default();
     let parsed = match value.kind() {
@@ -114,8 +114,8 @@ fn float(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(parsed.map(Value::from).unwrap_or_else(|| default.unwrap_or_else(|| Value::from(0.0))))
 }
 
-fn abs(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let value = args.one("x")?;
+fn abs(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("x")?;
     match value.kind() {
         ValueKind::Bool => Ok(Value::from(i64::from(value.is_true()))),
         ValueKind::Number if is_float(&value) => Ok(Value::from(f64::try_from(value)?.abs())),
@@ -123,17 +123,17 @@ fn abs(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
             let is_negative = value < Value::from(0);
             if is_negative { operators::negative(&value) } else { Ok(value) }
         }
-        _ => Err(args.wrong_type("the value", "a number", &value)),
+        _ => Err(args.type_error("the value", "a number", &value)),
     }
 }
 
-fn round(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn round(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, precision, method] = args.bind(["value", "precision", "method"], 1)?;
     let value = value.unwrap_or_default();
     let precision = precision.map_or(Ok(0), |v| args.int("precision", &v))?;
     let method = method.map_or_else(|| Ok("common".to_owned()), |v| args.text(&v))?;
     if !matches!(value.kind(), ValueKind::Number | ValueKind::Bool) {
-        return Err(args.wrong_type("the value", "a number", &value));
+        return Err(args.type_error("the value", "a number", &value));
     }
     let number =
         if value.kind() == ValueKind::Bool { Value::from(i64::from(value.is_true())) } else { value };
@@ -152,7 +152,7 @@ fn round(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         }
         "ceil" => Ok(Value::from((f64::try_from(number)? * scale).ceil() / scale)),
         "floor" => Ok(Value::from((f64::try_from(number)? * scale).floor() / scale)),
-        _ => Err(args.wrong("method must be common, ceil or floor")),
+        _ => Err(args.error("method must be common, ceil or floor")),
     }
 }
 
@@ -170,13 +170,13 @@ fn round_half_even(value: f64, precision: i32) -> f64 {
     }
 }
 
-fn sum(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn sum(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [items, attribute, start] = args.bind(["iterable", "attribute", "start"], 1)?;
-    let attribute = given(attribute);
+    let attribute = not_none(attribute);
     let mut total = start.unwrap_or_else(|| Value::from(0));
     for item in args.items(&items.unwrap_or_default())? {
         let item = match &attribute {
-            Some(path) => slice::path(&item, path)?,
+            Some(path) => slice::lookup_path(&item, path)?,
             None => item,
         };
         total = operators::add(&total, &item)?;
@@ -184,8 +184,8 @@ fn sum(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(total)
 }
 
-fn extreme(args: &Args, wanted: std::cmp::Ordering) -> Result<Value, Error> {
-    let items = args.items(&args.one("obj")?)?;
+fn extreme(args: &CallArgs, wanted: std::cmp::Ordering) -> Result<Value, Error> {
+    let items = args.items(&args.expect_one("obj")?)?;
     let mut best: Option<Value> = None;
     for item in items {
         let is_better = match &best {
@@ -196,11 +196,11 @@ fn extreme(args: &Args, wanted: std::cmp::Ordering) -> Result<Value, Error> {
             best = Some(item);
         }
     }
-    best.ok_or_else(|| args.wrong("the sequence is empty"))
+    best.ok_or_else(|| args.error("the sequence is empty"))
 }
 
-fn avg(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let value = args.one("lst")?;
+fn avg(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("lst")?;
     if matches!(type_name(&value), "list" | "dict") {
         let items = args.items(&value)?;
         let mut total = Value::from(0);
@@ -212,15 +212,15 @@ fn avg(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     let text = args.text(&value)?;
     parse_float(&text)
         .map(Value::from)
-        .ok_or_else(|| args.wrong_type("the value", "a list or a number", &value))
+        .ok_or_else(|| args.type_error("the value", "a list or a number", &value))
 }
 
-fn filesizeformat(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn filesizeformat(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, binary] = args.bind(["value", "binary"], 1)?;
     let value = value.unwrap_or_default();
     let is_binary = binary.is_some_and(|v| v.is_true());
     let text = args.text(&value)?;
-    let bytes = parse_float(&text).ok_or_else(|| args.wrong_type("the value", "a number", &value))?;
+    let bytes = parse_float(&text).ok_or_else(|| args.type_error("the value", "a number", &value))?;
     let base: f64 = if is_binary { 1024.0 } else { 1000.0 };
     if bytes.to_bits() == 1f64.to_bits() {
         return Ok(Value::from("1 Byte"));
@@ -237,11 +237,11 @@ fn filesizeformat(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         }
         unit *= base;
     }
-    Err(args.wrong("the number is too large"))
+    Err(args.error("the number is too large"))
 }
 
-fn to_num(args: &Args) -> Result<Value, Error> {
-    let value = args.one("text")?;
+fn to_num(args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("text")?;
     match value.kind() {
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default();
@@ -252,10 +252,10 @@ fn to_num(args: &Args) -> Result<Value, Error> {
         }
         ValueKind::Bool => Ok(Value::from(i64::from(value.is_true()))),
         ValueKind::Number if is_float(&value) => {
-            truncated(f64::try_from(value)?).ok_or_else(|| args.wrong("the number is too large"))
+            truncated(f64::try_from(value)?).ok_or_else(|| args.error("the number is too large"))
         }
         ValueKind::Number => Ok(value),
-        _ => Err(args.wrong_type("the value", "a string or a number", &value)),
+        _ => Err(args.type_error("the value", "a string or a number", &value)),
     }
 }
 
@@ -267,7 +267,7 @@ pub(super) fn number_of(text: &str) -> Value {
         .unwrap_or_else(|| Value::from(text))
 }
 
-fn human_to_bytes(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn human_to_bytes(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [size, unit, metric] = args.bind(["size", "default_unit", "handle_metric"], 1)?;
     let size = args.text(&size.unwrap_or_default())?;
     let size = size.trim();
@@ -287,7 +287,7 @@ fn human_to_bytes(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     };
     let factor: i128 = if is_metric { 10i128.pow(power * 3) } else { 2i128.pow(power * 10) };
     if let Ok(whole) = number.parse::<i128>() {
-        let bytes = whole.checked_mul(factor).ok_or_else(|| args.wrong("the number is too large"))?;
+        let bytes = whole.checked_mul(factor).ok_or_else(|| args.error("the number is too large"))?;
         return Ok(i64::try_from(bytes).map_or_else(|_| Value::from(bytes), Value::from));
     }
     #[expect(clippy::cast_precision_loss, reason = "Python multiplies floats here")]
@@ -295,7 +295,7 @@ fn human_to_bytes(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(bytes.ok().and_then(truncated).unwrap_or_else(|| Value::from(0)))
 }
 
-fn is_hex(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let value = args.one("value")?;
+fn is_hex(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("value")?;
     Ok(Value::from(value.as_str().is_some_and(|text| parse_int(text, 16).is_some())))
 }

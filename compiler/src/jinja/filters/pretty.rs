@@ -4,26 +4,26 @@ use minijinja::Error;
 use minijinja::value::{Value, ValueKind};
 use zagent_config::Value as Data;
 
-use crate::jinja::methods::args::{Args, undefined};
+use crate::jinja::methods::args::{CallArgs, undefined_error};
 use crate::jinja::object::budget::{self, MAX_DEPTH};
 use crate::jinja::object::{items_of, pairs_of, repr, to_value, type_name};
 
 const WIDTH: usize = 80;
 
 /// What a value costs beside its text, and what a container costs in addition.
-const PLACE: usize = 8;
-const CONTAINER: usize = 256;
+const VALUE_COST: usize = 8;
+const CONTAINER_COST: usize = 256;
 
 /// Writes a value as `pprint.pformat` does.
-pub(super) fn pretty(args: &Args, value: &Value) -> Result<String, Error> {
-    let node = Reader { args, seen: 0 }.node(value, 0)?;
+pub(super) fn pretty(args: &CallArgs, value: &Value) -> Result<String, Error> {
+    let node = PrettyReader { args, seen: 0 }.node(value, 0)?;
     let mut out = String::new();
     write(&node, 0, 0, &mut out);
     Ok(out)
 }
 
 /// A value on its way to the page.
-enum Node {
+enum PrettyNode {
     /// What stands on one line whatever its length.
     Leaf(String),
     Text(String),
@@ -32,39 +32,39 @@ enum Node {
     Map(Vec<(String, Self)>),
 }
 
-struct Reader<'a> {
-    args: &'a Args,
+struct PrettyReader<'a> {
+    args: &'a CallArgs,
     seen: usize,
 }
 
-impl Reader<'_> {
-    fn node(&mut self, value: &Value, depth: usize) -> Result<Node, Error> {
+impl PrettyReader<'_> {
+    fn node(&mut self, value: &Value, depth: usize) -> Result<PrettyNode, Error> {
         if depth > MAX_DEPTH {
-            return Err(self.args.wrong("the value contains itself or is nested too deep"));
+            return Err(self.args.error("the value contains itself or is nested too deep"));
         }
         if value.is_undefined() {
-            return Err(undefined(value));
+            return Err(undefined_error(value));
         }
-        let container = if value.as_object().is_some() { CONTAINER } else { 0 };
-        self.seen = self.seen.saturating_add(PLACE + container + value.as_str().map_or(0, str::len));
-        budget::check_bytes(self.args.what(), self.seen)?;
+        let container = if value.as_object().is_some() { CONTAINER_COST } else { 0 };
+        self.seen = self.seen.saturating_add(VALUE_COST + container + value.as_str().map_or(0, str::len));
+        budget::check_bytes(self.args.function_name(), self.seen)?;
         match (value.kind(), type_name(value)) {
-            (ValueKind::String, _) => Ok(Node::Text(value.as_str().unwrap_or_default().to_owned())),
-            (_, "list") => Ok(Node::Items('[', self.items(value, depth)?, ']')),
-            (_, "tuple") => Ok(Node::Items('(', self.items(value, depth)?, ')')),
+            (ValueKind::String, _) => Ok(PrettyNode::Text(value.as_str().unwrap_or_default().to_owned())),
+            (_, "list") => Ok(PrettyNode::Items('[', self.items(value, depth)?, ']')),
+            (_, "tuple") => Ok(PrettyNode::Items('(', self.items(value, depth)?, ')')),
             (ValueKind::Map, _) => match pairs_of(value) {
                 Some(pairs) => self.map(pairs, depth),
-                None => Ok(Node::Leaf(repr(value))),
+                None => Ok(PrettyNode::Leaf(repr(value))),
             },
-            _ => Ok(Node::Leaf(repr(value))),
+            _ => Ok(PrettyNode::Leaf(repr(value))),
         }
     }
 
-    fn items(&mut self, value: &Value, depth: usize) -> Result<Vec<Node>, Error> {
+    fn items(&mut self, value: &Value, depth: usize) -> Result<Vec<PrettyNode>, Error> {
         items_of(value)?.iter().map(|item| self.node(item, depth + 1)).collect()
     }
 
-    fn map(&mut self, pairs: Vec<(Value, Value)>, depth: usize) -> Result<Node, Error> {
+    fn map(&mut self, pairs: Vec<(Value, Value)>, depth: usize) -> Result<PrettyNode, Error> {
         let mut keyed = Vec::with_capacity(pairs.len());
         for (key, item) in pairs {
             let order = to_value(&key).unwrap_or(Data::Null);
@@ -75,7 +75,7 @@ impl Reader<'_> {
             let by_type = (a.type_name(), a.kind()).cmp(&(b.type_name(), b.kind()));
             if by_type.is_eq() { a.py_cmp(b).unwrap_or(by_type) } else { by_type }
         });
-        Ok(Node::Map(keyed.into_iter().map(|(_, key, item)| (key, item)).collect()))
+        Ok(PrettyNode::Map(keyed.into_iter().map(|(_, key, item)| (key, item)).collect()))
     }
 }
 
@@ -88,15 +88,15 @@ fn len(text: &str) -> usize {
 }
 
 /// The value with its keys sorted on one line, unless it is longer than `most`.
-fn flat(node: &Node, most: usize) -> Option<String> {
+fn one_line(node: &PrettyNode, most: usize) -> Option<String> {
     let mut out = String::new();
     add_flat(node, most, &mut out).then_some(out)
 }
 
 /// Appends until it is too long; says whether it fitted.
-fn add_flat(node: &Node, most: usize, out: &mut String) -> bool {
+fn add_flat(node: &PrettyNode, most: usize, out: &mut String) -> bool {
     match node {
-        Node::Map(pairs) => {
+        PrettyNode::Map(pairs) => {
             out.push('{');
             for (i, (key, item)) in pairs.iter().enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
@@ -108,7 +108,7 @@ fn add_flat(node: &Node, most: usize, out: &mut String) -> bool {
             }
             out.push('}');
         }
-        Node::Items(open, items, close) => {
+        PrettyNode::Items(open, items, close) => {
             out.push(*open);
             for (i, item) in items.iter().enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
@@ -118,14 +118,14 @@ fn add_flat(node: &Node, most: usize, out: &mut String) -> bool {
             }
             close_items(items, *close, out);
         }
-        Node::Text(text) => out.push_str(&python_repr(text)),
-        Node::Leaf(text) => out.push_str(text),
+        PrettyNode::Text(text) => out.push_str(&python_repr(text)),
+        PrettyNode::Leaf(text) => out.push_str(text),
     }
     len(out) <= most
 }
 
 /// The end of a list or tuple: a tuple of one keeps its comma.
-fn close_items(items: &[Node], close: char, out: &mut String) {
+fn close_items(items: &[PrettyNode], close: char, out: &mut String) {
     if close == ')' && items.len() == 1 {
         out.push(',');
     }
@@ -133,13 +133,13 @@ fn close_items(items: &[Node], close: char, out: &mut String) {
 }
 
 /// Writes with `indent` columns to the left and `allowance` characters to follow on the last line.
-fn write(node: &Node, indent: usize, allowance: usize, out: &mut String) {
-    if let Some(line) = flat(node, WIDTH.saturating_sub(indent + allowance)) {
+fn write(node: &PrettyNode, indent: usize, allowance: usize, out: &mut String) {
+    if let Some(line) = one_line(node, WIDTH.saturating_sub(indent + allowance)) {
         out.push_str(&line);
         return;
     }
     match node {
-        Node::Map(pairs) => {
+        PrettyNode::Map(pairs) => {
             out.push('{');
             for (i, (key, item)) in pairs.iter().enumerate() {
                 if i > 0 {
@@ -152,7 +152,7 @@ fn write(node: &Node, indent: usize, allowance: usize, out: &mut String) {
             }
             out.push('}');
         }
-        Node::Items(open, items, close) => {
+        PrettyNode::Items(open, items, close) => {
             out.push(*open);
             for (i, item) in items.iter().enumerate() {
                 if i > 0 {
@@ -163,8 +163,8 @@ fn write(node: &Node, indent: usize, allowance: usize, out: &mut String) {
             }
             close_items(items, *close, out);
         }
-        Node::Text(text) => long_string(text, indent, allowance, out),
-        Node::Leaf(text) => out.push_str(text),
+        PrettyNode::Text(text) => long_string(text, indent, allowance, out),
+        PrettyNode::Leaf(text) => out.push_str(text),
     }
 }
 
@@ -187,7 +187,7 @@ fn long_string(text: &str, indent: usize, allowance: usize, out: &mut String) {
             pieces.push(whole);
             continue;
         }
-        let words = words(line);
+        let words = split_words(line);
         let mut current = String::new();
         for (j, word) in words.iter().enumerate() {
             let candidate = format!("{current}{word}");
@@ -215,7 +215,7 @@ fn long_string(text: &str, indent: usize, allowance: usize, out: &mut String) {
 }
 
 /// Words with the white space behind them.
-fn words(line: &str) -> Vec<String> {
+fn split_words(line: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut current = String::new();
     let mut in_space = false;

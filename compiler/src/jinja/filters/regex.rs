@@ -6,24 +6,24 @@ use fancy_regex::Regex;
 use indexmap::IndexMap;
 use minijinja::value::Value;
 use minijinja::{Error, State};
-use zagent_config::pattern::Pattern;
+use zagent_config::py_regex::PyRegex;
 
-use super::Filter;
-use crate::jinja::methods::args::Args;
+use super::FilterFn;
+use crate::jinja::methods::args::CallArgs;
 use crate::jinja::object::{budget, tuple};
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("regex_search", |_, a| find(a, false)),
     ("regex_match", |_, a| find(a, true)),
     ("regex_replace", replace),
     ("regex_escape", |_, a| {
-        let text = a.one("value")?;
+        let text = a.expect_one("value")?;
         Ok(Value::from(escape(a.str("the value", &text)?)))
     }),
 ];
 
 /// Compiled patterns that are kept for the next use.
-const KEPT: usize = 64;
+const MAX_CACHED: usize = 64;
 
 thread_local! {
     static COMPILED: RefCell<IndexMap<String, Regex>> = RefCell::new(IndexMap::new());
@@ -34,7 +34,7 @@ thread_local! {
 /// # Errors
 /// Fails when it is no regular expression.
 pub(in crate::jinja) fn compile(
-    args: &Args,
+    args: &CallArgs,
     pattern: &str,
     ignore_case: bool,
     multi_line: bool,
@@ -50,9 +50,9 @@ pub(in crate::jinja) fn compile(
         return Ok(known);
     }
     let regex =
-        Pattern::new(&full).map_err(|e| args.wrong(format_args!("{e} in `{pattern}`")))?.regex().clone();
+        PyRegex::new(&full).map_err(|e| args.error(format_args!("{e} in `{pattern}`")))?.regex().clone();
     COMPILED.with_borrow_mut(|kept| {
-        if kept.len() >= KEPT {
+        if kept.len() >= MAX_CACHED {
             kept.swap_remove_index(0);
         }
         kept.insert(full, regex.clone());
@@ -60,15 +60,15 @@ pub(in crate::jinja) fn compile(
     Ok(regex)
 }
 
-fn too_costly(args: &Args) -> Error {
-    args.wrong("the regular expression takes too many steps")
+fn too_costly(args: &CallArgs) -> Error {
+    args.error("the regular expression takes too many steps")
 }
 
 fn is_true(value: Option<Value>) -> bool {
     value.is_some_and(|v| v.is_true())
 }
 
-fn find(args: &Args, at_start: bool) -> Result<Value, Error> {
+fn find(args: &CallArgs, at_start: bool) -> Result<Value, Error> {
     let [text, pattern, ignore_case, multi_line] = args.bind(["txt", "rgx", "ignorecase", "multiline"], 2)?;
     let (text, pattern) = (text.unwrap_or_default(), pattern.unwrap_or_default());
     let text = args.str("the value", &text)?;
@@ -82,14 +82,14 @@ fn find(args: &Args, at_start: bool) -> Result<Value, Error> {
     Ok(tuple((from..found.len()).map(group).collect()))
 }
 
-fn replace(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn replace(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [text, pattern, with, ignore_case, multi_line] =
         args.bind(["txt", "rgx", "val", "ignorecase", "multiline"], 3)?;
     let (text, pattern) = (text.unwrap_or_default(), pattern.unwrap_or_default());
     let with = with.unwrap_or_default();
     let (text, with) = (args.str("the value", &text)?, args.str("val", &with)?);
     let regex = compile(args, args.str("rgx", &pattern)?, is_true(ignore_case), is_true(multi_line))?;
-    let template = template(args, with, &regex)?;
+    let template = parse_replacement(args, with, &regex)?;
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
     while at <= text.len() {
         let Some(found) = regex.captures_from_pos(text, at).map_err(|_| too_costly(args))? else { break };
@@ -97,11 +97,11 @@ fn replace(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
         out.push_str(&text[copied..whole.start()]);
         for part in &template {
             out.push_str(match part {
-                Part::Text(text) => text,
-                Part::Group(n) => found.get(*n).map_or("", |m| m.as_str()),
+                ReplacementPart::Text(text) => text,
+                ReplacementPart::Group(n) => found.get(*n).map_or("", |m| m.as_str()),
             });
         }
-        budget::check_bytes(args.what(), out.len())?;
+        budget::check_bytes(args.function_name(), out.len())?;
         copied = whole.end();
         at = whole.end();
         if whole.start() == whole.end() {
@@ -113,43 +113,43 @@ fn replace(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
 }
 
 /// A piece of a replacement.
-enum Part {
+enum ReplacementPart {
     Text(String),
     Group(usize),
 }
 
 /// Appends text to the last piece.
-fn push(parts: &mut Vec<Part>, text: &str) {
+fn push_text(parts: &mut Vec<ReplacementPart>, text: &str) {
     match parts.last_mut() {
-        Some(Part::Text(last)) => last.push_str(text),
-        _ => parts.push(Part::Text(text.to_owned())),
+        Some(ReplacementPart::Text(last)) => last.push_str(text),
+        _ => parts.push(ReplacementPart::Text(text.to_owned())),
     }
 }
 
 /// Reads a replacement: `\1`, `\g<1>`, `\g<name>` and the escapes of Python's templates.
-fn template(args: &Args, template: &str, regex: &Regex) -> Result<Vec<Part>, Error> {
+fn parse_replacement(args: &CallArgs, template: &str, regex: &Regex) -> Result<Vec<ReplacementPart>, Error> {
     let group = |n: usize| match n < regex.captures_len() {
-        true => Ok(Part::Group(n)),
-        false => Err(args.wrong(format_args!("invalid group reference {n}"))),
+        true => Ok(ReplacementPart::Group(n)),
+        false => Err(args.error(format_args!("invalid group reference {n}"))),
     };
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find('\\') {
-        push(&mut parts, &rest[..at]);
+        push_text(&mut parts, &rest[..at]);
         rest = &rest[at + 1..];
         let Some(c) = rest.chars().next() else {
-            return Err(args.wrong("bad escape (end of pattern)"));
+            return Err(args.error("bad escape (end of pattern)"));
         };
         match c {
             'g' => {
                 let inside = rest[1..].strip_prefix('<').and_then(|r| r.split_once('>'));
                 let Some((name, after)) = inside else {
-                    return Err(args.wrong("missing group name"));
+                    return Err(args.error("missing group name"));
                 };
                 let named = || regex.capture_names().position(|known| known == Some(name));
                 let n = name.parse::<usize>().ok().or_else(named);
                 let Some(n) = n else {
-                    return Err(args.wrong(format_args!("unknown group name '{name}'")));
+                    return Err(args.error(format_args!("unknown group name '{name}'")));
                 };
                 parts.push(group(n)?);
                 rest = after;
@@ -161,24 +161,24 @@ fn template(args: &Args, template: &str, regex: &Regex) -> Result<Vec<Part>, Err
                 rest = &rest[digits..];
                 continue;
             }
-            '0' => push(&mut parts, "\0"),
-            'n' => push(&mut parts, "\n"),
-            't' => push(&mut parts, "\t"),
-            'r' => push(&mut parts, "\r"),
-            'a' => push(&mut parts, "\u{7}"),
-            'b' => push(&mut parts, "\u{8}"),
-            'f' => push(&mut parts, "\u{c}"),
-            'v' => push(&mut parts, "\u{b}"),
-            '\\' => push(&mut parts, "\\"),
-            c if c.is_ascii_alphabetic() => return Err(args.wrong(format_args!("bad escape \\{c}"))),
+            '0' => push_text(&mut parts, "\0"),
+            'n' => push_text(&mut parts, "\n"),
+            't' => push_text(&mut parts, "\t"),
+            'r' => push_text(&mut parts, "\r"),
+            'a' => push_text(&mut parts, "\u{7}"),
+            'b' => push_text(&mut parts, "\u{8}"),
+            'f' => push_text(&mut parts, "\u{c}"),
+            'v' => push_text(&mut parts, "\u{b}"),
+            '\\' => push_text(&mut parts, "\\"),
+            c if c.is_ascii_alphabetic() => return Err(args.error(format_args!("bad escape \\{c}"))),
             c => {
-                push(&mut parts, "\\");
-                push(&mut parts, &rest[..c.len_utf8()]);
+                push_text(&mut parts, "\\");
+                push_text(&mut parts, &rest[..c.len_utf8()]);
             }
         }
         rest = &rest[c.len_utf8()..];
     }
-    push(&mut parts, rest);
+    push_text(&mut parts, rest);
     Ok(parts)
 }
 

@@ -5,44 +5,44 @@
 use minijinja::value::Value;
 use minijinja::{Error, State};
 
-use super::Filter;
-use super::collect::distinct;
-use crate::jinja::methods::args::Args;
-use crate::jinja::object::{Dict, Key, dict, is_hashable, list, type_name};
+use super::FilterFn;
+use super::collect::unique_items;
+use crate::jinja::methods::args::CallArgs;
+use crate::jinja::object::{Dict, DictKey, dict, is_hashable, list, type_name};
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("union", union),
     ("intersect", |_, a| {
-        let (one, two) = both(a)?;
-        let two = Members::new(two);
-        Ok(list(distinct(one.into_iter().filter(|v| two.contains(v)).collect())))
+        let (one, two) = both_lists(a)?;
+        let two = ItemSet::new(two);
+        Ok(list(unique_items(one.into_iter().filter(|v| two.contains(v)).collect())))
     }),
     ("difference", |_, a| {
-        let (one, two) = both(a)?;
-        let two = Members::new(two);
-        Ok(list(distinct(one.into_iter().filter(|v| !two.contains(v)).collect())))
+        let (one, two) = both_lists(a)?;
+        let two = ItemSet::new(two);
+        Ok(list(unique_items(one.into_iter().filter(|v| !two.contains(v)).collect())))
     }),
     ("symmetric_difference", |_, a| {
-        let (one, two) = both(a)?;
-        let (in_one, in_two) = (Members::new(one.clone()), Members::new(two.clone()));
+        let (one, two) = both_lists(a)?;
+        let (in_one, in_two) = (ItemSet::new(one.clone()), ItemSet::new(two.clone()));
         let all = one.into_iter().chain(two).filter(|v| in_one.contains(v) != in_two.contains(v));
-        Ok(list(distinct(all.collect())))
+        Ok(list(unique_items(all.collect())))
     }),
     ("compare_lists", compare_lists),
     ("compare_dicts", compare_dicts),
 ];
 
 /// The items of a list, found by hash where they can be hashed.
-struct Members {
+struct ItemSet {
     hashed: Dict,
     others: Vec<Value>,
 }
 
-impl Members {
+impl ItemSet {
     fn new(items: Vec<Value>) -> Self {
         let mut out = Self { hashed: Dict::new(), others: Vec::new() };
         for item in items {
-            match Key::new(item.clone()) {
+            match DictKey::new(item.clone()) {
                 Ok(key) => {
                     out.hashed.insert(key, Value::from(()));
                 }
@@ -56,51 +56,51 @@ impl Members {
         if !is_hashable(value) {
             return self.others.contains(value);
         }
-        Key::new(value.clone()).is_ok_and(|key| self.hashed.contains_key(&key))
+        DictKey::new(value.clone()).is_ok_and(|key| self.hashed.contains_key(&key))
     }
 }
 
-fn both(args: &Args) -> Result<(Vec<Value>, Vec<Value>), Error> {
+fn both_lists(args: &CallArgs) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let [one, two] = args.bind(["lst1", "lst2"], 2)?;
     Ok((args.items(&one.unwrap_or_default())?, args.items(&two.unwrap_or_default())?))
 }
 
-fn union(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn union(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [one, two] = args.bind(["lst1", "lst2"], 2)?;
     let (one, two) = (one.unwrap_or_default(), two.unwrap_or_default());
     let is_list = |v: &Value| type_name(v) == "list";
     if is_list(&one) != is_list(&two) {
-        return Err(args.wrong_type("both values", "lists", if is_list(&one) { &two } else { &one }));
+        return Err(args.type_error("both values", "lists", if is_list(&one) { &two } else { &one }));
     }
     let mut all = args.items(&one)?;
     all.extend(args.items(&two)?);
-    Ok(list(distinct(all)))
+    Ok(list(unique_items(all)))
 }
 
-fn compare_lists(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn compare_lists(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [old, new] = args.bind(["old", "new"], 2)?;
     let (old, new) = (args.items(&old.unwrap_or_default())?, args.items(&new.unwrap_or_default())?);
-    let (in_old, in_new) = (Members::new(old.clone()), Members::new(new.clone()));
+    let (in_old, in_new) = (ItemSet::new(old.clone()), ItemSet::new(new.clone()));
     let added: Vec<Value> = new.into_iter().filter(|v| !in_old.contains(v)).collect();
     let removed: Vec<Value> = old.into_iter().filter(|v| !in_new.contains(v)).collect();
     let mut out = Dict::new();
     for (name, items) in [("new", added), ("old", removed)] {
         if !items.is_empty() {
-            out.insert(Key::from(name), list(items));
+            out.insert(DictKey::from(name), list(items));
         }
     }
     Ok(dict(out))
 }
 
-fn compare_dicts(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn compare_dicts(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [old, new] = args.bind(["old", "new"], 2)?;
     let pairs = |v: Option<Value>| crate::jinja::methods::dict::pairs(args, &v.unwrap_or_default());
     let to_dict = |pairs: Vec<(Value, Value)>| {
-        pairs.into_iter().map(|(k, v)| Ok((Key::new(k)?, v))).collect::<Result<Dict, Error>>()
+        pairs.into_iter().map(|(k, v)| Ok((DictKey::new(k)?, v))).collect::<Result<Dict, Error>>()
     };
     let (old, new) = (to_dict(pairs(old)?)?, to_dict(pairs(new)?)?);
     let change = |first: &str, a: Value, second: &str, b: Value| {
-        dict([(Key::from(first), a), (Key::from(second), b)].into_iter().collect())
+        dict([(DictKey::from(first), a), (DictKey::from(second), b)].into_iter().collect())
     };
     let mut out = Dict::new();
     for (key, value) in &new {

@@ -3,21 +3,21 @@
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, State};
 
-use super::Filter;
+use super::FilterFn;
 use super::regex::compile;
-use crate::jinja::methods::args::{Args, given};
+use crate::jinja::methods::args::{CallArgs, not_none};
 use crate::jinja::methods::string::{capitalize, is_space};
-use crate::jinja::object::{Dict, Key, dict, list, pairs_of, to_value, type_name};
+use crate::jinja::object::{Dict, DictKey, dict, list, pairs_of, to_value, type_name};
 
-pub(super) const FILTERS: &[(&str, Filter)] = &[
-    ("to_bool", |_, a| Ok(Value::from(to_bool(&a.one("val")?)))),
+pub(super) const FILTERS: &[(&str, FilterFn)] = &[
+    ("to_bool", |_, a| Ok(Value::from(to_bool(&a.expect_one("val")?)))),
     ("quote", |_, a| {
-        let text = a.one("txt")?;
+        let text = a.expect_one("txt")?;
         Ok(Value::from(shell_quote(a.str("the value", &text)?)))
     }),
-    ("skip", |_, a| a.one("data").map(|_| Value::from(""))),
+    ("skip", |_, a| a.expect_one("data").map(|_| Value::from(""))),
     ("contains_whitespace", |_, a| {
-        let text = a.one("text")?;
+        let text = a.expect_one("text")?;
         Ok(Value::from(a.str("the value", &text)?.contains(is_space)))
     }),
     ("to_camelcase", to_camelcase),
@@ -25,7 +25,9 @@ pub(super) const FILTERS: &[(&str, Filter)] = &[
     ("path_join", path_join),
     ("check_whitelist_blacklist", check_lists),
     ("method_call", method_call),
-    ("to_bytes", |_, a| to_bytes(&a.one("s")?).ok_or_else(|| a.wrong("the value must be a string or bytes"))),
+    ("to_bytes", |_, a| {
+        to_bytes(&a.expect_one("s")?).ok_or_else(|| a.error("the value must be a string or bytes"))
+    }),
     ("json_encode_list", |_, a| encode(a)),
     ("json_encode_dict", |_, a| encode(a)),
     ("json_decode_list", |_, a| encode(a)),
@@ -52,7 +54,7 @@ fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\"'\"'"))
 }
 
-fn to_camelcase(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn to_camelcase(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [text, upper] = args.bind(["snake_input", "uppercamel"], 1)?;
     let text = text.unwrap_or_default();
     let is_upper = upper.is_some_and(|v| v.is_true());
@@ -61,11 +63,11 @@ fn to_camelcase(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(out.collect::<String>()))
 }
 
-fn to_snake_case(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
-    let text = args.one("camel_input")?;
+fn to_snake_case(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
+    let text = args.expect_one("camel_input")?;
     let chars: Vec<char> = args.str("the value", &text)?.chars().collect();
     if chars.is_empty() {
-        return Err(args.wrong("the value is empty"));
+        return Err(args.error("the value is empty"));
     }
     let mut out = String::new();
     for (i, c) in chars.iter().enumerate() {
@@ -99,9 +101,9 @@ fn normalise(path: &str) -> String {
     if out.is_empty() { ".".into() } else { out }
 }
 
-fn path_join(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn path_join(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     if let Some((name, _)) = args.named().iter().find(|(n, _)| n != "use_posixpath") {
-        return Err(args.wrong(format_args!("unexpected keyword argument '{name}'")));
+        return Err(args.error(format_args!("unexpected keyword argument '{name}'")));
     }
     let mut out = String::new();
     for (i, part) in args.positional().iter().enumerate() {
@@ -118,11 +120,11 @@ fn path_join(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(normalise(&out)))
 }
 
-fn check_lists(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn check_lists(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, allowed, denied] = args.bind(["value", "whitelist", "blacklist"], 1)?;
     let value = args.text(&value.unwrap_or_default())?;
     let patterns = |v: Option<Value>| -> Result<Vec<String>, Error> {
-        match given(v).filter(Value::is_true) {
+        match not_none(v).filter(Value::is_true) {
             None => Ok(Vec::new()),
             Some(one) if one.kind() == ValueKind::String => Ok(vec![args.text(&one)?]),
             Some(many) => args.items(&many)?.iter().map(|v| args.text(v)).collect(),
@@ -134,15 +136,15 @@ fn check_lists(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
 }
 
 /// True when a glob or a whole regular expression matches.
-fn expression_matches(args: &Args, value: &str, pattern: &str) -> bool {
+fn expression_matches(args: &CallArgs, value: &str, pattern: &str) -> bool {
     zagent_config::glob::matches(pattern, value)
         || compile(args, &format!(r"\A{pattern}\Z"), false, false)
             .is_ok_and(|regex| regex.is_match(value).unwrap_or(false))
 }
 
-fn method_call(state: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+fn method_call(state: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [this, name, rest @ ..] = args.positional() else {
-        return Err(args.wrong("needs a method's name"));
+        return Err(args.error("needs a method's name"));
     };
     let name = args.str("the method's name", name)?;
     let mut rest = rest.to_vec();
@@ -164,23 +166,24 @@ fn to_bytes(value: &Value) -> Option<Value> {
 }
 
 /// Every string of a structure as bytes; tuples become lists.
-fn encode(args: &Args) -> Result<Value, Error> {
-    let value = args.one("data")?;
+fn encode(args: &CallArgs) -> Result<Value, Error> {
+    let value = args.expect_one("data")?;
     // Converting first refuses what contains itself or is too large.
-    to_value(&value).map_err(|e| args.wrong(e.detail().unwrap_or("not data")))?;
-    encoded(args, &value)
+    to_value(&value).map_err(|e| args.error(e.detail().unwrap_or("not data")))?;
+    encode_nested(args, &value)
 }
 
-fn encoded(args: &Args, value: &Value) -> Result<Value, Error> {
+fn encode_nested(args: &CallArgs, value: &Value) -> Result<Value, Error> {
     if let Some(pairs) = pairs_of(value) {
         let mut out = Dict::new();
         for (key, item) in pairs {
-            out.insert(Key::new(to_bytes(&key).unwrap_or(key))?, encoded(args, &item)?);
+            out.insert(DictKey::new(to_bytes(&key).unwrap_or(key))?, encode_nested(args, &item)?);
         }
         return Ok(dict(out));
     }
     if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
-        let items = args.items(value)?.iter().map(|v| encoded(args, v)).collect::<Result<Vec<_>, _>>()?;
+        let items =
+            args.items(value)?.iter().map(|v| encode_nested(args, v)).collect::<Result<Vec<_>, _>>()?;
         return Ok(list(items));
     }
     Ok(to_bytes(value).unwrap_or_else(|| value.clone()))

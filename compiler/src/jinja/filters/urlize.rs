@@ -4,15 +4,15 @@ use minijinja::value::Value;
 use minijinja::{Error, State};
 
 use super::markup::escape;
-use crate::jinja::methods::args::{Args, given};
+use crate::jinja::methods::args::{CallArgs, not_none};
 
-pub(super) fn urlize(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error> {
+pub(super) fn urlize(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let [value, limit, no_follow, target, rel, schemes] =
         args.bind(["value", "trim_url_limit", "nofollow", "target", "rel", "extra_schemes"], 1)?;
     let text = args.text(&value.unwrap_or_default())?;
-    let limit = given(limit).map(|v| args.int("trim_url_limit", &v)).transpose()?;
+    let limit = not_none(limit).map(|v| args.int("trim_url_limit", &v)).transpose()?;
     let mut relations: Vec<String> = Vec::new();
-    if let Some(rel) = given(rel) {
+    if let Some(rel) = not_none(rel) {
         relations.extend(args.text(&rel)?.split_whitespace().map(str::to_owned));
     }
     if no_follow.is_some_and(|v| v.is_true()) {
@@ -22,15 +22,16 @@ pub(super) fn urlize(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error>
     relations.sort_unstable();
     relations.dedup();
     let mut attributes = format!(" rel=\"{}\"", escape(&relations.join(" ")));
-    if let Some(target) = given(target) {
+    if let Some(target) = not_none(target) {
         attributes.push_str(&format!(" target=\"{}\"", escape(&args.text(&target)?)));
     }
-    let schemes = match given(schemes) {
+    let schemes = match not_none(schemes) {
         Some(schemes) => args.items(&schemes)?.iter().map(|s| args.text(s)).collect::<Result<Vec<_>, _>>()?,
         None => Vec::new(),
     };
     let address = super::regex::compile(args, ADDRESS, true, false)?;
-    let linker = Linker { limit: limit.and_then(|n| usize::try_from(n).ok()), attributes, schemes, address };
+    let linker =
+        UrlLinker { limit: limit.and_then(|n| usize::try_from(n).ok()), attributes, schemes, address };
     let escaped = escape(&text);
     let mut out = String::new();
     for piece in escaped.split_inclusive(char::is_whitespace) {
@@ -41,7 +42,7 @@ pub(super) fn urlize(_: &mut State<'_, '_>, args: &Args) -> Result<Value, Error>
     Ok(Value::from_safe_string(out))
 }
 
-struct Linker {
+struct UrlLinker {
     limit: Option<usize>,
     attributes: String,
     schemes: Vec<String>,
@@ -56,7 +57,7 @@ const ADDRESS: &str = concat!(
     r"(?::\d{1,5})?(?:[/?#]\S*)?$",
 );
 
-impl Linker {
+impl UrlLinker {
     fn word(&self, word: &str) -> String {
         let middle = word.trim_start_matches(['(', '<']).trim_start_matches("&lt;");
         let head = &word[..word.len() - middle.len()];

@@ -2,9 +2,9 @@
 
 use zagent_config::Value;
 
-use crate::jinja::object::{text, to_template};
+use crate::jinja::object::{py_str, to_template};
 
-struct Element {
+struct XmlElement {
     tag: String,
     attributes: Vec<(String, String)>,
     text: Option<String>,
@@ -15,7 +15,7 @@ struct Element {
 ///
 /// # Errors
 /// Fails in words when the value has no single root or is neither a dictionary nor a list.
-pub(super) fn document(value: &Value) -> Result<String, String> {
+pub(super) fn write_document(value: &Value) -> Result<String, String> {
     let mut roots = Vec::new();
     for (tag, attributes) in entries(value)? {
         build(tag, attributes, &mut roots)?;
@@ -26,8 +26,8 @@ pub(super) fn document(value: &Value) -> Result<String, String> {
     Ok(out)
 }
 
-fn plain(value: &Value) -> String {
-    text(&to_template(value))
+fn plain_text(value: &Value) -> String {
+    py_str(&to_template(value))
 }
 
 fn entries(value: &Value) -> Result<Vec<(&Value, &Value)>, String> {
@@ -42,25 +42,26 @@ fn entries(value: &Value) -> Result<Vec<(&Value, &Value)>, String> {
     }
 }
 
-fn build(tag: &Value, value: &Value, into: &mut Vec<Element>) -> Result<(), String> {
+fn build(tag: &Value, value: &Value, into: &mut Vec<XmlElement>) -> Result<(), String> {
     if let Value::List(items) = value {
         for item in items.iter() {
             build(tag, item, into)?;
         }
         return Ok(());
     }
-    let mut element = Element { tag: plain(tag), attributes: Vec::new(), text: None, children: Vec::new() };
+    let mut element =
+        XmlElement { tag: plain_text(tag), attributes: Vec::new(), text: None, children: Vec::new() };
     match value {
         Value::Map(map) => {
             for (key, item) in map.iter() {
                 match item {
                     Value::Map(_) | Value::List(_) => build(key, item, &mut element.children)?,
-                    other => element.attributes.push((plain(key), plain(other))),
+                    other => element.attributes.push((plain_text(key), plain_text(other))),
                 }
             }
         }
         Value::Null => return Err("nothing cannot be written as XML".into()),
-        other => element.text = Some(plain(other)),
+        other => element.text = Some(plain_text(other)),
     }
     into.push(element);
     Ok(())
@@ -71,7 +72,7 @@ fn escape(text: &str, in_attribute: bool) -> String {
     if in_attribute { out.replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;") } else { out }
 }
 
-fn write(element: &Element, depth: usize, out: &mut String) {
+fn write(element: &XmlElement, depth: usize, out: &mut String) {
     let indent = " ".repeat(depth);
     out.push_str(&format!("{indent}<{}", element.tag));
     for (name, value) in &element.attributes {

@@ -5,17 +5,17 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-use crate::jinja::object::{items_of, text, type_name};
+use crate::jinja::object::{items_of, py_str, type_name};
 
 /// Positional and named arguments of one call.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct CallArgs {
     what: String,
     positional: Vec<Value>,
     named: Vec<(String, Value)>,
 }
 
-impl Args {
+impl CallArgs {
     /// Takes the arguments of a call apart; `what` names the function in messages.
     #[must_use]
     pub fn new(what: impl Into<String>, values: &[Value]) -> Self {
@@ -31,13 +31,13 @@ impl Args {
 
     /// Makes arguments of parts that minijinja has taken apart already.
     #[must_use]
-    pub fn of_parts(what: &str, positional: Vec<Value>, kwargs: &Kwargs) -> Self {
+    pub fn from_parts(what: &str, positional: Vec<Value>, kwargs: &Kwargs) -> Self {
         Self { what: what.to_owned(), positional, named: named_of(kwargs) }
     }
 
     /// The function's name in messages.
     #[must_use]
-    pub fn what(&self) -> &str {
+    pub fn function_name(&self) -> &str {
         &self.what
     }
 
@@ -110,7 +110,7 @@ impl Args {
     ///
     /// # Errors
     /// Fails when there are any.
-    pub fn none(&self) -> Result<(), Error> {
+    pub fn expect_none(&self) -> Result<(), Error> {
         self.bind([], 0).map(|_: [Option<Value>; 0]| ())
     }
 
@@ -118,24 +118,24 @@ impl Args {
     ///
     /// # Errors
     /// Fails when there are none or more.
-    pub fn one(&self, name: &str) -> Result<Value, Error> {
+    pub fn expect_one(&self, name: &str) -> Result<Value, Error> {
         let [value] = self.bind([name], 1)?;
-        value.ok_or_else(|| self.wrong("is missing its argument"))
+        value.ok_or_else(|| self.error("is missing its argument"))
     }
 
     /// An error that starts with the function's name.
     #[must_use]
-    pub fn wrong(&self, message: impl std::fmt::Display) -> Error {
+    pub fn error(&self, message: impl std::fmt::Display) -> Error {
         Error::new(ErrorKind::InvalidOperation, format!("{}: {message}", self.what))
     }
 
     /// An error that names the type that was given and the one that is needed.
     #[must_use]
-    pub fn wrong_type(&self, name: &str, needs: &str, got: &Value) -> Error {
+    pub fn type_error(&self, name: &str, needs: &str, got: &Value) -> Error {
         if got.is_undefined() {
-            return undefined(got);
+            return undefined_error(got);
         }
-        self.wrong(format_args!("{name} must be {needs}, not '{}'", type_name(got)))
+        self.error(format_args!("{name} must be {needs}, not '{}'", type_name(got)))
     }
 
     /// A string argument.
@@ -143,7 +143,7 @@ impl Args {
     /// # Errors
     /// Fails when it is no string.
     pub fn str<'v>(&self, name: &str, value: &'v Value) -> Result<&'v str, Error> {
-        value.as_str().ok_or_else(|| self.wrong_type(name, "a string", value))
+        value.as_str().ok_or_else(|| self.type_error(name, "a string", value))
     }
 
     /// An integer argument.
@@ -159,7 +159,7 @@ impl Args {
         {
             return Ok(i);
         }
-        Err(self.wrong_type(name, "an integer", value))
+        Err(self.type_error(name, "an integer", value))
     }
 
     /// An argument that is iterated.
@@ -168,9 +168,9 @@ impl Args {
     /// Fails when it cannot be.
     pub fn items(&self, value: &Value) -> Result<Vec<Value>, Error> {
         if value.is_undefined() {
-            return Err(undefined(value));
+            return Err(undefined_error(value));
         }
-        items_of(value).map_err(|e| self.wrong(e.detail().unwrap_or("cannot be iterated")))
+        items_of(value).map_err(|e| self.error(e.detail().unwrap_or("cannot be iterated")))
     }
 
     /// An argument as text, as Python's `str()` gives it.
@@ -179,9 +179,9 @@ impl Args {
     /// Fails for undefined values.
     pub fn text(&self, value: &Value) -> Result<String, Error> {
         if value.is_undefined() {
-            return Err(undefined(value));
+            return Err(undefined_error(value));
         }
-        Ok(text(value))
+        Ok(py_str(value))
     }
 }
 
@@ -191,7 +191,7 @@ fn named_of(kwargs: &Kwargs) -> Vec<(String, Value)> {
 
 /// The error of an undefined value; minijinja adds the name where it knows it.
 #[must_use]
-pub fn undefined(value: &Value) -> Error {
+pub fn undefined_error(value: &Value) -> Error {
     match value.get_attr("") {
         Err(error) => error,
         Ok(_) => Error::from(ErrorKind::UndefinedError),
@@ -200,6 +200,6 @@ pub fn undefined(value: &Value) -> Error {
 
 /// True unless the argument is missing or `None`.
 #[must_use]
-pub fn given(value: Option<Value>) -> Option<Value> {
+pub fn not_none(value: Option<Value>) -> Option<Value> {
     value.filter(|v| !v.is_none())
 }

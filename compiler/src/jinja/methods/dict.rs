@@ -5,8 +5,8 @@ use std::sync::Arc;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use super::args::{Args, undefined};
-use crate::jinja::object::{DictView, Key, PyDict, ViewKind, dict, own, pairs_of, repr, tuple};
+use super::args::{CallArgs, undefined_error};
+use crate::jinja::object::{DictKey, DictView, PyDict, ViewKind, dict, pairs_of, repr, to_storable, tuple};
 
 /// The names of all methods.
 pub const NAMES: &[&str] = &[
@@ -28,7 +28,7 @@ pub const NAMES: &[&str] = &[
 /// # Errors
 /// Fails when there is no such method, the arguments do not fit, or Python would raise.
 pub fn call(this: &Arc<PyDict>, _: &mut State<'_, '_>, method: &str, args: &[Value]) -> Result<Value, Error> {
-    let args = Args::new(format!("dict.{method}()"), args);
+    let args = CallArgs::new(format!("dict.{method}()"), args);
     let none = Value::from(());
     if method != "update" {
         args.only_positional()?;
@@ -47,28 +47,28 @@ pub fn call(this: &Arc<PyDict>, _: &mut State<'_, '_>, method: &str, args: &[Val
             if let Some(found) = this.get(&key) {
                 return Ok(found);
             }
-            let default = own(default.unwrap_or(none))?;
-            this.insert(args.what(), Key::new(key)?, default.clone())?;
+            let default = to_storable(default.unwrap_or(none))?;
+            this.insert(args.function_name(), DictKey::new(key)?, default.clone())?;
             Ok(default)
         }
         "update" => update(this, &args).map(|()| none),
         "pop" => {
             let [key, default] = args.bind(["key", "default"], 1)?;
             let key = hashable(&args, key)?;
-            this.remove(&key).or(default).ok_or_else(|| args.wrong(format_args!("no key {}", repr(&key))))
+            this.remove(&key).or(default).ok_or_else(|| args.error(format_args!("no key {}", repr(&key))))
         }
         "popitem" => {
-            args.none()?;
+            args.expect_none()?;
             let last = this.with(|pairs| pairs.pop());
-            let (key, value) = last.ok_or_else(|| args.wrong("the dictionary is empty"))?;
+            let (key, value) = last.ok_or_else(|| args.error("the dictionary is empty"))?;
             Ok(tuple(vec![key.into_value(), value]))
         }
         "copy" => {
-            args.none()?;
+            args.expect_none()?;
             Ok(dict(this.with(|pairs| pairs.clone())))
         }
         "clear" => {
-            args.none()?;
+            args.expect_none()?;
             let old = this.with(std::mem::take);
             drop(old);
             Ok(none)
@@ -78,33 +78,33 @@ pub fn call(this: &Arc<PyDict>, _: &mut State<'_, '_>, method: &str, args: &[Val
     }
 }
 
-fn hashable(args: &Args, key: Option<Value>) -> Result<Value, Error> {
+fn hashable(args: &CallArgs, key: Option<Value>) -> Result<Value, Error> {
     let key = key.unwrap_or_default();
     if key.is_undefined() {
-        return Err(undefined(&key));
+        return Err(undefined_error(&key));
     }
     if !crate::jinja::object::is_hashable(&key) {
-        return Err(args.wrong_type("the key", "hashable", &key));
+        return Err(args.type_error("the key", "hashable", &key));
     }
     Ok(key)
 }
 
-fn view(this: &Arc<PyDict>, args: &Args, kind: ViewKind) -> Result<Value, Error> {
-    args.none()?;
-    Ok(DictView::value(Value::from_dyn_object(Arc::clone(this)), kind))
+fn view(this: &Arc<PyDict>, args: &CallArgs, kind: ViewKind) -> Result<Value, Error> {
+    args.expect_none()?;
+    Ok(DictView::new_value(Value::from_dyn_object(Arc::clone(this)), kind))
 }
 
-fn update(this: &PyDict, args: &Args) -> Result<(), Error> {
+fn update(this: &PyDict, args: &CallArgs) -> Result<(), Error> {
     let more = match args.positional() {
         [] => Vec::new(),
         [one] => pairs(args, one)?,
-        _ => return Err(args.wrong("takes at most one positional argument")),
+        _ => return Err(args.error("takes at most one positional argument")),
     };
     for (key, value) in more {
-        this.insert(args.what(), Key::new(key)?, own(value)?)?;
+        this.insert(args.function_name(), DictKey::new(key)?, to_storable(value)?)?;
     }
     for (key, value) in args.named() {
-        this.insert(args.what(), Key::from(key.as_str()), own(value.clone())?)?;
+        this.insert(args.function_name(), DictKey::from(key.as_str()), to_storable(value.clone())?)?;
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ fn update(this: &PyDict, args: &Args) -> Result<(), Error> {
 ///
 /// # Errors
 /// Fails when an item is not a pair.
-pub fn pairs(args: &Args, value: &Value) -> Result<Vec<(Value, Value)>, Error> {
+pub fn pairs(args: &CallArgs, value: &Value) -> Result<Vec<(Value, Value)>, Error> {
     if value.kind() == ValueKind::Map {
         return Ok(pairs_of(value).unwrap_or_default());
     }
@@ -123,19 +123,19 @@ pub fn pairs(args: &Args, value: &Value) -> Result<Vec<(Value, Value)>, Error> {
             Ok([key, value]) => out.push((key, value)),
             Err(other) => {
                 let n = other.len();
-                return Err(args.wrong(format_args!("item {i} has length {n}, a pair is needed")));
+                return Err(args.error(format_args!("item {i} has length {n}, a pair is needed")));
             }
         }
     }
     Ok(out)
 }
 
-fn from_keys(args: &Args) -> Result<Value, Error> {
+fn from_keys(args: &CallArgs) -> Result<Value, Error> {
     let [keys, value] = args.bind(["iterable", "value"], 1)?;
-    let value = own(value.unwrap_or_else(|| Value::from(())))?;
+    let value = to_storable(value.unwrap_or_else(|| Value::from(())))?;
     let mut out = crate::jinja::object::Dict::new();
     for key in args.items(&keys.unwrap_or_default())? {
-        out.insert(Key::new(key)?, value.clone());
+        out.insert(DictKey::new(key)?, value.clone());
     }
     Ok(dict(out))
 }

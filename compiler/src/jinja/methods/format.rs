@@ -5,9 +5,9 @@
 use minijinja::value::Value;
 use minijinja::{Error, State};
 
-use super::args::{Args, undefined};
+use super::args::{CallArgs, undefined_error};
 use super::spec::format_value;
-use crate::jinja::object::{budget, repr, text};
+use crate::jinja::object::{budget, py_str, repr};
 
 /// Nesting of fields inside specifications, as Python allows it.
 const MAX_NESTING: usize = 2;
@@ -16,8 +16,8 @@ const MAX_NESTING: usize = 2;
 ///
 /// # Errors
 /// Fails for a malformed template, a missing argument or a specification that does not fit.
-pub fn call(_: &mut State<'_, '_>, template: &str, args: &Args) -> Result<Value, Error> {
-    let mut formatter = Formatter { args, mapping: None, next: Some(0) };
+pub fn call(_: &mut State<'_, '_>, template: &str, args: &CallArgs) -> Result<Value, Error> {
+    let mut formatter = StrFormatter { args, mapping: None, next: Some(0) };
     formatter.run(template, MAX_NESTING).map(Value::from)
 }
 
@@ -25,23 +25,23 @@ pub fn call(_: &mut State<'_, '_>, template: &str, args: &Args) -> Result<Value,
 ///
 /// # Errors
 /// As [`call`].
-pub fn call_map(_: &mut State<'_, '_>, template: &str, args: &Args) -> Result<Value, Error> {
-    let mapping = args.one("mapping")?;
-    let mut formatter = Formatter { args, mapping: Some(mapping), next: Some(0) };
+pub fn call_map(_: &mut State<'_, '_>, template: &str, args: &CallArgs) -> Result<Value, Error> {
+    let mapping = args.expect_one("mapping")?;
+    let mut formatter = StrFormatter { args, mapping: Some(mapping), next: Some(0) };
     formatter.run(template, MAX_NESTING).map(Value::from)
 }
 
-struct Formatter<'a> {
-    args: &'a Args,
+struct StrFormatter<'a> {
+    args: &'a CallArgs,
     mapping: Option<Value>,
     /// The next automatic number; `None` once fields were numbered by hand.
     next: Option<usize>,
 }
 
-impl Formatter<'_> {
+impl StrFormatter<'_> {
     fn run(&mut self, template: &str, nesting: usize) -> Result<String, Error> {
         if nesting == 0 {
-            return Err(self.args.wrong("fields are nested too deep"));
+            return Err(self.args.error("fields are nested too deep"));
         }
         let mut out = String::new();
         let mut rest = template;
@@ -55,13 +55,13 @@ impl Formatter<'_> {
                 continue;
             }
             if brace == "}" {
-                return Err(self.args.wrong("single '}' in the format string"));
+                return Err(self.args.error("single '}' in the format string"));
             }
             let end = field_end(rest)
-                .ok_or_else(|| self.args.wrong("expected '}' before the end of the string"))?;
+                .ok_or_else(|| self.args.error("expected '}' before the end of the string"))?;
             let field = self.field(&rest[..end], nesting)?;
             out.push_str(&field);
-            budget::check_bytes(self.args.what(), out.len())?;
+            budget::check_bytes(self.args.function_name(), out.len())?;
             rest = &rest[end + 1..];
         }
         out.push_str(rest);
@@ -72,14 +72,14 @@ impl Formatter<'_> {
         let (name, conversion, spec) = split_field(field);
         let value = self.resolve(name)?;
         if value.is_undefined() {
-            return Err(undefined(&value));
+            return Err(undefined_error(&value));
         }
         let spec = if spec.contains(['{', '}']) { self.run(spec, nesting - 1)? } else { spec.to_owned() };
         match conversion {
             None => format_value(&value, &spec),
             Some("r" | "a") => format_value(&Value::from(repr(&value)), &spec),
-            Some("s") => format_value(&Value::from(text(&value)), &spec),
-            Some(other) => Err(self.args.wrong(format_args!("unknown conversion specifier '{other}'"))),
+            Some("s") => format_value(&Value::from(py_str(&value)), &spec),
+            Some(other) => Err(self.args.error(format_args!("unknown conversion specifier '{other}'"))),
         }
     }
 
@@ -89,7 +89,7 @@ impl Formatter<'_> {
         let mut value = self.argument(first)?;
         while !rest.is_empty() {
             if value.is_undefined() {
-                return Err(undefined(&value));
+                return Err(undefined_error(&value));
             }
             if let Some(after) = rest.strip_prefix('.') {
                 let end = after.find(['.', '[']).unwrap_or(after.len());
@@ -97,13 +97,13 @@ impl Formatter<'_> {
                 rest = &after[end..];
             } else {
                 let after = &rest[1..];
-                let end = after.find(']').ok_or_else(|| self.args.wrong("missing ']' in a field"))?;
+                let end = after.find(']').ok_or_else(|| self.args.error("missing ']' in a field"))?;
                 let key = &after[..end];
                 let key = key.parse::<i64>().map_or_else(|_| Value::from(key), Value::from);
                 value = value.get_item(&key)?;
                 rest = &after[end + 1..];
                 if !rest.is_empty() && !rest.starts_with(['.', '[']) {
-                    return Err(self.args.wrong("only '.' or '[' may follow ']' in a field"));
+                    return Err(self.args.error("only '.' or '[' may follow ']' in a field"));
                 }
             }
         }
@@ -112,7 +112,7 @@ impl Formatter<'_> {
 
     fn attribute(&self, value: &Value, name: &str) -> Result<Value, Error> {
         if name.starts_with('_') {
-            return Err(self.args.wrong(format_args!("access to attribute '{name}' is unsafe")));
+            return Err(self.args.error(format_args!("access to attribute '{name}' is unsafe")));
         }
         value.get_attr(name)
     }
@@ -120,7 +120,7 @@ impl Formatter<'_> {
     fn argument(&mut self, name: &str) -> Result<Value, Error> {
         let index = if name.is_empty() {
             let Some(n) = self.next else {
-                return Err(self.args.wrong("cannot switch from manual field numbering to automatic"));
+                return Err(self.args.error("cannot switch from manual field numbering to automatic"));
             };
             self.next = Some(n + 1);
             Some(n)
@@ -128,7 +128,7 @@ impl Formatter<'_> {
             let n = name.parse::<usize>().ok();
             if n.is_some() {
                 if self.next.is_some_and(|n| n > 0) {
-                    return Err(self.args.wrong("cannot switch from automatic field numbering to manual"));
+                    return Err(self.args.error("cannot switch from automatic field numbering to manual"));
                 }
                 self.next = None;
             }
@@ -143,7 +143,7 @@ impl Formatter<'_> {
             None => self.args.named().iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()),
         };
         let shown = index.map_or_else(|| name.to_owned(), |i| i.to_string());
-        found.ok_or_else(|| self.args.wrong(format_args!("there is no argument '{shown}'")))
+        found.ok_or_else(|| self.args.error(format_args!("there is no argument '{shown}'")))
     }
 }
 

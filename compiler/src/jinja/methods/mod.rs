@@ -20,10 +20,10 @@ mod string_split;
 use minijinja::value::{Object, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use self::args::{Args, undefined};
+use self::args::{CallArgs, undefined_error};
 use crate::jinja::filters::counted;
-use crate::jinja::object::{PyDict, PyList, is_native_map, items_of, own, type_name};
-use crate::jinja::ops;
+use crate::jinja::object::{PyDict, PyList, is_native_map, items_of, to_storable, type_name};
+use crate::jinja::operator_filters;
 
 /// Calls a method that minijinja does not know: the hook for `set_unknown_method_callback`.
 ///
@@ -36,18 +36,18 @@ pub fn unknown_method(
     values: &[Value],
 ) -> Result<Value, Error> {
     if value.is_undefined() {
-        return Err(undefined(value));
+        return Err(undefined_error(value));
     }
     match method {
-        "__slice" => return slice::call(value, &Args::new("slice", values)),
-        _ if method.starts_with('_') => return Err(refused(value, method)),
+        "__slice" => return slice::call(value, &CallArgs::new("slice", values)),
+        _ if method.starts_with('_') => return Err(refused_error(value, method)),
         _ => {}
     }
-    let args = || Args::new(format!("{}.{method}()", type_name(value)), values);
+    let args = || CallArgs::new(format!("{}.{method}()", type_name(value)), values);
     match value.kind() {
         ValueKind::String => {
-            ops::look(state, std::slice::from_ref(value))?;
-            ops::look(state, values)?;
+            operator_filters::count_input(state, std::slice::from_ref(value))?;
+            operator_filters::count_input(state, values)?;
             let made = string::call(state, value.as_str().unwrap_or_default(), method, &args())?;
             counted(state, made)
         }
@@ -56,15 +56,15 @@ pub fn unknown_method(
         ValueKind::Seq if value.is_tuple() => match method {
             "index" => list::index(&items_of(value)?, &args()),
             "count" => list::count(&items_of(value)?, &args()),
-            _ => Err(unknown(value, method)),
+            _ => Err(unknown_method_error(value, method)),
         },
-        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => container(state, value, method, values),
-        _ => Err(unknown(value, method)),
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => call_on_copy(state, value, method, values),
+        _ => Err(unknown_method_error(value, method)),
     }
 }
 
 /// Calls a method of a constant container of minijinja's, on a copy.
-fn container(
+fn call_on_copy(
     state: &mut State<'_, '_>,
     value: &Value,
     method: &str,
@@ -74,21 +74,23 @@ fn container(
         v.downcast_object_ref::<PyDict>().is_some() || v.downcast_object_ref::<PyList>().is_some()
     };
     if is_ours(value) || (value.kind() == ValueKind::Map && !is_native_map(value)) {
-        return Err(unknown(value, method));
+        return Err(unknown_method_error(value, method));
     }
-    let owned = own(value.clone())?;
+    let owned = to_storable(value.clone())?;
     let result = if let Some(list) = owned.downcast_object::<PyList>() {
         list.call_method(state, method, values)
     } else if let Some(dict) = owned.downcast_object::<PyDict>() {
         dict.call_method(state, method, values)
     } else {
-        Err(unknown(value, method))
+        Err(unknown_method_error(value, method))
     };
-    result.map_err(|e| if e.kind() == ErrorKind::UnknownMethod { unknown(value, method) } else { e })
+    result.map_err(
+        |e| if e.kind() == ErrorKind::UnknownMethod { unknown_method_error(value, method) } else { e },
+    )
 }
 
 /// The methods of a type by Python's name of it, for suggestions.
-pub(crate) fn names(of: &str) -> &'static [&'static str] {
+pub(crate) fn method_names(of: &str) -> &'static [&'static str] {
     match of {
         "str" => string::NAMES,
         "list" => list::NAMES,
@@ -99,12 +101,12 @@ pub(crate) fn names(of: &str) -> &'static [&'static str] {
 
 /// The error of a method that a type does not have.
 #[must_use]
-pub fn unknown(value: &Value, method: &str) -> Error {
+pub fn unknown_method_error(value: &Value, method: &str) -> Error {
     let name = type_name(value);
     Error::new(ErrorKind::UnknownMethod, format!("'{name}' object has no method '{method}'"))
 }
 
-fn refused(value: &Value, name: &str) -> Error {
+fn refused_error(value: &Value, name: &str) -> Error {
     let of = type_name(value);
     Error::new(
         ErrorKind::InvalidOperation,

@@ -3,24 +3,25 @@
 use minijinja::Error;
 use minijinja::value::{Tuple, Value, ValueKind};
 
-use super::args::{Args, undefined};
-use super::spec::{Spec, float_body, format_int};
-use crate::jinja::object::{budget, repr, text, type_name};
+use super::args::{CallArgs, undefined_error};
+use super::spec::{FormatSpec, float_body, format_int};
+use crate::jinja::object::{budget, py_str, repr, type_name};
 
 /// Formats `template % values`; a tuple gives several values, a mapping gives named ones.
 ///
 /// # Errors
 /// Fails for a malformed template, too few or too many values, or a value that does not fit.
-pub fn format(args: &Args, template: &str, values: &Value) -> Result<String, Error> {
+pub fn format(args: &CallArgs, template: &str, values: &Value) -> Result<String, Error> {
     if values.is_undefined() {
-        return Err(undefined(values));
+        return Err(undefined_error(values));
     }
     let positional = match values.downcast_object_ref::<Tuple>() {
         Some(tuple) => tuple.to_vec(),
         None => vec![values.clone()],
     };
     let is_mapping = values.kind() == ValueKind::Map;
-    let mut run = Run { args, values, positional, used: 0, chars: template.chars().collect(), at: 0 };
+    let mut run =
+        PercentFormatter { args, values, positional, used: 0, chars: template.chars().collect(), at: 0 };
     let mut out = String::new();
     while let Some(&c) = run.chars.get(run.at) {
         run.at += 1;
@@ -29,19 +30,19 @@ pub fn format(args: &Args, template: &str, values: &Value) -> Result<String, Err
         } else {
             out.push(c);
         }
-        budget::check_bytes(args.what(), out.len())?;
+        budget::check_bytes(args.function_name(), out.len())?;
     }
     if run.used < run.positional.len() && !is_mapping && values.kind() != ValueKind::Seq {
-        return Err(args.wrong("not all arguments converted during string formatting"));
+        return Err(args.error("not all arguments converted during string formatting"));
     }
     if run.used < run.positional.len() && values.is_tuple() {
-        return Err(args.wrong("not all arguments converted during string formatting"));
+        return Err(args.error("not all arguments converted during string formatting"));
     }
     Ok(out)
 }
 
-struct Run<'a> {
-    args: &'a Args,
+struct PercentFormatter<'a> {
+    args: &'a CallArgs,
     values: &'a Value,
     positional: Vec<Value>,
     used: usize,
@@ -49,7 +50,7 @@ struct Run<'a> {
     at: usize,
 }
 
-impl Run<'_> {
+impl PercentFormatter<'_> {
     fn peek(&self) -> Option<char> {
         self.chars.get(self.at).copied()
     }
@@ -57,7 +58,7 @@ impl Run<'_> {
     fn next_value(&mut self) -> Result<Value, Error> {
         let value = self.positional.get(self.used).cloned();
         self.used += 1;
-        value.ok_or_else(|| self.args.wrong("not enough arguments for format string"))
+        value.ok_or_else(|| self.args.error("not enough arguments for format string"))
     }
 
     fn key(&mut self) -> Result<Option<Value>, Error> {
@@ -73,11 +74,11 @@ impl Run<'_> {
                 ')' if depth == 1 => {
                     let key: String = self.chars[start..self.at - 1].iter().collect();
                     if self.values.kind() != ValueKind::Map {
-                        return Err(self.args.wrong("format requires a mapping"));
+                        return Err(self.args.error("format requires a mapping"));
                     }
                     let found = self.values.get_item(&Value::from(key.as_str()))?;
                     if found.is_undefined() {
-                        return Err(self.args.wrong(format_args!("there is no key '{key}'")));
+                        return Err(self.args.error(format_args!("there is no key '{key}'")));
                     }
                     self.used = self.positional.len();
                     return Ok(Some(found));
@@ -86,7 +87,7 @@ impl Run<'_> {
                 _ => {}
             }
         }
-        Err(self.args.wrong("incomplete format key"))
+        Err(self.args.error("incomplete format key"))
     }
 
     /// A width or precision: digits, or `*` for the next value.
@@ -104,18 +105,18 @@ impl Run<'_> {
             return Ok(None);
         }
         let digits: String = self.chars[start..self.at].iter().collect();
-        digits.parse().map(Some).map_err(|_| self.args.wrong("a width is too large"))
+        digits.parse().map(Some).map_err(|_| self.args.error("a width is too large"))
     }
 
-    fn limited(&self, n: i64) -> Result<usize, Error> {
+    fn check_width(&self, n: i64) -> Result<usize, Error> {
         let n = usize::try_from(n).unwrap_or(0);
-        budget::check_bytes(self.args.what(), n.saturating_mul(4))?;
+        budget::check_bytes(self.args.function_name(), n.saturating_mul(4))?;
         Ok(n)
     }
 
     fn field(&mut self, out: &mut String) -> Result<(), Error> {
         let key = self.key()?;
-        let mut spec = Spec::default();
+        let mut spec = FormatSpec::default();
         let mut is_left = false;
         while let Some(c) = self.peek() {
             match c {
@@ -131,12 +132,12 @@ impl Run<'_> {
         }
         if let Some(width) = self.number()? {
             is_left |= width < 0;
-            spec.width = self.limited(width.saturating_abs())?;
+            spec.width = self.check_width(width.saturating_abs())?;
         }
         if self.peek() == Some('.') {
             self.at += 1;
             let precision = self.number()?.unwrap_or(0);
-            spec.precision = Some(self.limited(precision)?);
+            spec.precision = Some(self.check_width(precision)?);
         }
         while matches!(self.peek(), Some('h' | 'l' | 'L')) {
             self.at += 1;
@@ -144,7 +145,7 @@ impl Run<'_> {
         if is_left {
             (spec.align, spec.zero) = (Some('<'), false);
         }
-        let kind = self.peek().ok_or_else(|| self.args.wrong("incomplete format"))?;
+        let kind = self.peek().ok_or_else(|| self.args.error("incomplete format"))?;
         self.at += 1;
         if kind == '%' {
             out.push('%');
@@ -155,21 +156,21 @@ impl Run<'_> {
             None => self.next_value()?,
         };
         if value.is_undefined() {
-            return Err(undefined(&value));
+            return Err(undefined_error(&value));
         }
         out.push_str(&self.convert(kind, &value, spec)?);
         Ok(())
     }
 
-    fn convert(&self, kind: char, value: &Value, spec: Spec) -> Result<String, Error> {
+    fn convert(&self, kind: char, value: &Value, spec: FormatSpec) -> Result<String, Error> {
         match kind {
             's' | 'r' | 'a' => {
-                let shown = if kind == 's' { text(value) } else { repr(value) };
+                let shown = if kind == 's' { py_str(value) } else { repr(value) };
                 let cut = match spec.precision {
                     Some(n) => shown.chars().take(n).collect(),
                     None => shown,
                 };
-                Ok(Spec { zero: false, ..spec }.pad("", &cut, '>'))
+                Ok(FormatSpec { zero: false, ..spec }.pad("", &cut, '>'))
             }
             'd' | 'i' | 'u' | 'x' | 'X' | 'o' => self.integer(kind, value, spec),
             'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
@@ -180,16 +181,16 @@ impl Run<'_> {
             'c' => {
                 let c = match value.as_str() {
                     Some(s) if s.chars().count() == 1 => s.to_owned(),
-                    Some(_) => return Err(self.args.wrong("%c requires an integer or a single character")),
+                    Some(_) => return Err(self.args.error("%c requires an integer or a single character")),
                     None => u32::try_from(self.args.int("%c", value)?)
                         .ok()
                         .and_then(char::from_u32)
-                        .ok_or_else(|| self.args.wrong("%c is out of range"))?
+                        .ok_or_else(|| self.args.error("%c is out of range"))?
                         .to_string(),
                 };
-                Ok(Spec { zero: false, ..spec }.pad("", &c, '>'))
+                Ok(FormatSpec { zero: false, ..spec }.pad("", &c, '>'))
             }
-            other => Err(self.args.wrong(format_args!("unsupported format character '{other}'"))),
+            other => Err(self.args.error(format_args!("unsupported format character '{other}'"))),
         }
     }
 
@@ -197,13 +198,13 @@ impl Run<'_> {
         match value.kind() {
             ValueKind::Bool => Ok(f64::from(u8::from(value.is_true()))),
             ValueKind::Number => {
-                f64::try_from(value.clone()).map_err(|_| self.args.wrong("the number is too large"))
+                f64::try_from(value.clone()).map_err(|_| self.args.error("the number is too large"))
             }
-            _ => Err(self.args.wrong(format_args!("%{kind} needs a number, not '{}'", type_name(value)))),
+            _ => Err(self.args.error(format_args!("%{kind} needs a number, not '{}'", type_name(value)))),
         }
     }
 
-    fn integer(&self, kind: char, value: &Value, spec: Spec) -> Result<String, Error> {
+    fn integer(&self, kind: char, value: &Value, spec: FormatSpec) -> Result<String, Error> {
         let is_float = type_name(value) == "float";
         let int = if is_float && matches!(kind, 'd' | 'i' | 'u') {
             #[expect(
@@ -217,10 +218,10 @@ impl Run<'_> {
         } else if value.is_integer() {
             i128::try_from(value.clone())?
         } else {
-            return Err(self.args.wrong(format_args!("%{kind} needs a number, not '{}'", type_name(value))));
+            return Err(self.args.error(format_args!("%{kind} needs a number, not '{}'", type_name(value))));
         };
         let digits = spec.precision;
-        let spec = Spec {
+        let spec = FormatSpec {
             precision: None,
             kind: Some(if matches!(kind, 'x' | 'X' | 'o') { kind } else { 'd' }),
             ..spec
@@ -228,7 +229,8 @@ impl Run<'_> {
         let Some(digits) = digits else {
             return format_int(int, &spec);
         };
-        let bare = format_int(int.saturating_abs(), &Spec { kind: spec.kind, ..Spec::default() })?;
+        let bare =
+            format_int(int.saturating_abs(), &FormatSpec { kind: spec.kind, ..FormatSpec::default() })?;
         let body = format!("{}{bare}", "0".repeat(digits.saturating_sub(bare.len())));
         Ok(spec.pad(spec.sign_of(int < 0), &body, '>'))
     }

@@ -3,10 +3,10 @@
 use minijinja::Error;
 use minijinja::value::{Value, ValueKind};
 
-use super::args::{Args, given, undefined};
+use super::args::{CallArgs, not_none, undefined_error};
 use crate::jinja::object::{items_of, list, tuple};
 
-/// The positions that `start:stop:step` picks from `len` items, in order.
+/// The positions that `start:stop:lookup_step` picks from `len` items, in order.
 #[must_use]
 pub fn positions(start: Option<i64>, stop: Option<i64>, step: i64, len: usize) -> Vec<usize> {
     let len = i128::try_from(len).unwrap_or(i128::MAX);
@@ -31,13 +31,13 @@ pub fn positions(start: Option<i64>, stop: Option<i64>, step: i64, len: usize) -
 ///
 /// # Errors
 /// Fails when the value cannot be sliced or a bound is no integer.
-pub fn call(value: &Value, args: &Args) -> Result<Value, Error> {
+pub fn call(value: &Value, args: &CallArgs) -> Result<Value, Error> {
     let [start, stop, step] = args.bind(["start", "stop", "step"], 0)?;
-    let bound = |name: &str, v: Option<Value>| given(v).map(|v| args.int(name, &v)).transpose();
+    let bound = |name: &str, v: Option<Value>| not_none(v).map(|v| args.int(name, &v)).transpose();
     let (start, stop) = (bound("start", start)?, bound("stop", stop)?);
     let step = bound("step", step)?.unwrap_or(1);
     if step == 0 {
-        return Err(args.wrong("the step cannot be zero"));
+        return Err(args.error("the step cannot be zero"));
     }
     if let Some(text) = value.as_str() {
         let chars: Vec<char> = text.chars().collect();
@@ -50,7 +50,7 @@ pub fn call(value: &Value, args: &Args) -> Result<Value, Error> {
         return Ok(Value::from_bytes(picked));
     }
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) || value.len().is_none() {
-        return Err(args.wrong_type("the value", "a string, list or tuple", value));
+        return Err(args.type_error("the value", "a string, list or tuple", value));
     }
     let items = items_of(value)?;
     let picked = positions(start, stop, step, items.len()).into_iter().map(|i| items[i].clone()).collect();
@@ -61,15 +61,15 @@ pub fn call(value: &Value, args: &Args) -> Result<Value, Error> {
 ///
 /// # Errors
 /// Fails when a step asks something of an undefined value.
-pub fn path(value: &Value, path: &Value) -> Result<Value, Error> {
-    path_or(value, path, None)
+pub fn lookup_path(value: &Value, path: &Value) -> Result<Value, Error> {
+    lookup_path_or(value, path, None)
 }
 
 /// The same, where `default` stands in for every step that is missing.
 ///
 /// # Errors
 /// Fails when a step asks something of an undefined value.
-pub fn path_or(value: &Value, path: &Value, default: Option<&Value>) -> Result<Value, Error> {
+pub fn lookup_path_or(value: &Value, path: &Value, default: Option<&Value>) -> Result<Value, Error> {
     let or_default = |found: Value| match default {
         Some(default) if found.is_undefined() => default.clone(),
         _ => found,
@@ -80,14 +80,14 @@ pub fn path_or(value: &Value, path: &Value, default: Option<&Value>) -> Result<V
     let mut at = value.clone();
     for part in text.split('.') {
         if at.is_undefined() {
-            return Err(undefined(&at));
+            return Err(undefined_error(&at));
         }
-        at = or_default(step(&at, part)?);
+        at = or_default(lookup_step(&at, part)?);
     }
     Ok(at)
 }
 
-fn step(value: &Value, part: &str) -> Result<Value, Error> {
+fn lookup_step(value: &Value, part: &str) -> Result<Value, Error> {
     if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
         return part.parse::<i64>().map_or(Ok(Value::UNDEFINED), |i| value.get_item(&Value::from(i)));
     }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use super::args::{Args, undefined};
+use super::args::{CallArgs, undefined_error};
 use crate::jinja::object::budget::MAX_DEPTH;
 use crate::jinja::object::{items_of, type_name};
 
@@ -22,7 +22,7 @@ pub fn compare(a: &Value, b: &Value) -> Result<Ordering, Error> {
 /// Most pairs of items that one comparison looks at.
 const MAX_COMPARED: usize = 1_000_000;
 
-fn refused(a: &Value, b: &Value) -> Error {
+fn not_comparable(a: &Value, b: &Value) -> Error {
     let (x, y) = (type_name(a), type_name(b));
     Error::new(ErrorKind::InvalidOperation, format!("'<' is not supported between '{x}' and '{y}'"))
 }
@@ -30,17 +30,17 @@ fn refused(a: &Value, b: &Value) -> Error {
 fn compare_at(a: &Value, b: &Value, depth: usize, left: &mut usize) -> Result<Ordering, Error> {
     for value in [a, b] {
         if value.is_undefined() {
-            return Err(undefined(value));
+            return Err(undefined_error(value));
         }
     }
     let numeric = |k| matches!(k, ValueKind::Bool | ValueKind::Number);
     match (a.kind(), b.kind()) {
         (ValueKind::String, ValueKind::String) => Ok(a.as_str().cmp(&b.as_str())),
-        (x, y) if numeric(x) && numeric(y) => Ok(number(a).cmp(&number(b))),
+        (x, y) if numeric(x) && numeric(y) => Ok(normalize_number(a).cmp(&normalize_number(b))),
         (ValueKind::Seq, ValueKind::Seq) if a.is_tuple() == b.is_tuple() && depth < MAX_DEPTH => {
             let (xs, ys) = (items_of(a)?, items_of(b)?);
             for (x, y) in xs.iter().zip(&ys) {
-                *left = left.checked_sub(1).ok_or_else(|| refused(a, b))?;
+                *left = left.checked_sub(1).ok_or_else(|| not_comparable(a, b))?;
                 // Python asks for equality first: equal items need no order. Sequences are walked but once, and what is
                 // undefined answers nothing.
                 let is_nested = x.kind() == ValueKind::Seq && y.kind() == ValueKind::Seq;
@@ -55,11 +55,11 @@ fn compare_at(a: &Value, b: &Value, depth: usize, left: &mut usize) -> Result<Or
             Ok(xs.len().cmp(&ys.len()))
         }
         (ValueKind::Bytes, ValueKind::Bytes) => Ok(a.as_bytes().cmp(&b.as_bytes())),
-        _ => Err(refused(a, b)),
+        _ => Err(not_comparable(a, b)),
     }
 }
 
-fn number(value: &Value) -> Value {
+fn normalize_number(value: &Value) -> Value {
     if value.kind() == ValueKind::Bool { Value::from(i64::from(value.is_true())) } else { value.clone() }
 }
 
@@ -86,10 +86,10 @@ pub fn sorted(keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, E
 
 /// The error of a sort in the name of the call that asked for it; one about an undefined value stays what it is.
 #[must_use]
-pub fn refused_by(args: &Args, error: Error) -> Error {
+pub fn name_error(args: &CallArgs, error: Error) -> Error {
     match error.kind() {
         ErrorKind::UndefinedError => error,
-        _ => args.wrong(error.detail().unwrap_or("cannot be sorted")),
+        _ => args.error(error.detail().unwrap_or("cannot be sorted")),
     }
 }
 
@@ -122,7 +122,7 @@ fn merge(
 /// Fails when a call fails or Python would raise while comparing.
 pub fn sorted_by_call(
     state: &mut State<'_, '_>,
-    args: &Args,
+    args: &CallArgs,
     items: Vec<Value>,
     key: Option<Value>,
     reverse: bool,
@@ -135,5 +135,5 @@ pub fn sorted_by_call(
         };
         keyed.push((by, item));
     }
-    sorted(keyed, reverse).map_err(|e| refused_by(args, e))
+    sorted(keyed, reverse).map_err(|e| name_error(args, e))
 }

@@ -3,11 +3,11 @@
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-use crate::jinja::object::{budget, float_text, text, type_name};
+use crate::jinja::object::{budget, float_text, py_str, type_name};
 
 /// A format specification, taken apart.
 #[derive(Clone, Debug, Default)]
-pub struct Spec {
+pub struct FormatSpec {
     /// What fills up to the width.
     pub fill: Option<char>,
     /// `<`, `>`, `^` or `=`.
@@ -28,11 +28,11 @@ pub struct Spec {
     pub kind: Option<char>,
 }
 
-fn wrong(message: impl Into<String>) -> Error {
+fn spec_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("format: {}", message.into()))
 }
 
-impl Spec {
+impl FormatSpec {
     /// Reads a specification.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Spec {
                 return Ok(None);
             }
             let n = chars[start..*i].iter().collect::<String>().parse::<usize>();
-            let n = n.map_err(|_| wrong("a number is too large"))?;
+            let n = n.map_err(|_| spec_error("a number is too large"))?;
             budget::check_bytes("format", n.saturating_mul(4))?;
             Ok(Some(n))
         };
@@ -76,12 +76,13 @@ impl Spec {
         i += usize::from(out.grouping.is_some());
         if chars.get(i) == Some(&'.') {
             i += 1;
-            out.precision = Some(digits(&mut i)?.ok_or_else(|| wrong("format specifier missing precision"))?);
+            out.precision =
+                Some(digits(&mut i)?.ok_or_else(|| spec_error("format specifier missing precision"))?);
         }
         out.kind = chars.get(i).copied();
         i += usize::from(out.kind.is_some());
         if i < chars.len() {
-            return Err(wrong(format!("invalid format specifier '{spec}'")));
+            return Err(spec_error(format!("invalid format specifier '{spec}'")));
         }
         Ok(out)
     }
@@ -120,31 +121,34 @@ impl Spec {
 /// Fails when the specification does not fit the type.
 pub fn format_value(value: &Value, spec: &str) -> Result<String, Error> {
     if spec.is_empty() {
-        return Ok(text(value));
+        return Ok(py_str(value));
     }
-    let parsed = Spec::parse(spec)?;
+    let parsed = FormatSpec::parse(spec)?;
     match value.kind() {
         ValueKind::String => format_str(value.as_str().unwrap_or_default(), &parsed),
         ValueKind::Number | ValueKind::Bool => format_number(value, &parsed),
-        _ => Err(wrong(format!("unsupported format string for '{}'", type_name(value)))),
+        _ => Err(spec_error(format!("unsupported format string for '{}'", type_name(value)))),
     }
 }
 
-fn format_str(value: &str, spec: &Spec) -> Result<String, Error> {
+fn format_str(value: &str, spec: &FormatSpec) -> Result<String, Error> {
     if !matches!(spec.kind, None | Some('s')) {
         let kind = spec.kind.unwrap_or('s');
-        return Err(wrong(format!("unknown format code '{kind}' for object of type 'str'")));
+        return Err(spec_error(format!("unknown format code '{kind}' for object of type 'str'")));
     }
     let cut: String = match spec.precision {
         Some(n) => value.chars().take(n).collect(),
         None => value.to_owned(),
     };
-    let spec =
-        if spec.zero && spec.align.is_none() { &Spec { align: Some('<'), ..spec.clone() } } else { spec };
+    let spec = if spec.zero && spec.align.is_none() {
+        &FormatSpec { align: Some('<'), ..spec.clone() }
+    } else {
+        spec
+    };
     Ok(spec.pad("", &cut, '<'))
 }
 
-fn format_number(value: &Value, spec: &Spec) -> Result<String, Error> {
+fn format_number(value: &Value, spec: &FormatSpec) -> Result<String, Error> {
     let is_float = type_name(value) == "float";
     match spec.kind {
         None if is_float => {
@@ -153,12 +157,12 @@ fn format_number(value: &Value, spec: &Spec) -> Result<String, Error> {
                 None => float_text(float.abs()),
                 Some(p) => general(float.abs(), p, false, true),
             };
-            Ok(spec.pad(spec.sign_of(float.is_sign_negative()), &group(&body, spec.grouping), '>'))
+            Ok(spec.pad(spec.sign_of(float.is_sign_negative()), &group_digits(&body, spec.grouping), '>'))
         }
         Some(kind @ ('e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%' | 'n')) if is_float || kind != 'n' => {
             let float = if is_float { f64::try_from(value.clone())? } else { integer(value)? as f64 };
             let body = float_body(float.abs(), kind, spec.precision, spec.alternate);
-            Ok(spec.pad(spec.sign_of(float.is_sign_negative()), &group(&body, spec.grouping), '>'))
+            Ok(spec.pad(spec.sign_of(float.is_sign_negative()), &group_digits(&body, spec.grouping), '>'))
         }
         None | Some('d' | 'n' | 'b' | 'o' | 'x' | 'X' | 'c') if !is_float => {
             format_int(integer(value)?, spec)
@@ -166,7 +170,7 @@ fn format_number(value: &Value, spec: &Spec) -> Result<String, Error> {
         kind => {
             let kind = kind.unwrap_or('d');
             let name = type_name(value);
-            Err(wrong(format!("unknown format code '{kind}' for object of type '{name}'")))
+            Err(spec_error(format!("unknown format code '{kind}' for object of type '{name}'")))
         }
     }
 }
@@ -175,16 +179,16 @@ fn integer(value: &Value) -> Result<i128, Error> {
     if value.kind() == ValueKind::Bool {
         return Ok(i128::from(value.is_true()));
     }
-    i128::try_from(value.clone()).map_err(|_| wrong("the integer is too large"))
+    i128::try_from(value.clone()).map_err(|_| spec_error("the integer is too large"))
 }
 
 /// Formats an integer.
 ///
 /// # Errors
 /// Fails for a precision, which integers do not take.
-pub fn format_int(value: i128, spec: &Spec) -> Result<String, Error> {
+pub fn format_int(value: i128, spec: &FormatSpec) -> Result<String, Error> {
     if spec.precision.is_some() {
-        return Err(wrong("precision not allowed in integer format specifier"));
+        return Err(spec_error("precision not allowed in integer format specifier"));
     }
     let abs = value.unsigned_abs();
     let (prefix, body) = match spec.kind {
@@ -194,7 +198,7 @@ pub fn format_int(value: i128, spec: &Spec) -> Result<String, Error> {
         Some('X') => ("0X", format!("{abs:X}")),
         Some('c') => {
             let c = u32::try_from(value).ok().and_then(char::from_u32);
-            return Ok(spec.pad("", &c.ok_or_else(|| wrong("no such character"))?.to_string(), '<'));
+            return Ok(spec.pad("", &c.ok_or_else(|| spec_error("no such character"))?.to_string(), '<'));
         }
         _ => ("", abs.to_string()),
     };
@@ -202,16 +206,16 @@ pub fn format_int(value: i128, spec: &Spec) -> Result<String, Error> {
     let sign = format!("{}{prefix}", spec.sign_of(value < 0));
     let body = match (spec.grouping, spec.zero && spec.align.is_none()) {
         (Some(_), true) => group_filled(&body, spec, sign.chars().count()),
-        _ => group(&body, spec.grouping),
+        _ => group_digits(&body, spec.grouping),
     };
     Ok(spec.pad(&sign, &body, '>'))
 }
 
 /// Groups digits that are filled with zeros: the separators reach into the filling.
-fn group_filled(digits: &str, spec: &Spec, sign: usize) -> String {
+fn group_filled(digits: &str, spec: &FormatSpec, sign: usize) -> String {
     let mut filled = digits.to_owned();
     loop {
-        let grouped = group(&filled, spec.grouping);
+        let grouped = group_digits(&filled, spec.grouping);
         if grouped.chars().count() + sign >= spec.width {
             return grouped;
         }
@@ -219,7 +223,7 @@ fn group_filled(digits: &str, spec: &Spec, sign: usize) -> String {
     }
 }
 
-fn group(number: &str, separator: Option<char>) -> String {
+fn group_digits(number: &str, separator: Option<char>) -> String {
     let Some(separator) = separator else {
         return number.to_owned();
     };

@@ -3,7 +3,7 @@
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind, State};
 
-use super::args::{Args, given};
+use super::args::{CallArgs, not_none};
 use super::{format, string_search as search, string_split as split};
 use crate::jinja::object::{PyDict, budget, is_printable};
 
@@ -22,7 +22,7 @@ pub(super) const NAMES: &[&str] = &[
 ///
 /// # Errors
 /// Fails when there is no such method, the arguments do not fit, or Python would raise.
-pub fn call(state: &mut State<'_, '_>, text: &str, method: &str, args: &Args) -> Result<Value, Error> {
+pub fn call(state: &mut State<'_, '_>, text: &str, method: &str, args: &CallArgs) -> Result<Value, Error> {
     match method {
         "split" => split::split(text, args, false),
         "rsplit" => split::split(text, args, true),
@@ -47,18 +47,18 @@ pub fn call(state: &mut State<'_, '_>, text: &str, method: &str, args: &Args) ->
         "encode" => encode(text, args),
         "translate" => translate(text, args),
         "removeprefix" => {
-            let affix = args.one("prefix")?;
+            let affix = args.expect_one("prefix")?;
             Ok(Value::from(text.strip_prefix(args.str("prefix", &affix)?).unwrap_or(text)))
         }
         "removesuffix" => {
-            let affix = args.one("suffix")?;
+            let affix = args.expect_one("suffix")?;
             Ok(Value::from(text.strip_suffix(args.str("suffix", &affix)?).unwrap_or(text)))
         }
         _ => {
             let result =
-                convert(text, method).map(Value::from).or_else(|| ask(text, method).map(Value::from));
+                convert(text, method).map(Value::from).or_else(|| predicate(text, method).map(Value::from));
             match result {
-                Some(value) => args.none().map(|()| value),
+                Some(value) => args.expect_none().map(|()| value),
                 None => Err(Error::new(
                     ErrorKind::UnknownMethod,
                     format!("'str' object has no method '{method}'"),
@@ -119,7 +119,7 @@ fn title(text: &str) -> String {
 }
 
 /// Methods without arguments that answer yes or no.
-fn ask(text: &str, method: &str) -> Option<bool> {
+fn predicate(text: &str, method: &str) -> Option<bool> {
     let all = |f: fn(char) -> bool| !text.is_empty() && text.chars().all(f);
     Some(match method {
         "isdigit" => {
@@ -162,10 +162,10 @@ fn is_identifier(text: &str) -> bool {
         && chars.all(|c| c == '_' || c.is_alphanumeric())
 }
 
-fn strip(text: &str, method: &str, args: &Args) -> Result<Value, Error> {
+fn strip(text: &str, method: &str, args: &CallArgs) -> Result<Value, Error> {
     let [chars] = args.bind(["chars"], 0)?;
     let set: Option<Vec<char>> =
-        given(chars).map(|v| Ok::<_, Error>(args.str("chars", &v)?.chars().collect())).transpose()?;
+        not_none(chars).map(|v| Ok::<_, Error>(args.str("chars", &v)?.chars().collect())).transpose()?;
     let strips = |c: char| set.as_ref().map_or_else(|| is_space(c), |set| set.contains(&c));
     let mut out = text;
     if method != "rstrip" {
@@ -177,23 +177,23 @@ fn strip(text: &str, method: &str, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
-fn join(text: &str, args: &Args) -> Result<Value, Error> {
+fn join(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let mut out = String::new();
-    for (i, item) in args.items(&args.one("iterable")?)?.iter().enumerate() {
+    for (i, item) in args.items(&args.expect_one("iterable")?)?.iter().enumerate() {
         if i > 0 {
             out.push_str(text);
         }
         out.push_str(args.str(&format!("item {i}"), item)?);
-        budget::check_bytes(args.what(), out.len())?;
+        budget::check_bytes(args.function_name(), out.len())?;
     }
     Ok(Value::from(out))
 }
 
-fn replace(text: &str, args: &Args) -> Result<Value, Error> {
+fn replace(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let [old, new, count] = args.bind(["old", "new", "count"], 2)?;
     let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
     let (old, new) = (args.str("old", &old)?, args.str("new", &new)?);
-    let count = given(count).map_or(Ok(-1), |v| args.int("count", &v))?;
+    let count = not_none(count).map_or(Ok(-1), |v| args.int("count", &v))?;
     replace_text(args, text, old, new, usize::try_from(count).ok())
 }
 
@@ -202,7 +202,7 @@ fn replace(text: &str, args: &Args) -> Result<Value, Error> {
 /// # Errors
 /// Fails when the result would be too large.
 pub fn replace_text(
-    args: &Args,
+    args: &CallArgs,
     text: &str,
     old: &str,
     new: &str,
@@ -210,18 +210,18 @@ pub fn replace_text(
 ) -> Result<Value, Error> {
     let hits = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };
     let hits = count.map_or(hits, |n| n.min(hits));
-    budget::check_bytes(args.what(), text.len().saturating_add(hits.saturating_mul(new.len())))?;
+    budget::check_bytes(args.function_name(), text.len().saturating_add(hits.saturating_mul(new.len())))?;
     Ok(Value::from(text.replacen(old, new, hits)))
 }
 
-fn width(args: &Args, value: Option<Value>) -> Result<usize, Error> {
+fn width(args: &CallArgs, value: Option<Value>) -> Result<usize, Error> {
     let width = args.int("width", &value.unwrap_or_default())?;
     let width = usize::try_from(width).unwrap_or(0);
-    budget::check_bytes(args.what(), width.saturating_mul(4))?;
+    budget::check_bytes(args.function_name(), width.saturating_mul(4))?;
     Ok(width)
 }
 
-fn zfill(text: &str, args: &Args) -> Result<Value, Error> {
+fn zfill(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let [wide] = args.bind(["width"], 1)?;
     let missing = width(args, wide)?.saturating_sub(text.chars().count());
     let (sign, digits) = match text.strip_prefix(['+', '-']) {
@@ -231,7 +231,7 @@ fn zfill(text: &str, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(format!("{sign}{}{digits}", "0".repeat(missing))))
 }
 
-fn justify(text: &str, method: &str, args: &Args) -> Result<Value, Error> {
+fn justify(text: &str, method: &str, args: &CallArgs) -> Result<Value, Error> {
     let [wide, fill] = args.bind(["width", "fillchar"], 1)?;
     let wide = width(args, wide)?;
     let fill = match &fill {
@@ -239,7 +239,7 @@ fn justify(text: &str, method: &str, args: &Args) -> Result<Value, Error> {
         Some(fill) => args.str("fillchar", fill)?,
     };
     if fill.chars().count() != 1 {
-        return Err(args.wrong("the fill character must be exactly one character long"));
+        return Err(args.error("the fill character must be exactly one character long"));
     }
     let missing = wide.saturating_sub(text.chars().count());
     let left = match method {
@@ -250,11 +250,11 @@ fn justify(text: &str, method: &str, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(format!("{}{text}{}", fill.repeat(left), fill.repeat(missing - left))))
 }
 
-fn expand_tabs(text: &str, args: &Args) -> Result<Value, Error> {
+fn expand_tabs(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let [size] = args.bind(["tabsize"], 0)?;
     let size = usize::try_from(size.map_or(Ok(8), |v| args.int("tabsize", &v))?).unwrap_or(0);
     budget::check_bytes(
-        args.what(),
+        args.function_name(),
         text.len().saturating_add(text.matches('\t').count().saturating_mul(size)),
     )?;
     let (mut out, mut column) = (String::new(), 0);
@@ -279,7 +279,7 @@ fn expand_tabs(text: &str, args: &Args) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
-fn encode(text: &str, args: &Args) -> Result<Value, Error> {
+fn encode(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let [encoding, errors] = args.bind(["encoding", "errors"], 0)?;
     let encoding = encoding.map_or_else(|| Ok("utf-8".into()), |v| args.text(&v))?.to_lowercase();
     let is_lossy = errors.is_some_and(|e| matches!(e.as_str(), Some("ignore" | "replace")));
@@ -289,21 +289,21 @@ fn encode(text: &str, args: &Args) -> Result<Value, Error> {
         "ascii" | "us-ascii" if is_lossy => {
             Ok(Value::from_bytes(text.bytes().filter(u8::is_ascii).collect()))
         }
-        "ascii" | "us-ascii" => Err(args.wrong("the text holds characters that are not ASCII")),
+        "ascii" | "us-ascii" => Err(args.error("the text holds characters that are not ASCII")),
         "latin-1" | "latin1" | "iso-8859-1" => {
             let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
             bytes
                 .map(Value::from_bytes)
-                .ok_or_else(|| args.wrong("the text holds characters that are not Latin-1"))
+                .ok_or_else(|| args.error("the text holds characters that are not Latin-1"))
         }
-        other => Err(args.wrong(format_args!("unknown encoding '{other}'"))),
+        other => Err(args.error(format_args!("unknown encoding '{other}'"))),
     }
 }
 
-fn translate(text: &str, args: &Args) -> Result<Value, Error> {
-    let table = args.one("table")?;
+fn translate(text: &str, args: &CallArgs) -> Result<Value, Error> {
+    let table = args.expect_one("table")?;
     let Some(table) = table.downcast_object_ref::<PyDict>() else {
-        return Err(args.wrong_type("table", "a dict", &table));
+        return Err(args.type_error("table", "a dict", &table));
     };
     let mut out = String::new();
     for c in text.chars() {
@@ -314,11 +314,11 @@ fn translate(text: &str, args: &Args) -> Result<Value, Error> {
                 Some(s) => out.push_str(s),
                 None => {
                     let code = u32::try_from(args.int("the replacement", &v)?).ok().and_then(char::from_u32);
-                    out.push(code.ok_or_else(|| args.wrong("the replacement is no character"))?);
+                    out.push(code.ok_or_else(|| args.error("the replacement is no character"))?);
                 }
             },
         }
-        budget::check_bytes(args.what(), out.len())?;
+        budget::check_bytes(args.function_name(), out.len())?;
     }
     Ok(Value::from(out))
 }

@@ -3,17 +3,17 @@
 use minijinja::Error;
 use minijinja::value::Value;
 
-use super::args::{Args, given};
+use super::args::{CallArgs, not_none};
 use crate::jinja::object::items_of;
 
 /// The part of a text between two character positions, and the position where it starts.
 fn window<'t>(
     text: &'t str,
-    args: &Args,
+    args: &CallArgs,
     start: Option<Value>,
     end: Option<Value>,
 ) -> Result<Option<(&'t str, usize)>, Error> {
-    let (start, end) = (given(start), given(end));
+    let (start, end) = (not_none(start), not_none(end));
     if start.is_none() && end.is_none() {
         return Ok(Some((text, 0)));
     }
@@ -32,7 +32,7 @@ fn window<'t>(
 }
 
 /// `find`, `rfind`, `index` and `rindex`.
-pub(super) fn find(text: &str, args: &Args, from_right: bool, must_be: bool) -> Result<Value, Error> {
+pub(super) fn find(text: &str, args: &CallArgs, from_right: bool, must_be: bool) -> Result<Value, Error> {
     let [sub, start, end] = args.bind(["sub", "start", "end"], 1)?;
     let sub = sub.unwrap_or_default();
     let sub = args.str("sub", &sub)?;
@@ -42,13 +42,13 @@ pub(super) fn find(text: &str, args: &Args, from_right: bool, must_be: bool) -> 
     });
     match found {
         Some(at) => Ok(Value::from(at)),
-        None if must_be => Err(args.wrong("substring not found")),
+        None if must_be => Err(args.error("substring not found")),
         None => Ok(Value::from(-1)),
     }
 }
 
 /// `count`.
-pub(super) fn count(text: &str, args: &Args) -> Result<Value, Error> {
+pub(super) fn count(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let [sub, start, end] = args.bind(["sub", "start", "end"], 1)?;
     let sub = sub.unwrap_or_default();
     let sub = args.str("sub", &sub)?;
@@ -60,7 +60,7 @@ pub(super) fn count(text: &str, args: &Args) -> Result<Value, Error> {
 }
 
 /// `startswith` and `endswith`: a string or a tuple of strings.
-pub(super) fn affix(text: &str, args: &Args, at_end: bool) -> Result<Value, Error> {
+pub(super) fn affix(text: &str, args: &CallArgs, at_end: bool) -> Result<Value, Error> {
     let [affix, start, end] = args.bind(["prefix", "start", "end"], 1)?;
     let affix = affix.unwrap_or_default();
     let Some((part, _)) = window(text, args, start, end)? else {
@@ -77,6 +77,6 @@ pub(super) fn affix(text: &str, args: &Args, at_end: bool) -> Result<Value, Erro
     }
     let one = affix
         .as_str()
-        .ok_or_else(|| args.wrong_type("the argument", "a string or a tuple of strings", &affix))?;
+        .ok_or_else(|| args.type_error("the argument", "a string or a tuple of strings", &affix))?;
     Ok(Value::from(has(one)))
 }

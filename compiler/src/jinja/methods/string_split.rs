@@ -3,7 +3,7 @@
 use minijinja::Error;
 use minijinja::value::Value;
 
-use super::args::{Args, given};
+use super::args::{CallArgs, not_none};
 use super::string::is_space;
 use crate::jinja::object::{budget, list, tuple};
 
@@ -12,18 +12,18 @@ fn strings(parts: Vec<&str>) -> Vec<Value> {
 }
 
 /// `split` and `rsplit`.
-pub(super) fn split(text: &str, args: &Args, from_right: bool) -> Result<Value, Error> {
+pub(super) fn split(text: &str, args: &CallArgs, from_right: bool) -> Result<Value, Error> {
     let [sep, limit] = args.bind(["sep", "maxsplit"], 0)?;
     let limit = limit.map_or(Ok(-1), |v| args.int("maxsplit", &v))?;
     let limit = usize::try_from(limit).ok();
-    budget::check_items(args.what(), text.len() / 2)?;
-    let parts = match given(sep) {
+    budget::check_items(args.function_name(), text.len() / 2)?;
+    let parts = match not_none(sep) {
         None if from_right => rsplit_space(text, limit),
         None => split_space(text, limit),
         Some(sep) => {
             let sep = args.str("sep", &sep)?;
             if sep.is_empty() {
-                return Err(args.wrong("empty separator"));
+                return Err(args.error("empty separator"));
             }
             match (limit, from_right) {
                 (None, _) => text.split(sep).collect(),
@@ -71,11 +71,11 @@ fn rsplit_space(text: &str, limit: Option<usize>) -> Vec<&str> {
 }
 
 /// `partition` and `rpartition`.
-pub(super) fn partition(text: &str, args: &Args, from_right: bool) -> Result<Value, Error> {
-    let sep = args.one("sep")?;
+pub(super) fn partition(text: &str, args: &CallArgs, from_right: bool) -> Result<Value, Error> {
+    let sep = args.expect_one("sep")?;
     let sep = args.str("sep", &sep)?;
     if sep.is_empty() {
-        return Err(args.wrong("empty separator"));
+        return Err(args.error("empty separator"));
     }
     let found = if from_right { text.rsplit_once(sep) } else { text.split_once(sep) };
     let parts = match found {
@@ -87,7 +87,7 @@ pub(super) fn partition(text: &str, args: &Args, from_right: bool) -> Result<Val
 }
 
 /// `splitlines`.
-pub(super) fn split_lines(text: &str, args: &Args) -> Result<Value, Error> {
+pub(super) fn split_lines(text: &str, args: &CallArgs) -> Result<Value, Error> {
     let [keep] = args.bind(["keepends"], 0)?;
     let keep = keep.is_some_and(|k| k.is_true());
     Ok(list(strings(lines(text, keep))))

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind};
 
-use crate::Limits;
+use crate::TreeLimits;
 
 /// Deepest nesting that is printed, converted or compared.
 pub const MAX_DEPTH: usize = 128;
@@ -22,16 +22,16 @@ thread_local! {
 /// Keeps limits in force on this thread until it is dropped.
 #[must_use]
 #[derive(Debug)]
-pub struct Scope(Option<usize>);
+pub struct BudgetScope(Option<usize>);
 
-impl Scope {
+impl BudgetScope {
     /// Puts limits in force.
-    pub fn enter(limits: &Limits) -> Self {
+    pub fn enter(limits: &TreeLimits) -> Self {
         Self(OUTPUT.replace(Some(limits.output)))
     }
 }
 
-impl Drop for Scope {
+impl Drop for BudgetScope {
     fn drop(&mut self) {
         OUTPUT.set(self.0);
     }
@@ -40,7 +40,7 @@ impl Drop for Scope {
 /// The most bytes that one value may hold.
 #[must_use]
 pub fn bytes() -> usize {
-    OUTPUT.get().unwrap_or_else(|| Limits::default().output)
+    OUTPUT.get().unwrap_or_else(|| TreeLimits::default().output)
 }
 
 /// The most items that one list or dictionary may hold.
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn scopes_nest() {
         let outer = bytes();
-        let scope = Scope::enter(&Limits { output: 10, ..Limits::default() });
+        let scope = BudgetScope::enter(&TreeLimits { output: 10, ..TreeLimits::default() });
         assert_eq!(bytes(), 10);
         assert!(check_bytes("x", 11).is_err());
         drop(scope);

@@ -11,7 +11,7 @@ use minijinja::{Error, ErrorKind};
 use zagent_config::{Map, Value as Data};
 
 use super::budget::{self, MAX_DEPTH};
-use super::{BoundMethod, Dict, DictView, Generator, Key, LazyDict, PyDict, PyList, PyRange, dict, list};
+use super::{BoundMethod, Dict, DictKey, DictView, Generator, LazyDict, PyDict, PyList, PyRange, dict, list};
 
 /// Turns data into a template value; lists and dictionaries are fresh and mutable.
 #[must_use]
@@ -23,8 +23,8 @@ pub fn to_template(value: &Data) -> Value {
         Data::Big(digits) => big_to_template(digits),
         Data::Float(f) => Value::from(*f),
         Data::Str(s) => Value::from(std::sync::Arc::clone(s)),
-        Data::List(l) => Value::from_object(PyList::raw(std::sync::Arc::clone(l))),
-        Data::Map(m) => Value::from_object(PyDict::raw(std::sync::Arc::clone(m))),
+        Data::List(l) => Value::from_object(PyList::from_data(std::sync::Arc::clone(l))),
+        Data::Map(m) => Value::from_object(PyDict::from_data(std::sync::Arc::clone(m))),
     }
 }
 
@@ -37,12 +37,12 @@ fn big_to_template(digits: &str) -> Value {
 }
 
 /// Keys of data are scalars; a list as a key, which YAML tuples may give, becomes a tuple.
-pub(super) fn key_to_template(key: &Data) -> Key {
+pub(super) fn key_to_template(key: &Data) -> DictKey {
     let value = match key {
         Data::List(l) => super::tuple(l.iter().map(|v| key_to_template(v).into_value()).collect()),
         other => to_template(other),
     };
-    Key::new(value).unwrap_or_else(|_| Key::from(""))
+    DictKey::new(value).unwrap_or_else(|_| DictKey::from(""))
 }
 
 /// Turns a template value into data; tuples, views and generators become lists.
@@ -51,7 +51,7 @@ pub(super) fn key_to_template(key: &Data) -> Key {
 /// Fails for undefined values, functions and other objects, for what contains itself, is nested too deep or is
 /// too large.
 pub fn to_value(value: &Value) -> Result<Data, Error> {
-    Converter { depth: 0, left: budget::bytes(), is_strict: false }.convert(value)
+    DataConverter { depth: 0, left: budget::bytes(), is_strict: false }.convert(value)
 }
 
 /// Turns a template value into data; views, generators, ranges and bytes are refused, as Python's writers of JSON
@@ -60,24 +60,24 @@ pub fn to_value(value: &Value) -> Result<Data, Error> {
 /// # Errors
 /// As [`to_value`], and for values that have no form in JSON and YAML.
 pub fn to_document(value: &Value) -> Result<Data, Error> {
-    Converter { depth: 0, left: budget::bytes(), is_strict: true }.convert(value)
+    DataConverter { depth: 0, left: budget::bytes(), is_strict: true }.convert(value)
 }
 
 /// What a value costs beside its text.
-const PLACE: usize = 8;
+const VALUE_COST: usize = 8;
 /// What a list or dictionary costs that has to be made anew.
-const CONTAINER: usize = 64;
+const CONTAINER_COST: usize = 64;
 
-struct Converter {
+struct DataConverter {
     depth: usize,
     left: usize,
     is_strict: bool,
 }
 
-impl Converter {
+impl DataConverter {
     /// Takes the cost of one more value: its place and its text.
     fn charge(&mut self, text: usize) -> Result<(), Error> {
-        match self.left.checked_sub(text.saturating_add(PLACE)) {
+        match self.left.checked_sub(text.saturating_add(VALUE_COST)) {
             Some(left) => self.left = left,
             None => return Err(budget::too_large("conversion")),
         }
@@ -121,7 +121,7 @@ impl Converter {
     }
 
     fn enter(&mut self) -> Result<(), Error> {
-        self.charge(CONTAINER)?;
+        self.charge(CONTAINER_COST)?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Error::new(
@@ -133,7 +133,7 @@ impl Converter {
     }
 
     fn map(&mut self, value: &Value) -> Result<Data, Error> {
-        if let Some(raw) = value.downcast_object_ref::<PyDict>().and_then(PyDict::untouched) {
+        if let Some(raw) = value.downcast_object_ref::<PyDict>().and_then(PyDict::original_data) {
             let data = Data::Map(raw);
             self.charge_data(&data)?;
             return Ok(data);
@@ -152,7 +152,7 @@ impl Converter {
     }
 
     fn sequence(&mut self, value: &Value) -> Result<Data, Error> {
-        if let Some(raw) = value.downcast_object_ref::<PyList>().and_then(PyList::untouched) {
+        if let Some(raw) = value.downcast_object_ref::<PyList>().and_then(PyList::original_data) {
             let data = Data::List(raw);
             self.charge_data(&data)?;
             return Ok(data);
@@ -193,7 +193,7 @@ fn not_data(value: &Value) -> Error {
 ///
 /// # Errors
 /// Fails when a lazy result is larger than the limit or fails while it is collected.
-pub fn own(value: Value) -> Result<Value, Error> {
+pub fn to_storable(value: Value) -> Result<Value, Error> {
     if is_native_map(&value) {
         return Ok(dict(to_dict(pairs_of(&value).unwrap_or_default())?));
     }
@@ -210,7 +210,7 @@ pub fn own(value: Value) -> Result<Value, Error> {
 pub(super) fn to_dict(pairs: Vec<(Value, Value)>) -> Result<Dict, Error> {
     let mut out = Dict::with_capacity(pairs.len());
     for (k, v) in pairs {
-        out.insert(Key::new(k)?, own(v)?);
+        out.insert(DictKey::new(k)?, to_storable(v)?);
     }
     Ok(out)
 }
@@ -335,7 +335,7 @@ thread_local! {
 const MAX_COMPARED: usize = 250_000;
 
 /// Runs one level of a comparison; too deep or too long counts as different.
-fn guarded(f: impl FnOnce() -> Ordering) -> Ordering {
+fn guard_comparison(f: impl FnOnce() -> Ordering) -> Ordering {
     let (depth, seen) = COMPARING.get();
     if depth >= MAX_DEPTH || seen >= MAX_COMPARED {
         return Ordering::Less;
@@ -348,7 +348,7 @@ fn guarded(f: impl FnOnce() -> Ordering) -> Ordering {
 }
 
 pub(super) fn compare_sequences(a: &[Value], b: &[Value]) -> Ordering {
-    guarded(|| {
+    guard_comparison(|| {
         for (x, y) in a.iter().zip(b) {
             let order = x.cmp(y);
             // Values of two kinds are never equal in minijinja's order, but `1 == true` all the same.
@@ -361,7 +361,7 @@ pub(super) fn compare_sequences(a: &[Value], b: &[Value]) -> Ordering {
 }
 
 pub(super) fn compare_pairs(a: &[(Value, Value)], b: &PyDict) -> Ordering {
-    guarded(|| {
+    guard_comparison(|| {
         if a.len() != b.len() {
             return a.len().cmp(&b.len());
         }

@@ -11,22 +11,22 @@ use zagent_config::Map;
 
 use super::budget;
 use super::convert::{compare_pairs, key_to_template, to_template};
-use super::key::{Key, StrKey, ValueKey, is_hashable};
+use super::key::{DictKey, StrKey, ValueKey, is_hashable};
 use super::list::discard;
-use super::view::bound;
+use super::view::bound_method;
 use crate::jinja::methods;
 
 /// What a dictionary holds: keys equal as in Python, in insertion order.
-pub type Dict = IndexMap<Key, Value>;
+pub type Dict = IndexMap<DictKey, Value>;
 
 /// A dictionary as Python has it: shared by reference, changed in place.
 ///
 /// One that came from data is converted one level at a time, when it is first looked into.
 pub struct PyDict {
-    content: Mutex<Content>,
+    content: Mutex<DictContent>,
 }
 
-enum Content {
+enum DictContent {
     Raw(Arc<Map>),
     Own(Dict),
 }
@@ -41,37 +41,38 @@ impl PyDict {
     /// Makes a dictionary of these pairs.
     #[must_use]
     pub const fn new(pairs: Dict) -> Self {
-        Self { content: Mutex::new(Content::Own(pairs)) }
+        Self { content: Mutex::new(DictContent::Own(pairs)) }
     }
 
     /// Makes a dictionary that converts its values when it is looked into.
     #[must_use]
-    pub const fn raw(map: Arc<Map>) -> Self {
-        Self { content: Mutex::new(Content::Raw(map)) }
+    pub const fn from_data(map: Arc<Map>) -> Self {
+        Self { content: Mutex::new(DictContent::Raw(map)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
+    fn lock(&self) -> MutexGuard<'_, DictContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The data it was made from, when nobody has looked into it yet.
     #[must_use]
-    pub fn untouched(&self) -> Option<Arc<Map>> {
+    pub fn original_data(&self) -> Option<Arc<Map>> {
         match &*self.lock() {
-            Content::Raw(raw) => Some(Arc::clone(raw)),
-            Content::Own(_) => None,
+            DictContent::Raw(raw) => Some(Arc::clone(raw)),
+            DictContent::Own(_) => None,
         }
     }
 
     /// Works on the pairs. `f` must not touch other template values: the dictionary is locked.
     pub fn with<R>(&self, f: impl FnOnce(&mut Dict) -> R) -> R {
         let mut content = self.lock();
-        if let Content::Raw(raw) = &*content {
-            *content = Content::Own(raw.iter().map(|(k, v)| (key_to_template(k), to_template(v))).collect());
+        if let DictContent::Raw(raw) = &*content {
+            *content =
+                DictContent::Own(raw.iter().map(|(k, v)| (key_to_template(k), to_template(v))).collect());
         }
         match &mut *content {
-            Content::Own(pairs) => f(pairs),
-            Content::Raw(_) => f(&mut Dict::new()),
+            DictContent::Own(pairs) => f(pairs),
+            DictContent::Raw(_) => f(&mut Dict::new()),
         }
     }
 
@@ -106,7 +107,7 @@ impl PyDict {
     ///
     /// # Errors
     /// Fails when the dictionary would grow beyond the limit.
-    pub fn insert(&self, what: &str, key: Key, value: Value) -> Result<Option<Value>, Error> {
+    pub fn insert(&self, what: &str, key: DictKey, value: Value) -> Result<Option<Value>, Error> {
         self.with(|pairs| {
             budget::check_items(what, pairs.len() + 1)?;
             Ok(pairs.insert(key, value))
@@ -129,8 +130,8 @@ impl PyDict {
     #[must_use]
     pub fn len(&self) -> usize {
         match &*self.lock() {
-            Content::Raw(raw) => raw.len(),
-            Content::Own(pairs) => pairs.len(),
+            DictContent::Raw(raw) => raw.len(),
+            DictContent::Own(pairs) => pairs.len(),
         }
     }
 
@@ -158,7 +159,7 @@ impl Object for PyDict {
 
     /// An attribute: in Python the dictionary's methods win over its keys.
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        bound(Value::from_dyn_object(Arc::clone(self)), methods::dict::NAMES, key)
+        bound_method(Value::from_dyn_object(Arc::clone(self)), methods::dict::NAMES, key)
             .or_else(|| self.get_str(key))
     }
 
@@ -192,7 +193,7 @@ impl Object for PyDict {
 impl Drop for PyDict {
     fn drop(&mut self) {
         let content = self.content.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Content::Own(pairs) = content {
+        if let DictContent::Own(pairs) = content {
             discard(std::mem::take(pairs).into_values().collect());
         }
     }

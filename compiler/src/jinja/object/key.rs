@@ -13,9 +13,9 @@ use super::type_name;
 
 /// A template value that has been found hashable.
 #[derive(Clone, Debug)]
-pub struct Key(Value);
+pub struct DictKey(Value);
 
-impl Key {
+impl DictKey {
     /// Makes a key.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Key {
     }
 }
 
-impl From<&str> for Key {
+impl From<&str> for DictKey {
     fn from(text: &str) -> Self {
         Self(Value::from(text))
     }
@@ -99,19 +99,19 @@ fn hash_value<H: Hasher>(value: &Value, state: &mut H) {
     }
 }
 
-impl Hash for Key {
+impl Hash for DictKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash_value(&self.0, state);
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for DictKey {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl Eq for Key {}
+impl Eq for DictKey {}
 
 /// A borrowed string that finds the key of the same text.
 #[derive(Clone, Copy)]
@@ -123,8 +123,8 @@ impl Hash for StrKey<'_> {
     }
 }
 
-impl Equivalent<Key> for StrKey<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
+impl Equivalent<DictKey> for StrKey<'_> {
+    fn equivalent(&self, key: &DictKey) -> bool {
         key.as_str() == Some(self.0)
     }
 }
@@ -139,8 +139,8 @@ impl Hash for ValueKey<'_> {
     }
 }
 
-impl Equivalent<Key> for ValueKey<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
+impl Equivalent<DictKey> for ValueKey<'_> {
+    fn equivalent(&self, key: &DictKey) -> bool {
         *self.0 == key.0
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn numbers_and_booleans_are_one_key() {
         let mut map = IndexMap::new();
-        map.insert(Key::new(Value::from(1)).unwrap(), 'a');
+        map.insert(DictKey::new(Value::from(1)).unwrap(), 'a');
         assert_eq!(map.get(&ValueKey(&Value::from(true))), Some(&'a'));
         assert_eq!(map.get(&ValueKey(&Value::from(1.0))), Some(&'a'));
         assert_eq!(map.get(&ValueKey(&Value::from("1"))), None);
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn tuples_are_keys_when_their_items_are() {
         let good = Value::from(Tuple::from(vec![Value::from(1), Value::from("x")]));
-        assert!(Key::new(good).is_ok());
+        assert!(DictKey::new(good).is_ok());
         let bad = Value::from(Tuple::from(vec![Value::from(vec![1])]));
-        assert!(Key::new(bad).is_err());
-        assert!(Key::new(Value::UNDEFINED).is_err());
+        assert!(DictKey::new(bad).is_err());
+        assert!(DictKey::new(Value::UNDEFINED).is_err());
     }
 }

@@ -10,9 +10,9 @@ use minijinja::{Error, State};
 use zagent_config::Value as Data;
 
 use super::dict::{Dict, PyDict};
-use super::key::Key;
+use super::key::DictKey;
 use super::to_template;
-use super::view::bound;
+use super::view::bound_method;
 use crate::jinja::methods;
 
 /// Where the values of a [`LazyDict`] come from.
@@ -26,10 +26,10 @@ pub trait LazySource: Send + Sync {
 /// A dictionary that asks for one value at a time and for all of them only when it is enumerated or changed.
 pub struct LazyDict {
     source: Arc<dyn LazySource>,
-    state: Mutex<Progress>,
+    state: Mutex<LazyState>,
 }
 
-struct Progress {
+struct LazyState {
     /// Values that were asked for; `None` for keys that do not exist.
     seen: indexmap::IndexMap<String, Option<Value>>,
     /// The whole, once it was needed.
@@ -40,12 +40,12 @@ impl LazyDict {
     /// Makes a dictionary over a source.
     #[must_use]
     pub fn new(source: Arc<dyn LazySource>) -> Self {
-        Self { source, state: Mutex::new(Progress { seen: indexmap::IndexMap::new(), full: None }) }
+        Self { source, state: Mutex::new(LazyState { seen: indexmap::IndexMap::new(), full: None }) }
     }
 
     /// The whole dictionary; from here on it is an ordinary one.
     #[must_use]
-    pub fn full(&self) -> Arc<PyDict> {
+    pub fn load_all(&self) -> Arc<PyDict> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(full) = &state.full {
             return Arc::clone(full);
@@ -61,7 +61,7 @@ impl LazyDict {
         }
         for (key, value) in std::mem::take(&mut state.seen) {
             if let Some(value) = value {
-                pairs.entry(Key::from(key.as_str())).or_insert(value);
+                pairs.entry(DictKey::from(key.as_str())).or_insert(value);
             }
         }
         let full = Arc::new(PyDict::new(pairs));
@@ -87,7 +87,7 @@ impl LazyDict {
     /// All pairs.
     #[must_use]
     pub fn pairs(&self) -> Vec<(Value, Value)> {
-        self.full().pairs()
+        self.load_all().pairs()
     }
 }
 
@@ -105,21 +105,21 @@ impl Object for LazyDict {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         match key.as_str() {
             Some(key) => self.get_str(key),
-            None => self.full().get(key),
+            None => self.load_all().get(key),
         }
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        bound(Value::from_dyn_object(Arc::clone(self)), methods::dict::NAMES, key)
+        bound_method(Value::from_dyn_object(Arc::clone(self)), methods::dict::NAMES, key)
             .or_else(|| self.get_str(key))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.full().keys())
+        Enumerator::Values(self.load_all().keys())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
-        Some(self.full().len())
+        Some(self.load_all().len())
     }
 
     fn is_true(self: &Arc<Self>) -> bool {
@@ -140,10 +140,10 @@ impl Object for LazyDict {
             let default = || args.get(1).cloned().unwrap_or_else(|| Value::from(()));
             return Ok(self.get_str(key).unwrap_or_else(default));
         }
-        methods::dict::call(&self.full(), state, method, args)
+        methods::dict::call(&self.load_all(), state, method, args)
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&super::repr(&Value::from_dyn_object(self.full())))
+        f.write_str(&super::repr(&Value::from_dyn_object(self.load_all())))
     }
 }

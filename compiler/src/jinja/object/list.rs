@@ -11,17 +11,17 @@ use zagent_config::value::List;
 
 use super::budget::{self, MAX_DEPTH};
 use super::convert::{compare_sequences, to_template};
-use super::view::bound;
+use super::view::bound_method;
 use crate::jinja::methods;
 
 /// A list as Python has it: shared by reference, changed in place.
 ///
 /// A list that came from data is converted one level at a time, when it is first looked into.
 pub struct PyList {
-    content: Mutex<Content>,
+    content: Mutex<ListContent>,
 }
 
-enum Content {
+enum ListContent {
     Raw(Arc<List>),
     Own(Vec<Value>),
 }
@@ -43,7 +43,7 @@ pub fn tuple(items: Vec<Value>) -> Value {
 /// Makes a tuple and says how many tuples it holds, which is what making it costs.
 pub(in crate::jinja) fn counted_tuple(items: Vec<Value>) -> (Value, usize) {
     let mut left = MAX_TUPLE_PARTS;
-    let is_small = items.iter().all(|item| nests_little(item, MAX_DEPTH, &mut left));
+    let is_small = items.iter().all(|item| is_shallow(item, MAX_DEPTH, &mut left));
     let made = if is_small {
         Value::from(Tuple::from(items))
     } else {
@@ -55,13 +55,13 @@ pub(in crate::jinja) fn counted_tuple(items: Vec<Value>) -> (Value, usize) {
 /// Most tuples that one tuple may hold, those inside them included.
 const MAX_TUPLE_PARTS: usize = 100_000;
 
-fn nests_little(value: &Value, depth: usize, left: &mut usize) -> bool {
+fn is_shallow(value: &Value, depth: usize, left: &mut usize) -> bool {
     let Some(tuple) = value.downcast_object_ref::<Tuple>() else { return true };
     if depth == 0 || *left == 0 {
         return false;
     }
     *left -= 1;
-    tuple.iter().all(|item| nests_little(item, depth - 1, left))
+    tuple.iter().all(|item| is_shallow(item, depth - 1, left))
 }
 
 /// Turns a Python index (negative counts from the end) into a position within `len`.
@@ -76,37 +76,37 @@ impl PyList {
     /// Makes a list of these items.
     #[must_use]
     pub const fn new(items: Vec<Value>) -> Self {
-        Self { content: Mutex::new(Content::Own(items)) }
+        Self { content: Mutex::new(ListContent::Own(items)) }
     }
 
     /// Makes a list that converts its items when it is looked into.
     #[must_use]
-    pub const fn raw(items: Arc<List>) -> Self {
-        Self { content: Mutex::new(Content::Raw(items)) }
+    pub const fn from_data(items: Arc<List>) -> Self {
+        Self { content: Mutex::new(ListContent::Raw(items)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
+    fn lock(&self) -> MutexGuard<'_, ListContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The data it was made from, when nobody has looked into it yet.
     #[must_use]
-    pub fn untouched(&self) -> Option<Arc<List>> {
+    pub fn original_data(&self) -> Option<Arc<List>> {
         match &*self.lock() {
-            Content::Raw(raw) => Some(Arc::clone(raw)),
-            Content::Own(_) => None,
+            ListContent::Raw(raw) => Some(Arc::clone(raw)),
+            ListContent::Own(_) => None,
         }
     }
 
     /// Works on the items. `f` must not touch other template values: the list is locked.
     pub fn with<R>(&self, f: impl FnOnce(&mut Vec<Value>) -> R) -> R {
         let mut content = self.lock();
-        if let Content::Raw(raw) = &*content {
-            *content = Content::Own(raw.iter().map(to_template).collect());
+        if let ListContent::Raw(raw) = &*content {
+            *content = ListContent::Own(raw.iter().map(to_template).collect());
         }
         match &mut *content {
-            Content::Own(items) => f(items),
-            Content::Raw(_) => f(&mut Vec::new()),
+            ListContent::Own(items) => f(items),
+            ListContent::Raw(_) => f(&mut Vec::new()),
         }
     }
 
@@ -120,8 +120,8 @@ impl PyList {
     #[must_use]
     pub fn len(&self) -> usize {
         match &*self.lock() {
-            Content::Raw(raw) => raw.len(),
-            Content::Own(items) => items.len(),
+            ListContent::Raw(raw) => raw.len(),
+            ListContent::Own(items) => items.len(),
         }
     }
 
@@ -162,7 +162,7 @@ impl Object for PyList {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        bound(Value::from_dyn_object(Arc::clone(self)), methods::list::NAMES, key)
+        bound_method(Value::from_dyn_object(Arc::clone(self)), methods::list::NAMES, key)
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -195,7 +195,7 @@ impl Object for PyList {
 impl Drop for PyList {
     fn drop(&mut self) {
         let content = self.content.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Content::Own(items) = content {
+        if let ListContent::Own(items) = content {
             discard(std::mem::take(items));
         }
     }

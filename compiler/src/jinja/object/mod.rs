@@ -23,19 +23,21 @@ mod view;
 mod watch;
 
 pub use self::convert::{
-    is_native_map, is_native_sequence, items_of, own, pairs_of, to_document, to_template, to_value, type_name,
+    is_native_map, is_native_sequence, items_of, pairs_of, to_document, to_storable, to_template, to_value,
+    type_name,
 };
 pub use self::dict::{Dict, PyDict, dict};
 pub use self::generator::{Generator, PyRange, generator};
-pub use self::key::{Key, is_hashable};
+pub use self::key::{DictKey, is_hashable};
 pub use self::lazy::{LazyDict, LazySource};
 pub(super) use self::list::counted_tuple;
 pub use self::list::{PyList, list, resolve_index, tuple};
 pub use self::repr::{
-    address, float_text, is_printable, repr, text, text_checked, text_printed, write_repr, write_str,
+    float_text, is_printable, object_address, py_str, py_str_checked, py_str_printed, repr, write_repr,
+    write_str,
 };
 pub use self::view::{BoundMethod, DictView, ViewKind};
-pub(super) use self::watch::watched;
+pub(super) use self::watch::watch_dict;
 
 #[cfg(test)]
 mod tests {
@@ -53,7 +55,7 @@ mod tests {
         let v = data(r#"{"a": [1, 2.5, null, true, {"b": "c"}], "d": {}}"#);
         let t = to_template(&v);
         assert_eq!(to_value(&t).unwrap(), v);
-        assert_eq!(text(&t), "{'a': [1, 2.5, None, True, {'b': 'c'}], 'd': {}}");
+        assert_eq!(py_str(&t), "{'a': [1, 2.5, None, True, {'b': 'c'}], 'd': {}}");
         assert_eq!(to_value(&t).unwrap(), v);
         assert_eq!(t, to_template(&v));
     }
@@ -64,7 +66,7 @@ mod tests {
         for v in [&a, &b] {
             v.downcast_object_ref::<PyList>().unwrap().with(|items| items.push(v.clone()));
         }
-        assert_eq!(text(&a), "[[...]]");
+        assert_eq!(py_str(&a), "[[...]]");
         assert!(a != b);
         assert!(to_value(&a).unwrap_err().to_string().contains("contains itself"));
     }
@@ -73,9 +75,13 @@ mod tests {
     fn deep_nesting_is_dropped_without_recursion() {
         let mut v = list(vec![]);
         for i in 0..200_000 {
-            v = if i % 2 == 0 { list(vec![v]) } else { dict([(Key::from("k"), v)].into_iter().collect()) };
+            v = if i % 2 == 0 {
+                list(vec![v])
+            } else {
+                dict([(DictKey::from("k"), v)].into_iter().collect())
+            };
         }
-        assert!(text(&v).contains("..."));
+        assert!(py_str(&v).contains("..."));
         assert!(to_value(&v).is_err());
         drop(v);
     }
@@ -86,8 +92,11 @@ mod tests {
         for _ in 0..60 {
             v = list(vec![v.clone(), v]);
         }
-        let _scope = budget::Scope::enter(&crate::Limits { output: 100_000, ..crate::Limits::default() });
-        assert!(text(&v).len() < 110_000);
+        let _scope = budget::BudgetScope::enter(&crate::TreeLimits {
+            output: 100_000,
+            ..crate::TreeLimits::default()
+        });
+        assert!(py_str(&v).len() < 110_000);
         assert!(to_value(&v).is_err());
     }
 }

@@ -14,7 +14,7 @@ use crate::yaml::yaml_dquote;
 
 /// Python's `str()`.
 #[must_use]
-pub fn text(value: &Value) -> String {
+pub fn py_str(value: &Value) -> String {
     if value.kind() == ValueKind::String {
         return value.as_str().unwrap_or_default().to_owned();
     }
@@ -27,23 +27,23 @@ pub fn text(value: &Value) -> String {
 ///
 /// # Errors
 /// Fails when the text is longer than the limit, or the value contains itself or is nested too deep.
-pub fn text_checked(what: &str, value: &Value) -> Result<String, Error> {
-    checked(what, value, Writer::new())
+pub fn py_str_checked(what: &str, value: &Value) -> Result<String, Error> {
+    check_written(what, value, ReprWriter::new())
 }
 
 /// What `{{ value }}` prints: Python's `str()`, but texts of several lines that are values of a dictionary are written so
 /// that YAML reads them back.
 ///
 /// # Errors
-/// As [`text_checked`].
-pub fn text_printed(value: &Value) -> Result<String, Error> {
-    checked("print", value, Writer { is_printed: true, ..Writer::new() })
+/// As [`py_str_checked`].
+pub fn py_str_printed(value: &Value) -> Result<String, Error> {
+    check_written("print", value, ReprWriter { is_printed: true, ..ReprWriter::new() })
 }
 
-fn checked(what: &str, value: &Value, mut writer: Writer) -> Result<String, Error> {
+fn check_written(what: &str, value: &Value, mut writer: ReprWriter) -> Result<String, Error> {
     if value.kind() == ValueKind::String {
         budget::check_bytes(what, value.as_str().map_or(0, str::len))?;
-        return Ok(text(value));
+        return Ok(py_str(value));
     }
     let mut out = String::new();
     writer.value(value, &mut out);
@@ -69,10 +69,10 @@ pub fn repr(value: &Value) -> String {
 
 /// Appends Python's `repr()`.
 pub fn write_repr(value: &Value, out: &mut String) {
-    Writer::new().value(value, out);
+    ReprWriter::new().value(value, out);
 }
 
-struct Writer {
+struct ReprWriter {
     limit: usize,
     /// Addresses of the containers that are being written, outermost first.
     open: Vec<usize>,
@@ -85,12 +85,12 @@ struct Writer {
 }
 
 /// Bytes of the limit that one container takes up, however short it prints.
-const CONTAINER: usize = 64;
+const CONTAINER_COST: usize = 64;
 
-impl Writer {
+impl ReprWriter {
     fn new() -> Self {
         let limit = budget::bytes().saturating_add(1);
-        Self { limit, open: Vec::new(), is_cut: false, left: limit / CONTAINER, is_printed: false }
+        Self { limit, open: Vec::new(), is_cut: false, left: limit / CONTAINER_COST, is_printed: false }
     }
     fn value(&mut self, value: &Value, out: &mut String) {
         if out.len() > self.limit {
@@ -171,7 +171,7 @@ impl Writer {
 
     /// Notes that a container is being written; false when it already is, or the nesting is too deep.
     fn enter(&mut self, value: &Value) -> bool {
-        let at = address(value);
+        let at = object_address(value);
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || self.open.len() >= MAX_DEPTH || (at != 0 && self.open.contains(&at)) {
             self.is_cut = true;
@@ -184,7 +184,7 @@ impl Writer {
 
 /// Where a dictionary or list of ours lives; zero for everything else.
 #[must_use]
-pub fn address(value: &Value) -> usize {
+pub fn object_address(value: &Value) -> usize {
     if let Some(list) = value.downcast_object_ref::<PyList>() {
         return std::ptr::from_ref(list).addr();
     }

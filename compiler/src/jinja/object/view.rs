@@ -28,7 +28,7 @@ pub struct DictView {
 impl DictView {
     /// Makes a view of a dictionary.
     #[must_use]
-    pub fn value(of: Value, kind: ViewKind) -> Value {
+    pub fn new_value(of: Value, kind: ViewKind) -> Value {
         Value::from_object(Self { of, kind })
     }
 
@@ -44,7 +44,7 @@ impl DictView {
 
     /// The dictionary that it shows.
     #[must_use]
-    pub const fn of(&self) -> &Value {
+    pub const fn dict(&self) -> &Value {
         &self.of
     }
 
@@ -100,7 +100,7 @@ pub struct BoundMethod {
 }
 
 /// The method `name` of a value when it is one of `names`.
-pub(super) fn bound(of: Value, names: &[&'static str], name: &str) -> Option<Value> {
+pub(super) fn bound_method(of: Value, names: &[&'static str], name: &str) -> Option<Value> {
     let name = names.iter().find(|n| **n == name)?;
     Some(Value::from_object(BoundMethod { of, name }))
 }

@@ -9,34 +9,34 @@ use minijinja::{Error, ErrorKind};
 use super::{DictView, PyDict};
 
 /// What a loop over a dictionary, or a view of one, runs over; `None` for everything else.
-pub(in crate::jinja) fn watched(value: &Value) -> Option<Value> {
+pub(in crate::jinja) fn watch_dict(value: &Value) -> Option<Value> {
     if let Some(dict) = value.downcast_object::<PyDict>() {
-        return Some(Value::from_object(Watched { items: dict.keys(), size: dict.len(), dict }));
+        return Some(Value::from_object(WatchedDict { items: dict.keys(), size: dict.len(), dict }));
     }
     let view = value.downcast_object_ref::<DictView>()?;
-    let dict = view.of().downcast_object::<PyDict>()?;
-    Some(Value::from_object(Watched { items: view.items(), size: dict.len(), dict }))
+    let dict = view.dict().downcast_object::<PyDict>()?;
+    Some(Value::from_object(WatchedDict { items: view.items(), size: dict.len(), dict }))
 }
 
-struct Watched {
+struct WatchedDict {
     dict: Arc<PyDict>,
     size: usize,
     items: Vec<Value>,
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for WatchedDict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("dict")
     }
 }
 
-impl Object for Watched {
+impl Object for WatchedDict {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Iterable
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Iter(Box::new(Turns { of: Arc::clone(self), at: 0 }))
+        Enumerator::Iter(Box::new(WatchedIter { of: Arc::clone(self), at: 0 }))
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
@@ -44,12 +44,12 @@ impl Object for Watched {
     }
 }
 
-struct Turns {
-    of: Arc<Watched>,
+struct WatchedIter {
+    of: Arc<WatchedDict>,
     at: usize,
 }
 
-impl Iterator for Turns {
+impl Iterator for WatchedIter {
     type Item = Value;
 
     fn next(&mut self) -> Option<Value> {

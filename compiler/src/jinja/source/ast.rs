@@ -4,18 +4,18 @@ use std::ops::Range;
 
 /// A call's arguments: positional, named, `*rest` and `**rest`.
 #[derive(Debug, Default)]
-pub(super) struct Args {
-    pub(super) positional: Vec<Expr>,
-    pub(super) named: Vec<(String, Expr)>,
-    pub(super) rest: Option<Box<Expr>>,
-    pub(super) named_rest: Option<Box<Expr>>,
+pub(super) struct AstArgs {
+    pub(super) positional: Vec<AstExpr>,
+    pub(super) named: Vec<(String, AstExpr)>,
+    pub(super) rest: Option<Box<AstExpr>>,
+    pub(super) named_rest: Option<Box<AstExpr>>,
 }
 
 /// An expression and the byte where its deciding token stands.
 #[derive(Debug)]
-pub(super) struct Expr {
+pub(super) struct AstExpr {
     pub(super) at: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: ExprKind,
 }
 
 /// A filter of a chain.
@@ -23,11 +23,11 @@ pub(super) struct Expr {
 pub(super) struct FilterCall {
     pub(super) at: usize,
     pub(super) name: String,
-    pub(super) args: Args,
+    pub(super) args: AstArgs,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ExprKind {
     Str(String),
     /// A number as minijinja writes it.
     Number(String),
@@ -35,38 +35,38 @@ pub(super) enum Kind {
     False,
     None,
     Name(String),
-    List(Vec<Expr>),
-    Tuple(Vec<Expr>),
-    Dict(Vec<(Expr, Expr)>),
-    Attribute(Box<Expr>, String),
-    Item(Box<Expr>, Box<Expr>),
-    Slice(Box<Expr>, [Option<Box<Expr>>; 3]),
-    Call(Box<Expr>, Args),
-    Filter(Box<Expr>, FilterCall),
+    List(Vec<AstExpr>),
+    Tuple(Vec<AstExpr>),
+    Dict(Vec<(AstExpr, AstExpr)>),
+    Attribute(Box<AstExpr>, String),
+    Item(Box<AstExpr>, Box<AstExpr>),
+    Slice(Box<AstExpr>, [Option<Box<AstExpr>>; 3]),
+    Call(Box<AstExpr>, AstArgs),
+    Filter(Box<AstExpr>, FilterCall),
     Test {
-        value: Box<Expr>,
+        value: Box<AstExpr>,
         name: String,
-        args: Args,
+        args: AstArgs,
         negated: bool,
     },
-    Not(Box<Expr>),
-    Negative(Box<Expr>),
-    Positive(Box<Expr>),
-    Math(Box<Expr>, &'static str, Box<Expr>),
-    Concat(Vec<Expr>),
-    Compare(Box<Expr>, Vec<(&'static str, Expr)>),
-    And(Box<Expr>, Box<Expr>),
-    Or(Box<Expr>, Box<Expr>),
+    Not(Box<AstExpr>),
+    Negative(Box<AstExpr>),
+    Positive(Box<AstExpr>),
+    Math(Box<AstExpr>, &'static str, Box<AstExpr>),
+    Concat(Vec<AstExpr>),
+    Compare(Box<AstExpr>, Vec<(&'static str, AstExpr)>),
+    And(Box<AstExpr>, Box<AstExpr>),
+    Or(Box<AstExpr>, Box<AstExpr>),
     Condition {
-        test: Box<Expr>,
-        yes: Box<Expr>,
-        no: Option<Box<Expr>>,
+        test: Box<AstExpr>,
+        yes: Box<AstExpr>,
+        no: Option<Box<AstExpr>>,
     },
 }
 
 /// What a value is assigned to.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum AssignTarget {
     Name(String),
     /// `namespace.attribute`.
     Attribute(String, String),
@@ -75,10 +75,10 @@ pub(super) enum Target {
 
 /// A macro's or a call block's parameters.
 #[derive(Debug, Default)]
-pub(super) struct Signature {
+pub(super) struct MacroSignature {
     pub(super) names: Vec<String>,
     /// Defaults of the last names.
-    pub(super) defaults: Vec<Expr>,
+    pub(super) defaults: Vec<AstExpr>,
 }
 
 /// A statement, and the byte where its word stands.
@@ -88,11 +88,11 @@ pub(super) struct Stmt {
     pub(super) kind: Box<StmtKind>,
 }
 
-pub(super) type Body = Vec<Stmt>;
+pub(super) type StmtList = Vec<Stmt>;
 
 /// How a loaded text becomes a value: `load_yaml`, `import_json`, ….
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum LoadFormat {
     Yaml,
     Json,
     Text,
@@ -101,86 +101,86 @@ pub(super) enum Format {
 #[derive(Debug)]
 pub(super) enum StmtKind {
     Data(Range<usize>),
-    Print(Vec<Expr>),
-    Set(Target, Expr),
+    Print(Vec<AstExpr>),
+    Set(AssignTarget, AstExpr),
     SetBlock {
-        target: Target,
+        target: AssignTarget,
         filters: Vec<FilterCall>,
-        body: Body,
+        body: StmtList,
     },
     For {
-        target: Target,
-        iter: Expr,
-        test: Option<Expr>,
+        target: AssignTarget,
+        iter: AstExpr,
+        test: Option<AstExpr>,
         recursive: bool,
-        body: Body,
-        otherwise: Body,
+        body: StmtList,
+        otherwise: StmtList,
     },
     If {
-        branches: Vec<(Expr, Body)>,
-        otherwise: Option<Body>,
+        branches: Vec<(AstExpr, StmtList)>,
+        otherwise: Option<StmtList>,
     },
     With {
-        assigns: Vec<(Target, Expr)>,
-        body: Body,
+        assigns: Vec<(AssignTarget, AstExpr)>,
+        body: StmtList,
     },
     FilterBlock {
         filters: Vec<FilterCall>,
-        body: Body,
+        body: StmtList,
     },
     AutoEscape {
-        enabled: Expr,
-        body: Body,
+        enabled: AstExpr,
+        body: StmtList,
     },
     Block {
         name: String,
         scoped: bool,
         required: bool,
-        body: Body,
+        body: StmtList,
     },
-    Extends(Expr),
+    Extends(AstExpr),
     Include {
-        name: Expr,
+        name: AstExpr,
         ignore_missing: bool,
         context: bool,
     },
     Import {
-        name: Expr,
+        name: AstExpr,
         target: String,
         context: bool,
     },
     From {
-        name: Expr,
+        name: AstExpr,
         names: Vec<(String, String)>,
         context: bool,
     },
     ImportData {
-        format: Format,
-        name: Expr,
+        format: LoadFormat,
+        name: AstExpr,
         target: String,
         context: bool,
     },
     Load {
-        format: Format,
-        target: Target,
-        body: Body,
+        format: LoadFormat,
+        target: AssignTarget,
+        body: StmtList,
     },
     /// `rest` says whether the body reads `varargs` and `kwargs`.
     Macro {
         name: String,
-        signature: Signature,
+        signature: MacroSignature,
         rest: [bool; 2],
-        body: Body,
+        body: StmtList,
     },
     CallBlock {
-        call: Expr,
-        signature: Signature,
-        body: Body,
+        call: AstExpr,
+        signature: MacroSignature,
+        body: StmtList,
     },
-    Do(Expr),
+    Do(AstExpr),
     Profile {
-        label: Expr,
-        body: Body,
+        label: AstExpr,
+        body: StmtList,
     },
     Break,
     Continue,

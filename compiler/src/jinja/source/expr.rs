@@ -1,33 +1,33 @@
 //! The expressions of a template, with Jinja2's precedence.
 
-use super::ast::{Args, Expr, FilterCall, Kind};
-use super::lex::Tok;
-use super::parse::Parser;
-use super::{Problem, ProblemKind, UseKind};
+use super::ast::{AstArgs, AstExpr, ExprKind, FilterCall};
+use super::lex::TokenKind;
+use super::parse::TemplateParser;
+use super::{NameUseKind, SyntaxError, SyntaxErrorKind};
 
 /// How many operators, attributes or filters may stand in a row: each is a level for whoever walks the tree.
-const CHAIN: usize = 400;
+const MAX_CHAIN: usize = 400;
 
-type Parsed = Result<Expr, Problem>;
+type ExprResult = Result<AstExpr, SyntaxError>;
 
-fn expr(at: usize, kind: Kind) -> Expr {
-    Expr { at, kind }
+fn expr(at: usize, kind: ExprKind) -> AstExpr {
+    AstExpr { at, kind }
 }
 
-impl Parser<'_> {
-    pub(super) fn expr(&mut self) -> Parsed {
+impl TemplateParser<'_> {
+    pub(super) fn expr(&mut self) -> ExprResult {
         self.nested(Self::condition)
     }
 
     /// An expression, or several with commas between them: a tuple.
-    pub(super) fn tuple(&mut self, conditions: bool, parenthesised: bool) -> Parsed {
+    pub(super) fn tuple(&mut self, conditions: bool, parenthesised: bool) -> ExprResult {
         let at = self.peek().start;
         let mut items = Vec::new();
         let mut many = false;
         loop {
             let ends = match self.peek().tok {
-                Tok::VariableEnd | Tok::BlockEnd => true,
-                Tok::Op(op) => op == ")",
+                TokenKind::VariableEnd | TokenKind::BlockEnd => true,
+                TokenKind::Op(op) => op == ")",
                 _ => many && self.at_word("recursive"),
             };
             if ends {
@@ -47,90 +47,90 @@ impl Parser<'_> {
                 return Err(self.unexpected("an expression"));
             }
         }
-        Ok(expr(at, Kind::Tuple(items)))
+        Ok(expr(at, ExprKind::Tuple(items)))
     }
 
-    fn condition(&mut self) -> Parsed {
+    fn condition(&mut self) -> ExprResult {
         let first_use = self.uses.len();
         let mut yes = self.or()?;
         while self.at_word("if") {
-            let at = self.take().start;
+            let at = self.next_token().start;
             // An inline condition makes the names in it late, those already read included.
             for seen in &mut self.uses[first_use..] {
                 seen.soft = true;
             }
-            let (test, no) = self.softly(true, |p| {
+            let (test, no) = self.with_soft_names(true, |p| {
                 let test = p.or()?;
                 let no = if p.skip_word("else") { Some(Box::new(p.nested(Self::condition)?)) } else { None };
                 Ok((test, no))
             })?;
-            yes = expr(at, Kind::Condition { test: Box::new(test), yes: Box::new(yes), no });
+            yes = expr(at, ExprKind::Condition { test: Box::new(test), yes: Box::new(yes), no });
         }
         Ok(yes)
     }
 
     /// Takes a word that joins one more link to a chain, each of which is a level of the tree.
-    fn link(&mut self, links: &mut usize) -> Result<usize, Problem> {
-        let at = self.take().start;
+    fn chain_link(&mut self, links: &mut usize) -> Result<usize, SyntaxError> {
+        let at = self.next_token().start;
         self.count_link(links, at)?;
         Ok(at)
     }
 
-    fn count_link(&self, links: &mut usize, at: usize) -> Result<(), Problem> {
+    fn count_link(&self, links: &mut usize, at: usize) -> Result<(), SyntaxError> {
         *links += 1;
-        if *links > CHAIN {
-            return Err(Problem::new(ProblemKind::Depth, "this expression has too many parts", at));
+        if *links > MAX_CHAIN {
+            return Err(SyntaxError::new(SyntaxErrorKind::Depth, "this expression has too many parts", at));
         }
         Ok(())
     }
 
-    fn or(&mut self) -> Parsed {
+    fn or(&mut self) -> ExprResult {
         let mut left = self.and()?;
         let mut links = 0;
         while self.at_word("or") {
-            let at = self.link(&mut links)?;
-            left = expr(at, Kind::Or(Box::new(left), Box::new(self.and()?)));
+            let at = self.chain_link(&mut links)?;
+            left = expr(at, ExprKind::Or(Box::new(left), Box::new(self.and()?)));
         }
         Ok(left)
     }
 
-    fn and(&mut self) -> Parsed {
+    fn and(&mut self) -> ExprResult {
         let mut left = self.not()?;
         let mut links = 0;
         while self.at_word("and") {
-            let at = self.link(&mut links)?;
-            left = expr(at, Kind::And(Box::new(left), Box::new(self.not()?)));
+            let at = self.chain_link(&mut links)?;
+            left = expr(at, ExprKind::And(Box::new(left), Box::new(self.not()?)));
         }
         Ok(left)
     }
 
-    fn not(&mut self) -> Parsed {
+    fn not(&mut self) -> ExprResult {
         if self.at_word("not") {
-            let at = self.take().start;
-            return Ok(expr(at, Kind::Not(Box::new(self.nested(Self::not)?))));
+            let at = self.next_token().start;
+            return Ok(expr(at, ExprKind::Not(Box::new(self.nested(Self::not)?))));
         }
         self.compare()
     }
 
     fn comparison(&mut self) -> Option<&'static str> {
-        if let Tok::Op(op) = self.peek().tok
+        if let TokenKind::Op(op) = self.peek().tok
             && matches!(op, "==" | "!=" | "<" | "<=" | ">" | ">=")
         {
-            self.take();
+            self.next_token();
             return Some(op);
         }
         if self.skip_word("in") {
             return Some("in");
         }
         if self.at_word("not") && self.second_is_word("in") {
-            self.take();
-            self.take();
+            self.next_token();
+            self.next_token();
             return Some("not in");
         }
         None
     }
 
-    fn compare(&mut self) -> Parsed {
+    fn compare(&mut self) -> ExprResult {
         let first = self.sum()?;
         let at = self.peek().start;
         let mut rest = Vec::new();
@@ -139,27 +139,27 @@ impl Parser<'_> {
             self.count_link(&mut links, at)?;
             rest.push((op, self.sum()?));
         }
-        Ok(if rest.is_empty() { first } else { expr(at, Kind::Compare(Box::new(first), rest)) })
+        Ok(if rest.is_empty() { first } else { expr(at, ExprKind::Compare(Box::new(first), rest)) })
     }
 
     fn operator(&mut self, ops: &[&str]) -> Option<(usize, &'static str)> {
         match self.peek().tok {
-            Tok::Op(op) if ops.contains(&op) => Some((self.take().start, op)),
+            TokenKind::Op(op) if ops.contains(&op) => Some((self.next_token().start, op)),
             _ => None,
         }
     }
 
-    fn sum(&mut self) -> Parsed {
+    fn sum(&mut self) -> ExprResult {
         let mut left = self.concat()?;
         let mut links = 0;
         while let Some((at, op)) = self.operator(&["+", "-"]) {
             self.count_link(&mut links, at)?;
-            left = expr(at, Kind::Math(Box::new(left), op, Box::new(self.concat()?)));
+            left = expr(at, ExprKind::Math(Box::new(left), op, Box::new(self.concat()?)));
         }
         Ok(left)
     }
 
-    fn concat(&mut self) -> Parsed {
+    fn concat(&mut self) -> ExprResult {
         let first = self.product()?;
         if !self.at_op("~") {
             return Ok(first);
@@ -171,33 +171,33 @@ impl Parser<'_> {
             self.count_link(&mut links, at)?;
             items.push(self.product()?);
         }
-        Ok(expr(at, Kind::Concat(items)))
+        Ok(expr(at, ExprKind::Concat(items)))
     }
 
-    fn product(&mut self) -> Parsed {
+    fn product(&mut self) -> ExprResult {
         let mut left = self.power()?;
         let mut links = 0;
         while let Some((at, op)) = self.operator(&["*", "/", "//", "%"]) {
             self.count_link(&mut links, at)?;
-            left = expr(at, Kind::Math(Box::new(left), op, Box::new(self.power()?)));
+            left = expr(at, ExprKind::Math(Box::new(left), op, Box::new(self.power()?)));
         }
         Ok(left)
     }
 
-    fn power(&mut self) -> Parsed {
+    fn power(&mut self) -> ExprResult {
         let mut left = self.unary(true)?;
         let mut links = 0;
         while let Some((at, op)) = self.operator(&["**"]) {
             self.count_link(&mut links, at)?;
-            left = expr(at, Kind::Math(Box::new(left), op, Box::new(self.unary(true)?)));
+            left = expr(at, ExprKind::Math(Box::new(left), op, Box::new(self.unary(true)?)));
         }
         Ok(left)
     }
 
-    fn unary(&mut self, filtered: bool) -> Parsed {
+    fn unary(&mut self, filtered: bool) -> ExprResult {
         let node = if let Some((at, op)) = self.operator(&["+", "-"]) {
             let operand = Box::new(self.nested(|p| p.unary(false))?);
-            expr(at, if op == "-" { Kind::Negative(operand) } else { Kind::Positive(operand) })
+            expr(at, if op == "-" { ExprKind::Negative(operand) } else { ExprKind::Positive(operand) })
         } else {
             self.primary()?
         };
@@ -205,62 +205,61 @@ impl Parser<'_> {
         if filtered { self.filtered(node) } else { Ok(node) }
     }
 
-    fn primary(&mut self) -> Parsed {
+    fn primary(&mut self) -> ExprResult {
         let token = self.peek().clone();
         let at = token.start;
         let kind = match token.tok {
-            Tok::Name => match self.text(&token) {
+            TokenKind::Name => match self.text(&token) {
                 "true" | "True" => {
-                    self.take();
-                    Kind::True
+                    self.next_token();
+                    ExprKind::True
                 }
                 "false" | "False" => {
-                    self.take();
-                    Kind::False
+                    self.next_token();
+                    ExprKind::False
                 }
                 "none" | "None" => {
-                    self.take();
-                    Kind::None
+                    self.next_token();
+                    ExprKind::None
                 }
                 _ => {
                     let name = self.name()?;
                     self.count_special(&name);
-                    Kind::Name(name)
+                    ExprKind::Name(name)
                 }
             },
-            Tok::Str(mut text) => {
-                self.take();
-                while let Tok::Str(more) = &self.peek().tok {
+            TokenKind::Str(mut text) => {
+                self.next_token();
+                while let TokenKind::Str(more) = &self.peek().tok {
                     text.push_str(more);
-                    self.take();
+                    self.next_token();
                 }
-                Kind::Str(text)
+                ExprKind::Str(text)
             }
-            Tok::Int => {
-                self.take();
-                Kind::Number(
-                    integer(self.text(&token))
-                        .ok_or_else(|| Problem::new(ProblemKind::Syntax, "this number is too large", at))?,
-                )
+            TokenKind::Int => {
+                self.next_token();
+                ExprKind::Number(integer(self.text(&token)).ok_or_else(|| {
+                    SyntaxError::new(SyntaxErrorKind::Syntax, "this number is too large", at)
+                })?)
             }
-            Tok::Float => {
-                self.take();
-                Kind::Number(self.text(&token).replace('_', ""))
+            TokenKind::Float => {
+                self.next_token();
+                ExprKind::Number(self.text(&token).replace('_', ""))
             }
-            Tok::Op("(") => {
-                self.take();
+            TokenKind::Op("(") => {
+                self.next_token();
                 let inner = self.nested(|p| p.tuple(true, true))?;
                 self.expect_op(")")?;
                 return Ok(inner);
             }
-            Tok::Op("[") => Kind::List(self.list()?),
-            Tok::Op("{") => Kind::Dict(self.dict()?),
+            TokenKind::Op("[") => ExprKind::List(self.list()?),
+            TokenKind::Op("{") => ExprKind::Dict(self.dict()?),
             _ => return Err(self.unexpected("an expression")),
         };
         Ok(expr(at, kind))
     }
 
-    fn list(&mut self) -> Result<Vec<Expr>, Problem> {
+    fn list(&mut self) -> Result<Vec<AstExpr>, SyntaxError> {
         self.expect_op("[")?;
         let mut items = Vec::new();
         while !self.at_op("]") {
@@ -276,7 +275,7 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    fn dict(&mut self) -> Result<Vec<(Expr, Expr)>, Problem> {
+    fn dict(&mut self) -> Result<Vec<(AstExpr, AstExpr)>, SyntaxError> {
         self.expect_op("{")?;
         let mut items = Vec::new();
         while !self.at_op("}") {
@@ -294,7 +293,7 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    fn postfix(&mut self, mut node: Expr) -> Parsed {
+    fn postfix(&mut self, mut node: AstExpr) -> ExprResult {
         let mut links = 0;
         loop {
             self.count_link(&mut links, node.at)?;
@@ -308,20 +307,20 @@ impl Parser<'_> {
         }
     }
 
-    fn call(&mut self, callee: Expr) -> Parsed {
+    fn call(&mut self, callee: AstExpr) -> ExprResult {
         let at = callee.at;
         let args = self.args()?;
-        Ok(expr(at, Kind::Call(Box::new(callee), args)))
+        Ok(expr(at, ExprKind::Call(Box::new(callee), args)))
     }
 
-    fn filtered(&mut self, mut node: Expr) -> Parsed {
+    fn filtered(&mut self, mut node: AstExpr) -> ExprResult {
         let mut links = 0;
         loop {
             self.count_link(&mut links, node.at)?;
             if self.at_op("|") {
-                self.take();
+                self.next_token();
                 let filter = self.filter()?;
-                node = expr(filter.at, Kind::Filter(Box::new(node), filter));
+                node = expr(filter.at, ExprKind::Filter(Box::new(node), filter));
             } else if self.at_word("is") {
                 node = self.test(node)?;
             } else if self.at_op("(") {
@@ -332,18 +331,24 @@ impl Parser<'_> {
         }
     }
 
-    fn subscript(&mut self, node: Expr) -> Parsed {
-        let token = self.take();
-        if token.tok == Tok::Op(".") {
-            let key = self.take();
+    fn subscript(&mut self, node: AstExpr) -> ExprResult {
+        let token = self.next_token();
+        if token.tok == TokenKind::Op(".") {
+            let key = self.next_token();
             let at = key.start;
             return match key.tok {
-                Tok::Name => Ok(expr(at, Kind::Attribute(Box::new(node), self.text(&key).to_owned()))),
-                Tok::Int => {
-                    let index = integer(self.text(&key)).unwrap_or_else(|| "0".into());
-                    Ok(expr(at, Kind::Item(Box::new(node), Box::new(expr(at, Kind::Number(index))))))
+                TokenKind::Name => {
+                    Ok(expr(at, ExprKind::Attribute(Box::new(node), self.text(&key).to_owned())))
                 }
-                _ => Err(Problem::new(ProblemKind::Syntax, "expected a name or a number after the dot", at)),
+                TokenKind::Int => {
+                    let index = integer(self.text(&key)).unwrap_or_else(|| "0".into());
+                    Ok(expr(at, ExprKind::Item(Box::new(node), Box::new(expr(at, ExprKind::Number(index))))))
+                }
+                _ => Err(SyntaxError::new(
+                    SyntaxErrorKind::Syntax,
+                    "expected a name or a number after the dot",
+                    at,
+                )),
             };
         }
         let mut keys = Vec::new();
@@ -351,15 +356,15 @@ impl Parser<'_> {
             if !keys.is_empty() {
                 self.expect_op(",")?;
             }
-            match self.subscribed()? {
+            match self.subscript_index()? {
                 Subscript::Key(key) => keys.push(key),
                 Subscript::Slice(parts) => {
                     // Only the whole of a subscript can be a slice: no value takes a tuple of slices.
                     if !keys.is_empty() || !self.at_op("]") {
                         return Err(self.unexpected("`]`"));
                     }
-                    self.take();
-                    return Ok(expr(token.start, Kind::Slice(Box::new(node), parts)));
+                    self.next_token();
+                    return Ok(expr(token.start, ExprKind::Slice(Box::new(node), parts)));
                 }
             }
         }
@@ -369,13 +374,13 @@ impl Parser<'_> {
             Some(key) if !many => key,
             last => {
                 keys.extend(last);
-                expr(token.start, Kind::Tuple(keys))
+                expr(token.start, ExprKind::Tuple(keys))
             }
         };
-        Ok(expr(token.start, Kind::Item(Box::new(node), Box::new(key))))
+        Ok(expr(token.start, ExprKind::Item(Box::new(node), Box::new(key))))
     }
 
-    fn subscribed(&mut self) -> Result<Subscript, Problem> {
+    fn subscript_index(&mut self) -> Result<Subscript, SyntaxError> {
         let start = if self.at_op(":") { None } else { Some(self.expr()?) };
         if !self.at_op(":") {
             return match start {
@@ -383,20 +388,20 @@ impl Parser<'_> {
                 None => Err(self.unexpected("an expression")),
             };
         }
-        self.take();
+        self.next_token();
         let ends = |p: &Self| p.at_op("]") || p.at_op(",");
         let stop = if self.at_op(":") || ends(self) { None } else { Some(self.expr()?) };
         let step = if self.skip_op(":") && !ends(self) { Some(self.expr()?) } else { None };
         Ok(Subscript::Slice([start.map(Box::new), stop.map(Box::new), step.map(Box::new)]))
     }
 
-    fn args(&mut self) -> Result<Args, Problem> {
+    fn args(&mut self) -> Result<AstArgs, SyntaxError> {
         let at = self.expect_op("(")?.start;
         let invalid = || {
-            Problem::new(ProblemKind::Syntax, "these arguments are in the wrong order", at)
+            SyntaxError::new(SyntaxErrorKind::Syntax, "these arguments are in the wrong order", at)
                 .hint("first positional ones, then named ones, then `*list`, then `**mapping`")
         };
-        let mut args = Args::default();
+        let mut args = AstArgs::default();
         let mut first = true;
         while !self.at_op(")") {
             if !first {
@@ -416,12 +421,12 @@ impl Parser<'_> {
                     return Err(invalid());
                 }
                 args.named_rest = Some(Box::new(self.expr()?));
-            } else if self.peek().tok == Tok::Name && self.second_is_op("=") {
+            } else if self.peek().tok == TokenKind::Name && self.second_is_op("=") {
                 if args.named_rest.is_some() {
                     return Err(invalid());
                 }
                 let name = self.name()?;
-                self.take();
+                self.next_token();
                 args.named.push((name, self.expr()?));
             } else {
                 if args.rest.is_some() || args.named_rest.is_some() || !args.named.is_empty() {
@@ -435,7 +440,7 @@ impl Parser<'_> {
     }
 
     /// `name` or `name.name`, as filters and tests may be called.
-    fn dotted(&mut self) -> Result<(usize, String), Problem> {
+    fn dotted(&mut self) -> Result<(usize, String), SyntaxError> {
         let at = self.peek().start;
         let mut name = self.name()?;
         while self.skip_op(".") {
@@ -445,15 +450,15 @@ impl Parser<'_> {
         Ok((at, name))
     }
 
-    fn filter(&mut self) -> Result<FilterCall, Problem> {
+    fn filter(&mut self) -> Result<FilterCall, SyntaxError> {
         let (at, name) = self.dotted()?;
-        self.note(UseKind::Filter, &name, at);
-        let args = if self.at_op("(") { self.args()? } else { Args::default() };
+        self.note_use(NameUseKind::Filter, &name, at);
+        let args = if self.at_op("(") { self.args()? } else { AstArgs::default() };
         Ok(FilterCall { at, name, args })
     }
 
     /// A chain of filters; `inline` starts without a bar.
-    pub(super) fn filters(&mut self, inline: bool) -> Result<Vec<FilterCall>, Problem> {
+    pub(super) fn filters(&mut self, inline: bool) -> Result<Vec<FilterCall>, SyntaxError> {
         let mut filters = Vec::new();
         if inline {
             filters.push(self.filter()?);
@@ -464,19 +469,19 @@ impl Parser<'_> {
         Ok(filters)
     }
 
-    fn test(&mut self, value: Expr) -> Parsed {
-        self.take();
+    fn test(&mut self, value: AstExpr) -> ExprResult {
+        self.next_token();
         let negated = self.skip_word("not");
         let (at, name) = self.dotted()?;
-        self.note(UseKind::Test, &name, at);
-        let mut args = Args::default();
+        self.note_use(NameUseKind::Test, &name, at);
+        let mut args = AstArgs::default();
         if self.at_op("(") {
             args = self.args()?;
         } else {
             let starts = match self.peek().tok {
-                Tok::Name => !["else", "or", "and"].iter().any(|w| self.at_word(w)),
-                Tok::Str(_) | Tok::Int | Tok::Float => true,
-                Tok::Op(op) => matches!(op, "[" | "{"),
+                TokenKind::Name => !["else", "or", "and"].iter().any(|w| self.at_word(w)),
+                TokenKind::Str(_) | TokenKind::Int | TokenKind::Float => true,
+                TokenKind::Op(op) => matches!(op, "[" | "{"),
                 _ => false,
             };
             if self.at_word("is") {
@@ -487,13 +492,13 @@ impl Parser<'_> {
                 args.positional.push(self.postfix(arg)?);
             }
         }
-        Ok(expr(at, Kind::Test { value: Box::new(value), name, args, negated }))
+        Ok(expr(at, ExprKind::Test { value: Box::new(value), name, args, negated }))
     }
 }
 
 enum Subscript {
-    Key(Expr),
-    Slice([Option<Box<Expr>>; 3]),
+    Key(AstExpr),
+    Slice([Option<Box<AstExpr>>; 3]),
 }
 
 /// An integer's digits in the way minijinja reads them; `None` when no 128 bits hold it.

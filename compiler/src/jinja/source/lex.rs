@@ -4,11 +4,11 @@
 
 use super::literal::{integer, number, unescape};
 use super::syntax::Syntax;
-use super::{Problem, ProblemKind};
+use super::{SyntaxError, SyntaxErrorKind};
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tok {
+pub(super) enum TokenKind {
     Data,
     BlockBegin,
     BlockEnd,
@@ -24,8 +24,8 @@ pub(super) enum Tok {
 
 /// A token and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Token {
-    pub(super) tok: Tok,
+pub(super) struct LexToken {
+    pub(super) tok: TokenKind,
     pub(super) start: usize,
     pub(super) end: usize,
 }
@@ -37,7 +37,7 @@ const OPERATORS: [&str; 27] = [
 
 /// What a tag is that starts somewhere in plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opening {
+enum OpeningKind {
     Block,
     Variable,
     Comment,
@@ -46,34 +46,34 @@ enum Opening {
 }
 
 /// Where in the text a tag starts and what follows.
-struct Tag {
+struct OpenedTag {
     /// End of the text before it.
     data_end: usize,
     /// Start of the delimiter.
     start: usize,
     /// First byte after the delimiter.
     inside: usize,
-    kind: Opening,
+    kind: OpeningKind,
 }
 
-pub(super) struct Lexer<'s> {
+pub(super) struct TemplateLexer<'s> {
     src: &'s str,
     syntax: &'s Syntax,
     pos: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<LexToken>,
     line_starting: bool,
 }
 
 /// How many tokens a template may have.
-const TOKENS: usize = 250_000;
+const MAX_TOKENS: usize = 250_000;
 
-/// Cuts a text, whose line ends are line feeds, into tokens; the last one is [`Tok::End`].
-pub(super) fn tokens(src: &str, syntax: &Syntax) -> Result<Vec<Token>, Problem> {
-    let mut lexer = Lexer {
+/// Cuts a text, whose line ends are line feeds, into tokens; the last one is [`TokenKind::End`].
+pub(super) fn tokenize(src: &str, syntax: &Syntax) -> Result<Vec<LexToken>, SyntaxError> {
+    let mut lexer = TemplateLexer {
         src,
         syntax,
         pos: 0,
-        tokens: Vec::with_capacity((src.len() / 8 + 8).min(TOKENS)),
+        tokens: Vec::with_capacity((src.len() / 8 + 8).min(MAX_TOKENS)),
         line_starting: true,
     };
     lexer.run()?;
@@ -88,49 +88,49 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-impl<'s> Lexer<'s> {
-    fn run(&mut self) -> Result<(), Problem> {
+impl<'s> TemplateLexer<'s> {
+    fn run(&mut self) -> Result<(), SyntaxError> {
         while let Some(tag) = self.next_tag() {
             self.check_tokens()?;
             match tag.kind {
-                Opening::LineComment => {
+                OpeningKind::LineComment => {
                     self.push_data(self.pos, tag.data_end);
                     let rest = &self.src[tag.inside..];
                     self.advance(tag.inside + rest.find('\n').unwrap_or(rest.len()));
                 }
-                Opening::LineStatement => {
+                OpeningKind::LineStatement => {
                     self.push_data(self.pos, tag.data_end);
-                    self.push(Tok::BlockBegin, tag.start, tag.inside);
+                    self.push(TokenKind::BlockBegin, tag.start, tag.inside);
                     self.advance(tag.inside);
-                    self.tag(Opening::LineStatement, tag.start)?;
+                    self.tag(OpeningKind::LineStatement, tag.start)?;
                 }
                 kind => self.delimited(kind, &tag)?,
             }
         }
         self.push_data(self.pos, self.src.len());
-        self.push(Tok::End, self.src.len(), self.src.len());
+        self.push(TokenKind::End, self.src.len(), self.src.len());
         Ok(())
     }
 
-    fn delimited(&mut self, kind: Opening, tag: &Tag) -> Result<(), Problem> {
+    fn delimited(&mut self, kind: OpeningKind, tag: &OpenedTag) -> Result<(), SyntaxError> {
         let sign = self.src[tag.inside..].chars().next().filter(|c| matches!(c, '-' | '+'));
         let inside = tag.inside + sign.map_or(0, char::len_utf8);
-        let end = self.trimmed_end(self.pos, tag.data_end, sign, kind == Opening::Variable);
+        let end = self.trimmed_end(self.pos, tag.data_end, sign, kind == OpeningKind::Variable);
         self.push_data(self.pos, end);
         match kind {
-            Opening::Comment => self.comment(tag.start, inside),
-            Opening::Variable => {
-                self.push(Tok::VariableBegin, tag.start, inside);
+            OpeningKind::Comment => self.comment(tag.start, inside),
+            OpeningKind::Variable => {
+                self.push(TokenKind::VariableBegin, tag.start, inside);
                 self.advance(inside);
-                self.tag(Opening::Variable, tag.start)
+                self.tag(OpeningKind::Variable, tag.start)
             }
             _ => {
                 if let Some(after) = self.raw_begin(inside) {
                     return self.raw(tag.start, after);
                 }
-                self.push(Tok::BlockBegin, tag.start, inside);
+                self.push(TokenKind::BlockBegin, tag.start, inside);
                 self.advance(inside);
-                self.tag(Opening::Block, tag.start)
+                self.tag(OpeningKind::Block, tag.start)
             }
         }
     }
@@ -150,22 +150,22 @@ impl<'s> Lexer<'s> {
         to
     }
 
-    fn push(&mut self, tok: Tok, start: usize, end: usize) {
-        self.tokens.push(Token { tok, start, end });
+    fn push(&mut self, tok: TokenKind, start: usize, end: usize) {
+        self.tokens.push(LexToken { tok, start, end });
     }
 
     /// A template costs far more memory than its text.
-    fn check_tokens(&self) -> Result<(), Problem> {
-        if self.tokens.len() > TOKENS {
+    fn check_tokens(&self) -> Result<(), SyntaxError> {
+        if self.tokens.len() > MAX_TOKENS {
             let text = "this template has too many tags and words in tags";
-            return Err(Problem::new(ProblemKind::Depth, text, self.pos).hint("split the file"));
+            return Err(SyntaxError::new(SyntaxErrorKind::Depth, text, self.pos).hint("split the file"));
         }
         Ok(())
     }
 
     fn push_data(&mut self, start: usize, end: usize) {
         if start < end {
-            self.push(Tok::Data, start, end);
+            self.push(TokenKind::Data, start, end);
         }
     }
 
@@ -174,7 +174,7 @@ impl<'s> Lexer<'s> {
         self.pos = to;
     }
 
-    fn next_tag(&self) -> Option<Tag> {
+    fn next_tag(&self) -> Option<OpenedTag> {
         let delimited = self.next_delimited();
         let line = self.next_line_prefix();
         match (delimited, line) {
@@ -183,11 +183,11 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn next_delimited(&self) -> Option<Tag> {
+    fn next_delimited(&self) -> Option<OpenedTag> {
         let mut starts = [
-            (self.syntax.comment.0.as_str(), Opening::Comment),
-            (self.syntax.block.0.as_str(), Opening::Block),
-            (self.syntax.variable.0.as_str(), Opening::Variable),
+            (self.syntax.comment.0.as_str(), OpeningKind::Comment),
+            (self.syntax.block.0.as_str(), OpeningKind::Block),
+            (self.syntax.variable.0.as_str(), OpeningKind::Variable),
         ];
         starts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         let bytes = self.src.as_bytes();
@@ -197,14 +197,14 @@ impl<'s> Lexer<'s> {
             at += bytes[at..].iter().position(|b| firsts.contains(b))?;
             for (text, kind) in starts {
                 if bytes[at..].starts_with(text.as_bytes()) {
-                    return Some(Tag { data_end: at, start: at, inside: at + text.len(), kind });
+                    return Some(OpenedTag { data_end: at, start: at, inside: at + text.len(), kind });
                 }
             }
             at += 1;
         }
     }
 
-    fn next_line_prefix(&self) -> Option<Tag> {
+    fn next_line_prefix(&self) -> Option<OpenedTag> {
         let statement = self.syntax.line_statement.as_deref();
         let comment = self.syntax.line_comment.as_deref();
         if statement.is_none() && comment.is_none() {
@@ -222,13 +222,13 @@ impl<'s> Lexer<'s> {
             let body = text.trim_start_matches([' ', '\t', '\u{b}']);
             let start = line + text.len() - body.len();
             // The longer prefix is tried first, as with the delimiters.
-            let mut prefixes = [(comment, Opening::LineComment), (statement, Opening::LineStatement)];
+            let mut prefixes = [(comment, OpeningKind::LineComment), (statement, OpeningKind::LineStatement)];
             prefixes.sort_by_key(|(p, _)| std::cmp::Reverse(p.map_or(0, str::len)));
             for (prefix, kind) in prefixes {
                 if let Some(prefix) = prefix
                     && body.starts_with(prefix)
                 {
-                    return Some(Tag { data_end: line, start, inside: start + prefix.len(), kind });
+                    return Some(OpenedTag { data_end: line, start, inside: start + prefix.len(), kind });
                 }
             }
             if let Some(found) = self.line_comment_within(line, comment) {
@@ -239,18 +239,18 @@ impl<'s> Lexer<'s> {
     }
 
     /// A comment that follows something on the same line.
-    fn line_comment_within(&self, from: usize, prefix: Option<&str>) -> Option<Tag> {
+    fn line_comment_within(&self, from: usize, prefix: Option<&str>) -> Option<OpenedTag> {
         let prefix = prefix?;
         let end = self.src[from..].find('\n').map_or(self.src.len(), |p| from + p);
         let start = from + self.src[from..end].find(prefix)?;
         let data_end = from + self.src[from..start].trim_end_matches(|c| c != '\n' && is_space(c)).len();
-        Some(Tag { data_end, start, inside: start + prefix.len(), kind: Opening::LineComment })
+        Some(OpenedTag { data_end, start, inside: start + prefix.len(), kind: OpeningKind::LineComment })
     }
 
-    fn comment(&mut self, start: usize, inside: usize) -> Result<(), Problem> {
+    fn comment(&mut self, start: usize, inside: usize) -> Result<(), SyntaxError> {
         let close = self.syntax.comment.1.as_str();
         let Some(at) = self.src[inside..].find(close).map(|p| inside + p) else {
-            return Err(Problem::new(ProblemKind::Syntax, "this comment is never closed", start)
+            return Err(SyntaxError::new(SyntaxErrorKind::Syntax, "this comment is never closed", start)
                 .hint(format!("close it with `{close}`")));
         };
         let after = self.after_close(at, at + close.len(), inside, true);
@@ -283,7 +283,7 @@ impl<'s> Lexer<'s> {
         Some(self.skip_after(sign, self.src.len() - rest.len(), false))
     }
 
-    fn raw(&mut self, start: usize, from: usize) -> Result<(), Problem> {
+    fn raw(&mut self, start: usize, from: usize) -> Result<(), SyntaxError> {
         let open = self.syntax.block.0.as_str();
         let mut at = from;
         while let Some(tag) = self.src[at..].find(open).map(|p| at + p) {
@@ -306,19 +306,20 @@ impl<'s> Lexer<'s> {
             }
             at = tag + open.len();
         }
-        Err(Problem::new(ProblemKind::Syntax, "this `raw` block is never closed", start)
+        Err(SyntaxError::new(SyntaxErrorKind::Syntax, "this `raw` block is never closed", start)
             .hint("close it with `{% endraw %}`"))
     }
 
     /// The tokens of one tag, its end included.
-    fn tag(&mut self, kind: Opening, opened: usize) -> Result<(), Problem> {
+    fn tag(&mut self, kind: OpeningKind, opened: usize) -> Result<(), SyntaxError> {
         let mut open: Vec<(char, usize)> = Vec::new();
         loop {
             self.check_tokens()?;
             if open.is_empty()
                 && let Some((at, after)) = self.tag_end(kind)
             {
-                let tok = if kind == Opening::Variable { Tok::VariableEnd } else { Tok::BlockEnd };
+                let tok =
+                    if kind == OpeningKind::Variable { TokenKind::VariableEnd } else { TokenKind::BlockEnd };
                 self.push(tok, at, after.min(self.src.len()));
                 self.advance(after);
                 return Ok(());
@@ -331,7 +332,7 @@ impl<'s> Lexer<'s> {
                 self.number();
             } else if is_word(c) {
                 let len = rest.len() - rest.trim_start_matches(is_word).len();
-                self.push(Tok::Name, self.pos, self.pos + len);
+                self.push(TokenKind::Name, self.pos, self.pos + len);
                 self.pos += len;
             } else if matches!(c, '\'' | '"') {
                 self.string(c)?;
@@ -341,23 +342,24 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn unclosed(&self, kind: Opening, opened: usize, open: &[(char, usize)]) -> Problem {
+    fn unclosed(&self, kind: OpeningKind, opened: usize, open: &[(char, usize)]) -> SyntaxError {
         if let Some((c, at)) = open.last() {
-            return Problem::new(
-                ProblemKind::Syntax,
+            return SyntaxError::new(
+                SyntaxErrorKind::Syntax,
                 format!("this bracket is never closed with `{c}`"),
                 *at,
             );
         }
-        let close = if kind == Opening::Variable { &self.syntax.variable.1 } else { &self.syntax.block.1 };
-        Problem::new(ProblemKind::Syntax, format!("this tag is never closed with `{close}`"), opened)
+        let close =
+            if kind == OpeningKind::Variable { &self.syntax.variable.1 } else { &self.syntax.block.1 };
+        SyntaxError::new(SyntaxErrorKind::Syntax, format!("this tag is never closed with `{close}`"), opened)
     }
 
     /// The end of the tag when it stands at the current place: where it starts, and where the text goes on.
-    fn tag_end(&self, kind: Opening) -> Option<(usize, usize)> {
+    fn tag_end(&self, kind: OpeningKind) -> Option<(usize, usize)> {
         let rest = &self.src[self.pos..];
         match kind {
-            Opening::LineStatement => {
+            OpeningKind::LineStatement => {
                 let body = rest.trim_start_matches(|c| c != '\n' && is_space(c));
                 let at = self.src.len() - body.len();
                 if body.is_empty() {
@@ -365,7 +367,7 @@ impl<'s> Lexer<'s> {
                 }
                 body.starts_with('\n').then_some((at, at + 1))
             }
-            Opening::Variable => {
+            OpeningKind::Variable => {
                 let close = self.syntax.variable.1.as_str();
                 if let Some(after) = rest.strip_prefix('-').and_then(|r| r.strip_prefix(close)) {
                     return Some((self.pos, self.skip_after(b'-', self.src.len() - after.len(), false)));
@@ -389,11 +391,11 @@ impl<'s> Lexer<'s> {
         let rest = &self.src.as_bytes()[self.pos..];
         let after_dot = self.pos > 0 && self.src.as_bytes()[self.pos - 1] == b'.';
         let (len, float) = if after_dot { (integer(rest), false) } else { number(rest) };
-        self.push(if float { Tok::Float } else { Tok::Int }, self.pos, self.pos + len);
+        self.push(if float { TokenKind::Float } else { TokenKind::Int }, self.pos, self.pos + len);
         self.pos += len;
     }
 
-    fn string(&mut self, quote: char) -> Result<(), Problem> {
+    fn string(&mut self, quote: char) -> Result<(), SyntaxError> {
         let start = self.pos;
         let bytes = self.src.as_bytes();
         let mut at = start + 1;
@@ -401,19 +403,23 @@ impl<'s> Lexer<'s> {
             at += if bytes[at] == b'\\' { 2 } else { 1 };
         }
         if at >= bytes.len() {
-            return Err(Problem::new(ProblemKind::Syntax, "this string is never closed", start));
+            return Err(SyntaxError::new(SyntaxErrorKind::Syntax, "this string is never closed", start));
         }
-        let text =
-            unescape(&self.src[start + 1..at]).map_err(|m| Problem::new(ProblemKind::Syntax, m, start))?;
-        self.push(Tok::Str(text), start, at + 1);
+        let text = unescape(&self.src[start + 1..at])
+            .map_err(|m| SyntaxError::new(SyntaxErrorKind::Syntax, m, start))?;
+        self.push(TokenKind::Str(text), start, at + 1);
         self.pos = at + 1;
         Ok(())
     }
 
-    fn operator(&mut self, c: char, open: &mut Vec<(char, usize)>) -> Result<(), Problem> {
+    fn operator(&mut self, c: char, open: &mut Vec<(char, usize)>) -> Result<(), SyntaxError> {
         let rest = &self.src[self.pos..];
         let Some(op) = OPERATORS.into_iter().find(|op| *op != "!" && rest.starts_with(op)) else {
-            return Err(Problem::new(ProblemKind::Syntax, format!("unexpected character `{c}`"), self.pos));
+            return Err(SyntaxError::new(
+                SyntaxErrorKind::Syntax,
+                format!("unexpected character `{c}`"),
+                self.pos,
+            ));
         };
         match op {
             "(" => open.push((')', self.pos)),
@@ -422,14 +428,15 @@ impl<'s> Lexer<'s> {
             ")" | "]" | "}" => match open.pop() {
                 Some((expected, _)) if op.starts_with(expected) => {}
                 Some((expected, _)) => {
-                    return Err(Problem::new(
-                        ProblemKind::Syntax,
+                    return Err(SyntaxError::new(
+                        SyntaxErrorKind::Syntax,
                         format!("unexpected `{op}`, expected `{expected}`"),
                         self.pos,
                     ));
                 }
                 None => {
-                    let problem = Problem::new(ProblemKind::Syntax, format!("unexpected `{op}`"), self.pos);
+                    let problem =
+                        SyntaxError::new(SyntaxErrorKind::Syntax, format!("unexpected `{op}`"), self.pos);
                     let is_end = op == "}" && rest[1..].trim_start_matches(' ').starts_with(['\n', '}']);
                     let hint = "is this the end? `{{` is closed by `}}`, `{%` by `%}`";
                     return Err(if is_end { problem.hint(hint) } else { problem });
@@ -437,7 +444,7 @@ impl<'s> Lexer<'s> {
             },
             _ => {}
         }
-        self.push(Tok::Op(op), self.pos, self.pos + op.len());
+        self.push(TokenKind::Op(op), self.pos, self.pos + op.len());
         self.pos += op.len();
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(crate) const MARK_END: char = '\u{f5a1f}';
 
 /// What kind of mistake a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProblemKind {
+pub(crate) enum SyntaxErrorKind {
     Syntax,
     UnknownTag,
     /// It nests deeper than we read.
@@ -39,15 +39,15 @@ pub(crate) enum ProblemKind {
 
 /// A mistake in a source and the byte where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
-    pub(crate) kind: ProblemKind,
+pub(crate) struct SyntaxError {
+    pub(crate) kind: SyntaxErrorKind,
     pub(crate) message: String,
     pub(crate) at: usize,
     pub(crate) hint: Option<String>,
 }
 
-impl Problem {
-    fn new(kind: ProblemKind, message: impl Into<String>, at: usize) -> Self {
+impl SyntaxError {
+    fn new(kind: SyntaxErrorKind, message: impl Into<String>, at: usize) -> Self {
         Self { kind, message: message.into(), at, hint: None }
     }
 
@@ -59,15 +59,15 @@ impl Problem {
 
 /// Whether a name is used as a filter or as a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UseKind {
+pub(crate) enum NameUseKind {
     Filter,
     Test,
 }
 
 /// A filter or test that a template names.
 #[derive(Clone, Debug)]
-pub(crate) struct Use {
-    pub(crate) kind: UseKind,
+pub(crate) struct NameUse {
+    pub(crate) kind: NameUseKind,
     pub(crate) name: String,
     pub(crate) at: usize,
     /// Inside a condition: unknown names fail only when reached.
@@ -84,7 +84,7 @@ pub(crate) struct Translation {
     /// Bytes of `text` that begin what stands at a byte of `source`, ascending.
     anchors: Vec<(u32, u32)>,
     /// The filters and tests it names.
-    pub(crate) uses: Vec<Use>,
+    pub(crate) uses: Vec<NameUse>,
     /// Every name it assigns to, for suggestions.
     pub(crate) assigned: BTreeSet<String>,
     /// Names at its top level that it imported: they are not handed on.
@@ -127,7 +127,7 @@ pub(crate) fn with_line_feeds(text: &str) -> String {
 }
 
 /// Line ends as Jinja2 sees them: line feeds only, and not the last one unless it is kept.
-pub(crate) fn normalised(source: &str, keep_trailing_newline: bool) -> String {
+pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> String {
     let mut text = with_line_feeds(source);
     if !keep_trailing_newline && text.ends_with('\n') {
         text.pop();
@@ -143,9 +143,9 @@ pub(crate) fn translate(
     source: &str,
     syntax: &Syntax,
     marks: Option<u32>,
-) -> Result<Translation, (Problem, String)> {
-    let source = normalised(source, syntax.keep_trailing_newline);
-    match translated(&source, syntax, marks) {
+) -> Result<Translation, (SyntaxError, String)> {
+    let source = normalize_newlines(source, syntax.keep_trailing_newline);
+    match translate_source(&source, syntax, marks) {
         Ok(mut translation) => {
             translation.source = source;
             Ok(translation)
@@ -159,11 +159,11 @@ fn line_mark(template: u32, line: usize) -> String {
     format!("{MARK_START}{template}:{line}{MARK_END}")
 }
 
-fn translated(source: &str, syntax: &Syntax, marks: Option<u32>) -> Result<Translation, Problem> {
-    let tokens = lex::tokens(source, syntax)?;
-    let mut parser = parse::Parser::new(source, tokens);
+fn translate_source(source: &str, syntax: &Syntax, marks: Option<u32>) -> Result<Translation, SyntaxError> {
+    let tokens = lex::tokenize(source, syntax)?;
+    let mut parser = parse::TemplateParser::new(source, tokens);
     let body = parser.template()?;
-    let mut writer = write::Writer::new(source, marks);
+    let mut writer = write::TemplateWriter::new(source, marks);
     writer.template(&body);
     Ok(Translation {
         text: writer.text,

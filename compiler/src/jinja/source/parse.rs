@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 use zagent_config::suggest;
 
-use super::ast::{Body, Format, Kind, Signature, Stmt, StmtKind, Target};
-use super::lex::{Tok, Token};
-use super::{Problem, ProblemKind, Use, UseKind};
+use super::ast::{AssignTarget, ExprKind, LoadFormat, MacroSignature, Stmt, StmtKind, StmtList};
+use super::lex::{LexToken, TokenKind};
+use super::{NameUse, NameUseKind, SyntaxError, SyntaxErrorKind};
 
 /// How deep expressions and blocks may nest.
-const DEPTH: usize = 48;
+const MAX_DEPTH: usize = 48;
 
 const TAGS: [&str; 25] = [
     "for",
@@ -42,15 +42,15 @@ const TAGS: [&str; 25] = [
 ];
 
 /// A statement on the heap: blocks nest, and a parser's stack is short.
-pub(super) type Made = Result<Box<StmtKind>, Problem>;
+pub(super) type StmtResult = Result<Box<StmtKind>, SyntaxError>;
 
-pub(super) fn made(kind: StmtKind) -> Made {
+pub(super) fn boxed_stmt(kind: StmtKind) -> StmtResult {
     Ok(Box::new(kind))
 }
 
-pub(super) struct Parser<'s> {
+pub(super) struct TemplateParser<'s> {
     pub(super) src: &'s str,
-    tokens: Vec<Token>,
+    tokens: Vec<LexToken>,
     pub(super) next: usize,
     pub(super) depth: usize,
     /// Words that may end the open blocks, innermost last, each with where its block began.
@@ -58,14 +58,14 @@ pub(super) struct Parser<'s> {
     loops: usize,
     /// Inside an `if`: unknown filters and tests fail only when reached.
     pub(super) soft: bool,
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: Vec<NameUse>,
     pub(super) assigned: BTreeSet<String>,
     /// How often `varargs` and `kwargs` were read so far.
     specials: [usize; 2],
 }
 
-impl<'s> Parser<'s> {
-    pub(super) fn new(src: &'s str, tokens: Vec<Token>) -> Self {
+impl<'s> TemplateParser<'s> {
+    pub(super) fn new(src: &'s str, tokens: Vec<LexToken>) -> Self {
         Self {
             src,
             tokens,
@@ -80,30 +80,30 @@ impl<'s> Parser<'s> {
         }
     }
 
-    pub(super) fn template(&mut self) -> Result<Body, Problem> {
+    pub(super) fn template(&mut self) -> Result<StmtList, SyntaxError> {
         self.body_until_end()
     }
 
-    pub(super) fn peek(&self) -> &Token {
+    pub(super) fn peek(&self) -> &LexToken {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    fn peek_second(&self) -> &Token {
+    fn peek_second(&self) -> &LexToken {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn text(&self, token: &Token) -> &'s str {
+    pub(super) fn text(&self, token: &LexToken) -> &'s str {
         &self.src[token.start..token.end]
     }
 
-    pub(super) fn take(&mut self) -> Token {
+    pub(super) fn next_token(&mut self) -> LexToken {
         let token = self.peek().clone();
         self.next += 1;
         token
     }
 
     pub(super) fn at_op(&self, op: &str) -> bool {
-        matches!(self.peek().tok, Tok::Op(o) if o == op)
+        matches!(self.peek().tok, TokenKind::Op(o) if o == op)
     }
 
     pub(super) fn skip_op(&mut self, op: &str) -> bool {
@@ -112,8 +112,8 @@ impl<'s> Parser<'s> {
         found
     }
 
-    fn is_word(&self, token: &Token, word: &str) -> bool {
-        token.tok == Tok::Name && self.text(token) == word
+    fn is_word(&self, token: &LexToken, word: &str) -> bool {
+        token.tok == TokenKind::Name && self.text(token) == word
     }
 
     pub(super) fn at_word(&self, word: &str) -> bool {
@@ -121,7 +121,7 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn second_is_op(&self, op: &str) -> bool {
-        matches!(self.peek_second().tok, Tok::Op(o) if o == op)
+        matches!(self.peek_second().tok, TokenKind::Op(o) if o == op)
     }
 
     pub(super) fn second_is_word(&self, word: &str) -> bool {
@@ -135,39 +135,39 @@ impl<'s> Parser<'s> {
     }
 
     /// How a token is called in a message.
-    pub(super) fn describe(&self, token: &Token) -> String {
+    pub(super) fn describe(&self, token: &LexToken) -> String {
         match &token.tok {
-            Tok::End => "the end of the template".into(),
-            Tok::BlockEnd | Tok::VariableEnd => "the end of the tag".into(),
-            Tok::Data => "text".into(),
+            TokenKind::End => "the end of the template".into(),
+            TokenKind::BlockEnd | TokenKind::VariableEnd => "the end of the tag".into(),
+            TokenKind::Data => "text".into(),
             _ => format!("`{}`", self.text(token)),
         }
     }
 
-    pub(super) fn unexpected(&self, expected: &str) -> Problem {
+    pub(super) fn unexpected(&self, expected: &str) -> SyntaxError {
         let token = self.peek();
         let message = format!("expected {expected}, found {}", self.describe(token));
-        Problem::new(ProblemKind::Syntax, message, token.start)
+        SyntaxError::new(SyntaxErrorKind::Syntax, message, token.start)
     }
 
-    pub(super) fn expect_op(&mut self, op: &str) -> Result<Token, Problem> {
-        if self.at_op(op) { Ok(self.take()) } else { Err(self.unexpected(&format!("`{op}`"))) }
+    pub(super) fn expect_op(&mut self, op: &str) -> Result<LexToken, SyntaxError> {
+        if self.at_op(op) { Ok(self.next_token()) } else { Err(self.unexpected(&format!("`{op}`"))) }
     }
 
-    pub(super) fn expect_word(&mut self, word: &str) -> Result<(), Problem> {
+    pub(super) fn expect_word(&mut self, word: &str) -> Result<(), SyntaxError> {
         if self.skip_word(word) { Ok(()) } else { Err(self.unexpected(&format!("`{word}`"))) }
     }
 
     /// A name: an identifier, in ASCII because the engine knows no other.
-    pub(super) fn name(&mut self) -> Result<String, Problem> {
-        if self.peek().tok != Tok::Name {
+    pub(super) fn name(&mut self) -> Result<String, SyntaxError> {
+        if self.peek().tok != TokenKind::Name {
             return Err(self.unexpected("a name"));
         }
-        let token = self.take();
+        let token = self.next_token();
         let text = self.text(&token);
         if !text.is_ascii() {
-            return Err(Problem::new(
-                ProblemKind::Syntax,
+            return Err(SyntaxError::new(
+                SyntaxErrorKind::Syntax,
                 format!("the name `{text}` is not ASCII"),
                 token.start,
             )
@@ -177,11 +177,15 @@ impl<'s> Parser<'s> {
     }
 
     /// A name that gets a value.
-    pub(super) fn target_name(&mut self) -> Result<String, Problem> {
+    pub(super) fn target_name(&mut self) -> Result<String, SyntaxError> {
         let at = self.peek().start;
         let name = self.name()?;
         if matches!(name.as_str(), "true" | "false" | "none" | "True" | "False" | "None" | "loop" | "self") {
-            return Err(Problem::new(ProblemKind::Syntax, format!("`{name}` cannot be assigned to"), at));
+            return Err(SyntaxError::new(
+                SyntaxErrorKind::Syntax,
+                format!("`{name}` cannot be assigned to"),
+                at,
+            ));
         }
         self.assigned.insert(name.clone());
         Ok(name)
@@ -195,10 +199,10 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn enter(&mut self) -> Result<(), Problem> {
+    fn enter(&mut self) -> Result<(), SyntaxError> {
         self.depth += 1;
-        if self.depth > DEPTH {
-            return Err(Problem::new(ProblemKind::Depth, "this nests too deep", self.peek().start));
+        if self.depth > MAX_DEPTH {
+            return Err(SyntaxError::new(SyntaxErrorKind::Depth, "this nests too deep", self.peek().start));
         }
         Ok(())
     }
@@ -206,8 +210,8 @@ impl<'s> Parser<'s> {
     /// Runs a rule one level deeper.
     pub(super) fn nested<T>(
         &mut self,
-        rule: impl FnOnce(&mut Self) -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
+        rule: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<T, SyntaxError> {
         self.enter()?;
         let result = rule(self);
         self.depth -= 1;
@@ -215,34 +219,34 @@ impl<'s> Parser<'s> {
     }
 
     /// Runs a rule with unknown filters and tests being late (`soft`) or early faults.
-    pub(super) fn softly<T>(&mut self, soft: bool, rule: impl FnOnce(&mut Self) -> T) -> T {
+    pub(super) fn with_soft_names<T>(&mut self, soft: bool, rule: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.soft, soft);
         let result = rule(self);
         self.soft = before;
         result
     }
 
-    pub(super) fn note(&mut self, kind: UseKind, name: &str, at: usize) {
-        self.uses.push(Use { kind, name: name.to_owned(), at, soft: self.soft });
+    pub(super) fn note_use(&mut self, kind: NameUseKind, name: &str, at: usize) {
+        self.uses.push(NameUse { kind, name: name.to_owned(), at, soft: self.soft });
     }
 
     /// Statements up to the end of the template or up to a word that ends the innermost block.
-    fn body_until_end(&mut self) -> Result<Body, Problem> {
-        let mut body = Body::new();
+    fn body_until_end(&mut self) -> Result<StmtList, SyntaxError> {
+        let mut body = StmtList::new();
         loop {
-            let token = self.take();
+            let token = self.next_token();
             match token.tok {
-                Tok::Data => body
+                TokenKind::Data => body
                     .push(Stmt { at: token.start, kind: Box::new(StmtKind::Data(token.start..token.end)) }),
-                Tok::VariableBegin => {
+                TokenKind::VariableBegin => {
                     let expr = self.tuple(true, false)?;
                     body.push(Stmt { at: token.start, kind: Box::new(StmtKind::Print(vec![expr])) });
-                    if self.peek().tok != Tok::VariableEnd {
+                    if self.peek().tok != TokenKind::VariableEnd {
                         return Err(self.unexpected("the end of the tag"));
                     }
-                    self.take();
+                    self.next_token();
                 }
-                Tok::BlockBegin => {
+                TokenKind::BlockBegin => {
                     if let Some((words, _)) = self.ends.last()
                         && words.iter().any(|w| self.at_word(w))
                     {
@@ -255,8 +259,12 @@ impl<'s> Parser<'s> {
                 _ => {
                     if let Some((words, at)) = self.ends.last() {
                         let end = words.last().copied().unwrap_or_default();
-                        return Err(Problem::new(ProblemKind::Syntax, "this block is never closed", *at)
-                            .hint(format!("close it with `{{% {end} %}}`")));
+                        return Err(SyntaxError::new(
+                            SyntaxErrorKind::Syntax,
+                            "this block is never closed",
+                            *at,
+                        )
+                        .hint(format!("close it with `{{% {end} %}}`")));
                     }
                     return Ok(body);
                 }
@@ -264,16 +272,16 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn block_end(&mut self) -> Result<(), Problem> {
-        if self.peek().tok != Tok::BlockEnd {
+    fn block_end(&mut self) -> Result<(), SyntaxError> {
+        if self.peek().tok != TokenKind::BlockEnd {
             return Err(self.unexpected("the end of the tag"));
         }
-        self.take();
+        self.next_token();
         Ok(())
     }
 
     /// The statements of a block, up to one of `words` (which is left to be taken).
-    fn block(&mut self, words: &'static [&'static str], at: usize) -> Result<Body, Problem> {
+    fn block(&mut self, words: &'static [&'static str], at: usize) -> Result<StmtList, SyntaxError> {
         self.skip_op(":");
         self.block_end()?;
         self.ends.push((words, at));
@@ -283,24 +291,24 @@ impl<'s> Parser<'s> {
     }
 
     /// A block with one possible end, which is taken.
-    fn closed_block(&mut self, end: &'static [&'static str], at: usize) -> Result<Body, Problem> {
+    fn closed_block(&mut self, end: &'static [&'static str], at: usize) -> Result<StmtList, SyntaxError> {
         let loops = std::mem::replace(&mut self.loops, 0);
-        let body = self.softly(false, |p| p.block(end, at));
+        let body = self.with_soft_names(false, |p| p.block(end, at));
         self.loops = loops;
         let body = body?;
-        self.take();
+        self.next_token();
         Ok(body)
     }
 
-    fn statement(&mut self) -> Result<Stmt, Problem> {
-        if self.peek().tok != Tok::Name {
+    fn statement(&mut self) -> Result<Stmt, SyntaxError> {
+        if self.peek().tok != TokenKind::Name {
             return Err(self.unexpected("the name of a tag"));
         }
-        let token = self.take();
+        let token = self.next_token();
         let at = token.start;
         let kind = match self.text(&token) {
             "for" => self.for_loop(at)?,
-            "if" => self.softly(true, |p| p.if_chain(at))?,
+            "if" => self.with_soft_names(true, |p| p.if_chain(at))?,
             "with" => self.with(at)?,
             "set" => self.set(at)?,
             "autoescape" => self.auto_escape(at)?,
@@ -315,56 +323,56 @@ impl<'s> Parser<'s> {
             "do" => self.evaluate()?,
             "print" => self.print()?,
             word @ ("break" | "continue") => self.loop_control(word, at)?,
-            "load_yaml" => self.load(Format::Yaml, at)?,
-            "load_json" => self.load(Format::Json, at)?,
-            "load_text" => self.load(Format::Text, at)?,
-            "import_yaml" => self.import_data(Format::Yaml)?,
-            "import_json" => self.import_data(Format::Json)?,
-            "import_text" => self.import_data(Format::Text)?,
+            "load_yaml" => self.load(LoadFormat::Yaml, at)?,
+            "load_json" => self.load(LoadFormat::Json, at)?,
+            "load_text" => self.load(LoadFormat::Text, at)?,
+            "import_yaml" => self.import_data(LoadFormat::Yaml)?,
+            "import_json" => self.import_data(LoadFormat::Json)?,
+            "import_text" => self.import_data(LoadFormat::Text)?,
             "profile" => self.profile(at)?,
             word => return Err(self.unknown_tag(word, at)),
         };
         Ok(Stmt { at, kind })
     }
 
-    fn auto_escape(&mut self, at: usize) -> Made {
+    fn auto_escape(&mut self, at: usize) -> StmtResult {
         let enabled = self.expr()?;
-        made(StmtKind::AutoEscape { enabled, body: self.closed_block(&["endautoescape"], at)? })
+        boxed_stmt(StmtKind::AutoEscape { enabled, body: self.closed_block(&["endautoescape"], at)? })
     }
 
-    fn filter_block(&mut self, at: usize) -> Made {
+    fn filter_block(&mut self, at: usize) -> StmtResult {
         let filters = self.filters(true)?;
-        made(StmtKind::FilterBlock { filters, body: self.closed_block(&["endfilter"], at)? })
+        boxed_stmt(StmtKind::FilterBlock { filters, body: self.closed_block(&["endfilter"], at)? })
     }
 
-    fn extends(&mut self) -> Made {
-        made(StmtKind::Extends(self.expr()?))
+    fn extends(&mut self) -> StmtResult {
+        boxed_stmt(StmtKind::Extends(self.expr()?))
     }
 
-    fn macro_block(&mut self, at: usize) -> Made {
+    fn macro_block(&mut self, at: usize) -> StmtResult {
         let name = self.target_name()?;
         let signature = self.signature()?;
         let before = self.specials;
         let body = self.closed_block(&["endmacro"], at)?;
         let rest = [self.specials[0] > before[0], self.specials[1] > before[1]];
-        made(StmtKind::Macro { name, signature, rest, body })
+        boxed_stmt(StmtKind::Macro { name, signature, rest, body })
     }
 
-    fn evaluate(&mut self) -> Made {
-        made(StmtKind::Do(self.tuple(true, false)?))
+    fn evaluate(&mut self) -> StmtResult {
+        boxed_stmt(StmtKind::Do(self.tuple(true, false)?))
     }
 
-    fn profile(&mut self, at: usize) -> Made {
+    fn profile(&mut self, at: usize) -> StmtResult {
         self.expect_word("as")?;
         let label = self.expr()?;
         let body = self.block(&["endprofile"], at)?;
-        self.take();
-        made(StmtKind::Profile { label, body })
+        self.next_token();
+        boxed_stmt(StmtKind::Profile { label, body })
     }
 
-    fn unknown_tag(&self, word: &str, at: usize) -> Problem {
+    fn unknown_tag(&self, word: &str, at: usize) -> SyntaxError {
         if matches!(word, "else" | "elif") || word.starts_with("end") {
-            let problem = |text: String| Problem::new(ProblemKind::Syntax, text, at);
+            let problem = |text: String| SyntaxError::new(SyntaxErrorKind::Syntax, text, at);
             let Some((words, _)) = self.ends.last() else {
                 return problem(format!("`{word}` stands here, and no block is open"));
             };
@@ -372,41 +380,45 @@ impl<'s> Parser<'s> {
             return problem(format!("`{word}` does not fit the block that is open"))
                 .hint(format!("the innermost open block ends with {}", words.join(", ")));
         }
-        let problem = Problem::new(ProblemKind::UnknownTag, format!("there is no tag `{word}`"), at);
+        let problem = SyntaxError::new(SyntaxErrorKind::UnknownTag, format!("there is no tag `{word}`"), at);
         match suggest::nearest(word, TAGS) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
             None => problem,
         }
     }
 
-    fn loop_control(&mut self, word: &str, at: usize) -> Made {
+    fn loop_control(&mut self, word: &str, at: usize) -> StmtResult {
         if self.loops == 0 {
-            return Err(Problem::new(ProblemKind::Syntax, format!("`{word}` stands outside of a loop"), at));
+            return Err(SyntaxError::new(
+                SyntaxErrorKind::Syntax,
+                format!("`{word}` stands outside of a loop"),
+                at,
+            ));
         }
-        made(if word == "break" { StmtKind::Break } else { StmtKind::Continue })
+        boxed_stmt(if word == "break" { StmtKind::Break } else { StmtKind::Continue })
     }
 
-    fn for_loop(&mut self, at: usize) -> Made {
+    fn for_loop(&mut self, at: usize) -> StmtResult {
         let target = self.target(false, true)?;
         self.expect_word("in")?;
         let iter = self.tuple(false, false)?;
-        let test = if self.skip_word("if") { Some(self.softly(false, Self::expr)?) } else { None };
+        let test = if self.skip_word("if") { Some(self.with_soft_names(false, Self::expr)?) } else { None };
         let recursive = self.skip_word("recursive");
         self.loops += 1;
-        let body = self.softly(false, |p| p.block(&["else", "endfor"], at))?;
+        let body = self.with_soft_names(false, |p| p.block(&["else", "endfor"], at))?;
         self.loops -= 1;
         let otherwise = if self.skip_word("else") {
-            let body = self.softly(false, |p| p.block(&["endfor"], at))?;
-            self.take();
+            let body = self.with_soft_names(false, |p| p.block(&["endfor"], at))?;
+            self.next_token();
             body
         } else {
-            self.take();
-            Body::new()
+            self.next_token();
+            StmtList::new()
         };
-        made(StmtKind::For { target, iter, test, recursive, body, otherwise })
+        boxed_stmt(StmtKind::For { target, iter, test, recursive, body, otherwise })
     }
 
-    fn if_chain(&mut self, at: usize) -> Made {
+    fn if_chain(&mut self, at: usize) -> StmtResult {
         let mut branches = Vec::new();
         loop {
             let test = self.tuple(false, false)?;
@@ -417,39 +429,39 @@ impl<'s> Parser<'s> {
             }
             if self.skip_word("else") {
                 let otherwise = self.block(&["endif"], at)?;
-                self.take();
-                return made(StmtKind::If { branches, otherwise: Some(otherwise) });
+                self.next_token();
+                return boxed_stmt(StmtKind::If { branches, otherwise: Some(otherwise) });
             }
-            self.take();
-            return made(StmtKind::If { branches, otherwise: None });
+            self.next_token();
+            return boxed_stmt(StmtKind::If { branches, otherwise: None });
         }
     }
 
-    fn with(&mut self, at: usize) -> Made {
+    fn with(&mut self, at: usize) -> StmtResult {
         let mut assigns = Vec::new();
-        while self.peek().tok != Tok::BlockEnd {
+        while self.peek().tok != TokenKind::BlockEnd {
             if !assigns.is_empty() {
                 self.expect_op(",")?;
             }
-            let target = self.target_name().map(Target::Name)?;
+            let target = self.target_name().map(AssignTarget::Name)?;
             self.expect_op("=")?;
             assigns.push((target, self.expr()?));
         }
-        let body = self.softly(false, |p| p.block(&["endwith"], at))?;
-        self.take();
-        made(StmtKind::With { assigns, body })
+        let body = self.with_soft_names(false, |p| p.block(&["endwith"], at))?;
+        self.next_token();
+        boxed_stmt(StmtKind::With { assigns, body })
     }
 
-    fn set(&mut self, at: usize) -> Made {
+    fn set(&mut self, at: usize) -> StmtResult {
         let target = self.target(true, false)?;
         if self.skip_op("=") {
-            return made(StmtKind::Set(target, self.tuple(true, false)?));
+            return boxed_stmt(StmtKind::Set(target, self.tuple(true, false)?));
         }
         let filters = self.filters(false)?;
-        made(StmtKind::SetBlock { target, filters, body: self.closed_block(&["endset"], at)? })
+        boxed_stmt(StmtKind::SetBlock { target, filters, body: self.closed_block(&["endset"], at)? })
     }
 
-    fn template_block(&mut self, at: usize) -> Made {
+    fn template_block(&mut self, at: usize) -> StmtResult {
         let name = self.name()?;
         let scoped = self.skip_word("scoped");
         let required = self.skip_word("required");
@@ -460,32 +472,32 @@ impl<'s> Parser<'s> {
         }
         let body = self.closed_block(&["endblock"], at)?;
         self.skip_word(&name);
-        made(StmtKind::Block { name, scoped, required, body })
+        boxed_stmt(StmtKind::Block { name, scoped, required, body })
     }
 
-    fn load(&mut self, format: Format, at: usize) -> Made {
+    fn load(&mut self, format: LoadFormat, at: usize) -> StmtResult {
         self.expect_word("as")?;
         let target = self.target(false, false)?;
-        made(StmtKind::Load { format, target, body: self.closed_block(&["endload"], at)? })
+        boxed_stmt(StmtKind::Load { format, target, body: self.closed_block(&["endload"], at)? })
     }
 
-    fn call_block(&mut self, at: usize) -> Made {
-        let signature = if self.at_op("(") { self.signature()? } else { Signature::default() };
+    fn call_block(&mut self, at: usize) -> StmtResult {
+        let signature = if self.at_op("(") { self.signature()? } else { MacroSignature::default() };
         let call = self.expr()?;
-        if !matches!(call.kind, Kind::Call(..)) {
-            return Err(Problem::new(ProblemKind::Syntax, "`call` needs a call of a macro", call.at));
+        if !matches!(call.kind, ExprKind::Call(..)) {
+            return Err(SyntaxError::new(SyntaxErrorKind::Syntax, "`call` needs a call of a macro", call.at));
         }
-        made(StmtKind::CallBlock { call, signature, body: self.closed_block(&["endcall"], at)? })
+        boxed_stmt(StmtKind::CallBlock { call, signature, body: self.closed_block(&["endcall"], at)? })
     }
 
-    fn print(&mut self) -> Made {
+    fn print(&mut self) -> StmtResult {
         let mut exprs = Vec::new();
-        while self.peek().tok != Tok::BlockEnd {
+        while self.peek().tok != TokenKind::BlockEnd {
             if !exprs.is_empty() {
                 self.expect_op(",")?;
             }
             exprs.push(self.expr()?);
         }
-        made(StmtKind::Print(exprs))
+        boxed_stmt(StmtKind::Print(exprs))
     }
 }

@@ -1,11 +1,11 @@
 //! The tags that name other templates.
 
-use super::ast::{Expr, Format, StmtKind};
-use super::lex::Tok;
-use super::parse::{Made, Parser, made};
-use super::{Problem, ProblemKind};
+use super::ast::{AstExpr, LoadFormat, StmtKind};
+use super::lex::TokenKind;
+use super::parse::{StmtResult, TemplateParser, boxed_stmt};
+use super::{SyntaxError, SyntaxErrorKind};
 
-impl Parser<'_> {
+impl TemplateParser<'_> {
     /// `with context` or `without context`.
     fn context_words(&mut self) -> Option<bool> {
         let with = self.at_word("with");
@@ -16,17 +16,17 @@ impl Parser<'_> {
         None
     }
 
-    pub(super) fn include(&mut self) -> Made {
+    pub(super) fn include(&mut self) -> StmtResult {
         let name = self.expr()?;
         let ignore_missing = self.at_word("ignore") && self.second_is_word("missing");
         if ignore_missing {
             self.next += 2;
         }
         let context = self.context_words().unwrap_or(true);
-        made(StmtKind::Include { name, ignore_missing, context })
+        boxed_stmt(StmtKind::Include { name, ignore_missing, context })
     }
 
-    fn import(&mut self) -> Result<(Expr, String, bool), Problem> {
+    fn import(&mut self) -> Result<(AstExpr, String, bool), SyntaxError> {
         let name = self.expr()?;
         self.expect_word("as")?;
         let target = self.target_name()?;
@@ -34,12 +34,12 @@ impl Parser<'_> {
         Ok((name, target, context))
     }
 
-    pub(super) fn import_data(&mut self, format: Format) -> Made {
+    pub(super) fn import_data(&mut self, format: LoadFormat) -> StmtResult {
         let (name, target, context) = self.import()?;
-        made(StmtKind::ImportData { format, name, target, context })
+        boxed_stmt(StmtKind::ImportData { format, name, target, context })
     }
 
-    pub(super) fn from(&mut self) -> Made {
+    pub(super) fn from(&mut self) -> StmtResult {
         let name = self.expr()?;
         self.expect_word("import")?;
         let mut names = Vec::new();
@@ -47,7 +47,7 @@ impl Parser<'_> {
             if !names.is_empty() {
                 self.expect_op(",")?;
             }
-            if self.peek().tok != Tok::Name {
+            if self.peek().tok != TokenKind::Name {
                 return Err(self.unexpected("a name"));
             }
             if let Some(context) = self.context_words() {
@@ -56,8 +56,8 @@ impl Parser<'_> {
             let at = self.peek().start;
             let word = self.target_name()?;
             if word.starts_with('_') {
-                return Err(Problem::new(
-                    ProblemKind::Syntax,
+                return Err(SyntaxError::new(
+                    SyntaxErrorKind::Syntax,
                     format!("`{word}` cannot be imported: names that start with `_` are private"),
                     at,
                 ));
@@ -71,11 +71,11 @@ impl Parser<'_> {
                 break false;
             }
         };
-        made(StmtKind::From { name, names, context })
+        boxed_stmt(StmtKind::From { name, names, context })
     }
 
-    pub(super) fn import_module(&mut self) -> Made {
+    pub(super) fn import_module(&mut self) -> StmtResult {
         let (name, target, context) = self.import()?;
-        made(StmtKind::Import { name, target, context })
+        boxed_stmt(StmtKind::Import { name, target, context })
     }
 }

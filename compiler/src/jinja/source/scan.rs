@@ -1,30 +1,30 @@
 //! What a template's tree holds: questions that its writer asks.
 
-use super::ast::{Body, Expr, Kind, StmtKind};
+use super::ast::{AstExpr, ExprKind, StmtKind, StmtList};
 
 /// Which helpers a template calls.
 #[derive(Default)]
-pub(super) struct Needs {
+pub(super) struct HelperNeeds {
     pub(super) import: bool,
     pub(super) include: bool,
 }
 
-impl Needs {
-    pub(super) fn see(&mut self, body: &Body) {
+impl HelperNeeds {
+    pub(super) fn scan(&mut self, body: &StmtList) {
         for stmt in body {
             match &*stmt.kind {
                 StmtKind::Import { context, .. }
                 | StmtKind::From { context, .. }
                 | StmtKind::ImportData { context, .. } => self.import |= !context,
                 StmtKind::Include { context: false, .. } => self.include = true,
-                kind => inner(kind).for_each(|body| self.see(body)),
+                kind => inner_bodies(kind).for_each(|body| self.scan(body)),
             }
         }
     }
 }
 
 /// The bodies inside a statement.
-fn inner(kind: &StmtKind) -> Box<dyn Iterator<Item = &Body> + '_> {
+fn inner_bodies(kind: &StmtKind) -> Box<dyn Iterator<Item = &StmtList> + '_> {
     match kind {
         StmtKind::SetBlock { body, .. }
         | StmtKind::With { body, .. }
@@ -44,7 +44,7 @@ fn inner(kind: &StmtKind) -> Box<dyn Iterator<Item = &Body> + '_> {
 }
 
 /// True when a body gives names values in its own scope.
-pub(super) fn assigns(body: &Body) -> bool {
+pub(super) fn assigns(body: &StmtList) -> bool {
     body.iter().any(|stmt| match &*stmt.kind {
         StmtKind::Set(..)
         | StmtKind::SetBlock { .. }
@@ -53,43 +53,43 @@ pub(super) fn assigns(body: &Body) -> bool {
         | StmtKind::From { .. }
         | StmtKind::ImportData { .. }
         | StmtKind::Macro { .. } => true,
-        kind @ (StmtKind::If { .. } | StmtKind::Profile { .. }) => inner(kind).any(assigns),
+        kind @ (StmtKind::If { .. } | StmtKind::Profile { .. }) => inner_bodies(kind).any(assigns),
         _ => false,
     })
 }
 
 /// True when a body leaves the loop around it or starts its next turn.
-pub(super) fn controls_loop(body: &Body) -> bool {
+pub(super) fn controls_loop(body: &StmtList) -> bool {
     body.iter().any(|stmt| match &*stmt.kind {
         StmtKind::Break | StmtKind::Continue => true,
         StmtKind::For { otherwise, .. } => controls_loop(otherwise),
         kind @ (StmtKind::If { .. } | StmtKind::Profile { .. } | StmtKind::With { .. }) => {
-            inner(kind).any(controls_loop)
+            inner_bodies(kind).any(controls_loop)
         }
         _ => false,
     })
 }
 
 /// Bytes of plain text that one run of a body can print, inner loops and macros aside: they count for themselves.
-pub(super) fn plain_bytes(body: &Body) -> usize {
+pub(super) fn plain_bytes(body: &StmtList) -> usize {
     body.iter()
         .map(|stmt| match &*stmt.kind {
             StmtKind::Data(range) => range.len(),
-            StmtKind::If { .. } => inner(&stmt.kind).map(plain_bytes).max().unwrap_or(0),
+            StmtKind::If { .. } => inner_bodies(&stmt.kind).map(plain_bytes).max().unwrap_or(0),
             StmtKind::For { otherwise, .. } => plain_bytes(otherwise),
             StmtKind::Macro { .. } | StmtKind::CallBlock { .. } | StmtKind::Block { .. } => 0,
-            kind => inner(kind).map(plain_bytes).sum(),
+            kind => inner_bodies(kind).map(plain_bytes).sum(),
         })
         .sum()
 }
 
 /// True for an expression that reads no variable.
-pub(super) fn is_literal(e: &Expr) -> bool {
+pub(super) fn is_literal(e: &AstExpr) -> bool {
     match &e.kind {
-        Kind::Str(_) | Kind::Number(_) | Kind::True | Kind::False | Kind::None => true,
-        Kind::List(items) | Kind::Tuple(items) => items.iter().all(is_literal),
-        Kind::Dict(items) => items.iter().all(|(k, v)| is_literal(k) && is_literal(v)),
-        Kind::Negative(of) => is_literal(of),
+        ExprKind::Str(_) | ExprKind::Number(_) | ExprKind::True | ExprKind::False | ExprKind::None => true,
+        ExprKind::List(items) | ExprKind::Tuple(items) => items.iter().all(is_literal),
+        ExprKind::Dict(items) => items.iter().all(|(k, v)| is_literal(k) && is_literal(v)),
+        ExprKind::Negative(of) => is_literal(of),
         _ => false,
     }
 }

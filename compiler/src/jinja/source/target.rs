@@ -1,13 +1,13 @@
 //! What gets a value: the targets of assignments and loops, and the parameters of macros.
 
-use super::ast::{Signature, Target};
-use super::lex::Tok;
-use super::parse::Parser;
-use super::{Problem, ProblemKind};
+use super::ast::{AssignTarget, MacroSignature};
+use super::lex::TokenKind;
+use super::parse::TemplateParser;
+use super::{SyntaxError, SyntaxErrorKind};
 
-impl Parser<'_> {
-    pub(super) fn signature(&mut self) -> Result<Signature, Problem> {
-        let mut signature = Signature::default();
+impl TemplateParser<'_> {
+    pub(super) fn signature(&mut self) -> Result<MacroSignature, SyntaxError> {
+        let mut signature = MacroSignature::default();
         self.expect_op("(")?;
         while !self.at_op(")") {
             if !signature.names.is_empty() {
@@ -16,15 +16,15 @@ impl Parser<'_> {
             let at = self.peek().start;
             let name = self.target_name()?;
             if signature.names.contains(&name) {
-                return Err(Problem::new(
-                    ProblemKind::Syntax,
+                return Err(SyntaxError::new(
+                    SyntaxErrorKind::Syntax,
                     format!("the parameter `{name}` stands twice"),
                     at,
                 ));
             }
             signature.names.push(name);
             if self.skip_op("=") {
-                signature.defaults.push(self.softly(false, Self::expr)?);
+                signature.defaults.push(self.with_soft_names(false, Self::expr)?);
             } else if !signature.defaults.is_empty() {
                 return Err(self
                     .unexpected("`=`")
@@ -36,16 +36,16 @@ impl Parser<'_> {
     }
 
     /// What an assignment assigns to; `attributes` allows `namespace.x`, `until_in` ends a loop's targets.
-    pub(super) fn target(&mut self, attributes: bool, until_in: bool) -> Result<Target, Problem> {
+    pub(super) fn target(&mut self, attributes: bool, until_in: bool) -> Result<AssignTarget, SyntaxError> {
         self.nested(|p| p.target_list(attributes, until_in))
     }
 
-    fn target_list(&mut self, attributes: bool, until_in: bool) -> Result<Target, Problem> {
+    fn target_list(&mut self, attributes: bool, until_in: bool) -> Result<AssignTarget, SyntaxError> {
         let mut items = Vec::new();
         let mut many = false;
         loop {
             if many
-                && (matches!(self.peek().tok, Tok::BlockEnd)
+                && (matches!(self.peek().tok, TokenKind::BlockEnd)
                     || self.at_op(")")
                     || self.at_op("=")
                     || until_in && self.at_word("in"))
@@ -62,13 +62,13 @@ impl Parser<'_> {
             Some(only) if !many => Ok(only),
             Some(last) => {
                 items.push(last);
-                Ok(Target::Tuple(items))
+                Ok(AssignTarget::Tuple(items))
             }
             None => Err(self.unexpected("a name")),
         }
     }
 
-    fn one_target(&mut self, attributes: bool) -> Result<Target, Problem> {
+    fn one_target(&mut self, attributes: bool) -> Result<AssignTarget, SyntaxError> {
         if self.skip_op("(") {
             let inner = self.target(attributes, false)?;
             self.expect_op(")")?;
@@ -76,8 +76,8 @@ impl Parser<'_> {
         }
         let name = self.target_name()?;
         if attributes && self.skip_op(".") {
-            return Ok(Target::Attribute(name, self.name()?));
+            return Ok(AssignTarget::Attribute(name, self.name()?));
         }
-        Ok(Target::Name(name))
+        Ok(AssignTarget::Name(name))
     }
 }

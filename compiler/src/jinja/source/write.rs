@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::ast::{Args, Expr, FilterCall, Kind};
+use super::ast::{AstArgs, AstExpr, ExprKind, FilterCall};
 
 /// Methods that Python finds by subscript when no key has that name: `d['get']('x')`.
 const METHODS: [&str; 22] = [
@@ -34,7 +34,7 @@ const METHODS: [&str; 22] = [
 
 /// How tightly an expression holds together in minijinja's grammar.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(super) enum Precedence {
     Condition,
     Or,
     And,
@@ -44,7 +44,7 @@ pub(super) enum Level {
     Postfix,
 }
 
-pub(super) struct Writer<'s> {
+pub(super) struct TemplateWriter<'s> {
     pub(super) source: &'s str,
     pub(super) marks: Option<u32>,
     pub(super) text: String,
@@ -56,7 +56,7 @@ pub(super) struct Writer<'s> {
     line: usize,
 }
 
-impl<'s> Writer<'s> {
+impl<'s> TemplateWriter<'s> {
     pub(super) fn new(source: &'s str, marks: Option<u32>) -> Self {
         Self {
             source,
@@ -75,7 +75,7 @@ impl<'s> Writer<'s> {
         self.newlines.partition_point(|n| *n < at)
     }
 
-    pub(super) fn put(&mut self, text: &str) {
+    pub(super) fn push_str(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
@@ -96,21 +96,21 @@ impl<'s> Writer<'s> {
     /// Between tags: the same, by a comment that holds nothing but the lines.
     pub(super) fn mark_outside(&mut self, at: usize) {
         if self.line < self.line_of(at) {
-            self.put("{#");
+            self.push_str("{#");
             self.mark(at);
-            self.put("#}");
+            self.push_str("#}");
         }
         self.anchor(at);
     }
 
     /// Text as it stands, so that minijinja sees no tag in it.
-    pub(super) fn data(&mut self, text: &str) {
+    pub(super) fn literal_text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         let mut from = 0;
         for (i, b) in bytes.iter().enumerate() {
             if *b == b'{' && matches!(bytes.get(i + 1), None | Some(b'{' | b'%' | b'#')) {
                 self.text.push_str(&text[from..i]);
-                self.put("{{'{'}}");
+                self.push_str("{{'{'}}");
                 from = i + 1;
             }
         }
@@ -122,10 +122,10 @@ impl<'s> Writer<'s> {
         self.text.push('"');
         for c in text.chars() {
             match c {
-                '"' => self.put("\\\""),
-                '\\' => self.put("\\\\"),
-                '\n' => self.put("\\n"),
-                '\r' => self.put("\\r"),
+                '"' => self.push_str("\\\""),
+                '\\' => self.push_str("\\\\"),
+                '\n' => self.push_str("\\n"),
+                '\r' => self.push_str("\\r"),
                 c => self.text.push(c),
             }
         }
@@ -133,160 +133,160 @@ impl<'s> Writer<'s> {
     }
 
     /// Writes an expression, in parentheses when the place asks for something that holds tighter.
-    pub(super) fn expr(&mut self, e: &Expr, least: Level) {
-        let loose = level(&e.kind) < least;
+    pub(super) fn expr(&mut self, e: &AstExpr, least: Precedence) {
+        let loose = precedence_of(&e.kind) < least;
         if loose {
             self.text.push('(');
         }
-        self.bare(e);
+        self.expr_bare(e);
         if loose {
             self.text.push(')');
         }
     }
 
-    fn bare(&mut self, e: &Expr) {
+    fn expr_bare(&mut self, e: &AstExpr) {
         match &e.kind {
-            Kind::Str(text) => {
+            ExprKind::Str(text) => {
                 self.mark(e.at);
                 self.string(text);
             }
-            Kind::Number(digits) => {
+            ExprKind::Number(digits) => {
                 self.mark(e.at);
-                self.put(digits);
+                self.push_str(digits);
             }
-            Kind::True => self.word(e.at, "true"),
-            Kind::False => self.word(e.at, "false"),
-            Kind::None => self.word(e.at, "none"),
-            Kind::Name(name) => self.word(e.at, &safe(name)),
-            Kind::List(items) => {
+            ExprKind::True => self.keyword(e.at, "true"),
+            ExprKind::False => self.keyword(e.at, "false"),
+            ExprKind::None => self.keyword(e.at, "none"),
+            ExprKind::Name(name) => self.keyword(e.at, &safe_name(name)),
+            ExprKind::List(items) => {
                 self.sequence(e.at, items, '[', ']');
-                self.put("|_za_list");
+                self.push_str("|_za_list");
             }
-            Kind::Tuple(items) => {
+            ExprKind::Tuple(items) => {
                 self.sequence(e.at, items, '[', ']');
-                self.put("|_za_tuple");
+                self.push_str("|_za_tuple");
             }
-            Kind::Dict(items) => self.dict(e.at, items),
-            Kind::Attribute(of, name) => self.attribute(of, e.at, name),
-            Kind::Item(of, key) => {
-                self.expr(of, Level::Postfix);
+            ExprKind::Dict(items) => self.dict(e.at, items),
+            ExprKind::Attribute(of, name) => self.attribute(of, e.at, name),
+            ExprKind::Item(of, key) => {
+                self.expr(of, Precedence::Postfix);
                 self.mark(e.at);
                 self.text.push('[');
-                self.expr(key, Level::Condition);
+                self.expr(key, Precedence::Condition);
                 self.text.push(']');
             }
-            Kind::Slice(of, parts) => self.slice(of, e.at, parts),
-            Kind::Call(callee, args) => self.call(callee, args),
-            Kind::Filter(of, filter) => {
-                self.expr(of, Level::Filter);
+            ExprKind::Slice(of, parts) => self.slice(of, e.at, parts),
+            ExprKind::Call(callee, args) => self.call(callee, args),
+            ExprKind::Filter(of, filter) => {
+                self.expr(of, Precedence::Filter);
                 self.text.push('|');
                 self.filter(filter);
             }
-            Kind::Test { value, name, args, negated } => {
-                self.expr(value, Level::Filter);
-                self.put(if *negated { " is not " } else { " is " });
-                self.word(e.at, name);
+            ExprKind::Test { value, name, args, negated } => {
+                self.expr(value, Precedence::Filter);
+                self.push_str(if *negated { " is not " } else { " is " });
+                self.keyword(e.at, name);
                 self.args(args, "");
             }
-            Kind::Not(of) => {
-                self.word(e.at, "not ");
-                self.expr(of, Level::Not);
+            ExprKind::Not(of) => {
+                self.keyword(e.at, "not ");
+                self.expr(of, Precedence::Not);
             }
-            Kind::Negative(of) => {
-                self.word(e.at, "-");
-                self.expr(of, Level::Postfix);
+            ExprKind::Negative(of) => {
+                self.keyword(e.at, "-");
+                self.expr(of, Precedence::Postfix);
             }
-            Kind::Positive(of) => {
-                self.expr(of, Level::Filter);
-                self.word(e.at, "|_za_positive");
+            ExprKind::Positive(of) => {
+                self.expr(of, Precedence::Filter);
+                self.keyword(e.at, "|_za_positive");
             }
-            Kind::Math(left, op, right) => self.operation(e.at, math(op), left, &[right]),
-            Kind::Concat(items) => {
+            ExprKind::Math(left, op, right) => self.operation(e.at, math_filter(op), left, &[right]),
+            ExprKind::Concat(items) => {
                 if let Some((first, rest)) = items.split_first() {
-                    let rest: Vec<&Expr> = rest.iter().collect();
+                    let rest: Vec<&AstExpr> = rest.iter().collect();
                     self.operation(e.at, "_za_concat", first, &rest);
                 }
             }
-            Kind::Compare(first, rest) => self.compare(e.at, first, rest),
-            Kind::And(left, right) => self.infix(left, e.at, " and ", right, Level::And),
-            Kind::Or(left, right) => self.infix(left, e.at, " or ", right, Level::Or),
-            Kind::Condition { test, yes, no } => self.condition(test, yes, no.as_deref()),
+            ExprKind::Compare(first, rest) => self.compare(e.at, first, rest),
+            ExprKind::And(left, right) => self.infix(left, e.at, " and ", right, Precedence::And),
+            ExprKind::Or(left, right) => self.infix(left, e.at, " or ", right, Precedence::Or),
+            ExprKind::Condition { test, yes, no } => self.condition(test, yes, no.as_deref()),
         }
     }
 
-    fn condition(&mut self, test: &Expr, yes: &Expr, no: Option<&Expr>) {
-        self.expr(yes, Level::Or);
-        self.put(" if ");
-        self.expr(test, Level::Or);
+    fn condition(&mut self, test: &AstExpr, yes: &AstExpr, no: Option<&AstExpr>) {
+        self.expr(yes, Precedence::Or);
+        self.push_str(" if ");
+        self.expr(test, Precedence::Or);
         if let Some(no) = no {
-            self.put(" else ");
-            self.expr(no, Level::Condition);
+            self.push_str(" else ");
+            self.expr(no, Precedence::Condition);
         }
     }
 
-    fn slice(&mut self, of: &Expr, at: usize, parts: &[Option<Box<Expr>>; 3]) {
-        self.expr(of, Level::Filter);
+    fn slice(&mut self, of: &AstExpr, at: usize, parts: &[Option<Box<AstExpr>>; 3]) {
+        self.expr(of, Precedence::Filter);
         self.mark(at);
-        self.put("|_za_slice(");
+        self.push_str("|_za_slice(");
         for part in parts {
             match part {
-                Some(part) => self.expr(part, Level::Condition),
-                None => self.put("none"),
+                Some(part) => self.expr(part, Precedence::Condition),
+                None => self.push_str("none"),
             }
             self.text.push(',');
         }
         self.text.push(')');
     }
 
-    fn word(&mut self, at: usize, word: &str) {
+    fn keyword(&mut self, at: usize, word: &str) {
         self.mark(at);
-        self.put(word);
+        self.push_str(word);
     }
 
-    fn infix(&mut self, left: &Expr, at: usize, op: &str, right: &Expr, level: Level) {
+    fn infix(&mut self, left: &AstExpr, at: usize, op: &str, right: &AstExpr, level: Precedence) {
         self.expr(left, level);
         self.mark(at);
-        self.put(op);
+        self.push_str(op);
         // The right side of the same operator is grouped: both grammars go from left to right.
-        self.expr(right, if level == Level::Or { Level::And } else { Level::Not });
+        self.expr(right, if level == Precedence::Or { Precedence::And } else { Precedence::Not });
     }
 
-    pub(super) fn sequence(&mut self, at: usize, items: &[Expr], open: char, close: char) {
+    pub(super) fn sequence(&mut self, at: usize, items: &[AstExpr], open: char, close: char) {
         self.mark(at);
         self.text.push(open);
         for item in items {
-            self.expr(item, Level::Condition);
+            self.expr(item, Precedence::Condition);
             self.text.push(',');
         }
         self.text.push(close);
     }
 
     /// Keys and values in turn: the engine's own dictionary hashes its keys without a limit.
-    fn dict(&mut self, at: usize, items: &[(Expr, Expr)]) {
+    fn dict(&mut self, at: usize, items: &[(AstExpr, AstExpr)]) {
         self.mark(at);
         self.text.push('[');
         for (key, value) in items {
-            self.expr(key, Level::Condition);
+            self.expr(key, Precedence::Condition);
             self.text.push(',');
-            self.expr(value, Level::Condition);
+            self.expr(value, Precedence::Condition);
             self.text.push(',');
         }
-        self.put("]|_za_dict");
+        self.push_str("]|_za_dict");
     }
 
-    fn attribute(&mut self, of: &Expr, at: usize, name: &str) {
-        if is_of_number(of, name) {
-            self.expr(of, Level::Filter);
+    fn attribute(&mut self, of: &AstExpr, at: usize, name: &str) {
+        if is_number_attribute(of, name) {
+            self.expr(of, Precedence::Filter);
             self.mark(at);
-            self.put("|_za_part(");
+            self.push_str("|_za_part(");
             self.string(name);
             return self.text.push(')');
         }
-        self.expr(of, Level::Postfix);
+        self.expr(of, Precedence::Postfix);
         self.mark(at);
         if name.is_ascii() {
             self.text.push('.');
-            self.put(name);
+            self.push_str(name);
         } else {
             self.text.push('[');
             self.string(name);
@@ -294,105 +294,105 @@ impl<'s> Writer<'s> {
         }
     }
 
-    fn call(&mut self, callee: &Expr, args: &Args) {
+    fn call(&mut self, callee: &AstExpr, args: &AstArgs) {
         if let Some((of, method)) = subscript_method(callee) {
-            self.expr(of, Level::Filter);
+            self.expr(of, Precedence::Filter);
             self.mark(callee.at);
-            self.put("|_za_method");
+            self.push_str("|_za_method");
             return self.args(args, method);
         }
-        self.expr(callee, Level::Postfix);
+        self.expr(callee, Precedence::Postfix);
         self.args(args, "");
     }
 
     /// Arguments in parentheses, after a first one that is a string when it is not empty.
-    fn args(&mut self, args: &Args, first: &str) {
+    fn args(&mut self, args: &AstArgs, first: &str) {
         self.text.push('(');
         if !first.is_empty() {
             self.string(first);
             self.text.push(',');
         }
         for arg in &args.positional {
-            self.expr(arg, Level::Condition);
+            self.expr(arg, Precedence::Condition);
             self.text.push(',');
         }
         if let Some(rest) = &args.rest {
             self.text.push('*');
-            self.expr(rest, Level::Condition);
+            self.expr(rest, Precedence::Condition);
             self.text.push(',');
         }
         for (name, value) in &args.named {
-            self.put(name);
+            self.push_str(name);
             self.text.push('=');
-            self.expr(value, Level::Condition);
+            self.expr(value, Precedence::Condition);
             self.text.push(',');
         }
         if let Some(rest) = &args.named_rest {
-            self.put("**");
-            self.expr(rest, Level::Condition);
+            self.push_str("**");
+            self.expr(rest, Precedence::Condition);
         }
         self.text.push(')');
     }
 
     pub(super) fn filter(&mut self, filter: &FilterCall) {
-        self.word(filter.at, &filter.name);
+        self.keyword(filter.at, &filter.name);
         self.args(&filter.args, "");
     }
 
-    fn operation(&mut self, at: usize, name: &str, first: &Expr, rest: &[&Expr]) {
-        let names = std::iter::once(first).chain(rest.iter().copied()).map(path).collect();
+    fn operation(&mut self, at: usize, name: &str, first: &AstExpr, rest: &[&AstExpr]) {
+        let names = std::iter::once(first).chain(rest.iter().copied()).map(expr_path).collect();
         self.operands.insert(u32::try_from(at).unwrap_or(u32::MAX), names);
-        self.expr(first, Level::Filter);
+        self.expr(first, Precedence::Filter);
         self.text.push('|');
-        self.word(at, name);
+        self.keyword(at, name);
         self.text.push('(');
         for item in rest {
-            self.expr(item, Level::Condition);
+            self.expr(item, Precedence::Condition);
             self.text.push(',');
         }
         self.text.push(')');
     }
 
-    fn compare(&mut self, at: usize, first: &Expr, rest: &[(&'static str, Expr)]) {
+    fn compare(&mut self, at: usize, first: &AstExpr, rest: &[(&'static str, AstExpr)]) {
         if let [(op, right)] = rest
-            && let Some(name) = ordering(op)
+            && let Some(name) = ordering_filter(op)
         {
             return self.operation(at, name, first, &[right]);
         }
-        self.expr(first, Level::Filter);
+        self.expr(first, Precedence::Filter);
         for (op, right) in rest {
             let _ = write!(self.text, " {op} ");
             match &right.kind {
                 // Nobody can change a list that is only looked into.
-                Kind::List(items) | Kind::Tuple(items) if op.ends_with("in") => {
+                ExprKind::List(items) | ExprKind::Tuple(items) if op.ends_with("in") => {
                     self.sequence(right.at, items, '[', ']');
                 }
-                _ => self.expr(right, Level::Filter),
+                _ => self.expr(right, Precedence::Filter),
             }
         }
     }
 }
 
 /// A variable's name as it is written: words of minijinja's grammar are plain names in Jinja2 where a name may stand.
-pub(super) fn safe(name: &str) -> Cow<'_, str> {
+pub(super) fn safe_name(name: &str) -> Cow<'_, str> {
     const WORDS: [&str; 8] = ["and", "else", "if", "in", "is", "not", "or", "recursive"];
     if WORDS.contains(&name) { format!("_za_name_{name}").into() } else { name.into() }
 }
 
-fn subscript_method(callee: &Expr) -> Option<(&Expr, &str)> {
-    let Kind::Item(of, key) = &callee.kind else { return None };
+fn subscript_method(callee: &AstExpr) -> Option<(&AstExpr, &str)> {
+    let ExprKind::Item(of, key) = &callee.kind else { return None };
     match &key.kind {
-        Kind::Str(name) if METHODS.contains(&name.as_str()) => Some((of, name)),
+        ExprKind::Str(name) if METHODS.contains(&name.as_str()) => Some((of, name)),
         _ => None,
     }
 }
 
 /// The attributes of numbers, asked of something that is no variable: a variable's key of that name is far likelier.
-fn is_of_number(of: &Expr, name: &str) -> bool {
-    matches!(name, "real" | "imag" | "numerator" | "denominator") && path(of).is_none()
+fn is_number_attribute(of: &AstExpr, name: &str) -> bool {
+    matches!(name, "real" | "imag" | "numerator" | "denominator") && expr_path(of).is_none()
 }
 
-fn math(op: &str) -> &'static str {
+fn math_filter(op: &str) -> &'static str {
     match op {
         "+" => "_za_add",
         "-" => "_za_sub",
@@ -404,7 +404,7 @@ fn math(op: &str) -> &'static str {
     }
 }
 
-fn ordering(op: &str) -> Option<&'static str> {
+fn ordering_filter(op: &str) -> Option<&'static str> {
     Some(match op {
         "<" => "_za_lt",
         "<=" => "_za_le",
@@ -414,37 +414,39 @@ fn ordering(op: &str) -> Option<&'static str> {
     })
 }
 
-fn level(kind: &Kind) -> Level {
+fn precedence_of(kind: &ExprKind) -> Precedence {
     match kind {
-        Kind::Condition { .. } => Level::Condition,
-        Kind::Or(..) => Level::Or,
-        Kind::And(..) => Level::And,
-        Kind::Not(_) => Level::Not,
-        Kind::Compare(_, rest) if rest.len() == 1 && ordering(rest[0].0).is_some() => Level::Filter,
-        Kind::Compare(..) => Level::Compare,
-        Kind::Call(callee, _) if subscript_method(callee).is_some() => Level::Filter,
-        Kind::Attribute(of, name) if is_of_number(of, name) => Level::Filter,
-        Kind::Str(_)
-        | Kind::True
-        | Kind::False
-        | Kind::None
-        | Kind::Name(_)
-        | Kind::Attribute(..)
-        | Kind::Item(..)
-        | Kind::Call(..) => Level::Postfix,
-        Kind::Test { negated: true, .. } => Level::Not,
-        _ => Level::Filter,
+        ExprKind::Condition { .. } => Precedence::Condition,
+        ExprKind::Or(..) => Precedence::Or,
+        ExprKind::And(..) => Precedence::And,
+        ExprKind::Not(_) => Precedence::Not,
+        ExprKind::Compare(_, rest) if rest.len() == 1 && ordering_filter(rest[0].0).is_some() => {
+            Precedence::Filter
+        }
+        ExprKind::Compare(..) => Precedence::Compare,
+        ExprKind::Call(callee, _) if subscript_method(callee).is_some() => Precedence::Filter,
+        ExprKind::Attribute(of, name) if is_number_attribute(of, name) => Precedence::Filter,
+        ExprKind::Str(_)
+        | ExprKind::True
+        | ExprKind::False
+        | ExprKind::None
+        | ExprKind::Name(_)
+        | ExprKind::Attribute(..)
+        | ExprKind::Item(..)
+        | ExprKind::Call(..) => Precedence::Postfix,
+        ExprKind::Test { negated: true, .. } => Precedence::Not,
+        _ => Precedence::Filter,
     }
 }
 
 /// An expression as a plain path (`pillar.nginx['x']`), when it is one.
-pub(super) fn path(e: &Expr) -> Option<String> {
+pub(super) fn expr_path(e: &AstExpr) -> Option<String> {
     match &e.kind {
-        Kind::Name(name) => Some(name.clone()),
-        Kind::Attribute(of, name) => Some(format!("{}.{name}", path(of)?)),
-        Kind::Item(of, key) => match &key.kind {
-            Kind::Str(key) => Some(format!("{}[{key:?}]", path(of)?)),
-            Kind::Number(n) => Some(format!("{}[{n}]", path(of)?)),
+        ExprKind::Name(name) => Some(name.clone()),
+        ExprKind::Attribute(of, name) => Some(format!("{}.{name}", expr_path(of)?)),
+        ExprKind::Item(of, key) => match &key.kind {
+            ExprKind::Str(key) => Some(format!("{}[{key:?}]", expr_path(of)?)),
+            ExprKind::Number(n) => Some(format!("{}[{n}]", expr_path(of)?)),
             _ => None,
         },
         _ => None,

@@ -4,32 +4,32 @@
 
 use std::sync::Arc;
 
-use zagent_config::value::Entry;
+use zagent_config::value::MapEntry;
 use zagent_config::{List, Map, Pos, Value};
 
 /// Up to this many keys a mapping is searched for duplicates pair by pair.
-const FEW: usize = 11;
+const SMALL_MAP_LEN: usize = 11;
 
 /// How many strings of a document are remembered, a power of two.
-const SLOTS: usize = 256;
+const INTERN_SLOTS: usize = 256;
 
 /// Longer strings are seldom met twice.
-const SHORT: usize = 32;
+const MAX_INTERNED_LEN: usize = 32;
 
 /// Makes strings, giving one that was made before where it can.
-pub(super) struct Strings {
+pub(super) struct StringInterner {
     slots: Vec<Option<Arc<str>>>,
 }
 
-impl Strings {
+impl StringInterner {
     pub(super) fn new() -> Self {
-        Self { slots: vec![None; SLOTS] }
+        Self { slots: vec![None; INTERN_SLOTS] }
     }
 
     /// A string value with this text.
     #[inline]
-    pub(super) fn make(&mut self, text: &str) -> Value {
-        if text.len() > SHORT {
+    pub(super) fn intern(&mut self, text: &str) -> Value {
+        if text.len() > MAX_INTERNED_LEN {
             return Value::Str(text.into());
         }
         let slot = &mut self.slots[slot_of(text.as_bytes())];
@@ -51,19 +51,19 @@ fn slot_of(text: &[u8]) -> usize {
     let (a, b) = match n {
         0 => (0, 0),
         1..4 => (u32::from(text[0]) << 16 | u32::from(text[n / 2]) << 8 | u32::from(text[n - 1]), 0),
-        _ => (word(&text[..4]), word(&text[n - 4..])),
+        _ => (hash_word(&text[..4]), hash_word(&text[n - 4..])),
     };
     let mixed = (a ^ b.rotate_left(15) ^ u32::try_from(n).unwrap_or(0)).wrapping_mul(0x9E37_79B1);
-    (mixed >> (32 - SLOTS.trailing_zeros())) as usize
+    (mixed >> (32 - INTERN_SLOTS.trailing_zeros())) as usize
 }
 
 #[inline]
-fn word(four: &[u8]) -> u32 {
+fn hash_word(four: &[u8]) -> u32 {
     four.try_into().map_or(0, u32::from_le_bytes)
 }
 
 /// Two entries of a mapping with one key.
-pub(super) struct Twice {
+pub(super) struct DuplicateKey {
     /// The key that came second.
     pub key: Value,
     /// Where it stands.
@@ -73,21 +73,21 @@ pub(super) struct Twice {
 }
 
 /// Makes a mapping of the entries; fails when a key comes twice.
-pub(super) fn map(entries: impl ExactSizeIterator<Item = Entry>) -> Result<Value, Twice> {
-    let few = entries.len() <= FEW;
+pub(super) fn build_map(entries: impl ExactSizeIterator<Item = MapEntry>) -> Result<Value, DuplicateKey> {
+    let few = entries.len() <= SMALL_MAP_LEN;
     let mut map = Map::with_capacity(entries.len());
     for entry in entries {
         match &entry.key {
             Value::Str(key) if few => {
                 let known = map.entries().iter().find(|e| matches!(&e.key, Value::Str(k) if k == key));
                 if let Some(first) = known {
-                    return Err(Twice { first: first.at, at: entry.at, key: entry.key });
+                    return Err(DuplicateKey { first: first.at, at: entry.at, key: entry.key });
                 }
                 map.push_new(entry);
             }
             _ => {
                 if map.get_value(&entry.key).is_some() {
-                    return Err(twice(&map, entry));
+                    return Err(duplicate_key(&map, entry));
                 }
                 map.push_new(entry);
             }
@@ -96,21 +96,21 @@ pub(super) fn map(entries: impl ExactSizeIterator<Item = Entry>) -> Result<Value
     Ok(Value::Map(Arc::new(map)))
 }
 
-fn twice(map: &Map, entry: Entry) -> Twice {
-    let known = |e: &&Entry| {
+fn duplicate_key(map: &Map, entry: MapEntry) -> DuplicateKey {
+    let known = |e: &&MapEntry| {
         std::iter::once((e.key.clone(), Value::Null)).collect::<Map>().get_value(&entry.key).is_some()
     };
     let first = map.entries().iter().find(known).map_or(Pos::NONE, |e| e.at);
-    Twice { first, at: entry.at, key: entry.key }
+    DuplicateKey { first, at: entry.at, key: entry.key }
 }
 
 /// Makes a list of items, each with its place.
-pub(super) fn list(items: impl ExactSizeIterator<Item = (Value, Pos)>) -> Value {
+pub(super) fn build_list(items: impl ExactSizeIterator<Item = (Value, Pos)>) -> Value {
     let mut values = Vec::with_capacity(items.len());
     let mut marks = Vec::with_capacity(items.len());
     for (value, at) in items {
         values.push(value);
         marks.push(at);
     }
-    Value::List(Arc::new(List::marked(values, marks)))
+    Value::List(Arc::new(List::with_positions(values, marks)))
 }

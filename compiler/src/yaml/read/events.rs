@@ -10,9 +10,9 @@ use libyaml_safer::{Event, EventData, Mark, Parser, ScalarStyle};
 use zagent_config::Pos;
 use zagent_config::codes::yaml as code;
 
-use super::node::{Id, Kind, Node, Tag, Tree};
-use super::{YamlError, explain, fault, limits, tag_comma};
-use crate::Limits;
+use super::node::{NodeKind, YamlNode, YamlNodeId, YamlTag, YamlTree};
+use super::{YamlError, diagnostics, explain, limits, tag_comma};
+use crate::TreeLimits;
 
 /// How much of the text the parser sees at once; it keeps four bytes for each.
 const CHUNK: usize = 4096;
@@ -21,10 +21,10 @@ const CHUNK: usize = 4096;
 const BREAKS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Reads a text into a tree of nodes.
-pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, YamlError> {
+pub(super) fn read(text: &str, limits: &TreeLimits) -> Result<YamlTree, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = tag_comma::repair(text, limits.yaml_nodes);
-    let run = || Composer::new(&text, limits).document();
+    let run = || NodeComposer::new(&text, limits).document();
     // The parser has panicked on odd texts before; those known are kept from it, and this is for the others.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Err(YamlError::new(code::YAML_SYNTAX, "the YAML parser gave up on this text", Pos::new(1, 1))
@@ -39,12 +39,12 @@ pub(super) fn place(mark: Mark) -> Pos {
 }
 
 /// Feeds a text in pieces, and a line break after it if it has none: the parser needs one to end its last token.
-struct Feed<'a> {
+struct TextFeed<'a> {
     rest: &'a [u8],
     tail: &'a [u8],
 }
 
-impl Read for Feed<'_> {
+impl Read for TextFeed<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut piece = self.fill_buf()?;
         let n = piece.read(into)?;
@@ -53,7 +53,7 @@ impl Read for Feed<'_> {
     }
 }
 
-impl BufRead for Feed<'_> {
+impl BufRead for TextFeed<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.rest.is_empty() {
             return Ok(self.tail);
@@ -73,24 +73,24 @@ impl BufRead for Feed<'_> {
 /// An anchor costs as much as so many nodes.
 const NODES_OF_AN_ANCHOR: usize = 20;
 
-struct Composer<'a> {
+struct NodeComposer<'a> {
     text: &'a str,
-    parser: Parser<Feed<'a>>,
-    tree: Tree,
-    anchors: HashMap<String, Id>,
+    parser: Parser<TextFeed<'a>>,
+    tree: YamlTree,
+    anchors: HashMap<String, YamlNodeId>,
     depth: usize,
     most: usize,
 }
 
-impl<'a> Composer<'a> {
-    fn new(text: &'a str, limits: &Limits) -> Self {
+impl<'a> NodeComposer<'a> {
+    fn new(text: &'a str, limits: &TreeLimits) -> Self {
         let mut parser = Parser::new();
         let tail: &[u8] = if text.ends_with(BREAKS) { b"" } else { b"\n" };
-        parser.set_input(Feed { rest: text.as_bytes(), tail });
+        parser.set_input(TextFeed { rest: text.as_bytes(), tail });
         Self {
             text,
             parser,
-            tree: Tree::default(),
+            tree: YamlTree::default(),
             anchors: HashMap::new(),
             depth: limits::depth(limits),
             most: limits.yaml_nodes,
@@ -101,7 +101,7 @@ impl<'a> Composer<'a> {
         self.parser.parse().map_err(|e| explain::explain(self.text, &e))
     }
 
-    fn document(mut self) -> Result<Tree, YamlError> {
+    fn document(mut self) -> Result<YamlTree, YamlError> {
         let mut first = None;
         loop {
             let event = self.next()?;
@@ -110,7 +110,7 @@ impl<'a> Composer<'a> {
                 EventData::DocumentStart { .. } => {
                     let at = place(event.start_mark);
                     if let Some(first) = first {
-                        return Err(fault::second_document(at, first));
+                        return Err(diagnostics::second_document(at, first));
                     }
                     first = Some(at);
                     let event = self.next()?;
@@ -121,18 +121,18 @@ impl<'a> Composer<'a> {
         }
     }
 
-    fn node(&mut self, event: Event) -> Result<Id, YamlError> {
+    fn node(&mut self, event: Event) -> Result<YamlNodeId, YamlError> {
         let at = place(event.start_mark);
         let end = event.end_mark;
         match event.data {
             EventData::Alias { anchor } => self.alias(&anchor, at),
             EventData::Scalar { anchor, tag, value, plain_implicit, style, .. } => {
                 let value = self.without_added_break(value, style, event.start_mark, end);
-                let tag = Tag::of_scalar(tag, &value, plain_implicit);
-                self.add(at, tag, Kind::Scalar(value), anchor)
+                let tag = YamlTag::for_scalar(tag, &value, plain_implicit);
+                self.add(at, tag, NodeKind::Scalar(value), anchor)
             }
             EventData::SequenceStart { anchor, tag, .. } => {
-                let id = self.add(at, Tag::of_list(tag), Kind::Open, anchor)?;
+                let id = self.add(at, YamlTag::for_list(tag), NodeKind::Open, anchor)?;
                 self.enter(at)?;
                 let mut items = Vec::new();
                 loop {
@@ -143,11 +143,11 @@ impl<'a> Composer<'a> {
                     items.push(self.node(event)?);
                 }
                 self.depth += 1;
-                self.tree.nodes[id].kind = Kind::List(items);
+                self.tree.nodes[id].kind = NodeKind::List(items);
                 Ok(id)
             }
             EventData::MappingStart { anchor, tag, .. } => {
-                let id = self.add(at, Tag::of_map(tag), Kind::Open, anchor)?;
+                let id = self.add(at, YamlTag::for_map(tag), NodeKind::Open, anchor)?;
                 self.enter(at)?;
                 let mut pairs = Vec::new();
                 loop {
@@ -160,7 +160,7 @@ impl<'a> Composer<'a> {
                     pairs.push((key, self.node(event)?));
                 }
                 self.depth += 1;
-                self.tree.nodes[id].kind = Kind::Map(pairs);
+                self.tree.nodes[id].kind = NodeKind::Map(pairs);
                 Ok(id)
             }
             _ => Err(YamlError::new(code::YAML_SYNTAX, "a value was expected here", at)),
@@ -172,7 +172,13 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    fn add(&mut self, at: Pos, tag: Tag, kind: Kind, anchor: Option<String>) -> Result<Id, YamlError> {
+    fn add(
+        &mut self,
+        at: Pos,
+        tag: YamlTag,
+        kind: NodeKind,
+        anchor: Option<String>,
+    ) -> Result<YamlNodeId, YamlError> {
         let id = self.tree.nodes.len();
         if id >= self.most {
             return Err(limits::too_many(at));
@@ -180,28 +186,28 @@ impl<'a> Composer<'a> {
         let is_anchored = anchor.is_some();
         if let Some(anchor) = anchor {
             if let Some(&first) = self.anchors.get(&anchor) {
-                return Err(fault::anchor_twice(&anchor, at, self.tree.nodes[first].at));
+                return Err(diagnostics::duplicate_anchor(&anchor, at, self.tree.nodes[first].at));
             }
             if self.anchors.len() >= self.most / NODES_OF_AN_ANCHOR {
                 return Err(limits::too_many(at));
             }
             self.anchors.insert(anchor, id);
         }
-        self.tree.nodes.push(Node { at, tag, kind, is_anchored });
+        self.tree.nodes.push(YamlNode { at, tag, kind, is_anchored });
         Ok(id)
     }
 
-    fn alias(&self, anchor: &str, at: Pos) -> Result<Id, YamlError> {
+    fn alias(&self, anchor: &str, at: Pos) -> Result<YamlNodeId, YamlError> {
         let Some(&id) = self.anchors.get(anchor) else {
-            return Err(fault::unknown_alias(anchor, at, self.anchors.keys().map(String::as_str)));
+            return Err(diagnostics::unknown_alias(anchor, at, self.anchors.keys().map(String::as_str)));
         };
-        if matches!(self.tree.nodes[id].kind, Kind::Open) {
-            return Err(fault::alias_in_itself(anchor, at, self.tree.nodes[id].at));
+        if matches!(self.tree.nodes[id].kind, NodeKind::Open) {
+            return Err(diagnostics::alias_in_itself(anchor, at, self.tree.nodes[id].at));
         }
         Ok(id)
     }
 
-    /// Takes back the line break that [`Feed`] put behind the text, where a block scalar took it for its own.
+    /// Takes back the line break that [`TextFeed`] put behind the text, where a block scalar took it for its own.
     fn without_added_break(&self, mut value: String, style: ScalarStyle, start: Mark, end: Mark) -> String {
         let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
         let reaches_end = usize::try_from(end.index).is_ok_and(|n| n > self.text.len());

@@ -15,7 +15,7 @@ pub(super) fn explain(text: &str, error: &Error) -> YamlError {
     let Some(mark) = error.problem_mark() else {
         return YamlError::new(code::YAML_SYNTAX, "this is not YAML", Pos::new(1, 1));
     };
-    let seen = Seen {
+    let seen = ParserStop {
         text,
         at: place(mark),
         from: error.context_mark().map(place),
@@ -25,7 +25,7 @@ pub(super) fn explain(text: &str, error: &Error) -> YamlError {
 }
 
 /// Where the parser stopped, and what it was doing.
-struct Seen<'a> {
+struct ParserStop<'a> {
     text: &'a str,
     at: Pos,
     /// Where the thing began that it was reading.
@@ -33,7 +33,7 @@ struct Seen<'a> {
     context: &'a str,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ParserStop<'a> {
     fn line(&self, pos: Pos) -> &'a str {
         let line = usize::try_from(pos.line).unwrap_or(1).saturating_sub(1);
         self.text.lines().nth(line).unwrap_or_default()
@@ -79,12 +79,12 @@ impl<'a> Seen<'a> {
             )
             .hint("put a space after the colon, or quote the value"),
             "did not find expected <document start>" => self.after_the_end(),
-            _ => self.by_context(),
+            _ => self.explain_by_context(),
         }
     }
 
     /// The rest is told by what was being read.
-    fn by_context(&self) -> YamlError {
+    fn explain_by_context(&self) -> YamlError {
         if self.context.contains("directive") {
             return self.bad_directive(self.start());
         }
@@ -217,16 +217,16 @@ impl<'a> Seen<'a> {
             return None;
         }
         let column = u32::try_from(indent(above)).ok()?;
-        Some(Self::keyless(above.trim(), Pos::new(number, column + 1)))
+        Some(Self::not_a_mapping_key(above.trim(), Pos::new(number, column + 1)))
     }
 
     fn missing_colon(&self) -> YamlError {
         let at = self.start();
-        Self::keyless(self.split(at).1.trim_end(), at)
+        Self::not_a_mapping_key(self.split(at).1.trim_end(), at)
     }
 
     /// A line that should be a key.
-    fn keyless(rest: &str, at: Pos) -> YamlError {
+    fn not_a_mapping_key(rest: &str, at: Pos) -> YamlError {
         let shown: String = rest.chars().take(40).collect();
         let error = YamlError::new(
             code::MISSING_COLON,

@@ -4,14 +4,14 @@ use zagent_config::Pos;
 use zagent_config::codes::limit;
 
 use super::YamlError;
-use crate::Limits;
+use crate::TreeLimits;
 
 /// Deeper nesting would not fit the stack, whatever the configuration says.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 
 /// How deep collections may nest.
-pub(super) fn depth(limits: &Limits) -> usize {
-    limits.yaml_depth.min(DEEPEST)
+pub(super) fn depth(limits: &TreeLimits) -> usize {
+    limits.yaml_depth.min(MAX_DEPTH)
 }
 
 /// Collections nest too deep.

@@ -1,10 +1,10 @@
 //! A YAML text into a value, as Salt's own loader reads it.
 
 mod build;
+mod diagnostics;
 mod error;
 mod events;
 mod explain;
-mod fault;
 mod limits;
 mod node;
 mod number;
@@ -19,18 +19,18 @@ pub use self::error::YamlError;
 
 use zagent_config::Value;
 
-use crate::Limits;
+use crate::TreeLimits;
 
 /// Reads the one document of a text; an empty text is `null`.
 ///
 /// # Errors
 /// Fails when the text is not YAML, when Salt would refuse it (duplicate keys, unknown tags, a second document), or when
 /// it asks for more nodes or depth than the limits allow.
-pub fn load(text: &str, limits: &Limits) -> Result<Value, YamlError> {
+pub fn load(text: &str, limits: &TreeLimits) -> Result<Value, YamlError> {
     match quick::read(text, limits) {
         Ok(value) => Ok(value),
-        Err(quick::Stop::Limit(error)) => Err(*error),
-        Err(quick::Stop::Unsure) => load_full(text, limits),
+        Err(quick::QuickStop::Limit(error)) => Err(*error),
+        Err(quick::QuickStop::Unsure) => load_full(text, limits),
     }
 }
 
@@ -40,6 +40,6 @@ pub(super) fn is_plain_str(text: &str) -> bool {
 }
 
 /// Reads with the full parser alone.
-fn load_full(text: &str, limits: &Limits) -> Result<Value, YamlError> {
+fn load_full(text: &str, limits: &TreeLimits) -> Result<Value, YamlError> {
     node::build(events::read(text, limits)?, limits)
 }

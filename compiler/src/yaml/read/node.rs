@@ -8,43 +8,43 @@ use std::collections::{HashMap, HashSet};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use zagent_config::value::Entry;
+use zagent_config::value::MapEntry;
 use zagent_config::{Pos, Value};
 
-use super::build::{self, Strings};
-use super::{YamlError, fault, limits, number, scalar};
-use crate::Limits;
+use super::build::{self, StringInterner};
+use super::{YamlError, diagnostics, limits, number, scalar};
+use crate::TreeLimits;
 
 /// A node by its number.
-pub(super) type Id = usize;
+pub(super) type YamlNodeId = usize;
 
 /// A parsed document.
 #[derive(Default)]
-pub(super) struct Tree {
-    pub nodes: Vec<Node>,
-    pub root: Option<Id>,
+pub(super) struct YamlTree {
+    pub nodes: Vec<YamlNode>,
+    pub root: Option<YamlNodeId>,
 }
 
 /// A node of a document.
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub at: Pos,
-    pub tag: Tag,
-    pub kind: Kind,
+    pub tag: YamlTag,
+    pub kind: NodeKind,
     pub is_anchored: bool,
 }
 
 /// What a node holds.
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     /// A collection that is still being read.
     Open,
     Scalar(String),
-    List(Vec<Id>),
-    Map(Vec<(Id, Id)>),
+    List(Vec<YamlNodeId>),
+    Map(Vec<(YamlNodeId, YamlNodeId)>),
 }
 
 /// What a node is to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(super) enum YamlTag {
     Str,
     Null,
     Bool,
@@ -61,36 +61,36 @@ pub(super) enum Tag {
 }
 
 /// The prefix behind `!!`.
-const STANDARD: &str = "tag:yaml.org,2002:";
+const STANDARD_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
-impl Tag {
+impl YamlTag {
     /// The tag of a scalar: as written, else as its text says when it is plain.
-    pub(super) fn of_scalar(tag: Option<String>, text: &str, is_plain: bool) -> Self {
+    pub(super) fn for_scalar(tag: Option<String>, text: &str, is_plain: bool) -> Self {
         match tag.filter(|t| t != "!") {
-            Some(tag) => Self::named(tag),
+            Some(tag) => Self::from_name(tag),
             None if !is_plain => Self::Str,
             None => match scalar::classify(text) {
-                scalar::Kind::Str => Self::Str,
-                scalar::Kind::Null => Self::Null,
-                scalar::Kind::Bool(_) => Self::Bool,
-                scalar::Kind::Int => Self::Int,
-                scalar::Kind::Float => Self::Float,
-                scalar::Kind::Merge => Self::Merge,
-                scalar::Kind::Default => Self::Default,
+                scalar::ScalarKind::Str => Self::Str,
+                scalar::ScalarKind::Null => Self::Null,
+                scalar::ScalarKind::Bool(_) => Self::Bool,
+                scalar::ScalarKind::Int => Self::Int,
+                scalar::ScalarKind::Float => Self::Float,
+                scalar::ScalarKind::Merge => Self::Merge,
+                scalar::ScalarKind::Default => Self::Default,
             },
         }
     }
 
-    pub(super) fn of_list(tag: Option<String>) -> Self {
-        tag.filter(|t| t != "!").map_or(Self::List, Self::named)
+    pub(super) fn for_list(tag: Option<String>) -> Self {
+        tag.filter(|t| t != "!").map_or(Self::List, Self::from_name)
     }
 
-    pub(super) fn of_map(tag: Option<String>) -> Self {
-        tag.filter(|t| t != "!").map_or(Self::Map, Self::named)
+    pub(super) fn for_map(tag: Option<String>) -> Self {
+        tag.filter(|t| t != "!").map_or(Self::Map, Self::from_name)
     }
 
-    fn named(tag: String) -> Self {
-        match tag.strip_prefix(STANDARD) {
+    fn from_name(tag: String) -> Self {
+        match tag.strip_prefix(STANDARD_TAG_PREFIX) {
             Some("str" | "python/unicode" | "timestamp") => Self::Str,
             Some("null") => Self::Null,
             Some("bool") => Self::Bool,
@@ -108,7 +108,7 @@ impl Tag {
     }
 
     /// The tag as one writes it.
-    pub(super) fn written(&self) -> String {
+    pub(super) fn as_written(&self) -> String {
         let name = match self {
             Self::Str => "str",
             Self::Null => "null",
@@ -123,7 +123,9 @@ impl Tag {
             Self::Map => "map",
             Self::Set => "set",
             Self::Unknown(tag) => {
-                return tag.strip_prefix(STANDARD).map_or_else(|| tag.clone(), |name| format!("!!{name}"));
+                return tag
+                    .strip_prefix(STANDARD_TAG_PREFIX)
+                    .map_or_else(|| tag.clone(), |name| format!("!!{name}"));
             }
         };
         format!("!!{name}")
@@ -131,23 +133,27 @@ impl Tag {
 }
 
 /// Makes the value of a document.
-pub(super) fn build(tree: Tree, limits: &Limits) -> Result<Value, YamlError> {
+pub(super) fn build(tree: YamlTree, limits: &TreeLimits) -> Result<Value, YamlError> {
     let Some(root) = tree.root else { return Ok(Value::Null) };
-    let mut builder =
-        Builder { tree, strings: Strings::new(), shared: HashMap::new(), left: limits.yaml_nodes };
+    let mut builder = ValueBuilder {
+        tree,
+        strings: StringInterner::new(),
+        shared: HashMap::new(),
+        left: limits.yaml_nodes,
+    };
     builder.value(root)
 }
 
-struct Builder {
-    tree: Tree,
-    strings: Strings,
+struct ValueBuilder {
+    tree: YamlTree,
+    strings: StringInterner,
     /// Values of anchored nodes, and how many nodes each stands for.
-    shared: HashMap<Id, (Value, usize)>,
+    shared: HashMap<YamlNodeId, (Value, usize)>,
     left: usize,
 }
 
-impl Builder {
-    fn spend(&mut self, nodes: usize, id: Id) -> Result<(), YamlError> {
+impl ValueBuilder {
+    fn charge_nodes(&mut self, nodes: usize, id: YamlNodeId) -> Result<(), YamlError> {
         match self.left.checked_sub(nodes) {
             Some(left) => self.left = left,
             None => return Err(limits::too_many(self.tree.nodes[id].at)),
@@ -155,157 +161,161 @@ impl Builder {
         Ok(())
     }
 
-    fn value(&mut self, id: Id) -> Result<Value, YamlError> {
+    fn value(&mut self, id: YamlNodeId) -> Result<Value, YamlError> {
         if !self.tree.nodes[id].is_anchored {
-            self.spend(1, id)?;
-            return self.make(id);
+            self.charge_nodes(1, id)?;
+            return self.build_node(id);
         }
         if let Some((value, nodes)) = self.shared.get(&id) {
             let (value, nodes) = (value.clone(), *nodes);
-            self.spend(nodes, id)?;
+            self.charge_nodes(nodes, id)?;
             return Ok(value);
         }
         let before = self.left;
-        self.spend(1, id)?;
-        let value = self.make(id)?;
+        self.charge_nodes(1, id)?;
+        let value = self.build_node(id)?;
         self.shared.insert(id, (value.clone(), before - self.left));
         Ok(value)
     }
 
-    fn make(&mut self, id: Id) -> Result<Value, YamlError> {
+    fn build_node(&mut self, id: YamlNodeId) -> Result<Value, YamlError> {
         let node = &self.tree.nodes[id];
         match (&node.tag, &node.kind) {
-            (Tag::Unknown(_), _) => Err(fault::unknown_tag(node)),
-            (_, Kind::Scalar(_)) => self.scalar(id),
-            (Tag::List, Kind::List(items)) => {
+            (YamlTag::Unknown(_), _) => Err(diagnostics::unknown_tag(node)),
+            (_, NodeKind::Scalar(_)) => self.scalar(id),
+            (YamlTag::List, NodeKind::List(items)) => {
                 let items = items.clone();
                 self.list(items)
             }
-            (Tag::Pairs, Kind::List(items)) => {
+            (YamlTag::Pairs, NodeKind::List(items)) => {
                 let items = items.clone();
                 self.pairs(items)
             }
-            (Tag::Map, Kind::Map(_)) => self.map(id),
-            (Tag::Set, Kind::Map(_)) => {
+            (YamlTag::Map, NodeKind::Map(_)) => self.map(id),
+            (YamlTag::Set, NodeKind::Map(_)) => {
                 let Value::Map(map) = self.map(id)? else { return Ok(Value::Null) };
-                Ok(build::list(map.entries().iter().map(|e| (e.key.clone(), e.at))))
+                Ok(build::build_list(map.entries().iter().map(|e| (e.key.clone(), e.at))))
             }
-            _ => Err(fault::wrong_kind(node)),
+            _ => Err(diagnostics::wrong_node_kind(node)),
         }
     }
 
-    fn scalar(&mut self, id: Id) -> Result<Value, YamlError> {
+    fn scalar(&mut self, id: YamlNodeId) -> Result<Value, YamlError> {
         let node = &self.tree.nodes[id];
-        let Kind::Scalar(text) = &node.kind else { return Ok(Value::Null) };
+        let NodeKind::Scalar(text) = &node.kind else { return Ok(Value::Null) };
         let made = match node.tag {
-            Tag::Str => Some(self.strings.make(text)),
-            Tag::Null => Some(Value::Null),
-            Tag::Bool => match scalar::classify(&text.to_ascii_lowercase()) {
-                scalar::Kind::Bool(b) => Some(Value::Bool(b)),
+            YamlTag::Str => Some(self.strings.intern(text)),
+            YamlTag::Null => Some(Value::Null),
+            YamlTag::Bool => match scalar::classify(&text.to_ascii_lowercase()) {
+                scalar::ScalarKind::Bool(b) => Some(Value::Bool(b)),
                 _ => None,
             },
-            Tag::Int => number::int(text),
-            Tag::Float => number::float(text).map(Value::Float),
-            Tag::Binary => binary(text),
-            _ => return Err(fault::wrong_kind(node)),
+            YamlTag::Int => number::parse_int(text),
+            YamlTag::Float => number::parse_float(text).map(Value::Float),
+            YamlTag::Binary => binary(text),
+            _ => return Err(diagnostics::wrong_node_kind(node)),
         };
-        made.ok_or_else(|| fault::wrong_text(node, text))
+        made.ok_or_else(|| diagnostics::wrong_scalar_text(node, text))
     }
 
-    fn list(&mut self, items: Vec<Id>) -> Result<Value, YamlError> {
+    fn list(&mut self, items: Vec<YamlNodeId>) -> Result<Value, YamlError> {
         let mut made = Vec::with_capacity(items.len());
         for id in items {
             made.push((self.value(id)?, self.tree.nodes[id].at));
         }
-        Ok(build::list(made.into_iter()))
+        Ok(build::build_list(made.into_iter()))
     }
 
     /// `!!pairs`: a list of mappings with one key each, into a list of lists of two.
-    fn pairs(&mut self, items: Vec<Id>) -> Result<Value, YamlError> {
+    fn pairs(&mut self, items: Vec<YamlNodeId>) -> Result<Value, YamlError> {
         let mut made = Vec::with_capacity(items.len());
         for id in items {
             let node = &self.tree.nodes[id];
             let at = node.at;
-            let Kind::Map(pairs) = &node.kind else { return Err(fault::wrong_kind(node)) };
-            let [(key, value)] = pairs[..] else { return Err(fault::wrong_kind(node)) };
+            let NodeKind::Map(pairs) = &node.kind else { return Err(diagnostics::wrong_node_kind(node)) };
+            let [(key, value)] = pairs[..] else { return Err(diagnostics::wrong_node_kind(node)) };
             let both = [key, value].map(|id| self.value(id).map(|v| (v, self.tree.nodes[id].at)));
             let [key, value] = both;
-            made.push((build::list([key?, value?].into_iter()), at));
+            made.push((build::build_list([key?, value?].into_iter()), at));
         }
-        Ok(build::list(made.into_iter()))
+        Ok(build::build_list(made.into_iter()))
     }
 
-    fn map(&mut self, id: Id) -> Result<Value, YamlError> {
-        self.flatten(id)?;
-        let Kind::Map(pairs) = &self.tree.nodes[id].kind else { return Ok(Value::Null) };
+    fn map(&mut self, id: YamlNodeId) -> Result<Value, YamlError> {
+        self.resolve_merge_keys(id)?;
+        let NodeKind::Map(pairs) = &self.tree.nodes[id].kind else { return Ok(Value::Null) };
         let pairs = pairs.clone();
         let mut entries = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             let at = self.tree.nodes[key].at;
             let key = self.key(key)?;
-            entries.push(Entry { key, value: self.value(value)?, at });
+            entries.push(MapEntry { key, value: self.value(value)?, at });
         }
-        build::map(entries.into_iter()).map_err(fault::key_twice)
+        build::build_map(entries.into_iter()).map_err(diagnostics::duplicate_key)
     }
 
-    fn key(&mut self, id: Id) -> Result<Value, YamlError> {
+    fn key(&mut self, id: YamlNodeId) -> Result<Value, YamlError> {
         let node = &mut self.tree.nodes[id];
-        if node.tag == Tag::Default {
-            node.tag = Tag::Str;
+        if node.tag == YamlTag::Default {
+            node.tag = YamlTag::Str;
         }
-        if !matches!(node.kind, Kind::Scalar(_)) {
-            return Err(fault::unhashable(&self.tree, id));
+        if !matches!(node.kind, NodeKind::Scalar(_)) {
+            return Err(diagnostics::unhashable(&self.tree, id));
         }
         self.value(id)
     }
 
     /// Resolves the merge keys of a mapping, and of those that it merges.
-    fn flatten(&mut self, id: Id) -> Result<(), YamlError> {
-        let Kind::Map(pairs) = &self.tree.nodes[id].kind else { return Ok(()) };
-        if !pairs.iter().any(|(key, _)| self.tree.nodes[*key].tag == Tag::Merge) {
+    fn resolve_merge_keys(&mut self, id: YamlNodeId) -> Result<(), YamlError> {
+        let NodeKind::Map(pairs) = &self.tree.nodes[id].kind else { return Ok(()) };
+        if !pairs.iter().any(|(key, _)| self.tree.nodes[*key].tag == YamlTag::Merge) {
             return Ok(());
         }
         let (mut own, mut merged) = (Vec::new(), Vec::new());
         for (key, value) in pairs.clone() {
-            if self.tree.nodes[key].tag == Tag::Merge {
+            if self.tree.nodes[key].tag == YamlTag::Merge {
                 self.merge(value, &mut merged)?;
             } else {
                 own.push((key, value));
             }
         }
-        let text = |id: Id| match &self.tree.nodes[id].kind {
-            Kind::Scalar(text) => Some(text.as_str()),
+        let text = |id: YamlNodeId| match &self.tree.nodes[id].kind {
+            NodeKind::Scalar(text) => Some(text.as_str()),
             _ => None,
         };
         let known: HashSet<&str> = own.iter().filter_map(|(key, _)| text(*key)).collect();
         merged.retain(|(key, _)| text(*key).is_none_or(|t| !known.contains(t)));
         merged.extend(own);
-        self.tree.nodes[id].kind = Kind::Map(merged);
+        self.tree.nodes[id].kind = NodeKind::Map(merged);
         Ok(())
     }
 
     /// Collects what one merge key brings.
-    fn merge(&mut self, id: Id, into: &mut Vec<(Id, Id)>) -> Result<(), YamlError> {
+    fn merge(&mut self, id: YamlNodeId, into: &mut Vec<(YamlNodeId, YamlNodeId)>) -> Result<(), YamlError> {
         match &self.tree.nodes[id].kind {
-            Kind::Map(_) => self.merge_one(id, into),
-            Kind::List(items) => {
+            NodeKind::Map(_) => self.merge_one(id, into),
+            NodeKind::List(items) => {
                 let items = items.clone();
                 for item in items.into_iter().rev() {
                     self.merge_one(item, into)?;
                 }
                 Ok(())
             }
-            _ => Err(fault::bad_merge(&self.tree.nodes[id])),
+            _ => Err(diagnostics::bad_merge(&self.tree.nodes[id])),
         }
     }
 
-    fn merge_one(&mut self, id: Id, into: &mut Vec<(Id, Id)>) -> Result<(), YamlError> {
-        self.flatten(id)?;
-        let Kind::Map(pairs) = &self.tree.nodes[id].kind else {
-            return Err(fault::bad_merge(&self.tree.nodes[id]));
+    fn merge_one(
+        &mut self,
+        id: YamlNodeId,
+        into: &mut Vec<(YamlNodeId, YamlNodeId)>,
+    ) -> Result<(), YamlError> {
+        self.resolve_merge_keys(id)?;
+        let NodeKind::Map(pairs) = &self.tree.nodes[id].kind else {
+            return Err(diagnostics::bad_merge(&self.tree.nodes[id]));
         };
         into.extend_from_slice(pairs);
-        self.spend(pairs.len(), id)
+        self.charge_nodes(pairs.len(), id)
     }
 }
 

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use zagent_config::Value;
 
 /// Reads an integer; `None` when the text names none (`0x_`).
-pub(super) fn int(text: &str) -> Option<Value> {
+pub(super) fn parse_int(text: &str) -> Option<Value> {
     if let Some(value) = short_int(text) {
         return Some(value);
     }
     let stripped = strip_zeros(text);
-    let digits = bare(stripped);
+    let digits = without_underscores(stripped);
     let (negative, digits) = match digits.as_bytes().first()? {
         b'-' => (true, &digits[1..]),
         b'+' => (false, &digits[1..]),
@@ -19,21 +19,21 @@ pub(super) fn int(text: &str) -> Option<Value> {
     let magnitude = if digits == "0" {
         Magnitude::Small(0)
     } else if let Some(binary) = digits.strip_prefix("0b") {
-        radix(binary, 2)?
+        parse_radix(binary, 2)?
     } else if let Some(hex) = digits.strip_prefix("0x") {
-        radix(hex, 16)?
+        parse_radix(hex, 16)?
     } else if digits.starts_with('0') {
-        radix(digits, 8)?
+        parse_radix(digits, 8)?
     } else if digits.contains(':') {
-        base_sixty(digits)?
+        parse_base_sixty(digits)?
     } else {
-        radix(digits.trim(), 10)?
+        parse_radix(digits.trim(), 10)?
     };
     Some(magnitude.signed(negative))
 }
 
 /// A number without the underscores between its digits.
-fn bare(text: &str) -> Cow<'_, str> {
+fn without_underscores(text: &str) -> Cow<'_, str> {
     if text.contains('_') { text.replace('_', "").into() } else { text.into() }
 }
 
@@ -86,7 +86,7 @@ impl Magnitude {
     }
 }
 
-fn radix(digits: &str, base: u32) -> Option<Magnitude> {
+fn parse_radix(digits: &str, base: u32) -> Option<Magnitude> {
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(base)) {
         return None;
     }
@@ -94,35 +94,35 @@ fn radix(digits: &str, base: u32) -> Option<Magnitude> {
         return Some(Magnitude::Small(n));
     }
     if base == 10 {
-        if digits.len() > LONGEST {
+        if digits.len() > MAX_DIGITS {
             return None;
         }
         return Some(Magnitude::Large(digits.trim_start_matches('0').to_owned()));
     }
-    let mut sum = Decimal::default();
+    let mut sum = BigDecimal::default();
     for digit in digits.chars() {
         sum.push(base, digit.to_digit(base)?)?;
     }
     Some(Magnitude::Large(sum.print()))
 }
 
-fn base_sixty(text: &str) -> Option<Magnitude> {
+fn parse_base_sixty(text: &str) -> Option<Magnitude> {
     let mut sum = 0u64;
     for part in text.split(':') {
-        let Magnitude::Small(n) = radix(part, 10)? else { return None };
+        let Magnitude::Small(n) = parse_radix(part, 10)? else { return None };
         sum = sum.checked_mul(60)?.checked_add(n)?;
     }
     Some(Magnitude::Small(sum))
 }
 
 /// How many decimal places an integer may fill; Python refuses longer ones as well.
-const LONGEST: usize = 4300;
+const MAX_DIGITS: usize = 4300;
 
 /// A growing decimal number, the lowest nine places first.
 #[derive(Default)]
-struct Decimal(Vec<u32>);
+struct BigDecimal(Vec<u32>);
 
-impl Decimal {
+impl BigDecimal {
     const PLACES: u64 = 1_000_000_000;
 
     /// Multiplies by `base` and adds `digit`; `None` when it gets too long.
@@ -136,7 +136,7 @@ impl Decimal {
         if carry > 0 {
             self.0.push(u32::try_from(carry).ok()?);
         }
-        (self.0.len() * 9 <= LONGEST).then_some(())
+        (self.0.len() * 9 <= MAX_DIGITS).then_some(())
     }
 
     fn print(&self) -> String {
@@ -151,8 +151,8 @@ impl Decimal {
 }
 
 /// Reads a float; `None` when the text names none.
-pub(super) fn float(text: &str) -> Option<f64> {
-    let mut text = bare(text);
+pub(super) fn parse_float(text: &str) -> Option<f64> {
+    let mut text = without_underscores(text);
     if text.bytes().any(|b| b.is_ascii_uppercase()) {
         text.to_mut().make_ascii_lowercase();
     }

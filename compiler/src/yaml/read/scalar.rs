@@ -7,7 +7,7 @@ use super::timestamp::is_timestamp;
 
 /// What a plain scalar turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ScalarKind {
     Str,
     Null,
     Bool(bool),
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 
 /// What a first byte allows a plain scalar to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum First {
+enum FirstByte {
     /// Nothing but a string.
     Text,
     /// A number, an infinity or a NaN.
@@ -30,18 +30,18 @@ enum First {
     Word,
 }
 
-const FIRST: [First; 256] = {
-    let mut table = [First::Text; 256];
+const FIRST_BYTES: [FirstByte; 256] = {
+    let mut table = [FirstByte::Text; 256];
     let words = b"yYnNtTfFoO~<=";
     let mut i = 0;
     while i < words.len() {
-        table[words[i] as usize] = First::Word;
+        table[words[i] as usize] = FirstByte::Word;
         i += 1;
     }
     let numbers = b"0123456789+-.";
     let mut i = 0;
     while i < numbers.len() {
-        table[numbers[i] as usize] = First::Number;
+        table[numbers[i] as usize] = FirstByte::Number;
         i += 1;
     }
     table
@@ -49,30 +49,30 @@ const FIRST: [First; 256] = {
 
 /// Says what the text of a plain scalar is.
 #[inline]
-pub(super) fn classify(text: &str) -> Kind {
-    let Some(&first) = text.as_bytes().first() else { return Kind::Null };
-    match FIRST[first as usize] {
-        First::Text => Kind::Str,
-        First::Word => word(text),
-        First::Number => number(text),
+pub(super) fn classify(text: &str) -> ScalarKind {
+    let Some(&first) = text.as_bytes().first() else { return ScalarKind::Null };
+    match FIRST_BYTES[first as usize] {
+        FirstByte::Text => ScalarKind::Str,
+        FirstByte::Word => classify_word(text),
+        FirstByte::Number => classify_number(text),
     }
 }
 
-fn word(text: &str) -> Kind {
+fn classify_word(text: &str) -> ScalarKind {
     if text.len() > 5 {
-        return Kind::Str;
+        return ScalarKind::Str;
     }
     match text {
-        "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "<<" => Kind::Merge,
-        "=" => Kind::Default,
-        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Kind::Bool(true),
-        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Kind::Bool(false),
-        _ => Kind::Str,
+        "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
+        "<<" => ScalarKind::Merge,
+        "=" => ScalarKind::Default,
+        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => ScalarKind::Bool(true),
+        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => ScalarKind::Bool(false),
+        _ => ScalarKind::Str,
     }
 }
 
-fn number(text: &str) -> Kind {
+fn classify_number(text: &str) -> ScalarKind {
     let bytes = text.as_bytes();
     let (signed, rest) = match bytes {
         [b'+' | b'-', rest @ ..] => (true, rest),
@@ -82,14 +82,14 @@ fn number(text: &str) -> Kind {
     match rest.get(digits) {
         None if digits > 0 => plain_int(rest),
         Some(b'b') if rest[0] == b'0' && digits == 1 => {
-            int_when(all(&rest[2..], |b| matches!(b, b'0' | b'1' | b'_')))
+            int_when(all_bytes(&rest[2..], |b| matches!(b, b'0' | b'1' | b'_')))
         }
         Some(b'x') if rest[0] == b'0' && digits == 1 => {
-            int_when(all(&rest[2..], |b| b.is_ascii_hexdigit() || b == b'_'))
+            int_when(all_bytes(&rest[2..], |b| b.is_ascii_hexdigit() || b == b'_'))
         }
-        Some(b'.') if digits == 0 => point(&rest[1..], signed),
+        Some(b'.') if digits == 0 => classify_point(&rest[1..], signed),
         Some(b'_' | b'.' | b':') if digits > 0 => long_number(rest),
-        _ => Kind::Str,
+        _ => ScalarKind::Str,
     }
 }
 
@@ -101,30 +101,30 @@ const fn is_digit_or_line(b: u8) -> bool {
     b.is_ascii_digit() || b == b'_'
 }
 
-fn all(bytes: &[u8], of: fn(u8) -> bool) -> bool {
+fn all_bytes(bytes: &[u8], of: fn(u8) -> bool) -> bool {
     !bytes.is_empty() && bytes.iter().all(|b| of(*b))
 }
 
-const fn int_when(yes: bool) -> Kind {
-    if yes { Kind::Int } else { Kind::Str }
+const fn int_when(yes: bool) -> ScalarKind {
+    if yes { ScalarKind::Int } else { ScalarKind::Str }
 }
 
 /// Digits and underscores only: a leading zero asks for octal digits.
-fn plain_int(digits: &[u8]) -> Kind {
+fn plain_int(digits: &[u8]) -> ScalarKind {
     match digits {
-        [b'0'] => Kind::Int,
+        [b'0'] => ScalarKind::Int,
         [b'0', rest @ ..] => int_when(rest.iter().all(|b| matches!(b, b'0'..=b'7' | b'_'))),
         _ => int_when(digits.iter().all(|b| is_digit_or_line(*b))),
     }
 }
 
 /// What follows a leading point.
-fn point(rest: &[u8], signed: bool) -> Kind {
+fn classify_point(rest: &[u8], signed: bool) -> ScalarKind {
     match rest {
-        b"inf" | b"Inf" | b"INF" => Kind::Float,
-        b"nan" | b"NaN" | b"NAN" if !signed => Kind::Float,
-        [b'0'..=b'9', ..] if !signed && is_fraction(rest) => Kind::Float,
-        _ => Kind::Str,
+        b"inf" | b"Inf" | b"INF" => ScalarKind::Float,
+        b"nan" | b"NaN" | b"NAN" if !signed => ScalarKind::Float,
+        [b'0'..=b'9', ..] if !signed && is_fraction(rest) => ScalarKind::Float,
+        _ => ScalarKind::Str,
     }
 }
 
@@ -133,30 +133,30 @@ fn is_fraction(rest: &[u8]) -> bool {
     let mantissa = rest.iter().take_while(|b| is_digit_or_line(**b)).count();
     match &rest[mantissa..] {
         [] => true,
-        [b'e' | b'E', b'+' | b'-', exponent @ ..] => all(exponent, is_digit),
+        [b'e' | b'E', b'+' | b'-', exponent @ ..] => all_bytes(exponent, is_digit),
         _ => false,
     }
 }
 
 /// A number with an underscore, a point or a colon in it; it starts with a digit.
-fn long_number(rest: &[u8]) -> Kind {
+fn long_number(rest: &[u8]) -> ScalarKind {
     let head = rest.iter().take_while(|b| is_digit_or_line(**b)).count();
     match rest.get(head) {
         None => plain_int(rest),
         Some(b'.') => {
             if is_fraction(&rest[head + 1..]) {
-                Kind::Float
+                ScalarKind::Float
             } else {
-                Kind::Str
+                ScalarKind::Str
             }
         }
         Some(b':') => sexagesimal(rest, head),
-        Some(_) => Kind::Str,
+        Some(_) => ScalarKind::Str,
     }
 }
 
 /// `1:30` and `1:30.5`: groups of sixty after the first.
-fn sexagesimal(rest: &[u8], head: usize) -> Kind {
+fn sexagesimal(rest: &[u8], head: usize) -> ScalarKind {
     let (groups, fraction) = match rest.iter().position(|b| *b == b'.') {
         Some(at) => (&rest[head + 1..at.max(head + 1)], Some(&rest[at + 1..])),
         None => (&rest[head + 1..], None),
@@ -167,35 +167,35 @@ fn sexagesimal(rest: &[u8], head: usize) -> Kind {
         _ => false,
     };
     if !groups.split(|b| *b == b':').all(below_sixty) {
-        return Kind::Str;
+        return ScalarKind::Str;
     }
     match fraction {
-        Some(f) if f.iter().all(|b| is_digit_or_line(*b)) => Kind::Float,
-        None if rest[0] != b'0' => Kind::Int,
-        _ => Kind::Str,
+        Some(f) if f.iter().all(|b| is_digit_or_line(*b)) => ScalarKind::Float,
+        None if rest[0] != b'0' => ScalarKind::Int,
+        _ => ScalarKind::Str,
     }
 }
 
 /// True when a text reads back as a string when it is written without quotes. Dates do not, outside of Salt.
 pub(super) fn is_plain_str(text: &str) -> bool {
-    classify(text) == Kind::Str && !is_timestamp(text.as_bytes())
+    classify(text) == ScalarKind::Str && !is_timestamp(text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use zagent_config::Value;
 
-    use super::super::number::{float, int};
+    use super::super::number::{parse_float, parse_int};
     use super::*;
 
     fn read(text: &str) -> Option<Value> {
         match classify(text) {
-            Kind::Null => Some(Value::Null),
-            Kind::Bool(b) => Some(Value::Bool(b)),
-            Kind::Int => int(text),
-            Kind::Float => float(text).map(Value::Float),
-            Kind::Str => Some(Value::from(text)),
-            Kind::Merge | Kind::Default => None,
+            ScalarKind::Null => Some(Value::Null),
+            ScalarKind::Bool(b) => Some(Value::Bool(b)),
+            ScalarKind::Int => parse_int(text),
+            ScalarKind::Float => parse_float(text).map(Value::Float),
+            ScalarKind::Str => Some(Value::from(text)),
+            ScalarKind::Merge | ScalarKind::Default => None,
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
             assert_eq!(read(text), Some(Value::Big(want.into())), "{text}");
         }
         for text in ["0_", "0x_", "0b_"] {
-            assert_eq!((classify(text), read(text)), (Kind::Int, None), "{text}");
+            assert_eq!((classify(text), read(text)), (ScalarKind::Int, None), "{text}");
         }
     }
 
@@ -301,6 +301,6 @@ mod tests {
         for text in ["", "~", "null", "Null", "NULL"] {
             assert_eq!(read(text), Some(Value::Null));
         }
-        assert_eq!((classify("<<"), classify("=")), (Kind::Merge, Kind::Default));
+        assert_eq!((classify("<<"), classify("=")), (ScalarKind::Merge, ScalarKind::Default));
     }
 }

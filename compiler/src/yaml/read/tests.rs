@@ -2,20 +2,25 @@
 
 use proptest::prelude::*;
 use zagent_config::codes::limit;
-use zagent_config::value::Entry;
+use zagent_config::value::MapEntry;
 
 use super::*;
 
 /// Everything that a reader says: values, their order, and places.
-fn told(value: &Value) -> String {
+fn dump_with_positions(value: &Value) -> String {
     match value {
         Value::List(list) => {
-            let items: Vec<String> =
-                list.iter().enumerate().map(|(i, v)| format!("{:?} {}", list.pos(i), told(v))).collect();
+            let items: Vec<String> = list
+                .iter()
+                .enumerate()
+                .map(|(i, v)| format!("{:?} {}", list.pos(i), dump_with_positions(v)))
+                .collect();
             format!("[{}]", items.join(", "))
         }
         Value::Map(map) => {
-            let entry = |e: &Entry| format!("{:?} {}: {}", e.at, told(&e.key), told(&e.value));
+            let entry = |e: &MapEntry| {
+                format!("{:?} {}: {}", e.at, dump_with_positions(&e.key), dump_with_positions(&e.value))
+            };
             format!("{{{}}}", map.entries().iter().map(entry).collect::<Vec<_>>().join(", "))
         }
         scalar => format!("{scalar:?}"),
@@ -24,13 +29,13 @@ fn told(value: &Value) -> String {
 
 /// True when the quick reader was sure. Panics when it was sure and wrong.
 fn agrees(text: &str) -> bool {
-    let limits = Limits::default();
+    let limits = TreeLimits::default();
     match quick::read(text, &limits) {
         Err(_) => false,
         Ok(quick) => {
             let full = load_full(text, &limits)
                 .unwrap_or_else(|e| panic!("only the quick reader takes {text:?}: {e:?}"));
-            assert_eq!(told(&quick), told(&full), "{text:?}");
+            assert_eq!(dump_with_positions(&quick), dump_with_positions(&full), "{text:?}");
             true
         }
     }
@@ -262,17 +267,17 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "\\PC*") {
-        let _ = load(&text, &Limits::default());
+        let _ = load(&text, &TreeLimits::default());
     }
 
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = load(&String::from_utf8_lossy(&bytes), &Limits::default());
+        let _ = load(&String::from_utf8_lossy(&bytes), &TreeLimits::default());
     }
 
     #[test]
     fn no_ascii_panics_and_errors_have_a_place(text in "[ -~\n\t]{0,60}") {
-        if let Err(error) = load(&text, &Limits::default()) {
+        if let Err(error) = load(&text, &TreeLimits::default()) {
             prop_assert!(error.pos.is_known(), "{error:?}");
             prop_assert!(error.hint.is_some(), "{error:?}");
         }
@@ -293,7 +298,7 @@ proptest! {
         prop::collection::vec(prop::sample::select(TAGS), 0..16).prop_map(|p| p.concat()),
         pieces(),
     ]) {
-        if let Err(error) = load_full(&text, &Limits::default()) {
+        if let Err(error) = load_full(&text, &TreeLimits::default()) {
             prop_assert!(!error.message.contains("gave up"), "{text:?}");
         }
     }
@@ -301,7 +306,7 @@ proptest! {
 
 #[test]
 fn limits_hold_in_both_readers() {
-    let limits = Limits { yaml_nodes: 100, yaml_depth: 10, ..Limits::default() };
+    let limits = TreeLimits { yaml_nodes: 100, yaml_depth: 10, ..TreeLimits::default() };
     let bomb: String = (0..10).map(|i| format!("a{}: &a{} [*a{i}, *a{i}, *a{i}]\n", i + 1, i + 1)).collect();
     for (text, want) in [
         ("- a\n".repeat(200), limit::YAML_NODES),
@@ -318,7 +323,7 @@ fn limits_hold_in_both_readers() {
 
 #[test]
 fn aliases_share_their_value() {
-    let value = load("a: &x [1, 2]\nb: *x\n", &Limits::default()).unwrap();
+    let value = load("a: &x [1, 2]\nb: *x\n", &TreeLimits::default()).unwrap();
     let (Some(Value::List(a)), Some(Value::List(b))) = (value.get("a"), value.get("b")) else {
         panic!("{value:?}")
     };

@@ -3,13 +3,13 @@
 use zagent_config::{List, Map, Value};
 
 use super::super::read::is_plain_str;
-use super::emit::{Context, Emitter};
+use super::emit::{EmitContext, Emitter};
 use super::scalar::is_break;
 use super::{python, sorted};
 
 /// Which collections are written in brackets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Flow {
+pub enum FlowStyle {
     /// All: `default_flow_style=True`.
     Always,
     /// None: `default_flow_style=False`.
@@ -23,7 +23,7 @@ pub enum Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpStyle {
     /// Which collections are written in brackets.
-    pub flow: Flow,
+    pub flow: FlowStyle,
     /// Keys are sorted; as in Python, mappings with keys that do not compare keep their order.
     pub sort_keys: bool,
     /// Characters beyond ASCII are written as they are, not as escapes.
@@ -37,23 +37,23 @@ pub struct DumpStyle {
 impl Default for DumpStyle {
     /// What `yaml.dump` does when Salt's serializer is given no options.
     fn default() -> Self {
-        Self { flow: Flow::Leaves, sort_keys: true, allow_unicode: false, indent: 2, width: 80 }
+        Self { flow: FlowStyle::Leaves, sort_keys: true, allow_unicode: false, indent: 2, width: 80 }
     }
 }
 
 /// What the `yaml` filter prints: one flow collection with sorted keys, folded at column 80.
 #[must_use]
 pub fn dump_flow(value: &Value) -> String {
-    filtered(value, Flow::Always)
+    dump_for_filter(value, FlowStyle::Always)
 }
 
 /// What `yaml(False)` prints: blocks with sorted keys.
 #[must_use]
 pub fn dump_block(value: &Value) -> String {
-    filtered(value, Flow::Never)
+    dump_for_filter(value, FlowStyle::Never)
 }
 
-fn filtered(value: &Value, flow: Flow) -> String {
+fn dump_for_filter(value: &Value, flow: FlowStyle) -> String {
     let mut text = dump(value, &DumpStyle { flow, allow_unicode: true, ..DumpStyle::default() });
     // In place: it may be as long as a template may make it.
     text.truncate(text.trim_end_matches(python::is_space).len());
@@ -65,8 +65,8 @@ fn filtered(value: &Value, flow: Flow) -> String {
 #[must_use]
 pub fn dump(value: &Value, style: &DumpStyle) -> String {
     let mut writer =
-        Writer { emitter: Emitter::new(style.indent, style.width, style.allow_unicode), style: *style };
-    writer.node(value, Context::Root);
+        YamlWriter { emitter: Emitter::new(style.indent, style.width, style.allow_unicode), style: *style };
+    writer.node(value, EmitContext::Root);
     let mut out = writer.emitter.out;
     out.push('\n');
     out
@@ -75,13 +75,13 @@ pub fn dump(value: &Value, style: &DumpStyle) -> String {
 /// Longer keys are written with a `?`.
 const SIMPLE_KEY: usize = 128;
 
-struct Writer {
+struct YamlWriter {
     emitter: Emitter,
     style: DumpStyle,
 }
 
-impl Writer {
-    fn node(&mut self, value: &Value, context: Context) {
+impl YamlWriter {
+    fn node(&mut self, value: &Value, context: EmitContext) {
         match value {
             Value::Str(text) => self.emitter.scalar(text, is_plain_str(text), context),
             Value::List(list) => self.list(list, context),
@@ -90,12 +90,12 @@ impl Writer {
         }
     }
 
-    fn list(&mut self, list: &List, context: Context) {
+    fn list(&mut self, list: &List, context: EmitContext) {
         if self.is_flow(list.is_empty(), list.iter()) {
             let back = self.emitter.open_bracket("[");
             for (i, item) in list.iter().enumerate() {
                 self.emitter.next_part(i);
-                self.node(item, Context::Item);
+                self.node(item, EmitContext::Item);
             }
             self.emitter.close_bracket("]", back);
             return;
@@ -103,7 +103,7 @@ impl Writer {
         let back = self.emitter.open_list(context);
         for item in list.iter() {
             self.emitter.dash();
-            self.node(item, Context::Item);
+            self.node(item, EmitContext::Item);
         }
         self.emitter.close(back);
     }
@@ -120,14 +120,14 @@ impl Writer {
                 self.emitter.new_line();
             }
             if is_simple_key(key) {
-                self.node(key, Context::SimpleKey);
+                self.node(key, EmitContext::SimpleKey);
                 self.emitter.colon();
             } else {
                 self.emitter.question();
-                self.node(key, Context::Pair);
+                self.node(key, EmitContext::Pair);
                 self.emitter.colon_below();
             }
-            self.node(value, Context::Pair);
+            self.node(value, EmitContext::Pair);
         }
         if is_flow {
             self.emitter.close_bracket("}", back);
@@ -140,9 +140,9 @@ impl Writer {
         is_empty
             || self.emitter.is_in_brackets()
             || match self.style.flow {
-                Flow::Always => true,
-                Flow::Never => false,
-                Flow::Leaves => parts.all(|v| !matches!(v, Value::List(_) | Value::Map(_))),
+                FlowStyle::Always => true,
+                FlowStyle::Never => false,
+                FlowStyle::Leaves => parts.all(|v| !matches!(v, Value::List(_) | Value::Map(_))),
             }
     }
 }

@@ -8,7 +8,7 @@ use super::scalar::{self, is_break, is_printable};
 
 /// Where a node stands, as far as it matters to how it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Context {
+pub(super) enum EmitContext {
     /// The whole document.
     Root,
     /// An item of a list.
@@ -58,7 +58,7 @@ impl Emitter {
         self.brackets > 0
     }
 
-    fn put(&mut self, c: char) {
+    fn put_char(&mut self, c: char) {
         self.out.push(c);
         self.column += 1;
     }
@@ -75,7 +75,7 @@ impl Emitter {
             self.put_break('\n');
         }
         while self.column < indent {
-            self.put(' ');
+            self.put_char(' ');
         }
         self.after_space = true;
         self.in_indentation = true;
@@ -83,15 +83,15 @@ impl Emitter {
 
     fn indicator(&mut self, text: &str, needs_space: bool, is_space: bool, is_indentation: bool) {
         if needs_space && !self.after_space {
-            self.put(' ');
+            self.put_char(' ');
         }
-        text.chars().for_each(|c| self.put(c));
+        text.chars().for_each(|c| self.put_char(c));
         self.after_space = is_space;
         self.in_indentation &= is_indentation;
     }
 
     /// Goes one level deeper; gives the level to come back to.
-    fn deeper(&mut self, is_flow: bool, stays: bool) -> i32 {
+    fn indent_deeper(&mut self, is_flow: bool, stays: bool) -> i32 {
         let back = self.indent;
         if self.indent < 0 {
             self.indent = if is_flow { self.step } else { 0 };
@@ -102,14 +102,14 @@ impl Emitter {
     }
 
     /// Opens a list in a block; gives the level to come back to. Below a key its dashes stay in the column of the key.
-    pub(super) fn open_list(&mut self, context: Context) -> i32 {
-        let is_value = matches!(context, Context::Pair | Context::SimpleKey);
-        self.deeper(false, is_value && !self.in_indentation)
+    pub(super) fn open_list(&mut self, context: EmitContext) -> i32 {
+        let is_value = matches!(context, EmitContext::Pair | EmitContext::SimpleKey);
+        self.indent_deeper(false, is_value && !self.in_indentation)
     }
 
     /// Opens a mapping in a block; gives the level to come back to.
     pub(super) fn open_map(&mut self) -> i32 {
-        self.deeper(false, false)
+        self.indent_deeper(false, false)
     }
 
     /// Ends a block.
@@ -138,14 +138,14 @@ impl Emitter {
             self.indicator(":", true, false, true);
             return;
         }
-        self.fold();
+        self.fold_line();
         self.indicator(":", true, false, false);
     }
 
     /// Opens a bracket; gives the level to come back to.
     pub(super) fn open_bracket(&mut self, bracket: &str) -> i32 {
         self.indicator(bracket, true, true, false);
-        let back = self.deeper(true, false);
+        let back = self.indent_deeper(true, false);
         self.brackets += 1;
         back
     }
@@ -161,38 +161,38 @@ impl Emitter {
         if index > 0 {
             self.indicator(",", false, false, false);
         }
-        self.fold();
+        self.fold_line();
     }
 
-    fn fold(&mut self) {
+    fn fold_line(&mut self) {
         if self.column > self.width {
             self.new_line();
         }
     }
 
     /// Writes a scalar; `is_plain` when its text alone says what it is.
-    pub(super) fn scalar(&mut self, text: &str, is_plain: bool, context: Context) {
+    pub(super) fn scalar(&mut self, text: &str, is_plain: bool, context: EmitContext) {
         let allowed = scalar::analyze(text, self.allow_unicode);
-        let is_simple_key = context == Context::SimpleKey;
+        let is_simple_key = context == EmitContext::SimpleKey;
         let fits_plain = if self.is_in_brackets() { allowed.flow_plain } else { allowed.block_plain };
         let is_hidden = text.is_empty() && (self.is_in_brackets() || is_simple_key);
         // What goes on below stands one level deeper.
-        let back = self.deeper(true, false);
+        let back = self.indent_deeper(true, false);
         if is_plain && fits_plain && !is_hidden {
-            self.plain(text, !is_simple_key);
+            self.write_plain(text, !is_simple_key);
         } else if allowed.single && !(is_simple_key && allowed.is_multiline) {
-            self.single(text, !is_simple_key);
+            self.write_single_quoted(text, !is_simple_key);
         } else {
-            self.double(text, !is_simple_key);
+            self.write_double_quoted(text, !is_simple_key);
         }
         self.indent = back;
         self.after_space = false;
         self.in_indentation = false;
     }
 
-    fn plain(&mut self, text: &str, may_fold: bool) {
+    fn write_plain(&mut self, text: &str, may_fold: bool) {
         if !self.after_space && (!text.is_empty() || self.is_in_brackets()) {
-            self.put(' ');
+            self.put_char(' ');
         }
         let mut after_space = false;
         let mut chars = text.chars().peekable();
@@ -201,14 +201,14 @@ impl Emitter {
             {
                 self.new_line();
             } else {
-                self.put(c);
+                self.put_char(c);
             }
             after_space = c == ' ';
             self.in_indentation &= c == ' ';
         }
     }
 
-    fn single(&mut self, text: &str, may_fold: bool) {
+    fn write_single_quoted(&mut self, text: &str, may_fold: bool) {
         self.indicator("'", true, false, false);
         let (mut after_space, mut after_break) = (false, false);
         let mut chars = text.char_indices().peekable();
@@ -219,7 +219,7 @@ impl Emitter {
                 if may_fold && !after_space && self.column > self.width && is_inside {
                     self.new_line();
                 } else {
-                    self.put(c);
+                    self.put_char(c);
                 }
                 after_space = true;
             } else if is_break(c) {
@@ -234,9 +234,9 @@ impl Emitter {
                     self.new_line();
                 }
                 if c == '\'' {
-                    self.put(c);
+                    self.put_char(c);
                 }
-                self.put(c);
+                self.put_char(c);
                 self.in_indentation = false;
                 (after_space, after_break) = (false, false);
             }
@@ -247,7 +247,7 @@ impl Emitter {
         self.indicator("'", false, false, false);
     }
 
-    fn double(&mut self, text: &str, may_fold: bool) {
+    fn write_double_quoted(&mut self, text: &str, may_fold: bool) {
         self.indicator("\"", true, false, false);
         let mut after_space = false;
         let mut chars = text.char_indices().peekable();
@@ -257,10 +257,10 @@ impl Emitter {
                 if may_fold && !after_space && self.column > self.width && at > 0 && next.is_some() {
                     self.new_line();
                     if next == Some(' ') {
-                        self.put('\\');
+                        self.put_char('\\');
                     }
                 } else {
-                    self.put(c);
+                    self.put_char(c);
                 }
                 after_space = true;
                 continue;
@@ -268,15 +268,15 @@ impl Emitter {
             after_space = false;
             let is_raw = is_printable(c) && (c.is_ascii() || self.allow_unicode) && !is_break(c);
             if is_raw && c != '"' && c != '\\' {
-                self.put(c);
+                self.put_char(c);
             } else {
-                self.escape(c);
+                self.write_escape(c);
             }
         }
         self.indicator("\"", false, false, false);
     }
 
-    fn escape(&mut self, c: char) {
+    fn write_escape(&mut self, c: char) {
         let before = self.out.len();
         escape(c, &mut self.out);
         let written = self.out.len() - before;

@@ -33,19 +33,19 @@ impl Default for JsonStyle<'_> {
 pub fn json(value: &Value, style: &JsonStyle<'_>) -> Result<String, WriteError> {
     let default = if style.indent.is_some() { (",", ": ") } else { (", ", ": ") };
     let (comma, colon) = style.separators.unwrap_or(default);
-    let mut writer = Writer { out: String::new(), style, comma, colon };
+    let mut writer = JsonWriter { out: String::new(), style, comma, colon };
     writer.value(value, 0)?;
     Ok(writer.out)
 }
 
-struct Writer<'s> {
+struct JsonWriter<'s> {
     out: String,
     style: &'s JsonStyle<'s>,
     comma: &'s str,
     colon: &'s str,
 }
 
-impl Writer<'_> {
+impl JsonWriter<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), WriteError> {
         match value {
             Value::Str(text) => self.string(text),

@@ -11,7 +11,7 @@ mod scalar;
 #[cfg(test)]
 mod tests;
 
-pub use self::dump::{DumpStyle, Flow, dump, dump_block, dump_flow};
+pub use self::dump::{DumpStyle, FlowStyle, dump, dump_block, dump_flow};
 pub use self::json::{JsonStyle, json};
 pub use self::python::{python_repr, python_str};
 pub use self::quote::{yaml_dquote, yaml_encode, yaml_squote};

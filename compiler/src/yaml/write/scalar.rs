@@ -2,7 +2,7 @@
 
 /// What the characters of a scalar allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Allowed {
+pub(super) struct AllowedStyles {
     /// Plain, inside brackets.
     pub flow_plain: bool,
     /// Plain, outside of them.
@@ -24,11 +24,11 @@ pub(super) const fn is_printable(c: char) -> bool {
 }
 
 /// Looks at the characters of a scalar.
-pub(super) fn analyze(text: &str, allow_unicode: bool) -> Allowed {
+pub(super) fn analyze(text: &str, allow_unicode: bool) -> AllowedStyles {
     if text.is_empty() {
-        return Allowed { flow_plain: false, block_plain: true, single: true, is_multiline: false };
+        return AllowedStyles { flow_plain: false, block_plain: true, single: true, is_multiline: false };
     }
-    let mut seen = Seen::default();
+    let mut seen = ScalarScan::default();
     if text.starts_with("---") || text.starts_with("...") {
         seen.mark_both();
     }
@@ -46,7 +46,7 @@ pub(super) fn analyze(text: &str, allow_unicode: bool) -> Allowed {
         && !seen.has_space_break
         && !seen.is_special
         && !seen.is_multiline;
-    Allowed {
+    AllowedStyles {
         flow_plain: plain && !seen.for_flow,
         block_plain: plain && !seen.for_block,
         single: !seen.has_break_space && !seen.has_space_break && !seen.is_special,
@@ -56,7 +56,7 @@ pub(super) fn analyze(text: &str, allow_unicode: bool) -> Allowed {
 
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one finding, and they are found independently")]
-struct Seen {
+struct ScalarScan {
     /// An indicator that means something inside brackets.
     for_flow: bool,
     /// An indicator that means something outside of them.
@@ -69,7 +69,7 @@ struct Seen {
     has_space_break: bool,
 }
 
-impl Seen {
+impl ScalarScan {
     fn mark_both(&mut self) {
         self.for_flow = true;
         self.for_block = true;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use zagent_config::Map;
 
 use super::*;
-use crate::Limits;
+use crate::TreeLimits;
 use crate::yaml::load;
 
 fn scalar() -> impl Strategy<Value = Value> {
@@ -71,16 +71,16 @@ proptest! {
 
     #[test]
     fn yaml_reads_back(value in value(), sort_keys: bool, allow_unicode: bool, indent in 0u8..12, width in 0u16..100) {
-        for flow in [Flow::Always, Flow::Never, Flow::Leaves] {
+        for flow in [FlowStyle::Always, FlowStyle::Never, FlowStyle::Leaves] {
             let text = dump(&value, &DumpStyle { flow, sort_keys, allow_unicode, indent, width });
-            prop_assert_eq!(load(&text, &Limits::default()), Ok(value.clone()), "{}", text);
+            prop_assert_eq!(load(&text, &TreeLimits::default()), Ok(value.clone()), "{}", text);
         }
     }
 
     #[test]
     fn quotes_read_back(text in text()) {
         let value = Value::from(text.as_str());
-        prop_assert_eq!(load(&yaml_dquote(&text), &Limits::default()), Ok(value.clone()));
+        prop_assert_eq!(load(&yaml_dquote(&text), &TreeLimits::default()), Ok(value.clone()));
         prop_assert_eq!(yaml_encode(&value), Ok(yaml_dquote(&text)));
     }
 

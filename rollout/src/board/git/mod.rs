@@ -6,41 +6,44 @@
 //! A write that need not last is marked so in its commit, and the next write takes its place instead of standing on it:
 //! a heartbeat every ten seconds is no history. Where the server does not let history be rewritten, it stands on it.
 
-mod names;
-mod place;
+mod config;
+mod ref_names;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use zagent_cache::source::{Deadline, Draft, Kind, Pushed, Sheet, Shelf, SourceError, Taken};
-use zagent_cache::trust::Signers;
+use zagent_cache::source::{
+    CommitDraft, Deadline, FetchedCommits, PreparedCommit, PushOutcome, RefStore, SourceError,
+    SourceErrorKind,
+};
+use zagent_cache::trust::AllowedSigners;
 use zagent_config::ids::Revision;
 
-pub use self::place::Place;
-use super::{Board, BoardError, Entry, Token, Write, check_key};
+pub use self::config::GitBoardConfig;
+use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
 
 /// The line that marks a write that need not last.
-const FLEETING: &str = "Lasting: no";
+const EPHEMERAL_TRAILER: &str = "Lasting: no";
 /// Characters of a subject.
-const SUBJECT: usize = 200;
+const MAX_SUBJECT: usize = 200;
 /// How often refs are read anew when they move while they are read.
-const READS: usize = 3;
+const MAX_READS: usize = 3;
 
 /// A board in a repository.
 pub struct GitBoard {
-    shelf: Shelf,
-    place: Place,
-    seen: BTreeMap<String, Seen>,
+    ref_store: RefStore,
+    config: GitBoardConfig,
+    seen: BTreeMap<String, CachedRef>,
     /// True when the server does not let history be rewritten.
     appends: bool,
     /// The keys that were left out of the last list.
-    left_out: Vec<String>,
+    skipped: Vec<String>,
     /// What was said to be left out, each commit once: a list is asked for at every look.
-    told: BTreeMap<String, Revision>,
+    logged: BTreeMap<String, Revision>,
 }
 
 /// A commit as it was read or written.
-struct Seen {
+struct CachedRef {
     revision: Revision,
     /// None when the commit does not have the file.
     value: Option<Vec<u8>>,
@@ -55,41 +58,41 @@ impl GitBoard {
     ///
     /// # Errors
     /// Fails when the address, or what it needs on this machine, cannot be used.
-    pub fn new(place: Place) -> Result<Self, BoardError> {
-        let shelf = Shelf::new(&place.remote, &place.source, place.scratch.clone());
-        let shelf = shelf.map_err(|error| failed(error.remote.clone(), error))?;
+    pub fn new(place: GitBoardConfig) -> Result<Self, BoardError> {
+        let shelf = RefStore::new(&place.remote, &place.source, place.scratch.clone());
+        let shelf = shelf.map_err(|error| source_error(error.remote.clone(), error))?;
         Ok(Self {
-            shelf,
-            place,
+            ref_store: shelf,
+            config: place,
             seen: BTreeMap::new(),
             appends: false,
-            left_out: Vec::new(),
-            told: BTreeMap::new(),
+            skipped: Vec::new(),
+            logged: BTreeMap::new(),
         })
     }
 
     fn deadline(&self) -> Deadline {
-        Deadline::after(self.place.timeout())
+        Deadline::after(self.config.timeout())
     }
 
-    fn shown(&self) -> String {
-        self.shelf.url().to_owned()
+    fn display_name(&self) -> String {
+        self.ref_store.url().to_owned()
     }
 
     fn refused(&self, message: String) -> BoardError {
-        BoardError::Refused { board: self.shown(), message }
+        BoardError::Refused { board: self.display_name(), message }
     }
 
     /// The refs that begin so, and what they hold, are known afterwards; those that are gone are forgotten.
-    fn read(
+    fn refresh_refs(
         &mut self,
         prefixes: &[String],
         is_meant: impl Fn(&str) -> bool,
     ) -> Result<Vec<String>, BoardError> {
         let deadline = self.deadline();
         for attempt in 1.. {
-            let listed = self.shelf.list(prefixes, deadline);
-            let mut listed = listed.map_err(|error| failed(self.shown(), error))?;
+            let listed = self.ref_store.list(prefixes, deadline);
+            let mut listed = listed.map_err(|error| source_error(self.display_name(), error))?;
             listed.retain(|name, _| is_meant(name));
             self.seen.retain(|name, _| !is_meant(name) || listed.contains_key(name));
             let is_new = |(name, id): &(&String, &Revision)| {
@@ -101,57 +104,63 @@ impl GitBoard {
                 return Ok(listed.into_keys().collect());
             }
             let ids: Vec<_> = new.iter().map(|(_, id)| id.clone()).collect();
-            match self.shelf.take(&ids, deadline) {
+            match self.ref_store.fetch(&ids, deadline) {
                 Ok(taken) => {
                     for (name, id) in new {
-                        let seen = self.look(&taken, &name, id)?;
+                        let seen = self.read_commit(&taken, &name, id)?;
                         self.seen.insert(name, seen);
                     }
                     return Ok(listed.into_keys().collect());
                 }
                 // A ref has moved since, and the server does not give out what it pointed at.
-                Err(error) if error.kind == Kind::NoBranch && attempt < READS => {}
-                Err(error) => return Err(failed(self.shown(), error)),
+                Err(error) if error.kind == SourceErrorKind::NoBranch && attempt < MAX_READS => {}
+                Err(error) => return Err(source_error(self.display_name(), error)),
             }
         }
         Ok(Vec::new())
     }
 
-    fn look(&self, taken: &Taken, name: &str, revision: Revision) -> Result<Seen, BoardError> {
-        let odd = |error| failed(self.shown(), error);
+    fn read_commit(
+        &self,
+        taken: &FetchedCommits,
+        name: &str,
+        revision: Revision,
+    ) -> Result<CachedRef, BoardError> {
+        let odd = |error| source_error(self.display_name(), error);
         let commit = taken.commit(&revision).map_err(odd)?;
-        let key = names::key(name).unwrap_or_default();
-        let value = taken.file(&revision, names::file(key)).map_err(odd)?;
-        let lasting = !commit.bytes.ends_with(format!("\n\n{FLEETING}\n").as_bytes());
-        let signed = self.signers_for(key).then_some(commit.bytes);
-        Ok(Seen { revision, value, parents: commit.parents, signed, lasting })
+        let key = ref_names::key_from_ref(name).unwrap_or_default();
+        let value = taken.read_file(&revision, ref_names::value_file(key)).map_err(odd)?;
+        let lasting = !commit.bytes.ends_with(format!("\n\n{EPHEMERAL_TRAILER}\n").as_bytes());
+        let signed = self.needs_signature(key).then_some(commit.bytes);
+        Ok(CachedRef { revision, value, parents: commit.parents, signed, lasting })
     }
 
     /// One ref, as it is now.
-    fn read_one(&mut self, name: &str) -> Result<Option<&Seen>, BoardError> {
-        self.read(&[name.to_owned()], |found| found == name)?;
+    fn read_one(&mut self, name: &str) -> Result<Option<&CachedRef>, BoardError> {
+        self.refresh_refs(&[name.to_owned()], |found| found == name)?;
         Ok(self.seen.get(name))
     }
 
-    fn signers_for(&self, key: &str) -> bool {
-        names::is_rollout(key) && self.place.trust.is_some()
+    fn needs_signature(&self, key: &str) -> bool {
+        ref_names::is_rollout(key) && self.config.trust.is_some()
     }
 
     /// What was seen, when it may be believed.
-    fn entry(&self, key: &str, seen: &Seen) -> Result<Entry, BoardError> {
+    fn entry(&self, key: &str, seen: &CachedRef) -> Result<BoardEntry, BoardError> {
         let Some(value) = &seen.value else {
-            let message = format!("its commit {} has no file `{}`", seen.revision.short(), names::file(key));
+            let message =
+                format!("its commit {} has no file `{}`", seen.revision.short(), ref_names::value_file(key));
             return Err(BoardError::Damaged { key: key.to_owned(), message });
         };
-        if let (Some(trust), Some(bytes)) = (&self.place.trust, &seen.signed) {
-            let signers = Signers::read(trust);
-            let judged = signers.and_then(|signers| signers.commit(bytes, Timestamp::now()));
+        if let (Some(trust), Some(bytes)) = (&self.config.trust, &seen.signed) {
+            let signers = AllowedSigners::read(trust);
+            let judged = signers.and_then(|signers| signers.verify_commit(bytes, Timestamp::now()));
             judged.map_err(|error| {
                 let id = seen.revision.short();
                 self.refused(format!("the commit {id} of `{key}` does not count: {error}"))
             })?;
         }
-        Ok(Entry { value: value.clone(), token: Token(seen.revision.to_string()) })
+        Ok(BoardEntry { value: value.clone(), token: VersionToken(seen.revision.to_string()) })
     }
 
     /// What the next commit of a key stands on: what the writer knows, or what that one stood on when it need not last.
@@ -161,7 +170,7 @@ impl GitBoard {
         name: &str,
         old: Option<&Revision>,
     ) -> Result<Vec<Revision>, BoardError> {
-        let Some(old) = old.filter(|_| names::is_rollout(key)) else { return Ok(Vec::new()) };
+        let Some(old) = old.filter(|_| ref_names::is_rollout(key)) else { return Ok(Vec::new()) };
         if self.appends {
             return Ok(vec![old.clone()]);
         }
@@ -175,29 +184,29 @@ impl GitBoard {
         }
     }
 
-    fn sheet(
+    fn build_commit(
         &self,
         key: &str,
-        write: &Write<'_>,
+        write: &BoardWrite<'_>,
         old: Option<&Revision>,
         parents: &[Revision],
-    ) -> Result<Sheet, BoardError> {
-        let rollout = names::is_rollout(key);
-        if rollout && self.place.trust.is_some() && self.place.key.is_none() {
+    ) -> Result<PreparedCommit, BoardError> {
+        let rollout = ref_names::is_rollout(key);
+        if rollout && self.config.trust.is_some() && self.config.key.is_none() {
             let way =
                 "`trust.require` lets only signed commits count: set `rollout.key` to the key that signs";
             return Err(self.refused(way.into()));
         }
-        let message = message(write, rollout, old);
-        let draft = Draft {
-            files: &[(names::file(key), write.value)],
+        let message = commit_message(write, rollout, old);
+        let draft = CommitDraft {
+            files: &[(ref_names::value_file(key), write.value)],
             parents,
             message: &message,
-            author: &self.place.author,
+            author: &self.config.author,
             at: Timestamp::now(),
-            key: self.place.key.as_deref().filter(|_| rollout),
+            key: self.config.key.as_deref().filter(|_| rollout),
         };
-        Sheet::make(&draft).map_err(|error| {
+        PreparedCommit::build(&draft).map_err(|error| {
             let why =
                 std::error::Error::source(&error).map_or_else(String::new, |source| format!(": {source}"));
             self.refused(format!("{error}{why}"))
@@ -205,7 +214,7 @@ impl GitBoard {
     }
 
     /// What a lost answer would have said, when the ref tells.
-    fn after_all(
+    fn recheck_write(
         &mut self,
         key: &str,
         name: &str,
@@ -214,7 +223,7 @@ impl GitBoard {
     ) -> Result<(), BoardError> {
         let unknown = || BoardError::Unknown { key: key.to_owned(), source: Box::new(lost) };
         let deadline = self.deadline();
-        match self.shelf.list(&[name.to_owned()], deadline) {
+        match self.ref_store.list(&[name.to_owned()], deadline) {
             Ok(found) if found.get(name) == Some(new) => Ok(()),
             _ => Err(unknown()),
         }
@@ -222,10 +231,10 @@ impl GitBoard {
 }
 
 /// The message of a commit: the note, and what tells it from another of the same bytes.
-fn message(write: &Write<'_>, rollout: bool, old: Option<&Revision>) -> String {
+fn commit_message(write: &BoardWrite<'_>, rollout: bool, old: Option<&Revision>) -> String {
     let clean = |line: &str| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let mut lines = write.note.trim().lines().map(clean);
-    let subject: String = lines.next().unwrap_or_default().trim().chars().take(SUBJECT).collect();
+    let subject: String = lines.next().unwrap_or_default().trim().chars().take(MAX_SUBJECT).collect();
     let mut text = if subject.is_empty() { "update".to_owned() } else { subject };
     let body: Vec<_> = lines.filter(|line| !line.starts_with("Lasting:")).collect();
     let body = body.join("\n");
@@ -233,47 +242,47 @@ fn message(write: &Write<'_>, rollout: bool, old: Option<&Revision>) -> String {
         text.push_str(&format!("\n\n{}", body.trim()));
     }
     match (rollout, write.lasting, old) {
-        (true, false, _) => text.push_str(&format!("\n\n{FLEETING}")),
+        (true, false, _) => text.push_str(&format!("\n\n{EPHEMERAL_TRAILER}")),
         (false, _, Some(old)) => text.push_str(&format!("\n\nPrevious: {old}")),
         _ => {}
     }
     text
 }
 
-fn failed(board: String, error: SourceError) -> BoardError {
+fn source_error(board: String, error: SourceError) -> BoardError {
     match error.kind {
-        Kind::Denied => BoardError::Refused { board, message: error.message },
+        SourceErrorKind::Denied => BoardError::Refused { board, message: error.message },
         _ => BoardError::Unreachable { board, source: Box::new(error) },
     }
 }
 
 impl Board for GitBoard {
-    fn get(&mut self, key: &str) -> Result<Option<Entry>, BoardError> {
-        check_key(&self.shown(), key)?;
-        let name = names::reference(key);
+    fn get(&mut self, key: &str) -> Result<Option<BoardEntry>, BoardError> {
+        check_key(&self.display_name(), key)?;
+        let name = ref_names::ref_for_key(key);
         self.read_one(&name)?;
         self.seen.get(&name).map(|seen| self.entry(key, seen)).transpose()
     }
 
-    fn put(&mut self, key: &str, write: Write<'_>) -> Result<Token, BoardError> {
-        check_key(&self.shown(), key)?;
-        let name = names::reference(key);
+    fn put(&mut self, key: &str, write: BoardWrite<'_>) -> Result<VersionToken, BoardError> {
+        check_key(&self.display_name(), key)?;
+        let name = ref_names::ref_for_key(key);
         let conflict = || BoardError::Conflict { key: key.to_owned() };
         let old =
             write.expected.map(|token| token.0.parse::<Revision>()).transpose().map_err(|_| conflict())?;
         let mut parents = self.parents(key, &name, old.as_ref())?;
         loop {
-            let sheet = self.sheet(key, &write, old.as_ref(), &parents)?;
+            let sheet = self.build_commit(key, &write, old.as_ref(), &parents)?;
             let deadline = self.deadline();
-            let pushed = self.shelf.put(&name, old.as_ref(), &sheet, deadline);
+            let pushed = self.ref_store.update(&name, old.as_ref(), &sheet, deadline);
             self.seen.remove(&name);
-            let rewrites = names::is_rollout(key) && old.is_some() && parents.first() != old.as_ref();
-            match pushed.map_err(|error| failed(self.shown(), error))? {
-                Pushed::Done => {}
-                Pushed::Stale => return Err(conflict()),
-                Pushed::NotForward { message } | Pushed::Denied { message } if rewrites => {
+            let rewrites = ref_names::is_rollout(key) && old.is_some() && parents.first() != old.as_ref();
+            match pushed.map_err(|error| source_error(self.display_name(), error))? {
+                PushOutcome::Done => {}
+                PushOutcome::Stale => return Err(conflict()),
+                PushOutcome::NotFastForward { message } | PushOutcome::Denied { message } if rewrites => {
                     tracing::debug!(
-                        board = self.shelf.url(),
+                        board = self.ref_store.url(),
                         message,
                         "history is not rewritten there: appending"
                     );
@@ -281,75 +290,86 @@ impl Board for GitBoard {
                     parents = old.iter().cloned().collect();
                     continue;
                 }
-                Pushed::NotForward { message } | Pushed::Denied { message } => {
+                PushOutcome::NotFastForward { message } | PushOutcome::Denied { message } => {
                     return Err(self.refused(message));
                 }
-                Pushed::Unknown(lost) => self.after_all(key, &name, sheet.revision(), lost)?,
+                PushOutcome::Unknown(lost) => self.recheck_write(key, &name, sheet.revision(), lost)?,
             }
             let revision = sheet.revision().clone();
             // What was signed is read again before it is believed.
-            if !self.signers_for(key) {
+            if !self.needs_signature(key) {
                 let value = Some(write.value.to_vec());
-                let seen =
-                    Seen { revision: revision.clone(), value, parents, signed: None, lasting: write.lasting };
+                let seen = CachedRef {
+                    revision: revision.clone(),
+                    value,
+                    parents,
+                    signed: None,
+                    lasting: write.lasting,
+                };
                 self.seen.insert(name, seen);
             }
-            return Ok(Token(revision.to_string()));
+            return Ok(VersionToken(revision.to_string()));
         }
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Entry)>, BoardError> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, BoardEntry)>, BoardError> {
         if prefix.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Ok(Vec::new());
         }
         let is_meant = |name: &str| {
-            names::key(name).is_some_and(|key| key.starts_with(prefix) && check_key("", key).is_ok())
+            ref_names::key_from_ref(name)
+                .is_some_and(|key| key.starts_with(prefix) && check_key("", key).is_ok())
         };
-        let listed = self.read(&names::prefixes(prefix), is_meant)?;
+        let listed = self.refresh_refs(&ref_names::ref_prefixes(prefix), is_meant)?;
         let (mut all, mut left_out) = (Vec::new(), Vec::new());
         for name in listed {
-            let (Some(key), Some(seen)) = (names::key(&name), self.seen.get(&name)) else { continue };
+            let (Some(key), Some(seen)) = (ref_names::key_from_ref(&name), self.seen.get(&name)) else {
+                continue;
+            };
             match self.entry(key, seen) {
                 Ok(entry) => all.push((key.to_owned(), entry)),
                 // One that somebody else made must not hide the others.
                 Err(error) => {
-                    if self.told.get(key) != Some(&seen.revision) {
+                    if self.logged.get(key) != Some(&seen.revision) {
                         tracing::warn!(key, %error, "left out");
-                        self.told.insert(key.to_owned(), seen.revision.clone());
+                        self.logged.insert(key.to_owned(), seen.revision.clone());
                     }
                     left_out.push(key.to_owned());
                 }
             }
         }
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        self.left_out = left_out;
+        self.skipped = left_out;
         Ok(all)
     }
 
-    fn left_out(&self) -> Vec<String> {
-        self.left_out.clone()
+    fn skipped_keys(&self) -> Vec<String> {
+        self.skipped.clone()
     }
 
-    fn delete(&mut self, key: &str, expected: &Token) -> Result<(), BoardError> {
-        check_key(&self.shown(), key)?;
-        let name = names::reference(key);
+    fn delete(&mut self, key: &str, expected: &VersionToken) -> Result<(), BoardError> {
+        check_key(&self.display_name(), key)?;
+        let name = ref_names::ref_for_key(key);
         let deadline = self.deadline();
         let pushed = match expected.0.parse::<Revision>() {
-            Ok(old) => {
-                self.shelf.remove(&name, &old, deadline).map_err(|error| failed(self.shown(), error))?
-            }
-            Err(_) => Pushed::Stale,
+            Ok(old) => self
+                .ref_store
+                .remove(&name, &old, deadline)
+                .map_err(|error| source_error(self.display_name(), error))?,
+            Err(_) => PushOutcome::Stale,
         };
         self.seen.remove(&name);
         match pushed {
-            Pushed::Done => Ok(()),
-            Pushed::NotForward { message } | Pushed::Denied { message } => Err(self.refused(message)),
-            Pushed::Stale | Pushed::Unknown(_) => {
-                let listed = self.shelf.list(std::slice::from_ref(&name), deadline);
-                let listed = listed.map_err(|error| failed(self.shown(), error))?;
+            PushOutcome::Done => Ok(()),
+            PushOutcome::NotFastForward { message } | PushOutcome::Denied { message } => {
+                Err(self.refused(message))
+            }
+            PushOutcome::Stale | PushOutcome::Unknown(_) => {
+                let listed = self.ref_store.list(std::slice::from_ref(&name), deadline);
+                let listed = listed.map_err(|error| source_error(self.display_name(), error))?;
                 match (listed.get(&name), pushed) {
                     (None, _) => Ok(()),
-                    (Some(now), Pushed::Unknown(lost)) if now.to_string() == expected.0 => {
+                    (Some(now), PushOutcome::Unknown(lost)) if now.to_string() == expected.0 => {
                         Err(BoardError::Unknown { key: key.to_owned(), source: Box::new(lost) })
                     }
                     _ => Err(BoardError::Conflict { key: key.to_owned() }),

@@ -4,37 +4,38 @@
 
 /// Where to connect to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct NatsAddress {
     /// `nats://host:port` or `tls://host:port`, each.
     pub(super) servers: Vec<String>,
     /// What the URL says about who we are.
-    pub(super) login: Option<Login>,
+    pub(super) login: Option<NatsLogin>,
 }
 
 /// Who we are.
 #[derive(PartialEq, Eq)]
-pub(super) enum Login {
+pub(super) enum NatsLogin {
     /// `user:password@`.
     User(String, String),
     /// `token@`.
     Token(String),
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for NatsLogin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Login")
     }
 }
 
-const PORT: u16 = 4222;
-const HINT: &str = "write nats://host:4222 or tls://host:4222, several with commas between";
+const DEFAULT_PORT: u16 = 4222;
+const URL_HINT: &str = "write nats://host:4222 or tls://host:4222, several with commas between";
 
-impl Address {
+impl NatsAddress {
     /// Reads one URL, or several with commas between.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut address = Self { servers: Vec::new(), login: None };
         for (i, url) in text.split(',').map(str::trim).enumerate() {
-            let (server, login) = server(url).map_err(|why| format!("address {} {why}; {HINT}", i + 1))?;
+            let (server, login) =
+                parse_server(url).map_err(|why| format!("address {} {why}; {URL_HINT}", i + 1))?;
             address.servers.push(server);
             address.login = address.login.or(login);
         }
@@ -42,12 +43,12 @@ impl Address {
     }
 
     /// All servers, for messages.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display_servers(&self) -> String {
         self.servers.join(",")
     }
 }
 
-fn server(url: &str) -> Result<(String, Option<Login>), &'static str> {
+fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
     if !matches!(scheme, "nats" | "tls") {
         return Err("is neither nats:// nor tls://");
@@ -62,22 +63,22 @@ fn server(url: &str) -> Result<(String, Option<Login>), &'static str> {
         Some((name, port)) if !port.ends_with(']') => {
             (name, port.parse().map_err(|_| "has a port that is no number")?)
         }
-        _ => (host, PORT),
+        _ => (host, DEFAULT_PORT),
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if bare.is_empty() || !bare.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c)) {
         return Err("names no host");
     }
     let login = login.map(|login| match login.split_once(':') {
-        Some((user, password)) => Some(Login::User(plain(user)?, plain(password)?)),
-        None => Some(Login::Token(plain(login)?)),
+        Some((user, password)) => Some(NatsLogin::User(percent_decode(user)?, percent_decode(password)?)),
+        None => Some(NatsLogin::Token(percent_decode(login)?)),
     });
     let login = login.map(|login| login.ok_or("has a user or password that is not text")).transpose()?;
     Ok((format!("{scheme}://{name}:{port}"), login))
 }
 
 /// Text without `%XX`.
-fn plain(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -102,19 +103,19 @@ mod tests {
 
     #[test]
     fn an_address_is_told_apart_from_its_secret() {
-        let user = |user: &str, password: &str| Some(Login::User(user.into(), password.into()));
+        let user = |user: &str, password: &str| Some(NatsLogin::User(user.into(), password.into()));
         let cases = [
             ("nats.example.org", "nats://nats.example.org:4222", None),
             ("tls://[::1]:4333/", "tls://[::1]:4333", None),
             ("tls://[::1]", "tls://[::1]:4222", None),
             ("nats://me:se%40cret@h:1", "nats://h:1", user("me", "se@cret")),
             ("nats://me:a:b@c@h", "nats://h:4222", user("me", "a:b@c")),
-            ("nats://tok%C3%BC@h", "nats://h:4222", Some(Login::Token("tokü".into()))),
+            ("nats://tok%C3%BC@h", "nats://h:4222", Some(NatsLogin::Token("tokü".into()))),
             ("tls://u:p@a, tls://b:5", "tls://a:4222,tls://b:5", user("u", "p")),
         ];
         for (text, shown, login) in cases {
-            let address = Address::read(text).unwrap();
-            assert_eq!(address.shown(), shown);
+            let address = NatsAddress::parse(text).unwrap();
+            assert_eq!(address.display_servers(), shown);
             assert!(address.login == login, "{text}");
         }
     }
@@ -124,7 +125,7 @@ mod tests {
         for text in
             ["https://u:hunter2@h", "nats://u:hunter2@", "nats://u:hunter2@h:port", "tls://u:hunter2@a b"]
         {
-            let error = Address::read(text).unwrap_err();
+            let error = NatsAddress::parse(text).unwrap_err();
             assert!(error.contains("nats://host:4222") && !error.contains("hunter2"), "{error}");
         }
     }

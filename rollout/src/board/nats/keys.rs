@@ -5,16 +5,16 @@
 //! token is a lone `=`.
 
 /// What holds nothing between two separators.
-const EMPTY: &str = "=";
+const EMPTY_TOKEN: &str = "=";
 
 /// The key of the bucket.
 pub(super) fn encode(key: &str) -> String {
-    key.split('/').map(token).collect::<Vec<_>>().join(".")
+    key.split('/').map(encode_part).collect::<Vec<_>>().join(".")
 }
 
-fn token(text: &str) -> String {
+fn encode_part(text: &str) -> String {
     if text.is_empty() {
-        return EMPTY.into();
+        return EMPTY_TOKEN.into();
     }
     let mut token = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -28,13 +28,13 @@ fn token(text: &str) -> String {
 
 /// The key of the board; none for one that nobody of us has written.
 pub(super) fn decode(key: &str) -> Option<String> {
-    let tokens: Option<Vec<_>> = key.split('.').map(text).collect();
+    let tokens: Option<Vec<_>> = key.split('.').map(decode_part).collect();
     let text = tokens?.join("/");
     (encode(&text) == key).then_some(text)
 }
 
-fn text(token: &str) -> Option<String> {
-    if token == EMPTY {
+fn decode_part(token: &str) -> Option<String> {
+    if token == EMPTY_TOKEN {
         return Some(String::new());
     }
     let mut bytes = Vec::with_capacity(token.len());
@@ -52,7 +52,7 @@ fn text(token: &str) -> Option<String> {
 }
 
 /// What the server filters by: all keys below the last `/` of a prefix. The rest of it is for the reader to judge.
-pub(super) fn filter(prefix: &str) -> String {
+pub(super) fn prefix_filter(prefix: &str) -> String {
     match prefix.rsplit_once('/') {
         Some((dir, _)) => format!("{}.>", encode(dir)),
         None => ">".into(),
@@ -81,7 +81,7 @@ mod tests {
         let filters =
             [("", ">"), ("no", ">"), ("node/agent/", "node.agent.>"), ("node/agent/w.", "node.agent.>")];
         for (prefix, expected) in filters {
-            assert_eq!(filter(prefix), expected);
+            assert_eq!(prefix_filter(prefix), expected);
         }
         for foreign in ["a=2", "a=zz", "a=61", "a..b", "=FF", "a b", "=2e"] {
             assert_eq!(decode(foreign), None, "{foreign}");

@@ -11,99 +11,127 @@ use async_nats::jetstream::consumer::{DeliverPolicy, push};
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use futures_util::StreamExt;
 
+use super::connection::{NatsBucket, NatsError, from_client_error, no_answer};
 use super::keys;
-use super::link::{Bucket, Trouble, lost, said};
-use crate::board::{Entry, Token};
+use crate::board::{BoardEntry, VersionToken};
 
 /// Changes that are fetched one by one; more of them are worth a pass.
-const FEW: usize = 16;
+const MAX_SINGLE_FETCHES: usize = 16;
 /// How long the next value of a pass may take.
-const STALL: Duration = Duration::from_secs(20);
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long changes alone are believed: what a server throws away by its own limits is no change.
-const WHOLE: Duration = Duration::from_secs(600);
+const FULL_READ_INTERVAL: Duration = Duration::from_secs(600);
 /// The header of a value that is gone.
-const GONE: &str = "KV-Operation";
+const DELETED_HEADER: &str = "KV-Operation";
 
 /// What was seen below a prefix.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct BucketSnapshot {
     /// When the bucket was made.
-    made: String,
+    bucket_created: String,
     /// The number up to which everything was seen.
     last: u64,
     /// When it was last read whole.
-    whole: Instant,
+    full_read_at: Instant,
     /// By key of the board.
-    pub(super) values: BTreeMap<String, Entry>,
+    pub(super) values: BTreeMap<String, BoardEntry>,
 }
 
 /// Everything below a prefix, from what was seen before.
-pub(super) async fn read(bucket: &Bucket, prefix: &str, before: Option<Seen>) -> Result<Seen, Trouble> {
-    let info = bucket.store.stream.get_info().await.map_err(said)?;
+pub(super) async fn read(
+    bucket: &NatsBucket,
+    prefix: &str,
+    before: Option<BucketSnapshot>,
+) -> Result<BucketSnapshot, NatsError> {
+    let info = bucket.store.stream.get_info().await.map_err(from_client_error)?;
     let (made, last) = (info.created.to_string(), info.state.last_sequence);
-    let known = before.filter(|seen| seen.made == made && seen.last <= last && seen.whole.elapsed() < WHOLE);
+    let known = before.filter(|seen| {
+        seen.bucket_created == made && seen.last <= last && seen.full_read_at.elapsed() < FULL_READ_INTERVAL
+    });
     let Some(mut seen) = known else {
-        let mut seen = Seen { made, last: 0, whole: Instant::now(), values: BTreeMap::new() };
-        pass(bucket, prefix, &mut seen, DeliverPolicy::LastPerSubject).await?;
+        let mut seen = BucketSnapshot {
+            bucket_created: made,
+            last: 0,
+            full_read_at: Instant::now(),
+            values: BTreeMap::new(),
+        };
+        read_stream(bucket, prefix, &mut seen, DeliverPolicy::LastPerSubject).await?;
         seen.last = seen.last.max(last);
         return Ok(seen);
     };
-    for _ in 0..FEW {
-        if seen.last >= last || !next(bucket, prefix, &mut seen).await? {
+    for _ in 0..MAX_SINGLE_FETCHES {
+        if seen.last >= last || !apply_next_change(bucket, prefix, &mut seen).await? {
             seen.last = seen.last.max(last);
             return Ok(seen);
         }
     }
     let policy = DeliverPolicy::ByStartSequence { start_sequence: seen.last + 1 };
-    pass(bucket, prefix, &mut seen, policy).await?;
+    read_stream(bucket, prefix, &mut seen, policy).await?;
     seen.last = seen.last.max(last);
     Ok(seen)
 }
 
-fn subject(bucket: &Bucket, prefix: &str) -> String {
-    format!("{}{}", bucket.store.prefix, keys::filter(prefix))
+fn bucket_subject(bucket: &NatsBucket, prefix: &str) -> String {
+    format!("{}{}", bucket.store.prefix, keys::prefix_filter(prefix))
 }
 
 /// Takes in the next change; false when there is none.
-async fn next(bucket: &Bucket, prefix: &str, seen: &mut Seen) -> Result<bool, Trouble> {
+async fn apply_next_change(
+    bucket: &NatsBucket,
+    prefix: &str,
+    seen: &mut BucketSnapshot,
+) -> Result<bool, NatsError> {
     // The leader is asked: a replica may not know yet that there is one.
     let asked = bucket
         .store
         .stream
         .raw_message_builder()
-        .next_by_subject(subject(bucket, prefix))
+        .next_by_subject(bucket_subject(bucket, prefix))
         .sequence(seen.last + 1);
     match asked.send().await {
         Ok(message) => {
-            let is_gone = message.headers.get(GONE).is_some();
-            take(bucket, prefix, seen, &message.subject, (message.sequence, &message.payload, is_gone));
+            let is_gone = message.headers.get(DELETED_HEADER).is_some();
+            apply_message(
+                bucket,
+                prefix,
+                seen,
+                &message.subject,
+                (message.sequence, &message.payload, is_gone),
+            );
             Ok(true)
         }
         Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(false),
-        Err(error) => Err(said(error)),
+        Err(error) => Err(from_client_error(error)),
     }
 }
 
 /// Takes in everything from a point on, as fast as the server sends it.
-async fn pass(bucket: &Bucket, prefix: &str, seen: &mut Seen, from: DeliverPolicy) -> Result<(), Trouble> {
+async fn read_stream(
+    bucket: &NatsBucket,
+    prefix: &str,
+    seen: &mut BucketSnapshot,
+    from: DeliverPolicy,
+) -> Result<(), NatsError> {
     let config = push::OrderedConfig {
         deliver_subject: bucket.client.new_inbox(),
-        filter_subject: subject(bucket, prefix),
+        filter_subject: bucket_subject(bucket, prefix),
         deliver_policy: from,
         ..Default::default()
     };
-    let consumer = bucket.store.stream.create_consumer(config).await.map_err(said)?;
+    let consumer = bucket.store.stream.create_consumer(config).await.map_err(from_client_error)?;
     if consumer.cached_info().num_pending == 0 {
         return Ok(());
     }
-    let mut messages = consumer.messages().await.map_err(said)?;
+    let mut messages = consumer.messages().await.map_err(from_client_error)?;
     loop {
-        let message = tokio::time::timeout(STALL, messages.next()).await.map_err(lost)?;
-        let message = message.ok_or_else(|| lost("the server ended the list"))?.map_err(said)?;
-        let info = message.info().map_err(lost)?;
+        let message = tokio::time::timeout(STALL_TIMEOUT, messages.next()).await.map_err(no_answer)?;
+        let message =
+            message.ok_or_else(|| no_answer("the server ended the list"))?.map_err(from_client_error)?;
+        let info = message.info().map_err(no_answer)?;
         let (number, pending) = (info.stream_sequence, info.pending);
-        let is_gone = message.headers.as_ref().and_then(|headers: &HeaderMap| headers.get(GONE)).is_some();
-        take(bucket, prefix, seen, &message.subject, (number, &message.payload, is_gone));
+        let is_gone =
+            message.headers.as_ref().and_then(|headers: &HeaderMap| headers.get(DELETED_HEADER)).is_some();
+        apply_message(bucket, prefix, seen, &message.subject, (number, &message.payload, is_gone));
         if pending == 0 {
             return Ok(());
         }
@@ -111,7 +139,13 @@ async fn pass(bucket: &Bucket, prefix: &str, seen: &mut Seen, from: DeliverPolic
 }
 
 /// Takes in one message: its number, its value, and whether it says that there is none.
-fn take(bucket: &Bucket, prefix: &str, seen: &mut Seen, subject: &str, message: (u64, &[u8], bool)) {
+fn apply_message(
+    bucket: &NatsBucket,
+    prefix: &str,
+    seen: &mut BucketSnapshot,
+    subject: &str,
+    message: (u64, &[u8], bool),
+) {
     let (number, value, is_gone) = message;
     seen.last = seen.last.max(number);
     let key = subject.strip_prefix(&bucket.store.prefix).and_then(keys::decode);
@@ -120,6 +154,7 @@ fn take(bucket: &Bucket, prefix: &str, seen: &mut Seen, subject: &str, message: 
     if is_gone {
         seen.values.remove(&key);
     } else {
-        seen.values.insert(key, Entry { value: value.to_vec(), token: Token(number.to_string()) });
+        seen.values
+            .insert(key, BoardEntry { value: value.to_vec(), token: VersionToken(number.to_string()) });
     }
 }

@@ -12,8 +12,8 @@ use zagent_rollout::board::{Board, BoardError, NatsBoard};
 use self::server::{Server, keys, tls};
 use crate::conforms::{conforms, write};
 
-fn settings(url: &str) -> settings::Board {
-    settings::Board {
+fn settings(url: &str) -> settings::BoardSettings {
+    settings::BoardSettings {
         kind: settings::BoardKind::Nats,
         url: Some(url.into()),
         credentials: None,
@@ -58,21 +58,23 @@ fn a_nats_board_with_tls_and_keys_conforms_and_lets_nobody_else_in() {
     let server = Server::start(dir.path(), -1, &format!("{}\n{config}", tls(dir.path())));
     let url = format!("tls://127.0.0.1:{}", server.port);
     let ca = Some(dir.path().join("ca.pem"));
-    let known = settings::Board { ca: ca.clone(), credentials: Some(creds.clone()), ..settings(&url) };
+    let known =
+        settings::BoardSettings { ca: ca.clone(), credentials: Some(creds.clone()), ..settings(&url) };
     conforms(&|| Box::new(NatsBoard::open(&known).unwrap()));
 
-    let strange = settings::Board { ca, ..settings(&url) };
+    let strange = settings::BoardSettings { ca, ..settings(&url) };
     let error = NatsBoard::open(&strange).unwrap().get("node/agent/x").unwrap_err();
     assert!(
         matches!(&error, BoardError::Refused { message, .. } if message.contains("board.credentials")),
         "{error:?}"
     );
-    let distrusted = settings::Board { credentials: Some(creds), ..settings(&url) };
+    let distrusted = settings::BoardSettings { credentials: Some(creds), ..settings(&url) };
     let error = NatsBoard::open(&distrusted).unwrap().get("node/agent/x").unwrap_err();
     assert!(matches!(error, BoardError::Unreachable { .. }), "{error:?}");
     for (credentials, ca) in [(Some("no.creds"), None), (None, Some("no.pem"))] {
         let at = |name: &str| dir.path().join(name);
-        let lost = settings::Board { credentials: credentials.map(at), ca: ca.map(at), ..settings(&url) };
+        let lost =
+            settings::BoardSettings { credentials: credentials.map(at), ca: ca.map(at), ..settings(&url) };
         let error = NatsBoard::open(&lost).unwrap().get("node/agent/x").unwrap_err();
         let name = credentials.or(ca).unwrap();
         assert!(matches!(&error, BoardError::Refused { message, .. } if message.contains(name)), "{error:?}");

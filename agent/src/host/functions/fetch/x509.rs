@@ -1,22 +1,27 @@
 //! `x509.*` that look: certificates, requests and keys.
 
 use jiff::Timestamp;
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::super::{file, text};
+use super::super::{file, text_arg};
 use crate::host::openssl::{self, OpenSsl};
 use crate::host::{Machine, Tools};
 
 /// A PEM, or the path of one, where the program can read it.
-fn input(machine: &Machine, ssl: &OpenSsl<'_>, args: &Bound<Value>, name: &str) -> Result<String, Refusal> {
-    let given = text(args, name)?;
-    let pem = if openssl::is_pem(given) { given.to_owned() } else { file::content(machine, given)? };
-    ssl.file(name, pem.as_bytes())
+fn pem_input_path(
+    machine: &Machine,
+    ssl: &OpenSsl<'_>,
+    args: &FunctionArgs<Value>,
+    name: &str,
+) -> Result<String, FunctionError> {
+    let given = text_arg(args, name)?;
+    let pem = if openssl::is_pem(given) { given.to_owned() } else { file::read_required(machine, given)? };
+    ssl.write_file(name, pem.as_bytes())
 }
 
 /// Lines of `name=value`, and those of a subject below its own.
-fn fields(text: &str) -> Map {
+fn parse_fields(text: &str) -> Map {
     let mut found = Map::new();
     let mut below: Option<(String, Map)> = None;
     for line in text.lines() {
@@ -38,10 +43,13 @@ fn fields(text: &str) -> Map {
     found
 }
 
-pub(super) fn read(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn read_certificate(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
-    let path = input(machine, &ssl, args, "certificate")?;
+    let path = pem_input_path(machine, &ssl, args, "certificate")?;
     let words = [
         "x509",
         "-in",
@@ -58,7 +66,7 @@ pub(super) fn read(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refu
         "-nameopt",
         "sep_multiline,sname,utf8",
     ];
-    let raw = fields(&ssl.must(&words, None)?);
+    let raw = parse_fields(&ssl.run_checked(&words, None)?);
     let mut found = Map::new();
     for (own, salt) in [
         ("subject", "subject"),
@@ -72,55 +80,59 @@ pub(super) fn read(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refu
             found.insert(salt, value);
         }
     }
-    found.insert("public_key", ssl.public(&path, None)?);
+    found.insert("public_key", ssl.public_key(&path, None)?);
     Ok(found.into())
 }
 
-pub(super) fn read_csr(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn read_csr(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
-    let path = input(machine, &ssl, args, "csr")?;
+    let path = pem_input_path(machine, &ssl, args, "csr")?;
     let words = ["req", "-in", &path, "-noout", "-subject", "-nameopt", "sep_multiline,sname,utf8"];
-    let mut found = fields(&ssl.must(&words, None)?);
-    found.insert("public_key", ssl.public(&path, None)?);
+    let mut found = parse_fields(&ssl.run_checked(&words, None)?);
+    found.insert("public_key", ssl.public_key(&path, None)?);
     Ok(found.into())
 }
 
 /// True when a certificate ends within so many days.
-pub(super) fn expires(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn expires(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
-    let path = input(machine, &ssl, args, "certificate")?;
-    let said = ssl.must(&["x509", "-in", &path, "-noout", "-enddate", "-dateopt", "iso_8601"], None)?;
-    let end =
-        openssl::ends(&said).ok_or_else(|| Refusal::failed(format!("cannot tell when it ends: {said}")))?;
+    let path = pem_input_path(machine, &ssl, args, "certificate")?;
+    let said =
+        ssl.run_checked(&["x509", "-in", &path, "-noout", "-enddate", "-dateopt", "iso_8601"], None)?;
+    let end = openssl::parse_not_after(&said)
+        .ok_or_else(|| FunctionError::failed(format!("cannot tell when it ends: {said}")))?;
     let days = args.get("days").and_then(Value::as_int).unwrap_or(0);
     Ok((end.as_second() - Timestamp::now().as_second() <= days.saturating_mul(86400)).into())
 }
 
-pub(super) fn will_expire(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn will_expire(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let ends = expires(machine, args)?;
     let days = args.get("days").cloned().unwrap_or(Value::Null);
     Ok(Map::from_iter([("check_days", days), ("will_expire", ends)]).into())
 }
 
-pub(super) fn key_size(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn key_size(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
-    let path = input(machine, &ssl, args, "private_key")?;
+    let path = pem_input_path(machine, &ssl, args, "private_key")?;
     let pass = args.named().iter().find(|(k, _)| k == "passphrase").and_then(|(_, v)| v.as_str());
-    let key =
-        ssl.key(&path, pass)?.ok_or_else(|| Refusal::failed("it is no private key that can be read"))?;
+    let key = ssl
+        .inspect_key(&path, pass)?
+        .ok_or_else(|| FunctionError::failed("it is no private key that can be read"))?;
     Ok(key.1.into())
 }
 
 /// True when two keys, or a key and a certificate, belong together.
-pub(super) fn verify_key(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn verify_key(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
-    let (key, other) =
-        (input(machine, &ssl, args, "private_key")?, input(machine, &ssl, args, "public_key")?);
-    Ok((ssl.public(&key, None)? == ssl.public(&other, None)?).into())
+    let (key, other) = (
+        pem_input_path(machine, &ssl, args, "private_key")?,
+        pem_input_path(machine, &ssl, args, "public_key")?,
+    );
+    Ok((ssl.public_key(&key, None)? == ssl.public_key(&other, None)?).into())
 }
 
 #[cfg(test)]
@@ -130,7 +142,7 @@ mod tests {
     #[test]
     fn fields_of_a_certificate() {
         let text = "subject=\n    CN=a\n    O=b\nserial=01\nnotAfter=2030-01-01 00:00:00Z\n";
-        let found = Value::from(fields(text));
+        let found = Value::from(parse_fields(text));
         let want = r#"{"subject":{"CN":"a","O":"b"},"serial":"01","notAfter":"2030-01-01 00:00:00Z"}"#;
         assert_eq!(serde_json::to_string(&found).unwrap(), want);
     }

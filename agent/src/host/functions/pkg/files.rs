@@ -1,33 +1,33 @@
 //! Which package a file belongs to, which files a package has, and what it says about itself.
 
-use zagent_compiler::functions::{Bound, Refusal};
+use zagent_compiler::functions::{FunctionArgs, FunctionError};
 use zagent_config::{Map, Value};
 
-use super::super::{strings, text};
-use super::{names, single};
+use super::super::{string_list, text_arg};
+use super::{names_arg, single_or_map};
 use crate::host::packages;
 use crate::host::{Machine, Tools};
 
-const LISTS: &str = "/var/lib/dpkg/info";
+const DPKG_INFO_DIR: &str = "/var/lib/dpkg/info";
 
 /// The packages that brought files along, by dpkg's file lists or the manager's own answer.
-pub(super) fn owner(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn file_owners(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut out = Map::new();
     for path in args.rest() {
-        let path = path.as_str().ok_or_else(|| Refusal::arguments("a path is text"))?;
-        out.insert(path, owner_of(machine, path)?);
+        let path = path.as_str().ok_or_else(|| FunctionError::bad_arguments("a path is text"))?;
+        out.insert(path, owner_of_path(machine, path)?);
     }
-    Ok(single(out, "".into()))
+    Ok(single_or_map(out, "".into()))
 }
 
-fn owner_of(machine: &Machine, path: &str) -> Result<String, Refusal> {
-    let (program, words): (_, &[&str]) = match packages::choose(machine, None)?.provider.name() {
+fn owner_of_path(machine: &Machine, path: &str) -> Result<String, FunctionError> {
+    let (program, words): (_, &[&str]) = match packages::select_provider(machine, None)?.provider.name() {
         "dnf" | "zypper" => ("rpm", &["-qf", "--qf", "%{NAME}\\n"]),
         "apk" => ("apk", &["info", "-q", "--who-owns"]),
         "pacman" => ("pacman", &["-Qqo"]),
         _ => {
-            for list in machine.names(LISTS).iter().filter(|n| n.ends_with(".list")) {
-                let files = machine.read(&format!("{LISTS}/{list}"))?.unwrap_or_default();
+            for list in machine.list_dir(DPKG_INFO_DIR).iter().filter(|n| n.ends_with(".list")) {
+                let files = machine.read(&format!("{DPKG_INFO_DIR}/{list}"))?.unwrap_or_default();
                 if files.lines().any(|f| f == path || (path.starts_with("/usr") && f == &path[4..])) {
                     let name = list.trim_end_matches(".list");
                     return Ok(name.split(':').next().unwrap_or(name).to_owned());
@@ -36,22 +36,22 @@ fn owner_of(machine: &Machine, path: &str) -> Result<String, Refusal> {
             return Ok(String::new());
         }
     };
-    let said = Tools::new(machine).ask(program, &[words, &[path]].concat())?;
-    let first = said.out.lines().next().unwrap_or_default().trim().to_owned();
-    Ok(if said.is_fine() { first } else { String::new() })
+    let said = Tools::new(machine).run_query(program, &[words, &[path]].concat())?;
+    let first = said.stdout.lines().next().unwrap_or_default().trim().to_owned();
+    Ok(if said.is_success() { first } else { String::new() })
 }
 
 /// The files of one package; nothing when it is not installed.
-fn files_of(machine: &Machine, name: &str) -> Result<Option<Vec<String>>, Refusal> {
-    let provider = packages::choose(machine, None)?.provider.name();
+fn files_of(machine: &Machine, name: &str) -> Result<Option<Vec<String>>, FunctionError> {
+    let provider = packages::select_provider(machine, None)?.provider.name();
     if provider == "apt" {
-        let lists = machine.names(LISTS);
+        let lists = machine.list_dir(DPKG_INFO_DIR);
         let is_it = |n: &&String| {
             let stem = n.strip_suffix(".list");
             stem.is_some_and(|s| s == name || s.split(':').next() == Some(name))
         };
         let Some(list) = lists.iter().find(is_it) else { return Ok(None) };
-        let files = machine.read(&format!("{LISTS}/{list}"))?.unwrap_or_default();
+        let files = machine.read(&format!("{DPKG_INFO_DIR}/{list}"))?.unwrap_or_default();
         return Ok(Some(files.lines().filter(|l| *l != "/.").map(str::to_owned).collect()));
     }
     let (program, words): (_, &[&str]) = match provider {
@@ -59,39 +59,39 @@ fn files_of(machine: &Machine, name: &str) -> Result<Option<Vec<String>>, Refusa
         "pacman" => ("pacman", &["-Qql"]),
         _ => ("rpm", &["-ql"]),
     };
-    let said = Tools::new(machine).ask(program, &[words, &[name]].concat())?;
+    let said = Tools::new(machine).run_query(program, &[words, &[name]].concat())?;
     let path = |l: &str| if l.starts_with('/') { l.to_owned() } else { format!("/{l}") };
-    let files = said.out.lines().filter(|l| !l.is_empty()).map(path).collect();
-    Ok(said.is_fine().then_some(files))
+    let files = said.stdout.lines().filter(|l| !l.is_empty()).map(path).collect();
+    Ok(said.is_success().then_some(files))
 }
 
-pub(super) fn file_list(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn file_list(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (mut files, mut errors) = (Vec::new(), Vec::new());
-    for name in names(args)? {
+    for name in names_arg(args)? {
         match files_of(machine, &name)? {
             Some(more) => files.extend(more),
             None => errors.push(format!("package {name} is not installed")),
         }
     }
     files.sort_unstable();
-    Ok(Map::from_iter([("errors", strings(errors)), ("files", strings(files))]).into())
+    Ok(Map::from_iter([("errors", string_list(errors)), ("files", string_list(files))]).into())
 }
 
-pub(super) fn file_dict(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn file_dict(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (mut files, mut errors) = (Map::new(), Vec::new());
-    for name in names(args)? {
+    for name in names_arg(args)? {
         match files_of(machine, &name)? {
             Some(more) => {
-                files.insert(name.as_str(), strings(more));
+                files.insert(name.as_str(), string_list(more));
             }
             None => errors.push(format!("package {name} is not installed")),
         }
     }
-    Ok(Map::from_iter([("errors", strings(errors)), ("packages", files.into())]).into())
+    Ok(Map::from_iter([("errors", string_list(errors)), ("packages", files.into())]).into())
 }
 
 /// What dpkg's status file says about packages, by Salt's names of the fields.
-pub(super) fn info_installed(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
+pub(super) fn info_installed(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     const FIELDS: [(&str, &str); 11] = [
         ("Version", "version"),
         ("Architecture", "arch"),
@@ -106,8 +106,8 @@ pub(super) fn info_installed(machine: &Machine, args: &Bound<Value>) -> Result<V
         ("Essential", "essential"),
     ];
     let status = machine.read("/var/lib/dpkg/status")?;
-    let status = status.ok_or_else(|| Refusal::failed("only dpkg tells this here"))?;
-    let wanted = names(args)?;
+    let status = status.ok_or_else(|| FunctionError::failed("only dpkg tells this here"))?;
+    let wanted = names_arg(args)?;
     let mut out = Map::new();
     for paragraph in status.split("\n\n") {
         let field =
@@ -130,30 +130,33 @@ pub(super) fn info_installed(machine: &Machine, args: &Bound<Value>) -> Result<V
 }
 
 /// The name and version in a package file.
-pub(super) fn bin_pkg_info(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let (path, tools) = (text(args, "path")?, Tools::new(machine));
+pub(super) fn bin_pkg_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (path, tools) = (text_arg(args, "path")?, Tools::new(machine));
     let said = if tools.which("dpkg-deb").is_some() {
-        tools.ask("dpkg-deb", &["-W", "--showformat=${Package}\\n${Version}\\n${Architecture}\\n", path])?
+        tools.run_query(
+            "dpkg-deb",
+            &["-W", "--showformat=${Package}\\n${Version}\\n${Architecture}\\n", path],
+        )?
     } else {
         let format = "%{NAME}\\n%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\n%{ARCH}\\n";
-        tools.ask("rpm", &["-qp", "--qf", format, path])?
+        tools.run_query("rpm", &["-qp", "--qf", format, path])?
     };
-    let lines: Vec<&str> = said.out.lines().collect();
+    let lines: Vec<&str> = said.stdout.lines().collect();
     let [name, version, arch] = lines[..] else {
-        return Err(Refusal::failed(format!("cannot read the package `{path}`: {}", said.words())));
+        return Err(FunctionError::failed(format!("cannot read the package `{path}`: {}", said.message())));
     };
     Ok(Map::from_iter([("name", name), ("version", version), ("arch", arch)]).into())
 }
 
 /// Files that are not as their package brought them.
-pub(super) fn verify(machine: &Machine, args: &Bound<Value>) -> Result<Value, Refusal> {
-    let names = names(args)?;
-    let apt = packages::choose(machine, None)?.provider.name() == "apt";
+pub(super) fn verify(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let names = names_arg(args)?;
+    let apt = packages::select_provider(machine, None)?.provider.name() == "apt";
     let mut line = vec![if apt { "--verify" } else { "-V" }.to_owned()];
     line.extend(if names.is_empty() && !apt { vec!["-a".to_owned()] } else { names });
-    let said = Tools::new(machine).ask(if apt { "dpkg" } else { "rpm" }, &line)?;
+    let said = Tools::new(machine).run_query(if apt { "dpkg" } else { "rpm" }, &line)?;
     let mut out = Map::new();
-    for line in said.out.lines() {
+    for line in said.stdout.lines() {
         if let Some(at) = line.find('/') {
             out.insert(&line[at..], line[..at].trim());
         }

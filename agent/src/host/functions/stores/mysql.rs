@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use sha1::{Digest, Sha1};
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::Given;
+use super::NamedArgs;
 use crate::host::Tools;
-use crate::host::scratch::Scratch;
+use crate::host::temp_file::PrivateTempFile;
 
-const PATIENCE: Duration = Duration::from_secs(3600);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// How an argument is called in the client's file.
-const OPTIONS: [(&str, &str); 6] = [
+const CONNECTION_OPTIONS: [(&str, &str); 6] = [
     ("connection_host", "host"),
     ("connection_user", "user"),
     ("connection_pass", "password"),
@@ -27,20 +27,21 @@ const OPTIONS: [(&str, &str); 6] = [
 
 /// Whom to ask, and as whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mysql {
+pub(crate) struct MysqlClient {
     options: Vec<(&'static str, String)>,
     file: Option<String>,
 }
 
-impl Mysql {
+impl MysqlClient {
     /// By the arguments of a state or a function.
-    pub(crate) fn new(given: &Given<'_>) -> Self {
-        let options = OPTIONS.iter().filter_map(|(key, _)| Some((*key, given.text(key)?))).collect();
+    pub(crate) fn new(given: &NamedArgs<'_>) -> Self {
+        let options =
+            CONNECTION_OPTIONS.iter().filter_map(|(key, _)| Some((*key, given.text(key)?))).collect();
         Self { options, file: given.text("connection_default_file") }
     }
 
     /// The key of a thing there, for the journal: without the password.
-    pub(crate) fn key(&self, parts: &[(&str, &str)]) -> Value {
+    pub(crate) fn journal_key(&self, parts: &[(&str, &str)]) -> Value {
         let mut key: Map = parts.iter().map(|(k, v)| (*k, Value::from(*v))).collect();
         for (name, value) in self.options.iter().filter(|(name, _)| *name != "connection_pass") {
             key.insert(*name, value.as_str());
@@ -52,7 +53,7 @@ impl Mysql {
     }
 
     /// What the client reads: who asks whom.
-    fn config(&self) -> Result<String, Refusal> {
+    fn client_config(&self) -> Result<String, FunctionError> {
         let mut text = String::new();
         if let Some(file) = &self.file {
             text.push_str(&format!("!include {file}\n"));
@@ -60,66 +61,75 @@ impl Mysql {
         text.push_str("[client]\n");
         for (key, value) in &self.options {
             if value.contains(['\n', '\r', '\0']) {
-                return Err(Refusal::arguments(format!("`{key}` must be one line")));
+                return Err(FunctionError::bad_arguments(format!("`{key}` must be one line")));
             }
-            let name = OPTIONS.iter().find(|(k, _)| k == key).map_or("", |(_, name)| name);
+            let name = CONNECTION_OPTIONS.iter().find(|(k, _)| k == key).map_or("", |(_, name)| name);
             text.push_str(&format!("{name}=\"{}\"\n", value.replace('\\', "\\\\").replace('"', "\\\"")));
         }
         Ok(text)
     }
 
     /// What the client prints for some statements: lines of columns, the first line names them.
-    pub(crate) fn run(&self, tools: &Tools<'_>, db: Option<&str>, sql: &[u8]) -> Result<String, Refusal> {
+    pub(crate) fn run(
+        &self,
+        tools: &Tools<'_>,
+        db: Option<&str>,
+        sql: &[u8],
+    ) -> Result<String, FunctionError> {
         let program = if tools.which("mysql").is_some() { "mysql" } else { "mariadb" };
-        let file = Scratch::new(self.config()?.as_bytes(), ".cnf", None)
-            .map_err(|e| Refusal::failed(format!("cannot write how to connect: {e}")))?;
+        let file = PrivateTempFile::new(self.client_config()?.as_bytes(), ".cnf", None)
+            .map_err(|e| FunctionError::failed(format!("cannot write how to connect: {e}")))?;
         let mut args = vec![format!("--defaults-file={}", file.path().display()), "--batch".to_owned()];
         args.extend(db.map(|db| format!("--database={db}")));
-        let mut command = Tools::command(program, &args, PATIENCE);
+        let mut command = Tools::command(program, &args, STATEMENT_TIMEOUT);
         command.stdin = sql.to_vec();
         command.output_cap = 64 << 20;
         let said = tools.run(command)?;
-        if said.is_fine() { Ok(said.out) } else { Err(Refusal::failed(complaint(said.words()))) }
+        if said.is_success() {
+            Ok(said.stdout)
+        } else {
+            Err(FunctionError::failed(first_error(said.message())))
+        }
     }
 
     /// Runs statements of ours.
-    pub(crate) fn tell(&self, tools: &Tools<'_>, sql: &str) -> Result<(), Refusal> {
-        self.ours(tools, sql).map(|_| ())
+    pub(crate) fn execute(&self, tools: &Tools<'_>, sql: &str) -> Result<(), FunctionError> {
+        self.run_quoted(tools, sql).map(|_| ())
     }
 
-    fn ours(&self, tools: &Tools<'_>, sql: &str) -> Result<String, Refusal> {
+    fn run_quoted(&self, tools: &Tools<'_>, sql: &str) -> Result<String, FunctionError> {
         if sql.contains('\0') {
-            return Err(Refusal::arguments("a zero byte cannot be in a statement"));
+            return Err(FunctionError::bad_arguments("a zero byte cannot be in a statement"));
         }
         let mode = "SET SESSION sql_mode = REPLACE(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), 'ANSI_QUOTES', '');\n";
         self.run(tools, None, format!("{mode}{sql}\n").as_bytes())
     }
 
     /// The rows of a query of ours, without the names of the columns.
-    pub(crate) fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Vec<String>>, Refusal> {
-        let text = self.ours(tools, &format!("{query};"))?;
-        Ok(rows(&text).into_iter().skip(1).collect())
+    pub(crate) fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Vec<String>>, FunctionError> {
+        let text = self.run_quoted(tools, &format!("{query};"))?;
+        Ok(parse_rows(&text).into_iter().skip(1).collect())
     }
 
     /// The first column of a query of ours.
-    pub(crate) fn column(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn column(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<String>, FunctionError> {
         Ok(self.rows(tools, query)?.into_iter().filter_map(|row| row.into_iter().next()).collect())
     }
 
     /// The version of the server.
-    pub(crate) fn version(&self, tools: &Tools<'_>) -> Result<String, Refusal> {
+    pub(crate) fn version(&self, tools: &Tools<'_>) -> Result<String, FunctionError> {
         Ok(self.column(tools, "SELECT VERSION()")?.into_iter().next().unwrap_or_default())
     }
 
     /// The character set and collation of a database; none when there is no such database.
-    pub(crate) fn database(
+    pub(crate) fn find_database(
         &self,
         tools: &Tools<'_>,
         name: &str,
-    ) -> Result<Option<(String, String)>, Refusal> {
+    ) -> Result<Option<(String, String)>, FunctionError> {
         let query = format!(
             "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
-            literal(name)
+            quote_literal(name)
         );
         let mut rows = self.rows(tools, &query)?.into_iter();
         Ok(rows.next().and_then(|r| Some((r.first()?.clone(), r.get(1)?.clone()))))
@@ -127,13 +137,13 @@ impl Mysql {
 }
 
 /// The first complaint, without the statement.
-fn complaint(words: &str) -> String {
+fn first_error(words: &str) -> String {
     let line = words.lines().find(|l| l.starts_with("ERROR")).or_else(|| words.lines().next());
     line.unwrap_or("the client failed and did not say why").trim().to_owned()
 }
 
 /// Lines of columns, as the client writes them for machines.
-pub(super) fn rows(text: &str) -> Vec<Vec<String>> {
+pub(super) fn parse_rows(text: &str) -> Vec<Vec<String>> {
     let unescape = |field: &str| {
         let (mut out, mut chars) = (String::new(), field.chars());
         while let Some(c) = chars.next() {
@@ -151,46 +161,46 @@ pub(super) fn rows(text: &str) -> Vec<Vec<String>> {
 }
 
 /// A name in a statement.
-pub(crate) fn ident(name: &str) -> String {
+pub(crate) fn quote_ident(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
 /// A text in a statement.
-pub(crate) fn literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// `'frank'@'localhost'`.
 pub(crate) fn account(user: &str, host: &str) -> String {
-    format!("{}@{}", literal(user), literal(host))
+    format!("{}@{}", quote_literal(user), quote_literal(host))
 }
 
 /// The statement that makes a database, or gives one another character set.
-pub(crate) fn database_sql(given: &Given<'_>, verb: &str, name: &str) -> String {
+pub(crate) fn database_sql(given: &NamedArgs<'_>, verb: &str, name: &str) -> String {
     let part = |key: &str, word: &str| {
-        given.text(key).map(|v| format!(" {word} = {}", literal(&v))).unwrap_or_default()
+        given.text(key).map(|v| format!(" {word} = {}", quote_literal(&v))).unwrap_or_default()
     };
     format!(
         "{verb} DATABASE {}{}{};",
-        ident(name),
+        quote_ident(name),
         part("character_set", "CHARACTER SET"),
         part("collate", "COLLATE")
     )
 }
 
 /// What the server keeps of a password.
-pub(crate) fn hash(password: &str) -> String {
+pub(crate) fn password_hash(password: &str) -> String {
     let twice = Sha1::digest(Sha1::digest(password));
     twice.iter().fold("*".to_owned(), |text, b| text + &format!("{b:02X}"))
 }
 
 /// An account as it is: its plugin and what is kept of its password.
-pub(crate) fn user(
-    mysql: &Mysql,
+pub(crate) fn find_user(
+    mysql: &MysqlClient,
     tools: &Tools<'_>,
     user: &str,
     host: &str,
-) -> Result<Option<(String, String)>, Refusal> {
+) -> Result<Option<(String, String)>, FunctionError> {
     let has = "SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'mysql' AND TABLE_NAME = 'user' \
          AND COLUMN_NAME = 'Password'";
     let column = if mysql.column(tools, has)?.first().is_some_and(|n| n != "0") {
@@ -200,22 +210,25 @@ pub(crate) fn user(
     };
     let query = format!(
         "SELECT plugin, {column} FROM mysql.user WHERE User = {} AND Host = {}",
-        literal(user),
-        literal(host)
+        quote_literal(user),
+        quote_literal(host)
     );
     let mut rows = mysql.rows(tools, &query)?.into_iter();
     Ok(rows.next().and_then(|r| Some((r.first()?.clone(), r.get(1)?.clone()))))
 }
 
 /// True when an account is as asked for.
-pub(crate) fn is_user(given: &Given<'_>, (plugin, kept): &(String, String)) -> bool {
-    if given.is("unix_socket") && given.text("password").is_none() && given.text("password_hash").is_none() {
+pub(crate) fn user_matches(given: &NamedArgs<'_>, (plugin, kept): &(String, String)) -> bool {
+    if given.is_enabled("unix_socket")
+        && given.text("password").is_none()
+        && given.text("password_hash").is_none()
+    {
         return matches!(&**plugin, "unix_socket" | "auth_socket");
     }
     match (given.text("password"), given.text("password_hash")) {
         // What other plugins keep cannot be told from the password alone.
         (Some(password), _) => match &**plugin {
-            "" | "mysql_native_password" => hash(&password).eq_ignore_ascii_case(kept),
+            "" | "mysql_native_password" => password_hash(&password).eq_ignore_ascii_case(kept),
             "caching_sha2_password" | "sha256_password" | "ed25519" | "parsec" => {
                 !kept.is_empty() && given.text("auth_plugin").is_none_or(|p| p == *plugin)
             }
@@ -227,28 +240,30 @@ pub(crate) fn is_user(given: &Given<'_>, (plugin, kept): &(String, String)) -> b
 }
 
 /// True for MySQL 8 before 8.4, which no longer takes native passwords by itself.
-fn is_native(version: &str) -> bool {
+fn uses_native_password(version: &str) -> bool {
     let mut parts = version.split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or_default());
     !version.contains("MariaDB") && parts.next() == Some(8) && parts.next().is_some_and(|minor| minor < 4)
 }
 
 /// The statement that makes an account, or gives it another password.
-pub(crate) fn user_sql(given: &Given<'_>, verb: &str, who: &str, version: &str) -> String {
+pub(crate) fn user_sql(given: &NamedArgs<'_>, verb: &str, who: &str, version: &str) -> String {
     let is_maria = version.contains("MariaDB");
     // The one whose passwords can be compared, where the server still has it.
-    let preset = || is_native(version).then(|| "mysql_native_password".to_owned());
+    let preset = || uses_native_password(version).then(|| "mysql_native_password".to_owned());
     let plugin = given.text("auth_plugin").or_else(preset);
     let by = match (given.text("password"), given.text("password_hash")) {
         (Some(password), _) => match plugin.filter(|_| !is_maria && !version.starts_with("5.")) {
-            Some(plugin) => format!(" IDENTIFIED WITH {} BY {}", literal(&plugin), literal(&password)),
-            None => format!(" IDENTIFIED BY {}", literal(&password)),
+            Some(plugin) => {
+                format!(" IDENTIFIED WITH {} BY {}", quote_literal(&plugin), quote_literal(&password))
+            }
+            None => format!(" IDENTIFIED BY {}", quote_literal(&password)),
         },
-        (None, Some(hash)) if is_maria => format!(" IDENTIFIED BY PASSWORD {}", literal(&hash)),
+        (None, Some(hash)) if is_maria => format!(" IDENTIFIED BY PASSWORD {}", quote_literal(&hash)),
         (None, Some(hash)) => {
             let plugin = plugin.unwrap_or_else(|| "mysql_native_password".to_owned());
-            format!(" IDENTIFIED WITH {} AS {}", literal(&plugin), literal(&hash))
+            format!(" IDENTIFIED WITH {} AS {}", quote_literal(&plugin), quote_literal(&hash))
         }
-        (None, None) if given.is("unix_socket") => {
+        (None, None) if given.is_enabled("unix_socket") => {
             (if is_maria { " IDENTIFIED VIA unix_socket" } else { " IDENTIFIED WITH auth_socket" }).to_owned()
         }
         (None, None) if verb == "ALTER" => " IDENTIFIED BY ''".to_owned(),
@@ -258,8 +273,13 @@ pub(crate) fn user_sql(given: &Given<'_>, verb: &str, who: &str, version: &str) 
 }
 
 /// Runs somebody's statements in a database, as `mysql.query` tells of it.
-pub(crate) fn query(mysql: &Mysql, tools: &Tools<'_>, db: &str, sql: &[u8]) -> Result<Map, Refusal> {
-    let mut lines = rows(&mysql.run(tools, Some(db), sql)?).into_iter();
+pub(crate) fn run_query(
+    mysql: &MysqlClient,
+    tools: &Tools<'_>,
+    db: &str,
+    sql: &[u8],
+) -> Result<Map, FunctionError> {
+    let mut lines = parse_rows(&mysql.run(tools, Some(db), sql)?).into_iter();
     let list = |row: Vec<String>| -> Value {
         let one = |field: String| if field == "NULL" { Value::Null } else { field.into() };
         row.into_iter().map(one).collect()
@@ -276,7 +296,7 @@ pub(crate) fn query(mysql: &Mysql, tools: &Tools<'_>, db: &str, sql: &[u8]) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::super::of_map;
+    use super::super::with_map_args;
     use super::*;
 
     fn map(json: &str) -> Map {
@@ -285,8 +305,8 @@ mod tests {
 
     #[test]
     fn texts_of_a_statement_stay_texts() {
-        assert_eq!(ident("a`b"), "`a``b`");
-        assert_eq!(literal("it's \\' OR 1"), "'it''s \\\\'' OR 1'");
+        assert_eq!(quote_ident("a`b"), "`a``b`");
+        assert_eq!(quote_literal("it's \\' OR 1"), "'it''s \\\\'' OR 1'");
         assert_eq!(account("o'neil", "%"), "'o''neil'@'%'");
     }
 
@@ -295,32 +315,32 @@ mod tests {
         let args = map(
             r#"{"connection_user": "root", "connection_pass": "a\"b\\c", "connection_default_file": "/etc/my.cnf"}"#,
         );
-        let mysql = of_map(&args, Mysql::new);
+        let mysql = with_map_args(&args, MysqlClient::new);
         assert_eq!(
-            mysql.config().unwrap(),
+            mysql.client_config().unwrap(),
             "!include /etc/my.cnf\n[client]\nuser=\"root\"\npassword=\"a\\\"b\\\\c\"\n"
         );
-        let key = mysql.key(&[("name", "frank")]);
+        let key = mysql.journal_key(&[("name", "frank")]);
         let told = serde_json::to_string(&key).unwrap();
         assert_eq!(
             told,
             r#"{"name":"frank","connection_user":"root","connection_default_file":"/etc/my.cnf"}"#
         );
         let wrong = map(r#"{"connection_pass": "a\n[mysqld]"}"#);
-        assert!(of_map(&wrong, Mysql::new).config().is_err());
+        assert!(with_map_args(&wrong, MysqlClient::new).client_config().is_err());
     }
 
     #[test]
     fn lines_of_the_client() {
-        assert_eq!(rows("a\tb\nx\\ty\\\\z\tNULL\n"), [["a", "b"], ["x\ty\\z", "NULL"]]);
+        assert_eq!(parse_rows("a\tb\nx\\ty\\\\z\tNULL\n"), [["a", "b"], ["x\ty\\z", "NULL"]]);
     }
 
     #[test]
     fn a_password_is_compared_with_what_is_kept() {
         // What `SELECT PASSWORD('secret')` says.
-        assert_eq!(hash("secret"), "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
+        assert_eq!(password_hash("secret"), "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
         let kept = |plugin: &str, kept: &str| (plugin.to_owned(), kept.to_owned());
-        let is = |json: &str, now: &(String, String)| of_map(&map(json), |g| is_user(g, now));
+        let is = |json: &str, now: &(String, String)| with_map_args(&map(json), |g| user_matches(g, now));
         let now = kept("mysql_native_password", "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
         assert!(is(r#"{"password": "secret"}"#, &now));
         assert!(!is(r#"{"password": "other"}"#, &now));
@@ -337,7 +357,7 @@ mod tests {
     #[test]
     fn passwords_are_native_where_they_can_be() {
         let sql = |version: &str| {
-            of_map(&map(r#"{"password": "pw"}"#), |g| user_sql(g, "CREATE", "'a'@'%'", version))
+            with_map_args(&map(r#"{"password": "pw"}"#), |g| user_sql(g, "CREATE", "'a'@'%'", version))
         };
         let native = "CREATE USER 'a'@'%' IDENTIFIED WITH 'mysql_native_password' BY 'pw';";
         assert_eq!(sql("8.0.35-0ubuntu0.22.04.1"), native);

@@ -5,19 +5,19 @@
 
 use std::time::Duration;
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::Given;
+use super::NamedArgs;
 use crate::host::Tools;
-use crate::host::command::Account;
+use crate::host::command_options::RunAsUser;
 
 /// How long a statement may take.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Whom to ask, and as whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Psql {
+pub(crate) struct PsqlClient {
     /// The system user that runs the client.
     runas: Option<String>,
     host: Option<String>,
@@ -28,34 +28,34 @@ pub(crate) struct Psql {
     pub(crate) db: Option<String>,
 }
 
-impl Psql {
+impl PsqlClient {
     /// By the arguments of a state (and of functions about schemas).
-    pub(crate) fn of_state(given: &Given<'_>) -> Self {
-        Self::by(given, ["user", "db_host", "db_port", "db_user", "db_password"])
+    pub(crate) fn from_state_args(given: &NamedArgs<'_>) -> Self {
+        Self::from_keys(given, ["user", "db_host", "db_port", "db_user", "db_password"])
     }
 
     /// By the arguments of a function.
-    pub(super) fn of_function(given: &Given<'_>) -> Self {
-        Self::by(given, ["runas", "host", "port", "user", "password"])
+    pub(super) fn from_function_args(given: &NamedArgs<'_>) -> Self {
+        Self::from_keys(given, ["runas", "host", "port", "user", "password"])
     }
 
-    fn by(given: &Given<'_>, [runas, host, port, user, password]: [&str; 5]) -> Self {
+    fn from_keys(given: &NamedArgs<'_>, [runas, host, port, user, password]: [&str; 5]) -> Self {
         let host = given.text(host);
-        let runas = given.text(runas).or_else(|| is_local(host.as_ref()).then(|| "postgres".to_owned()));
+        let runas = given.text(runas).or_else(|| uses_socket(host.as_ref()).then(|| "postgres".to_owned()));
         let user = given.text(user).or_else(|| runas.clone());
         let db = given.text("maintenance_db");
         Self { runas, host, port: given.text(port), user, password: given.text(password), db }
     }
 
     /// The same in another database.
-    pub(crate) fn within(&self, db: &str) -> Self {
+    pub(crate) fn in_database(&self, db: &str) -> Self {
         Self { db: Some(db.to_owned()), ..self.clone() }
     }
 
     /// The key of a thing there, for the journal: without the password.
-    pub(crate) fn key(&self, name: &str) -> Value {
+    pub(crate) fn journal_key(&self, name: &str) -> Value {
         let mut key = Map::from_iter([("name", Value::from(name))]);
-        let is_local = is_local(self.host.as_ref());
+        let is_local = uses_socket(self.host.as_ref());
         // What `by` would say anyway is left out.
         let parts = [
             ("runas", &self.runas, is_local && self.runas.as_deref() == Some("postgres")),
@@ -73,17 +73,17 @@ impl Psql {
     }
 
     /// Whom a key of the journal speaks of.
-    pub(crate) fn of_key(given: &Given<'_>) -> Self {
-        Self::of_function(given)
+    pub(crate) fn from_journal_key(given: &NamedArgs<'_>) -> Self {
+        Self::from_function_args(given)
     }
 
     /// What the client prints for some statements.
-    pub(crate) fn run(&self, tools: &Tools<'_>, sql: &str) -> Result<String, Refusal> {
+    pub(crate) fn run(&self, tools: &Tools<'_>, sql: &str) -> Result<String, FunctionError> {
         if sql.contains('\0') {
-            return Err(Refusal::arguments("a zero byte cannot be in a statement"));
+            return Err(FunctionError::bad_arguments("a zero byte cannot be in a statement"));
         }
         let args = ["-X", "-q", "-A", "-t", "-w", "-v", "ON_ERROR_STOP=1"];
-        let mut command = Tools::command("psql", &args, PATIENCE);
+        let mut command = Tools::command("psql", &args, STATEMENT_TIMEOUT);
         command.stdin = sql.as_bytes().to_vec();
         command.output_cap = 64 << 20;
         let db = Some(self.db.clone().unwrap_or_else(|| "postgres".to_owned()));
@@ -100,25 +100,29 @@ impl Psql {
             }
         }
         if let Some(name) = &self.runas {
-            let account = Account::find(name).map_err(Refusal::failed)?;
+            let account = RunAsUser::find(name).map_err(FunctionError::failed)?;
             command.env.push(("HOME".into(), account.home.into()));
-            command.user = Some(account.user);
+            command.user = Some(account.ids);
         }
         let said = tools.run(command)?;
-        if said.is_fine() { Ok(said.out) } else { Err(Refusal::failed(complaint(said.words()))) }
+        if said.is_success() {
+            Ok(said.stdout)
+        } else {
+            Err(FunctionError::failed(first_error(said.message())))
+        }
     }
 
     /// The rows of a query; what is null is an empty text.
-    pub(crate) fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Map>, Refusal> {
+    pub(crate) fn rows(&self, tools: &Tools<'_>, query: &str) -> Result<Vec<Map>, FunctionError> {
         let query = query.trim().trim_end_matches(';');
         let sql = format!(
             "SET default_transaction_read_only = on;\nSET datestyle = 'ISO, MDY';\nCOPY ({query}\n) TO STDOUT WITH CSV HEADER;\n"
         );
-        Ok(table(&self.run(tools, &sql)?))
+        Ok(parse_csv_table(&self.run(tools, &sql)?))
     }
 
     /// The rows of a query by their first column, as Salt shows them.
-    pub(crate) fn by_name(&self, tools: &Tools<'_>, query: &str) -> Result<Map, Refusal> {
+    pub(crate) fn rows_by_name(&self, tools: &Tools<'_>, query: &str) -> Result<Map, FunctionError> {
         let mut all = Map::new();
         for mut row in self.rows(tools, query)? {
             let Some(first) = row.keys().next().and_then(Value::as_str).map(str::to_owned) else { continue };
@@ -131,25 +135,25 @@ impl Psql {
 }
 
 /// True when the server is asked by a socket.
-fn is_local(host: Option<&String>) -> bool {
+fn uses_socket(host: Option<&String>) -> bool {
     host.is_none_or(|h| h.starts_with('/'))
 }
 
 /// The first line of what went wrong: `ERROR:  role "x" already exists`. Later ones repeat the statement, which may hold a
 /// password.
-fn complaint(words: &str) -> String {
+fn first_error(words: &str) -> String {
     let line =
         words.lines().find(|l| l.contains("ERROR:") || l.contains("FATAL:")).or_else(|| words.lines().next());
     line.unwrap_or("psql failed and did not say why").trim().to_owned()
 }
 
 /// A name in a statement.
-pub(crate) fn ident(name: &str) -> String {
+pub(crate) fn quote_ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A text in a statement, whatever the server makes of backslashes.
-pub(crate) fn literal(text: &str) -> String {
+pub(crate) fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     if doubled.contains('\\') {
         format!(" E'{}'", doubled.replace('\\', "\\\\"))
@@ -159,8 +163,8 @@ pub(crate) fn literal(text: &str) -> String {
 }
 
 /// CSV with a header, as mappings.
-fn table(text: &str) -> Vec<Map> {
-    let mut lines = records(text).into_iter();
+fn parse_csv_table(text: &str) -> Vec<Map> {
+    let mut lines = parse_csv_records(text).into_iter();
     let header = lines.next().unwrap_or_default();
     let row = |line: Vec<String>| {
         Map::from_iter(header.iter().map(|h| Value::from(h.as_str())).zip(line.into_iter().map(Value::from)))
@@ -168,7 +172,7 @@ fn table(text: &str) -> Vec<Map> {
     lines.map(row).collect()
 }
 
-fn records(text: &str) -> Vec<Vec<String>> {
+fn parse_csv_records(text: &str) -> Vec<Vec<String>> {
     let (mut all, mut line, mut field) = (Vec::new(), Vec::new(), String::new());
     let mut chars = text.chars().peekable();
     let mut is_quoted = false;
@@ -196,14 +200,15 @@ mod tests {
 
     #[test]
     fn texts_of_a_statement_stay_texts() {
-        assert_eq!(ident("a\"; DROP ROLE b; --"), "\"a\"\"; DROP ROLE b; --\"");
-        assert_eq!(literal("it's"), "'it''s'");
-        assert_eq!(literal("a\\'; --"), " E'a\\\\''; --'");
+        assert_eq!(quote_ident("a\"; DROP ROLE b; --"), "\"a\"\"; DROP ROLE b; --\"");
+        assert_eq!(quote_literal("it's"), "'it''s'");
+        assert_eq!(quote_literal("a\\'; --"), " E'a\\\\''; --'");
     }
 
     #[test]
     fn rows_with_commas_quotes_and_lines() {
-        let rows = table("Name,Access privileges\nx,\"{=Tc/postgres,a=\"\"b\"\"}\"\n\"two\nlines\",\n");
+        let rows =
+            parse_csv_table("Name,Access privileges\nx,\"{=Tc/postgres,a=\"\"b\"\"}\"\n\"two\nlines\",\n");
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].get("Access privileges"), Some(&Value::from("{=Tc/postgres,a=\"b\"}")));
         assert_eq!(rows[1].get("Name"), Some(&Value::from("two\nlines")));
@@ -214,7 +219,7 @@ mod tests {
     fn a_complaint_does_not_repeat_the_statement() {
         let said =
             "psql:<stdin>:1: ERROR:  role \"x\" already exists\nSTATEMENT:  CREATE ROLE x PASSWORD 'pw'";
-        assert_eq!(complaint(said), "psql:<stdin>:1: ERROR:  role \"x\" already exists");
+        assert_eq!(first_error(said), "psql:<stdin>:1: ERROR:  role \"x\" already exists");
     }
 
     #[test]
@@ -236,12 +241,15 @@ mod tests {
         ];
         for (json, want) in all {
             let args = Value::from_json_str(json).unwrap().as_map().cloned().unwrap();
-            let psql = super::super::given::of_map(&args, Psql::of_state);
-            let key = psql.key("frank");
+            let psql = super::super::named_args::with_map_args(&args, PsqlClient::from_state_args);
+            let key = psql.journal_key("frank");
             assert_eq!(serde_json::to_string(&key).unwrap(), want);
             let none = Map::new();
-            let back = super::super::given::of_map(key.as_map().unwrap_or(&none), Psql::of_key);
-            assert_eq!(back, Psql { password: None, ..psql });
+            let back = super::super::named_args::with_map_args(
+                key.as_map().unwrap_or(&none),
+                PsqlClient::from_journal_key,
+            );
+            assert_eq!(back, PsqlClient { password: None, ..psql });
         }
     }
 }

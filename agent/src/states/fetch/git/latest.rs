@@ -2,29 +2,29 @@
 
 use zagent_config::{Map, Value};
 
-use super::super::super::{Args, Done, Failure, Look, Scene, State, Veil};
-use super::local::Local;
-use super::target::{Place, REPOSITORY, Target};
-use super::wanted::{Sort, Wanted, equal, pick};
-use super::{Access, Step, failed, moved, sentences, short};
-use crate::host::git::{Git, redact};
+use super::super::super::{ApplyResult, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError};
+use super::local_repo::LocalRepo;
+use super::remote_rev::{RemoteRev, RevKind, is_at_rev, resolve_rev};
+use super::target::{GIT_REPO_UNDO, GitTarget, TargetDirState};
+use super::{GitAccess, GitStep, failure_with_changes, join_sentences, old_new, short_rev};
+use crate::host::git::{GitCli, redact_passwords};
 
 /// Which changes of the local repository may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reset {
+pub(super) enum ForceReset {
     No,
     /// Those in the way of what is new.
     Remote,
     Yes,
 }
 
-pub(super) struct Latest {
-    access: Access,
-    pub(super) target: Target,
+pub(super) struct GitLatest {
+    access: GitAccess,
+    pub(super) target: GitTarget,
     pub(super) rev: String,
     pub(super) branch: Option<String>,
     pub(super) remote: String,
-    pub(super) reset: Reset,
+    pub(super) reset: ForceReset,
     mirror: bool,
     depth: Option<i64>,
     args: Map,
@@ -32,37 +32,37 @@ pub(super) struct Latest {
 
 /// What there is to do.
 #[derive(Default)]
-struct Plan {
-    steps: Vec<Step>,
+struct GitPlan {
+    steps: Vec<GitStep>,
     changes: Map,
     /// What is said when there is nothing to do.
-    right: String,
+    in_sync_comment: String,
     /// More can be told only once these steps are done.
-    again: bool,
+    plan_again: bool,
 }
 
-impl Latest {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl GitLatest {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mirror = args.flag("mirror", false);
         let bare = mirror || args.flag("bare", false);
         let rev = args.text("rev")?.unwrap_or_else(|| "HEAD".into());
         if rev.is_empty() {
-            return Err(Failure::new("'' is not a valid value for the 'rev' argument"));
+            return Err(StateError::new("'' is not a valid value for the 'rev' argument"));
         }
         if rev != "HEAD" && bare {
-            return Err(Failure::new("'rev' is not compatible with the 'mirror' and 'bare' arguments"));
+            return Err(StateError::new("'rev' is not compatible with the 'mirror' and 'bare' arguments"));
         }
         let reset = match args.get("force_reset") {
-            None | Some(Value::Bool(false)) => Reset::No,
-            Some(Value::Bool(true)) => Reset::Yes,
-            Some(Value::Str(s)) if &**s == "remote-changes" => Reset::Remote,
+            None | Some(Value::Bool(false)) => ForceReset::No,
+            Some(Value::Bool(true)) => ForceReset::Yes,
+            Some(Value::Str(s)) if &**s == "remote-changes" => ForceReset::Remote,
             Some(_) => {
-                return Err(Failure::new("'force_reset' must be one of True, False, or 'remote-changes'"));
+                return Err(StateError::new("'force_reset' must be one of True, False, or 'remote-changes'"));
             }
         };
         Ok(Self {
-            access: Access::read(args)?,
-            target: Target::read(args, "target", bare)?,
+            access: GitAccess::from_args(args)?,
+            target: GitTarget::from_args(args, "target", bare)?,
             branch: args.text("branch")?,
             remote: args.text("remote")?.unwrap_or_else(|| "origin".into()),
             depth: args.int("depth")?,
@@ -77,46 +77,47 @@ impl Latest {
         self.args.get(key).filter(|v| !v.is_null()).map_or(default, Value::is_truthy)
     }
 
-    fn word(&self, key: &str) -> &str {
+    fn text_arg(&self, key: &str) -> &str {
         self.args.get(key).and_then(Value::as_str).unwrap_or("*")
     }
 
     /// What the remote repository has.
-    fn wanted(&self, git: &Git<'_>) -> Result<Wanted, Failure> {
+    fn remote_rev(&self, git: &GitCli<'_>) -> Result<RemoteRev, StateError> {
         let refs = git.remote_refs(None, &self.access.url, &[]);
-        let refs = refs.map_err(|e| Failure::new(format!("Failed to check remote refs: {}", e.words())))?;
-        let wanted = pick(&refs, &self.rev, &self.remote);
-        if self.depth.is_some() && !matches!(wanted.kind, Sort::Branch | Sort::Tag) {
-            return Err(Failure::new(
+        let refs =
+            refs.map_err(|e| StateError::new(format!("Failed to check remote refs: {}", e.message())))?;
+        let wanted = resolve_rev(&refs, &self.rev, &self.remote);
+        if self.depth.is_some() && !matches!(wanted.kind, RevKind::Branch | RevKind::Tag) {
+            return Err(StateError::new(
                 "When 'depth' is used, 'rev' must be set to the name of a branch or tag on the remote repository",
             ));
         }
         if wanted.commit.is_none() && self.rev != "HEAD" && !self.target.bare {
             let words = format!("No revision matching '{}' exists in the remote repository", self.rev);
-            return Err(Failure::new(words));
+            return Err(StateError::new(words));
         }
         Ok(wanted)
     }
 
     /// What there is to do; in a fresh clone there is nothing that could be lost.
-    fn plan(&self, scene: &Scene<'_>, fresh: bool) -> Result<Plan, Failure> {
+    fn plan(&self, scene: &StateCtx<'_>, fresh: bool) -> Result<GitPlan, StateError> {
         let git = self.access.git(scene)?;
-        let place = self.target.place(scene)?;
-        let wanted = self.wanted(&git)?;
+        let place = self.target.dir_state(scene)?;
+        let wanted = self.remote_rev(&git)?;
         match place {
-            Place::Repository if self.target.bare => self.refresh(&git, &wanted),
-            Place::Repository => self.update(&git, &wanted, fresh),
-            place => self.clone(place, &wanted),
+            TargetDirState::Repository if self.target.bare => self.plan_bare_update(&git, &wanted),
+            TargetDirState::Repository => self.plan_update(&git, &wanted, fresh),
+            place => self.plan_clone(place, &wanted),
         }
     }
 
-    fn clone(&self, place: Place, wanted: &Wanted) -> Result<Plan, Failure> {
-        let (name, path) = (redact(&self.access.url), self.target.path.display().to_string());
-        let mut plan = Plan::default();
+    fn plan_clone(&self, place: TargetDirState, wanted: &RemoteRev) -> Result<GitPlan, StateError> {
+        let (name, path) = (redact_passwords(&self.access.url), self.target.path.display().to_string());
+        let mut plan = GitPlan::default();
         let mut would = format!("Repository {name} would be cloned to {path}");
-        if place == Place::Full {
+        if place == TargetDirState::NotEmpty {
             if !self.flag("force_clone", false) {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "Target '{path}' exists, is non-empty and is not a git repository. Set the 'force_clone' option to True to \
                      remove this directory's contents and proceed with cloning the remote repository"
                 )));
@@ -147,20 +148,24 @@ impl Latest {
         } else {
             ""
         };
-        plan.steps.push(Step { args, would, did: format!("{name} cloned to {path}{kind}") });
+        plan.steps.push(GitStep {
+            args,
+            preview_comment: would,
+            done_comment: format!("{name} cloned to {path}{kind}"),
+        });
         plan.changes.insert("new", format!("{name} => {path}"));
         if let Some(commit) = &wanted.commit {
-            plan.changes.insert("revision", moved(None, Some(commit)));
+            plan.changes.insert("revision", old_new(None, Some(commit)));
         }
-        plan.again = !self.target.bare;
+        plan.plan_again = !self.target.bare;
         Ok(plan)
     }
 
     /// What a bare repository lacks.
-    fn refresh(&self, git: &Git<'_>, wanted: &Wanted) -> Result<Plan, Failure> {
+    fn plan_bare_update(&self, git: &GitCli<'_>, wanted: &RemoteRev) -> Result<GitPlan, StateError> {
         let dir = &self.target.path;
-        let own = git.must(Some(dir), &["for-each-ref", "--format=%(objectname)\t%(refname)"])?;
-        let own = crate::host::git::refs(&own);
+        let own = git.run_checked(Some(dir), &["for-each-ref", "--format=%(objectname)\t%(refname)"])?;
+        let own = crate::host::git::parse_refs(&own);
         let followed = |head: &str| {
             let name = head.strip_prefix("refs/heads/").unwrap_or(head);
             let tracked = own.get(&format!("refs/remotes/{}/{name}", self.remote));
@@ -173,24 +178,25 @@ impl Latest {
             .map(|(head, _)| head)
             .collect();
         let path = dir.display();
-        let mut plan = Plan { right: format!("Repository {path} is up-to-date"), ..Plan::default() };
+        let mut plan =
+            GitPlan { in_sync_comment: format!("Repository {path} is up-to-date"), ..GitPlan::default() };
         if stale.is_empty() {
             return Ok(plan);
         }
-        let mut args = self.fetch();
+        let mut args = self.fetch_args();
         if self.mirror {
             args = vec!["fetch".into(), "--prune".into(), self.remote.clone()];
         }
         plan.changes.insert("refs", stale.iter().map(|r| Value::from(r.as_str())).collect::<Value>());
-        plan.steps.push(Step {
+        plan.steps.push(GitStep {
             args,
-            would: format!("Bare repository at {path} would be fetched"),
-            did: format!("Bare repository at {path} was fetched, resulting in updated refs"),
+            preview_comment: format!("Bare repository at {path} would be fetched"),
+            done_comment: format!("Bare repository at {path} was fetched, resulting in updated refs"),
         });
         Ok(plan)
     }
 
-    fn fetch(&self) -> Vec<String> {
+    fn fetch_args(&self) -> Vec<String> {
         let mut args: Vec<String> = vec!["fetch".into()];
         if self.flag("force_fetch", false) {
             args.push("--force".into());
@@ -200,7 +206,7 @@ impl Latest {
         }
         args.push(self.remote.clone());
         if self.flag("fetch_tags", true) {
-            let (branch, tag) = (self.word("refspec_branch"), self.word("refspec_tag"));
+            let (branch, tag) = (self.text_arg("refspec_branch"), self.text_arg("refspec_tag"));
             args.push(format!("refs/heads/{branch}:refs/remotes/{}/{branch}", self.remote));
             args.push(format!("+refs/tags/{tag}:refs/tags/{tag}"));
         }
@@ -208,64 +214,68 @@ impl Latest {
     }
 
     /// What brings a repository with a working copy up to date.
-    fn update(&self, git: &Git<'_>, wanted: &Wanted, fresh: bool) -> Result<Plan, Failure> {
-        let mut local = Local::look(self, git, wanted)?;
+    fn plan_update(&self, git: &GitCli<'_>, wanted: &RemoteRev, fresh: bool) -> Result<GitPlan, StateError> {
+        let mut local = LocalRepo::inspect(self, git, wanted)?;
         local.fresh = fresh;
         let path = self.target.path.display();
-        let mut plan = Plan { right: format!("Repository {path} is up-to-date"), ..Plan::default() };
+        let mut plan =
+            GitPlan { in_sync_comment: format!("Repository {path} is up-to-date"), ..GitPlan::default() };
         let Some(commit) = wanted.commit.as_deref() else {
             if local.revision.is_none() {
                 return Ok(plan);
             }
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "Remote repository is empty, cannot update from a non-empty to an empty repository",
             ));
         };
-        let matches = equal(local.revision.as_deref(), wanted);
-        if local.dirty && matches && self.reset != Reset::Yes {
-            plan.right +=
+        let matches = is_at_rev(local.revision.as_deref(), wanted);
+        if local.dirty && matches && self.reset != ForceReset::Yes {
+            plan.in_sync_comment +=
                 ", but with uncommitted changes. Set 'force_reset' to True to purge uncommitted changes.";
             return Ok(plan);
         }
-        self.follow(&local, &mut plan);
-        self.tags(&local, wanted, &mut plan);
+        self.plan_remote_url(&local, &mut plan);
+        self.plan_tags(&local, wanted, &mut plan);
         let switches = local.switches.is_some();
         if !local.has_commit || plan.changes.contains("new_tags") {
-            plan.steps.push(Step {
-                args: self.fetch(),
-                would: format!("Remote '{}' would be fetched", self.remote),
-                did: format!("{} was fetched, resulting in updated refs", redact(&self.access.url)),
+            plan.steps.push(GitStep {
+                args: self.fetch_args(),
+                preview_comment: format!("Remote '{}' would be fetched", self.remote),
+                done_comment: format!(
+                    "{} was fetched, resulting in updated refs",
+                    redact_passwords(&self.access.url)
+                ),
             });
-            plan.again = !local.has_commit;
+            plan.plan_again = !local.has_commit;
         }
         if !matches && !self.flag("update_head", true) && !switches {
-            let head = local.revision.as_deref().map_or("none", short);
-            plan.right = format!(
+            let head = local.revision.as_deref().map_or("none", short_rev);
+            plan.in_sync_comment = format!(
                 "{} is already present and local HEAD ({head}) does not match, but update_head=False. HEAD has not been updated \
                  locally.",
                 wanted.shown
             );
-            plan.again = false;
+            plan.plan_again = false;
             return Ok(plan);
         }
         if !matches {
-            plan.changes.insert("revision", moved(local.revision.as_deref(), Some(commit)));
+            plan.changes.insert("revision", old_new(local.revision.as_deref(), Some(commit)));
         }
-        self.advance(&local, wanted, commit, &mut plan)?;
+        self.plan_checkout(&local, wanted, commit, &mut plan)?;
         Ok(plan)
     }
 
     /// The remote's address.
-    fn follow(&self, local: &Local, plan: &mut Plan) {
+    fn plan_remote_url(&self, local: &LocalRepo, plan: &mut GitPlan) {
         if local.url.as_deref() == Some(&self.access.url) {
             return;
         }
-        let (remote, new) = (&self.remote, redact(&self.access.url));
+        let (remote, new) = (&self.remote, redact_passwords(&self.access.url));
         let step = match &local.url {
             Some(old) => {
-                plan.changes.insert("remote", moved(Some(&redact(old)), Some(&new)));
-                let how = format!("from {} to {new}", redact(old));
-                Step::new(
+                plan.changes.insert("remote", old_new(Some(&redact_passwords(old)), Some(&new)));
+                let how = format!("from {} to {new}", redact_passwords(old));
+                GitStep::new(
                     &["remote", "set-url", remote, &self.access.url],
                     format!("Remote '{remote}' would be changed {how}"),
                     format!("Remote '{remote}' changed {how}"),
@@ -274,7 +284,7 @@ impl Latest {
             None => {
                 plan.changes.insert("new", format!("{new} => {remote}"));
                 let words = ["remote", "add", remote, &self.access.url];
-                Step::new(
+                GitStep::new(
                     &words,
                     format!("Remote '{remote}' would be set to {new}"),
                     format!("Remote '{remote}' set to {new}"),
@@ -284,9 +294,9 @@ impl Latest {
         plan.steps.push(step);
     }
 
-    fn tags(&self, local: &Local, wanted: &Wanted, plan: &mut Plan) {
+    fn plan_tags(&self, local: &LocalRepo, wanted: &RemoteRev, plan: &mut GitPlan) {
         // A shallow clone and a chosen tag know only some of them.
-        if !self.flag("fetch_tags", true) || self.depth.is_some() || self.word("refspec_tag") != "*" {
+        if !self.flag("fetch_tags", true) || self.depth.is_some() || self.text_arg("refspec_tag") != "*" {
             return;
         }
         let list = |tags: &[&String]| tags.iter().map(|t| Value::from(t.as_str())).collect::<Value>();
@@ -297,7 +307,7 @@ impl Latest {
             let say = |how: &str| {
                 format!("The following tags {how} removed from the local checkout: {}", names.join(", "))
             };
-            plan.steps.push(Step::new(&words, say("would be"), say("were")));
+            plan.steps.push(GitStep::new(&words, say("would be"), say("were")));
             plan.changes.insert("deleted_tags", list(&gone));
         }
         let new: Vec<&String> = wanted.tags.difference(&local.tags).collect();
@@ -307,14 +317,20 @@ impl Latest {
     }
 
     /// The branch and the commit at the head.
-    fn advance(&self, local: &Local, wanted: &Wanted, commit: &str, plan: &mut Plan) -> Result<(), Failure> {
-        let forward = match (local.dirty && self.reset != Reset::Remote, local.has_commit) {
+    fn plan_checkout(
+        &self,
+        local: &LocalRepo,
+        wanted: &RemoteRev,
+        commit: &str,
+        plan: &mut GitPlan,
+    ) -> Result<(), StateError> {
+        let forward = match (local.dirty && self.reset != ForceReset::Remote, local.has_commit) {
             (true, _) => Some(false),
             (false, true) => Some(local.is_ahead || local.fresh),
             (false, false) => None,
         };
-        if (forward == Some(false) || local.dirty) && self.reset == Reset::No {
-            return Err(self.refuse(local, wanted, commit));
+        if (forward == Some(false) || local.dirty) && self.reset == ForceReset::No {
+            return Err(self.refusal(local, wanted, commit));
         }
         let merge = match forward {
             Some(true) => "fast-forwarded",
@@ -322,29 +338,33 @@ impl Latest {
             None => "updated",
         };
         if let Some(branch) = &local.switches {
-            self.switch(branch, local, wanted, merge, plan)?;
+            self.plan_branch_switch(branch, local, wanted, merge, plan)?;
         }
-        let moves = !equal(local.base.as_deref(), wanted);
-        let from = local.revision.as_deref().map_or("none", short);
+        let moves = !is_at_rev(local.base.as_deref(), wanted);
+        let from = local.revision.as_deref().map_or("none", short_rev);
         let would = if moves && local.switches.is_none() {
-            format!("Repository would be {merge} from {from} to {}", short(commit))
+            format!("Repository would be {merge} from {from} to {}", short_rev(commit))
         } else {
             String::new()
         };
         match forward {
             // What comes after the fetch is told by the next plan.
-            None => plan.steps.push(Step::new(&[], would, "")),
+            None => plan.steps.push(GitStep::new(&[], would, "")),
             Some(true) if !moves && !local.dirty => {}
             Some(true)
                 if local.branch.is_none()
                     && local.switches.is_none()
-                    && wanted.kind != Sort::Tag
-                    && wanted.kind != Sort::Hash =>
+                    && wanted.kind != RevKind::Tag
+                    && wanted.kind != RevKind::Hash =>
             {
-                return Err(failed("Unable to fast-forward, HEAD is detached", &[], Map::new()));
+                return Err(failure_with_changes(
+                    "Unable to fast-forward, HEAD is detached",
+                    &[],
+                    Map::new(),
+                ));
             }
             Some(true) => {
-                let did = if matches!(wanted.kind, Sort::Head | Sort::Branch) {
+                let did = if matches!(wanted.kind, RevKind::Head | RevKind::Branch) {
                     format!("Repository was fast-forwarded to {}", wanted.shown)
                 } else if local.fresh {
                     format!("Repository was reset to {}", wanted.shown)
@@ -354,17 +374,24 @@ impl Latest {
                 // A merge never writes over a file that git does not know.
                 let words =
                     if local.fresh || local.dirty { ["reset", "--hard"] } else { ["merge", "--ff-only"] };
-                plan.steps.push(Step::new(&[words[0], words[1], commit], would, did));
+                plan.steps.push(GitStep::new(&[words[0], words[1], commit], would, did));
             }
-            Some(false) => self.discard(local, wanted, would, commit, plan),
+            Some(false) => self.plan_reset(local, wanted, would, commit, plan),
         }
-        self.track(local, wanted, plan);
-        self.modules(local, plan);
+        self.plan_upstream(local, wanted, plan);
+        self.plan_submodules(local, plan);
         Ok(())
     }
 
     /// What was not committed, or is not in the remote repository, goes.
-    fn discard(&self, local: &Local, wanted: &Wanted, would: String, commit: &str, plan: &mut Plan) {
+    fn plan_reset(
+        &self,
+        local: &LocalRepo,
+        wanted: &RemoteRev,
+        would: String,
+        commit: &str,
+        plan: &mut GitPlan,
+    ) {
         let mut did = format!("Repository was hard-reset to {}", wanted.shown);
         let mut would = would;
         if local.dirty {
@@ -379,30 +406,30 @@ impl Latest {
             }
         }
         plan.changes.insert("forced update", true);
-        plan.steps.push(Step::new(&["reset", "--hard", commit], would, did));
+        plan.steps.push(GitStep::new(&["reset", "--hard", commit], would, did));
     }
 
-    fn modules(&self, local: &Local, plan: &mut Plan) {
+    fn plan_submodules(&self, local: &LocalRepo, plan: &mut GitPlan) {
         if self.flag("submodules", false) && (plan.changes.contains("revision") || local.modules) {
             if !plan.changes.contains("revision") {
                 plan.changes.insert("submodules", true);
             }
             let words = ["submodule", "update", "--init", "--recursive"];
-            plan.steps.push(Step::new(&words, "Submodules would be updated", "Submodules were updated"));
+            plan.steps.push(GitStep::new(&words, "Submodules would be updated", "Submodules were updated"));
         }
     }
 
-    fn switch(
+    fn plan_branch_switch(
         &self,
         branch: &str,
-        local: &Local,
-        wanted: &Wanted,
+        local: &LocalRepo,
+        wanted: &RemoteRev,
         merge: &str,
-        plan: &mut Plan,
-    ) -> Result<(), Failure> {
+        plan: &mut GitPlan,
+    ) -> Result<(), StateError> {
         let force = self.flag("force_checkout", false);
         if local.dirty && !force {
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "Local branch '{}' has uncommitted changes. Set 'force_checkout' to True to discard them and proceed.",
                 local.branch.as_deref().unwrap_or("HEAD")
             )));
@@ -414,45 +441,46 @@ impl Latest {
         let commit = wanted.commit.clone().unwrap_or_default();
         if local.has_branch {
             words.push(branch);
-            let would = format!("Branch '{branch}' would be checked out and {merge} to {}", short(&commit));
-            plan.steps.push(Step::new(&words, would, format!("'{branch}' was checked out")));
+            let would =
+                format!("Branch '{branch}' would be checked out and {merge} to {}", short_rev(&commit));
+            plan.steps.push(GitStep::new(&words, would, format!("'{branch}' was checked out")));
         } else {
             let start = wanted.upstream.as_ref().unwrap_or(&commit);
             words.extend(["-b", branch, start]);
             let how = format!("checked out, with {} as a starting point", wanted.shown);
             let would = format!("New branch '{branch}' would be {how}");
-            plan.steps.push(Step::new(&words, would, format!("New branch '{branch}' was {how}")));
+            plan.steps.push(GitStep::new(&words, would, format!("New branch '{branch}' was {how}")));
         }
-        plan.changes.insert("branch", moved(local.branch.as_deref(), Some(branch)));
+        plan.changes.insert("branch", old_new(local.branch.as_deref(), Some(branch)));
         Ok(())
     }
 
     /// Which branch of the remote the local one follows; a tag and a commit leave nothing to follow, the head leaves it open.
-    fn track(&self, local: &Local, wanted: &Wanted, plan: &mut Plan) {
+    fn plan_upstream(&self, local: &LocalRepo, wanted: &RemoteRev, plan: &mut GitPlan) {
         let on_branch = local.branch.is_some() || local.switches.is_some();
         let step = match (&local.upstream, &wanted.upstream) {
-            (Some(have), Some(want)) if have != want => Step::new(
+            (Some(have), Some(want)) if have != want => GitStep::new(
                 &["branch", "--set-upstream-to", want],
                 format!("Tracking branch would be updated to {want}"),
                 format!("Tracking branch was updated to {want}"),
             ),
-            (None, Some(want)) if on_branch => Step::new(
+            (None, Some(want)) if on_branch => GitStep::new(
                 &["branch", "--set-upstream-to", want],
                 format!("Tracking branch would be set to {want}"),
                 format!("Tracking branch was set to {want}"),
             ),
-            (Some(_), None) if wanted.kind != Sort::Head => Step::new(
+            (Some(_), None) if wanted.kind != RevKind::Head => GitStep::new(
                 &["branch", "--unset-upstream"],
                 "Tracking branch would be unset",
                 "Tracking branch was unset",
             ),
             _ => return,
         };
-        plan.changes.insert("upstream", moved(local.upstream.as_deref(), wanted.upstream.as_deref()));
+        plan.changes.insert("upstream", old_new(local.upstream.as_deref(), wanted.upstream.as_deref()));
         plan.steps.push(step);
     }
 
-    fn refuse(&self, local: &Local, wanted: &Wanted, commit: &str) -> Failure {
+    fn refusal(&self, local: &LocalRepo, wanted: &RemoteRev, commit: &str) -> StateError {
         let (dirty, rev) = (local.dirty, &self.rev);
         let here = local.branch.as_deref().unwrap_or("None");
         let mut hint = String::new();
@@ -471,15 +499,15 @@ impl Latest {
         }
         let base = local.base.as_deref().unwrap_or_default();
         let range = if dirty && base != commit {
-            format!("from {} to {}", short(base), short(commit))
+            format!("from {} to {}", short_rev(base), short_rev(commit))
         } else {
-            format!("to {}", short(commit))
+            format!("to {}", short_rev(commit))
         };
         let after = local
             .switches
             .as_ref()
             .map_or_else(String::new, |b| format!(" (after checking out local branch '{b}')"));
-        Failure::new(format!(
+        StateError::new(format!(
             "Repository would be updated {range}{after}, but {}. Set 'force_reset' to True{} to force this update{}.{hint}",
             if dirty { "there are uncommitted changes" } else { "this is not a fast-forward merge" },
             if dirty { " (or 'remote-changes')" } else { "" },
@@ -488,73 +516,79 @@ impl Latest {
     }
 }
 
-impl State for Latest {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for GitLatest {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let plan = self.plan(scene, false)?;
         if plan.changes.is_empty() {
-            return Ok(Look::right(plan.right));
+            return Ok(CheckResult::in_sync(plan.in_sync_comment));
         }
-        let would: Vec<String> = plan.steps.into_iter().map(|s| s.would).collect();
-        Ok(Look::drift(sentences(&would), plan.changes))
+        let would: Vec<String> = plan.steps.into_iter().map(|s| s.preview_comment).collect();
+        Ok(CheckResult::drifted(join_sentences(&would), plan.changes))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let git = self.access.git(scene)?;
         let mut made: Vec<String> = Vec::new();
         let mut changes = Map::new();
-        let forced = self.target.place(scene)? == Place::Full && self.flag("force_clone", false);
+        let forced =
+            self.target.dir_state(scene)? == TargetDirState::NotEmpty && self.flag("force_clone", false);
         if forced {
-            self.target.empty(scene)?;
+            self.target.clear_dir(scene)?;
             changes.insert("forced clone", true);
         }
-        self.target.prepare(scene)?;
-        scene.change(&REPOSITORY, self.target.key(), || {
+        self.target.prepare_dir(scene)?;
+        scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
             // A clone or a fetch shows the rest of the way; then what is left is done.
             let mut fresh = false;
             for _ in 0..3 {
-                let plan =
-                    self.plan(scene, fresh).map_err(|f| failed(&f.done.comment, &made, changes.clone()))?;
+                let plan = self
+                    .plan(scene, fresh)
+                    .map_err(|f| failure_with_changes(&f.result.comment, &made, changes.clone()))?;
                 for step in plan.steps.iter().filter(|s| !s.args.is_empty()) {
                     let dir = (step.args[0] != "clone").then_some(self.target.path.as_path());
-                    if let Err(refusal) = git.must(dir, &step.args) {
+                    if let Err(refusal) = git.run_checked(dir, &step.args) {
                         let what = match step.args[0].as_str() {
                             "clone" => "Clone failed: ",
                             "fetch" => "Fetch failed: ",
                             _ => "",
                         };
-                        return Err(failed(&format!("{what}{}", refusal.words()), &made, changes.clone()));
+                        return Err(failure_with_changes(
+                            &format!("{what}{}", refusal.message()),
+                            &made,
+                            changes.clone(),
+                        ));
                     }
-                    made.push(step.did.clone());
+                    made.push(step.done_comment.clone());
                 }
                 if !fresh {
-                    note(&mut changes, plan.changes);
+                    merge_changes(&mut changes, plan.changes);
                 }
                 fresh |= plan.steps.first().is_some_and(|s| s.args.first().is_some_and(|a| a == "clone"));
-                if !plan.again {
+                if !plan.plan_again {
                     break;
                 }
             }
             Ok(())
         })?;
-        Ok(Done::new(sentences(&made), changes))
+        Ok(ApplyResult::new(join_sentences(&made), changes))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT | Veil::PACKAGES | Veil::USERS
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES | Effects::PACKAGES | Effects::USERS
     }
 
-    fn veils(&self) -> Veil {
+    fn writes(&self) -> Effects {
         // A checkout may change any file below its target.
-        Veil::FILES | Veil::BROUGHT
+        Effects::FILES | Effects::PACKAGE_FILES
     }
 
-    fn resources(&self) -> Vec<super::super::super::Resource> {
-        vec![super::super::super::Resource::Path(self.target.path.clone())]
+    fn lock_keys(&self) -> Vec<super::super::super::LockKey> {
+        vec![super::super::super::LockKey::Path(self.target.path.clone())]
     }
 }
 
 /// Adds what a later plan changes; how it was at first stays.
-fn note(all: &mut Map, more: Map) {
+fn merge_changes(all: &mut Map, more: Map) {
     for (key, value) in more.iter() {
         match all.get(&key.json_key()).and_then(|v| v.get("old")).cloned() {
             Some(old) => {

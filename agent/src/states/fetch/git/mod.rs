@@ -5,42 +5,42 @@
 mod config;
 mod detached;
 mod latest;
-mod local;
+mod local_repo;
 mod present;
+mod remote_rev;
 mod target;
-mod wanted;
 
-pub(super) use config::CONFIG;
-pub(super) use target::REPOSITORY;
+pub(super) use config::GIT_CONFIG_UNDO;
+pub(super) use target::GIT_REPO_UNDO;
 
 use std::sync::Arc;
 
 use zagent_config::{Map, Value};
 
-use super::super::{Args, Built, Failure, Scene, State};
-use crate::host::git::{Git, cut_login};
-use crate::host::scratch::Scratch;
-use crate::states::file::source::Sources;
+use super::super::{BuildResult, ChunkArgs, State, StateCtx, StateError};
+use crate::host::git::{GitCli, split_login};
+use crate::host::temp_file::PrivateTempFile;
+use crate::states::file::sources::FileSources;
 
 /// How files of the tree are named.
-const TREE: &str = "salt://";
+const TREE_PREFIX: &str = "salt://";
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     Some(match fun {
-        "latest" => latest::Latest::read(args).map(|s| Box::new(s) as Box<dyn State>),
-        "detached" => detached::Detached::read(args).map(|s| Box::new(s) as _),
-        "cloned" => present::Cloned::read(args).map(|s| Box::new(s) as _),
-        "present" => present::Present::read(args).map(|s| Box::new(s) as _),
-        "config_set" => config::Set::read(args).map(|s| Box::new(s) as _),
-        "config_unset" => config::Unset::read(args).map(|s| Box::new(s) as _),
+        "latest" => latest::GitLatest::from_args(args).map(|s| Box::new(s) as Box<dyn State>),
+        "detached" => detached::GitDetached::from_args(args).map(|s| Box::new(s) as _),
+        "cloned" => present::GitCloned::from_args(args).map(|s| Box::new(s) as _),
+        "present" => present::GitPresent::from_args(args).map(|s| Box::new(s) as _),
+        "config_set" => config::GitConfigSet::from_args(args).map(|s| Box::new(s) as _),
+        "config_unset" => config::GitConfigUnset::from_args(args).map(|s| Box::new(s) as _),
         _ => return None,
     })
 }
 
 /// Who reaches a repository, and with what.
 #[derive(Clone, Debug, Default)]
-struct Access {
+struct GitAccess {
     url: String,
     user: Option<String>,
     /// Paths, and keys that the tree holds.
@@ -52,13 +52,13 @@ struct Access {
     cut: Option<(String, String)>,
 }
 
-impl Access {
-    fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl GitAccess {
+    fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let keys = args.texts("identity")?.unwrap_or_default();
-        if let Some(key) = keys.iter().find(|k| !k.starts_with(['/', '~']) && !k.starts_with(TREE)) {
-            return Err(Failure::new(format!("identity '{key}' is not an absolute path")));
+        if let Some(key) = keys.iter().find(|k| !k.starts_with(['/', '~']) && !k.starts_with(TREE_PREFIX)) {
+            return Err(StateError::new(format!("identity '{key}' is not an absolute path")));
         }
-        let (url, cut) = cut_login(&args.name());
+        let (url, cut) = split_login(&args.name());
         Ok(Self {
             url,
             cut,
@@ -70,68 +70,69 @@ impl Access {
         })
     }
 
-    fn git<'s>(&self, scene: &'s Scene<'_>) -> Result<Git<'s>, Failure> {
-        let git = Git::new(scene.tools(), self.user.as_deref())?;
+    fn git<'s>(&self, scene: &'s StateCtx<'_>) -> Result<GitCli<'s>, StateError> {
+        let git = GitCli::new(scene.tools(), self.user.as_deref())?;
         let (mut keys, mut kept) = (Vec::new(), Vec::new());
         for key in &self.keys {
-            if !key.starts_with(TREE) {
+            if !key.starts_with(TREE_PREFIX) {
                 keys.push(key.clone());
                 continue;
             }
-            let found = Sources::unverified(key.as_str().into()).find(scene, &self.env, key);
-            let file = Scratch::secret(&found.map_err(Failure::new)?.bytes, ".key", git.uid());
-            let file = file.map_err(|e| Failure::new(format!("cannot keep the key `{key}`: {e}")))?;
+            let found =
+                FileSources::without_verification(key.as_str().into()).find_source(scene, &self.env, key);
+            let file = PrivateTempFile::new_secret(&found.map_err(StateError::new)?.bytes, ".key", git.uid());
+            let file = file.map_err(|e| StateError::new(format!("cannot keep the key `{key}`: {e}")))?;
             keys.push(file.path().display().to_string());
             kept.push(file);
         }
-        let git = git.with_keys(&keys).keeping(kept);
+        let git = git.with_keys(&keys).with_temp_files(kept);
         if self.login.is_none() && self.password.is_none() {
-            return Ok(git.with_cut(&self.url, self.cut.as_ref()));
+            return Ok(git.with_url_login(&self.url, self.cut.as_ref()));
         }
         Ok(git.with_login(&self.url, self.login.as_deref(), self.password.as_deref())?)
     }
 }
 
 /// One act on a repository.
-struct Step {
+struct GitStep {
     args: Vec<String>,
     /// What a dry run says of it.
-    would: String,
+    preview_comment: String,
     /// What is said once it was done; nothing for what goes without saying.
-    did: String,
+    done_comment: String,
 }
 
-impl Step {
+impl GitStep {
     fn new(args: &[&str], would: impl Into<String>, did: impl Into<String>) -> Self {
         let args = args.iter().map(|a| (*a).to_owned()).collect();
-        Self { args, would: would.into(), did: did.into() }
+        Self { args, preview_comment: would.into(), done_comment: did.into() }
     }
 }
 
 /// Sentences as Salt joins them: one stands alone, several end with a full stop.
-fn sentences(parts: &[String]) -> String {
+fn join_sentences(parts: &[String]) -> String {
     let all = parts.iter().filter(|p| !p.is_empty()).map(String::as_str).collect::<Vec<_>>();
     let end = if all.len() > 1 { "." } else { "" };
     all.join(". ") + end
 }
 
-fn failed(words: &str, made: &[String], changes: Map) -> Failure {
-    let mut failure = Failure::new(words);
+fn failure_with_changes(words: &str, made: &[String], changes: Map) -> StateError {
+    let mut failure = StateError::new(words);
     if !made.is_empty() {
-        failure.done.comment += "\n\nChanges already made: ";
-        failure.done.comment += &sentences(made);
+        failure.result.comment += "\n\nChanges already made: ";
+        failure.result.comment += &join_sentences(made);
     }
-    failure.done.changes = changes;
+    failure.result.changes = changes;
     failure
 }
 
 /// `{"old": …, "new": …}`.
-fn moved(old: Option<&str>, new: Option<&str>) -> Value {
+fn old_new(old: Option<&str>, new: Option<&str>) -> Value {
     let text = |t: Option<&str>| t.map_or(Value::Null, Value::from);
     Value::from(Map::from_iter([("old", text(old)), ("new", text(new))]))
 }
 
-fn short(rev: &str) -> &str {
+fn short_rev(rev: &str) -> &str {
     rev.get(..7).unwrap_or(rev)
 }
 

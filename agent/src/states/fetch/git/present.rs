@@ -5,23 +5,25 @@ use std::collections::BTreeMap;
 use zagent_compiler::Compat;
 use zagent_config::Map;
 
-use super::super::super::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
-use super::target::{Place, REPOSITORY, Target};
-use super::{Access, moved};
-use crate::host::git::{Git, redact};
+use super::super::super::{
+    ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+};
+use super::target::{GIT_REPO_UNDO, GitTarget, TargetDirState};
+use super::{GitAccess, old_new};
+use crate::host::git::{GitCli, redact_passwords};
 
-pub(super) struct Present {
-    target: Target,
+pub(super) struct GitPresent {
+    target: GitTarget,
     force: bool,
     template: Option<String>,
     separate: Option<String>,
     shared: Option<String>,
 }
 
-impl Present {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl GitPresent {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         Ok(Self {
-            target: Target::read(args, "name", args.flag("bare", true))?,
+            target: GitTarget::from_args(args, "name", args.flag("bare", true))?,
             force: args.flag("force", false),
             template: args.text("template")?,
             separate: args.text("separate_git_dir")?,
@@ -34,73 +36,73 @@ impl Present {
     }
 }
 
-impl State for Present {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for GitPresent {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = self.target.path.display().to_string();
         let mut changes = Map::from_iter([("new", name.as_str())]);
-        Ok(match self.target.place(scene)? {
-            Place::Repository => Look::right(format!("Repository {name} is there")),
-            Place::Full if self.force => {
+        Ok(match self.target.dir_state(scene)? {
+            TargetDirState::Repository => CheckResult::in_sync(format!("Repository {name} is there")),
+            TargetDirState::NotEmpty if self.force => {
                 changes.insert("forced init", true);
                 let would = format!(
                     "Target directory {name} exists. Since force=True, the contents of {name} would be deleted, and a \
                      {}repository would be initialized in its place.",
                     self.kind()
                 );
-                Look::drift(would, changes)
+                CheckResult::drifted(would, changes)
             }
-            Place::Full => {
-                return Err(Failure::new(format!(
+            TargetDirState::NotEmpty => {
+                return Err(StateError::new(format!(
                     "Target '{name}' exists, is non-empty, and is not a git repository. Set the 'force' option to True to remove \
                      this directory's contents and proceed with initializing a repository"
                 )));
             }
-            Place::Missing | Place::Empty => {
-                Look::drift(format!("New {}repository would be created", self.kind()), changes)
+            TargetDirState::Missing | TargetDirState::Empty => {
+                CheckResult::drifted(format!("New {}repository would be created", self.kind()), changes)
             }
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = self.target.path.display().to_string();
         let mut changes = Map::from_iter([("new", name.as_str())]);
-        if self.target.place(scene)? == Place::Full {
-            self.target.empty(scene)?;
+        if self.target.dir_state(scene)? == TargetDirState::NotEmpty {
+            self.target.clear_dir(scene)?;
             changes.insert("forced init", true);
         }
-        self.target.prepare(scene)?;
+        self.target.prepare_dir(scene)?;
         let mut words: Vec<String> = vec!["init".into()];
         words.extend(self.target.bare.then(|| "--bare".into()));
         words.extend(self.template.iter().map(|t| format!("--template={t}")));
         words.extend(self.separate.iter().map(|t| format!("--separate-git-dir={t}")));
-        words.extend(self.shared.iter().map(|t| format!("--shared={}", shared(t))));
+        words.extend(self.shared.iter().map(|t| format!("--shared={}", shared_mode(t))));
         words.push(name.clone());
-        let git = Git::new(scene.tools(), self.target.user.as_deref())?;
-        scene.change(&REPOSITORY, self.target.key(), || Ok(git.must(None, &words)?))?;
+        let git = GitCli::new(scene.tools(), self.target.user.as_deref())?;
+        scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || Ok(git.run_checked(None, &words)?))?;
         let mut comment = format!("Initialized {}repository in {name}", self.kind());
         let more = [("Template directory set to", &self.template), ("Gitdir set to", &self.separate)];
         for (what, value) in more.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?))) {
             comment += &format!(". {what} {value}.");
         }
-        Ok(Done::new(comment, changes))
+        Ok(ApplyResult::new(comment, changes))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT | Veil::PACKAGES | Veil::USERS
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES | Effects::PACKAGES | Effects::USERS
     }
 
-    fn veils(&self) -> Veil {
+    fn writes(&self) -> Effects {
         // A checkout may change any file below its target.
-        Veil::FILES | Veil::BROUGHT
+        Effects::FILES | Effects::PACKAGE_FILES
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.target.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.target.path.clone())]
     }
 }
 
 /// Who else may write, as git reads it; a mode has four digits.
-fn shared(text: &str) -> String {
+fn shared_mode(text: &str) -> String {
     match text {
         "True" => "true".into(),
         "False" => "false".into(),
@@ -109,27 +111,31 @@ fn shared(text: &str) -> String {
     }
 }
 
-pub(super) struct Cloned {
-    access: Access,
-    target: Target,
+pub(super) struct GitCloned {
+    access: GitAccess,
+    target: GitTarget,
     branch: Option<String>,
 }
 
-impl Cloned {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl GitCloned {
+    pub(super) fn from_args(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let branch = args.text("branch")?;
         if branch.as_deref() == Some("") {
-            return Err(Failure::new("Invalid 'branch' argument"));
+            return Err(StateError::new("Invalid 'branch' argument"));
         }
-        Ok(Self { access: Access::read(args)?, target: Target::read(args, "target", false)?, branch })
+        Ok(Self {
+            access: GitAccess::from_args(args)?,
+            target: GitTarget::from_args(args, "target", false)?,
+            branch,
+        })
     }
 
     /// Refuses a remote repository that cannot be reached, and a branch that it has not; Salt finds out by the clone.
-    fn verify(
+    fn verify_remote(
         &self,
-        scene: &Scene<'_>,
-        has_branch: impl FnOnce(&Git<'_>) -> Result<bool, Failure>,
-    ) -> Result<(), Failure> {
+        scene: &StateCtx<'_>,
+        has_branch: impl FnOnce(&GitCli<'_>) -> Result<bool, StateError>,
+    ) -> Result<(), StateError> {
         if scene.compat == Compat::Salt {
             return Ok(());
         }
@@ -138,41 +144,42 @@ impl Cloned {
             return Ok(());
         }
         let refs = git.remote_refs(None, &self.access.url, &[]);
-        let refs = refs.map_err(|e| Failure::new(format!("Failed to check remote refs: {}", e.words())))?;
+        let refs =
+            refs.map_err(|e| StateError::new(format!("Failed to check remote refs: {}", e.message())))?;
         match &self.branch {
-            Some(branch) if !is_there(&refs, branch) => {
-                Err(Failure::new(format!("No branch or tag '{branch}' exists in the remote repository")))
+            Some(branch) if !has_ref(&refs, branch) => {
+                Err(StateError::new(format!("No branch or tag '{branch}' exists in the remote repository")))
             }
             _ => Ok(()),
         }
     }
 
     /// What differs: the words of a dry run, the changes, and the branch that is checked out.
-    fn differs(&self, scene: &Scene<'_>) -> Result<Option<(String, Map)>, Failure> {
-        let (name, path) = (redact(&self.access.url), self.target.path.display());
-        let place = self.target.place(scene)?;
+    fn find_drift(&self, scene: &StateCtx<'_>) -> Result<Option<(String, Map)>, StateError> {
+        let (name, path) = (redact_passwords(&self.access.url), self.target.path.display());
+        let place = self.target.dir_state(scene)?;
         let with = self.branch.as_ref().map_or_else(String::new, |b| format!(" with branch '{b}'"));
         match place {
-            Place::Full => {
-                Err(Failure::new(format!("Target '{path}' exists, is non-empty and is not a git repository")))
-            }
-            Place::Missing | Place::Empty => {
-                self.verify(scene, |_| Ok(false))?;
+            TargetDirState::NotEmpty => Err(StateError::new(format!(
+                "Target '{path}' exists, is non-empty and is not a git repository"
+            ))),
+            TargetDirState::Missing | TargetDirState::Empty => {
+                self.verify_remote(scene, |_| Ok(false))?;
                 let changes = Map::from_iter([("new", format!("{name} => {path}"))]);
                 Ok(Some((format!("{name} would be cloned to {path}{with}"), changes)))
             }
-            Place::Repository => {
+            TargetDirState::Repository => {
                 let Some(branch) = &self.branch else { return Ok(None) };
-                let now = self.access.git(scene)?.branch(&self.target.path)?;
+                let now = self.access.git(scene)?.head_branch(&self.target.path)?;
                 if now.as_ref() == Some(branch) {
                     return Ok(None);
                 }
-                self.verify(scene, |git| {
+                self.verify_remote(scene, |git| {
                     let dir = &self.target.path;
-                    let has = |name: &str| git.line(dir, &["rev-parse", "--verify", "--quiet", name]);
+                    let has = |name: &str| git.output_line(dir, &["rev-parse", "--verify", "--quiet", name]);
                     Ok(has(branch)?.is_some() || has(&format!("origin/{branch}"))?.is_some())
                 })?;
-                let changes = Map::from_iter([("branch", moved(now.as_deref(), Some(branch)))]);
+                let changes = Map::from_iter([("branch", old_new(now.as_deref(), Some(branch)))]);
                 Ok(Some((format!("Branch would be changed to '{branch}'"), changes)))
             }
         }
@@ -180,66 +187,72 @@ impl Cloned {
 }
 
 /// True when a repository has a branch or tag of this name.
-fn is_there(refs: &BTreeMap<String, String>, name: &str) -> bool {
+fn has_ref(refs: &BTreeMap<String, String>, name: &str) -> bool {
     ["heads", "tags"].iter().any(|kind| refs.contains_key(&format!("refs/{kind}/{name}")))
 }
 
-impl State for Cloned {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        Ok(match self.differs(scene)? {
-            Some((would, changes)) => Look::drift(would, changes),
+impl State for GitCloned {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(match self.find_drift(scene)? {
+            Some((would, changes)) => CheckResult::drifted(would, changes),
             None => {
                 let on = self.branch.as_ref().map_or_else(String::new, |b| format!(" with branch '{b}'"));
-                Look::right(format!("Repository already exists at {}{on}", self.target.path.display()))
+                CheckResult::in_sync(format!(
+                    "Repository already exists at {}{on}",
+                    self.target.path.display()
+                ))
             }
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let Some((would, changes)) = self.differs(scene)? else { return Ok(Done::default()) };
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let Some((would, changes)) = self.find_drift(scene)? else { return Ok(ApplyResult::default()) };
         let git = self.access.git(scene)?;
         let path = self.target.path.display().to_string();
-        self.target.prepare(scene)?;
-        scene.change(&REPOSITORY, self.target.key(), || {
+        self.target.prepare_dir(scene)?;
+        scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
             if changes.contains("new") {
                 let mut words = vec!["clone"];
                 if let Some(branch) = &self.branch {
                     words.extend(["--branch", branch]);
                 }
                 words.extend(["--", &self.access.url, &path]);
-                let cloned = git.must(None, &words);
-                return cloned.map(|_| ()).map_err(|e| Failure::new(format!("Clone failed: {}", e.words())));
+                let cloned = git.run_checked(None, &words);
+                return cloned
+                    .map(|_| ())
+                    .map_err(|e| StateError::new(format!("Clone failed: {}", e.message())));
             }
             let branch = self.branch.as_deref().unwrap_or_default();
             let remote = format!("origin/{branch}");
             let dir = &self.target.path;
-            let there = git.line(dir, &["rev-parse", "--verify", "--quiet", branch])?.is_some();
-            if !there && git.line(dir, &["rev-parse", "--verify", "--quiet", &remote])?.is_none() {
-                git.must(Some(dir), &["fetch", "origin"])?;
+            let there = git.output_line(dir, &["rev-parse", "--verify", "--quiet", branch])?.is_some();
+            if !there && git.output_line(dir, &["rev-parse", "--verify", "--quiet", &remote])?.is_none() {
+                git.run_checked(Some(dir), &["fetch", "origin"])?;
             }
             let words =
                 if there { vec!["checkout", branch] } else { vec!["checkout", "-b", branch, &remote] };
-            let switched = git.must(Some(dir), &words);
-            switched
-                .map_err(|e| Failure::new(format!("Failed to change branch to '{branch}': {}", e.words())))?;
+            let switched = git.run_checked(Some(dir), &words);
+            switched.map_err(|e| {
+                StateError::new(format!("Failed to change branch to '{branch}': {}", e.message()))
+            })?;
             Ok(())
         })?;
-        Ok(Done::new(
+        Ok(ApplyResult::new(
             would.replace("would be cloned", "cloned").replace("would be changed", "changed"),
             changes,
         ))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES | Veil::BROUGHT | Veil::PACKAGES | Veil::USERS
+    fn reads(&self) -> Effects {
+        Effects::FILES | Effects::PACKAGE_FILES | Effects::PACKAGES | Effects::USERS
     }
 
-    fn veils(&self) -> Veil {
+    fn writes(&self) -> Effects {
         // A checkout may change any file below its target.
-        Veil::FILES | Veil::BROUGHT
+        Effects::FILES | Effects::PACKAGE_FILES
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.target.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.target.path.clone())]
     }
 }

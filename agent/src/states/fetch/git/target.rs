@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use zagent_config::{Map, Value};
 
-use super::super::super::{Args, Failure, Scene, Thing};
-use crate::fs::{Kind, Meta};
-use crate::host::git::{Git, redact};
+use super::super::super::{ChunkArgs, StateCtx, StateError, Undoable};
+use crate::fs::{FileKind, FileMeta};
+use crate::host::git::{GitCli, redact_passwords};
 use crate::states::file::parents;
 
 /// Where a repository is or will be.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct GitTarget {
     pub(super) path: PathBuf,
     pub(super) bare: bool,
     pub(super) user: Option<String>,
@@ -19,39 +19,43 @@ pub(super) struct Target {
 
 /// What stands at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TargetDirState {
     Missing,
     Empty,
-    Full,
+    NotEmpty,
     Repository,
 }
 
-impl Target {
-    pub(super) fn read(args: &Args<'_>, key: &str, bare: bool) -> Result<Self, Failure> {
+impl GitTarget {
+    pub(super) fn from_args(args: &ChunkArgs<'_>, key: &str, bare: bool) -> Result<Self, StateError> {
         let text = args.text(key)?.filter(|t| !t.is_empty());
-        let text = text.ok_or_else(|| Failure::new(format!("'{key}' argument is required")))?;
+        let text = text.ok_or_else(|| StateError::new(format!("'{key}' argument is required")))?;
         if !text.starts_with('/') {
-            return Err(Failure::new(format!("{key} '{text}' is not an absolute path")));
+            return Err(StateError::new(format!("{key} '{text}' is not an absolute path")));
         }
         Ok(Self { path: text.into(), bare, user: args.text("user")? })
     }
 
-    pub(super) fn place(&self, scene: &Scene<'_>) -> Result<Place, Failure> {
-        let Some(stat) = scene.fs.stat(&self.path)? else { return Ok(Place::Missing) };
-        if stat.kind != Kind::Dir {
+    pub(super) fn dir_state(&self, scene: &StateCtx<'_>) -> Result<TargetDirState, StateError> {
+        let Some(stat) = scene.fs.stat(&self.path)? else { return Ok(TargetDirState::Missing) };
+        if stat.kind != FileKind::Dir {
             let words =
                 format!("Target '{}' exists and is a regular file, cannot proceed", self.path.display());
-            return Err(Failure::new(words));
+            return Err(StateError::new(words));
         }
         let mark = self.path.join(if self.bare { "refs" } else { ".git" });
         if scene.fs.lstat(&mark)?.is_some() {
-            return Ok(Place::Repository);
+            return Ok(TargetDirState::Repository);
         }
-        Ok(if scene.fs.read_dir(&self.path)?.is_empty() { Place::Empty } else { Place::Full })
+        Ok(if scene.fs.read_dir(&self.path)?.is_empty() {
+            TargetDirState::Empty
+        } else {
+            TargetDirState::NotEmpty
+        })
     }
 
     /// Takes away what is in the directory, so that it can be put back.
-    pub(super) fn empty(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    pub(super) fn clear_dir(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         for (name, _) in scene.fs.read_dir(&self.path)? {
             scene.fs.remove(&self.path.join(name))?;
         }
@@ -59,22 +63,22 @@ impl Target {
     }
 
     /// Makes the directory ready for a clone: parents as who runs the agent, the directory itself as the user.
-    pub(super) fn prepare(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    pub(super) fn prepare_dir(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         if scene.fs.stat(&self.path)?.is_some() {
             return Ok(());
         }
-        let account = self.user.as_deref().map(crate::host::command::Account::find).transpose();
-        let account = account.map_err(Failure::new)?;
-        let mut meta = Meta { mode: Some(0o755), ..Meta::default() };
-        parents::make(scene, &self.path, meta)?;
+        let account = self.user.as_deref().map(crate::host::command_options::RunAsUser::find).transpose();
+        let account = account.map_err(StateError::new)?;
+        let mut meta = FileMeta { mode: Some(0o755), ..FileMeta::default() };
+        parents::make_parents(scene, &self.path, meta)?;
         if let Some(account) = account {
-            (meta.uid, meta.gid) = (Some(account.user.uid), Some(account.user.gid));
+            (meta.uid, meta.gid) = (Some(account.ids.uid), Some(account.ids.gid));
         }
         Ok(scene.fs.make_dir(&self.path, meta)?)
     }
 
     /// The name under which the journal knows it.
-    pub(super) fn key(&self) -> Value {
+    pub(super) fn undo_key(&self) -> Value {
         let mut key = Map::from_iter([("path", Value::from(self.path.display().to_string()))]);
         if let Some(user) = &self.user {
             key.insert("user", user.as_str());
@@ -85,7 +89,7 @@ impl Target {
         key.into()
     }
 
-    fn of_key(key: &Value) -> Self {
+    fn from_key(key: &Value) -> Self {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         Self {
             path: text("path").unwrap_or_default().into(),
@@ -97,44 +101,44 @@ impl Target {
 
 /// A repository as a thing: where its head and its remote stand, and what of its files is not committed. That cannot be put
 /// back, so that a revert leaves a repository alone in which somebody worked since.
-pub(in super::super) struct Repository;
-pub(in super::super) static REPOSITORY: Repository = Repository;
+pub(in super::super) struct GitRepoUndo;
+pub(in super::super) static GIT_REPO_UNDO: GitRepoUndo = GitRepoUndo;
 
-impl Thing for Repository {
+impl Undoable for GitRepoUndo {
     fn kind(&self) -> &'static str {
         "git_repository"
     }
 
-    fn look(&self, key: &Value, scene: &Scene<'_>) -> Result<Value, Failure> {
-        let target = Target::of_key(key);
-        if target.place(scene)? != Place::Repository {
+    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+        let target = GitTarget::from_key(key);
+        if target.dir_state(scene)? != TargetDirState::Repository {
             return Ok(Value::Null);
         }
-        let git = Git::new(scene.tools(), target.user.as_deref())?;
+        let git = GitCli::new(scene.tools(), target.user.as_deref())?;
         let text = |t: Option<String>| t.map_or(Value::Null, Value::from);
         // What is not committed; a repository without files has nothing of that.
         let tree = match target.bare {
             true => String::new(),
-            false => git.must(Some(&target.path), &["status", "--porcelain"])?,
+            false => git.run_checked(Some(&target.path), &["status", "--porcelain"])?,
         };
         let remotes =
-            git.ask(Some(&target.path), &["config", "--null", "--get-regexp", r"^(remote|branch)\..*"])?;
+            git.run(Some(&target.path), &["config", "--null", "--get-regexp", r"^(remote|branch)\..*"])?;
         Ok(Map::from_iter([
-            ("revision", text(git.revision(&target.path)?)),
-            ("branch", text(git.branch(&target.path)?)),
+            ("revision", text(git.head_commit(&target.path)?)),
+            ("branch", text(git.head_branch(&target.path)?)),
             // A password in an address is nothing for a journal.
-            ("config", redact(&remotes.out).into()),
+            ("config", redact_passwords(&remotes.stdout).into()),
             ("tree", tree.into()),
         ])
         .into())
     }
 
-    fn put(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        let target = Target::of_key(key);
+    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        let target = GitTarget::from_key(key);
         if to.is_null() {
-            return target.empty(scene);
+            return target.clear_dir(scene);
         }
-        let git = Git::new(scene.tools(), target.user.as_deref())?;
+        let git = GitCli::new(scene.tools(), target.user.as_deref())?;
         let dir = Some(target.path.as_path());
         let text = |name: &str| to.get(name).and_then(Value::as_str);
         if let (Some(revision), false) = (text("revision"), target.bare) {
@@ -142,7 +146,7 @@ impl Thing for Repository {
                 Some(branch) => vec!["checkout", "-B", branch, revision],
                 None => vec!["checkout", "--detach", revision],
             };
-            git.must(dir, &head)?;
+            git.run_checked(dir, &head)?;
         }
         let mut without = None;
         for (name, value) in text("config").unwrap_or_default().split('\0').filter_map(|l| l.split_once('\n'))
@@ -156,26 +160,26 @@ impl Thing for Repository {
                     without = Some(name);
                     continue;
                 }
-                git.must(dir, &["config", name, value])?;
+                git.run_checked(dir, &["config", name, value])?;
             }
         }
         match without {
-            Some(name) => Err(Failure::new(format!("`{name}` had a password in it, which is not kept"))),
+            Some(name) => Err(StateError::new(format!("`{name}` had a password in it, which is not kept"))),
             None => Ok(()),
         }
     }
 
-    fn imagine(&self, key: &Value, to: &Value, scene: &Scene<'_>) -> Result<(), Failure> {
-        if to.is_null() { Target::of_key(key).empty(scene) } else { Ok(()) }
+    fn simulate_restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+        if to.is_null() { GitTarget::from_key(key).clear_dir(scene) } else { Ok(()) }
     }
 
-    fn full(&self, key: &Value, scene: &Scene<'_>) -> Result<Option<String>, Failure> {
-        let target = Target::of_key(key);
-        if target.bare || target.place(scene)? != Place::Repository {
+    fn removal_blocker(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+        let target = GitTarget::from_key(key);
+        if target.bare || target.dir_state(scene)? != TargetDirState::Repository {
             return Ok(None);
         }
-        let git = Git::new(scene.tools(), target.user.as_deref())?;
-        let held = git.must(Some(&target.path), &["status", "--porcelain", "--ignored"])?;
+        let git = GitCli::new(scene.tools(), target.user.as_deref())?;
+        let held = git.run_checked(Some(&target.path), &["status", "--porcelain", "--ignored"])?;
         let file = held.lines().next().and_then(|l| l.get(3..));
         Ok(file.map(|file| format!("`{file}` there is not committed")))
     }

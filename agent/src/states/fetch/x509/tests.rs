@@ -1,14 +1,14 @@
 //! A chain of keys, requests, certificates and a list of what is revoked.
 
-use super::super::super::stage::{Stage, apply, chunk};
+use super::super::super::testing::{StateTestBed, apply_chunk, chunk};
 
 #[test]
 fn a_key_a_request_and_a_signed_certificate() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let at = |name: &str| stage.path(name);
     let run = |function: &str, name: &str, args: &str| {
         let args = args.replace("$D", &stage.dir.path().display().to_string());
-        apply(&chunk(function, &at(name), &args), &stage.scene())
+        apply_chunk(&chunk(function, &at(name), &args), &stage.scene())
     };
     let key = r#"{"algo": "ec"}"#;
     assert!(run("x509.private_key_managed", "ca.key", key).contains("The private key has been created"));

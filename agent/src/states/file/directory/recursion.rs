@@ -4,14 +4,14 @@ use zagent_config::Value;
 
 use crate::states::file::owner::Owner;
 use crate::states::file::perms::Perms;
-use crate::states::{Args, Failure};
+use crate::states::{ChunkArgs, StateError};
 
 /// What `recurse` may say.
-const TYPES: [&str; 6] = ["user", "group", "mode", "ignore_files", "ignore_dirs", "silent"];
+const RECURSE_TYPES: [&str; 6] = ["user", "group", "mode", "ignore_files", "ignore_dirs", "silent"];
 
 /// What is set below the directory too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recurse {
+pub(super) struct DirectoryRecurse {
     /// The owner.
     pub(super) user: bool,
     /// The group.
@@ -26,21 +26,21 @@ pub(super) struct Recurse {
     pub(super) silent: bool,
 }
 
-impl Recurse {
+impl DirectoryRecurse {
     /// Reads `recurse`; nothing when it is empty.
     ///
     /// # Errors
     /// Fails in Salt's words when it names something else, or rules out everything.
-    pub(super) fn read(args: &Args<'_>) -> Result<Option<Self>, Failure> {
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Option<Self>, StateError> {
         let items = match args.get("recurse") {
             None => return Ok(None),
             Some(value) if !value.is_truthy() => return Ok(None),
             Some(Value::List(items)) => items,
-            Some(_) => return Err(Failure::new("\"recurse\" must be formed as a list of strings")),
+            Some(_) => return Err(StateError::new("\"recurse\" must be formed as a list of strings")),
         };
-        if items.iter().any(|item| !item.as_str().is_some_and(|text| TYPES.contains(&text))) {
-            let known = TYPES.map(|t| format!("\"{t}\"")).join(", ");
-            return Err(Failure::new(format!("Types for \"recurse\" limited to {known}.")));
+        if items.iter().any(|item| !item.as_str().is_some_and(|text| RECURSE_TYPES.contains(&text))) {
+            let known = RECURSE_TYPES.map(|t| format!("\"{t}\"")).join(", ");
+            return Err(StateError::new(format!("Types for \"recurse\" limited to {known}.")));
         }
         let has = |key: &str| items.iter().any(|item| item.as_str() == Some(key));
         let recurse = Self {
@@ -52,7 +52,7 @@ impl Recurse {
             silent: has("silent"),
         };
         if recurse.ignore_files && recurse.ignore_dirs {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "Must not specify \"recurse\" options \"ignore_files\" and \"ignore_dirs\" at the same time.",
             ));
         }
@@ -60,8 +60,8 @@ impl Recurse {
     }
 
     /// What of owner and mode it is about.
-    pub(super) fn limited(self, perms: &Perms, mode: Option<u32>) -> Perms {
-        let owner: Owner = perms.owner.only(self.user, self.group);
+    pub(super) fn restrict_perms(self, perms: &Perms, mode: Option<u32>) -> Perms {
+        let owner: Owner = perms.owner.restrict_to(self.user, self.group);
         Perms { owner, mode: mode.filter(|_| self.mode), attrs: None }
     }
 }

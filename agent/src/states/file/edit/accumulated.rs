@@ -11,39 +11,39 @@ use zagent_compiler::yaml::python_str;
 use zagent_compiler::{Chunk, name_text};
 use zagent_config::Value;
 
-use crate::states::{Args, Cost, Done, Failure, Look, Scene, State};
+use crate::states::{ApplyResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
 
 /// A text for a file.
-pub(super) struct Accumulated {
+pub(super) struct FileAccumulated {
     name: String,
     file: PathBuf,
     texts: Vec<String>,
 }
 
-impl Accumulated {
+impl FileAccumulated {
     /// Reads `file.accumulated`.
     ///
     /// # Errors
     /// Fails with Salt's words when nobody would use the text.
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let (name, chunk) = (args.name(), args.chunk);
         if name.is_empty() {
-            return Err(Failure::new("Must provide name to file.accumulated"));
+            return Err(StateError::new("Must provide name to file.accumulated"));
         }
-        let text = args.get("text").ok_or_else(|| Failure::new("No text supplied for accumulator"))?;
-        if !targets(chunk).any(is_file) {
+        let text = args.get("text").ok_or_else(|| StateError::new("No text supplied for accumulator"))?;
+        if !required_in(chunk).any(is_file) {
             let Chunk { sls, id, .. } = chunk;
-            return Err(Failure::new(format!("Orphaned accumulator {name} in {sls}:{id}")));
+            return Err(StateError::new(format!("Orphaned accumulator {name} in {sls}:{id}")));
         }
         let file = args.text("filename")?;
         let file =
-            file.ok_or_else(|| Failure::new("Missing parameter filename for state file.accumulated"))?;
+            file.ok_or_else(|| StateError::new("Missing parameter filename for state file.accumulated"))?;
         Ok(Self { name, file: file.into(), texts: texts(text) })
     }
 }
 
-impl State for Accumulated {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for FileAccumulated {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let mut all = scene.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
         let held = all.entry(self.file.clone()).or_default().entry(self.name.clone()).or_default();
         let before = held.len();
@@ -53,31 +53,34 @@ impl State for Accumulated {
             }
         }
         if held.len() == before {
-            return Ok(Look::right(""));
+            return Ok(CheckResult::in_sync(""));
         }
         let (name, file) = (&self.name, self.file.display());
-        Ok(Look::right(format!("Accumulator {name} for file {file} was charged by text")))
+        Ok(CheckResult::in_sync(format!("Accumulator {name} for file {file} was charged by text")))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        self.check(scene).map(|look| Done::new(look.comment, look.changes))
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.check(scene).map(|look| ApplyResult::new(look.comment, look.changes))
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 }
 
 /// What was collected for a file: name by name, each with its texts.
-pub(in crate::states::file) fn of_file(scene: &Scene<'_>, file: &Path) -> Vec<(String, Vec<String>)> {
+pub(in crate::states::file) fn texts_for_file(
+    scene: &StateCtx<'_>,
+    file: &Path,
+) -> Vec<(String, Vec<String>)> {
     let all = scene.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(held) = all.get(file) else { return Vec::new() };
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
-    for chunk in chunks(scene, file) {
+    for chunk in accumulator_chunks(scene, file) {
         let name = name_text(&chunk.name);
         let Some(charged) = held.get(&name) else { continue };
         let mine = chunk.args.get("text").map(texts).unwrap_or_default();
@@ -90,12 +93,12 @@ pub(in crate::states::file) fn of_file(scene: &Scene<'_>, file: &Path) -> Vec<(S
             mine.into_iter().filter(|text| charged.contains(text) && !list.contains(text)).collect();
         list.extend(fresh);
     }
-    unplanned(held, &mut out);
+    add_unplanned(held, &mut out);
     out
 }
 
 /// Adds what no state of the plan accounts for.
-fn unplanned(held: &BTreeMap<String, Vec<String>>, out: &mut Vec<(String, Vec<String>)>) {
+fn add_unplanned(held: &BTreeMap<String, Vec<String>>, out: &mut Vec<(String, Vec<String>)>) {
     for (name, charged) in held {
         match out.iter_mut().find(|(n, _)| n == name) {
             None => out.push((name.clone(), charged.clone())),
@@ -108,18 +111,18 @@ fn unplanned(held: &BTreeMap<String, Vec<String>>, out: &mut Vec<(String, Vec<St
 }
 
 /// The texts of a file that one state uses: of the accumulators that name it, or of all when none does.
-pub(super) fn for_state(scene: &Scene<'_>, file: &str, id: &str) -> Vec<String> {
+pub(super) fn texts_for_state(scene: &StateCtx<'_>, file: &str, id: &str) -> Vec<String> {
     let file = Path::new(file);
-    let all = of_file(scene, file);
-    let mine: Vec<String> = chunks(scene, file)
-        .filter(|chunk| targets(chunk).any(|target| names(target, id)))
+    let all = texts_for_file(scene, file);
+    let mine: Vec<String> = accumulator_chunks(scene, file)
+        .filter(|chunk| required_in(chunk).any(|target| names_state(target, id)))
         .map(|chunk| name_text(&chunk.name))
         .collect();
     let is_chosen = |name: &String| mine.is_empty() || mine.contains(name);
     all.into_iter().filter(|(name, _)| is_chosen(name)).flat_map(|(_, texts)| texts).collect()
 }
 
-fn chunks<'s>(scene: &'s Scene<'_>, file: &'s Path) -> impl Iterator<Item = &'s Chunk> {
+fn accumulator_chunks<'s>(scene: &'s StateCtx<'_>, file: &'s Path) -> impl Iterator<Item = &'s Chunk> {
     scene.plan.chunks.iter().filter(move |chunk| {
         &*chunk.state == "file"
             && &*chunk.fun == "accumulated"
@@ -128,7 +131,7 @@ fn chunks<'s>(scene: &'s Scene<'_>, file: &'s Path) -> impl Iterator<Item = &'s 
 }
 
 /// What a state puts itself before.
-fn targets(chunk: &Chunk) -> impl Iterator<Item = &Value> {
+fn required_in(chunk: &Chunk) -> impl Iterator<Item = &Value> {
     let list = |key| chunk.args.get(key).and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
     list("require_in").iter().chain(list("watch_in"))
 }
@@ -141,7 +144,7 @@ fn is_file(target: &Value) -> bool {
     }
 }
 
-fn names(target: &Value, id: &str) -> bool {
+fn names_state(target: &Value, id: &str) -> bool {
     target.as_map().is_some_and(|map| map.values().any(|v| v.as_str() == Some(id)))
 }
 

@@ -1,42 +1,43 @@
 //! `file.comment` and `file.uncomment`: lines that a pattern finds get a comment sign, or lose it.
 
-use super::diff::unified;
-use super::edited::{Absent, Backup, Change, Edit, Editor, Said};
-use super::pattern::{Flags, Pattern};
-use super::replace::backup_of;
-use super::text::{Ends, lines};
-use crate::states::{Args, Failure, Scene};
+use super::diff::unified_diff;
+use super::editor::{EditBackup, EditChange, EditReport, EditResult, MissingFile, TextEditor};
+use super::python_regex::{PythonRegex, RegexFlags};
+use super::replace::parse_backup;
+use super::text::{LineEnds, lines};
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub(super) struct Comment {
+pub(super) struct FileComment {
     name: String,
     regex: String,
     sign: String,
-    backup: Backup,
+    backup: EditBackup,
     ignore_missing: bool,
     /// True to put the sign there, false to take it away.
     adds: bool,
 }
 
-impl Comment {
+impl FileComment {
     /// Reads `file.comment` (`adds`) or `file.uncomment`.
-    pub(super) fn read(name: String, args: &Args<'_>, adds: bool) -> Result<Self, Failure> {
+    pub(super) fn read(name: String, args: &ChunkArgs<'_>, adds: bool) -> Result<Self, StateError> {
         let fun = if adds { "comment" } else { "uncomment" };
         let regex = args.text("regex")?;
         let regex =
-            regex.ok_or_else(|| Failure::new(format!("Missing parameter regex for state file.{fun}")))?;
+            regex.ok_or_else(|| StateError::new(format!("Missing parameter regex for state file.{fun}")))?;
         let sign = args.text("char")?.unwrap_or_else(|| "#".into());
         let ignore_missing = adds && args.flag("ignore_missing", false);
-        Ok(Self { name, regex, sign, backup: backup_of(args), ignore_missing, adds })
+        Ok(Self { name, regex, sign, backup: parse_backup(args), ignore_missing, adds })
     }
 
     /// What becomes of a text.
     ///
     /// # Errors
     /// Fails with Salt's words when the pattern is nowhere, or does not match what it should.
-    pub(super) fn transform(&self, old: &str) -> Result<Edit, Failure> {
-        let found = |pattern: &str, text: &str| Pattern::new(pattern, Flags::LINES, text)?.is_found(text);
+    pub(super) fn transform(&self, old: &str) -> Result<EditResult, StateError> {
+        let found =
+            |pattern: &str, text: &str| PythonRegex::new(pattern, RegexFlags::LINES, text)?.is_match(text);
         let Self { regex, sign, .. } = self;
         let (todo, done) = if self.adds {
             let inner = unanchored(regex);
@@ -48,15 +49,15 @@ impl Comment {
         let verb = if self.adds { "commented" } else { "uncommented" };
         if !found(&todo, old)? {
             if found(&done, old)? {
-                return Ok(Edit::Right(format!("Pattern already {verb}")));
+                return Ok(EditResult::Unchanged(format!("Pattern already {verb}")));
             }
             if self.ignore_missing {
-                return Ok(Edit::Right("Pattern not found and ignore_missing set to True".into()));
+                return Ok(EditResult::Unchanged("Pattern not found and ignore_missing set to True".into()));
             }
             let told = if self.adds { unanchored(regex) } else { regex };
-            return Err(Failure::new(format!("{told}: Pattern not found")));
+            return Err(StateError::new(format!("{told}: Pattern not found")));
         }
-        let new = self.lines(old)?;
+        let new = self.transform_lines(old)?;
         let failed = !found(&done, &new)?;
         let words = match (failed, self.adds) {
             (true, _) => format!("Expected {verb} lines not found"),
@@ -64,27 +65,32 @@ impl Comment {
             (false, false) => "Uncommented lines successfully".to_owned(),
         };
         if new == old {
-            return if failed { Err(Failure::new(words)) } else { Ok(Edit::Right(words)) };
+            return if failed { Err(StateError::new(words)) } else { Ok(EditResult::Unchanged(words)) };
         }
-        let ends = if self.adds { Ends::Unicode } else { Ends::Newline };
-        let diff = unified(&lines(old, ends), &lines(&new, ends)).concat();
-        let mut would = Said::words(format!("File {} is set to be updated", self.name));
+        let ends = if self.adds { LineEnds::Unicode } else { LineEnds::Newline };
+        let diff = unified_diff(&lines(old, ends), &lines(&new, ends)).concat();
+        let mut would = EditReport::comment_only(format!("File {} is set to be updated", self.name));
         would.changes.insert(self.name.as_str(), "updated");
-        Ok(Edit::Change(Change { new, would, did: Said::diff(words, diff), failed }))
+        Ok(EditResult::Change(EditChange {
+            new,
+            predicted: would,
+            applied: EditReport::with_diff(words, diff),
+            failed,
+        }))
     }
 
     /// Puts or takes the sign, line by line.
-    fn lines(&self, old: &str) -> Result<String, Failure> {
+    fn transform_lines(&self, old: &str) -> Result<String, StateError> {
         let Self { regex, sign, .. } = self;
         let inner = regex.trim_start_matches('^').trim_end_matches('$');
         let tail = if regex.ends_with('$') { "$" } else { "" };
         let head = if regex.starts_with('^') { "^" } else { "" };
         let pattern =
             if self.adds { format!("{head}({inner}){tail}") } else { format!(r"^{sign}\s*({inner}){tail}") };
-        let pattern = Pattern::new(&pattern, Flags::default(), old)?;
+        let pattern = PythonRegex::new(&pattern, RegexFlags::default(), old)?;
         let mut out = String::with_capacity(old.len() + 16);
-        for line in lines(old, Ends::Newline) {
-            if !pattern.is_at_start(line)? {
+        for line in lines(old, LineEnds::Newline) {
+            if !pattern.matches_at_start(line)? {
                 out.push_str(line);
             } else if self.adds {
                 out.push_str(sign);
@@ -97,17 +103,17 @@ impl Comment {
     }
 }
 
-impl Editor for Comment {
-    fn edit(&self, old: Option<&str>, _: &Scene<'_>) -> Result<Edit, Failure> {
+impl TextEditor for FileComment {
+    fn edit(&self, old: Option<&str>, _: &StateCtx<'_>) -> Result<EditResult, StateError> {
         let old = old.unwrap_or_default();
         self.transform(old)
     }
 
-    fn absent(&self) -> Absent {
-        Absent::Fails(format!("{}: file not found", self.name))
+    fn on_missing_file(&self) -> MissingFile {
+        MissingFile::Fail(format!("{}: file not found", self.name))
     }
 
-    fn backup(&self) -> Backup {
+    fn backup(&self) -> EditBackup {
         self.backup.clone()
     }
 }

@@ -10,20 +10,20 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Map, Value};
 
-use super::edited::{is_salt, resolve};
-use crate::fs::{Kind, Meta};
-use crate::states::file::content::{difference, hex, new_content};
-use crate::states::{Args, Cost, Done, Failure, Look, Resource, Scene, State};
+use super::editor::{is_salt, resolve_links};
+use crate::fs::{FileKind, FileMeta};
+use crate::states::file::diff::{content_diff, hex, new_content_diff};
+use crate::states::{ApplyResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError};
 
 /// Where the text comes from.
-enum Source {
+enum DecodeSource {
     Given(String),
     Pillar(String),
 }
 
 /// How the digest of a file is reckoned.
 #[derive(Clone, Copy)]
-enum Sum {
+enum ChecksumType {
     Md5,
     Sha1,
     Sha224,
@@ -32,8 +32,8 @@ enum Sum {
     Sha512,
 }
 
-impl Sum {
-    fn named(name: &str) -> Option<Self> {
+impl ChecksumType {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "md5" => Self::Md5,
             "sha1" => Self::Sha1,
@@ -45,7 +45,7 @@ impl Sum {
         })
     }
 
-    fn of(self, bytes: &[u8]) -> String {
+    fn digest(self, bytes: &[u8]) -> String {
         match self {
             Self::Md5 => hex(&Md5::digest(bytes)),
             Self::Sha1 => hex(&Sha1::digest(bytes)),
@@ -58,48 +58,53 @@ impl Sum {
 }
 
 /// A file that is decoded.
-pub(super) struct Decode {
+pub(super) struct FileDecode {
     path: PathBuf,
-    source: Source,
+    source: DecodeSource,
     encoding: String,
-    sum: Sum,
+    sum: ChecksumType,
 }
 
-struct Found {
+struct DecodePlan {
     path: PathBuf,
     old: Option<Vec<u8>>,
     new: Vec<u8>,
 }
 
-impl Decode {
+impl FileDecode {
     /// Reads `file.decode`.
     ///
     /// # Errors
     /// Fails with Salt's words when there is not exactly one source.
-    pub(super) fn read(path: PathBuf, args: &Args<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(path: PathBuf, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let given = args.text("encoded_data")?.filter(|t| !t.is_empty());
         let pillar = args.text("contents_pillar")?.filter(|t| !t.is_empty());
         let source = match (given, pillar) {
-            (Some(text), None) => Source::Given(text),
-            (None, Some(path)) => Source::Pillar(path),
+            (Some(text), None) => DecodeSource::Given(text),
+            (None, Some(path)) => DecodeSource::Pillar(path),
             (None, None) => {
-                return Err(Failure::new("Specify either the 'encoded_data' or 'contents_pillar' argument."));
+                return Err(StateError::new(
+                    "Specify either the 'encoded_data' or 'contents_pillar' argument.",
+                ));
             }
             (Some(_), Some(_)) => {
-                return Err(Failure::new("Specify only one 'encoded_data' or 'contents_pillar' argument."));
+                return Err(StateError::new(
+                    "Specify only one 'encoded_data' or 'contents_pillar' argument.",
+                ));
             }
         };
         let encoding = args.text("encoding_type")?.unwrap_or_else(|| "base64".into());
         let sum = args.text("checksum")?.unwrap_or_else(|| "md5".into());
-        let sum = Sum::named(&sum).ok_or_else(|| Failure::new(format!("unsupported hash type {sum}")))?;
+        let sum = ChecksumType::from_name(&sum)
+            .ok_or_else(|| StateError::new(format!("unsupported hash type {sum}")))?;
         Ok(Self { path, source, encoding, sum })
     }
 
-    fn find(&self, scene: &Scene<'_>) -> Result<Found, Failure> {
+    fn plan_decode(&self, scene: &StateCtx<'_>) -> Result<DecodePlan, StateError> {
         let text = match &self.source {
-            Source::Given(text) => text.clone(),
-            Source::Pillar(path) => match traverse(scene.pillar, path, DEFAULT_DELIMITER) {
-                None | Some(Value::Bool(false)) => return Err(Failure::new("Pillar data not found.")),
+            DecodeSource::Given(text) => text.clone(),
+            DecodeSource::Pillar(path) => match traverse(scene.pillar, path, DEFAULT_DELIMITER) {
+                None | Some(Value::Bool(false)) => return Err(StateError::new("Pillar data not found.")),
                 Some(value) => zagent_compiler::yaml::python_str(value),
             },
         };
@@ -109,64 +114,64 @@ impl Decode {
             _ if is_salt(scene) => from_base64(&text)?,
             "hex" => from_hex(&text)?,
             other => {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "encoding_type {other} is not supported, only base64 and hex can be decoded"
                 )));
             }
         };
-        let path = resolve(scene, &self.path)?;
-        let is_file = scene.fs.stat(&path)?.is_some_and(|stat| stat.kind == Kind::File);
+        let path = resolve_links(scene, &self.path)?;
+        let is_file = scene.fs.stat(&path)?.is_some_and(|stat| stat.kind == FileKind::File);
         let old = if is_file { Some(scene.fs.read_for_change(&path)?) } else { None };
-        Ok(Found { path, old, new })
+        Ok(DecodePlan { path, old, new })
     }
 
-    fn changes(&self, found: &Found) -> Map {
-        let old = found.old.as_ref().map(|old| self.sum.of(old));
+    fn changes(&self, found: &DecodePlan) -> Map {
+        let old = found.old.as_ref().map(|old| self.sum.digest(old));
         let mut changes = Map::new();
         changes.insert("old", old.map_or(Value::Null, Value::from));
-        changes.insert("new", self.sum.of(&found.new));
+        changes.insert("new", self.sum.digest(&found.new));
         changes
     }
 }
 
-fn shown(found: &Found) -> String {
+fn shown_diff(found: &DecodePlan) -> String {
     match &found.old {
-        Some(old) => difference(old, &found.new).shown,
-        None => new_content(&found.new),
+        Some(old) => content_diff(old, &found.new).shown,
+        None => new_content_diff(&found.new),
     }
 }
 
-impl State for Decode {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let found = self.find(scene)?;
+impl State for FileDecode {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.plan_decode(scene)?;
         if found.old.as_ref() == Some(&found.new) {
-            return Ok(Look::right("File is in the correct state."));
+            return Ok(CheckResult::in_sync("File is in the correct state."));
         }
         let changes = if found.old.is_some() { self.changes(&found) } else { Map::new() };
-        Ok(Look::drift("File is set to be updated.", changes).with_diff(shown(&found)))
+        Ok(CheckResult::drifted("File is set to be updated.", changes).with_diff(shown_diff(&found)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let found = self.find(scene)?;
-        scene.fs.write(&found.path, &found.new, Meta::default())?;
-        Ok(Done::new("File was updated.", self.changes(&found)).with_diff(shown(&found)))
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.plan_decode(scene)?;
+        scene.fs.write(&found.path, &found.new, FileMeta::default())?;
+        Ok(ApplyResult::new("File was updated.", self.changes(&found)).with_diff(shown_diff(&found)))
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         true
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
 /// The bytes of base64; what is not of its alphabet counts for nothing, as in Python.
-fn from_base64(text: &str) -> Result<Vec<u8>, Failure> {
+fn from_base64(text: &str) -> Result<Vec<u8>, StateError> {
     let is_letter = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
     let mut kept: Vec<u8> = Vec::with_capacity(text.len());
     let mut pads = 0;
@@ -181,7 +186,7 @@ fn from_base64(text: &str) -> Result<Vec<u8>, Failure> {
             kept.push(byte);
         }
     }
-    let wrong = |words: &str| Failure::new(words.to_owned());
+    let wrong = |words: &str| StateError::new(words.to_owned());
     match kept.len() % 4 {
         0 => {}
         1 => {
@@ -203,8 +208,8 @@ fn from_base64(text: &str) -> Result<Vec<u8>, Failure> {
     engine.decode(&kept).or_else(|_| STANDARD.decode(&kept)).map_err(|_| wrong("Incorrect padding"))
 }
 
-fn from_hex(text: &str) -> Result<Vec<u8>, Failure> {
-    let wrong = || Failure::new("encoded_data is not hexadecimal");
+fn from_hex(text: &str) -> Result<Vec<u8>, StateError> {
+    let wrong = || StateError::new("encoded_data is not hexadecimal");
     let digits: Vec<u32> = text
         .chars()
         .filter(|c| !c.is_whitespace())
@@ -234,7 +239,7 @@ mod tests {
             match (from_base64(text), want) {
                 (Ok(bytes), Ok(want)) => assert_eq!(bytes, want.as_bytes(), "{text}"),
                 (Err(failure), Err(words)) => {
-                    assert!(failure.done.comment.contains(words), "{text}: {}", failure.done.comment);
+                    assert!(failure.result.comment.contains(words), "{text}: {}", failure.result.comment);
                 }
                 (got, _) => panic!("{text}: {got:?}"),
             }

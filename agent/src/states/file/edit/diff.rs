@@ -4,22 +4,22 @@
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use crate::states::file::matcher::{self, Opcode};
+use crate::states::file::sequence_matcher::{self, Opcode};
 
 /// Lines of context around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 /// Lines of a diff that are kept.
-const LINES: usize = 1000;
+const MAX_DIFF_LINES: usize = 1000;
 /// Bytes of a diff that are kept.
-const BYTES: usize = 64 << 10;
+const MAX_DIFF_BYTES: usize = 64 << 10;
 
 /// The lines of the diff; none when both sides are equal. A line of it ends as the line it shows does.
-pub(super) fn unified(old: &[&str], new: &[&str]) -> Vec<String> {
-    let groups = matcher::groups(&opcodes(old, new), CONTEXT);
+pub(super) fn unified_diff(old: &[&str], new: &[&str]) -> Vec<String> {
+    let groups = sequence_matcher::group_opcodes(&opcodes(old, new), CONTEXT_LINES);
     let mut out = Vec::new();
     let (mut bytes, mut left_out) = (0, 0);
     let mut push = |sign: &str, line: &str| {
-        if out.len() >= LINES || bytes + line.len() > BYTES {
+        if out.len() >= MAX_DIFF_LINES || bytes + line.len() > MAX_DIFF_BYTES {
             left_out += 1;
             return;
         }
@@ -32,8 +32,8 @@ pub(super) fn unified(old: &[&str], new: &[&str]) -> Vec<String> {
             push("", "--- \n");
             push("", "+++ \n");
         }
-        let removed = span(first.old.start, last.old.end);
-        let added = span(first.new.start, last.new.end);
+        let removed = line_range(first.old.start, last.old.end);
+        let added = line_range(first.new.start, last.new.end);
         push("", &format!("@@ -{removed} +{added} @@\n"));
         for op in group {
             let (gone, come) = (&old[op.old.clone()], &new[op.new.clone()]);
@@ -52,7 +52,7 @@ pub(super) fn unified(old: &[&str], new: &[&str]) -> Vec<String> {
 }
 
 fn opcodes(old: &[&str], new: &[&str]) -> Vec<Opcode> {
-    matcher::opcodes(old, new).unwrap_or_else(|| {
+    sequence_matcher::opcodes(old, new).unwrap_or_else(|| {
         let ops = capture_diff_slices(Algorithm::Myers, old, new);
         let is_equal = |op: &DiffOp| matches!(op, DiffOp::Equal { .. });
         ops.iter()
@@ -62,7 +62,7 @@ fn opcodes(old: &[&str], new: &[&str]) -> Vec<Opcode> {
 }
 
 /// A range of lines as a diff names it.
-fn span(start: usize, end: usize) -> String {
+fn line_range(start: usize, end: usize) -> String {
     match end - start {
         0 => format!("{start},0"),
         1 => (start + 1).to_string(),
@@ -72,7 +72,7 @@ fn span(start: usize, end: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::{Ends, lines};
+    use super::super::text::{LineEnds, lines};
     use super::*;
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
         assert!(cases.len() > 40);
         for case in cases {
             let (old, new) = (text(&case["old"]), text(&case["new"]));
-            let got = unified(&lines(&old, Ends::Newline), &lines(&new, Ends::Newline)).concat();
+            let got = unified_diff(&lines(&old, LineEnds::Newline), &lines(&new, LineEnds::Newline)).concat();
             assert_eq!(got, text(&case["diff"]), "{old:?} -> {new:?}");
         }
     }
@@ -92,8 +92,8 @@ mod tests {
     fn long_diffs_are_cut() {
         let many: Vec<String> = (0..5000).map(|i| format!("{i}\n")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let diff = unified(&[], &many);
-        assert_eq!(diff.len(), LINES + 1);
+        let diff = unified_diff(&[], &many);
+        assert_eq!(diff.len(), MAX_DIFF_LINES + 1);
         assert_eq!(diff.last().map(String::as_str), Some("… 4003 more lines\n"));
     }
 }

@@ -4,16 +4,16 @@
 
 use zagent_config::{Map, Value};
 
-use super::diff::unified;
-use super::edited::{Absent, Change, Edit, Editor, Said};
-use super::pattern::{Flags, Pattern};
-use super::sources::Texts;
-use super::text::{Ends, bare_lines, lines};
-use crate::states::{Args, Failure, Scene};
+use super::diff::unified_diff;
+use super::editor::{EditChange, EditReport, EditResult, MissingFile, TextEditor};
+use super::python_regex::{PythonRegex, RegexFlags};
+use super::text::{LineEnds, lines, lines_without_ends};
+use super::texts::EditTexts;
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// Where texts go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum InsertPlace {
     /// After the last line; `loose` when the space between words does not count.
     End {
         /// The space between words does not count.
@@ -27,59 +27,63 @@ pub(super) enum Place {
 }
 
 /// Texts that a file should hold.
-pub(super) struct Insert {
+pub(super) struct FileInsert {
     name: String,
-    place: Place,
-    texts: Texts,
+    place: InsertPlace,
+    texts: EditTexts,
     makedirs: bool,
     show_changes: bool,
 }
 
-impl Insert {
+impl FileInsert {
     /// Reads `file.append`.
-    pub(super) fn append(name: String, args: &Args<'_>) -> Result<Self, Failure> {
-        Self::read(name, args, Place::End { loose: args.flag("ignore_whitespace", true) })
+    pub(super) fn append(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        Self::read(name, args, InsertPlace::End { loose: args.flag("ignore_whitespace", true) })
     }
 
     /// Reads `file.prepend`.
-    pub(super) fn prepend(name: String, args: &Args<'_>) -> Result<Self, Failure> {
-        Self::read(name, args, Place::Start { header: args.flag("header", false) })
+    pub(super) fn prepend(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        Self::read(name, args, InsertPlace::Start { header: args.flag("header", false) })
     }
 
-    fn read(name: String, args: &Args<'_>, place: Place) -> Result<Self, Failure> {
-        let texts = Texts::read(args)?;
+    fn read(name: String, args: &ChunkArgs<'_>, place: InsertPlace) -> Result<Self, StateError> {
+        let texts = EditTexts::read(args)?;
         let (makedirs, show_changes) = (args.flag("makedirs", false), args.flag("show_changes", true));
         Ok(Self { name, place, texts, makedirs, show_changes })
     }
 }
 
-impl Editor for Insert {
-    fn edit(&self, old: Option<&str>, scene: &Scene<'_>) -> Result<Edit, Failure> {
+impl TextEditor for FileInsert {
+    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<EditResult, StateError> {
         let old = old.unwrap_or_default();
-        let texts = match self.texts.load(scene)? {
+        let texts = match self.texts.load_sources(scene)? {
             Some(texts) => texts,
             None => texts_of(self.texts.given.as_ref())?,
         };
-        insert(old, &texts, self.place, &self.name, self.show_changes)
+        insert_texts(old, &texts, self.place, &self.name, self.show_changes)
     }
 
-    fn texts(&self) -> Option<&Texts> {
+    fn texts(&self) -> Option<&EditTexts> {
         Some(&self.texts)
     }
 
-    fn absent(&self) -> Absent {
+    fn on_missing_file(&self) -> MissingFile {
         let mut changes = Map::new();
         changes.insert("new", self.name.clone());
         let comment = format!("File {} is set to be created", self.name);
-        Absent::Made { makedirs: self.makedirs, empty: true, would: Some(Said { comment, changes }) }
+        MissingFile::Create {
+            makedirs: self.makedirs,
+            empty: true,
+            would: Some(EditReport { comment, changes }),
+        }
     }
 }
 
 /// A text, or a list of texts; anything else as Python writes it.
-fn texts_of(given: Option<&Value>) -> Result<Vec<String>, Failure> {
+fn texts_of(given: Option<&Value>) -> Result<Vec<String>, StateError> {
     let text = |v: &Value| v.as_str().map_or_else(|| zagent_compiler::yaml::python_str(v), str::to_owned);
     match given {
-        None => Err(Failure::new("No text found to append. Nothing appended")),
+        None => Err(StateError::new("No text found to append. Nothing appended")),
         Some(Value::List(items)) => Ok(items.iter().map(text).collect()),
         Some(other) => Ok(vec![text(other)]),
     }
@@ -89,55 +93,66 @@ fn texts_of(given: Option<&Value>) -> Result<Vec<String>, Failure> {
 ///
 /// # Errors
 /// Fails when a text that is searched for as a pattern is none.
-pub(super) fn insert(
+pub(super) fn insert_texts(
     old: &str,
     texts: &[String],
-    place: Place,
+    place: InsertPlace,
     name: &str,
     show_changes: bool,
-) -> Result<Edit, Failure> {
+) -> Result<EditResult, StateError> {
     let mut fresh: Vec<&str> = Vec::new();
     for text in texts {
         let is_there = match place {
-            Place::End { loose: true } | Place::Start { header: false } => holds(old, text),
-            Place::End { loose: false } => Pattern::new(text, Flags::LINES, old)?.is_found(old)?,
-            Place::Start { header: true } => false,
+            InsertPlace::End { loose: true } | InsertPlace::Start { header: false } => {
+                contains_lines(old, text)
+            }
+            InsertPlace::End { loose: false } => {
+                PythonRegex::new(text, RegexFlags::LINES, old)?.is_match(old)?
+            }
+            InsertPlace::Start { header: true } => false,
         };
         if !is_there {
-            fresh.extend(bare_lines(text));
+            fresh.extend(lines_without_ends(text));
         }
     }
-    if place == (Place::Start { header: true }) {
-        let head = bare_lines(old);
+    if place == (InsertPlace::Start { header: true }) {
+        let head = lines_without_ends(old);
         if head.get(..fresh.len()) == Some(&fresh[..]) {
             fresh.clear();
         }
     }
     if fresh.is_empty() {
-        return Ok(Edit::Right(format!("File {name} is in correct state")));
+        return Ok(EditResult::Unchanged(format!("File {name} is in correct state")));
     }
     let block: String = fresh.iter().map(|line| format!("{line}\n")).collect();
     let (new, verb) = match place {
-        Place::End { .. } if old.is_empty() || old.ends_with('\n') => (format!("{old}{block}"), "Appended"),
-        Place::End { .. } => (format!("{old}\n{block}"), "Appended"),
-        Place::Start { .. } => (format!("{block}{old}"), "Prepended"),
+        InsertPlace::End { .. } if old.is_empty() || old.ends_with('\n') => {
+            (format!("{old}{block}"), "Appended")
+        }
+        InsertPlace::End { .. } => (format!("{old}\n{block}"), "Appended"),
+        InsertPlace::Start { .. } => (format!("{block}{old}"), "Prepended"),
     };
     let diff = match place {
         _ if !show_changes => "<show_changes=False>".to_owned(),
-        Place::End { .. } => unified(&bare_lines(old), &bare_lines(&new)).join("\n"),
-        Place::Start { .. } => unified(&lines(old, Ends::Unicode), &lines(&new, Ends::Unicode)).concat(),
+        InsertPlace::End { .. } => {
+            unified_diff(&lines_without_ends(old), &lines_without_ends(&new)).join("\n")
+        }
+        InsertPlace::Start { .. } => {
+            unified_diff(&lines(old, LineEnds::Unicode), &lines(&new, LineEnds::Unicode)).concat()
+        }
     };
-    Ok(Edit::Change(Change {
+    Ok(EditResult::Change(EditChange {
         new,
-        would: Said::diff(format!("File {name} is set to be updated"), diff.clone()),
-        did: Said::diff(format!("{verb} {} lines", fresh.len()), diff),
+        predicted: EditReport::with_diff(format!("File {name} is set to be updated"), diff.clone()),
+        applied: EditReport::with_diff(format!("{verb} {} lines", fresh.len()), diff),
         failed: false,
     }))
 }
 
 /// True when some lines of a text are the words of another, one after the other, whatever the space between and around them.
-fn holds(text: &str, wanted: &str) -> bool {
-    let words: Vec<String> = bare_lines(wanted).into_iter().flat_map(|line| words(line, wanted)).collect();
+fn contains_lines(text: &str, wanted: &str) -> bool {
+    let words: Vec<String> =
+        lines_without_ends(wanted).into_iter().flat_map(|line| split_words(line, wanted)).collect();
     let is_blank = |part: &str| part.chars().all(is_byte_space);
     let Some(first) = words.first() else { return text.split('\n').any(is_blank) };
     let mut from = 0;
@@ -167,7 +182,7 @@ const fn is_byte_space(c: char) -> bool {
 
 /// The words of a line; one that starts with a quote goes up to the next one. Which quotes count depends on the whole text:
 /// one that stands in it as an apostrophe does not.
-fn words(line: &str, whole: &str) -> Vec<String> {
+fn split_words(line: &str, whole: &str) -> Vec<String> {
     let quotes: &[char] = match () {
         () if whole.contains("'\\\"") => &[],
         () if whole.contains('\'') => &['"'],
@@ -213,7 +228,7 @@ mod tests {
             ("'a b' c", "'a  b' c", true),
             ("größe", "größe", true),
         ] {
-            assert_eq!(holds(text, wanted), found, "{wanted:?} in {text:?}");
+            assert_eq!(contains_lines(text, wanted), found, "{wanted:?} in {text:?}");
         }
     }
 }

@@ -5,13 +5,13 @@
 use zagent_compiler::yaml::python_str;
 use zagent_config::Value;
 
-use super::edited::{Absent, Change, Edit, Editor, Said, is_salt};
-use super::text::{Ends, is_space, lines};
-use crate::states::{Args, Failure, Scene};
+use super::editor::{EditChange, EditReport, EditResult, MissingFile, TextEditor, is_salt};
+use super::text::{LineEnds, is_space, lines};
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// Where keys go that are not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotFound {
+enum KeyNotFound {
     Nowhere,
     End,
     Start,
@@ -19,7 +19,7 @@ enum NotFound {
 
 /// One key that should have a value.
 #[derive(Clone, Debug)]
-struct Pair {
+struct KeyValuePair {
     key: String,
     value: String,
     /// Python's name of the value's type, when it is no text.
@@ -28,11 +28,11 @@ struct Pair {
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub(super) struct KeyValue {
+pub(super) struct FileKeyvalue {
     name: String,
-    pairs: Vec<Pair>,
+    pairs: Vec<KeyValuePair>,
     separator: String,
-    not_found: NotFound,
+    not_found: KeyNotFound,
     count: i64,
     uncomment: Option<String>,
     key_ignore_case: bool,
@@ -43,22 +43,22 @@ pub(super) struct KeyValue {
     prune: bool,
 }
 
-impl KeyValue {
+impl FileKeyvalue {
     /// Reads `file.keyvalue`.
-    pub(super) fn read(name: String, args: &Args<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let flag = |key| args.flag(key, false);
         let create_if_missing = flag("create_if_missing");
         let not_found = match (flag("append_if_not_found"), flag("prepend_if_not_found")) {
-            (true, _) => NotFound::End,
-            (false, true) => NotFound::Start,
-            (false, false) => NotFound::Nowhere,
+            (true, _) => KeyNotFound::End,
+            (false, true) => KeyNotFound::Start,
+            (false, false) => KeyNotFound::Nowhere,
         };
         let separator = args.text("separator")?.unwrap_or_else(|| "=".into());
         if separator.is_empty() {
-            return Err(Failure::new("empty separator"));
+            return Err(StateError::new("empty separator"));
         }
         Ok(Self {
-            pairs: pairs(args)?,
+            pairs: read_pairs(args)?,
             separator,
             count: args.int("count")?.unwrap_or(1),
             uncomment: args.text("uncomment")?,
@@ -74,36 +74,41 @@ impl KeyValue {
     }
 
     /// Sets the keys. `exact` does as Salt does where it joins a new line to an unfinished last one.
-    pub(super) fn transform(&self, old: Option<&str>, exact: bool) -> Edit {
-        let mut work = Work { left: vec![self.count; self.pairs.len()], ..Work::default() };
-        for line in lines(old.unwrap_or_default(), Ends::Universal) {
-            self.line(line, &mut work);
+    pub(super) fn transform(&self, old: Option<&str>, exact: bool) -> EditResult {
+        let mut work = KeyValueEdit { left: vec![self.count; self.pairs.len()], ..KeyValueEdit::default() };
+        for line in lines(old.unwrap_or_default(), LineEnds::Universal) {
+            self.edit_line(line, &mut work);
         }
-        self.add(if old.is_none() { NotFound::End } else { self.not_found }, &mut work, exact);
+        self.add_missing(if old.is_none() { KeyNotFound::End } else { self.not_found }, &mut work, exact);
         for line in &work.pruned {
             let at = work.diff.len().min(1);
             work.diff.insert(at, format!("- {line}"));
         }
         let (changed, deleted) = (work.changed, work.pruned.len());
         if changed == 0 && deleted == 0 {
-            return Edit::Right(String::new());
+            return EditResult::Unchanged(String::new());
         }
         let name = &self.name;
-        let mut would = Said::words(format!(
+        let mut would = EditReport::comment_only(format!(
             "File {name} is set to be changed ({changed} lines modified, {deleted} deleted)"
         ));
-        let mut did = Said::words(format!("Changed {changed}, deleted {deleted} lines"));
+        let mut did = EditReport::comment_only(format!("Changed {changed}, deleted {deleted} lines"));
         if self.show_changes {
             would.comment += "\nPredicted diff:\n\r\t\t";
             would.comment += &work.diff.join("\r\t\t");
             would.changes.insert("diff", work.diff.concat());
             did.changes.insert("diff", work.diff.concat());
         }
-        Edit::Change(Change { new: work.content.concat(), would, did, failed: false })
+        EditResult::Change(EditChange {
+            new: work.content.concat(),
+            predicted: would,
+            applied: did,
+            failed: false,
+        })
     }
 
     /// One line of the file: kept, corrected, or dropped.
-    fn line(&self, original: &str, work: &mut Work) {
+    fn edit_line(&self, original: &str, work: &mut KeyValueEdit) {
         let bare = self.strip(original);
         let uncommented = bare.len() < original.len();
         let tested = self.fold_key(bare);
@@ -129,7 +134,7 @@ impl KeyValue {
                 line.clear();
                 if left != 0 {
                     line = format!("{line_key}{}{}\n", self.separator, pair.value);
-                    work.diff.push(added(&line, pair));
+                    work.diff.push(added_line(&line, pair));
                 }
                 work.changed += 1;
             }
@@ -139,15 +144,15 @@ impl KeyValue {
     }
 
     /// Adds keys of which lines are missing.
-    fn add(&self, place: NotFound, work: &mut Work, exact: bool) {
+    fn add_missing(&self, place: KeyNotFound, work: &mut KeyValueEdit, exact: bool) {
         let missing = self.pairs.iter().zip(&work.left).filter(|(_, left)| **left > 0);
         let fresh: Vec<String> =
             missing.map(|(pair, _)| format!("{}{}{}\n", pair.key, self.separator, pair.value)).collect();
-        if fresh.is_empty() || place == NotFound::Nowhere {
+        if fresh.is_empty() || place == KeyNotFound::Nowhere {
             return;
         }
         work.changed += fresh.len();
-        if place == NotFound::Start {
+        if place == KeyNotFound::Start {
             work.diff.insert(0, "  <SOF>\n".into());
             for line in fresh {
                 work.diff.insert(1, format!("+ {line}"));
@@ -185,7 +190,7 @@ impl KeyValue {
 
 /// What has become of the file so far.
 #[derive(Default)]
-struct Work {
+struct KeyValueEdit {
     content: Vec<String>,
     pruned: Vec<String>,
     diff: Vec<String>,
@@ -195,15 +200,15 @@ struct Work {
 }
 
 /// A new line as the diff shows it; a value that was no text is marked.
-fn added(line: &str, pair: &Pair) -> String {
+fn added_line(line: &str, pair: &KeyValuePair) -> String {
     match pair.kind {
         Some(kind) => format!("+ {} (from {kind} type)\n", line.trim_end_matches(is_space)),
         None => format!("+ {line}"),
     }
 }
 
-fn pairs(args: &Args<'_>) -> Result<Vec<Pair>, Failure> {
-    let pair = |key: &Value, value: &Value| Pair {
+fn read_pairs(args: &ChunkArgs<'_>) -> Result<Vec<KeyValuePair>, StateError> {
+    let pair = |key: &Value, value: &Value| KeyValuePair {
         key: python_str(key),
         value: python_str(value),
         kind: (!matches!(value, Value::Str(_))).then(|| value.type_name()),
@@ -211,33 +216,33 @@ fn pairs(args: &Args<'_>) -> Result<Vec<Pair>, Failure> {
     let given = args.get("key_values");
     if let (Some(key), Some(value)) = (args.get("key"), args.get("value")) {
         if matches!(given, Some(Value::Map(_))) {
-            return Err(Failure::new("file.keyvalue can not combine key_values with key and value"));
+            return Err(StateError::new("file.keyvalue can not combine key_values with key and value"));
         }
         return Ok(vec![pair(key, value)]);
     }
     let words = "file.keyvalue key and value not supplied and key_values";
     match given {
         Some(Value::Map(map)) if !map.is_empty() => Ok(map.iter().map(|(k, v)| pair(k, v)).collect()),
-        Some(other) if other.is_truthy() => Err(Failure::new(format!("{words} is not a dictionary"))),
-        _ => Err(Failure::new(format!("{words} is empty"))),
+        Some(other) if other.is_truthy() => Err(StateError::new(format!("{words} is not a dictionary"))),
+        _ => Err(StateError::new(format!("{words} is empty"))),
     }
 }
 
-impl Editor for KeyValue {
-    fn edit(&self, old: Option<&str>, scene: &Scene<'_>) -> Result<Edit, Failure> {
+impl TextEditor for FileKeyvalue {
+    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<EditResult, StateError> {
         Ok(self.transform(old, is_salt(scene)))
     }
 
-    fn absent(&self) -> Absent {
+    fn on_missing_file(&self) -> MissingFile {
         let words = format!("unable to open {}", self.name);
         match (self.create_if_missing, self.ignore_if_missing) {
-            (true, _) => Absent::Made { makedirs: false, empty: false, would: None },
-            (false, true) => Absent::Fine(words),
-            (false, false) => Absent::Fails(words),
+            (true, _) => MissingFile::Create { makedirs: false, empty: false, would: None },
+            (false, true) => MissingFile::Skip(words),
+            (false, false) => MissingFile::Fail(words),
         }
     }
 
-    fn takes_any(&self) -> bool {
+    fn accepts_binary(&self) -> bool {
         true
     }
 }

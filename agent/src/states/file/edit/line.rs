@@ -2,14 +2,14 @@
 //!
 //! Law: Salt's own rules, odd ones included: `delete` takes the lines equal to the first match, `replace` the first match alone.
 
-use super::edited::{Absent, Backup, Edit, Editor};
-use super::pattern::{Flags, Pattern};
-use super::text::{Ends, is_space, lines};
-use crate::states::{Args, Failure, Scene};
+use super::editor::{EditBackup, EditResult, MissingFile, TextEditor};
+use super::python_regex::{PythonRegex, RegexFlags};
+use super::text::{LineEnds, is_space, lines};
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// What is done with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum LineMode {
     /// It is put where it should be unless it is there.
     Ensure,
     /// It is put there.
@@ -22,7 +22,7 @@ pub(super) enum Mode {
 
 /// Where `insert` puts a line, without looking at others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Location {
+pub(super) enum LineLocation {
     /// Before all.
     Start,
     /// After all.
@@ -33,12 +33,12 @@ pub(super) enum Location {
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct FileLineState {
     name: String,
     content: String,
     find: Option<String>,
-    mode: Mode,
-    location: Option<Location>,
+    mode: LineMode,
+    location: Option<LineLocation>,
     before: Option<String>,
     after: Option<String>,
     indent: bool,
@@ -47,29 +47,29 @@ pub(super) struct Line {
     create: bool,
 }
 
-impl Line {
+impl FileLineState {
     /// Reads `file.line`.
-    pub(super) fn read(name: String, args: &Args<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mode = args.text("mode")?.map(|m| m.to_lowercase());
         let mode = match mode.as_deref() {
-            Some("ensure") => Mode::Ensure,
-            Some("insert") => Mode::Insert,
-            Some("replace") => Mode::Replace,
-            Some("delete") => Mode::Delete,
-            None => return Err(Failure::new("Mode was not defined. How to process the file?")),
-            Some(other) => return Err(Failure::new(format!("Unknown mode: \"{other}\""))),
+            Some("ensure") => LineMode::Ensure,
+            Some("insert") => LineMode::Insert,
+            Some("replace") => LineMode::Replace,
+            Some("delete") => LineMode::Delete,
+            None => return Err(StateError::new("Mode was not defined. How to process the file?")),
+            Some(other) => return Err(StateError::new(format!("Unknown mode: \"{other}\""))),
         };
         let content = args.text("content")?;
-        if content.is_none() && mode != Mode::Delete {
-            return Err(Failure::new("Content can only be empty if mode is ['delete']"));
+        if content.is_none() && mode != LineMode::Delete {
+            return Err(StateError::new("Content can only be empty if mode is ['delete']"));
         }
         let (before, after) = (args.text("before")?, args.text("after")?);
         let given = args.text("match")?.filter(|m| !m.is_empty());
         let find = given.or_else(|| if before.is_none() && after.is_none() { content.clone() } else { None });
         let location = args.text("location")?.filter(|l| !l.is_empty()).map(|l| match &*l {
-            "start" => Location::Start,
-            "end" => Location::End,
-            _ => Location::Nowhere,
+            "start" => LineLocation::Start,
+            "end" => LineLocation::End,
+            _ => LineLocation::Nowhere,
         });
         let flag = |key, default| args.flag(key, default);
         let (indent, show_changes) = (flag("indent", true), flag("show_changes", true));
@@ -82,82 +82,92 @@ impl Line {
     ///
     /// # Errors
     /// Fails with Salt's words when the place is not clear.
-    pub(super) fn transform(&self, old: &str) -> Result<String, Failure> {
-        let mut body: Vec<String> = lines(old, Ends::Universal).into_iter().map(str::to_owned).collect();
-        if body.last().is_some_and(|line| !end_of(line).is_empty()) {
+    pub(super) fn transform(&self, old: &str) -> Result<String, StateError> {
+        let mut body: Vec<String> = lines(old, LineEnds::Universal).into_iter().map(str::to_owned).collect();
+        if body.last().is_some_and(|line| !line_end(line).is_empty()) {
             body.push(String::new());
         }
-        let mut body = self.set(body)?;
+        let mut body = self.apply_mode(body)?;
         for i in 0..body.len().saturating_sub(1) {
-            if end_of(&body[i]).is_empty() {
+            if line_end(&body[i]).is_empty() {
                 let neighbour = if i > 1 { i - 1 } else { 1 };
-                body[i] = with_end_of(&body[neighbour], &body[i]);
+                body[i] = with_line_end(&body[neighbour], &body[i]);
             }
         }
         Ok(body.concat())
     }
 
-    fn set(&self, mut body: Vec<String>) -> Result<Vec<String>, Failure> {
-        let after = matching(&body, self.after.as_deref())?;
-        let before = matching(&body, self.before.as_deref())?;
-        let found = matching(&body, self.find.as_deref())?;
+    fn apply_mode(&self, mut body: Vec<String>) -> Result<Vec<String>, StateError> {
+        let after = find_lines(&body, self.after.as_deref())?;
+        let before = find_lines(&body, self.before.as_deref())?;
+        let found = find_lines(&body, self.find.as_deref())?;
         let first = found.as_ref().and_then(|f| f.first());
         match (self.mode, first) {
-            (Mode::Delete, Some(line)) => body.retain(|l| l != line),
-            (Mode::Replace, Some(line)) => {
+            (LineMode::Delete, Some(line)) => body.retain(|l| l != line),
+            (LineMode::Replace, Some(line)) => {
                 if let Some(at) = body.iter().position(|l| l == line) {
                     body[at] = self.indented_as(&body[at]);
                 }
             }
-            (Mode::Delete | Mode::Replace, None) => {}
-            (Mode::Insert, _) => self.insert(&mut body, before, after)?,
-            (Mode::Ensure, _) => self.ensure(&mut body, before, after)?,
+            (LineMode::Delete | LineMode::Replace, None) => {}
+            (LineMode::Insert, _) => self.insert(&mut body, before, after)?,
+            (LineMode::Ensure, _) => self.ensure(&mut body, before, after)?,
         }
         Ok(body)
     }
 
-    fn insert(&self, body: &mut Vec<String>, before: Found, after: Found) -> Result<(), Failure> {
+    fn insert(
+        &self,
+        body: &mut Vec<String>,
+        before: LineMatches,
+        after: LineMatches,
+    ) -> Result<(), StateError> {
         if let Some(location) = self.location {
             match (location, body.is_empty()) {
-                (Location::End, true) => body.push(self.content.clone()),
-                (Location::End, false) => body.push(self.indented_as(&body[body.len() - 1])),
-                (Location::Start, true) => body.push(format!("{}\n", self.content)),
-                (Location::Start, false) => body.insert(0, with_end_of(&body[0], &self.content)),
-                (Location::Nowhere, _) => {}
+                (LineLocation::End, true) => body.push(self.content.clone()),
+                (LineLocation::End, false) => body.push(self.indented_as(&body[body.len() - 1])),
+                (LineLocation::Start, true) => body.push(format!("{}\n", self.content)),
+                (LineLocation::Start, false) => body.insert(0, with_line_end(&body[0], &self.content)),
+                (LineLocation::Nowhere, _) => {}
             }
             return Ok(());
         }
         if before.is_none() && after.is_none() {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "On insert either \"location\" or \"before/after\" conditions are required.",
             ));
         }
-        let (before, after) = (hits(before), hits(after));
+        let (before, after) = (matched_lines(before), matched_lines(after));
         if !before.is_empty() && !after.is_empty() {
-            let last = only(body, &before, "before")?;
-            only(body, &after, "after")?;
+            let last = single_index(body, &before, "before")?;
+            single_index(body, &after, "after")?;
             body.insert(last, self.indented_as(&body[last]));
         } else if !after.is_empty() {
-            let at = only(body, &after, "after")?;
+            let at = single_index(body, &after, "after")?;
             if body.get(at + 1).is_none_or(|next| !self.is_content(next)) {
                 body.insert(at + 1, self.indented_as(&body[at]));
             }
         } else if !before.is_empty() {
-            let at = only(body, &before, "before")?;
-            if !self.is_content(&body[previous(body, at)]) {
+            let at = single_index(body, &before, "before")?;
+            if !self.is_content(&body[previous_index(body, at)]) {
                 body.insert(at, self.indented_as(&body[at]));
             }
         } else {
-            return Err(Failure::new("Neither before or after was found in file"));
+            return Err(StateError::new("Neither before or after was found in file"));
         }
         Ok(())
     }
 
-    fn ensure(&self, body: &mut Vec<String>, before: Found, after: Found) -> Result<(), Failure> {
-        let (before, after) = (hits(before), hits(after));
+    fn ensure(
+        &self,
+        body: &mut Vec<String>,
+        before: LineMatches,
+        after: LineMatches,
+    ) -> Result<(), StateError> {
+        let (before, after) = (matched_lines(before), matched_lines(after));
         if !before.is_empty() && !after.is_empty() {
-            let above = only(body, &after, "after")?;
-            let below = only(body, &before, "before")?;
+            let above = single_index(body, &after, "after")?;
+            let below = single_index(body, &before, "before")?;
             if body.iter().any(|l| l.trim_start_matches(is_space) == self.content) {
                 return Ok(());
             }
@@ -167,22 +177,22 @@ impl Line {
             } else if above + 2 == below {
                 body[above + 1] = line;
             } else {
-                return Err(Failure::new(
+                return Err(StateError::new(
                     "Found more than one line between boundaries \"before\" and \"after\".",
                 ));
             }
         } else if !before.is_empty() {
-            let at = only(body, &before, "before")?;
+            let at = single_index(body, &before, "before")?;
             if at == 0 || !self.is_content(&body[at - 1]) {
-                body.insert(at, self.indented_as(&body[previous(body, at)]));
+                body.insert(at, self.indented_as(&body[previous_index(body, at)]));
             }
         } else if !after.is_empty() {
-            let at = only(body, &after, "after")?;
+            let at = single_index(body, &after, "after")?;
             if body.get(at + 1).is_none_or(|next| !self.is_content(next)) {
                 body.insert(at + 1, self.indented_as(&body[at]));
             }
         } else {
-            return Err(Failure::new(
+            return Err(StateError::new(
                 "Wrong conditions? Unable to ensure line without knowing where to put it before and/or after.",
             ));
         }
@@ -204,44 +214,44 @@ impl Line {
     }
 }
 
-impl Editor for Line {
-    fn edit(&self, old: Option<&str>, _: &Scene<'_>) -> Result<Edit, Failure> {
+impl TextEditor for FileLineState {
+    fn edit(&self, old: Option<&str>, _: &StateCtx<'_>) -> Result<EditResult, StateError> {
         let old = old.unwrap_or_default();
         let new = self.transform(old)?;
-        Ok(Edit::of(old, new, self.show_changes, Ends::Unicode, "Changes would be made"))
+        Ok(EditResult::from_texts(old, new, self.show_changes, LineEnds::Unicode, "Changes would be made"))
     }
 
-    fn absent(&self) -> Absent {
+    fn on_missing_file(&self) -> MissingFile {
         if self.create {
-            return Absent::Made { makedirs: false, empty: true, would: None };
+            return MissingFile::Create { makedirs: false, empty: true, would: None };
         }
-        Absent::Fails(format!("{}: file not found", self.name))
+        MissingFile::Fail(format!("{}: file not found", self.name))
     }
 
-    fn backup(&self) -> Backup {
-        if self.backup { Backup::Time } else { Backup::None }
+    fn backup(&self) -> EditBackup {
+        if self.backup { EditBackup::Time } else { EditBackup::None }
     }
 
-    fn takes_any(&self) -> bool {
+    fn accepts_binary(&self) -> bool {
         true
     }
 }
 
 /// Lines that a pattern was found in; nothing when there was no pattern, or no line to look at.
-type Found = Option<Vec<String>>;
+type LineMatches = Option<Vec<String>>;
 
-fn hits(found: Found) -> Vec<String> {
+fn matched_lines(found: LineMatches) -> Vec<String> {
     found.unwrap_or_default()
 }
 
-fn matching(body: &[String], pattern: Option<&str>) -> Result<Found, Failure> {
+fn find_lines(body: &[String], pattern: Option<&str>) -> Result<LineMatches, StateError> {
     let Some(pattern) = pattern.filter(|p| !p.is_empty() && !body.is_empty()) else { return Ok(None) };
-    let flags = Flags { dot_all: true, ..Flags::default() };
+    let flags = RegexFlags { dot_all: true, ..RegexFlags::default() };
     let longest = body.iter().max_by_key(|line| line.len()).map_or("", String::as_str);
-    let regex = Pattern::new(pattern, flags, longest)?;
+    let regex = PythonRegex::new(pattern, flags, longest)?;
     let mut found = Vec::new();
     for line in body {
-        if line.contains(pattern) || regex.is_found(line)? {
+        if line.contains(pattern) || regex.is_match(line)? {
             found.push(line.clone());
         }
     }
@@ -249,9 +259,10 @@ fn matching(body: &[String], pattern: Option<&str>) -> Result<Found, Failure> {
 }
 
 /// Where the one line stands; of several, nobody knows which is meant.
-fn only(body: &[String], found: &[String], what: &str) -> Result<usize, Failure> {
+fn single_index(body: &[String], found: &[String], what: &str) -> Result<usize, StateError> {
     let place = found.first().and_then(|line| body.iter().position(|l| l == line));
-    let words = |which| Failure::new(format!("Found {which} expected occurrences in \"{what}\" expression"));
+    let words =
+        |which| StateError::new(format!("Found {which} expected occurrences in \"{what}\" expression"));
     match (place, found.len()) {
         (Some(at), 1) => Ok(at),
         (_, 0) | (None, _) => Err(words("less than")),
@@ -260,11 +271,11 @@ fn only(body: &[String], found: &[String], what: &str) -> Result<usize, Failure>
 }
 
 /// The line above; above the first one stands the last, as in Python.
-const fn previous(body: &[String], at: usize) -> usize {
+const fn previous_index(body: &[String], at: usize) -> usize {
     if at > 0 { at - 1 } else { body.len() - 1 }
 }
 
-fn end_of(line: &str) -> &str {
+fn line_end(line: &str) -> &str {
     if line.ends_with("\r\n") {
         return "\r\n";
     }
@@ -274,8 +285,8 @@ fn end_of(line: &str) -> &str {
     if line.ends_with('\r') { "\r" } else { "" }
 }
 
-fn with_end_of(other: &str, line: &str) -> String {
-    let end = match end_of(other) {
+fn with_line_end(other: &str, line: &str) -> String {
+    let end = match line_end(other) {
         "" => "\n",
         end => end,
     };

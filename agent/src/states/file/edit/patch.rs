@@ -11,32 +11,32 @@ use std::path::{Component, Path, PathBuf};
 
 use zagent_config::{Map, Value};
 
-use self::apply::{Patched, apply};
-use self::options::Options;
-use self::parse::{FilePatch, Hunk, Mark, parse};
-use super::edited::resolve;
-use super::sources::{render, variables};
-use crate::fs::{Kind, Meta};
-use crate::states::file::content::difference;
+use self::apply::{PatchResult, apply_hunks};
+use self::options::PatchOptions;
+use self::parse::{FilePatch, Hunk, HunkLineKind, parse_patch};
+use super::editor::resolve_links;
+use super::texts::{render, variables};
+use crate::fs::{FileKind, FileMeta};
+use crate::states::file::diff::content_diff;
 use crate::states::file::parents;
-use crate::states::file::source::Sources;
-use crate::states::{Args, Cost, Done, Failure, Look, Resource, Scene, State};
+use crate::states::file::sources::FileSources;
+use crate::states::{ApplyResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError};
 
 /// A patch of a file or directory.
-pub(super) struct Patch {
+pub(super) struct FilePatchState {
     path: PathBuf,
     name: String,
-    sources: Sources,
+    sources: FileSources,
     env: String,
     variables: Option<Map>,
-    options: Options,
+    options: PatchOptions,
     reject_file: Option<PathBuf>,
     /// False when the same patch would fit again where it was applied: it has no context that would tell.
-    settles: bool,
+    is_idempotent: bool,
 }
 
 /// What becomes of one file.
-struct Target {
+struct PatchTarget {
     path: PathBuf,
     old: Option<Vec<u8>>,
     /// Nothing when it is removed.
@@ -44,48 +44,50 @@ struct Target {
 }
 
 /// What a patch would do.
-enum Plan {
-    Already,
-    Fits { targets: Vec<Target>, said: Vec<String>, settles: bool },
+enum PatchPlan {
+    AlreadyApplied,
+    Fits { targets: Vec<PatchTarget>, said: Vec<String>, settles: bool },
     Rejected { rejects: Vec<u8>, said: Vec<String> },
 }
 
-impl Patch {
+impl FilePatchState {
     /// Reads `file.patch`.
     ///
     /// # Errors
     /// Fails with Salt's words when arguments are not as they should be.
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         if args.name().is_empty() {
-            return Err(Failure::new("A file/directory to be patched is required"));
+            return Err(StateError::new("A file/directory to be patched is required"));
         }
-        let not_absolute = |_| Failure::new(format!("{} is not an absolute path", args.name()));
+        let not_absolute = |_| StateError::new(format!("{} is not an absolute path", args.name()));
         let path = args.path("name").map_err(not_absolute)?.unwrap_or_default();
         let reject_file = args.text("reject_file")?.map(PathBuf::from);
         if let Some(file) = reject_file.as_ref().filter(|file| !file.is_absolute()) {
-            return Err(Failure::new(format!("'{}' is not an absolute path", file.display())));
+            return Err(StateError::new(format!("'{}' is not an absolute path", file.display())));
         }
         let strip = args.int("strip")?;
         let strip =
-            strip.map(|n| usize::try_from(n).map_err(|_| Failure::new("`strip` must not be negative")));
-        let options = Options::read(&args.text("options")?.unwrap_or_default(), strip.transpose()?)?;
+            strip.map(|n| usize::try_from(n).map_err(|_| StateError::new("`strip` must not be negative")));
+        let options = PatchOptions::read(&args.text("options")?.unwrap_or_default(), strip.transpose()?)?;
         let variables = match args.text("template")?.as_deref() {
             None | Some("") => None,
             Some("jinja") => Some(variables(args)?),
             Some(other) => {
-                return Err(Failure::new(format!("template engine `{other}` is not supported, only jinja")));
+                return Err(StateError::new(format!(
+                    "template engine `{other}` is not supported, only jinja"
+                )));
             }
         };
-        let sources = Sources::read(args)?;
-        let sources = sources.ok_or_else(|| Failure::new("a source of the patch is required"))?;
+        let sources = FileSources::read(args)?;
+        let sources = sources.ok_or_else(|| StateError::new("a source of the patch is required"))?;
         let env = args.text("saltenv")?.unwrap_or_else(|| args.chunk.env.to_string());
         let name = path.display().to_string();
-        Ok(Self { path, name, sources, env, variables, options, reject_file, settles: true })
+        Ok(Self { path, name, sources, env, variables, options, reject_file, is_idempotent: true })
     }
 
     /// The text of the patch: of the first source that is there.
-    fn text(&self, scene: &Scene<'_>) -> Result<Vec<u8>, Failure> {
-        let found = self.sources.find(scene, &self.env, &self.name).map_err(Failure::new)?;
+    fn patch_text(&self, scene: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
+        let found = self.sources.find_source(scene, &self.env, &self.name).map_err(StateError::new)?;
         match &self.variables {
             None => Ok(found.bytes.to_vec()),
             Some(variables) => {
@@ -94,72 +96,73 @@ impl Patch {
         }
     }
 
-    fn plan(&self, scene: &Scene<'_>) -> Result<Plan, Failure> {
+    fn plan_patch(&self, scene: &StateCtx<'_>) -> Result<PatchPlan, StateError> {
         let Some(stat) = scene.fs.stat(&self.path)? else {
-            return Err(Failure::new(format!("{} does not exist", self.name)));
+            return Err(StateError::new(format!("{} does not exist", self.name)));
         };
         self.check_reject_file(scene)?;
-        let text = self.text(scene)?;
-        let files = parse(&text).map_err(|words| Failure::new(format!("patch: **** {words}")))?;
+        let text = self.patch_text(scene)?;
+        let files = parse_patch(&text).map_err(|words| StateError::new(format!("patch: **** {words}")))?;
         let (mut targets, mut said, mut rejects, mut settles) = (Vec::new(), Vec::new(), Vec::new(), true);
         for file in &files {
             let path = match stat.kind {
-                Kind::Dir => self.inside(scene, file)?,
-                _ => resolve(scene, &self.path)?,
+                FileKind::Dir => self.resolve_inside(scene, file)?,
+                _ => resolve_links(scene, &self.path)?,
             };
             let hunks: Vec<Hunk<'_>> = file
                 .hunks
                 .iter()
                 .map(|h| if self.options.reverse { h.reversed() } else { h.clone() })
                 .collect();
-            let known = targets.iter().rposition(|t: &Target| t.path == path);
+            let known = targets.iter().rposition(|t: &PatchTarget| t.path == path);
             let old = match known {
                 Some(at) => targets[at].new.clone(),
-                None => read(scene, &path)?,
+                None => read_target(scene, &path)?,
             };
-            said.push(format!("patching file {}", self.shown(&path)));
-            match apply(old.as_deref().unwrap_or_default(), &hunks, self.options.how) {
-                Patched::Already => {
+            said.push(format!("patching file {}", self.shown_path(&path)));
+            match apply_hunks(old.as_deref().unwrap_or_default(), &hunks, self.options.leniency) {
+                PatchResult::AlreadyApplied => {
                     said.pop();
                 }
-                Patched::New(new, words) => {
+                PatchResult::Applied(new, words) => {
                     said.extend(words);
-                    settles &= apply(&new, &hunks, self.options.how) == Patched::Already;
-                    let made_empty =
-                        new.is_empty() && (self.options.remove_empty || ends(file, self.options.reverse));
+                    settles &=
+                        apply_hunks(&new, &hunks, self.options.leniency) == PatchResult::AlreadyApplied;
+                    let made_empty = new.is_empty()
+                        && (self.options.remove_empty || removes_file(file, self.options.reverse));
                     let new = (!made_empty).then_some(new);
                     match known {
                         Some(at) => targets[at].new = new,
-                        None => targets.push(Target { path, old, new }),
+                        None => targets.push(PatchTarget { path, old, new }),
                     }
                 }
-                Patched::Rejected(which, words) => {
+                PatchResult::Rejected(which, words) => {
                     said.extend(words);
                     rejects.extend(reject_text(file, &hunks, &which));
                 }
             }
         }
         Ok(match (rejects.is_empty(), targets.is_empty()) {
-            (false, _) => Plan::Rejected { rejects, said },
-            (true, true) => Plan::Already,
-            (true, false) => Plan::Fits { targets, said, settles },
+            (false, _) => PatchPlan::Rejected { rejects, said },
+            (true, true) => PatchPlan::AlreadyApplied,
+            (true, false) => PatchPlan::Fits { targets, said, settles },
         })
     }
 
-    fn check_reject_file(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+    fn check_reject_file(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(file) = &self.reject_file else { return Ok(()) };
         let parent = file.parent().unwrap_or(Path::new("/"));
-        if scene.fs.stat(parent)?.is_some_and(|stat| stat.kind == Kind::Dir) {
+        if scene.fs.stat(parent)?.is_some_and(|stat| stat.kind == FileKind::Dir) {
             return Ok(());
         }
-        Err(Failure::new(format!(
+        Err(StateError::new(format!(
             "Parent directory for reject_file '{}' either does not exist, or is not a directory",
             file.display()
         )))
     }
 
     /// The file below the directory that a patch names; it must lie in there.
-    fn inside(&self, scene: &Scene<'_>, file: &FilePatch<'_>) -> Result<PathBuf, Failure> {
+    fn resolve_inside(&self, scene: &StateCtx<'_>, file: &FilePatch<'_>) -> Result<PathBuf, StateError> {
         let strip = self.options.strip.unwrap_or(0);
         let mut named: Vec<PathBuf> = Vec::new();
         for name in [&file.old, &file.new].into_iter().flatten() {
@@ -167,7 +170,7 @@ impl Patch {
             let is_inside =
                 path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
             if !is_inside {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "the patch names `{name}`, which is not below {}",
                     self.name
                 )));
@@ -178,13 +181,13 @@ impl Patch {
         }
         for path in &named {
             if scene.fs.stat(path)?.is_some() {
-                return resolve(scene, path);
+                return resolve_links(scene, path);
             }
         }
         let makes = if self.options.reverse { &file.new } else { &file.old };
         match named.pop() {
             Some(path) if makes.is_none() || file.hunks.iter().all(|h| h.old_start == 0) => Ok(path),
-            _ => Err(Failure::new(format!(
+            _ => Err(StateError::new(format!(
                 "can't find file to patch: {}",
                 file.old.as_deref().or(file.new.as_deref()).unwrap_or("the patch names none")
             ))),
@@ -192,12 +195,12 @@ impl Patch {
     }
 
     /// How a file is named in words: below a directory without the directory.
-    fn shown(&self, path: &Path) -> String {
+    fn shown_path(&self, path: &Path) -> String {
         let below = path.strip_prefix(&self.path).ok().filter(|rest| !rest.as_os_str().is_empty());
         below.unwrap_or(path).display().to_string()
     }
 
-    fn rejected(&self, said: &[String]) -> Failure {
+    fn rejected_error(&self, said: &[String]) -> StateError {
         let mut words =
             "Patch would not apply cleanly, no changes made. Results of dry-run are below.".to_owned();
         if self.reject_file.is_none() {
@@ -207,63 +210,65 @@ impl Patch {
         }
         words.push_str("\n\n");
         words.push_str(&said.join("\n"));
-        Failure::new(words)
+        StateError::new(words)
     }
 }
 
-impl State for Patch {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        match self.plan(scene)? {
-            Plan::Already => Ok(Look::right("Patch was already applied")),
-            Plan::Fits { targets, said, .. } => {
-                Ok(Look::drift("The patch would be applied", report(&said)).with_diff(shown(&targets)))
+impl State for FilePatchState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        match self.plan_patch(scene)? {
+            PatchPlan::AlreadyApplied => Ok(CheckResult::in_sync("Patch was already applied")),
+            PatchPlan::Fits { targets, said, .. } => {
+                Ok(CheckResult::drifted("The patch would be applied", patch_output(&said))
+                    .with_diff(shown_diff(&targets)))
             }
             // What does not fit is written down, which is something to do.
-            Plan::Rejected { said, .. } if self.reject_file.is_some() => {
-                Ok(Look::unknown(self.rejected(&said).done.comment))
+            PatchPlan::Rejected { said, .. } if self.reject_file.is_some() => {
+                Ok(CheckResult::unknown(self.rejected_error(&said).result.comment))
             }
-            Plan::Rejected { said, .. } => Err(self.rejected(&said)),
+            PatchPlan::Rejected { said, .. } => Err(self.rejected_error(&said)),
         }
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        match self.plan(scene)? {
-            Plan::Already => Ok(Done::new("Patch was already applied", Map::new())),
-            Plan::Rejected { rejects, said } => {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        match self.plan_patch(scene)? {
+            PatchPlan::AlreadyApplied => Ok(ApplyResult::new("Patch was already applied", Map::new())),
+            PatchPlan::Rejected { rejects, said } => {
                 if let Some(file) = &self.reject_file {
-                    scene.fs.write(file, &rejects, Meta::default())?;
+                    scene.fs.write(file, &rejects, FileMeta::default())?;
                 }
-                Err(self.rejected(&said))
+                Err(self.rejected_error(&said))
             }
-            Plan::Fits { targets, said, settles } => {
-                self.settles = settles;
+            PatchPlan::Fits { targets, said, settles } => {
+                self.is_idempotent = settles;
                 for target in &targets {
-                    write(scene, target, self.options.backup.as_deref())?;
+                    write_target(scene, target, self.options.backup.as_deref())?;
                 }
-                Ok(Done::new("Patch successfully applied", report(&said)).with_diff(shown(&targets)))
+                Ok(ApplyResult::new("Patch successfully applied", patch_output(&said))
+                    .with_diff(shown_diff(&targets)))
             }
         }
     }
 
-    fn is_lasting(&self) -> bool {
-        self.settles
+    fn is_convergent(&self) -> bool {
+        self.is_idempotent
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         !self.sources.is_remote()
     }
 
-    fn cost(&self) -> Cost {
+    fn check_cost(&self) -> CheckCost {
         // A template may run commands.
-        if self.sources.is_remote() || self.variables.is_some() { Cost::Heavy } else { Cost::Light }
+        if self.sources.is_remote() || self.variables.is_some() { CheckCost::Heavy } else { CheckCost::Light }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
-fn read(scene: &Scene<'_>, path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+fn read_target(scene: &StateCtx<'_>, path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     match scene.fs.read_for_change(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.is_not_found() => Ok(None),
@@ -271,25 +276,25 @@ fn read(scene: &Scene<'_>, path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-fn write(scene: &Scene<'_>, target: &Target, backup: Option<&str>) -> Result<(), Failure> {
-    let Target { path, old, new } = target;
+fn write_target(scene: &StateCtx<'_>, target: &PatchTarget, backup: Option<&str>) -> Result<(), StateError> {
+    let PatchTarget { path, old, new } = target;
     if let (Some(suffix), Some(old), Some(stat)) = (backup, old, scene.fs.stat(path)?) {
         let mut kept = path.as_os_str().to_owned();
         kept.push(suffix);
-        let meta = Meta { mode: Some(stat.mode), uid: Some(stat.uid), gid: Some(stat.gid) };
+        let meta = FileMeta { mode: Some(stat.mode), uid: Some(stat.uid), gid: Some(stat.gid) };
         scene.fs.write(Path::new(&kept), old, meta)?;
     }
     match new {
         None => Ok(scene.fs.remove(path)?),
         Some(new) => {
-            parents::make(scene, path, Meta::default())?;
-            Ok(scene.fs.write(path, new, Meta::default())?)
+            parents::make_parents(scene, path, FileMeta::default())?;
+            Ok(scene.fs.write(path, new, FileMeta::default())?)
         }
     }
 }
 
 /// What the program `patch` would have said, in the shape that Salt reports it.
-fn report(said: &[String]) -> Map {
+fn patch_output(said: &[String]) -> Map {
     let mut changes = Map::new();
     changes.insert("retcode", Value::Int(0));
     changes.insert("stdout", said.join("\n"));
@@ -297,16 +302,16 @@ fn report(said: &[String]) -> Map {
     changes
 }
 
-fn shown(targets: &[Target]) -> String {
-    let diff = |t: &Target| {
+fn shown_diff(targets: &[PatchTarget]) -> String {
+    let diff = |t: &PatchTarget| {
         let (old, new) = (t.old.as_deref().unwrap_or_default(), t.new.as_deref().unwrap_or_default());
-        difference(old, new).shown
+        content_diff(old, new).shown
     };
     targets.iter().map(diff).collect()
 }
 
 /// True when a file is no more once it is patched.
-const fn ends(file: &FilePatch<'_>, reverse: bool) -> bool {
+const fn removes_file(file: &FilePatch<'_>, reverse: bool) -> bool {
     if reverse { file.old.is_none() } else { file.new.is_none() }
 }
 
@@ -315,15 +320,17 @@ fn reject_text(file: &FilePatch<'_>, hunks: &[Hunk<'_>], which: &[usize]) -> Vec
     let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "/dev/null".into());
     let mut out = format!("--- {}\n+++ {}\n", name(&file.old), name(&file.new)).into_bytes();
     for hunk in which.iter().filter_map(|i| hunks.get(*i)) {
-        let count = |side: Mark| hunk.lines.iter().filter(|(m, _)| *m == side || *m == Mark::Context).count();
-        let (removed, added) = (count(Mark::Removed), count(Mark::Added));
+        let count = |side: HunkLineKind| {
+            hunk.lines.iter().filter(|(m, _)| *m == side || *m == HunkLineKind::Context).count()
+        };
+        let (removed, added) = (count(HunkLineKind::Removed), count(HunkLineKind::Added));
         let head = format!("@@ -{},{removed} +{},{added} @@\n", hunk.old_start, hunk.new_start);
         out.extend_from_slice(head.as_bytes());
         for (mark, text) in &hunk.lines {
             out.push(match mark {
-                Mark::Context => b' ',
-                Mark::Removed => b'-',
-                Mark::Added => b'+',
+                HunkLineKind::Context => b' ',
+                HunkLineKind::Removed => b'-',
+                HunkLineKind::Added => b'+',
             });
             out.extend_from_slice(text);
             if !text.ends_with(b"\n") {

@@ -2,14 +2,14 @@
 
 use zagent_config::Value;
 
-use super::edited::{Absent, Backup, Edit, Editor};
-use super::pattern::{Flags, Pattern, Template, escape};
-use super::text::{Encoding, Ends};
-use crate::states::{Args, Failure, Scene};
+use super::editor::{EditBackup, EditResult, MissingFile, TextEditor};
+use super::python_regex::{PythonRegex, RegexFlags, ReplacementTemplate, escape};
+use super::text::{LineEnds, TextEncoding};
+use crate::states::{ChunkArgs, StateCtx, StateError};
 
 /// Where a text goes that the pattern did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotFound {
+enum ReplaceNotFound {
     Nowhere,
     End,
     Start,
@@ -17,53 +17,54 @@ enum NotFound {
 
 /// The parameters of an edit.
 #[derive(Clone, Debug)]
-pub(super) struct Replace {
+pub(super) struct FileReplace {
     name: String,
     pattern: String,
-    with: String,
-    template: Template,
+    replacement: String,
+    template: ReplacementTemplate,
     count: usize,
-    flags: Flags,
-    not_found: NotFound,
+    flags: RegexFlags,
+    not_found: ReplaceNotFound,
     not_found_content: String,
-    backup: Backup,
+    backup: EditBackup,
     show_changes: bool,
     ignore_if_missing: bool,
-    encoding: Option<Encoding>,
+    encoding: Option<TextEncoding>,
 }
 
-impl Replace {
+impl FileReplace {
     /// Reads `file.replace`.
-    pub(super) fn read(name: String, args: &Args<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let needed = |key: &str| {
             args.text(key)?
-                .ok_or_else(|| Failure::new(format!("Missing parameter {key} for state file.replace")))
+                .ok_or_else(|| StateError::new(format!("Missing parameter {key} for state file.replace")))
         };
         let (pattern, with) = (needed("pattern")?, needed("repl")?);
         let literal = args.flag("backslash_literal", false);
-        let template = if literal { Template::literal(&with) } else { Template::parse(&with)? };
+        let template =
+            if literal { ReplacementTemplate::literal(&with) } else { ReplacementTemplate::parse(&with)? };
         let not_found =
             match (args.flag("append_if_not_found", false), args.flag("prepend_if_not_found", false)) {
                 (true, true) => {
-                    return Err(Failure::new("Only one of append and prepend_if_not_found is permitted"));
+                    return Err(StateError::new("Only one of append and prepend_if_not_found is permitted"));
                 }
-                (true, false) => NotFound::End,
-                (false, true) => NotFound::Start,
-                (false, false) => NotFound::Nowhere,
+                (true, false) => ReplaceNotFound::End,
+                (false, true) => ReplaceNotFound::Start,
+                (false, false) => ReplaceNotFound::Nowhere,
             };
-        let encoding = args.text("encoding")?.map(|name| Encoding::named(&name)).transpose()?;
-        let mut flags = args.get("flags").map_or(Ok(Flags::LINES), Flags::of)?;
+        let encoding = args.text("encoding")?.map(|name| TextEncoding::from_name(&name)).transpose()?;
+        let mut flags = args.get("flags").map_or(Ok(RegexFlags::LINES), RegexFlags::from_value)?;
         // With an encoding Salt searches characters, without one bytes.
         flags.ascii = encoding.is_none();
         Ok(Self {
             count: usize::try_from(args.int("count")?.unwrap_or(0)).unwrap_or(0),
             not_found_content: args.text("not_found_content")?.unwrap_or_else(|| with.clone()),
-            backup: backup_of(args),
+            backup: parse_backup(args),
             show_changes: args.flag("show_changes", true),
             ignore_if_missing: args.flag("ignore_if_missing", false),
             name,
             pattern,
-            with,
+            replacement: with,
             template,
             flags,
             not_found,
@@ -75,60 +76,67 @@ impl Replace {
     ///
     /// # Errors
     /// Fails when the pattern is none, or takes too many steps.
-    pub(super) fn transform(&self, old: &str) -> Result<String, Failure> {
-        let pattern = Pattern::new(&self.pattern, self.flags, old)?;
+    pub(super) fn transform(&self, old: &str) -> Result<String, StateError> {
+        let pattern = PythonRegex::new(&self.pattern, self.flags, old)?;
         let (new, hits) = pattern.replace(old, &self.template, self.count)?;
-        if hits > 0 || self.not_found == NotFound::Nowhere || self.is_there(old)? {
+        if hits > 0 || self.not_found == ReplaceNotFound::Nowhere || self.contains_addition(old)? {
             return Ok(new);
         }
         let content = &self.not_found_content;
         Ok(match self.not_found {
-            NotFound::Start => format!("{content}\n{new}"),
+            ReplaceNotFound::Start => format!("{content}\n{new}"),
             _ if new.is_empty() || new.ends_with('\n') => format!("{new}{content}\n"),
             _ => format!("{new}\n{content}\n"),
         })
     }
 
     /// True when the text that would be added is a line already.
-    fn is_there(&self, old: &str) -> Result<bool, Failure> {
-        let content = if self.not_found_content.is_empty() { &self.with } else { &self.not_found_content };
-        Pattern::new(&format!("^{}($|(?=\r\n))", escape(content)), self.flags, old)?.is_found(old)
+    fn contains_addition(&self, old: &str) -> Result<bool, StateError> {
+        let content =
+            if self.not_found_content.is_empty() { &self.replacement } else { &self.not_found_content };
+        PythonRegex::new(&format!("^{}($|(?=\r\n))", escape(content)), self.flags, old)?.is_match(old)
     }
 }
 
-impl Editor for Replace {
-    fn edit(&self, old: Option<&str>, _: &Scene<'_>) -> Result<Edit, Failure> {
+impl TextEditor for FileReplace {
+    fn edit(&self, old: Option<&str>, _: &StateCtx<'_>) -> Result<EditResult, StateError> {
         let old = old.unwrap_or_default();
         let new = self.transform(old)?;
-        Ok(Edit::of(old, new, self.show_changes, Ends::Universal, "Changes would have been made"))
+        Ok(EditResult::from_texts(
+            old,
+            new,
+            self.show_changes,
+            LineEnds::Universal,
+            "Changes would have been made",
+        ))
     }
 
-    fn absent(&self) -> Absent {
+    fn on_missing_file(&self) -> MissingFile {
         if self.ignore_if_missing {
-            return Absent::Fine("No changes needed to be made".into());
+            return MissingFile::Skip("No changes needed to be made".into());
         }
-        Absent::Fails(format!("{}: file not found", self.name))
+        MissingFile::Fail(format!("{}: file not found", self.name))
     }
 
-    fn backup(&self) -> Backup {
+    fn backup(&self) -> EditBackup {
         self.backup.clone()
     }
 
-    fn encoding(&self) -> Encoding {
+    fn encoding(&self) -> TextEncoding {
         self.encoding.unwrap_or_default()
     }
 
-    fn takes_any(&self) -> bool {
+    fn accepts_binary(&self) -> bool {
         self.encoding.is_some()
     }
 }
 
 /// `backup` as most edits take it: an ending such as `.bak`, which is also the default, or something false.
-pub(super) fn backup_of(args: &Args<'_>) -> Backup {
+pub(super) fn parse_backup(args: &ChunkArgs<'_>) -> EditBackup {
     match args.chunk.args.get("backup") {
-        None => Backup::Suffix(".bak".into()),
-        Some(Value::Str(suffix)) if !suffix.is_empty() => Backup::Suffix(suffix.to_string()),
-        Some(Value::Bool(true)) => Backup::Suffix("True".into()),
-        Some(_) => Backup::None,
+        None => EditBackup::Suffix(".bak".into()),
+        Some(Value::Str(suffix)) if !suffix.is_empty() => EditBackup::Suffix(suffix.to_string()),
+        Some(Value::Bool(true)) => EditBackup::Suffix("True".into()),
+        Some(_) => EditBackup::None,
     }
 }

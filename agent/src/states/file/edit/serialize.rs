@@ -12,64 +12,66 @@ use zagent_compiler::Chunk;
 use zagent_config::value::{DEFAULT_DELIMITER, merge_recurse, traverse};
 use zagent_config::{Map, Value};
 
-use self::format::Format;
-use super::edited::is_salt;
-use super::text::Encoding;
-use crate::fs::Kind;
+use self::format::SerializeFormat;
+use super::editor::is_salt;
+use super::text::TextEncoding;
+use crate::fs::FileKind;
 use crate::states::file::managed;
-use crate::states::{Args, Cost, Done, Failure, Look, Resource, Scene, Standing, State, Veil};
+use crate::states::{
+    ApplyResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError, Verdict,
+};
 
 /// What Salt puts for a key that was not there.
-const NOTHING: &str = "<_null_>";
+const NULL_MARKER: &str = "<_null_>";
 
 /// Where the value comes from.
-enum Source {
+enum SerializeSource {
     Given(Value),
     Pillar(String),
 }
 
 /// Options of a serializer, as they were given.
-struct Options {
+struct SerializerOptions {
     map: Map,
     /// Given as one mapping, which Salt does not take: it wants a list of them, and ignores anything else.
     is_plain: bool,
 }
 
-impl Options {
-    fn read(args: &Args<'_>, key: &str) -> Result<Self, Failure> {
+impl SerializerOptions {
+    fn read(args: &ChunkArgs<'_>, key: &str) -> Result<Self, StateError> {
         let is_plain = matches!(args.get(key), Some(Value::Map(_)));
         Ok(Self { map: args.map(key)?.unwrap_or_default(), is_plain })
     }
 
-    fn seen(&self, scene: &Scene<'_>) -> Map {
+    fn effective_map(&self, scene: &StateCtx<'_>) -> Map {
         if self.is_plain && is_salt(scene) { Map::new() } else { self.map.clone() }
     }
 }
 
 /// A file that holds a value.
-pub(super) struct Serialize {
+pub(super) struct FileSerialize {
     path: PathBuf,
     name: String,
-    source: Source,
+    source: SerializeSource,
     serializer: String,
-    format: Format,
-    write_options: Options,
-    read_options: Options,
+    format: SerializeFormat,
+    write_options: SerializerOptions,
+    read_options: SerializerOptions,
     merge: bool,
-    encoding: Option<Encoding>,
+    encoding: Option<TextEncoding>,
     /// The file around the value: who owns it, how it is checked and kept.
     file: Chunk,
 }
 
 /// What a look finds first.
-enum Sight {
-    Right(String),
+enum SerializePlan {
+    InSync(String),
     /// A file with this content; with it what a merge changes, key by key.
     File(Box<dyn State>, Option<Map>),
 }
 
 /// Arguments that are about the value, not about the file.
-const OWN: [&str; 7] = [
+const OWN_ARGS: [&str; 7] = [
     "dataset",
     "dataset_pillar",
     "serializer",
@@ -79,37 +81,37 @@ const OWN: [&str; 7] = [
     "merge_if_exists",
 ];
 
-impl Serialize {
+impl FileSerialize {
     /// Reads `file.serialize`.
     ///
     /// # Errors
     /// Fails with Salt's words when arguments contradict each other.
-    pub(super) fn read(path: PathBuf, name: String, args: &Args<'_>) -> Result<Self, Failure> {
-        let text = |key| Ok::<_, Failure>(args.text(key)?.filter(|t| !t.is_empty()));
+    pub(super) fn read(path: PathBuf, name: String, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        let text = |key| Ok::<_, StateError>(args.text(key)?.filter(|t| !t.is_empty()));
         let (serializer, formatter) = (text("serializer")?, text("formatter")?);
         if serializer.is_some() && formatter.is_some() {
-            return Err(Failure::new("Only one of serializer and formatter are allowed"));
+            return Err(StateError::new("Only one of serializer and formatter are allowed"));
         }
         let serializer = serializer.or(formatter).unwrap_or_else(|| "yaml".into()).to_lowercase();
         let source = match (args.get("dataset"), text("dataset_pillar")?) {
             (Some(value), Some(_)) if value.is_truthy() => {
-                return Err(Failure::new("Only one of 'dataset' and 'dataset_pillar' is permitted"));
+                return Err(StateError::new("Only one of 'dataset' and 'dataset_pillar' is permitted"));
             }
-            (_, Some(path)) => Source::Pillar(path),
-            (Some(value), None) => Source::Given(value.clone()),
+            (_, Some(path)) => SerializeSource::Pillar(path),
+            (Some(value), None) => SerializeSource::Given(value.clone()),
             (None, None) => {
-                return Err(Failure::new("Neither 'dataset' nor 'dataset_pillar' was defined"));
+                return Err(StateError::new("Neither 'dataset' nor 'dataset_pillar' was defined"));
             }
         };
         let mut file = args.chunk.clone();
         file.fun = "managed".into();
-        OWN.iter().for_each(|key| drop(file.args.remove(key)));
+        OWN_ARGS.iter().for_each(|key| drop(file.args.remove(key)));
         Ok(Self {
-            format: Format::named(&serializer)?,
-            write_options: Options::read(args, "serializer_opts")?,
-            read_options: Options::read(args, "deserializer_opts")?,
+            format: SerializeFormat::from_name(&serializer)?,
+            write_options: SerializerOptions::read(args, "serializer_opts")?,
+            read_options: SerializerOptions::read(args, "deserializer_opts")?,
             merge: args.flag("merge_if_exists", false),
-            encoding: text("encoding")?.map(|name| Encoding::named(&name)).transpose()?,
+            encoding: text("encoding")?.map(|name| TextEncoding::from_name(&name)).transpose()?,
             path,
             name,
             source,
@@ -118,71 +120,82 @@ impl Serialize {
         })
     }
 
-    fn value(&self, scene: &Scene<'_>) -> Result<Value, Failure> {
+    fn value(&self, scene: &StateCtx<'_>) -> Result<Value, StateError> {
         match &self.source {
-            Source::Given(value) => Ok(value.clone()),
-            Source::Pillar(path) => match traverse(scene.pillar, path, DEFAULT_DELIMITER) {
+            SerializeSource::Given(value) => Ok(value.clone()),
+            SerializeSource::Pillar(path) => match traverse(scene.pillar, path, DEFAULT_DELIMITER) {
                 None | Some(Value::Null) => {
-                    Err(Failure::new("Neither 'dataset' nor 'dataset_pillar' was defined"))
+                    Err(StateError::new("Neither 'dataset' nor 'dataset_pillar' was defined"))
                 }
                 Some(value) => Ok(value.clone()),
             },
         }
     }
 
-    fn find(&self, scene: &Scene<'_>) -> Result<Sight, Failure> {
+    fn plan_file(&self, scene: &StateCtx<'_>) -> Result<SerializePlan, StateError> {
         if is_salt(scene) && self.serializer == "ini" {
-            return Err(Format::unknown("ini"));
+            return Err(SerializeFormat::unknown_format("ini"));
         }
-        let is_file = scene.fs.stat(&self.path)?.is_some_and(|stat| stat.kind == Kind::File);
-        if !is_file && !Args::new(&self.file).flag("create", true) {
+        let is_file = scene.fs.stat(&self.path)?.is_some_and(|stat| stat.kind == FileKind::File);
+        if !is_file && !ChunkArgs::new(&self.file).flag("create", true) {
             let words = format!("File {} is not present and is not set for creation", self.name);
-            return Ok(Sight::Right(words));
+            return Ok(SerializePlan::InSync(words));
         }
         let (mut value, mut changed) = (self.value(scene)?, None);
         if self.merge && is_file {
-            match self.merged(scene, &scene.fs.read(&self.path)?, &value)? {
+            match self.merge_value(scene, &scene.fs.read(&self.path)?, &value)? {
                 None => {}
                 Some((_, diffs)) if diffs.is_empty() => {
-                    return Ok(Sight::Right(format!("The file {} is in the correct state", self.name)));
+                    return Ok(SerializePlan::InSync(format!(
+                        "The file {} is in the correct state",
+                        self.name
+                    )));
                 }
                 Some((merged, diffs)) => (value, changed) = (merged, Some(diffs)),
             }
         }
-        let options = self.write_options.seen(scene);
+        let options = self.write_options.effective_map(scene);
         let text = self.format.write(&value, &options, self.encoding.is_some())?;
-        Ok(Sight::File(managed::of_text(&Args::new(&self.file), &format!("{text}\n"))?, changed))
+        Ok(SerializePlan::File(
+            managed::build_from_text(&ChunkArgs::new(&self.file), &format!("{text}\n"))?,
+            changed,
+        ))
     }
 
     /// What the file holds with the value merged into it, and what that changes; nothing when the file holds nothing.
-    fn merged(&self, scene: &Scene<'_>, old: &[u8], value: &Value) -> Result<Option<(Value, Map)>, Failure> {
+    fn merge_value(
+        &self,
+        scene: &StateCtx<'_>,
+        old: &[u8],
+        value: &Value,
+    ) -> Result<Option<(Value, Map)>, StateError> {
         let text = self.encoding.unwrap_or_default().decode(old).ok_or_else(|| {
-            Failure::new(format!("{} is not written in the encoding it should be", self.name))
+            StateError::new(format!("{} is not written in the encoding it should be", self.name))
         })?;
-        match (self.format.read(&text, &self.read_options.seen(scene), &self.name)?, value) {
+        match (self.format.read(&text, &self.read_options.effective_map(scene), &self.name)?, value) {
             (Value::Null, _) => Ok(None),
             (Value::Map(held), Value::Map(wanted)) => {
                 let merged = merge_recurse(&held, wanted, false);
-                let diffs = merged.as_map().map(|new| diffs(&held, new)).unwrap_or_default();
+                let diffs = merged.as_map().map(|new| changed_keys(&held, new)).unwrap_or_default();
                 Ok(Some((merged, diffs)))
             }
-            _ => Err(Failure::new("Cannot update using non-dict types in dictupdate.update()")),
+            _ => Err(StateError::new("Cannot update using non-dict types in dictupdate.update()")),
         }
     }
 }
 
-impl State for Serialize {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let (mut file, changed) = match self.find(scene)? {
-            Sight::Right(words) => return Ok(Look::right(words)),
-            Sight::File(file, changed) => (file, changed),
+impl State for FileSerialize {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (mut file, changed) = match self.plan_file(scene)? {
+            SerializePlan::InSync(words) => return Ok(CheckResult::in_sync(words)),
+            SerializePlan::File(file, changed) => (file, changed),
         };
         let mut look = file.check(scene)?;
-        if look.standing == Standing::Right {
+        if look.verdict == Verdict::InSync {
             return Ok(look);
         }
         look.comment = format!("Dataset will be serialized and stored into {}", self.name);
-        if !Args::new(&self.file).flag("show_changes", true) {
+        if !ChunkArgs::new(&self.file).flag("show_changes", true) {
             look.changes.insert("diff", "<show_changes=False>");
         }
         if let Some(changed) = changed {
@@ -191,10 +204,10 @@ impl State for Serialize {
         Ok(look)
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let (mut file, changed) = match self.find(scene)? {
-            Sight::Right(words) => return Ok(Done::new(words, Map::new())),
-            Sight::File(file, changed) => (file, changed),
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (mut file, changed) = match self.plan_file(scene)? {
+            SerializePlan::InSync(words) => return Ok(ApplyResult::new(words, Map::new())),
+            SerializePlan::File(file, changed) => (file, changed),
         };
         let mut done = file.apply(scene)?;
         if let Some(changed) = changed {
@@ -205,43 +218,44 @@ impl State for Serialize {
 
     /// A merge may differ from itself the next time: what is no mapping cannot be merged into, and `configparser` reads
     /// other values than it wrote (text for numbers, one `%` for two).
-    fn is_lasting(&self) -> bool {
-        let is_map = matches!(&self.source, Source::Pillar(_) | Source::Given(Value::Map(_)));
-        !self.merge || (is_map && self.format != Format::Ini)
+    fn is_convergent(&self) -> bool {
+        let is_map =
+            matches!(&self.source, SerializeSource::Pillar(_) | SerializeSource::Given(Value::Map(_)));
+        !self.merge || (is_map && self.format != SerializeFormat::Ini)
     }
 
-    fn is_foreseeable(&self) -> bool {
-        Args::new(&self.file).get("check_cmd").is_none()
+    fn is_predictable(&self) -> bool {
+        ChunkArgs::new(&self.file).get("check_cmd").is_none()
     }
 
-    fn holds(&self, look: &Look, hidden: Veil) -> bool {
-        self.is_foreseeable() && !self.merge && managed::stays(&self.path, look, hidden)
+    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
+        self.is_predictable() && !self.merge && managed::content_still_valid(&self.path, look, hidden)
     }
 
-    fn suppose(&self, scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
-        match self.find(scene)? {
-            Sight::Right(_) => Ok(Vec::new()),
-            Sight::File(file, _) => file.suppose(scene),
+    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        match self.plan_file(scene)? {
+            SerializePlan::InSync(_) => Ok(Vec::new()),
+            SerializePlan::File(file, _) => file.assume(scene),
         }
     }
 
-    fn cost(&self) -> Cost {
-        Cost::Light
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.path.clone())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.path.clone())]
     }
 }
 
 /// What is new or other in a mapping, key by key, as Salt prints it.
-fn diffs(old: &Map, new: &Map) -> Map {
+fn changed_keys(old: &Map, new: &Map) -> Map {
     let mut out = Map::new();
     for (key, value) in new.iter() {
         let before = old.get_value(key);
         match (before, value) {
             (Some(Value::Map(a)), Value::Map(b)) => {
-                let inner = diffs(a, b);
+                let inner = changed_keys(a, b);
                 if !inner.is_empty() {
                     out.insert(key.clone(), inner);
                 }
@@ -250,7 +264,7 @@ fn diffs(old: &Map, new: &Map) -> Map {
             (before, value) => {
                 let mut pair = Map::new();
                 pair.insert("new", value.clone());
-                pair.insert("old", before.cloned().unwrap_or_else(|| NOTHING.into()));
+                pair.insert("old", before.cloned().unwrap_or_else(|| NULL_MARKER.into()));
                 out.insert(key.clone(), pair);
             }
         }

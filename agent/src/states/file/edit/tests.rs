@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 use zagent_compiler::{Chunk, Compat};
 use zagent_config::{Map, Value};
 
-use self::memory::Stage;
-use crate::states::{Failure, Look, Standing, build};
+use self::memory::EditTestBed;
+use crate::states::{CheckResult, StateError, Verdict, build};
 
 const PATH: &str = "/tmp/fe/f";
 
@@ -24,55 +24,59 @@ fn map(json: &Json) -> Map {
 
 /// Result, words and changes, as a report has them.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct EditTestReport {
     result: Option<bool>,
     comment: String,
     changes: Value,
 }
 
-impl Told {
-    fn look(look: &Result<Look, Failure>) -> Self {
+impl EditTestReport {
+    fn from_check(look: &Result<CheckResult, StateError>) -> Self {
         match look {
             Ok(look) => Self {
-                result: (look.standing == Standing::Right).then_some(true),
+                result: (look.verdict == Verdict::InSync).then_some(true),
                 comment: look.comment.clone(),
                 changes: look.changes.clone().into(),
             },
-            Err(failure) => Self::failed(failure),
+            Err(failure) => Self::from_failure(failure),
         }
     }
 
-    fn failed(failure: &Failure) -> Self {
-        let done = failure.done.clone();
+    fn from_failure(failure: &StateError) -> Self {
+        let done = failure.result.clone();
         Self { result: Some(false), comment: done.comment, changes: done.changes.into() }
     }
 }
 
 /// What a state says in a dry run and for real.
-fn tell(stage: &Stage, chunk: &Chunk) -> (Told, Told) {
+fn run_both(stage: &EditTestBed, chunk: &Chunk) -> (EditTestReport, EditTestReport) {
     let scene = stage.scene();
     let mut state = match build(chunk) {
         Ok(state) => state,
-        Err(failure) => return (Told::failed(&failure), Told::failed(&failure)),
+        Err(failure) => {
+            return (EditTestReport::from_failure(&failure), EditTestReport::from_failure(&failure));
+        }
     };
     let look = state.check(&scene);
-    let test = Told::look(&look);
+    let test = EditTestReport::from_check(&look);
     let real = match look {
-        Ok(look) if look.standing != Standing::Right => match state.apply(&scene) {
-            Ok(done) => Told { result: Some(true), comment: done.comment, changes: done.changes.into() },
-            Err(failure) => Told::failed(&failure),
+        Ok(look) if look.verdict != Verdict::InSync => match state.apply(&scene) {
+            Ok(done) => {
+                EditTestReport { result: Some(true), comment: done.comment, changes: done.changes.into() }
+            }
+            Err(failure) => EditTestReport::from_failure(&failure),
         },
-        look => Told::look(&look),
+        look => EditTestReport::from_check(&look),
     };
-    if real.result == Some(true) && state.is_lasting() {
+    if real.result == Some(true) && state.is_convergent() {
         let again = state.check(&scene);
-        assert!(matches!(&again, Ok(look) if look.standing == Standing::Right), "{chunk:?}: {again:?}");
+        assert!(matches!(&again, Ok(look) if look.verdict == Verdict::InSync), "{chunk:?}: {again:?}");
     }
     (test, real)
 }
 
 /// How what was told differs from what Salt told; its tracebacks are not compared, only that it failed.
-fn differs(told: &Told, salt: &Json) -> Option<String> {
+fn differs(told: &EditTestReport, salt: &Json) -> Option<String> {
     let result = salt["result"].as_bool();
     let same = match salt["comment"].as_str() {
         None => told.result == Some(false),
@@ -85,11 +89,11 @@ fn differs(told: &Told, salt: &Json) -> Option<String> {
 
 fn compare(case: &Json) -> Vec<String> {
     let fun = case["fun"].as_str().unwrap();
-    let stage = Stage::new(Compat::Salt);
+    let stage = EditTestBed::new(Compat::Salt);
     if let Some(old) = case["old"].as_str() {
-        stage.fs.put(PATH, old.as_bytes());
+        stage.fs.put_file(PATH, old.as_bytes());
     }
-    let (test, real) = tell(&stage, &Chunk::single("file", fun, PATH, map(&case["args"])));
+    let (test, real) = run_both(&stage, &Chunk::single("file", fun, PATH, map(&case["args"])));
     let files = stage.fs.texts();
     let mut faults = Vec::new();
     if let Some(fault) = differs(&test, &case["test"]).filter(|_| !case["odd"].as_bool().unwrap_or(false)) {
@@ -122,11 +126,11 @@ fn patches_apply_as_salts_do() {
     let cases = table.as_array().unwrap();
     let mut faults = String::new();
     for case in cases {
-        let stage = Stage::new(Compat::Salt);
-        stage.fs.put(PATH, case["old"].as_str().unwrap().as_bytes());
-        stage.fs.put("/tmp/fe/p", case["patch"].as_str().unwrap().as_bytes());
+        let stage = EditTestBed::new(Compat::Salt);
+        stage.fs.put_file(PATH, case["old"].as_str().unwrap().as_bytes());
+        stage.fs.put_file("/tmp/fe/p", case["patch"].as_str().unwrap().as_bytes());
         let args = map(&serde_json::json!({"source": "/tmp/fe/p"}));
-        let (test, real) = tell(&stage, &Chunk::single("file", "patch", PATH, args));
+        let (test, real) = run_both(&stage, &Chunk::single("file", "patch", PATH, args));
         let same = test.result == case["test"].as_bool()
             && real.result == case["real"].as_bool()
             && case["comment"].as_str().is_none_or(|words| real.comment.lines().next() == Some(words))

@@ -2,11 +2,11 @@
 //!
 //! Law: joining the lines of a text gives the text; nothing is lost that an edit did not touch.
 
-use crate::states::Failure;
+use crate::states::StateError;
 
 /// Lines with their ends, where a line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum LineEnds {
     /// At `\n` alone: a file read line by line as bytes.
     Newline,
     /// At `\n`, `\r` and `\r\n`: a file read as text.
@@ -16,11 +16,11 @@ pub(super) enum Ends {
 }
 
 /// The lines of a text, each with its end.
-pub(super) fn lines(text: &str, ends: Ends) -> Vec<&str> {
+pub(super) fn lines(text: &str, ends: LineEnds) -> Vec<&str> {
     let is_end = |c: char| match c {
         '\n' => true,
-        '\r' => ends != Ends::Newline,
-        '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}' => ends == Ends::Unicode,
+        '\r' => ends != LineEnds::Newline,
+        '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}' => ends == LineEnds::Unicode,
         _ => false,
     };
     let (mut out, mut start) = (Vec::new(), 0);
@@ -43,12 +43,12 @@ pub(super) fn lines(text: &str, ends: Ends) -> Vec<&str> {
 }
 
 /// The lines of a text without their ends.
-pub(super) fn bare_lines(text: &str) -> Vec<&str> {
-    lines(text, Ends::Unicode).into_iter().map(bare).collect()
+pub(super) fn lines_without_ends(text: &str) -> Vec<&str> {
+    lines(text, LineEnds::Unicode).into_iter().map(strip_line_end).collect()
 }
 
 /// A line of [`lines`] without its end.
-fn bare(line: &str) -> &str {
+fn strip_line_end(line: &str) -> &str {
     if let Some(rest) = line.strip_suffix("\r\n") {
         return rest;
     }
@@ -65,7 +65,7 @@ pub(super) fn is_space(c: char) -> bool {
 
 /// How the characters of a file are written as bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(super) enum TextEncoding {
     /// UTF-8.
     #[default]
     Utf8,
@@ -83,12 +83,12 @@ pub(super) enum Encoding {
     Utf16Be,
 }
 
-impl Encoding {
+impl TextEncoding {
     /// The encoding that Python knows by this name.
     ///
     /// # Errors
     /// Fails for one that is not known here.
-    pub(super) fn named(name: &str) -> Result<Self, Failure> {
+    pub(super) fn from_name(name: &str) -> Result<Self, StateError> {
         let plain: String = name.to_lowercase().replace(['-', ' '], "_");
         Ok(match &*plain {
             "utf_8" | "utf8" | "u8" => Self::Utf8,
@@ -99,7 +99,7 @@ impl Encoding {
             "utf_16_le" | "utf_16le" => Self::Utf16Le,
             "utf_16_be" | "utf_16be" => Self::Utf16Be,
             _ => {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "unknown encoding: {name} (known are utf-8, utf-8-sig, ascii, latin-1, utf-16, utf-16-le and \
                      utf-16-be)"
                 )));
@@ -121,8 +121,8 @@ impl Encoding {
                 [0xff, 0xfe, rest @ ..] => Self::Utf16Le.decode(rest),
                 rest => Self::Utf16Le.decode(rest),
             },
-            Self::Utf16Le => wide(bytes, u16::from_le_bytes),
-            Self::Utf16Be => wide(bytes, u16::from_be_bytes),
+            Self::Utf16Le => decode_utf16(bytes, u16::from_le_bytes),
+            Self::Utf16Be => decode_utf16(bytes, u16::from_be_bytes),
         }
     }
 
@@ -145,7 +145,7 @@ impl Encoding {
     }
 }
 
-fn wide(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
     let (pairs, rest) = (bytes.chunks_exact(2), bytes.len() % 2);
     let units = pairs.map(|pair| unit([pair[0], pair[1]]));
     let text = char::decode_utf16(units).collect::<Result<String, _>>().ok();
@@ -159,24 +159,24 @@ mod tests {
     #[test]
     fn lines_end_where_python_says() {
         let text = "a\r\nb\rc\n\x0cd\u{2028}e";
-        assert_eq!(lines(text, Ends::Newline), ["a\r\n", "b\rc\n", "\x0cd\u{2028}e"]);
-        assert_eq!(lines(text, Ends::Universal), ["a\r\n", "b\r", "c\n", "\x0cd\u{2028}e"]);
-        assert_eq!(lines(text, Ends::Unicode), ["a\r\n", "b\r", "c\n", "\x0c", "d\u{2028}", "e"]);
-        assert_eq!(bare_lines(text), ["a", "b", "c", "", "d", "e"]);
-        assert!(lines("", Ends::Unicode).is_empty());
+        assert_eq!(lines(text, LineEnds::Newline), ["a\r\n", "b\rc\n", "\x0cd\u{2028}e"]);
+        assert_eq!(lines(text, LineEnds::Universal), ["a\r\n", "b\r", "c\n", "\x0cd\u{2028}e"]);
+        assert_eq!(lines(text, LineEnds::Unicode), ["a\r\n", "b\r", "c\n", "\x0c", "d\u{2028}", "e"]);
+        assert_eq!(lines_without_ends(text), ["a", "b", "c", "", "d", "e"]);
+        assert!(lines("", LineEnds::Unicode).is_empty());
     }
 
     #[test]
     fn encodings_go_there_and_back() {
         for name in ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le", "UTF_16_BE"] {
-            let encoding = Encoding::named(name).unwrap();
+            let encoding = TextEncoding::from_name(name).unwrap();
             let bytes = encoding.encode("größe\n").unwrap();
             assert_eq!(encoding.decode(&bytes).as_deref(), Some("größe\n"), "{name}");
         }
-        assert_eq!(Encoding::Ascii.encode("ö"), None);
-        assert_eq!(Encoding::Ascii.decode(b"\xff"), None);
-        assert_eq!(Encoding::Utf16Le.decode(b"abc"), None);
-        assert_eq!(Encoding::Utf16.decode(b"\xfe\xff\0a").as_deref(), Some("a"));
-        assert!(Encoding::named("klingon").is_err());
+        assert_eq!(TextEncoding::Ascii.encode("ö"), None);
+        assert_eq!(TextEncoding::Ascii.decode(b"\xff"), None);
+        assert_eq!(TextEncoding::Utf16Le.decode(b"abc"), None);
+        assert_eq!(TextEncoding::Utf16.decode(b"\xfe\xff\0a").as_deref(), Some("a"));
+        assert!(TextEncoding::from_name("klingon").is_err());
     }
 }

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use zagent_compiler::Files;
+use zagent_compiler::FileTree;
 
-use crate::states::file::asked::{env, missing};
-use crate::states::file::filter::Filter;
-use crate::states::file::source::{Place, place};
-use crate::states::{Args, Failure};
+use crate::states::file::args::{missing_argument, saltenv};
+use crate::states::file::filter::PathFilter;
+use crate::states::file::sources::{ContentLocation, parse_location};
+use crate::states::{ChunkArgs, StateError};
 
 /// What is copied.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct RecurseSource {
     sources: Vec<String>,
     env: Arc<str>,
     max_depth: Option<usize>,
@@ -24,7 +24,7 @@ pub(super) struct Wanted {
 
 /// The entries of a copy.
 #[derive(Debug, Default)]
-pub(in crate::states::file) struct Tree {
+pub(in crate::states::file) struct RecurseTree {
     /// Files, by where they go, and their sources.
     pub(super) files: BTreeMap<PathBuf, String>,
     /// Directories.
@@ -34,22 +34,22 @@ pub(in crate::states::file) struct Tree {
     empty: BTreeSet<PathBuf>,
 }
 
-impl Wanted {
+impl RecurseSource {
     /// Reads `source` and what narrows it.
     ///
     /// # Errors
     /// Fails when one cannot be understood.
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
-        let sources = args.texts("source")?.ok_or_else(|| missing(args, "source"))?;
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        let sources = args.texts("source")?.ok_or_else(|| missing_argument(args, "source"))?;
         let sources: Vec<String> = sources.iter().map(|s| s.trim_end_matches('/').to_owned()).collect();
         if let Some(odd) = sources.iter().find(|s| !s.starts_with("salt://")) {
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "Recurse failed: Invalid source '{odd}' (must be a salt:// URI)"
             )));
         }
         Ok(Self {
             sources,
-            env: env(args)?,
+            env: saltenv(args)?,
             max_depth: args.int("maxdepth")?.map(|n| usize::try_from(n).unwrap_or(0)),
             include_empty: args.flag("include_empty", false),
             keep_symlinks: args.flag("keep_symlinks", false),
@@ -61,12 +61,17 @@ impl Wanted {
     ///
     /// # Errors
     /// Fails in Salt's words when none of the sources is there.
-    pub(super) fn tree(&self, files: &dyn Files, path: &Path, filter: &Filter) -> Result<Tree, Failure> {
-        let failed = |error: String| Failure::new(format!("Recurse failed: {error}"));
-        let mut tree = Tree::default();
+    pub(super) fn build_tree(
+        &self,
+        files: &dyn FileTree,
+        path: &Path,
+        filter: &PathFilter,
+    ) -> Result<RecurseTree, StateError> {
+        let failed = |error: String| StateError::new(format!("Recurse failed: {error}"));
+        let mut tree = RecurseTree::default();
         let mut is_found = false;
         for source in &self.sources {
-            let Place::Tree(own, dir) = place(source) else { continue };
+            let ContentLocation::Tree(own, dir) = parse_location(source) else { continue };
             let env = own.unwrap_or(&self.env);
             if !dir.is_empty()
                 && files.dirs(env).map_err(failed)?.binary_search_by(|d| d.as_str().cmp(dir)).is_err()
@@ -75,8 +80,8 @@ impl Wanted {
             }
             is_found = true;
             let root = if dir.is_empty() { String::new() } else { format!("{dir}/") };
-            let layer = Layer { files, env, root: &root, path, filter };
-            self.add(&mut tree, &layer).map_err(failed)?;
+            let layer = SourceLayer { files, env, root: &root, path, filter };
+            self.add_layer(&mut tree, &layer).map_err(failed)?;
             if !self.merge {
                 break;
             }
@@ -84,7 +89,7 @@ impl Wanted {
         if is_found { Ok(tree) } else { Err(failed("none of the specified sources were found".into())) }
     }
 
-    fn add(&self, tree: &mut Tree, layer: &Layer<'_>) -> Result<(), String> {
+    fn add_layer(&self, tree: &mut RecurseTree, layer: &SourceLayer<'_>) -> Result<(), String> {
         let links = if self.keep_symlinks { layer.files.links(layer.env)? } else { [].into() };
         for (link, target) in links.iter() {
             if let Some(to) = self.target(layer, link).filter(|to| !tree.is_taken(to)) {
@@ -119,24 +124,24 @@ impl Wanted {
     }
 
     /// Where an entry of the tree goes; nothing when it is not meant.
-    fn target(&self, layer: &Layer<'_>, entry: &str) -> Option<PathBuf> {
+    fn target(&self, layer: &SourceLayer<'_>, entry: &str) -> Option<PathBuf> {
         let below = entry.strip_prefix(layer.root)?;
         let is_down = Path::new(below).components().all(|c| matches!(c, Component::Normal(_)));
         let is_near = self.max_depth.is_none_or(|depth| below.matches('/').count() <= depth);
-        (is_down && is_near && layer.filter.takes(below)).then(|| layer.path.join(below))
+        (is_down && is_near && layer.filter.accepts(below)).then(|| layer.path.join(below))
     }
 }
 
 /// One source of a copy.
-struct Layer<'l> {
-    files: &'l dyn Files,
+struct SourceLayer<'l> {
+    files: &'l dyn FileTree,
     env: &'l str,
     root: &'l str,
     path: &'l Path,
-    filter: &'l Filter,
+    filter: &'l PathFilter,
 }
 
-impl Tree {
+impl RecurseTree {
     /// All paths that the copy makes.
     pub(in crate::states::file) fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.files.keys().chain(self.links.keys()).chain(&self.empty).cloned()

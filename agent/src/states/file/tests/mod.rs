@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use zagent_compiler::{Call, CallError, Chunk, Cipher, Compat, Host, Plan};
+use zagent_compiler::{CallError, Chunk, Cipher, Compat, FunctionCall, Plan, TemplateHost};
 use zagent_config::{Map, Value};
 
 use crate::files::DirFiles;
 use crate::fs::{Disk, FileSystem};
-use crate::host::Cancel;
-use crate::states::{Failure, Look, Render, Scene, Shared, Standing, Template, build};
+use crate::host::CancelToken;
+use crate::states::{
+    CheckResult, FileTemplate, RenderTemplate, RunShared, StateCtx, StateError, Verdict, build,
+};
 
 /// A host with one grain.
-struct Lonely;
+struct OneGrainHost;
 
-impl Host for Lonely {
+impl TemplateHost for OneGrainHost {
     fn grain(&self, name: &str) -> Option<Value> {
         (name == "role").then(|| "web".into())
     }
@@ -30,7 +32,7 @@ impl Host for Lonely {
         Value::empty_map()
     }
 
-    fn call(&self, _: &Call) -> Result<Value, CallError> {
+    fn call(&self, _: &FunctionCall) -> Result<Value, CallError> {
         Err(CallError::Unknown)
     }
 
@@ -52,10 +54,10 @@ impl Host for Lonely {
 }
 
 /// Puts values in the place of `{{ name }}`.
-struct Simple;
+struct SimpleRenderer;
 
-impl Render for Simple {
-    fn render(&self, template: &Template) -> Result<String, String> {
+impl RenderTemplate for SimpleRenderer {
+    fn render(&self, template: &FileTemplate) -> Result<String, String> {
         if template.source.contains("{{ fail }}") {
             return Err(format!("{}: told to fail", template.path));
         }
@@ -69,19 +71,19 @@ impl Render for Simple {
 }
 
 /// A place to play in: a directory, a tree, a cache.
-pub(super) struct Stage {
+pub(super) struct FileTestBed {
     pub(super) dir: tempfile::TempDir,
     files: DirFiles,
     pillar: Value,
     pub(super) plan: Plan,
     pub(super) compat: Compat,
-    pub(super) shared: Shared,
-    cancel: Arc<Cancel>,
+    pub(super) shared: RunShared,
+    cancel: Arc<CancelToken>,
     cache: PathBuf,
     disk: Disk,
 }
 
-impl Stage {
+impl FileTestBed {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
@@ -90,19 +92,19 @@ impl Stage {
         }
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         Self {
-            files: DirFiles::base(&root).with("dev", root.join("devroot")),
+            files: DirFiles::base(&root).with_env("dev", root.join("devroot")),
             pillar: Value::empty_map(),
             plan: Plan::default(),
             compat: Compat::Salt,
-            shared: Shared::default(),
-            cancel: Arc::new(Cancel::new()),
+            shared: RunShared::default(),
+            cancel: Arc::new(CancelToken::new()),
             cache: dir.path().join("cache"),
             disk: Disk::default(),
             dir,
         }
     }
 
-    pub(super) fn d(&self) -> PathBuf {
+    pub(super) fn test_dir(&self) -> PathBuf {
         self.dir.path().join("d")
     }
 
@@ -113,32 +115,32 @@ impl Stage {
         self
     }
 
-    pub(super) fn scene(&self) -> Scene<'_> {
+    pub(super) fn scene(&self) -> StateCtx<'_> {
         self.scene_on(&self.disk)
     }
 
-    fn scene_on<'s>(&'s self, fs: &'s dyn FileSystem) -> Scene<'s> {
-        Scene {
+    fn scene_on<'s>(&'s self, fs: &'s dyn FileSystem) -> StateCtx<'s> {
+        StateCtx {
             tag: "",
             journal: None,
             fs,
             files: &self.files,
-            host: &Lonely,
-            templates: &Simple,
+            host: &OneGrainHost,
+            templates: &SimpleRenderer,
             pillar: &self.pillar,
             plan: &self.plan,
             compat: self.compat,
             cancel: &self.cancel,
             deadline: None,
             shared: &self.shared,
-            cache: &self.cache,
-            spare: &self.cache,
+            cache_dir: &self.cache,
+            staging_dir: &self.cache,
         }
     }
 
     /// A chunk whose texts name the directory as `$D`.
     pub(super) fn chunk(&self, fun: &str, args: &Json) -> Chunk {
-        let args = self.sub(args);
+        let args = self.substitute(args);
         let Value::Map(map) = value(&args) else { panic!("arguments are a mapping") };
         let mut map = (*map).clone();
         let name = map.remove("name").unwrap();
@@ -149,71 +151,79 @@ impl Stage {
     }
 
     /// A look: result, words, changes.
-    pub(super) fn look(&self, chunk: &Chunk) -> Answer {
+    pub(super) fn check_chunk(&self, chunk: &Chunk) -> FileTestAnswer {
         match build(chunk).and_then(|mut state| state.preview(&self.scene())) {
-            Ok(look) => self.looked(look),
-            Err(failure) => self.failed(failure),
+            Ok(look) => self.check_answer(look),
+            Err(failure) => self.error_answer(failure),
         }
     }
 
     /// A run, as the runner composes it.
-    pub(super) fn run(&self, chunk: &Chunk) -> Answer {
+    pub(super) fn run_chunk(&self, chunk: &Chunk) -> FileTestAnswer {
         self.run_on(&self.disk, chunk)
     }
 
     /// The same on other files than those of the disk.
-    fn run_on(&self, fs: &dyn FileSystem, chunk: &Chunk) -> Answer {
+    fn run_on(&self, fs: &dyn FileSystem, chunk: &Chunk) -> FileTestAnswer {
         let scene = self.scene_on(fs);
         let mut state = match build(chunk) {
             Ok(state) => state,
-            Err(failure) => return self.failed(failure),
+            Err(failure) => return self.error_answer(failure),
         };
         match state.check(&scene) {
-            Ok(look) if look.standing == Standing::Right => self.looked(look),
+            Ok(look) if look.verdict == Verdict::InSync => self.check_answer(look),
             Ok(_) => match state.apply(&scene) {
-                Ok(done) => Answer {
+                Ok(done) => FileTestAnswer {
                     result: Some(true),
-                    comment: self.back(&done.comment),
+                    comment: self.with_placeholder(&done.comment),
                     changes: self.map(&done.changes),
                 },
-                Err(failure) => self.failed(failure),
+                Err(failure) => self.error_answer(failure),
             },
-            Err(failure) => self.failed(failure),
+            Err(failure) => self.error_answer(failure),
         }
     }
 
-    fn looked(&self, look: Look) -> Answer {
-        let result = (look.standing == Standing::Right).then_some(true);
-        Answer { result, comment: self.back(&look.comment), changes: self.map(&look.changes) }
+    fn check_answer(&self, look: CheckResult) -> FileTestAnswer {
+        let result = (look.verdict == Verdict::InSync).then_some(true);
+        FileTestAnswer {
+            result,
+            comment: self.with_placeholder(&look.comment),
+            changes: self.map(&look.changes),
+        }
     }
 
-    fn failed(&self, failure: Failure) -> Answer {
-        let Failure { done } = failure;
-        Answer { result: Some(false), comment: self.back(&done.comment), changes: self.map(&done.changes) }
+    fn error_answer(&self, failure: StateError) -> FileTestAnswer {
+        let StateError { result: done } = failure;
+        FileTestAnswer {
+            result: Some(false),
+            comment: self.with_placeholder(&done.comment),
+            changes: self.map(&done.changes),
+        }
     }
 
     fn map(&self, changes: &Map) -> Json {
-        let text = self.back(&serde_json::to_string(&Value::from(changes.clone())).unwrap());
+        let text = self.with_placeholder(&serde_json::to_string(&Value::from(changes.clone())).unwrap());
         serde_json::from_str(&text).unwrap()
     }
 
-    fn back(&self, text: &str) -> String {
-        let text = text.replace(self.d().to_str().unwrap(), "$D");
+    fn with_placeholder(&self, text: &str) -> String {
+        let text = text.replace(self.test_dir().to_str().unwrap(), "$D");
         text.replace(self.cache.to_str().unwrap(), "$C")
     }
 
-    fn sub(&self, json: &Json) -> Json {
-        let text = serde_json::to_string(json).unwrap().replace("$D", self.d().to_str().unwrap());
+    fn substitute(&self, json: &Json) -> Json {
+        let text = serde_json::to_string(json).unwrap().replace("$D", self.test_dir().to_str().unwrap());
         serde_json::from_str(&text).unwrap()
     }
 
     fn prepare(&self, setup: &Json) {
-        let d = self.d();
+        let d = self.test_dir();
         for op in setup.as_array().unwrap() {
             let text = |i: usize| op[i].as_str().unwrap_or_default();
             let path = d.join(text(1));
             match text(0) {
-                "file" => put(&path, text(2), if text(3).is_empty() { "0644" } else { text(3) }),
+                "file" => put_file(&path, text(2), if text(3).is_empty() { "0644" } else { text(3) }),
                 "dir" => {
                     std::fs::create_dir_all(&path).unwrap();
                     set_mode(&path, if text(2).is_empty() { "0755" } else { text(2) });
@@ -240,9 +250,9 @@ impl Stage {
     }
 
     /// All that is in the directory, in words.
-    fn left(&self) -> BTreeMap<String, String> {
+    fn leftover_entries(&self) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
-        let mut todo = vec![self.d()];
+        let mut todo = vec![self.test_dir()];
         while let Some(dir) = todo.pop() {
             for entry in std::fs::read_dir(&dir).unwrap() {
                 let path = entry.unwrap().path();
@@ -253,7 +263,10 @@ impl Stage {
                 let owner = if (uid, gid) == own { "0:0".to_owned() } else { format!("{uid}:{gid}") };
                 let mode = found.mode() & 0o7777;
                 let words = if found.is_symlink() {
-                    format!("link {} {owner}", self.back(path.read_link().unwrap().to_str().unwrap()))
+                    format!(
+                        "link {} {owner}",
+                        self.with_placeholder(path.read_link().unwrap().to_str().unwrap())
+                    )
                 } else if found.is_dir() {
                     todo.push(path.clone());
                     format!("dir {mode:04o} {owner}")
@@ -264,7 +277,7 @@ impl Stage {
                 } else {
                     format!("node {mode:04o} {owner}")
                 };
-                out.insert(path.strip_prefix(self.d()).unwrap().to_str().unwrap().to_owned(), words);
+                out.insert(path.strip_prefix(self.test_dir()).unwrap().to_str().unwrap().to_owned(), words);
             }
         }
         out
@@ -273,13 +286,13 @@ impl Stage {
 
 /// What a state said.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct FileTestAnswer {
     pub(super) result: Option<bool>,
     pub(super) comment: String,
     pub(super) changes: Json,
 }
 
-impl Answer {
+impl FileTestAnswer {
     fn read(json: &Json) -> Self {
         Self {
             result: json["result"].as_bool(),
@@ -297,7 +310,7 @@ fn latin1(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()
 }
 
-fn put(path: &Path, content: &str, mode: &str) {
+fn put_file(path: &Path, content: &str, mode: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, latin1(content)).unwrap();
     set_mode(path, mode);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-use super::{Stage, put, set_mode};
+use super::{FileTestBed, put_file, set_mode};
 use crate::fs::{Disk, Overlay};
 
 /// Somebody who is not us.
@@ -34,10 +34,10 @@ fn writers(name: &str) -> Vec<(&'static str, Json)> {
 }
 
 /// `d/ww/f` leads to `victim`.
-fn plant(stage: &Stage, mode: &str, dir_owner: u32, link_owner: u32) -> std::path::PathBuf {
+fn plant(stage: &FileTestBed, mode: &str, dir_owner: u32, link_owner: u32) -> std::path::PathBuf {
     let victim = stage.dir.path().join("victim");
-    put(&victim, "old\n", "0600");
-    let ww = stage.d().join("ww");
+    put_file(&victim, "old\n", "0600");
+    let ww = stage.test_dir().join("ww");
     std::fs::create_dir(&ww).unwrap();
     set_mode(&ww, mode);
     std::os::unix::fs::symlink(&victim, ww.join("f")).unwrap();
@@ -57,16 +57,16 @@ fn a_link_of_a_stranger_at_the_end_is_never_written_through() {
     }
     for (mode, dir_owner) in [("1777", 0), ("0755", STRANGER), ("0777", 0)] {
         for (fun, args) in writers("$D/ww/f") {
-            let stage = Stage::new();
+            let stage = FileTestBed::new();
             let link_owner = if mode == "0777" { 0 } else { STRANGER };
             let victim = plant(&stage, mode, dir_owner, link_owner);
             let chunk = stage.chunk(fun, &args);
-            for answer in [stage.look(&chunk), stage.run(&chunk)] {
+            for answer in [stage.check_chunk(&chunk), stage.run_chunk(&chunk)] {
                 assert_eq!(answer.result, Some(false), "{fun} in {mode}: {answer:?}");
                 assert!(answer.comment.contains("another user may have put there"), "{fun}: {answer:?}");
             }
             assert_eq!(text(&victim), "old\n", "{fun} in {mode}");
-            assert!(stage.d().join("ww/f").is_symlink());
+            assert!(stage.test_dir().join("ww/f").is_symlink());
         }
     }
 }
@@ -80,10 +80,10 @@ fn a_planted_link_to_nothing_makes_nothing() {
         ("managed", json!({"name": "$D/ww/f", "contents": "new", "makedirs": true})),
         ("append", json!({"name": "$D/ww/f", "text": "new", "makedirs": true})),
     ] {
-        let stage = Stage::new();
+        let stage = FileTestBed::new();
         let victim = plant(&stage, "1777", 0, STRANGER);
         std::fs::remove_file(&victim).unwrap();
-        let answer = stage.run(&stage.chunk(fun, &args));
+        let answer = stage.run_chunk(&stage.chunk(fun, &args));
         assert_eq!(answer.result, Some(false), "{fun}: {answer:?}");
         assert!(!victim.exists(), "{fun}");
     }
@@ -94,12 +94,12 @@ fn a_link_of_our_own_is_followed() {
     let me = rustix::process::geteuid().as_raw();
     for mode in ["0755", "1777"] {
         for (fun, args) in writers("$D/ww/f") {
-            let stage = Stage::new();
+            let stage = FileTestBed::new();
             let victim = plant(&stage, mode, me, me);
-            let answer = stage.run(&stage.chunk(fun, &args));
+            let answer = stage.run_chunk(&stage.chunk(fun, &args));
             assert_eq!(answer.result, Some(true), "{fun}: {answer:?}");
             assert_ne!(text(&victim), "old\n", "{fun}");
-            assert!(stage.d().join("ww/f").is_symlink(), "{fun}");
+            assert!(stage.test_dir().join("ww/f").is_symlink(), "{fun}");
         }
     }
 }
@@ -111,7 +111,7 @@ fn what_is_imagined_follows_the_same_rule() {
     }
     for (owner, result) in [(STRANGER, Some(false)), (0, Some(true))] {
         for (fun, args) in writers("$D/ww/f") {
-            let stage = Stage::new();
+            let stage = FileTestBed::new();
             let victim = plant(&stage, "1777", 0, owner);
             let overlay = Overlay::new(std::sync::Arc::new(Disk::default()));
             let answer = stage.run_on(&overlay, &stage.chunk(fun, &args));
@@ -125,17 +125,17 @@ fn what_is_imagined_follows_the_same_rule() {
 fn the_name_of_a_directory_is_no_file() {
     for makedirs in [false, true] {
         for there in [false, true] {
-            let stage = Stage::new();
+            let stage = FileTestBed::new();
             if there {
-                put(&stage.d().join("f"), "old\n", "0644");
+                put_file(&stage.test_dir().join("f"), "old\n", "0644");
             }
             let args = json!({"name": "$D/f/", "contents": "new", "makedirs": makedirs});
             let chunk = stage.chunk("managed", &args);
-            let answer = stage.run(&chunk);
+            let answer = stage.run_chunk(&chunk);
             assert_eq!((answer.result, &*answer.comment), (Some(false), "Parent directory not present"));
-            let append = stage.run(&stage.chunk("append", &json!({"name": "$D/f/", "text": "new"})));
+            let append = stage.run_chunk(&stage.chunk("append", &json!({"name": "$D/f/", "text": "new"})));
             assert_eq!(append.result, Some(false), "{append:?}");
-            let left = std::fs::read_to_string(stage.d().join("f")).ok();
+            let left = std::fs::read_to_string(stage.test_dir().join("f")).ok();
             assert_eq!(left.as_deref(), there.then_some("old\n"));
         }
     }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use zagent_compiler::Compat;
 
-use super::{Answer, Stage, put, value};
+use super::{FileTestAnswer, FileTestBed, put_file, value};
 use crate::fs::{Disk, Overlay};
 use crate::states::build;
 
 /// The same whatever order Salt's sets came in: lists sorted, lines of a comment sorted.
-fn in_order(json: &Json) -> Json {
+fn normalize_order(json: &Json) -> Json {
     match json {
         Json::Array(items) => {
-            let mut items: Vec<Json> = items.iter().map(in_order).collect();
+            let mut items: Vec<Json> = items.iter().map(normalize_order).collect();
             items.sort_by_key(Json::to_string);
             items.into()
         }
         Json::Object(map) => {
-            let sorted: BTreeMap<&String, Json> = map.iter().map(|(k, v)| (k, in_order(v))).collect();
+            let sorted: BTreeMap<&String, Json> = map.iter().map(|(k, v)| (k, normalize_order(v))).collect();
             sorted.into_iter().map(|(k, v)| (k.clone(), v)).collect::<serde_json::Map<_, _>>().into()
         }
         other => other.clone(),
@@ -33,7 +33,7 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 /// Where we answer otherwise on purpose: the case, in which run, and why.
-const OTHERWISE: &[(&str, &str, &str)] = &[
+const INTENDED_DIFFERENCES: &[(&str, &str, &str)] = &[
     ("managed-fresh-newfilediff-source", "test", "Salt raises an exception"),
     ("managed-drift-keep", "test", "Salt forgets the mode"),
     ("managed-link-dangling", "test real tree", "Salt takes a link that leads nowhere for a right file"),
@@ -67,29 +67,30 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("not_cached-salt-none", "test", "Salt had it in its cache, and deletes it in a dry run too"),
 ];
 
-fn otherwise(id: &str, run: &str) -> bool {
-    OTHERWISE.iter().any(|(case, at, _)| *case == id && at.split(' ').any(|at| at == run))
+fn is_intended(id: &str, run: &str) -> bool {
+    INTENDED_DIFFERENCES.iter().any(|(case, at, _)| *case == id && at.split(' ').any(|at| at == run))
 }
 
-fn differs(id: &str, run: &str, found: &Answer, truth: &Answer) -> Option<String> {
-    if otherwise(id, run) {
+fn differs(id: &str, run: &str, found: &FileTestAnswer, truth: &FileTestAnswer) -> Option<String> {
+    if is_intended(id, run) {
         return None;
     }
     let same_words = lines(&found.comment) == lines(&truth.comment);
-    let same =
-        found.result == truth.result && same_words && in_order(&found.changes) == in_order(&truth.changes);
+    let same = found.result == truth.result
+        && same_words
+        && normalize_order(&found.changes) == normalize_order(&truth.changes);
     (!same).then(|| format!("{id} {run}:\n  ours {found:?}\n  Salt {truth:?}"))
 }
 
 /// The stage of a case; nothing when only the superuser can set it up.
-fn stage_of(truth: &Json, case: &Json) -> Option<Stage> {
+fn case_test_bed(truth: &Json, case: &Json) -> Option<FileTestBed> {
     // Who may not change owners can still look at all the others.
     let words = ["\"own\"", "\"user\"", "\"group\"", "root:root", "mknod-char", "mknod-block"];
     let needs_root = words.iter().any(|word| case.to_string().contains(word));
     if needs_root && !rustix::process::geteuid().is_root() {
         return None;
     }
-    let mut stage = Stage::new();
+    let mut stage = FileTestBed::new();
     stage.pillar = value(&truth["pillar"]);
     for (path, entry) in truth["tree"].as_object().unwrap() {
         let full = stage.dir.path().join("root").join(path);
@@ -97,7 +98,7 @@ fn stage_of(truth: &Json, case: &Json) -> Option<Stage> {
         match (entry[0].as_str(), entry[1].as_str()) {
             (None, _) => std::fs::create_dir_all(full).unwrap(),
             (Some(target), Some("link")) => std::os::unix::fs::symlink(target, full).unwrap(),
-            (Some(content), mode) => put(&full, content, mode.unwrap()),
+            (Some(content), mode) => put_file(&full, content, mode.unwrap()),
         }
     }
     stage.prepare(&case["setup"]);
@@ -109,17 +110,27 @@ fn answers_are_those_of_salt() {
     let truth: Json = serde_json::from_str(include_str!("truth.json")).unwrap();
     let mut faults = Vec::new();
     for case in truth["cases"].as_array().unwrap() {
-        let Some(stage) = stage_of(&truth, case) else { continue };
+        let Some(stage) = case_test_bed(&truth, case) else { continue };
         let id = case["id"].as_str().unwrap();
         let chunk = stage.chunk(case["fun"].as_str().unwrap(), &case["args"]);
         let answers = &case["truth"];
-        faults.extend(differs(id, "test", &stage.look(&chunk), &Answer::read(&answers["test"])));
-        faults.extend(differs(id, "real", &stage.run(&chunk), &Answer::read(&answers["real"])));
-        let left = serde_json::to_value(stage.left()).unwrap();
-        if in_order(&left) != in_order(&answers["tree"]) && !otherwise(id, "tree") {
+        faults.extend(differs(
+            id,
+            "test",
+            &stage.check_chunk(&chunk),
+            &FileTestAnswer::read(&answers["test"]),
+        ));
+        faults.extend(differs(id, "real", &stage.run_chunk(&chunk), &FileTestAnswer::read(&answers["real"])));
+        let left = serde_json::to_value(stage.leftover_entries()).unwrap();
+        if normalize_order(&left) != normalize_order(&answers["tree"]) && !is_intended(id, "tree") {
             faults.push(format!("{id} leaves\n  ours {left}\n  Salt {}", answers["tree"]));
         }
-        faults.extend(differs(id, "again", &stage.run(&chunk), &Answer::read(&answers["again"])));
+        faults.extend(differs(
+            id,
+            "again",
+            &stage.run_chunk(&chunk),
+            &FileTestAnswer::read(&answers["again"]),
+        ));
     }
     assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
 }
@@ -131,22 +142,22 @@ fn what_is_foreseen_in_memory_is_what_is_done() {
     for (case, compat) in
         truth["cases"].as_array().unwrap().iter().flat_map(|c| [(c, Compat::Salt), (c, Compat::Strict)])
     {
-        let Some(mut stage) = stage_of(&truth, case) else { continue };
+        let Some(mut stage) = case_test_bed(&truth, case) else { continue };
         stage.compat = compat;
         let id = case["id"].as_str().unwrap();
         let chunk = stage.chunk(case["fun"].as_str().unwrap(), &case["args"]);
-        if !build(&chunk).is_ok_and(|state| state.is_foreseeable()) {
+        if !build(&chunk).is_ok_and(|state| state.is_predictable()) {
             continue;
         }
-        let before = stage.left();
+        let before = stage.leftover_entries();
         let overlay = Overlay::new(Arc::new(Disk::default()));
         let (foreseen, foreseen_again) = (stage.run_on(&overlay, &chunk), stage.run_on(&overlay, &chunk));
-        if stage.left() != before {
+        if stage.leftover_entries() != before {
             faults.push(format!("{id}: a dry run changed the disk"));
         }
-        let (done, done_again) = (stage.run(&chunk), stage.run(&chunk));
-        let is_lasting = compat == Compat::Strict && build(&chunk).is_ok_and(|state| state.is_lasting());
-        if is_lasting && done.result == Some(true) && stage.look(&chunk).result != Some(true) {
+        let (done, done_again) = (stage.run_chunk(&chunk), stage.run_chunk(&chunk));
+        let is_lasting = compat == Compat::Strict && build(&chunk).is_ok_and(|state| state.is_convergent());
+        if is_lasting && done.result == Some(true) && stage.check_chunk(&chunk).result != Some(true) {
             faults.push(format!("{id}: it is not right once it has run"));
         }
         for (foreseen, done) in [(foreseen, done), (foreseen_again, done_again)] {

@@ -3,9 +3,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::states::stage::{Stage, apply, chunk, preview};
+use crate::states::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 
-fn tar(stage: &Stage, make: impl Fn(&Path)) -> String {
+fn tar(stage: &StateTestBed, make: impl Fn(&Path)) -> String {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     let file = stage.path("a.tar.gz");
@@ -15,28 +15,28 @@ fn tar(stage: &Stage, make: impl Fn(&Path)) -> String {
     file
 }
 
-fn extracted(stage: &Stage, source: &str, more: &str) -> zagent_compiler::Chunk {
+fn extracted(stage: &StateTestBed, source: &str, more: &str) -> zagent_compiler::Chunk {
     chunk("archive.extracted", &stage.path("t/x/"), &format!(r#"{{"source": "{source}"{more}}}"#))
 }
 
 #[test]
 fn an_archive_is_unpacked_once() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let file = tar(&stage, |dir| {
         std::fs::create_dir(dir.join("app")).unwrap();
         std::fs::write(dir.join("app/a"), "1").unwrap();
         symlink("a", dir.join("app/l")).unwrap();
     });
     let state = extracted(&stage, &file, "");
-    assert!(preview(&state, &stage.scene()).starts_with("null \"Archive"));
+    assert!(preview_chunk(&state, &stage.scene()).starts_with("null \"Archive"));
     assert!(!stage.exists("t"));
-    let said = apply(&state, &stage.scene());
+    let said = apply_chunk(&state, &stage.scene());
     assert!(said.starts_with("true") && said.contains("due to absence of one or more files/dirs"), "{said}");
     assert!(stage.exists("t/x/app/a") && stage.exists("t/x/app/l"));
-    assert_eq!(apply(&state, &stage.scene()), "true \"All files in archive are already present\" {}");
+    assert_eq!(apply_chunk(&state, &stage.scene()), "true \"All files in archive are already present\" {}");
     std::fs::remove_file(stage.path("t/x/app/a")).unwrap();
     std::fs::write(stage.path("t/x/app/own"), "mine").unwrap();
-    assert!(apply(&state, &stage.scene()).starts_with("true"));
+    assert!(apply_chunk(&state, &stage.scene()).starts_with("true"));
     assert!(stage.exists("t/x/app/a") && stage.exists("t/x/app/own"));
     let left = std::fs::read_dir(stage.path("t/x")).unwrap().count();
     assert_eq!(left, 1, "nothing is left beside it");
@@ -44,12 +44,12 @@ fn an_archive_is_unpacked_once() {
 
 #[test]
 fn what_is_there_goes_only_when_the_archive_came_out() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let file = tar(&stage, |dir| {
         std::fs::create_dir(dir.join("app")).unwrap();
         std::fs::write(dir.join("app/a"), "1").unwrap();
     });
-    assert!(apply(&extracted(&stage, &file, ""), &stage.scene()).starts_with("true"));
+    assert!(apply_chunk(&extracted(&stage, &file, ""), &stage.scene()).starts_with("true"));
     // Damaged, and of the same size and time: what it holds is known already.
     let meta = std::fs::metadata(&file).unwrap();
     std::fs::write(&file, vec![b'x'; meta.len() as usize]).unwrap();
@@ -61,7 +61,7 @@ fn what_is_there_goes_only_when_the_archive_came_out() {
         .unwrap();
     for clean in ["clean", "clean_parent"] {
         let state = extracted(&stage, &file, &format!(r#", "overwrite": true, "{clean}": true"#));
-        let said = apply(&state, &stage.scene());
+        let said = apply_chunk(&state, &stage.scene());
         assert!(said.starts_with("false") && said.contains("Unable to extract"), "{said}");
         assert!(stage.exists("t/x/app/a"), "{clean}");
     }
@@ -69,7 +69,7 @@ fn what_is_there_goes_only_when_the_archive_came_out() {
 
 #[test]
 fn all_kinds_of_entries_arrive() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let file = tar(&stage, |dir| {
         std::fs::create_dir(dir.join("app")).unwrap();
         std::fs::write(dir.join("app/a"), "1").unwrap();
@@ -79,7 +79,7 @@ fn all_kinds_of_entries_arrive() {
         std::fs::write(dir.join("app/closed/b"), "2").unwrap();
         std::fs::set_permissions(dir.join("app/closed"), Permissions::from_mode(0o555)).unwrap();
     });
-    let said = apply(&extracted(&stage, &file, ""), &stage.scene());
+    let said = apply_chunk(&extracted(&stage, &file, ""), &stage.scene());
     assert!(said.starts_with("true"), "{said}");
     let meta = |path: &str| std::fs::symlink_metadata(stage.path(path)).unwrap();
     assert_eq!(meta("t/x/app/a").ino(), meta("t/x/app/h").ino());
@@ -91,48 +91,50 @@ fn all_kinds_of_entries_arrive() {
 
 #[test]
 fn a_bomb_is_refused() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let file = tar(&stage, |dir| {
         std::fs::write(dir.join("a"), "1").unwrap();
         std::fs::write(dir.join("b"), "1").unwrap();
     });
-    let said = apply(&extracted(&stage, &file, ""), &stage.scene());
+    let said = apply_chunk(&extracted(&stage, &file, ""), &stage.scene());
     assert!(said.starts_with("false") && said.contains("single top-level directory"), "{said}");
-    let said =
-        apply(&extracted(&stage, &file, r#", "enforce_toplevel": false, "trim_output": 1"#), &stage.scene());
+    let said = apply_chunk(
+        &extracted(&stage, &file, r#", "enforce_toplevel": false, "trim_output": 1"#),
+        &stage.scene(),
+    );
     assert!(said.contains("trimmed to 1") && stage.exists("t/x/b"), "{said}");
 }
 
 #[test]
 fn a_link_that_leads_out_is_refused_and_nothing_stays() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let file = tar(&stage, |dir| {
         std::fs::create_dir(dir.join("app")).unwrap();
         symlink("/etc/passwd", dir.join("app/l")).unwrap();
     });
-    let said = apply(&extracted(&stage, &file, ""), &stage.scene());
+    let said = apply_chunk(&extracted(&stage, &file, ""), &stage.scene());
     assert!(said.starts_with("false") && said.contains("lies outside"), "{said}");
     assert!(!stage.exists("t/x/app"));
 }
 
 #[test]
 fn what_is_of_the_wrong_kind_needs_force() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     let file = tar(&stage, |dir| {
         std::fs::create_dir(dir.join("app")).unwrap();
         std::fs::write(dir.join("app/a"), "1").unwrap();
     });
     std::fs::create_dir_all(stage.path("t/x/app/a")).unwrap();
-    let said = apply(&extracted(&stage, &file, ""), &stage.scene());
+    let said = apply_chunk(&extracted(&stage, &file, ""), &stage.scene());
     assert!(said.starts_with("false") && said.contains("incorrect type"), "{said}");
-    let said = apply(&extracted(&stage, &file, r#", "force": true"#), &stage.scene());
+    let said = apply_chunk(&extracted(&stage, &file, r#", "force": true"#), &stage.scene());
     assert!(said.starts_with("true") && said.contains("removed"), "{said}");
     assert!(Path::new(&stage.path("t/x/app/a")).is_file());
 }
 
 #[test]
 fn a_password_is_given_where_nobody_reads_it() {
-    let stage = Stage::new();
+    let stage = StateTestBed::new();
     std::fs::write(stage.path("a"), "1").unwrap();
     let is_here = |program: &str| Command::new(program).arg("--help").output().is_ok();
     if !is_here("zip") || !is_here("unzip") || !is_here("python3") {
@@ -143,7 +145,7 @@ fn a_password_is_given_where_nobody_reads_it() {
     assert!(zip.unwrap().success());
     let state = |password: &str| {
         let more = format!(r#", "enforce_toplevel": false, "password": "{password}""#);
-        apply(&extracted(&stage, &stage.path("x.zip"), &more), &stage.scene())
+        apply_chunk(&extracted(&stage, &stage.path("x.zip"), &more), &stage.scene())
     };
     let said = state("wrong");
     assert!(said.starts_with("false") && !stage.exists("t/x/a"), "{said}");
@@ -154,8 +156,8 @@ fn a_password_is_given_where_nobody_reads_it() {
 
 #[test]
 fn what_is_said_must_make_sense() {
-    let stage = Stage::new();
-    let said = |source: &str, more: &str| apply(&extracted(&stage, source, more), &stage.scene());
+    let stage = StateTestBed::new();
+    let said = |source: &str, more: &str| apply_chunk(&extracted(&stage, source, more), &stage.scene());
     assert!(said("/x.bin", "").contains("Could not guess archive_format"));
     assert!(said("/x.tar", r#", "archive_format": "cab""#).contains("Invalid archive_format 'cab'"));
     assert!(said("/x.tar", r#", "password": "p""#).contains("only supported for zip"));

@@ -3,9 +3,9 @@
 //! Law: a repository is a change of files that is thought out first and written then; a look and an act think the same.
 
 pub(crate) mod apt;
-pub(crate) mod ini;
-mod key;
-mod told;
+mod functions;
+pub(crate) mod repo_file;
+mod signing_key;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -13,33 +13,36 @@ use std::sync::atomic::Ordering;
 use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
-use self::apt::{Asked, Entry, Sources};
-use self::ini::Repos;
-use self::key::Key;
-use crate::fs::{FileSystem, Meta};
-use crate::host::command::shown;
+use self::apt::{AptEntry, AptRequest, AptSources};
+use self::repo_file::RepoFiles;
+use self::signing_key::SigningKey;
+use crate::fs::{FileMeta, FileSystem};
+use crate::host::command_options::value_text;
 use crate::states::file::parents;
-use crate::states::{Args, Built, Cost, Done, Failure, Look, Resource, Scene, State, Veil};
+use crate::states::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx,
+    StateError,
+};
 
-pub(crate) use self::told::{change, family, list};
+pub(crate) use self::functions::{detect_format, list_repos, plan_repo};
 
 /// A file and what it should hold; nothing stands for a file that should go.
-pub(crate) type Edit = (PathBuf, Option<String>);
+pub(crate) type RepoFileEdit = (PathBuf, Option<String>);
 
 /// What there is to do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct RepoPlan {
     /// How it was; nothing when there was none.
     pub(crate) before: Option<Map>,
     /// How it will be.
     pub(crate) after: Option<Map>,
     /// What to write.
-    pub(crate) edits: Vec<Edit>,
+    pub(crate) edits: Vec<RepoFileEdit>,
 }
 
 /// How a host keeps its repositories.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(crate) enum RepoFormat {
     /// apt: the system's name and release.
     Debian(String, String),
     /// Sections of files in a directory.
@@ -49,82 +52,89 @@ pub(crate) enum Family {
 }
 
 /// The state that a function of this module makes; nothing when there is no such function.
-pub(super) fn build(fun: &str, args: &Args<'_>) -> Option<Built> {
+pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
     let is_absent = match fun {
         "managed" => false,
         "absent" => true,
         _ => return None,
     };
-    Some(read(args, is_absent))
+    Some(state_from_args(args, is_absent))
 }
 
-fn read(args: &Args<'_>, is_absent: bool) -> Built {
+fn state_from_args(args: &ChunkArgs<'_>, is_absent: bool) -> BuildResult {
     if args.get("repo").is_some() {
         let words = "'repo' is not a supported argument for this state. The 'name' argument is probably what was intended.";
-        return Err(Failure::new(words));
+        return Err(StateError::new(words));
     }
     if args.get("enabled").is_some() && args.get("disabled").is_some() {
-        return Err(Failure::new("Only one of enabled/disabled is allowed"));
+        return Err(StateError::new("Only one of enabled/disabled is allowed"));
     }
     if args.flag("consolidate", false) {
-        return Err(Failure::new(
+        return Err(StateError::new(
             "`consolidate` is not supported here: files of sources are left where they are",
         ));
     }
     if args.get("copr").is_some() {
-        return Err(Failure::new(
+        return Err(StateError::new(
             "`copr` is not supported here: give `baseurl` and `gpgkey` of the repository",
         ));
     }
     if is_absent {
-        key::Gone::read(args)?;
+        signing_key::RemovedKeys::from_args(args)?;
     } else {
-        Key::read(args, None)?;
+        SigningKey::from_args(args, None)?;
     }
-    Ok(Box::new(Repo { chunk: args.chunk.clone(), is_absent }))
+    Ok(Box::new(PkgrepoState { chunk: args.chunk.clone(), is_absent }))
 }
 
-struct Repo {
+struct PkgrepoState {
     chunk: Chunk,
     is_absent: bool,
 }
 
 /// What a look found: what to do, and the key that goes with it.
-struct Found {
-    plan: Plan,
-    key: Option<Key>,
+struct RepoCheck {
+    plan: RepoPlan,
+    key: Option<SigningKey>,
     /// The key has to be written.
     lacks_key: bool,
 }
 
-impl Repo {
+impl PkgrepoState {
     fn name(&self) -> String {
-        Args::new(&self.chunk).name()
+        ChunkArgs::new(&self.chunk).name()
     }
 
-    fn look(&self, scene: &Scene<'_>) -> Result<Found, Failure> {
-        let args = Args::new(&self.chunk);
-        let family = family(&|name| scene.host.grain(name));
+    fn inspect(&self, scene: &StateCtx<'_>) -> Result<RepoCheck, StateError> {
+        let args = ChunkArgs::new(&self.chunk);
+        let family = detect_format(&|name| scene.host.grain(name));
         let family =
-            family.ok_or_else(|| Failure::new("Repo management not implemented on this platform"))?;
-        let mut plan = plan(scene.fs, &family, &args, self.is_absent)?;
+            family.ok_or_else(|| StateError::new("Repo management not implemented on this platform"))?;
+        let mut plan = plan_change(scene.fs, &family, &args, self.is_absent)?;
         // As in Salt, the key goes with its repository.
-        if self.is_absent && !plan.edits.is_empty() && matches!(family, Family::Debian(..)) {
-            plan.edits.extend(key::Gone::read(&args)?.rings(scene.fs)?.into_iter().map(|ring| (ring, None)));
+        if self.is_absent && !plan.edits.is_empty() && matches!(family, RepoFormat::Debian(..)) {
+            plan.edits.extend(
+                signing_key::RemovedKeys::from_args(&args)?
+                    .removable_keyrings(scene.fs)?
+                    .into_iter()
+                    .map(|ring| (ring, None)),
+            );
         }
         let key = match &family {
-            Family::Debian(..) if !self.is_absent => Key::read(&args, ring(&args, &family)?.as_deref())?,
+            RepoFormat::Debian(..) if !self.is_absent => {
+                SigningKey::from_args(&args, keyring_path(&args, &family)?.as_deref())?
+            }
             _ => None,
         };
         let lacks_key = match &key {
             Some(key) => key.is_missing(scene, &self.chunk.env)?,
             None => false,
         };
-        Ok(Found { plan, key, lacks_key })
+        Ok(RepoCheck { plan, key, lacks_key })
     }
 
     /// What changed, as Salt tells it: the name of a new one, else each setting that is another now.
-    fn changes(&self, found: &Found) -> Map {
+    fn changes(&self, found: &RepoCheck) -> Map {
         let mut changes = Map::new();
         match (&found.plan.before, &found.plan.after) {
             _ if found.plan.edits.is_empty() => {}
@@ -143,7 +153,7 @@ impl Repo {
                 changes.insert("repo", self.name());
             }
         }
-        let is_ring = |path: &&PathBuf| key::RINGS.iter().any(|dir| path.starts_with(dir));
+        let is_ring = |path: &&PathBuf| signing_key::KEYRING_DIRS.iter().any(|dir| path.starts_with(dir));
         let rings = found.plan.edits.iter().filter(|(_, text)| text.is_none()).map(|(path, _)| path);
         let rings: Vec<String> = rings.filter(is_ring).map(|path| path.display().to_string()).collect();
         if !rings.is_empty() {
@@ -157,13 +167,13 @@ impl Repo {
 }
 
 /// The entry that a name stands for; nothing when it is no entry.
-fn named(args: &Args<'_>, family: &Family) -> Result<Option<Entry>, Failure> {
-    let Family::Debian(os, release) = family else { return Ok(None) };
+fn entry_from_name(args: &ChunkArgs<'_>, family: &RepoFormat) -> Result<Option<AptEntry>, StateError> {
+    let RepoFormat::Debian(os, release) = family else { return Ok(None) };
     let ppa = args.text("ppa")?.or_else(|| args.name().strip_prefix("ppa:").map(str::to_owned));
-    let Some(ppa) = ppa.filter(|_| os != "Debian") else { return Ok(Entry::parse(&args.name())) };
+    let Some(ppa) = ppa.filter(|_| os != "Debian") else { return Ok(AptEntry::parse_line(&args.name())) };
     let path = ppa.trim_start_matches("ppa:");
     if !path.contains('/') {
-        return Err(Failure::new(format!(
+        return Err(StateError::new(format!(
             "Unable to get PPA info from argument. Expected format \"<PPA_OWNER>/<PPA_NAME>\" (e.g. saltstack/salt) \
              not found.  Received '{path}' instead."
         )));
@@ -172,57 +182,65 @@ fn named(args: &Args<'_>, family: &Family) -> Result<Option<Entry>, Failure> {
         Some(auth) => format!("https://{auth}@private-ppa.launchpad.net"),
         None => "https://ppa.launchpadcontent.net".into(),
     };
-    Ok(Entry::parse(&format!("deb {host}/{path}/ubuntu {release} main")))
+    Ok(AptEntry::parse_line(&format!("deb {host}/{path}/ubuntu {release} main")))
 }
 
 /// The keyring that an entry will name: what the state says goes before what stands in the name.
-fn ring(args: &Args<'_>, family: &Family) -> Result<Option<String>, Failure> {
-    let named = named(args, family)?;
+fn keyring_path(args: &ChunkArgs<'_>, family: &RepoFormat) -> Result<Option<String>, StateError> {
+    let named = entry_from_name(args, family)?;
     let of_name = || named.and_then(|n| n.option("signed-by").map(str::to_owned));
     Ok(args.text("signedby")?.or_else(of_name))
 }
 
 /// What there is to do on a host of this family.
-fn plan(fs: &dyn FileSystem, family: &Family, args: &Args<'_>, is_absent: bool) -> Result<Plan, Failure> {
+fn plan_change(
+    fs: &dyn FileSystem,
+    family: &RepoFormat,
+    args: &ChunkArgs<'_>,
+    is_absent: bool,
+) -> Result<RepoPlan, StateError> {
     let name = args.name();
     match family {
-        Family::Debian(..) if is_absent => match named(args, family)? {
-            Some(entry) => Sources::read(fs)?.without(&entry),
-            None => Err(Failure::new(format!(
+        RepoFormat::Debian(..) if is_absent => match entry_from_name(args, family)? {
+            Some(entry) => AptSources::read(fs)?.plan_absent(&entry),
+            None => Err(StateError::new(format!(
                 "Failed to configure repo '{name}': Error: repo '{name}' is not a well formatted definition"
             ))),
         },
-        Family::Debian(..) => {
-            let entry = named(args, family)?.ok_or_else(|| {
-                Failure::new(format!(
+        RepoFormat::Debian(..) => {
+            let entry = entry_from_name(args, family)?.ok_or_else(|| {
+                StateError::new(format!(
                     "Failed to configure repo '{name}': Name {name} is not valid. This must be the complete repo entry \
                      as seen in the sources file"
                 ))
             })?;
-            let plan = Sources::read(fs)?.with(&asked(args, entry.clone())?)?;
+            let plan = AptSources::read(fs)?.plan_present(&apt_request(args, entry.clone())?)?;
             let is_signed = entry.option("signed-by").is_some() || args.get("signedby").is_some();
             let is_trusted = entry.option("trusted").is_some() || args.flag("trusted", false);
             if plan.before.is_none() && !args.flag("aptkey", true) && !is_signed && !is_trusted {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "Failed to configure repo '{name}': missing 'signedby' or 'trusted' option when apt-key is missing"
                 )));
             }
             Ok(plan)
         }
-        Family::Sections(dir) if is_absent => Ok(Repos::read(fs, Path::new(dir))?.without(&name)),
-        Family::Sections(dir) => {
+        RepoFormat::Sections(dir) if is_absent => Ok(RepoFiles::read(fs, Path::new(dir))?.plan_absent(&name)),
+        RepoFormat::Sections(dir) => {
             let comments = args.texts("comments")?.unwrap_or_default();
-            let failed =
-                |f: Failure| Failure::new(format!("Failed to configure repo '{name}': {}", f.done.comment));
-            Repos::read(fs, Path::new(dir))?.with(&name, &settings(args), &comments).map_err(failed)
+            let failed = |f: StateError| {
+                StateError::new(format!("Failed to configure repo '{name}': {}", f.result.comment))
+            };
+            RepoFiles::read(fs, Path::new(dir))?
+                .plan_present(&name, &section_settings(args), &comments)
+                .map_err(failed)
         }
-        Family::Lines(file) => ini::line(fs, Path::new(file), &name, is_absent),
+        RepoFormat::Lines(file) => repo_file::plan_line(fs, Path::new(file), &name, is_absent),
     }
 }
 
 /// What is asked of apt's sources.
-fn asked(args: &Args<'_>, name: Entry) -> Result<Asked, Failure> {
-    let list = |key: &str| -> Result<Option<Vec<String>>, Failure> {
+fn apt_request(args: &ChunkArgs<'_>, name: AptEntry) -> Result<AptRequest, StateError> {
+    let list = |key: &str| -> Result<Option<Vec<String>>, StateError> {
         let cut = |all: Vec<String>| {
             all.iter()
                 .flat_map(|t| t.split([',', ' ']))
@@ -235,7 +253,7 @@ fn asked(args: &Args<'_>, name: Entry) -> Result<Asked, Failure> {
     let mut wanted = name.clone();
     wanted.is_disabled = is_disabled(args);
     wanted.comment.clear();
-    let given = |keys: [&str; 2], field: &mut Vec<String>| -> Result<(), Failure> {
+    let given = |keys: [&str; 2], field: &mut Vec<String>| -> Result<(), StateError> {
         for key in keys {
             if let Some(given) = list(key)?.filter(|l| !l.is_empty()) {
                 *field = given;
@@ -260,12 +278,12 @@ fn asked(args: &Args<'_>, name: Entry) -> Result<Asked, Failure> {
     let is_alone = args.flag("clean_file", false);
     let file = args.path("file")?;
     if is_alone && file.is_none() {
-        return Err(Failure::new("`clean_file` needs `file`"));
+        return Err(StateError::new("`clean_file` needs `file`"));
     }
-    Ok(Asked { name, wanted, file, is_alone, comment })
+    Ok(AptRequest { name, wanted, file, clean_file: is_alone, comment })
 }
 
-fn is_disabled(args: &Args<'_>) -> bool {
+fn is_disabled(args: &ChunkArgs<'_>) -> bool {
     let truth = |v: &Value| match v {
         Value::Str(text) => !matches!(text.to_ascii_lowercase().as_str(), "" | "0" | "no" | "false" | "off"),
         other => other.is_truthy(),
@@ -274,7 +292,7 @@ fn is_disabled(args: &Args<'_>) -> bool {
 }
 
 /// What other systems or the state itself are told, and no section holds.
-const NO_SETTINGS: [&str; 24] = [
+const NON_SECTION_ARGS: [&str; 24] = [
     "humanname",
     "name",
     "enabled",
@@ -302,13 +320,15 @@ const NO_SETTINGS: [&str; 24] = [
 ];
 
 /// The settings of a section.
-fn settings(args: &Args<'_>) -> Map {
+fn section_settings(args: &ChunkArgs<'_>) -> Map {
     let mut all = Map::new();
     if let Some(name) = args.get("humanname") {
         all.insert("name", name.clone());
     }
     all.insert("enabled", !is_disabled(args));
-    for (key, value) in args.chunk.args.iter().filter(|(k, _)| !NO_SETTINGS.contains(&shown(k).as_str())) {
+    for (key, value) in
+        args.chunk.args.iter().filter(|(k, _)| !NON_SECTION_ARGS.contains(&value_text(k).as_str()))
+    {
         let is_empty = matches!(value, Value::Str(s) if s.is_empty());
         all.insert(key.clone(), if is_empty { Value::Null } else { value.clone() });
     }
@@ -316,15 +336,15 @@ fn settings(args: &Args<'_>) -> Map {
 }
 
 /// Writes what was thought out.
-pub(super) fn write(scene: &Scene<'_>, edits: &[Edit]) -> Result<(), Failure> {
+pub(super) fn write_edits(scene: &StateCtx<'_>, edits: &[RepoFileEdit]) -> Result<(), StateError> {
     for (path, text) in edits {
         match text {
             Some(text) => {
-                parents::make(scene, path, Meta { mode: Some(0o755), ..Meta::default() })?;
+                parents::make_parents(scene, path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
                 let is_new = scene.fs.stat(path)?.is_none();
                 let mode = is_new.then_some(0o644);
-                let path = scene.fs.end_for_change(path)?;
-                scene.fs.write(&path, text.as_bytes(), Meta { mode, ..Meta::default() })?;
+                let path = scene.fs.resolve_for_change(path)?;
+                scene.fs.write(&path, text.as_bytes(), FileMeta { mode, ..FileMeta::default() })?;
             }
             None => scene.fs.remove(path)?,
         }
@@ -332,12 +352,12 @@ pub(super) fn write(scene: &Scene<'_>, edits: &[Edit]) -> Result<(), Failure> {
     Ok(())
 }
 
-impl State for Repo {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
-        let found = self.look(scene)?;
+impl State for PkgrepoState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.inspect(scene)?;
         let name = self.name();
         if found.plan.edits.is_empty() && !found.lacks_key {
-            return Ok(Look::right(if self.is_absent {
+            return Ok(CheckResult::in_sync(if self.is_absent {
                 format!("Package repo {name} is absent")
             } else {
                 format!("Package repo '{name}' already configured")
@@ -348,21 +368,21 @@ impl State for Repo {
             "Package repo '{name}' {act}. This may cause pkg states to behave differently than stated if this action is \
              repeated without test=True, due to the differences in the configured repositories."
         );
-        Ok(Look::drift(comment, self.changes(&found)))
+        Ok(CheckResult::drifted(comment, self.changes(&found)))
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
-        let mut found = self.look(scene)?;
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let mut found = self.inspect(scene)?;
         let name = self.name();
         // A key that is there is not fetched once more: the line may have to change while nobody answers.
         if let Some(key) = found.key.as_ref().filter(|_| found.lacks_key) {
-            let put = key.put(scene, &self.chunk.env);
+            let put = key.install(scene, &self.chunk.env);
             found.lacks_key = put.map_err(|f| {
-                Failure::new(format!("Failed to configure repo '{name}': {}", f.done.comment))
+                StateError::new(format!("Failed to configure repo '{name}': {}", f.result.comment))
             })?;
         }
-        write(scene, &found.plan.edits)?;
-        let args = Args::new(&self.chunk);
+        write_edits(scene, &found.plan.edits)?;
+        let args = ChunkArgs::new(&self.chunk);
         let refreshes = args.flag("refresh_db", args.flag("refresh", true));
         if refreshes && !scene.is_dry() {
             scene.shared.packages_stale.store(true, Ordering::Relaxed);
@@ -372,28 +392,28 @@ impl State for Repo {
         } else {
             format!("Configured package repo '{name}'")
         };
-        Ok(Done::new(comment, self.changes(&found)))
+        Ok(ApplyResult::new(comment, self.changes(&found)))
     }
 
-    fn is_foreseeable(&self) -> bool {
-        let key = Key::read(&Args::new(&self.chunk), None).ok().flatten();
+    fn is_predictable(&self) -> bool {
+        let key = SigningKey::from_args(&ChunkArgs::new(&self.chunk), None).ok().flatten();
         self.is_absent || !key.is_some_and(|key| key.is_remote())
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES
+    fn reads(&self) -> Effects {
+        Effects::FILES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::CATALOG
+    fn writes(&self) -> Effects {
+        Effects::CATALOG
     }
 
-    fn cost(&self) -> Cost {
-        if self.is_foreseeable() { Cost::Light } else { Cost::Heavy }
+    fn check_cost(&self) -> CheckCost {
+        if self.is_predictable() { CheckCost::Light } else { CheckCost::Heavy }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Packages, Resource::Path("/etc/apt/sources.list.d".into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Packages, LockKey::Path("/etc/apt/sources.list.d".into())]
     }
 }
 

@@ -1,16 +1,16 @@
 use super::*;
-use crate::states::stage::{Stage, built, chunk, preview};
+use crate::states::testing::{StateTestBed, build_state, chunk, preview_chunk};
 
 fn settings_of(args: &str) -> String {
     let chunk = chunk("pkgrepo.managed", "base", args);
-    serde_json::to_string(&Value::from(settings(&Args::new(&chunk)))).unwrap()
+    serde_json::to_string(&Value::from(section_settings(&ChunkArgs::new(&chunk)))).unwrap()
 }
 
 fn asked_line(name: &str, args: &str) -> String {
     let chunk = chunk("pkgrepo.managed", name, args);
-    let asked = asked(&Args::new(&chunk), Entry::parse(name).unwrap())
-        .unwrap_or_else(|f| panic!("{}", f.done.comment));
-    asked.wanted.line()
+    let asked = apt_request(&ChunkArgs::new(&chunk), AptEntry::parse_line(name).unwrap())
+        .unwrap_or_else(|f| panic!("{}", f.result.comment));
+    asked.wanted.to_line()
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn a_section_gets_what_is_said_and_no_more() {
 
 #[test]
 fn what_cannot_be_is_told_at_once() {
-    let stage = Stage::new();
-    let told = |args: &str| preview(&chunk("pkgrepo.managed", "plain-name", args), &stage.scene());
+    let stage = StateTestBed::new();
+    let told = |args: &str| preview_chunk(&chunk("pkgrepo.managed", "plain-name", args), &stage.scene());
     assert!(told(r#"{"enabled": 1, "disabled": 0}"#).contains("Only one of enabled/disabled is allowed"));
     assert!(told(r#"{"repo": "x"}"#).contains("'repo' is not a supported argument"));
     assert!(told(r#"{"key_url": "x", "key_text": "y"}"#).contains("both"));
@@ -53,8 +53,8 @@ fn what_cannot_be_is_told_at_once() {
 
 #[test]
 fn what_is_no_entry_is_not_absent() {
-    let stage = Stage::new();
-    let told = |name: &str, args: &str| preview(&chunk("pkgrepo.absent", name, args), &stage.scene());
+    let stage = StateTestBed::new();
+    let told = |name: &str, args: &str| preview_chunk(&chunk("pkgrepo.absent", name, args), &stage.scene());
     for name in ["docker", "http://h/ x main", "ppa:a/b"] {
         assert!(told(name, "{}").contains("is not a well formatted definition"), "{name}");
     }
@@ -67,8 +67,10 @@ fn what_is_no_entry_is_not_absent() {
 #[test]
 fn a_personal_archive_is_one_of_ubuntu() {
     let chunk = chunk("pkgrepo.managed", "x", r#"{"ppa": "wolfnet/logstash"}"#);
-    let args = Args::new(&chunk);
-    let line = |os: &str| named(&args, &Family::Debian(os.into(), "jammy".into())).unwrap().map(|e| e.line());
+    let args = ChunkArgs::new(&chunk);
+    let line = |os: &str| {
+        entry_from_name(&args, &RepoFormat::Debian(os.into(), "jammy".into())).unwrap().map(|e| e.to_line())
+    };
     assert_eq!(
         line("Ubuntu").as_deref(),
         Some("deb https://ppa.launchpadcontent.net/wolfnet/logstash/ubuntu jammy main")
@@ -80,9 +82,9 @@ fn a_personal_archive_is_one_of_ubuntu() {
 fn the_key_goes_to_the_keyring_that_the_entry_names() {
     let path = |name: &str, args: &str| {
         let chunk = chunk("pkgrepo.managed", name, args);
-        let args = Args::new(&chunk);
-        let ring = ring(&args, &Family::Debian("Debian".into(), "bookworm".into())).unwrap();
-        Key::read(&args, ring.as_deref()).unwrap().map(|key| key.path().display().to_string())
+        let args = ChunkArgs::new(&chunk);
+        let ring = keyring_path(&args, &RepoFormat::Debian("Debian".into(), "bookworm".into())).unwrap();
+        SigningKey::from_args(&args, ring.as_deref()).unwrap().map(|key| key.path().display().to_string())
     };
     let url = r#"{"key_url": "salt://k", "signedby": "/etc/apt/keyrings/x.gpg"}"#;
     assert_eq!(path("deb http://h/ x main", url).as_deref(), Some("/etc/apt/keyrings/x.gpg"));
@@ -95,7 +97,7 @@ fn the_key_goes_to_the_keyring_that_the_entry_names() {
 #[test]
 fn only_a_key_of_the_network_cannot_be_foreseen() {
     let is_foreseen =
-        |args: &str| built(&chunk("pkgrepo.managed", "deb http://h/ x main", args)).is_foreseeable();
+        |args: &str| build_state(&chunk("pkgrepo.managed", "deb http://h/ x main", args)).is_predictable();
     assert!(is_foreseen("{}") && is_foreseen(r#"{"key_url": "salt://key"}"#));
     assert!(
         !is_foreseen(r#"{"key_url": "https://h/key"}"#)

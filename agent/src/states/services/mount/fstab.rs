@@ -2,23 +2,23 @@
 
 use zagent_config::Map;
 
-use super::{config, number, options, place, required, table};
-use crate::host::services::lines;
-use crate::host::services::mounts::{self, Entry, Kept};
-use crate::states::{Args, Done, Failure, Look, Resource, Scene, State, Veil};
+use super::{fstab_path, number, options, read_fstab, required, trim_slash};
+use crate::host::services::mounts::{self, FstabChange, FstabEntry};
+use crate::host::services::text_file;
+use crate::states::{ApplyResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError};
 
 /// What changed in the table, as a word for the changes and as words.
-pub(super) const fn told(kept: Kept) -> (&'static str, &'static str) {
+pub(super) const fn describe_change(kept: FstabChange) -> (&'static str, &'static str) {
     match kept {
-        Kept::Present => ("present", ". Entry already exists in the fstab."),
-        Kept::New => ("new", ". Added new entry to the fstab."),
-        Kept::Change => ("update", ". Updated the entry in the fstab."),
+        FstabChange::Present => ("present", ". Entry already exists in the fstab."),
+        FstabChange::New => ("new", ". Added new entry to the fstab."),
+        FstabChange::Change => ("update", ". Updated the entry in the fstab."),
     }
 }
 
-pub(super) struct Fstab {
-    on: bool,
-    entry: Entry,
+pub(super) struct MountFstab {
+    should_exist: bool,
+    entry: FstabEntry,
     /// The name by which a device is written.
     mount_by: Option<String>,
     config: String,
@@ -27,21 +27,21 @@ pub(super) struct Fstab {
     not_change: bool,
 }
 
-impl Fstab {
-    pub(super) fn read(on: bool, args: &Args<'_>) -> Result<Self, Failure> {
-        let entry = Entry {
+impl MountFstab {
+    pub(super) fn read(on: bool, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+        let entry = FstabEntry {
             device: args.name(),
-            name: place(&required(args, "fs_file")?),
+            name: trim_slash(&required(args, "fs_file")?),
             fstype: if on { required(args, "fs_vfstype")? } else { String::new() },
             opts: options(args, "fs_mntops")?.join(","),
             dump: number(args, "fs_freq")?,
             pass_num: number(args, "fs_passno")?,
         };
         Ok(Self {
-            on,
+            should_exist: on,
             entry,
             mount_by: args.text("mount_by")?,
-            config: config(args)?,
+            config: fstab_path(args)?,
             mount: on && args.flag("mount", true),
             match_on: args.texts("match_on")?.unwrap_or_default(),
             not_change: args.flag("not_change", false),
@@ -49,105 +49,113 @@ impl Fstab {
     }
 
     /// The entry, its device written as it is asked for.
-    fn entry(&self, scene: &Scene<'_>) -> Result<Entry, Failure> {
+    fn resolve_entry(&self, scene: &StateCtx<'_>) -> Result<FstabEntry, StateError> {
         let Some(by) = &self.mount_by else { return Ok(self.entry.clone()) };
         let (name, tag) = (&self.entry.device, by.to_uppercase());
         if name.starts_with(&format!("{tag}=")) || (tag == "DEVICE" && name.starts_with('/')) {
             return Ok(self.entry.clone());
         }
-        let device = mounts::device(name);
-        let failed = || Failure::new(format!("Device {name} cannot be converted to {by}"));
+        let device = mounts::resolve_device(name);
+        let failed = || StateError::new(format!("Device {name} cannot be converted to {by}"));
         if tag == "DEVICE" {
             return if device.starts_with('/') {
-                Ok(Entry { device, ..self.entry.clone() })
+                Ok(FstabEntry { device, ..self.entry.clone() })
             } else {
                 Err(failed())
             };
         }
-        let said = scene.tools().ask("blkid", &["-o", "value", "-s", &tag, "--", &device])?;
-        let value = said.out.trim();
-        if !said.is_fine() || value.is_empty() {
+        let said = scene.tools().run_query("blkid", &["-o", "value", "-s", &tag, "--", &device])?;
+        let value = said.stdout.trim();
+        if !said.is_success() || value.is_empty() {
             return Err(failed());
         }
-        Ok(Entry { device: format!("{tag}={value}"), ..self.entry.clone() })
+        Ok(FstabEntry { device: format!("{tag}={value}"), ..self.entry.clone() })
     }
 
     /// The table as it should be, when it is not.
-    fn see(&self, scene: &Scene<'_>) -> Result<Option<(String, Kept)>, Failure> {
-        let text = if self.on {
-            table(scene, &self.config)?
+    fn changed_fstab(&self, scene: &StateCtx<'_>) -> Result<Option<(String, FstabChange)>, StateError> {
+        let text = if self.should_exist {
+            read_fstab(scene, &self.config)?
         } else {
-            lines::read(scene.fs, &self.config)?.unwrap_or_default()
+            text_file::read_text(scene.fs, &self.config)?.unwrap_or_default()
         };
-        if !self.on {
-            let device = self.entry(scene)?.device;
-            let (edited, found) = mounts::removed(&text, &self.entry.name, Some(&device));
-            return Ok(found.then_some((edited, Kept::Change)));
+        if !self.should_exist {
+            let device = self.resolve_entry(scene)?.device;
+            let (edited, found) = mounts::remove_fstab_entry(&text, &self.entry.name, Some(&device));
+            return Ok(found.then_some((edited, FstabChange::Change)));
         }
-        let (edited, kept) = mounts::set(&text, &self.entry(scene)?, &self.match_on, self.not_change)?;
-        Ok((kept != Kept::Present).then_some((edited, kept)))
+        let (edited, kept) =
+            mounts::set_fstab_entry(&text, &self.resolve_entry(scene)?, &self.match_on, self.not_change)?;
+        Ok((kept != FstabChange::Present).then_some((edited, kept)))
     }
 
-    fn changes(&self, kept: Kept) -> Map {
-        Map::from_iter([("persist", if self.on { kept.word() } else { "removed" })])
+    fn changes(&self, kept: FstabChange) -> Map {
+        Map::from_iter([("persist", if self.should_exist { kept.salt_word() } else { "removed" })])
     }
 }
 
-impl State for Fstab {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for MountFstab {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let (file, config) = (&self.entry.name, &self.config);
-        Ok(match self.see(scene)? {
-            None if self.on => Look::right(format!("{file} entry was already in {config}.")),
-            None => Look::right(format!("{file} entry is already missing in {config}.")),
+        Ok(match self.changed_fstab(scene)? {
+            None if self.should_exist => {
+                CheckResult::in_sync(format!("{file} entry was already in {config}."))
+            }
+            None => CheckResult::in_sync(format!("{file} entry is already missing in {config}.")),
             Some((_, kept)) => {
                 let mut words = match kept {
-                    _ if !self.on => format!("{file} entry will be removed from {config}."),
-                    Kept::New | Kept::Present => format!("{file} entry will be written in {config}."),
-                    Kept::Change => format!("{file} entry will be updated in {config}."),
+                    _ if !self.should_exist => format!("{file} entry will be removed from {config}."),
+                    FstabChange::New | FstabChange::Present => {
+                        format!("{file} entry will be written in {config}.")
+                    }
+                    FstabChange::Change => format!("{file} entry will be updated in {config}."),
                 };
-                if self.mount && kept == Kept::New {
+                if self.mount && kept == FstabChange::New {
                     words.push_str(&format!("\nWill mount {} on {file}", self.entry.device));
                 }
-                Look::drift(words, self.changes(kept))
+                CheckResult::drifted(words, self.changes(kept))
             }
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let (file, config) = (&self.entry.name, &self.config);
-        let Some((text, kept)) = self.see(scene)? else { return Ok(Done::default()) };
-        lines::write(scene.fs, config, &text)?;
+        let Some((text, kept)) = self.changed_fstab(scene)? else { return Ok(ApplyResult::default()) };
+        text_file::write_text(scene.fs, config, &text)?;
         let mut words = match kept {
-            _ if !self.on => format!("{file} entry removed from {config}."),
-            Kept::New | Kept::Present => format!("{file} entry added in {config}."),
-            Kept::Change => format!("{file} entry updated in {config}."),
+            _ if !self.should_exist => format!("{file} entry removed from {config}."),
+            FstabChange::New | FstabChange::Present => format!("{file} entry added in {config}."),
+            FstabChange::Change => format!("{file} entry updated in {config}."),
         };
-        if self.mount && kept == Kept::New && mounts::at(scene.tools().machine, file)?.is_none() {
-            let said = scene.change(&super::MountThing, file.as_str(), || {
-                Ok(scene.tools().tell("mount", &["--", file])?)
+        if self.mount
+            && kept == FstabChange::New
+            && mounts::find_mounted(scene.tools().machine, file)?.is_none()
+        {
+            let said = scene.with_undo(&super::MountUndo, file.as_str(), || {
+                Ok(scene.tools().run_change("mount", &["--", file])?)
             })?;
-            if !said.is_fine() {
-                let words = format!("{words}\nError while mounting {file}: {}", said.words());
-                return Err(Done::new(words, self.changes(kept)).into());
+            if !said.is_success() {
+                let words = format!("{words}\nError while mounting {file}: {}", said.message());
+                return Err(ApplyResult::new(words, self.changes(kept)).into());
             }
             words.push_str(&format!("\nMounted {} on {file}", self.entry.device));
         }
-        Ok(Done::new(words, self.changes(kept)))
+        Ok(ApplyResult::new(words, self.changes(kept)))
     }
 
-    fn is_foreseeable(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         !self.mount
     }
 
-    fn sees(&self) -> Veil {
-        Veil::FILES
+    fn reads(&self) -> Effects {
+        Effects::FILES
     }
 
-    fn veils(&self) -> Veil {
-        if self.mount { super::VEILS } else { Veil::NONE }
+    fn writes(&self) -> Effects {
+        if self.mount { super::WRITES } else { Effects::NONE }
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Path(self.config.clone().into())]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Path(self.config.clone().into())]
     }
 }

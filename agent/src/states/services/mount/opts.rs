@@ -2,8 +2,8 @@
 
 use zagent_config::{Map, Value};
 
-use crate::host::services::mounts::Mount;
-use crate::states::{Args, Failure};
+use crate::host::services::mounts::MountedFs;
+use crate::states::{ChunkArgs, StateError};
 
 /// Options that a mounted file system does not show.
 const INVISIBLE: &[&str] = &[
@@ -39,19 +39,19 @@ const INVISIBLE: &[&str] = &[
     "users",
 ];
 /// Options with a value that it does not show either.
-const KEYS: &[&str] =
+const INVISIBLE_KEYS: &[&str] =
     &["actimeo", "comment", "credentials", "direct-io-mode", "password", "port", "retry", "secretfile"];
 
 /// What else is known of options.
-pub(super) struct Rules {
+pub(super) struct MountOptionRules {
     invisible: Vec<String>,
     keys: Vec<String>,
     ignored: Map,
     translated: Map,
 }
 
-impl Rules {
-    pub(super) fn read(args: &Args<'_>) -> Result<Self, Failure> {
+impl MountOptionRules {
+    pub(super) fn read(args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let mut invisible = args.texts("extra_mount_invisible_options")?.unwrap_or_default();
         for hidden in args.texts("hidden_opts")?.unwrap_or_default() {
             invisible.extend(hidden.split(',').map(str::to_owned));
@@ -69,14 +69,14 @@ impl Rules {
     }
 
     /// The wanted options that the mounted file system does not have.
-    pub(super) fn missing(
+    pub(super) fn missing_options(
         &self,
         wanted: &[String],
         fstype: &str,
-        now: &Mount,
+        now: &MountedFs,
         ids: impl Fn(&str, &str) -> Option<u32>,
     ) -> Vec<String> {
-        let has: Vec<String> = now.opts.iter().chain(&now.superopts).map(|o| sized(o)).collect();
+        let has: Vec<String> = now.opts.iter().chain(&now.superopts).map(|o| normalize_size(o)).collect();
         let ignored = self.ignored.get(fstype).and_then(Value::as_list);
         let mut missing = Vec::new();
         for option in wanted {
@@ -85,7 +85,7 @@ impl Rules {
             let is_hidden = INVISIBLE.contains(&option)
                 || self.invisible.iter().any(|o| o == option)
                 || option.starts_with("x-")
-                || KEYS.contains(&key)
+                || INVISIBLE_KEYS.contains(&key)
                 || self.keys.iter().any(|k| k == key)
                 || ignored.is_some_and(|list| list.iter().any(|i| i.as_str() == Some(key)));
             let option = match key {
@@ -93,7 +93,7 @@ impl Rules {
                 "uid" | "gid" => {
                     format!("{key}={}", ids(key, value).map_or(value.to_owned(), |id| id.to_string()))
                 }
-                _ => sized(option),
+                _ => normalize_size(option),
             };
             if !is_hidden && !has.contains(&option) {
                 missing.push(option);
@@ -105,7 +105,7 @@ impl Rules {
 }
 
 /// `size=1g` is `size=1048576k`, as the kernel shows it.
-fn sized(option: &str) -> String {
+fn normalize_size(option: &str) -> String {
     let kilobytes = |size: &str| {
         let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let factor = match size.get(digits.len()..)? {
@@ -123,19 +123,19 @@ fn sized(option: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::states::stage::chunk;
+    use crate::states::testing::chunk;
 
     fn missing(wanted: &str, fstype: &str, now: &str) -> String {
-        let rules = Rules::read(&Args::new(&chunk("mount.mounted", "/m", "{}"))).unwrap();
+        let rules = MountOptionRules::read(&ChunkArgs::new(&chunk("mount.mounted", "/m", "{}"))).unwrap();
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
-        let now = Mount {
+        let now = MountedFs {
             point: "/m".into(),
             device: "d".into(),
             fstype: fstype.into(),
             opts: list(now),
             superopts: vec!["rw".into(), "size=1024k".into()],
         };
-        rules.missing(&list(wanted), fstype, &now, |_, name| (name == "www").then_some(33)).join(" ")
+        rules.missing_options(&list(wanted), fstype, &now, |_, name| (name == "www").then_some(33)).join(" ")
     }
 
     #[test]

@@ -1,8 +1,8 @@
 use super::*;
-use crate::states::stage::chunk;
+use crate::states::testing::chunk;
 
 fn entry(name: &str, args: &str) -> String {
-    Interface::read(&Args::new(&chunk("network.managed", name, args))).unwrap().entry
+    NetworkManaged::read(&ChunkArgs::new(&chunk("network.managed", name, args))).unwrap().entry
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn entries_are_as_salt_writes_them() {
 fn entries_of_others_stay() {
     let text =
         "# lo\nauto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet dhcp\n\tmtu 1400\n\nauto eth1\n";
-    let (before, old, after) = cut(text, "eth0");
+    let (before, old, after) = split_entry(text, "eth0");
     assert_eq!(before, "# lo\nauto lo\niface lo inet loopback\n\n");
     assert_eq!(old, "auto eth0\niface eth0 inet dhcp\n\tmtu 1400\n");
     assert_eq!(after, "\nauto eth1\n");
-    assert_eq!(cut("auto lo", "eth0"), ("auto lo\n".into(), String::new(), String::new()));
+    assert_eq!(split_entry("auto lo", "eth0"), ("auto lo\n".into(), String::new(), String::new()));
 }

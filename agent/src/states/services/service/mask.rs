@@ -2,35 +2,43 @@
 
 use zagent_config::Map;
 
-use super::ServiceThing;
-use crate::host::services::{self, Act, Provider};
-use crate::states::{Args, Built, Done, Failure, Look, Resource, Scene, State, Veil, keyed};
+use super::ServiceUndo;
+use crate::host::services::{self, ServiceAction, ServiceProvider};
+use crate::states::{
+    ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
+    key_with_provider,
+};
 
-pub(super) fn build(on: bool, args: &Args<'_>) -> Built {
-    let provider = super::provider(args)?;
-    Ok(Box::new(Mask { on, name: args.name(), runtime: args.flag("runtime", false), provider }))
+pub(super) fn build(on: bool, args: &ChunkArgs<'_>) -> BuildResult {
+    let provider = super::provider_name(args)?;
+    Ok(Box::new(ServiceMasked {
+        should_mask: on,
+        name: args.name(),
+        runtime: args.flag("runtime", false),
+        provider,
+    }))
 }
 
-struct Mask {
-    on: bool,
+struct ServiceMasked {
+    should_mask: bool,
     name: String,
     /// Until the next boot only.
     runtime: bool,
     provider: Option<String>,
 }
 
-impl Mask {
-    fn manager<'s>(&self, scene: &'s Scene<'_>) -> Result<Box<dyn Provider + 's>, Failure> {
-        Ok(services::of(scene.tools(), self.provider.as_deref())?)
+impl ServiceMasked {
+    fn manager<'s>(&self, scene: &'s StateCtx<'_>) -> Result<Box<dyn ServiceProvider + 's>, StateError> {
+        Ok(services::select_provider(scene.tools(), self.provider.as_deref())?)
     }
 
     fn changes(&self) -> Map {
-        let change = Map::from_iter([("old", !self.on), ("new", self.on)]);
+        let change = Map::from_iter([("old", !self.should_mask), ("new", self.should_mask)]);
         Map::from_iter([(if self.runtime { "runtime masked" } else { "masked" }, change)])
     }
 
-    const fn word(&self) -> &'static str {
-        match (self.on, self.runtime) {
+    const fn verb(&self) -> &'static str {
+        match (self.should_mask, self.runtime) {
             (true, false) => "masked",
             (true, true) => "runtime masked",
             (false, false) => "unmasked",
@@ -39,35 +47,39 @@ impl Mask {
     }
 }
 
-impl State for Mask {
-    fn check(&mut self, scene: &Scene<'_>) -> Result<Look, Failure> {
+impl State for ServiceMasked {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let masked = self.manager(scene)?.is_masked(&self.name, self.runtime);
-        let masked = masked.ok_or_else(|| Failure::new("Service masking not available on this minion"))?;
-        let (name, word) = (&self.name, self.word());
-        Ok(match (masked == self.on, self.on) {
-            (true, true) => Look::right(format!("Service {name} is already {word}")),
-            (true, false) => Look::right(format!("Service {name} was already {word}")),
-            (false, _) => Look::drift(format!("Service {name} would be {word}"), self.changes()),
+        let masked = masked.ok_or_else(|| StateError::new("Service masking not available on this minion"))?;
+        let (name, word) = (&self.name, self.verb());
+        Ok(match (masked == self.should_mask, self.should_mask) {
+            (true, true) => CheckResult::in_sync(format!("Service {name} is already {word}")),
+            (true, false) => CheckResult::in_sync(format!("Service {name} was already {word}")),
+            (false, _) => CheckResult::drifted(format!("Service {name} would be {word}"), self.changes()),
         })
     }
 
-    fn apply(&mut self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let manager = self.manager(scene)?;
-        let act = if self.on { Act::Mask(self.runtime) } else { Act::Unmask(self.runtime) };
-        let key = keyed(&self.name, self.provider.as_deref());
-        scene.change(&ServiceThing, key, || Ok(manager.must(act, &self.name, false)?))?;
-        Ok(Done::new(format!("Service {} was {}", self.name, self.word()), self.changes()))
+        let act = if self.should_mask {
+            ServiceAction::Mask(self.runtime)
+        } else {
+            ServiceAction::Unmask(self.runtime)
+        };
+        let key = key_with_provider(&self.name, self.provider.as_deref());
+        scene.with_undo(&ServiceUndo, key, || Ok(manager.perform_checked(act, &self.name, false)?))?;
+        Ok(ApplyResult::new(format!("Service {} was {}", self.name, self.verb()), self.changes()))
     }
 
-    fn sees(&self) -> Veil {
-        Veil::SERVICES
+    fn reads(&self) -> Effects {
+        Effects::SERVICES
     }
 
-    fn veils(&self) -> Veil {
-        Veil::SERVICES
+    fn writes(&self) -> Effects {
+        Effects::SERVICES
     }
 
-    fn resources(&self) -> Vec<Resource> {
-        vec![Resource::Services]
+    fn lock_keys(&self) -> Vec<LockKey> {
+        vec![LockKey::Services]
     }
 }

@@ -2,75 +2,97 @@
 
 use std::time::Duration;
 
-use super::{Want, Wanted};
-use crate::host::services::{Act, Provider};
-use crate::states::{Done, Failure, Look, Scene, keyed};
+use super::{ServiceGoal, ServiceState};
+use crate::host::services::{ServiceAction, ServiceProvider};
+use crate::states::{ApplyResult, CheckResult, StateCtx, StateError, key_with_provider};
 
 /// An act with Salt's verb for it, and how that ends when it is done.
-type Answer = (Act, &'static str, &'static str);
+type ServiceReaction = (ServiceAction, &'static str, &'static str);
 
-impl Wanted {
+impl ServiceState {
     /// What to do; nothing when it is as it should be.
-    fn answer(&self, manager: &dyn Provider, scene: &Scene<'_>) -> Result<Option<Answer>, Failure> {
-        let service = self.find(manager, scene)?.unwrap_or_default();
-        let runs = self.is_running(manager, &service, scene) && !service.is_done;
-        Ok(match self.want {
-            Want::Dead => (runs || service.is_looping).then_some((Act::Stop, "stop", "ped")),
-            Want::Running if !runs => Some((Act::Start, "start", "ed")),
-            Want::Running if self.reload && self.force => Some((Act::ForceReload, "forcefully reload", "ed")),
-            Want::Running if self.reload => Some((Act::Reload, "reload", "ed")),
-            Want::Running if self.full_restart => Some((Act::FullRestart, "fully restart", "ed")),
-            Want::Running => Some((Act::Restart, "restart", "ed")),
-            Want::Enabled | Want::Disabled => {
-                let fun = if self.want == Want::Enabled { "enabled" } else { "disabled" };
-                return Err(Failure::new(format!("Unable to trigger watch for service.{fun}")));
+    fn choose_reaction(
+        &self,
+        manager: &dyn ServiceProvider,
+        scene: &StateCtx<'_>,
+    ) -> Result<Option<ServiceReaction>, StateError> {
+        let service = self.find_service(manager, scene)?.unwrap_or_default();
+        let runs = self.is_running(manager, &service, scene) && !service.has_completed;
+        Ok(match self.goal {
+            ServiceGoal::Dead => {
+                (runs || service.is_restart_looping).then_some((ServiceAction::Stop, "stop", "ped"))
+            }
+            ServiceGoal::Running if !runs => Some((ServiceAction::Start, "start", "ed")),
+            ServiceGoal::Running if self.reload && self.force => {
+                Some((ServiceAction::ForceReload, "forcefully reload", "ed"))
+            }
+            ServiceGoal::Running if self.reload => Some((ServiceAction::Reload, "reload", "ed")),
+            ServiceGoal::Running if self.full_restart => {
+                Some((ServiceAction::FullRestart, "fully restart", "ed"))
+            }
+            ServiceGoal::Running => Some((ServiceAction::Restart, "restart", "ed")),
+            ServiceGoal::Enabled | ServiceGoal::Disabled => {
+                let fun = if self.goal == ServiceGoal::Enabled { "enabled" } else { "disabled" };
+                return Err(StateError::new(format!("Unable to trigger watch for service.{fun}")));
             }
         })
     }
 
-    pub(super) fn foreseen(&self, scene: &Scene<'_>) -> Result<Look, Failure> {
+    pub(super) fn predicted_reaction(&self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let manager = self.manager(scene)?;
-        if let Some(why) = manager.is_offline() {
-            return Ok(Look::right(format!("{why}: there is nothing to do for service {}", self.name)));
+        if let Some(why) = manager.offline_reason() {
+            return Ok(CheckResult::in_sync(format!(
+                "{why}: there is nothing to do for service {}",
+                self.name
+            )));
         }
-        Ok(match self.answer(&*manager, scene)? {
-            None => Look::right("Service is already stopped"),
+        Ok(match self.choose_reaction(&*manager, scene)? {
+            None => CheckResult::in_sync("Service is already stopped"),
             Some((_, verb, end)) => {
-                let changes = self.changed(true);
-                Look::drift(format!("Service is set to be {verb}{end}"), changes)
+                let changes = self.change_map(true);
+                CheckResult::drifted(format!("Service is set to be {verb}{end}"), changes)
             }
         })
     }
 
-    pub(super) fn reacted(&self, scene: &Scene<'_>) -> Result<Done, Failure> {
+    pub(super) fn run_reaction(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let manager = self.manager(scene)?;
-        if let Some(why) = manager.is_offline() {
-            return Ok(Done { comment: format!("{why}: there is nothing to do"), ..Done::default() });
+        if let Some(why) = manager.offline_reason() {
+            return Ok(ApplyResult {
+                comment: format!("{why}: there is nothing to do"),
+                ..ApplyResult::default()
+            });
         }
-        let Some((act, verb, end)) = self.answer(&*manager, scene)? else {
-            return Ok(Done { comment: "Service is already stopped".into(), ..Done::default() });
+        let Some((act, verb, end)) = self.choose_reaction(&*manager, scene)? else {
+            return Ok(ApplyResult {
+                comment: "Service is already stopped".into(),
+                ..ApplyResult::default()
+            });
         };
         let name = &self.name;
-        scene.change(&super::ServiceThing, keyed(name, self.provider.as_deref()), || {
+        scene.with_undo(&super::ServiceUndo, key_with_provider(name, self.provider.as_deref()), || {
             let masks = [(self.unmask, false), (self.unmask_runtime, true)];
-            for (_, runtime) in masks.into_iter().filter(|(on, _)| *on && act != Act::Stop) {
-                manager.must(Act::Unmask(runtime), name, false)?;
+            for (_, runtime) in masks.into_iter().filter(|(on, _)| *on && act != ServiceAction::Stop) {
+                manager.perform_checked(ServiceAction::Unmask(runtime), name, false)?;
             }
-            let said = manager.act(act, name, self.no_block)?;
-            if said.is_fine() {
+            let said = manager.perform(act, name, self.no_block)?;
+            if said.is_success() {
                 return Ok(());
             }
-            let why = format!("{}\n{}", said.words(), manager.why(name));
-            Err(Failure::new(format!("Failed to {verb} the service {name}: {}", why.trim())))
+            let why = format!("{}\n{}", said.message(), manager.failure_reason(name));
+            Err(StateError::new(format!("Failed to {verb} the service {name}: {}", why.trim())))
         })?;
         if let Some(delay) = self.init_delay.and_then(|d| Duration::try_from_secs_f64(d).ok()) {
             scene.cancel.wait(delay);
         }
-        let service = manager.find(name)?.unwrap_or_default();
-        let runs = self.is_running(&*manager, &service, scene) || service.is_brief || self.no_block;
-        if self.want == Want::Running && (!runs || service.is_looping) {
-            return Err(Failure::new(format!("Failed to {verb} the service {name}: {}", manager.why(name))));
+        let service = manager.status(name)?.unwrap_or_default();
+        let runs = self.is_running(&*manager, &service, scene) || service.is_oneshot || self.no_block;
+        if self.goal == ServiceGoal::Running && (!runs || service.is_restart_looping) {
+            return Err(StateError::new(format!(
+                "Failed to {verb} the service {name}: {}",
+                manager.failure_reason(name)
+            )));
         }
-        Ok(Done::new(format!("Service {verb}{end}"), self.changed(true)))
+        Ok(ApplyResult::new(format!("Service {verb}{end}"), self.change_map(true)))
     }
 }

@@ -1,112 +1,124 @@
 //! States of the modules `docker_*`, by `docker` or `podman`.
 
-mod others;
+mod objects;
 
 use zagent_config::{Map, Value};
 
-use super::{Act, Deed, Kept, Plan, Planner, Row, changed};
-use crate::host::command::shown;
-use crate::host::functions::stores::Given;
-use crate::host::functions::stores::docker::{Engine, create, differences, networks, variables};
-use crate::states::{Failure, Scene, Thing};
+use super::{ChangeFn, PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change};
+use crate::host::command_options::value_text;
+use crate::host::functions::stores::NamedArgs;
+use crate::host::functions::stores::docker::{
+    ContainerEngine, container_networks, create_args, differences, env_variables,
+};
+use crate::states::{StateCtx, StateError, Undoable};
 
-const GONE: Option<&str> = Some("what was in a container, image or volume that is removed cannot come back");
+const DATA_LOST: Option<&str> =
+    Some("what was in a container, image or volume that is removed cannot come back");
 
-pub(super) const TABLE: &[Row] = &[
+pub(super) const PLANNERS: &[StorePlannerRow] = &[
     (
         "docker_container",
         "running",
-        running as Planner,
+        plan_running as StorePlanner,
         Some("what was in a container that is replaced cannot come back"),
     ),
-    ("docker_container", "stopped", stopped, None),
-    ("docker_container", "absent", absent, GONE),
-    ("docker_container", "run", run, Some("nobody knows what a container does")),
-    ("docker_image", "present", others::image_present, None),
-    ("docker_image", "absent", others::image_absent, GONE),
-    ("docker_network", "present", others::network_present, None),
+    ("docker_container", "stopped", plan_stopped, None),
+    ("docker_container", "absent", plan_absent, DATA_LOST),
+    ("docker_container", "run", plan_run, Some("nobody knows what a container does")),
+    ("docker_image", "present", objects::image_present, None),
+    ("docker_image", "absent", objects::image_absent, DATA_LOST),
+    ("docker_network", "present", objects::network_present, None),
     (
         "docker_network",
         "absent",
-        |g, s| others::gone(g, s, "network"),
+        |g, s| objects::plan_absent(g, s, "network"),
         Some("a network that is removed cannot come back by itself"),
     ),
-    ("docker_volume", "present", others::volume_present, None),
-    ("docker_volume", "absent", |g, s| others::gone(g, s, "volume"), GONE),
+    ("docker_volume", "present", objects::volume_present, None),
+    ("docker_volume", "absent", |g, s| objects::plan_absent(g, s, "volume"), DATA_LOST),
 ];
 
 /// A container: which one it is, and whether it runs. One that was new is removed, one that was stopped starts again.
-pub(super) static CONTAINER: Kept = Kept {
+pub(super) static DOCKER_CONTAINER_UNDO: StoreUndo = StoreUndo {
     kind: "docker_container",
-    look: |given, scene| {
-        let engine = Engine::new(given, &scene.tools());
-        let found = engine.inspect(&scene.tools(), "container", &given.must("name")?)?;
+    capture: |given, scene| {
+        let engine = ContainerEngine::new(given, &scene.tools());
+        let found = engine.inspect(&scene.tools(), "container", &given.require_text("name")?)?;
         let told = |v: Value| {
-            Map::from_iter([("id", part(&v, "Id")), ("running", (status(&v) == "running").into())])
+            Map::from_iter([
+                ("id", json_field(&v, "Id")),
+                ("running", (container_status(&v) == "running").into()),
+            ])
         };
         Ok(found.map_or(Value::Null, |v| told(v).into()))
     },
-    put: |given, to, scene| {
-        let (tools, name) = (scene.tools(), given.must("name")?);
-        let engine = Engine::new(given, &tools);
+    restore: |given, to, scene| {
+        let (tools, name) = (scene.tools(), given.require_text("name")?);
+        let engine = ContainerEngine::new(given, &tools);
         let now = engine.inspect(&tools, "container", &name)?;
         let verb: &[&str] = match (to.as_map(), &now) {
             (None, _) => &["rm", "--force", "--"],
-            (Some(was), Some(now)) if was.get("id") == Some(&part(now, "Id")) => {
+            (Some(was), Some(now)) if was.get("id") == Some(&json_field(now, "Id")) => {
                 if was.get("running").is_some_and(Value::is_truthy) {
                     &["start", "--"]
                 } else {
                     &["stop", "--"]
                 }
             }
-            _ => return Err(Failure::new("a container that was removed cannot come back")),
+            _ => return Err(StateError::new("a container that was removed cannot come back")),
         };
-        tell(&engine, scene, verb, &[name])
+        run_engine(&engine, scene, verb, &[name])
     },
-    full: None,
+    keep_reason: None,
 };
 
 /// An image, a network or a volume: one that was new is removed.
-pub(super) static OTHER: Kept = Kept {
+pub(super) static DOCKER_OBJECT_UNDO: StoreUndo = StoreUndo {
     kind: "docker",
-    look: |given, scene| {
-        let engine = Engine::new(given, &scene.tools());
-        let found = engine.inspect(&scene.tools(), &given.must("type")?, &given.must("name")?)?;
+    capture: |given, scene| {
+        let engine = ContainerEngine::new(given, &scene.tools());
+        let found =
+            engine.inspect(&scene.tools(), &given.require_text("type")?, &given.require_text("name")?)?;
         // `podman` writes some of them small.
         let told = |v: Value| {
-            let all = ["Id", "id", "Name", "name"].iter().map(|key| part(&v, key));
+            let all = ["Id", "id", "Name", "name"].iter().map(|key| json_field(&v, key));
             all.into_iter().find(|v| !v.is_null()).unwrap_or(Value::Bool(true))
         };
         Ok(found.map_or(Value::Null, told))
     },
-    put: |given, to, scene| {
-        let (kind, name) = (given.must("type")?, given.must("name")?);
+    restore: |given, to, scene| {
+        let (kind, name) = (given.require_text("type")?, given.require_text("name")?);
         if !to.is_null() {
-            return Err(Failure::new(format!("the {kind} {name} that was there cannot come back")));
+            return Err(StateError::new(format!("the {kind} {name} that was there cannot come back")));
         }
-        tell(&Engine::new(given, &scene.tools()), scene, &[&kind, "rm", "--"], &[name])
+        run_engine(&ContainerEngine::new(given, &scene.tools()), scene, &[&kind, "rm", "--"], &[name])
     },
-    full: Some(|given, scene| match &*given.must("type")? {
-        "volume" => others::volume_full(given, scene),
+    keep_reason: Some(|given, scene| match &*given.require_text("type")? {
+        "volume" => objects::volume_keep_reason(given, scene),
         // The program refuses to remove others that are in use, and nothing is in them that could not be had again.
         _ => Ok(None),
     }),
 };
 
-fn part(value: &Value, place: &str) -> Value {
+fn json_field(value: &Value, place: &str) -> Value {
     zagent_config::value::traverse(value, place, ".").cloned().unwrap_or(Value::Null)
 }
 
-fn status(value: &Value) -> String {
-    shown(&part(value, "State.Status"))
+fn container_status(value: &Value) -> String {
+    value_text(&json_field(value, "State.Status"))
 }
 
-fn tell(engine: &Engine, scene: &Scene<'_>, verb: &[&str], rest: &[String]) -> Result<(), Failure> {
+fn run_engine(
+    engine: &ContainerEngine,
+    scene: &StateCtx<'_>,
+    verb: &[&str],
+    rest: &[String],
+) -> Result<(), StateError> {
     let words: Vec<String> = verb.iter().map(|w| (*w).to_owned()).chain(rest.iter().cloned()).collect();
-    Ok(engine.tell(&scene.tools(), &words).map(|_| ())?)
+    Ok(engine.run_checked(&scene.tools(), &words).map(|_| ())?)
 }
 
-fn key(given: &Given<'_>, kind: &str, name: &str) -> Value {
+fn undo_key(given: &NamedArgs<'_>, kind: &str, name: &str) -> Value {
     let mut key = Map::from_iter([("name", Value::from(name)), ("type", Value::from(kind))]);
     if let Some(provider) = given.text("provider") {
         key.insert("provider", provider);
@@ -114,30 +126,30 @@ fn key(given: &Given<'_>, kind: &str, name: &str) -> Value {
     key.into()
 }
 
-fn container_key(given: &Given<'_>, name: &str) -> Option<(&'static dyn Thing, Value)> {
-    Some((&CONTAINER, key(given, "container", name)))
+fn container_key(given: &NamedArgs<'_>, name: &str) -> Option<(&'static dyn Undoable, Value)> {
+    Some((&DOCKER_CONTAINER_UNDO, undo_key(given, "container", name)))
 }
 
 /// An act of several commands.
-fn commands(engine: Engine, all: Vec<Vec<String>>) -> Deed {
-    commands_with(engine, all, Vec::new())
+fn change_by_commands(engine: ContainerEngine, all: Vec<Vec<String>>) -> ChangeFn {
+    change_with_env(engine, all, Vec::new())
 }
 
 /// The same; the container that one of them makes has these variables.
-fn commands_with(engine: Engine, all: Vec<Vec<String>>, variables: Vec<String>) -> Deed {
-    Box::new(move |scene| each(&engine, scene, &all, &variables))
+fn change_with_env(engine: ContainerEngine, all: Vec<Vec<String>>, variables: Vec<String>) -> ChangeFn {
+    Box::new(move |scene| run_each(&engine, scene, &all, &variables))
 }
 
-fn each(
-    engine: &Engine,
-    scene: &Scene<'_>,
+fn run_each(
+    engine: &ContainerEngine,
+    scene: &StateCtx<'_>,
     all: &[Vec<String>],
     variables: &[String],
-) -> Result<(), Failure> {
+) -> Result<(), StateError> {
     for words in all {
         match words.first().map(String::as_str) {
-            Some("create" | "run") => engine.tell_with(&scene.tools(), words, variables)?,
-            _ => engine.tell(&scene.tools(), words)?,
+            Some("create" | "run") => engine.run_with_env(&scene.tools(), words, variables)?,
+            _ => engine.run_checked(&scene.tools(), words)?,
         };
     }
     Ok(())
@@ -145,166 +157,180 @@ fn each(
 
 /// An act that puts one container in the place of another: the old one goes once the new one has started, and comes back when
 /// it has not.
-struct Swap {
-    engine: Engine,
+struct ContainerSwap {
+    engine: ContainerEngine,
     name: String,
     timeout: String,
     /// How the new one is called meanwhile.
-    meanwhile: String,
+    temp_name: String,
     /// The old one ran.
     was_up: bool,
     /// Makes the new one.
-    makes: Vec<Vec<String>>,
+    create_commands: Vec<Vec<String>>,
     variables: Vec<String>,
     /// What comes after.
-    ends: Vec<Vec<String>>,
+    start_commands: Vec<Vec<String>>,
 }
 
-impl Swap {
-    fn run(&self, scene: &Scene<'_>) -> Result<(), Failure> {
+impl ContainerSwap {
+    fn run(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
         let (tools, engine) = (scene.tools(), &self.engine);
         let drop_new =
-            || tell(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&self.meanwhile));
-        if engine.inspect(&tools, "container", &self.meanwhile)?.is_some() {
+            || run_engine(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&self.temp_name));
+        if engine.inspect(&tools, "container", &self.temp_name)?.is_some() {
             drop_new()?;
         }
-        if let Err(failure) = each(engine, scene, &self.makes, &self.variables) {
+        if let Err(failure) = run_each(engine, scene, &self.create_commands, &self.variables) {
             // Half of a new one is of no use; the old one stays, and why is said.
             let _ = drop_new();
             return Err(failure);
         }
         let old = format!("{}-zagent-old", self.name);
         if engine.inspect(&tools, "container", &old)?.is_some() {
-            tell(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&old))?;
+            run_engine(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&old))?;
         }
-        engine.tell(&tools, &words(&["stop", "--time", &self.timeout, "--", &self.name]))?;
+        engine.run_checked(&tools, &to_strings(&["stop", "--time", &self.timeout, "--", &self.name]))?;
         // One that removes itself is gone when it has stopped.
         let has_old = engine.inspect(&tools, "container", &self.name)?.is_some();
         if has_old {
-            engine.tell(&tools, &words(&["rename", "--", &self.name, &old]))?;
+            engine.run_checked(&tools, &to_strings(&["rename", "--", &self.name, &old]))?;
         }
-        let swapped = engine.tell(&tools, &words(&["rename", "--", &self.meanwhile, &self.name]));
+        let swapped = engine.run_checked(&tools, &to_strings(&["rename", "--", &self.temp_name, &self.name]));
         let is_named = swapped.is_ok();
-        let started = swapped.map_err(Failure::from).and_then(|_| each(engine, scene, &self.ends, &[]));
+        let started = swapped
+            .map_err(StateError::from)
+            .and_then(|_| run_each(engine, scene, &self.start_commands, &[]));
         match started {
-            Ok(()) if has_old => tell(engine, scene, &["rm", "--force", "--"], &[old]),
-            Err(failure) if has_old => Err(self.back(scene, &old, is_named, failure)),
+            Ok(()) if has_old => run_engine(engine, scene, &["rm", "--force", "--"], &[old]),
+            Err(failure) if has_old => Err(self.roll_back(scene, &old, is_named, failure)),
             other => other,
         }
     }
 
     /// Puts the old one back; says why, and how far that went.
-    fn back(&self, scene: &Scene<'_>, old: &str, is_named: bool, failure: Failure) -> Failure {
-        let new = if is_named { &self.name } else { &self.meanwhile };
-        let mut acts = vec![words(&["rm", "--force", "--", new]), words(&["rename", "--", old, &self.name])];
-        acts.extend(self.was_up.then(|| words(&["start", "--", &self.name])));
-        let how = match each(&self.engine, scene, &acts, &[]) {
+    fn roll_back(&self, scene: &StateCtx<'_>, old: &str, is_named: bool, failure: StateError) -> StateError {
+        let new = if is_named { &self.name } else { &self.temp_name };
+        let mut acts =
+            vec![to_strings(&["rm", "--force", "--", new]), to_strings(&["rename", "--", old, &self.name])];
+        acts.extend(self.was_up.then(|| to_strings(&["start", "--", &self.name])));
+        let how = match run_each(&self.engine, scene, &acts, &[]) {
             Ok(()) => "the old container is back".to_owned(),
             Err(more) => {
-                format!("the old container is `{old}`, and could not be put back: {}", more.done.comment)
+                format!("the old container is `{old}`, and could not be put back: {}", more.result.comment)
             }
         };
-        Failure::new(format!("{}; {how}", failure.done.comment))
+        StateError::new(format!("{}; {how}", failure.result.comment))
     }
 }
 
-fn words(all: &[&str]) -> Vec<String> {
+fn to_strings(all: &[&str]) -> Vec<String> {
     all.iter().map(|w| (*w).to_owned()).collect()
 }
 
 /// What makes a container that is called so, and puts it into its networks.
-fn made(given: &Given<'_>, called: &str, image: &str) -> Result<Vec<Vec<String>>, Failure> {
-    let mut all = vec![words(&["create"]).into_iter().chain(create(given, called, image)?).collect()];
+fn create_commands(given: &NamedArgs<'_>, called: &str, image: &str) -> Result<Vec<Vec<String>>, StateError> {
+    let mut all =
+        vec![to_strings(&["create"]).into_iter().chain(create_args(given, called, image)?).collect()];
     let own = usize::from(given.get("network_mode").is_none());
-    let more = if given.is("network_disabled") { Vec::new() } else { networks(given)? };
+    let more = if given.is_enabled("network_disabled") { Vec::new() } else { container_networks(given)? };
     for network in more.iter().skip(own) {
-        let mut connect = words(&["network", "connect"]);
-        connect.extend(network.options("--alias"));
-        connect.extend(words(&["--", &network.name, called]));
+        let mut connect = to_strings(&["network", "connect"]);
+        connect.extend(network.option_words("--alias"));
+        connect.extend(to_strings(&["--", &network.name, called]));
         all.push(connect);
     }
     Ok(all)
 }
 
 /// The argument by which a watch asks for a signal.
-pub(super) const SIGNAL: &str = "__signal__";
+pub(super) const SIGNAL_ARG: &str = "__signal__";
 
-fn running(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (tools, name) = (scene.tools(), given.must("name")?);
-    let engine = Engine::new(given, &tools);
+fn plan_running(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (scene.tools(), given.require_text("name")?);
+    let engine = ContainerEngine::new(given, &tools);
     let now = engine.inspect(&tools, "container", &name)?;
     let starts = given.flag("start").unwrap_or(true);
     let image = match (given.text("image"), &now) {
         (Some(image), _) => image,
-        (None, Some(now)) => shown(&part(now, "Config.Image")),
-        (None, None) => return Err(Failure::new("The 'image' argument is required")),
+        (None, Some(now)) => value_text(&json_field(now, "Config.Image")),
+        (None, None) => return Err(StateError::new("The 'image' argument is required")),
     };
     let mut differing = Map::new();
     if let Some(now) = &now {
         let found = engine.inspect(&tools, "image", &image)?;
         differing = differences(given, now, found.as_ref())?;
-        if given.get("image").is_some() && found.as_ref().is_none_or(|i| part(i, "Id") != part(now, "Image"))
+        if given.get("image").is_some()
+            && found.as_ref().is_none_or(|i| json_field(i, "Id") != json_field(now, "Image"))
         {
-            let new = found.map_or(Value::from(image.as_str()), |i| part(&i, "Id"));
-            differing.insert("Image", Map::from_iter([("old", part(now, "Image")), ("new", new)]));
+            let new = found.map_or(Value::from(image.as_str()), |i| json_field(&i, "Id"));
+            differing.insert("Image", Map::from_iter([("old", json_field(now, "Image")), ("new", new)]));
         }
     }
-    let is_up = now.as_ref().is_some_and(|n| status(n) == "running");
-    let replaces = now.is_some() && (!differing.is_empty() || given.is("force"));
+    let is_up = now.as_ref().is_some_and(|n| container_status(n) == "running");
+    let replaces = now.is_some() && (!differing.is_empty() || given.is_enabled("force"));
     let mut changes = Map::new();
     let (mut makes, mut ends) = (Vec::new(), Vec::new());
     // A new one is made beside the old one: nothing is lost when it cannot be had.
     let called = if replaces { format!("{name}-zagent-new") } else { name.clone() };
     if now.is_none() || replaces {
-        let id = now.as_ref().map_or(("added", name.as_str().into()), |now| ("removed", part(now, "Id")));
+        let id =
+            now.as_ref().map_or(("added", name.as_str().into()), |now| ("removed", json_field(now, "Id")));
         changes.insert("container_id", Map::from_iter([id]));
-        makes = made(given, &called, &image)?;
+        makes = create_commands(given, &called, &image)?;
     }
     if starts && (!is_up || replaces) {
-        ends.push(words(&["start", "--", &name]));
-        let old = now.as_ref().map_or(Value::Null, |n| status(n).into());
+        ends.push(to_strings(&["start", "--", &name]));
+        let old = now.as_ref().map_or(Value::Null, |n| container_status(n).into());
         changes.insert("state", Map::from_iter([("old", old), ("new", "running".into())]));
     }
     if !differing.is_empty() {
         changes.insert("container", differing);
     }
     // Somebody watched: it is told so by a signal instead of being replaced.
-    if let Some(signal) = given.text(SIGNAL).filter(|_| is_up && !replaces) {
-        ends.push(words(&["kill", &format!("--signal={signal}"), "--", &name]));
+    if let Some(signal) = given.text(SIGNAL_ARG).filter(|_| is_up && !replaces) {
+        ends.push(to_strings(&["kill", &format!("--signal={signal}"), "--", &name]));
         changes.insert("signal", signal);
     }
     let (verb, past) = match (&now, replaces) {
         (None, _) => ("created", "Created"),
         (Some(_), true) => ("replaced", "Replaced"),
         (Some(_), false) if ends.is_empty() => {
-            return Ok(Plan::Right(format!("Container '{name}' is already configured as specified")));
+            return Ok(StorePlan::InSync(format!("Container '{name}' is already configured as specified")));
         }
         (Some(_), false) if is_up => ("sent a signal", "Sent signal to"),
         (Some(_), false) => ("started", "Started"),
     };
-    Ok(Plan::Act(Act {
-        would: format!("Container '{name}' will be {verb}"),
-        did: format!("{past} container '{name}'"),
-        fails: format!("Failed to run container '{name}'"),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Container '{name}' will be {verb}"),
+        done_comment: format!("{past} container '{name}'"),
+        failure_prefix: format!("Failed to run container '{name}'"),
         changes,
-        thing: container_key(given, &name),
-        act: if replaces {
+        undoable: container_key(given, &name),
+        run_change: if replaces {
             let timeout = given.text("shutdown_timeout").unwrap_or_else(|| "10".into());
-            let variables = variables(given);
-            let swap =
-                Swap { engine, name, timeout, meanwhile: called, was_up: is_up, makes, variables, ends };
+            let variables = env_variables(given);
+            let swap = ContainerSwap {
+                engine,
+                name,
+                timeout,
+                temp_name: called,
+                was_up: is_up,
+                create_commands: makes,
+                variables,
+                start_commands: ends,
+            };
             Box::new(move |scene| swap.run(scene))
         } else {
             makes.extend(ends);
-            commands_with(engine, makes, variables(given))
+            change_with_env(engine, makes, env_variables(given))
         },
     }))
 }
 
-fn stopped(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (tools, name) = (scene.tools(), given.must("name")?);
-    let engine = Engine::new(given, &tools);
-    let names = given.texts("containers").unwrap_or_else(|| vec![name.clone()]);
+fn plan_stopped(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (scene.tools(), given.require_text("name")?);
+    let engine = ContainerEngine::new(given, &tools);
+    let names = given.text_list("containers").unwrap_or_else(|| vec![name.clone()]);
     let (mut up, mut missing) = (Vec::new(), Vec::new());
     let (mut all, mut changes) = (Vec::new(), Map::new());
     for one in &names {
@@ -312,17 +338,17 @@ fn stopped(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
             missing.push(one.clone());
             continue;
         };
-        match &*status(&now) {
-            "paused" if !given.is("unpause") => {
-                return Err(Failure::new(format!(
+        match &*container_status(&now) {
+            "paused" if !given.is_enabled("unpause") => {
+                return Err(StateError::new(format!(
                     "Container '{one}' is paused; `unpause: true` lets it be stopped"
                 )));
             }
-            "paused" => all.push(words(&["unpause", "--", one])),
+            "paused" => all.push(to_strings(&["unpause", "--", one])),
             "running" | "restarting" => {}
             _ => continue,
         }
-        all.push(words(&[
+        all.push(to_strings(&[
             "stop",
             "--time",
             &given.text("shutdown_timeout").unwrap_or_else(|| "10".into()),
@@ -333,13 +359,16 @@ fn stopped(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
             one.as_str(),
             Map::from_iter([(
                 "state",
-                Map::from_iter([("old", status(&now)), ("new", "stopped".to_owned())]),
+                Map::from_iter([("old", container_status(&now)), ("new", "stopped".to_owned())]),
             )]),
         );
         up.push(one.clone());
     }
-    if !missing.is_empty() && given.is("error_on_absent") {
-        return Err(Failure::new(format!("The following container(s) are absent: {}", missing.join(", "))));
+    if !missing.is_empty() && given.is_enabled("error_on_absent") {
+        return Err(StateError::new(format!(
+            "The following container(s) are absent: {}",
+            missing.join(", ")
+        )));
     }
     if up.is_empty() {
         let who = if names.len() == 1 {
@@ -352,67 +381,67 @@ fn stopped(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
             (false, true) => "absent",
             (false, false) => "absent or stopped",
         };
-        return Ok(Plan::Right(format!("{who} {how}")));
+        return Ok(StorePlan::InSync(format!("{who} {how}")));
     }
-    Ok(Plan::Act(Act {
-        would: format!("The following container(s) will be stopped: {}", up.join(", ")),
-        did: format!("The following container(s) were stopped: {}", up.join(", ")),
-        fails: "Failed to stop".to_owned(),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("The following container(s) will be stopped: {}", up.join(", ")),
+        done_comment: format!("The following container(s) were stopped: {}", up.join(", ")),
+        failure_prefix: "Failed to stop".to_owned(),
         changes,
-        thing: if up.len() == 1 { container_key(given, &up[0]) } else { None },
-        act: commands(engine, all),
+        undoable: if up.len() == 1 { container_key(given, &up[0]) } else { None },
+        run_change: change_by_commands(engine, all),
     }))
 }
 
-fn absent(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (tools, name) = (scene.tools(), given.must("name")?);
-    let engine = Engine::new(given, &tools);
+fn plan_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (scene.tools(), given.require_text("name")?);
+    let engine = ContainerEngine::new(given, &tools);
     let Some(now) = engine.inspect(&tools, "container", &name)? else {
-        return Ok(Plan::Right(format!("Container '{name}' does not exist")));
+        return Ok(StorePlan::InSync(format!("Container '{name}' does not exist")));
     };
-    if status(&now) == "running" && !given.is("force") {
-        return Err(Failure::new("Container is running, set force to True to forcibly remove it"));
+    if container_status(&now) == "running" && !given.is_enabled("force") {
+        return Err(StateError::new("Container is running, set force to True to forcibly remove it"));
     }
-    Ok(Plan::Act(Act {
-        would: format!("Container '{name}' will be removed"),
-        did: format!("Removed container '{name}'"),
-        fails: format!("Failed to remove container '{name}'"),
-        changes: changed("removed", vec![part(&now, "Id")]),
-        thing: None,
-        act: commands(engine, vec![words(&["rm", "--force", "--", &name])]),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Container '{name}' will be removed"),
+        done_comment: format!("Removed container '{name}'"),
+        failure_prefix: format!("Failed to remove container '{name}'"),
+        changes: single_change("removed", vec![json_field(&now, "Id")]),
+        undoable: None,
+        run_change: change_by_commands(engine, vec![to_strings(&["rm", "--force", "--", &name])]),
     }))
 }
 
-fn run(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (tools, name, image) = (scene.tools(), given.must("name")?, given.must("image")?);
-    let engine = Engine::new(given, &tools);
+fn plan_run(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name, image) = (scene.tools(), given.require_text("name")?, given.require_text("image")?);
+    let engine = ContainerEngine::new(given, &tools);
     let mut all = Vec::new();
     if engine.inspect(&tools, "container", &name)?.is_some() {
-        if !given.is("replace") {
+        if !given.is_enabled("replace") {
             let words = "Run with replace=True to remove the existing container";
-            return Err(Failure::new(format!(
+            return Err(StateError::new(format!(
                 "Encountered error running container: Container '{name}' exists. {words}"
             )));
         }
-        all.push(words(&["rm", "--force", "--", &name]));
+        all.push(to_strings(&["rm", "--force", "--", &name]));
     }
-    let mut run = words(&["run"]);
-    run.extend(given.is("bg").then(|| "--detach".to_owned()));
-    run.extend(create(given, &name, &image)?);
+    let mut run = to_strings(&["run"]);
+    run.extend(given.is_enabled("bg").then(|| "--detach".to_owned()));
+    run.extend(create_args(given, &name, &image)?);
     all.push(run);
-    Ok(Plan::Act(Act {
-        would: format!("Container '{name}' will be run"),
-        did: format!("Container '{name}' was run"),
-        fails: "Encountered error running container".to_owned(),
-        changes: changed(&name, "Run"),
-        thing: None,
-        act: commands_with(engine, all, variables(given)),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Container '{name}' will be run"),
+        done_comment: format!("Container '{name}' was run"),
+        failure_prefix: "Encountered error running container".to_owned(),
+        changes: single_change(&name, "Run"),
+        undoable: None,
+        run_change: change_with_env(engine, all, env_variables(given)),
     }))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::states::stage::{Stage, apply, chunk};
+    use crate::states::testing::{StateTestBed, apply_chunk, chunk};
 
     /// A program that keeps its containers as files: `NAME` holds whether it runs. `start` of what has a file `broken` fails.
     const ENGINE: &str = r#"#!/bin/sh
@@ -433,8 +462,8 @@ kill) echo "$*" > ../killed ;;
 esac
 "#;
 
-    fn stage() -> (Stage, String) {
-        let stage = Stage::new();
+    fn stage() -> (StateTestBed, String) {
+        let stage = StateTestBed::new();
         let engine = stage.path("engine");
         std::fs::write(&engine, ENGINE).unwrap();
         std::fs::set_permissions(&engine, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
@@ -444,7 +473,7 @@ esac
         (stage, engine)
     }
 
-    fn containers(stage: &Stage) -> Vec<String> {
+    fn containers(stage: &StateTestBed) -> Vec<String> {
         let names = std::fs::read_dir(stage.path("all"))
             .unwrap()
             .map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -465,7 +494,7 @@ esac
             "web",
             &format!(r#"{{"image": "x:2", "provider": "{engine}"}}"#),
         );
-        let said = apply(&chunk, &stage.scene());
+        let said = apply_chunk(&chunk, &stage.scene());
         assert!(said.starts_with("true \"Replaced container 'web'\""), "{said}");
         assert_eq!(containers(&stage), ["web new running"]);
         let acts = std::fs::read_to_string(stage.path("said")).unwrap();
@@ -483,7 +512,7 @@ esac
             "web",
             &format!(r#"{{"image": "x:2", "provider": "{engine}"}}"#),
         );
-        let said = apply(&chunk, &stage.scene());
+        let said = apply_chunk(&chunk, &stage.scene());
         assert!(
             said.starts_with("false") && said.contains("port is taken; the old container is back"),
             "{said}"
@@ -497,7 +526,7 @@ esac
         for (action, sends) in [("SIGHUP", true), ("force", false)] {
             let args = format!(r#"{{"provider": "{engine}", "watch_action": "{action}"}}"#);
             let chunk = chunk("docker_container.running", "web", &args);
-            let done = crate::states::stage::built(&chunk).react(&stage.scene()).unwrap();
+            let done = crate::states::testing::build_state(&chunk).react(&stage.scene()).unwrap();
             assert_eq!(std::fs::read_to_string(stage.path("killed")).is_ok(), sends, "{}", done.comment);
             let _ = std::fs::remove_file(stage.path("killed"));
             assert_eq!(containers(&stage), [if sends { "web old running" } else { "web new running" }]);

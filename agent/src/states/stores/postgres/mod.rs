@@ -4,21 +4,21 @@ mod objects;
 
 use zagent_config::{Map, Value};
 
-use super::{Act, Deed, Kept, Plan, Planner, Row, changed};
-use crate::host::functions::stores::postgres::{self as pg, one};
-use crate::host::functions::stores::psql::{Psql, ident, literal};
-use crate::host::functions::stores::{Given, role};
-use crate::states::{Failure, Scene, Thing};
+use super::{ChangeFn, PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change};
+use crate::host::functions::stores::postgres_objects::{self as pg, find_by_name};
+use crate::host::functions::stores::psql::{PsqlClient, quote_ident, quote_literal};
+use crate::host::functions::stores::{NamedArgs, postgres_role};
+use crate::states::{StateCtx, StateError, Undoable};
 
-const DROPPED: Option<&str> = Some("a database that was dropped cannot come back");
+const DATABASE_DROPPED: Option<&str> = Some("a database that was dropped cannot come back");
 
-pub(super) const TABLE: &[Row] = &[
+pub(super) const PLANNERS: &[StorePlannerRow] = &[
     ("postgres_user", "present", |g, s| role_present(g, s, true), None),
     ("postgres_user", "absent", |g, s| role_absent(g, s, "User"), None),
     ("postgres_group", "present", |g, s| role_present(g, s, false), None),
     ("postgres_group", "absent", |g, s| role_absent(g, s, "Group"), None),
-    ("postgres_database", "present", database_present as Planner, None),
-    ("postgres_database", "absent", database_absent, DROPPED),
+    ("postgres_database", "present", database_present as StorePlanner, None),
+    ("postgres_database", "absent", database_absent, DATABASE_DROPPED),
     ("postgres_schema", "present", objects::schema_present, None),
     ("postgres_schema", "absent", objects::schema_absent, None),
     ("postgres_extension", "present", objects::extension_present, None),
@@ -30,26 +30,27 @@ pub(super) const TABLE: &[Row] = &[
     ),
     ("postgres_tablespace", "present", objects::tablespace_present, None),
     ("postgres_tablespace", "absent", objects::tablespace_absent, None),
-    ("postgres_language", "present", |g, s| objects::language(g, s, true), None),
-    ("postgres_language", "absent", |g, s| objects::language(g, s, false), None),
-    ("postgres_privileges", "present", |g, s| objects::privileges(g, s, true), None),
-    ("postgres_privileges", "absent", |g, s| objects::privileges(g, s, false), None),
+    ("postgres_language", "present", |g, s| objects::plan_language(g, s, true), None),
+    ("postgres_language", "absent", |g, s| objects::plan_language(g, s, false), None),
+    ("postgres_privileges", "present", |g, s| objects::plan_privileges(g, s, true), None),
+    ("postgres_privileges", "absent", |g, s| objects::plan_privileges(g, s, false), None),
 ];
 
-pub(super) use objects::{OBJECT, PRIVILEGES};
+pub(super) use objects::{POSTGRES_OBJECT_UNDO, POSTGRES_PRIVILEGES_UNDO};
 
-pub(super) static ROLE: Kept = Kept {
+pub(super) static POSTGRES_ROLE_UNDO: StoreUndo = StoreUndo {
     kind: "postgres_role",
-    look: |given, scene| {
-        let all = role::list(&Psql::of_key(given), &scene.tools(), true)?;
-        Ok(all.get(&given.must("name")?).cloned().unwrap_or(Value::Null))
+    capture: |given, scene| {
+        let all = postgres_role::list_roles(&PsqlClient::from_journal_key(given), &scene.tools(), true)?;
+        Ok(all.get(&given.require_text("name")?).cloned().unwrap_or(Value::Null))
     },
-    put: |given, to, scene| {
-        let (psql, name, tools) = (Psql::of_key(given), given.must("name")?, scene.tools());
-        let all = role::list(&psql, &tools, false)?;
-        let now = one(&all, &name);
+    restore: |given, to, scene| {
+        let (psql, name, tools) =
+            (PsqlClient::from_journal_key(given), given.require_text("name")?, scene.tools());
+        let all = postgres_role::list_roles(&psql, &tools, false)?;
+        let now = find_by_name(&all, &name);
         let Some(was) = to.as_map() else {
-            psql.run(&tools, &format!("DROP ROLE {};", ident(&name)))?;
+            psql.run(&tools, &format!("DROP ROLE {};", quote_ident(&name)))?;
             return Ok(());
         };
         let groups = |row: &Map| -> Vec<String> {
@@ -58,41 +59,46 @@ pub(super) static ROLE: Kept = Kept {
                 .map(|l| l.iter().map(Value::json_key).collect())
                 .unwrap_or_default()
         };
-        let mut sql = role::restore(&name, was, now.is_none());
+        let mut sql = postgres_role::restore_role_sql(&name, was, now.is_none());
         let (before, after) = (groups(was), now.map(groups).unwrap_or_default());
         for group in after.iter().filter(|g| !before.contains(g)) {
-            sql.push_str(&format!("REVOKE {} FROM {};\n", ident(group), ident(&name)));
+            sql.push_str(&format!("REVOKE {} FROM {};\n", quote_ident(group), quote_ident(&name)));
         }
-        sql.push_str(&role::joins(&name, before.into_iter().filter(|g| !after.contains(g)).collect()));
+        sql.push_str(&postgres_role::grant_groups_sql(
+            &name,
+            before.into_iter().filter(|g| !after.contains(g)).collect(),
+        ));
         psql.run(&tools, &sql)?;
         Ok(())
     },
-    full: None,
+    keep_reason: None,
 };
 
-pub(super) static DATABASE: Kept = Kept {
+pub(super) static POSTGRES_DATABASE_UNDO: StoreUndo = StoreUndo {
     kind: "postgres_database",
-    look: |given, scene| {
-        let all = Psql::of_key(given).by_name(&scene.tools(), pg::DATABASES)?;
-        let Some(row) = one(&all, &given.must("name")?) else { return Ok(Value::Null) };
+    capture: |given, scene| {
+        let all = PsqlClient::from_journal_key(given).rows_by_name(&scene.tools(), pg::LIST_DATABASES)?;
+        let Some(row) = find_by_name(&all, &given.require_text("name")?) else { return Ok(Value::Null) };
         let part = |key: &str| (key.to_ascii_lowercase(), row.get(key).cloned().unwrap_or(Value::Null));
         Ok(Map::from_iter([part("Owner"), part("Tablespace")].map(|(k, v)| (Value::from(k), v))).into())
     },
-    put: |given, to, scene| {
-        let (psql, name, tools) = (Psql::of_key(given), given.must("name")?, scene.tools());
-        let all = psql.by_name(&tools, pg::DATABASES)?;
-        let sql = match (to.as_map(), one(&all, &name)) {
-            (None, _) => format!("DROP DATABASE {};", ident(&name)),
-            (Some(_), None) => return Err(Failure::new("a database that was dropped cannot come back")),
+    restore: |given, to, scene| {
+        let (psql, name, tools) =
+            (PsqlClient::from_journal_key(given), given.require_text("name")?, scene.tools());
+        let all = psql.rows_by_name(&tools, pg::LIST_DATABASES)?;
+        let sql = match (to.as_map(), find_by_name(&all, &name)) {
+            (None, _) => format!("DROP DATABASE {};", quote_ident(&name)),
+            (Some(_), None) => return Err(StateError::new("a database that was dropped cannot come back")),
             (Some(was), Some(now)) => {
                 let text = |row: &Map, key: &str| {
-                    row.get(key).and_then(Value::as_str).map(ident).unwrap_or_default()
+                    row.get(key).and_then(Value::as_str).map(quote_ident).unwrap_or_default()
                 };
-                let mut sql = format!("ALTER DATABASE {} OWNER TO {};\n", ident(&name), text(was, "owner"));
+                let mut sql =
+                    format!("ALTER DATABASE {} OWNER TO {};\n", quote_ident(&name), text(was, "owner"));
                 if text(was, "tablespace") != text(now, "Tablespace") {
                     sql.push_str(&format!(
                         "ALTER DATABASE {} SET TABLESPACE {};\n",
-                        ident(&name),
+                        quote_ident(&name),
                         text(was, "tablespace")
                     ));
                 }
@@ -102,100 +108,118 @@ pub(super) static DATABASE: Kept = Kept {
         psql.run(&tools, &sql)?;
         Ok(())
     },
-    full: Some(|given, scene| {
-        let rows = Psql::of_key(given).within(&given.must("name")?).rows(&scene.tools(), HELD)?;
+    keep_reason: Some(|given, scene| {
+        let rows = PsqlClient::from_journal_key(given)
+            .in_database(&given.require_text("name")?)
+            .rows(&scene.tools(), USER_OBJECTS_SQL)?;
         let count = rows.first().and_then(|r| r.get("held")).and_then(Value::as_str);
         Ok((count != Some("0")).then(|| "there are tables in the database".to_owned()))
     }),
 };
 
 /// How much of a database is somebody's: tables and the like that no extension brought, and large objects.
-const HELD: &str = "SELECT (SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+const USER_OBJECTS_SQL: &str = "SELECT (SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE c.relkind IN ('r', 'p', 'm', 'v', 'f', 'S') AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%' \
      AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')) \
      + (SELECT count(*) FROM pg_largeobject_metadata) AS held";
 
 /// An act of one text of statements.
-fn statement(psql: Psql, sql: String) -> Deed {
+fn run_statement(psql: PsqlClient, sql: String) -> ChangeFn {
     Box::new(move |scene| Ok(psql.run(&scene.tools(), &sql).map(|_| ())?))
 }
 
-fn role_present(given: &Given<'_>, scene: &Scene<'_>, is_user: bool) -> Result<Plan, Failure> {
-    let (psql, name, tools) = (Psql::of_state(given), given.must("name")?, scene.tools());
+fn role_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>, is_user: bool) -> Result<StorePlan, StateError> {
+    let (psql, name, tools) =
+        (PsqlClient::from_state_args(given), given.require_text("name")?, scene.tools());
     let (noun, small) = if is_user { ("User", "user") } else { ("Group", "group") };
-    let all = role::list(&psql, &tools, !given.is("refresh_password") && given.get("password").is_some())?;
+    let all = postgres_role::list_roles(
+        &psql,
+        &tools,
+        !given.is_enabled("refresh_password") && given.get("password").is_some(),
+    )?;
     let password = given.text("password");
-    let (mode, changes, sql) = match one(&all, &name) {
+    let (mode, changes, sql) = match find_by_name(&all, &name) {
         None => {
             let password = password.or_else(|| given.text("default_password"));
-            ("create", Value::from("Present"), role::create(given, &name, is_user, password)?)
+            (
+                "create",
+                Value::from("Present"),
+                postgres_role::create_role_sql(given, &name, is_user, password)?,
+            )
         }
         Some(now) => {
             let expiry = match given.text("valid_until") {
                 Some(text) => {
                     let rows =
-                        psql.rows(&tools, &format!("SELECT {}::timestamp(0) AS dt", literal(&text)))?;
+                        psql.rows(&tools, &format!("SELECT {}::timestamp(0) AS dt", quote_literal(&text)))?;
                     rows.first().and_then(|r| r.get("dt")).and_then(Value::as_str).map(str::to_owned)
                 }
                 None => None,
             };
-            let update = role::differences(given, &name, now, password.as_deref(), expiry.as_deref());
+            let update =
+                postgres_role::role_differences(given, &name, now, password.as_deref(), expiry.as_deref());
             if update.is_empty() {
-                return Ok(Plan::Right(format!("{noun} {name} is already present")));
+                return Ok(StorePlan::InSync(format!("{noun} {name} is already present")));
             }
-            let sql = role::alter(given, &name, &update, password)?;
+            let sql = postgres_role::alter_role_sql(given, &name, &update, password)?;
             ("update", update.into(), sql)
         }
     };
-    Ok(Plan::Act(Act {
-        would: format!("{noun} {name} is set to be {mode}d"),
-        did: format!("The {small} {name} has been {mode}d"),
-        fails: format!("Failed to {mode} {small} {name}"),
-        changes: changed(&name, changes),
-        thing: Some((&ROLE, psql.key(&name))),
-        act: statement(psql, sql),
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("{noun} {name} is set to be {mode}d"),
+        done_comment: format!("The {small} {name} has been {mode}d"),
+        failure_prefix: format!("Failed to {mode} {small} {name}"),
+        changes: single_change(&name, changes),
+        undoable: Some((&POSTGRES_ROLE_UNDO, psql.journal_key(&name))),
+        run_change: run_statement(psql, sql),
     }))
 }
 
-fn role_absent(given: &Given<'_>, scene: &Scene<'_>, noun: &str) -> Result<Plan, Failure> {
-    let (psql, name) = (Psql::of_state(given), given.must("name")?);
-    if !role::list(&psql, &scene.tools(), false)?.contains(&name) {
-        return Ok(Plan::Right(format!("{noun} {name} is not present, so it cannot be removed")));
+fn role_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>, noun: &str) -> Result<StorePlan, StateError> {
+    let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
+    if !postgres_role::list_roles(&psql, &scene.tools(), false)?.contains(&name) {
+        return Ok(StorePlan::InSync(format!("{noun} {name} is not present, so it cannot be removed")));
     }
-    let sql = format!("DROP ROLE {};", ident(&name));
-    Ok(removal(noun, &name, "", Some((&ROLE, psql.key(&name))), statement(psql, sql)))
+    let sql = format!("DROP ROLE {};", quote_ident(&name));
+    Ok(plan_removal(
+        noun,
+        &name,
+        "",
+        Some((&POSTGRES_ROLE_UNDO, psql.journal_key(&name))),
+        run_statement(psql, sql),
+    ))
 }
 
 /// The plan that takes something away.
-fn removal(
+fn plan_removal(
     noun: &str,
     name: &str,
     whence: &str,
-    thing: Option<(&'static dyn Thing, Value)>,
-    act: Deed,
-) -> Plan {
-    Plan::Act(Act {
-        would: format!("{noun} {name} is set to be removed{whence}"),
-        did: format!("{noun} {name} has been removed{whence}"),
-        fails: format!("{noun} {name} failed to be removed"),
-        changes: changed(name, "Absent"),
-        thing,
-        act,
+    thing: Option<(&'static dyn Undoable, Value)>,
+    act: ChangeFn,
+) -> StorePlan {
+    StorePlan::Change(PlannedChange {
+        preview_comment: format!("{noun} {name} is set to be removed{whence}"),
+        done_comment: format!("{noun} {name} has been removed{whence}"),
+        failure_prefix: format!("{noun} {name} failed to be removed"),
+        changes: single_change(name, "Absent"),
+        undoable: thing,
+        run_change: act,
     })
 }
 
-fn database_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (psql, name) = (Psql::of_state(given), given.must("name")?);
-    let all = psql.by_name(&scene.tools(), pg::DATABASES)?;
-    let key = Some((&DATABASE as &'static dyn Thing, psql.key(&name)));
-    let Some(now) = one(&all, &name) else {
-        return Ok(Plan::Act(Act {
-            would: format!("Database {name} is set to be created"),
-            did: format!("The database {name} has been created"),
-            fails: format!("Failed to create database {name}"),
-            changes: changed(&name, "Present"),
-            thing: key,
-            act: statement(psql, pg::create_database(given, &name)),
+fn database_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
+    let all = psql.rows_by_name(&scene.tools(), pg::LIST_DATABASES)?;
+    let key = Some((&POSTGRES_DATABASE_UNDO as &'static dyn Undoable, psql.journal_key(&name)));
+    let Some(now) = find_by_name(&all, &name) else {
+        return Ok(StorePlan::Change(PlannedChange {
+            preview_comment: format!("Database {name} is set to be created"),
+            done_comment: format!("The database {name} has been created"),
+            failure_prefix: format!("Failed to create database {name}"),
+            changes: single_change(&name, "Present"),
+            undoable: key,
+            run_change: run_statement(psql, pg::create_database(given, &name)),
         }));
     };
     let differs = |argument: &str, column: &str| {
@@ -206,12 +230,12 @@ fn database_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failur
         })
     };
     if differs("encoding", "Encoding") || differs("lc_collate", "Collate") || differs("lc_ctype", "Ctype") {
-        return Err(Failure::new(format!(
+        return Err(StateError::new(format!(
             "Database {name} has wrong parameters which couldn't be changed on fly."
         )));
     }
     if !differs("tablespace", "Tablespace") && !differs("owner", "Owner") {
-        return Ok(Plan::Right(format!("Database {name} is already present")));
+        return Ok(StorePlan::InSync(format!("Database {name} is already present")));
     }
     let mut wanted = Map::new();
     for key in ["owner", "owner_recurse", "tablespace"] {
@@ -220,22 +244,22 @@ fn database_present(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failur
         }
     }
     let own = name.clone();
-    Ok(Plan::Act(Act {
-        would: format!("Database {name} exists, but parameters need to be changed"),
-        did: format!("Parameters for database {name} have been changed"),
-        fails: format!("Failed to change parameters for database {name}"),
-        changes: changed(&name, "Parameters changed"),
-        thing: key,
-        act: Box::new(move |scene| {
-            super::of_map(&wanted, |given| Ok(pg::alter_database(&psql, &scene.tools(), given, &own)?))
+    Ok(StorePlan::Change(PlannedChange {
+        preview_comment: format!("Database {name} exists, but parameters need to be changed"),
+        done_comment: format!("Parameters for database {name} have been changed"),
+        failure_prefix: format!("Failed to change parameters for database {name}"),
+        changes: single_change(&name, "Parameters changed"),
+        undoable: key,
+        run_change: Box::new(move |scene| {
+            super::with_map_args(&wanted, |given| Ok(pg::alter_database(&psql, &scene.tools(), given, &own)?))
         }),
     }))
 }
 
-fn database_absent(given: &Given<'_>, scene: &Scene<'_>) -> Result<Plan, Failure> {
-    let (psql, name) = (Psql::of_state(given), given.must("name")?);
-    if !psql.by_name(&scene.tools(), pg::DATABASES)?.contains(&name) {
-        return Ok(Plan::Right(format!("Database {name} is not present, so it cannot be removed")));
+fn database_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
+    if !psql.rows_by_name(&scene.tools(), pg::LIST_DATABASES)?.contains(&name) {
+        return Ok(StorePlan::InSync(format!("Database {name} is not present, so it cannot be removed")));
     }
-    Ok(removal("Database", &name, "", None, statement(psql, pg::drop_database(&name))))
+    Ok(plan_removal("Database", &name, "", None, run_statement(psql, pg::drop_database(&name))))
 }

@@ -30,14 +30,17 @@ const ZONES: [&str; 24] = [
 ];
 
 /// Reads a date; `now` is asked for what the text leaves open. None when it is no date.
-pub(super) fn read<E>(text: &str, now: impl FnOnce() -> Result<DateTime, E>) -> Result<Option<DateTime>, E> {
+pub(super) fn parse_date<E>(
+    text: &str,
+    now: impl FnOnce() -> Result<DateTime, E>,
+) -> Result<Option<DateTime>, E> {
     let lower = text.trim().to_ascii_lowercase();
     if let Some(seconds) = lower.strip_prefix('@') {
         let at = seconds.parse().ok().and_then(|s| Timestamp::from_second(s).ok());
         return Ok(at.map(|at| TimeZone::UTC.to_datetime(at)));
     }
-    let mut found = Found::default();
-    if lower.is_empty() || !(Reader { rest: &lower }).read(&mut found) {
+    let mut found = DateParts::default();
+    if lower.is_empty() || !(DateReader { rest: &lower }).read(&mut found) {
         return Ok(None);
     }
     let needs_now = found.day.is_none() || found.year.is_none() || found.time.is_none() && !found.has_date();
@@ -47,7 +50,7 @@ pub(super) fn read<E>(text: &str, now: impl FnOnce() -> Result<DateTime, E>) -> 
 
 /// What a text says about a moment.
 #[derive(Default)]
-struct Found {
+struct DateParts {
     year: Option<i16>,
     month: Option<i8>,
     day: Option<i8>,
@@ -58,7 +61,7 @@ struct Found {
     shift: [i64; 3],
 }
 
-impl Found {
+impl DateParts {
     const fn has_date(&self) -> bool {
         self.day.is_some() || self.weekday.is_some()
     }
@@ -116,16 +119,16 @@ impl Found {
 
 /// The text that is still to be read, in lower case.
 #[derive(Clone, Copy)]
-struct Reader<'t> {
+struct DateReader<'t> {
     rest: &'t str,
 }
 
-type Part<'t> = fn(&mut Reader<'t>, &mut Found) -> bool;
+type DatePart<'t> = fn(&mut DateReader<'t>, &mut DateParts) -> bool;
 
-impl<'t> Reader<'t> {
+impl<'t> DateReader<'t> {
     /// Reads all parts; false when something is none.
-    fn read(mut self, found: &mut Found) -> bool {
-        let parts: [Part<'t>; 9] = [
+    fn read(mut self, found: &mut DateParts) -> bool {
+        let parts: [DatePart<'t>; 9] = [
             Self::year_first,
             Self::week,
             Self::day_first,
@@ -166,7 +169,7 @@ impl<'t> Reader<'t> {
         number
     }
 
-    fn small(&mut self, digits: std::ops::RangeInclusive<usize>) -> Option<i8> {
+    fn small_number(&mut self, digits: std::ops::RangeInclusive<usize>) -> Option<i8> {
         self.number(digits).and_then(|n| i8::try_from(n).ok())
     }
 
@@ -202,7 +205,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `2020-01-05`, `2020/1/5`, `2020-Jan-05`, `2020-01`, `20200105`.
-    fn year_first(&mut self, found: &mut Found) -> bool {
+    fn year_first(&mut self, found: &mut DateParts) -> bool {
         let mut eight = *self;
         if let Some(number) = eight.number(8..=8) {
             self.rest = eight.rest;
@@ -212,21 +215,23 @@ impl<'t> Reader<'t> {
         let Some(year) = self.number(4..=4).and_then(|y| i16::try_from(y).ok()) else { return false };
         let Some(separator) = self.one_of(&['-', '/']) else { return false };
         let is_name = self.rest.starts_with(|c: char| c.is_ascii_alphabetic());
-        let Some(month) = (if is_name { self.month() } else { self.small(1..=2) }) else { return false };
-        let day = if self.one_of(&[separator]).is_some() { self.small(1..=2) } else { Some(1) };
+        let Some(month) = (if is_name { self.month() } else { self.small_number(1..=2) }) else {
+            return false;
+        };
+        let day = if self.one_of(&[separator]).is_some() { self.small_number(1..=2) } else { Some(1) };
         day.is_some_and(|day| found.date(Some(year), month, day))
     }
 
     /// `2020-W02-3` and `2020.005`.
-    fn week(&mut self, found: &mut Found) -> bool {
+    fn week(&mut self, found: &mut DateParts) -> bool {
         let Some(year) = self.number(4..=4).and_then(|y| i16::try_from(y).ok()) else { return false };
         let date = if self.one_of(&['.']).is_some() {
             let day = self.number(3..=3);
             day.and_then(|d| Date::new(year, 1, 1).ok()?.checked_add((d - 1).days()).ok())
         } else {
             self.one_of(&['-']);
-            let Some(week) = self.one_of(&['w']).and_then(|_| self.small(2..=2)) else { return false };
-            let day = if self.one_of(&['-']).is_some() { self.small(1..=1) } else { Some(1) };
+            let Some(week) = self.one_of(&['w']).and_then(|_| self.small_number(2..=2)) else { return false };
+            let day = if self.one_of(&['-']).is_some() { self.small_number(1..=1) } else { Some(1) };
             let day = day.and_then(|d| Weekday::from_monday_one_offset(d).ok());
             day.and_then(|d| jiff::civil::ISOWeekDate::new(year, week, d).ok()).map(|d| d.date())
         };
@@ -234,8 +239,8 @@ impl<'t> Reader<'t> {
     }
 
     /// `5 Jan 2020`, `05-Jan-2020`, `05/Jan/2020:`, `01/05/2020`, `5.1.2020`, `05-01-2020`, `1/5`.
-    fn day_first(&mut self, found: &mut Found) -> bool {
-        let Some(first) = self.small(1..=2) else { return false };
+    fn day_first(&mut self, found: &mut DateParts) -> bool {
+        let Some(first) = self.small_number(1..=2) else { return false };
         self.ordinal();
         let separator = self.one_of(&['-', '/', '.', ' ']);
         self.rest = self.rest.trim_start();
@@ -250,13 +255,13 @@ impl<'t> Reader<'t> {
             return found.date(year, month, first);
         }
         let Some(separator) = separator.filter(|s| *s != ' ') else { return false };
-        let Some(second) = self.small(1..=2) else { return false };
+        let Some(second) = self.small_number(1..=2) else { return false };
         let mut after = *self;
         let digits = |r: &Self| r.rest.bytes().take_while(u8::is_ascii_digit).count();
         if separator == '-' && after.one_of(&['-']).is_some() && digits(&after) == 2 {
             // Two digits three times begin with the year.
             let year = i16::from(first) + if first < 70 { 2000 } else { 1900 };
-            let Some(third) = after.small(2..=2) else { return false };
+            let Some(third) = after.small_number(2..=2) else { return false };
             self.rest = after.rest;
             return found.date(Some(year), second, third);
         }
@@ -282,7 +287,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `Jan 5, 2020`, `January 5th`, `Jan 2020`.
-    fn month_first(&mut self, found: &mut Found) -> bool {
+    fn month_first(&mut self, found: &mut DateParts) -> bool {
         let Some(month) = self.month() else { return false };
         self.rest = self.rest.trim_start_matches([' ', '-', '.']);
         let mut four = *self;
@@ -290,7 +295,7 @@ impl<'t> Reader<'t> {
             self.rest = four.rest;
             return found.date(i16::try_from(year).ok(), month, 1);
         }
-        let Some(day) = self.small(1..=2) else { return false };
+        let Some(day) = self.small_number(1..=2) else { return false };
         self.ordinal();
         let mut after = *self;
         after.rest = after.rest.trim_start_matches([' ', ',', '-', '.']);
@@ -302,7 +307,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The year that stands behind the time: `Sun Jan  5 10:00:00 2020`.
-    fn late_year(&mut self, found: &mut Found) -> bool {
+    fn late_year(&mut self, found: &mut DateParts) -> bool {
         if found.day.is_none() || found.year.is_some() {
             return false;
         }
@@ -311,7 +316,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `10:00`, `10:00:00.5`, `3pm`, `10:00 p.m.`, `t10:11`, `t101112`.
-    fn clock(&mut self, found: &mut Found) -> bool {
+    fn clock(&mut self, found: &mut DateParts) -> bool {
         let is_marked = self.one_of(&['t']).is_some();
         let mut plain = *self;
         if let Some(digits) = plain.number(4..=6).filter(|_| is_marked && found.day.is_some()) {
@@ -338,7 +343,7 @@ impl<'t> Reader<'t> {
                 }
             }
         }
-        match self.half() {
+        match self.am_pm() {
             Some(_) if !(1..=12).contains(&hour) => return false,
             Some(is_afternoon) => hour = hour % 12 + if is_afternoon { 12 } else { 0 },
             None if !has_minutes => return false,
@@ -348,7 +353,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `am` and `pm`: true for the afternoon.
-    fn half(&mut self) -> Option<bool> {
+    fn am_pm(&mut self) -> Option<bool> {
         let mut after = *self;
         after.rest = after.rest.trim_start();
         let is_afternoon = after.one_of(&['a', 'p'])? == 'p';
@@ -363,7 +368,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `+1 day`, `-2 weeks`.
-    fn relative(&mut self, found: &mut Found) -> bool {
+    fn relative(&mut self, found: &mut DateParts) -> bool {
         let Some(sign) = self.one_of(&['+', '-']) else { return false };
         self.rest = self.rest.trim_start();
         let Some(amount) = self.number(1..=6) else { return false };
@@ -384,7 +389,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `Z`, `+02:00`, `-0530`, `GMT+2`, `EST`.
-    fn zone(&mut self, found: &mut Found) -> bool {
+    fn zone(&mut self, found: &mut DateParts) -> bool {
         if found.day.is_none() && found.time.is_none() {
             return false;
         }
@@ -397,7 +402,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Weekdays, and words for days.
-    fn word(&mut self, found: &mut Found) -> bool {
+    fn word(&mut self, found: &mut DateParts) -> bool {
         let word = self.letters();
         self.one_of(&['.']);
         match word {

@@ -4,7 +4,7 @@ use super::*;
 
 fn read_at(text: &str) -> String {
     let now = Date::constant(2026, 11, 16).at(7, 23, 1, 0);
-    let read = read(text, || Ok::<_, ()>(now)).unwrap();
+    let read = parse_date(text, || Ok::<_, ()>(now)).unwrap();
     read.map_or_else(|| "none".to_owned(), |d| d.strftime("%F %T").to_string())
 }
 

@@ -1,21 +1,21 @@
 //! Flow collections: `[a, b]` and `{a: 1}`, also over several lines.
 
-use zagent_config::value::Entry;
+use zagent_config::value::MapEntry;
 use zagent_config::{Pos, Value};
 
 use super::super::build;
-use super::{LONG_KEY, Quick, Read, Stop};
+use super::{MAX_KEY_LEN, QuickReader, QuickResult, QuickStop};
 
-impl Quick<'_> {
+impl QuickReader<'_> {
     /// Reads a flow collection and leaves its last line.
-    pub(super) fn flow_value(&mut self) -> Read<Value> {
+    pub(super) fn flow_value(&mut self) -> QuickResult<Value> {
         let value = self.flow_collection()?;
         self.finish_line()?;
         Ok(value)
     }
 
-    fn flow_collection(&mut self) -> Read<Value> {
-        self.enter()?;
+    fn flow_collection(&mut self) -> QuickResult<Value> {
+        self.enter_collection()?;
         let value = if self.bytes[self.at] == b'[' { self.flow_list() } else { self.flow_map() }?;
         self.depth += 1;
         Ok(value)
@@ -32,16 +32,16 @@ impl Quick<'_> {
     }
 
     /// Skips spaces, line breaks and comments; true when a line break was among them.
-    fn flow_space(&mut self) -> Read<bool> {
+    fn flow_space(&mut self) -> QuickResult<bool> {
         let line = self.line;
         loop {
             match self.bytes.get(self.at) {
-                None | Some(b'\t') => return Err(Stop::Unsure),
+                None | Some(b'\t') => return Err(QuickStop::Unsure),
                 Some(b' ') => self.at += 1,
                 Some(b'\n') => {
                     self.next_line();
                     if matches!(self.byte(self.at), b'-' | b'.') {
-                        return Err(Stop::Unsure);
+                        return Err(QuickStop::Unsure);
                     }
                 }
                 Some(b'#') if matches!(self.bytes[self.at - 1], b' ' | b'\n') => {
@@ -52,7 +52,7 @@ impl Quick<'_> {
         }
     }
 
-    fn flow_list(&mut self) -> Read<Value> {
+    fn flow_list(&mut self) -> QuickResult<Value> {
         let base = self.items.len();
         self.at += 1;
         loop {
@@ -60,7 +60,7 @@ impl Quick<'_> {
             if self.bytes[self.at] == b']' {
                 break;
             }
-            self.count(1)?;
+            self.count_nodes(1)?;
             let at = self.flow_place();
             let value = self.flow_node()?;
             self.items.push((value, at));
@@ -68,14 +68,14 @@ impl Quick<'_> {
             match self.bytes[self.at] {
                 b',' => self.at += 1,
                 b']' => break,
-                _ => return Err(Stop::Unsure),
+                _ => return Err(QuickStop::Unsure),
             }
         }
         self.at += 1;
-        Ok(build::list(self.items.drain(base..)))
+        Ok(build::build_list(self.items.drain(base..)))
     }
 
-    fn flow_map(&mut self) -> Read<Value> {
+    fn flow_map(&mut self) -> QuickResult<Value> {
         let base = self.entries.len();
         self.at += 1;
         loop {
@@ -83,42 +83,42 @@ impl Quick<'_> {
             if self.bytes[self.at] == b'}' {
                 break;
             }
-            self.count(2)?;
+            self.count_nodes(2)?;
             let entry = self.flow_entry()?;
             self.entries.push(entry);
             self.flow_space()?;
             match self.bytes[self.at] {
                 b',' => self.at += 1,
                 b'}' => break,
-                _ => return Err(Stop::Unsure),
+                _ => return Err(QuickStop::Unsure),
             }
         }
         self.at += 1;
         self.close_map(base)
     }
 
-    fn flow_entry(&mut self) -> Read<Entry> {
+    fn flow_entry(&mut self) -> QuickResult<MapEntry> {
         let at = self.flow_place();
         let start = self.at;
         if matches!(self.byte(start), b'[' | b'{') {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         let key = self.flow_node()?;
         let crossed = self.flow_space()?;
         let value = match self.bytes[self.at] {
             b',' | b'}' => Value::Null,
-            b':' if !crossed && self.at - start <= LONG_KEY => {
+            b':' if !crossed && self.at - start <= MAX_KEY_LEN => {
                 self.at += 1;
                 self.flow_space()?;
                 if matches!(self.bytes[self.at], b',' | b'}') { Value::Null } else { self.flow_node()? }
             }
-            _ => return Err(Stop::Unsure),
+            _ => return Err(QuickStop::Unsure),
         };
-        Ok(Entry { key, value, at })
+        Ok(MapEntry { key, value, at })
     }
 
     /// Reads a scalar or collection inside brackets.
-    fn flow_node(&mut self) -> Read<Value> {
+    fn flow_node(&mut self) -> QuickResult<Value> {
         match self.byte(self.at) {
             b'[' | b'{' => self.flow_collection(),
             b'\'' | b'"' => self.quoted(),

@@ -11,36 +11,36 @@
 mod flow;
 mod scalars;
 
-use zagent_config::value::Entry;
+use zagent_config::value::MapEntry;
 use zagent_config::{Pos, Value};
 
-use super::build::{self, Strings};
+use super::build::{self, StringInterner};
 use super::{YamlError, limits};
-use crate::Limits;
+use crate::TreeLimits;
 
 /// Why the reader stopped.
-pub(super) enum Stop {
+pub(super) enum QuickStop {
     /// The full reader must have a look.
     Unsure,
     /// The text asks for more than it may.
     Limit(Box<YamlError>),
 }
 
-type Read<T> = Result<T, Stop>;
+type QuickResult<T> = Result<T, QuickStop>;
 
 /// The column of the token after the last one: left of everything.
-const END: i32 = -1;
+const END_COLUMN: i32 = -1;
 
 /// A simple key that is longer than this is left to the full reader, which knows where YAML gives up on one.
-const LONG_KEY: usize = 1000;
+const MAX_KEY_LEN: usize = 1000;
 
-/// Reads a text; `Stop::Unsure` when it is not plain enough.
-pub(super) fn read(text: &str, limits: &Limits) -> Read<Value> {
+/// Reads a text; `QuickStop::Unsure` when it is not plain enough.
+pub(super) fn read(text: &str, limits: &TreeLimits) -> QuickResult<Value> {
     let is_ascii = text.is_ascii();
     if !(if is_ascii { is_plain_ascii(text.as_bytes()) } else { is_plain_text(text) }) {
-        return Err(Stop::Unsure);
+        return Err(QuickStop::Unsure);
     }
-    let mut reader = Quick {
+    let mut reader = QuickReader {
         text,
         bytes: text.as_bytes(),
         is_ascii,
@@ -52,17 +52,17 @@ pub(super) fn read(text: &str, limits: &Limits) -> Read<Value> {
         may_start: true,
         entries: Vec::with_capacity(32),
         items: Vec::with_capacity(32),
-        strings: Strings::new(),
+        strings: StringInterner::new(),
         buffer: String::new(),
         depth: limits::depth(limits),
         nodes: limits.yaml_nodes,
     };
     reader.seek()?;
-    if reader.column == END {
+    if reader.column == END_COLUMN {
         return Ok(Value::Null);
     }
-    let value = reader.node(END)?;
-    if reader.column == END { Ok(value) } else { Err(Stop::Unsure) }
+    let value = reader.node(END_COLUMN)?;
+    if reader.column == END_COLUMN { Ok(value) } else { Err(QuickStop::Unsure) }
 }
 
 /// No control characters but tabs and line feeds.
@@ -79,31 +79,31 @@ fn is_plain_text(text: &str) -> bool {
     })
 }
 
-struct Quick<'a> {
+struct QuickReader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     is_ascii: bool,
     at: usize,
     line: u32,
     line_start: usize,
-    /// Column of the token at `at`, from 0; `END` when there is none.
+    /// Column of the token at `at`, from 0; `END_COLUMN` when there is none.
     column: i32,
     /// A comment line was passed on the way to this token.
     passed_comment: bool,
     /// A `---` may still open the document.
     may_start: bool,
     /// Entries of the mappings that are open, innermost last.
-    entries: Vec<Entry>,
+    entries: Vec<MapEntry>,
     /// Items of the lists that are open, innermost last.
     items: Vec<(Value, Pos)>,
-    strings: Strings,
+    strings: StringInterner,
     /// Room for scalars that are not a slice of the text.
     buffer: String,
     depth: usize,
     nodes: usize,
 }
 
-impl Quick<'_> {
+impl QuickReader<'_> {
     /// The byte there; the end of the text looks like the end of a line.
     #[inline]
     fn byte(&self, at: usize) -> u8 {
@@ -145,10 +145,10 @@ impl Quick<'_> {
 
     /// Goes from the end of a line to the next token.
     #[inline]
-    fn next_token(&mut self) -> Read<()> {
+    fn next_token(&mut self) -> QuickResult<()> {
         self.passed_comment = false;
         if self.at >= self.bytes.len() {
-            self.column = END;
+            self.column = END_COLUMN;
             return Ok(());
         }
         self.next_line();
@@ -163,12 +163,12 @@ impl Quick<'_> {
     }
 
     /// Goes from the start of a line to the next token.
-    fn seek(&mut self) -> Read<()> {
+    fn seek(&mut self) -> QuickResult<()> {
         loop {
             self.at = self.skip_spaces(self.at);
             match self.bytes.get(self.at) {
                 None => {
-                    self.column = END;
+                    self.column = END_COLUMN;
                     return Ok(());
                 }
                 Some(b'\n') => self.next_line(),
@@ -179,7 +179,7 @@ impl Quick<'_> {
                         self.next_line();
                     }
                 }
-                Some(b'\t') => return Err(Stop::Unsure),
+                Some(b'\t') => return Err(QuickStop::Unsure),
                 Some(b'-' | b'.') if self.at == self.line_start && self.is_marker() => self.pass_marker()?,
                 Some(_) => {
                     self.may_start = false;
@@ -198,14 +198,14 @@ impl Quick<'_> {
     }
 
     /// Passes the `---` that opens the document, or the `...` that ends it when nothing follows.
-    fn pass_marker(&mut self) -> Read<()> {
+    fn pass_marker(&mut self) -> QuickResult<()> {
         let opens = self.bytes[self.at] == b'-';
         let end = self.skip_spaces(self.at + 3);
         if std::mem::take(&mut self.may_start) != opens || self.byte(end) != b'\n' {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         if !opens && !self.text[end..].trim_matches(['\n', ' ']).is_empty() {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         self.at = end;
         if end < self.bytes.len() {
@@ -215,35 +215,35 @@ impl Quick<'_> {
     }
 
     /// Leaves the line after a node that is complete.
-    fn finish_line(&mut self) -> Read<()> {
+    fn finish_line(&mut self) -> QuickResult<()> {
         let end = self.skip_spaces(self.at);
         self.at = match self.byte(end) {
             b'\n' => end,
             b'#' if end > self.at => self.end_of_line(end),
-            _ => return Err(Stop::Unsure),
+            _ => return Err(QuickStop::Unsure),
         };
         self.next_token()
     }
 
-    fn enter(&mut self) -> Read<()> {
+    fn enter_collection(&mut self) -> QuickResult<()> {
         match self.depth.checked_sub(1) {
             Some(left) => self.depth = left,
-            None => return Err(Stop::Limit(Box::new(limits::too_deep(self.place())))),
+            None => return Err(QuickStop::Limit(Box::new(limits::too_deep(self.place())))),
         }
         Ok(())
     }
 
     #[inline]
-    fn count(&mut self, nodes: usize) -> Read<()> {
+    fn count_nodes(&mut self, nodes: usize) -> QuickResult<()> {
         match self.nodes.checked_sub(nodes) {
             Some(left) => self.nodes = left,
-            None => return Err(Stop::Limit(Box::new(limits::too_many(self.place())))),
+            None => return Err(QuickStop::Limit(Box::new(limits::too_many(self.place())))),
         }
         Ok(())
     }
 
     /// Reads the node at the token, of a collection whose indentation is `parent`.
-    fn node(&mut self, parent: i32) -> Read<Value> {
+    fn node(&mut self, parent: i32) -> QuickResult<Value> {
         match self.byte(self.at) {
             b'-' if self.is_gap(self.at + 1) => self.list(self.column, false),
             b'[' | b'{' => self.flow_value(),
@@ -270,51 +270,51 @@ impl Quick<'_> {
     }
 
     /// After a quoted scalar: goes to the colon that makes it a key, if there is one.
-    fn is_colon(&mut self, start: usize) -> Read<bool> {
+    fn is_colon(&mut self, start: usize) -> QuickResult<bool> {
         let end = self.skip_spaces(self.at);
         if self.byte(end) != b':' {
             return Ok(false);
         }
-        if !self.is_gap(end + 1) || end - start > LONG_KEY {
-            return Err(Stop::Unsure);
+        if !self.is_gap(end + 1) || end - start > MAX_KEY_LEN {
+            return Err(QuickStop::Unsure);
         }
         self.at = end;
         Ok(true)
     }
 
-    fn key_of(&mut self, start: usize, end: usize) -> Read<Value> {
-        if self.at - start > LONG_KEY && self.text[start..self.at].chars().count() > LONG_KEY {
-            return Err(Stop::Unsure);
+    fn key_of(&mut self, start: usize, end: usize) -> QuickResult<Value> {
+        if self.at - start > MAX_KEY_LEN && self.text[start..self.at].chars().count() > MAX_KEY_LEN {
+            return Err(QuickStop::Unsure);
         }
         self.value_of(start, end)
     }
 
     /// Reads a key and goes to its colon.
-    fn key(&mut self) -> Read<Value> {
+    fn key(&mut self) -> QuickResult<Value> {
         let start = self.at;
         match self.byte(start) {
             b'\'' | b'"' => {
                 let key = self.quoted()?;
-                if self.is_colon(start)? { Ok(key) } else { Err(Stop::Unsure) }
+                if self.is_colon(start)? { Ok(key) } else { Err(QuickStop::Unsure) }
             }
-            b'-' if self.is_gap(start + 1) => Err(Stop::Unsure),
+            b'-' if self.is_gap(start + 1) => Err(QuickStop::Unsure),
             _ => {
                 let end = self.plain()?;
-                if self.byte(self.at) == b':' { self.key_of(start, end) } else { Err(Stop::Unsure) }
+                if self.byte(self.at) == b':' { self.key_of(start, end) } else { Err(QuickStop::Unsure) }
             }
         }
     }
 
     /// Reads a mapping at its first colon.
-    fn map(&mut self, indent: i32, first: Value) -> Read<Value> {
-        self.enter()?;
+    fn map(&mut self, indent: i32, first: Value) -> QuickResult<Value> {
+        self.enter_collection()?;
         let base = self.entries.len();
         let mut key = first;
         let mut at = self.place();
         loop {
-            self.count(2)?;
+            self.count_nodes(2)?;
             let value = self.entry_value(indent)?;
-            self.entries.push(Entry { key, value, at });
+            self.entries.push(MapEntry { key, value, at });
             if self.column != indent {
                 break;
             }
@@ -322,18 +322,18 @@ impl Quick<'_> {
             key = self.key()?;
         }
         if self.column > indent {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         self.depth += 1;
         self.close_map(base)
     }
 
-    fn close_map(&mut self, base: usize) -> Read<Value> {
-        build::map(self.entries.drain(base..)).map_err(|_| Stop::Unsure)
+    fn close_map(&mut self, base: usize) -> QuickResult<Value> {
+        build::build_map(self.entries.drain(base..)).map_err(|_| QuickStop::Unsure)
     }
 
     /// Reads what follows a colon.
-    fn entry_value(&mut self, indent: i32) -> Read<Value> {
+    fn entry_value(&mut self, indent: i32) -> QuickResult<Value> {
         let colon = self.at;
         self.at = self.skip_spaces(colon + 1);
         match self.byte(self.at) {
@@ -349,12 +349,12 @@ impl Quick<'_> {
                 self.finish_line()?;
                 Ok(text)
             }
-            b'-' if self.is_gap(self.at + 1) => Err(Stop::Unsure),
+            b'-' if self.is_gap(self.at + 1) => Err(QuickStop::Unsure),
             _ => {
                 let start = self.at;
                 let end = self.plain()?;
                 if self.byte(self.at) == b':' {
-                    return Err(Stop::Unsure);
+                    return Err(QuickStop::Unsure);
                 }
                 self.plain_value(indent, start, end)
             }
@@ -362,7 +362,7 @@ impl Quick<'_> {
     }
 
     /// Reads a value that starts on a later line than its key, or nothing.
-    fn value_below(&mut self, indent: i32) -> Read<Value> {
+    fn value_below(&mut self, indent: i32) -> QuickResult<Value> {
         self.next_token()?;
         if self.column > indent {
             self.node(indent)
@@ -374,11 +374,11 @@ impl Quick<'_> {
     }
 
     /// Reads a list at its first dash; `under_key` when it stands in the column of the key it belongs to.
-    fn list(&mut self, indent: i32, under_key: bool) -> Read<Value> {
-        self.enter()?;
+    fn list(&mut self, indent: i32, under_key: bool) -> QuickResult<Value> {
+        self.enter_collection()?;
         let base = self.items.len();
         loop {
-            self.count(1)?;
+            self.count_nodes(1)?;
             let item = self.item(indent)?;
             self.items.push(item);
             if self.column != indent {
@@ -388,18 +388,18 @@ impl Quick<'_> {
                 if under_key {
                     break;
                 }
-                return Err(Stop::Unsure);
+                return Err(QuickStop::Unsure);
             }
         }
         if self.column > indent {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         self.depth += 1;
-        Ok(build::list(self.items.drain(base..)))
+        Ok(build::build_list(self.items.drain(base..)))
     }
 
     /// Reads what follows a dash.
-    fn item(&mut self, indent: i32) -> Read<(Value, Pos)> {
+    fn item(&mut self, indent: i32) -> QuickResult<(Value, Pos)> {
         let dash = self.at;
         let after_dash = Pos::new(self.line, indent.unsigned_abs() + 2);
         self.at = self.skip_spaces(dash + 1);

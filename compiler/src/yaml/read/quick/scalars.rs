@@ -3,8 +3,8 @@
 use zagent_config::Value;
 
 use super::super::number;
-use super::super::scalar::{self, Kind};
-use super::{Quick, Read, Stop};
+use super::super::scalar::{self, ScalarKind};
+use super::{QuickReader, QuickResult, QuickStop};
 
 /// What a byte means to a plain scalar.
 const STOPS: u8 = 1;
@@ -40,26 +40,26 @@ enum Chomp {
     Keep,
 }
 
-impl Quick<'_> {
+impl QuickReader<'_> {
     /// The value of a plain scalar.
     #[inline]
-    pub(super) fn value_of(&mut self, start: usize, end: usize) -> Read<Value> {
+    pub(super) fn value_of(&mut self, start: usize, end: usize) -> QuickResult<Value> {
         plain_value(&mut self.strings, &self.text[start..end])
     }
 
     /// Reads the part of a plain scalar on this line, up to the byte that ends it; gives where its text ends.
     #[inline]
-    pub(super) fn plain(&mut self) -> Read<usize> {
+    pub(super) fn plain(&mut self) -> QuickResult<usize> {
         let first = self.byte(self.at);
         if CLASS[first as usize] & CANNOT_START != 0 || first == b'-' && self.is_gap(self.at + 1) {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         self.plain_line()
     }
 
     /// As `plain`, when the first character is known to belong to the scalar.
     #[inline]
-    fn plain_line(&mut self) -> Read<usize> {
+    fn plain_line(&mut self) -> QuickResult<usize> {
         let start = self.at;
         let mut at = start;
         loop {
@@ -69,7 +69,7 @@ impl Quick<'_> {
             match self.byte(at) {
                 b':' => match self.byte(at + 1) {
                     b' ' | b'\n' => break,
-                    b'\t' => return Err(Stop::Unsure),
+                    b'\t' => return Err(QuickStop::Unsure),
                     _ => at += 1,
                 },
                 b'#' => {
@@ -79,7 +79,7 @@ impl Quick<'_> {
                     at += 1;
                 }
                 b'\n' => break,
-                _ => return Err(Stop::Unsure),
+                _ => return Err(QuickStop::Unsure),
             }
         }
         self.at = at;
@@ -96,7 +96,7 @@ impl Quick<'_> {
 
     /// Completes a plain scalar whose first line is read: looks whether it goes on below.
     #[inline]
-    pub(super) fn plain_value(&mut self, parent: i32, start: usize, end: usize) -> Read<Value> {
+    pub(super) fn plain_value(&mut self, parent: i32, start: usize, end: usize) -> QuickResult<Value> {
         let commented = self.byte(self.at) == b'#';
         if commented {
             self.at = self.end_of_line(self.at);
@@ -107,13 +107,13 @@ impl Quick<'_> {
             return self.value_of(start, end);
         }
         if commented || self.passed_comment {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         self.folded_plain(parent, start..end, line)
     }
 
     /// Reads on over the lines of a plain scalar; the token is the first character of its second line.
-    fn folded_plain(&mut self, parent: i32, first: std::ops::Range<usize>, line: u32) -> Read<Value> {
+    fn folded_plain(&mut self, parent: i32, first: std::ops::Range<usize>, line: u32) -> QuickResult<Value> {
         let mut out = std::mem::take(&mut self.buffer);
         out.clear();
         out.push_str(&self.text[first]);
@@ -128,7 +128,7 @@ impl Quick<'_> {
             let end = self.plain_line()?;
             out.push_str(&self.text[start..end]);
             let commented = match self.byte(self.at) {
-                b':' => return Err(Stop::Unsure),
+                b':' => return Err(QuickStop::Unsure),
                 b'#' => true,
                 _ => false,
             };
@@ -140,7 +140,7 @@ impl Quick<'_> {
                 break;
             }
             if commented || self.passed_comment {
-                return Err(Stop::Unsure);
+                return Err(QuickStop::Unsure);
             }
         }
         let value = plain_value(&mut self.strings, &out);
@@ -149,14 +149,14 @@ impl Quick<'_> {
     }
 
     /// Reads a plain scalar inside brackets; gives where its text ends.
-    pub(super) fn flow_plain(&mut self) -> Read<usize> {
+    pub(super) fn flow_plain(&mut self) -> QuickResult<usize> {
         let start = self.at;
         let first = self.byte(start);
         let stops = |b: u8| CLASS[b as usize] & STOPS_FLOW != 0;
         if CLASS[first as usize] & CANNOT_START != 0
             || first == b'-' && (self.is_gap(start + 1) || stops(self.byte(start + 1)))
         {
-            return Err(Stop::Unsure);
+            return Err(QuickStop::Unsure);
         }
         let mut at = start;
         loop {
@@ -166,11 +166,11 @@ impl Quick<'_> {
             match self.byte(at) {
                 b':' => match self.byte(at + 1) {
                     b' ' | b'\n' => break,
-                    b',' | b'?' | b'[' | b']' | b'{' | b'}' | b'\t' => return Err(Stop::Unsure),
+                    b',' | b'?' | b'[' | b']' | b'{' | b'}' | b'\t' => return Err(QuickStop::Unsure),
                     _ => at += 1,
                 },
                 b'#' if self.bytes[at - 1] != b' ' => at += 1,
-                b'#' | b'\t' => return Err(Stop::Unsure),
+                b'#' | b'\t' => return Err(QuickStop::Unsure),
                 _ => break,
             }
         }
@@ -179,7 +179,7 @@ impl Quick<'_> {
     }
 
     /// Reads a quoted scalar that ends on its line.
-    pub(super) fn quoted(&mut self) -> Read<Value> {
+    pub(super) fn quoted(&mut self) -> QuickResult<Value> {
         let quote = self.bytes[self.at];
         let start = self.at + 1;
         let mut at = start;
@@ -189,7 +189,7 @@ impl Quick<'_> {
                     return self.quoted_with_escapes(quote, start);
                 }
                 self.at = at + 1;
-                return Ok(self.strings.make(&self.text[start..at]));
+                return Ok(self.strings.intern(&self.text[start..at]));
             }
             match b {
                 b'\\' if quote == b'"' => return self.quoted_with_escapes(quote, start),
@@ -197,17 +197,17 @@ impl Quick<'_> {
                 _ => at += 1,
             }
         }
-        Err(Stop::Unsure)
+        Err(QuickStop::Unsure)
     }
 
-    fn quoted_with_escapes(&mut self, quote: u8, start: usize) -> Read<Value> {
+    fn quoted_with_escapes(&mut self, quote: u8, start: usize) -> QuickResult<Value> {
         let mut out = std::mem::take(&mut self.buffer);
         out.clear();
         let mut run = start;
         let mut at = start;
         loop {
             match self.bytes.get(at) {
-                None | Some(b'\n') => return Err(Stop::Unsure),
+                None | Some(b'\n') => return Err(QuickStop::Unsure),
                 Some(b) if *b == quote => {
                     out.push_str(&self.text[run..at]);
                     at += 1;
@@ -228,13 +228,13 @@ impl Quick<'_> {
             }
         }
         self.at = at;
-        let value = self.strings.make(&out);
+        let value = self.strings.intern(&out);
         self.buffer = out;
         Ok(value)
     }
 
     /// The character that an escape stands for, and how many bytes after the backslash it takes.
-    fn escape(&self, at: usize) -> Read<(char, usize)> {
+    fn escape(&self, at: usize) -> QuickResult<(char, usize)> {
         let simple = match self.byte(at) {
             b'0' => '\0',
             b'a' => '\x07',
@@ -253,19 +253,19 @@ impl Quick<'_> {
             b'x' => return self.escape_code(at, 2),
             b'u' => return self.escape_code(at, 4),
             b'U' => return self.escape_code(at, 8),
-            _ => return Err(Stop::Unsure),
+            _ => return Err(QuickStop::Unsure),
         };
         Ok((simple, 1))
     }
 
-    fn escape_code(&self, at: usize, digits: usize) -> Read<(char, usize)> {
+    fn escape_code(&self, at: usize, digits: usize) -> QuickResult<(char, usize)> {
         let hex = self.text.get(at + 1..at + 1 + digits).filter(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
         let code = hex.and_then(|h| u32::from_str_radix(h, 16).ok()).and_then(char::from_u32);
-        code.map(|c| (c, digits + 1)).ok_or(Stop::Unsure)
+        code.map(|c| (c, digits + 1)).ok_or(QuickStop::Unsure)
     }
 
     /// Reads a literal or folded block of a collection whose indentation is `parent`.
-    pub(super) fn block_scalar(&mut self, parent: i32) -> Read<Value> {
+    pub(super) fn block_scalar(&mut self, parent: i32) -> QuickResult<Value> {
         let is_folded = self.bytes[self.at] == b'>';
         let (chomp, after) = match self.byte(self.at + 1) {
             b'-' => (Chomp::Strip, self.at + 2),
@@ -276,22 +276,28 @@ impl Quick<'_> {
         self.at = match self.byte(end) {
             b'\n' => end,
             b'#' if end > after => self.end_of_line(end),
-            _ => return Err(Stop::Unsure),
+            _ => return Err(QuickStop::Unsure),
         };
         let mut out = std::mem::take(&mut self.buffer);
         out.clear();
         self.block_lines(parent, is_folded, chomp, &mut out)?;
-        let value = self.strings.make(&out);
+        let value = self.strings.intern(&out);
         self.buffer = out;
         self.next_token()?;
         Ok(value)
     }
 
     /// Reads the lines of a block; starts at the end of its header and ends at the end of its last line with text.
-    fn block_lines(&mut self, parent: i32, is_folded: bool, chomp: Chomp, out: &mut String) -> Read<()> {
+    fn block_lines(
+        &mut self,
+        parent: i32,
+        is_folded: bool,
+        chomp: Chomp,
+        out: &mut String,
+    ) -> QuickResult<()> {
         let Some((indent, mut breaks)) = self.block_indent(parent)? else {
             if chomp == Chomp::Keep {
-                return Err(Stop::Unsure);
+                return Err(QuickStop::Unsure);
             }
             return Ok(());
         };
@@ -312,7 +318,7 @@ impl Quick<'_> {
                         start = text + 1;
                         continue;
                     }
-                    Some(b'\t') => return Err(Stop::Unsure),
+                    Some(b'\t') => return Err(QuickStop::Unsure),
                     _ => break,
                 }
             }
@@ -363,7 +369,7 @@ impl Quick<'_> {
     }
 
     /// The indentation of a block and how many empty lines come before its text; `None` when it has no text.
-    fn block_indent(&self, parent: i32) -> Read<Option<(usize, usize)>> {
+    fn block_indent(&self, parent: i32) -> QuickResult<Option<(usize, usize)>> {
         let mut start = self.at + 1;
         let (mut breaks, mut widest) = (0, 0);
         loop {
@@ -376,13 +382,13 @@ impl Quick<'_> {
                     widest = widest.max(width);
                     start = text + 1;
                 }
-                Some(b'\t') => return Err(Stop::Unsure),
+                Some(b'\t') => return Err(QuickStop::Unsure),
                 Some(_) => {
                     let least = usize::try_from(parent + 1).unwrap_or(0).max(1);
                     if width < least {
                         return Ok(None);
                     }
-                    return if widest > width { Err(Stop::Unsure) } else { Ok(Some((width, breaks))) };
+                    return if widest > width { Err(QuickStop::Unsure) } else { Ok(Some((width, breaks))) };
                 }
             }
         }
@@ -391,13 +397,13 @@ impl Quick<'_> {
 
 /// The value of a plain text.
 #[inline]
-fn plain_value(strings: &mut super::Strings, text: &str) -> Read<Value> {
+fn plain_value(strings: &mut super::StringInterner, text: &str) -> QuickResult<Value> {
     Ok(match scalar::classify(text) {
-        Kind::Str => strings.make(text),
-        Kind::Null => Value::Null,
-        Kind::Bool(b) => Value::Bool(b),
-        Kind::Int => number::int(text).ok_or(Stop::Unsure)?,
-        Kind::Float => Value::Float(number::float(text).ok_or(Stop::Unsure)?),
-        Kind::Merge | Kind::Default => return Err(Stop::Unsure),
+        ScalarKind::Str => strings.intern(text),
+        ScalarKind::Null => Value::Null,
+        ScalarKind::Bool(b) => Value::Bool(b),
+        ScalarKind::Int => number::parse_int(text).ok_or(QuickStop::Unsure)?,
+        ScalarKind::Float => Value::Float(number::parse_float(text).ok_or(QuickStop::Unsure)?),
+        ScalarKind::Merge | ScalarKind::Default => return Err(QuickStop::Unsure),
     })
 }

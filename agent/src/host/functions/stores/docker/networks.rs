@@ -1,15 +1,15 @@
 //! Networks as they are declared in, the options for a container in them out.
 
-use zagent_compiler::functions::Refusal;
+use zagent_compiler::functions::FunctionError;
 use zagent_config::{Map, Value};
 
-use super::super::Given;
-use super::{differ, texts};
-use crate::host::command::shown;
+use super::super::NamedArgs;
+use super::{differences, text_list};
+use crate::host::command_options::value_text;
 
 /// A network that a container is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Network {
+pub(crate) struct ContainerNetwork {
     /// Its name.
     pub(crate) name: String,
     /// Parameters and their values: `ipv4_address`, `aliases`, ….
@@ -17,7 +17,7 @@ pub(crate) struct Network {
 }
 
 /// What may be said of a container in a network, and the option for it; a name of the container has another one where it is made.
-const IN_NETWORK: [(&str, &str); 6] = [
+const NETWORK_OPTIONS: [(&str, &str); 6] = [
     ("ipv4_address", "--ip"),
     ("ipv6_address", "--ip6"),
     ("aliases", "--alias"),
@@ -26,8 +26,8 @@ const IN_NETWORK: [(&str, &str); 6] = [
     ("driver_opt", "--driver-opt"),
 ];
 
-impl Network {
-    fn read(name: String, settings: &Value) -> Result<Self, Refusal> {
+impl ContainerNetwork {
+    fn parse(name: String, settings: &Value) -> Result<Self, FunctionError> {
         let maps = match settings {
             Value::Map(map) => vec![&**map],
             Value::List(items) => items.iter().filter_map(Value::as_map).collect(),
@@ -35,32 +35,34 @@ impl Network {
         };
         let mut read = Vec::new();
         for (key, value) in maps.into_iter().flat_map(Map::iter) {
-            let key = shown(key);
-            if !IN_NETWORK.iter().any(|(known, _)| *known == key) {
-                let known: Vec<&str> = IN_NETWORK.iter().map(|(known, _)| *known).collect();
+            let key = value_text(key);
+            if !NETWORK_OPTIONS.iter().any(|(known, _)| *known == key) {
+                let known: Vec<&str> = NETWORK_OPTIONS.iter().map(|(known, _)| *known).collect();
                 let words =
                     format!("`{key}` is nothing that a container has in a network: {}", known.join(", "));
-                return Err(Refusal::arguments(words));
+                return Err(FunctionError::bad_arguments(words));
             }
-            read.push((key, texts(value, if value.as_map().is_some() { "=" } else { ":" })));
+            read.push((key, text_list(value, if value.as_map().is_some() { "=" } else { ":" })));
         }
         Ok(Self { name, settings: read })
     }
 
     /// The options of the program for a container in it.
-    pub(crate) fn options(&self, alias: &str) -> Vec<String> {
-        let option =
-            |key: &str| IN_NETWORK.iter().find(|(known, _)| *known == key).map_or("", |(_, option)| option);
+    pub(crate) fn option_words(&self, alias: &str) -> Vec<String> {
+        let option = |key: &str| {
+            NETWORK_OPTIONS.iter().find(|(known, _)| *known == key).map_or("", |(_, option)| option)
+        };
         let all = self.settings.iter().flat_map(|(key, values)| values.iter().map(move |v| (option(key), v)));
         all.map(|(option, value)| format!("{}={value}", if option == "--alias" { alias } else { option }))
             .collect()
     }
 
     /// True when a container is in it as it should be.
-    pub(super) fn is_shown(&self, shows: Option<&Value>) -> bool {
+    pub(super) fn is_as_declared(&self, shows: Option<&Value>) -> bool {
         let Some(shows) = shows else { return false };
-        let part =
-            |place: &str| zagent_config::value::traverse(shows, place, ".").map(shown).unwrap_or_default();
+        let part = |place: &str| {
+            zagent_config::value::traverse(shows, place, ".").map(value_text).unwrap_or_default()
+        };
         self.settings.iter().all(|(key, values)| match key.as_str() {
             "ipv4_address" => {
                 [part("IPAMConfig.IPv4Address"), part("IPAddress")].iter().any(|ip| values.contains(ip))
@@ -69,7 +71,7 @@ impl Network {
                 .iter()
                 .any(|ip| values.contains(ip)),
             "aliases" => {
-                let has = differ::listed(shows, "Aliases");
+                let has = differences::shown_list(shows, "Aliases");
                 values.iter().all(|v| has.contains(v))
             }
             _ => true,
@@ -78,16 +80,18 @@ impl Network {
 }
 
 /// The networks of a container.
-pub(crate) fn networks(given: &Given<'_>) -> Result<Vec<Network>, Refusal> {
-    let of_map = |map: &Map| map.iter().map(|(name, of)| Network::read(shown(name), of)).collect::<Vec<_>>();
-    let bare = |name: String| Ok(Network { name, settings: Vec::new() });
+pub(crate) fn container_networks(given: &NamedArgs<'_>) -> Result<Vec<ContainerNetwork>, FunctionError> {
+    let of_map = |map: &Map| {
+        map.iter().map(|(name, of)| ContainerNetwork::parse(value_text(name), of)).collect::<Vec<_>>()
+    };
+    let bare = |name: String| Ok(ContainerNetwork { name, settings: Vec::new() });
     match given.get("networks") {
         Some(Value::Map(map)) => of_map(map).into_iter().collect(),
         Some(Value::List(items)) => {
-            let one = |v: &Value| v.as_map().map_or_else(|| vec![bare(shown(v))], of_map);
+            let one = |v: &Value| v.as_map().map_or_else(|| vec![bare(value_text(v))], of_map);
             items.iter().flat_map(one).collect()
         }
-        Some(other) => texts(other, ":").into_iter().map(bare).collect(),
+        Some(other) => text_list(other, ":").into_iter().map(bare).collect(),
         None => Ok(Vec::new()),
     }
 }

@@ -1,7 +1,7 @@
 //! What is compared, and what the program is told.
 
-use super::super::of_map;
-use super::differ::Port;
+use super::super::with_map_args;
+use super::differences::PublishedPort;
 use super::*;
 
 /// Cut from what `docker container inspect` shows.
@@ -26,7 +26,7 @@ fn differing(json: &str) -> Vec<String> {
     for (key, value) in asked.iter() {
         all.insert(key.clone(), value.clone());
     }
-    let all = of_map(&all, |g| differences(g, &now, Some(&image()))).unwrap();
+    let all = with_map_args(&all, |g| differences(g, &now, Some(&image()))).unwrap();
     all.keys().map(Value::json_key).collect()
 }
 
@@ -45,7 +45,7 @@ fn what_is_no_longer_declared_differs() {
         "8080"}, {"HostIp": "", "HostPort": "8081"}]}}}"#;
     let now = Value::from_json_str(now).unwrap();
     let differing = |json: &str, image: Option<&Value>| {
-        let all = of_map(&map(json), |g| differences(g, &now, image)).unwrap();
+        let all = with_map_args(&map(json), |g| differences(g, &now, image)).unwrap();
         serde_json::to_string(&Value::from(all)).unwrap()
     };
     let all = r#"{"environment": {"A": 1}, "labels": {"x": "y"}, "binds": "/srv:/srv", "publish": ["8080:80", "8081:80"]}"#;
@@ -66,12 +66,14 @@ fn what_is_no_longer_declared_differs() {
 
 #[test]
 fn ranges_and_addresses_of_ports() {
-    let read = |text: &str| Port::read(text).iter().map(Port::text).collect::<Vec<_>>();
+    let read = |text: &str| PublishedPort::parse(text).iter().map(PublishedPort::text).collect::<Vec<_>>();
     assert_eq!(read("8000-8002:80-82/udp"), ["8000:80/udp", "8001:81/udp", "8002:82/udp"]);
     assert_eq!(read("[::1]:53:53"), ["::1:53:53/tcp"]);
     assert_eq!(read("80"), ["80/tcp"]);
-    let bound = Port { ip: "0.0.0.0".into(), port: "32768".into(), inner: "80/tcp".into() };
-    assert!(Port::read("80")[0].fits(&bound) && !Port::read("81:80")[0].fits(&bound));
+    let bound = PublishedPort { ip: "0.0.0.0".into(), port: "32768".into(), container_port: "80/tcp".into() };
+    assert!(
+        PublishedPort::parse("80")[0].matches(&bound) && !PublishedPort::parse("81:80")[0].matches(&bound)
+    );
 }
 
 #[test]
@@ -79,20 +81,20 @@ fn a_container_has_an_address_in_a_network() {
     let args = map(
         r#"{"networks": [{"front": [{"ipv4_address": "10.0.0.5"}, {"aliases": ["web", "www"]}]}, "back"]}"#,
     );
-    let all = of_map(&args, networks).unwrap();
-    assert_eq!(all[0].options("--alias"), ["--ip=10.0.0.5", "--alias=web", "--alias=www"]);
-    let words = of_map(&args, |g| create(g, "web", "nginx:1")).unwrap();
+    let all = with_map_args(&args, container_networks).unwrap();
+    assert_eq!(all[0].option_words("--alias"), ["--ip=10.0.0.5", "--alias=web", "--alias=www"]);
+    let words = with_map_args(&args, |g| create_args(g, "web", "nginx:1")).unwrap();
     assert_eq!(
         words[1..5],
         ["--network=front", "--ip=10.0.0.5", "--network-alias=web", "--network-alias=www"]
     );
-    assert!(all[1].options("--alias").is_empty());
-    let shown = |json: &str| all[0].is_shown(Some(&Value::from_json_str(json).unwrap()));
+    assert!(all[1].option_words("--alias").is_empty());
+    let shown = |json: &str| all[0].is_as_declared(Some(&Value::from_json_str(json).unwrap()));
     assert!(shown(r#"{"IPAMConfig": {"IPv4Address": "10.0.0.5"}, "Aliases": ["web", "www", "0a1b"]}"#));
     assert!(!shown(r#"{"IPAMConfig": {"IPv4Address": "10.0.0.6"}, "Aliases": ["web", "www"]}"#));
     assert!(!shown(r#"{"IPAddress": "10.0.0.5", "Aliases": ["web"]}"#));
     let wrong = map(r#"{"networks": [{"front": {"ip": "10.0.0.5"}}]}"#);
-    assert!(of_map(&wrong, networks).is_err_and(|e| e.words().contains("ipv4_address")));
+    assert!(with_map_args(&wrong, container_networks).is_err_and(|e| e.message().contains("ipv4_address")));
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn every_parameter_of_a_formula_has_an_option() {
         "oom_score_adj": -5, "pids_limit": 9, "publish_all_ports": true, "userns_mode": "host", "volume_driver": "local",
         "binds": "/a:/b", "volumes": ["/c"], "networks": ["n"]}"#,
     );
-    let words = of_map(&args, |g| create(g, "web", "nginx:1")).unwrap();
+    let words = with_map_args(&args, |g| create_args(g, "web", "nginx:1")).unwrap();
     for want in [
         "--blkio-weight=300",
         "--domainname=d",
@@ -152,7 +154,7 @@ fn what_differs() {
 fn what_a_variable_holds_is_not_shown() {
     let now = Value::from_json_str(WEB).unwrap();
     let args = map(r#"{"environment": {"A": "secret", "B": "secret", "PATH": "/bin"}}"#);
-    let all = of_map(&args, |g| differences(g, &now, None)).unwrap();
+    let all = with_map_args(&args, |g| differences(g, &now, None)).unwrap();
     assert_eq!(serde_json::to_string(&all.get("Config.Env")).unwrap(), r#"{"old":["A"],"new":["A","B"]}"#);
 }
 
@@ -170,7 +172,7 @@ fn absent_is_only_what_is_said_to_be() {
         ("volume", 125, "Error: no such volume web"),
     ];
     for (kind, code, words) in all {
-        assert!(is_absent(kind, "web", code, words), "{words}");
+        assert!(is_not_found(kind, "web", code, words), "{words}");
     }
     let others = [
         (1, "error during connect: dial tcp: lookup dockerr: no such host"),
@@ -179,7 +181,7 @@ fn absent_is_only_what_is_said_to_be() {
         (125, "Error: unable to inspect \"web\": database is locked"),
     ];
     for (code, words) in others {
-        assert!(!is_absent("container", "web", code, words), "{words}");
+        assert!(!is_not_found("container", "web", code, words), "{words}");
     }
 }
 
@@ -188,8 +190,8 @@ fn options_of_a_new_container() {
     let args = map(
         r#"{"env": {"A": "b c"}, "publish": ["80:80"], "privileged": true, "networks": ["front"], "command": "run -x 'a b'"}"#,
     );
-    assert_eq!(of_map(&args, variables), ["A=b c"]);
-    let words = of_map(&args, |g| create(g, "web", "nginx:1")).unwrap();
+    assert_eq!(with_map_args(&args, env_variables), ["A=b c"]);
+    let words = with_map_args(&args, |g| create_args(g, "web", "nginx:1")).unwrap();
     assert_eq!(
         words,
         [

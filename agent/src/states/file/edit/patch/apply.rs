@@ -2,11 +2,11 @@
 //!
 //! Law: a hunk fits only where its lines stand; context may be off by some lines of place, and at its edges by `fuzz` lines.
 
-use super::parse::{Hunk, Mark};
+use super::parse::{Hunk, HunkLineKind};
 
 /// How loosely places are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Looseness {
+pub(super) struct PatchLeniency {
     /// Lines of context at either edge that may differ.
     pub fuzz: usize,
     /// Space counts for nothing.
@@ -15,25 +15,25 @@ pub(super) struct Looseness {
 
 /// What a patch makes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Patched {
+pub(super) enum PatchResult {
     /// It fits; the new content, and what there is to say about it.
-    New(Vec<u8>, Vec<String>),
+    Applied(Vec<u8>, Vec<String>),
     /// It is in there already.
-    Already,
+    AlreadyApplied,
     /// It does not fit; which hunks, counted from zero, and what there is to say about them.
     Rejected(Vec<usize>, Vec<String>),
 }
 
 /// Applies all hunks of a file.
-pub(super) fn apply(old: &[u8], hunks: &[Hunk<'_>], how: Looseness) -> Patched {
+pub(super) fn apply_hunks(old: &[u8], hunks: &[Hunk<'_>], how: PatchLeniency) -> PatchResult {
     let lines: Vec<&[u8]> = old.split_inclusive(|b| *b == b'\n').collect();
     if is_applied(&lines, hunks, how) {
-        return Patched::Already;
+        return PatchResult::AlreadyApplied;
     }
-    let mut work = Work { lines: &lines, done: 0, out: Vec::with_capacity(old.len()), offset: 0, how };
+    let mut work = HunkApplier { lines: &lines, done: 0, out: Vec::with_capacity(old.len()), offset: 0, how };
     let (mut rejected, mut said) = (Vec::new(), Vec::new());
     for (i, hunk) in hunks.iter().enumerate() {
-        match work.hunk(hunk) {
+        match work.apply_hunk(hunk) {
             Some(words) => said.extend(words.map(|w| format!("Hunk #{} succeeded {w}", i + 1))),
             None => {
                 rejected.push(i);
@@ -42,23 +42,23 @@ pub(super) fn apply(old: &[u8], hunks: &[Hunk<'_>], how: Looseness) -> Patched {
         }
     }
     if rejected.is_empty() {
-        return Patched::New(work.finish(), said);
+        return PatchResult::Applied(work.finish(), said);
     }
     // Hunks without context fit nearly everywhere, so that only the others tell.
     if fits_backwards(&lines, hunks, how) {
-        return Patched::Already;
+        return PatchResult::AlreadyApplied;
     }
     let all = hunks.len();
     let noun = if all == 1 { "hunk" } else { "hunks" };
     said.push(format!("{} out of {all} {noun} FAILED", rejected.len()));
-    Patched::Rejected(rejected, said)
+    PatchResult::Rejected(rejected, said)
 }
 
 /// True when the first hunk fits backwards at least as well as forwards, and all of them do fit backwards.
-fn is_applied(lines: &[&[u8]], hunks: &[Hunk<'_>], how: Looseness) -> bool {
+fn is_applied(lines: &[&[u8]], hunks: &[Hunk<'_>], how: PatchLeniency) -> bool {
     let Some(first) = hunks.first() else { return false };
     let reversed = first.reversed();
-    let forwards = Work { lines, done: 0, out: Vec::new(), offset: 0, how };
+    let forwards = HunkApplier { lines, done: 0, out: Vec::new(), offset: 0, how };
     let fits = (0..=how.fuzz).find_map(|fuzz| {
         if forwards.find(first, fuzz).is_some() {
             return Some(false);
@@ -68,13 +68,13 @@ fn is_applied(lines: &[&[u8]], hunks: &[Hunk<'_>], how: Looseness) -> bool {
     fits == Some(true) && fits_backwards(lines, hunks, how)
 }
 
-fn fits_backwards(lines: &[&[u8]], hunks: &[Hunk<'_>], how: Looseness) -> bool {
-    let mut back = Work { lines, done: 0, out: Vec::new(), offset: 0, how };
-    hunks.iter().all(|hunk| back.hunk(&hunk.reversed()).is_some())
+fn fits_backwards(lines: &[&[u8]], hunks: &[Hunk<'_>], how: PatchLeniency) -> bool {
+    let mut back = HunkApplier { lines, done: 0, out: Vec::new(), offset: 0, how };
+    hunks.iter().all(|hunk| back.apply_hunk(&hunk.reversed()).is_some())
 }
 
 /// Where a hunk fits.
-struct Fit {
+struct HunkFit {
     /// Its first line, from zero.
     place: usize,
     /// Lines of context at its top that are left out.
@@ -83,19 +83,19 @@ struct Fit {
     tail: usize,
 }
 
-struct Work<'l> {
+struct HunkApplier<'l> {
     lines: &'l [&'l [u8]],
     /// Lines that are behind us.
     done: usize,
     out: Vec<u8>,
     /// How far the last hunk was from where it said.
     offset: isize,
-    how: Looseness,
+    how: PatchLeniency,
 }
 
-impl Work<'_> {
+impl HunkApplier<'_> {
     /// Applies one hunk; gives what there is to say about it, or nothing when it does not fit.
-    fn hunk(&mut self, hunk: &Hunk<'_>) -> Option<Option<String>> {
+    fn apply_hunk(&mut self, hunk: &Hunk<'_>) -> Option<Option<String>> {
         let (fuzz, fit) = (0..=self.how.fuzz).find_map(|fuzz| Some((fuzz, self.find(hunk, fuzz)?)))?;
         let from = fit.place + fit.head;
         self.lines[self.done..from].iter().for_each(|line| self.out.extend_from_slice(line));
@@ -104,28 +104,28 @@ impl Work<'_> {
         for (mark, text) in &hunk.lines[fit.head..hunk.lines.len() - fit.tail] {
             match mark {
                 // The file's own line: with loose space it is not that of the patch.
-                Mark::Context => {
+                HunkLineKind::Context => {
                     self.out.extend_from_slice(self.lines.get(at).copied().unwrap_or_default());
                     at += 1;
                 }
-                Mark::Removed => at += 1,
-                Mark::Added => self.add(text),
+                HunkLineKind::Removed => at += 1,
+                HunkLineKind::Added => self.add_line(text),
             }
         }
         self.done = at;
-        self.offset = signed(fit.place).saturating_sub(signed(expected(hunk)));
-        Some(self.words(new_place, fuzz))
+        self.offset = signed(fit.place).saturating_sub(signed(expected_line(hunk)));
+        Some(self.offset_message(new_place, fuzz))
     }
 
     /// Adds a line; one before it that has no end gets one.
-    fn add(&mut self, text: &[u8]) {
+    fn add_line(&mut self, text: &[u8]) {
         if self.out.last().is_some_and(|b| *b != b'\n') {
             self.out.push(b'\n');
         }
         self.out.extend_from_slice(text);
     }
 
-    fn words(&self, place: usize, fuzz: usize) -> Option<String> {
+    fn offset_message(&self, place: usize, fuzz: usize) -> Option<String> {
         if fuzz == 0 && self.offset == 0 {
             return None;
         }
@@ -141,10 +141,14 @@ impl Work<'_> {
     }
 
     /// Where a hunk fits when that many lines of context at its edges may differ.
-    fn find(&self, hunk: &Hunk<'_>, fuzz: usize) -> Option<Fit> {
-        let old: Vec<&[u8]> =
-            hunk.lines.iter().filter(|(mark, _)| *mark != Mark::Added).map(|(_, text)| *text).collect();
-        let is_context = |(mark, _): &&(Mark, &[u8])| *mark == Mark::Context;
+    fn find(&self, hunk: &Hunk<'_>, fuzz: usize) -> Option<HunkFit> {
+        let old: Vec<&[u8]> = hunk
+            .lines
+            .iter()
+            .filter(|(mark, _)| *mark != HunkLineKind::Added)
+            .map(|(_, text)| *text)
+            .collect();
+        let is_context = |(mark, _): &&(HunkLineKind, &[u8])| *mark == HunkLineKind::Context;
         let head = hunk.lines.iter().take_while(is_context).count();
         let tail = hunk.lines.iter().rev().take_while(is_context).count();
         let context = head.max(tail);
@@ -155,7 +159,7 @@ impl Work<'_> {
         let drop_tail = loose_tail.unwrap_or(0).min(tail).min(old.len() - drop_head);
         let kept = &old[drop_head..old.len() - drop_tail];
         let fits = |place: usize| place + drop_head >= self.done && self.is_at(kept, place + drop_head);
-        let guess = signed(expected(hunk)).saturating_add(self.offset);
+        let guess = signed(expected_line(hunk)).saturating_add(self.offset);
         let guess = usize::try_from(guess).unwrap_or(0).min(self.lines.len());
         let place = match (loose_head, loose_tail) {
             (None, _) => fits(0).then_some(0),
@@ -165,7 +169,7 @@ impl Work<'_> {
                 near.flatten().find(|place| fits(*place))
             }
         };
-        place.map(|place| Fit { place, head: drop_head, tail: drop_tail })
+        place.map(|place| HunkFit { place, head: drop_head, tail: drop_tail })
     }
 
     fn is_at(&self, old: &[&[u8]], place: usize) -> bool {
@@ -187,8 +191,8 @@ impl Work<'_> {
 }
 
 /// Where a hunk says that it stands, from zero. An empty old side names the line before.
-fn expected(hunk: &Hunk<'_>) -> usize {
-    if hunk.lines.iter().all(|(mark, _)| *mark == Mark::Added) {
+fn expected_line(hunk: &Hunk<'_>) -> usize {
+    if hunk.lines.iter().all(|(mark, _)| *mark == HunkLineKind::Added) {
         return hunk.old_start;
     }
     hunk.old_start.saturating_sub(1)
@@ -205,19 +209,19 @@ fn without_space(line: &[u8]) -> Vec<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::parse;
+    use super::super::parse::parse_patch;
     use super::*;
 
-    const HOW: Looseness = Looseness { fuzz: 2, ignore_space: false };
+    const HOW: PatchLeniency = PatchLeniency { fuzz: 2, ignore_space: false };
 
-    fn patched(old: &str, patch: &str) -> Patched {
-        let files = parse(patch.as_bytes()).unwrap();
-        apply(old.as_bytes(), &files[0].hunks, HOW)
+    fn patched(old: &str, patch: &str) -> PatchResult {
+        let files = parse_patch(patch.as_bytes()).unwrap();
+        apply_hunks(old.as_bytes(), &files[0].hunks, HOW)
     }
 
     fn text(old: &str, patch: &str) -> String {
         match patched(old, patch) {
-            Patched::New(bytes, _) => String::from_utf8(bytes).unwrap(),
+            PatchResult::Applied(bytes, _) => String::from_utf8(bytes).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -237,17 +241,19 @@ mod tests {
 
     #[test]
     fn what_is_in_there_already_is_seen() {
-        assert_eq!(patched("one\nTWO\nthree\n", PATCH), Patched::Already);
+        assert_eq!(patched("one\nTWO\nthree\n", PATCH), PatchResult::AlreadyApplied);
         let adds = "--- a\n+++ b\n@@ -1,4 +1,5 @@\n a\n b\n+new\n c\n d\n";
-        assert_eq!(patched("a\nb\nnew\nc\nd\n", adds), Patched::Already);
+        assert_eq!(patched("a\nb\nnew\nc\nd\n", adds), PatchResult::AlreadyApplied);
     }
 
     #[test]
     fn what_does_not_fit_is_told() {
         let told = vec!["Hunk #1 FAILED at 1.".to_owned(), "1 out of 1 hunk FAILED".to_owned()];
-        assert_eq!(patched("nothing\nlike\nit\n", PATCH), Patched::Rejected(vec![0], told));
+        assert_eq!(patched("nothing\nlike\nit\n", PATCH), PatchResult::Rejected(vec![0], told));
         let told = patched("x\none\ntwo\nthree\n", PATCH);
-        assert!(matches!(told, Patched::New(_, said) if said == ["Hunk #1 succeeded at 2 (offset 1 line)."]));
+        assert!(
+            matches!(told, PatchResult::Applied(_, said) if said == ["Hunk #1 succeeded at 2 (offset 1 line)."])
+        );
     }
 
     #[test]

@@ -5,11 +5,11 @@
 use zagent_compiler::yaml::python_str;
 use zagent_config::{Map, Value};
 
-use crate::states::Failure;
+use crate::states::StateError;
 
 /// How names and values are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct ConfigparserStyle {
     /// What may stand between name and value; the first is written.
     pub delimiters: Vec<String>,
     /// Names without a value are allowed.
@@ -22,7 +22,7 @@ pub(super) struct Style {
     pub strict: bool,
 }
 
-impl Default for Style {
+impl Default for ConfigparserStyle {
     fn default() -> Self {
         Self {
             delimiters: vec!["=".into(), ":".into()],
@@ -35,32 +35,32 @@ impl Default for Style {
 }
 
 /// Names and values of one section.
-type Options = Vec<(String, Option<String>)>;
+type IniOptions = Vec<(String, Option<String>)>;
 
 /// The text of a mapping of mappings.
 ///
 /// # Errors
 /// Fails where Python does: on what is no mapping of mappings, on a `%` that stands for nothing.
-pub(super) fn write(value: &Value, style: &Style) -> Result<String, Failure> {
+pub(super) fn write(value: &Value, style: &ConfigparserStyle) -> Result<String, StateError> {
     let Value::Map(sections) = value else {
         let kind = value.type_name();
-        return Err(Failure::new(format!(
+        return Err(StateError::new(format!(
             "configparser can only serialize dictionaries, not <class '{kind}'>"
         )));
     };
     let mut out = String::new();
     let is_default = |name: &str| name == style.default_section;
-    let mut named: Vec<(String, Options)> = Vec::new();
+    let mut named: Vec<(String, IniOptions)> = Vec::new();
     for (name, options) in sections.iter() {
         let name = python_str(name);
         let Value::Map(options) = options else {
             let kind = options.type_name();
-            return Err(Failure::new(format!("'{kind}' object has no attribute 'items'")));
+            return Err(StateError::new(format!("'{kind}' object has no attribute 'items'")));
         };
         if named.iter().any(|(known, _)| *known == name) {
-            return Err(Failure::new(format!("Section '{name}' already exists")));
+            return Err(StateError::new(format!("Section '{name}' already exists")));
         }
-        named.push((name, options_of(options, style)?));
+        named.push((name, section_options(options, style)?));
     }
     named.sort_by_key(|(name, _)| !is_default(name));
     for (name, options) in named.iter().filter(|(name, options)| !is_default(name) || !options.is_empty()) {
@@ -78,17 +78,17 @@ pub(super) fn write(value: &Value, style: &Style) -> Result<String, Failure> {
     Ok(out)
 }
 
-fn options_of(options: &Map, style: &Style) -> Result<Options, Failure> {
-    let mut out: Options = Vec::new();
+fn section_options(options: &Map, style: &ConfigparserStyle) -> Result<IniOptions, StateError> {
+    let mut out: IniOptions = Vec::new();
     for (key, value) in options.iter() {
         let key = python_str(key).to_lowercase();
         let value = match value {
             Value::Null if style.allow_no_value => None,
-            Value::Null => return Err(Failure::new("option values must be strings")),
+            Value::Null => return Err(StateError::new("option values must be strings")),
             other => Some(python_str(other)),
         };
         if let Some(text) = value.as_deref().filter(|_| style.interpolates) {
-            fits(text)?;
+            verify_interpolation(text)?;
         }
         match out.iter_mut().find(|(known, _)| *known == key) {
             Some(known) => known.1 = value,
@@ -99,7 +99,7 @@ fn options_of(options: &Map, style: &Style) -> Result<Options, Failure> {
 }
 
 /// A `%` must be doubled, or stand before a name in brackets.
-fn fits(text: &str) -> Result<(), Failure> {
+fn verify_interpolation(text: &str) -> Result<(), StateError> {
     let chars: Vec<char> = text.chars().collect();
     let mut at = 0;
     while let Some(&c) = chars.get(at) {
@@ -109,9 +109,9 @@ fn fits(text: &str) -> Result<(), Failure> {
         }
         match chars.get(at) {
             Some('%') => at += 1,
-            Some('(') if reference(&chars, at).is_some() => at = reference(&chars, at).unwrap_or(at),
+            Some('(') if reference_end(&chars, at).is_some() => at = reference_end(&chars, at).unwrap_or(at),
             _ => {
-                return Err(Failure::new(format!(
+                return Err(StateError::new(format!(
                     "invalid interpolation syntax in '{text}' at position {}",
                     at - 1
                 )));
@@ -122,7 +122,7 @@ fn fits(text: &str) -> Result<(), Failure> {
 }
 
 /// Where `(name)s` ends that begins here.
-fn reference(chars: &[char], at: usize) -> Option<usize> {
+fn reference_end(chars: &[char], at: usize) -> Option<usize> {
     let close = chars[at..].iter().position(|c| *c == ')')? + at;
     (close > at + 1 && chars.get(close + 1) == Some(&'s')).then_some(close + 2)
 }
@@ -131,27 +131,27 @@ fn reference(chars: &[char], at: usize) -> Option<usize> {
 ///
 /// # Errors
 /// Fails with words where Python does.
-pub(super) fn read(text: &str, style: &Style, name: &str) -> Result<Value, String> {
-    let mut reader = Reader { style, name, sections: Vec::new(), current: None, indent: 0, open: false };
+pub(super) fn read(text: &str, style: &ConfigparserStyle, name: &str) -> Result<Value, String> {
+    let mut reader = IniReader { style, name, sections: Vec::new(), current: None, indent: 0, open: false };
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        reader.line(number + 1, line)?;
+        reader.read_line(number + 1, line)?;
     }
     reader.finish()
 }
 
-struct Reader<'s> {
-    style: &'s Style,
+struct IniReader<'s> {
+    style: &'s ConfigparserStyle,
     name: &'s str,
-    sections: Vec<(String, Options)>,
+    sections: Vec<(String, IniOptions)>,
     current: Option<usize>,
     /// Indentation of the option whose value may go on.
     indent: usize,
     open: bool,
 }
 
-impl Reader<'_> {
+impl IniReader<'_> {
     /// One line, with its end.
-    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+    fn read_line(&mut self, number: usize, line: &str) -> Result<(), String> {
         let text = line.trim();
         if text.starts_with(['#', ';']) {
             return Ok(());
@@ -159,17 +159,17 @@ impl Reader<'_> {
         let indent = line.len() - line.trim_start().len();
         if text.is_empty() {
             if self.open {
-                self.more("");
+                self.append_value("");
             }
             return Ok(());
         }
         if self.open && indent > self.indent {
-            self.more(text);
+            self.append_value(text);
             return Ok(());
         }
         self.indent = indent;
         if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.rsplit_once(']')) {
-            return self.section(number, inside.0);
+            return self.start_section(number, inside.0);
         }
         let Some(at) = self.current else {
             return Err(format!(
@@ -178,10 +178,10 @@ impl Reader<'_> {
                 zagent_compiler::yaml::python_repr(&Value::from(line))
             ));
         };
-        self.option(number, line, text, at)
+        self.read_option(number, line, text, at)
     }
 
-    fn section(&mut self, number: usize, name: &str) -> Result<(), String> {
+    fn start_section(&mut self, number: usize, name: &str) -> Result<(), String> {
         self.open = false;
         let known = self.sections.iter().position(|(n, _)| n == name);
         if known.is_some() && self.style.strict && name != self.style.default_section {
@@ -197,7 +197,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn option(&mut self, number: usize, line: &str, text: &str, section: usize) -> Result<(), String> {
+    fn read_option(&mut self, number: usize, line: &str, text: &str, section: usize) -> Result<(), String> {
         let split =
             self.style.delimiters.iter().filter_map(|d| Some((text.find(d.as_str())?, d.len()))).min();
         let (key, value) = match split {
@@ -235,7 +235,7 @@ impl Reader<'_> {
     }
 
     /// One more line of the last value.
-    fn more(&mut self, text: &str) {
+    fn append_value(&mut self, text: &str) {
         let options = self.current.map(|at| &mut self.sections[at].1);
         if let Some((_, Some(value))) = options.and_then(|o| o.last_mut()) {
             value.push('\n');
@@ -244,12 +244,12 @@ impl Reader<'_> {
     }
 
     fn finish(self) -> Result<Value, String> {
-        let tidy = |options: &Options| -> Options {
+        let tidy = |options: &IniOptions| -> IniOptions {
             let end = |v: &String| v.trim_end().to_owned();
             options.iter().map(|(k, v)| (k.clone(), v.as_ref().map(end))).collect()
         };
         let is_default = |name: &str| name == self.style.default_section;
-        let defaults: Options =
+        let defaults: IniOptions =
             self.sections.iter().filter(|(n, _)| is_default(n)).flat_map(|(_, o)| tidy(o)).collect();
         let mut all = Map::new();
         for (name, options) in self.sections.iter().filter(|(n, _)| !is_default(n)) {
@@ -262,7 +262,7 @@ impl Reader<'_> {
             }
             let mut section = Map::new();
             for (key, value) in &merged {
-                let text = value.as_deref().map(|v| self.expanded(v, &merged, 0)).transpose()?;
+                let text = value.as_deref().map(|v| self.expand_references(v, &merged, 0)).transpose()?;
                 section.insert(key.as_str(), text.map_or(Value::Null, Value::from));
             }
             all.insert(name.as_str(), section);
@@ -271,7 +271,7 @@ impl Reader<'_> {
     }
 
     /// A value with its references followed.
-    fn expanded(&self, text: &str, options: &Options, depth: usize) -> Result<String, String> {
+    fn expand_references(&self, text: &str, options: &IniOptions, depth: usize) -> Result<String, String> {
         const DEPTH: usize = 10;
         if !self.style.interpolates || !text.contains('%') {
             return Ok(text.to_owned());
@@ -297,7 +297,11 @@ impl Reader<'_> {
             let Some((_, value)) = known else {
                 return Err(format!("Bad value substitution: no option '{name}'"));
             };
-            out.push_str(&self.expanded(value.as_deref().unwrap_or_default(), options, depth + 1)?);
+            out.push_str(&self.expand_references(
+                value.as_deref().unwrap_or_default(),
+                options,
+                depth + 1,
+            )?);
             rest = after;
         }
         out.push_str(rest);
@@ -317,7 +321,7 @@ mod tests {
     fn reads_as_python_does() {
         let text = "[DEFAULT]\nbase = /srv\n; note\n[S]\nA=1\nb: two\n  lines\n\n  more\npath = %(base)s/x\npc = 5%%\n[T]\n";
         assert_eq!(
-            read(text, &Style::default(), "f"),
+            read(text, &ConfigparserStyle::default(), "f"),
             Ok(json(
                 r#"{"S": {"base": "/srv", "a": "1", "b": "two\nlines\n\nmore", "path": "/srv/x", "pc": "5%"},
                     "T": {"base": "/srv"}}"#
@@ -334,7 +338,7 @@ mod tests {
             ("[S]\na=1\nA=2\n", "While reading from 'f' [line  3]: option 'a' in section 'S' already exists"),
             ("[S]\na=%(a)s\n", "Recursion limit exceeded in value substitution: %(a)s"),
         ] {
-            assert_eq!(read(text, &Style::default(), "f").unwrap_err(), words);
+            assert_eq!(read(text, &ConfigparserStyle::default(), "f").unwrap_err(), words);
         }
     }
 
@@ -343,7 +347,7 @@ mod tests {
         for (text, fine) in
             [("100%%", true), ("%(x)s/y", true), ("50%", false), ("%(x)", false), ("%()s", false)]
         {
-            assert_eq!(fits(text).is_ok(), fine, "{text}");
+            assert_eq!(verify_interpolation(text).is_ok(), fine, "{text}");
         }
     }
 }

@@ -8,22 +8,22 @@ use std::fmt::Write as _;
 use toml_edit::{DocumentMut, Item, Table};
 use zagent_config::{Map, Value};
 
-use crate::states::Failure;
+use crate::states::StateError;
 
 /// The text of a mapping.
 ///
 /// # Errors
 /// Fails for what TOML cannot hold.
-pub(super) fn write(value: &Value) -> Result<String, Failure> {
+pub(super) fn write(value: &Value) -> Result<String, StateError> {
     let Value::Map(map) = value else {
-        return Err(Failure::new(format!("toml can only serialize dictionaries, not {}", value.kind())));
+        return Err(StateError::new(format!("toml can only serialize dictionaries, not {}", value.kind())));
     };
-    let (mut out, mut open) = table(map, "")?;
+    let (mut out, mut open) = write_table(map, "")?;
     // Tables of one depth stand before the tables inside them.
     while !open.is_empty() {
         let mut deeper = Vec::new();
         for (name, map) in open {
-            let (text, inner) = table(map, &name)?;
+            let (text, inner) = write_table(map, &name)?;
             if !text.is_empty() || inner.is_empty() {
                 if !out.is_empty() && !out.ends_with("\n\n") {
                     out.push('\n');
@@ -39,10 +39,10 @@ pub(super) fn write(value: &Value) -> Result<String, Failure> {
 }
 
 /// A table inside another: its whole name, and what it holds.
-type Inner<'v> = (String, &'v Map);
+type InnerTable<'v> = (String, &'v Map);
 
 /// The lines of a table, arrays of tables last, and the tables inside it.
-fn table<'v>(map: &'v Map, name: &str) -> Result<(String, Vec<Inner<'v>>), Failure> {
+fn write_table<'v>(map: &'v Map, name: &str) -> Result<(String, Vec<InnerTable<'v>>), StateError> {
     let (mut lines, mut arrays, mut inner) = (String::new(), String::new(), Vec::new());
     for (key, value) in map.iter() {
         let key = key_text(&zagent_compiler::yaml::python_str(key));
@@ -52,11 +52,11 @@ fn table<'v>(map: &'v Map, name: &str) -> Result<(String, Vec<Inner<'v>>), Failu
             Value::Map(map) => inner.push((whole, &**map)),
             Value::List(items) if items.iter().any(|i| matches!(i, Value::Map(_))) => {
                 for item in items.iter() {
-                    arrays.push_str(&array_table(item, &whole)?);
+                    arrays.push_str(&write_array_table(item, &whole)?);
                 }
             }
             other => {
-                let _ = writeln!(lines, "{key} = {}", plain(other));
+                let _ = writeln!(lines, "{key} = {}", value_text(other));
             }
         }
     }
@@ -64,11 +64,11 @@ fn table<'v>(map: &'v Map, name: &str) -> Result<(String, Vec<Inner<'v>>), Failu
 }
 
 /// One table of an array, with all tables inside it.
-fn array_table(item: &Value, name: &str) -> Result<String, Failure> {
+fn write_array_table(item: &Value, name: &str) -> Result<String, StateError> {
     let Value::Map(map) = item else {
-        return Err(Failure::new(format!("toml cannot hold {} beside tables in a list", item.kind())));
+        return Err(StateError::new(format!("toml cannot hold {} beside tables in a list", item.kind())));
     };
-    let (text, mut open) = table(map, name)?;
+    let (text, mut open) = write_table(map, name)?;
     let mut out = format!("[[{name}]]\n");
     let mut below = "\n".to_owned();
     if text.starts_with('[') {
@@ -79,7 +79,7 @@ fn array_table(item: &Value, name: &str) -> Result<String, Failure> {
     while !open.is_empty() {
         let mut deeper = Vec::new();
         for (name, map) in open {
-            let (text, inner) = table(map, &name)?;
+            let (text, inner) = write_table(map, &name)?;
             if !text.is_empty() {
                 let _ = write!(below, "[{name}]\n{text}");
             }
@@ -92,26 +92,28 @@ fn array_table(item: &Value, name: &str) -> Result<String, Failure> {
 
 fn key_text(key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { quoted(key) }
+    if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { quote_text(key) }
 }
 
-fn plain(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
-        Value::Null => quoted("None"),
+        Value::Null => quote_text("None"),
         Value::Bool(b) => b.to_string(),
-        Value::Str(text) => quoted(text),
+        Value::Str(text) => quote_text(text),
         Value::Float(f) if f.is_nan() => "nan".into(),
         Value::Float(f) if f.is_infinite() => if *f > 0.0 { "inf" } else { "-inf" }.into(),
-        Value::Float(_) => float(&zagent_compiler::yaml::python_str(value)),
+        Value::Float(_) => float_text(&zagent_compiler::yaml::python_str(value)),
         Value::List(items) if items.is_empty() => "[]".into(),
         Value::List(items) => {
-            let parts: String = items.iter().map(|item| format!(" {},", plain(item))).collect();
+            let parts: String = items.iter().map(|item| format!(" {},", value_text(item))).collect();
             format!("[{parts}]")
         }
         Value::Map(map) => {
             let parts: Vec<String> = map
                 .iter()
-                .map(|(k, v)| format!("{} = {}", key_text(&zagent_compiler::yaml::python_str(k)), plain(v)))
+                .map(|(k, v)| {
+                    format!("{} = {}", key_text(&zagent_compiler::yaml::python_str(k)), value_text(v))
+                })
                 .collect();
             format!("{{ {} }}", parts.join(", "))
         }
@@ -120,7 +122,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// An exponent without a leading zero: `1e-07` is `1e-7`.
-fn float(text: &str) -> String {
+fn float_text(text: &str) -> String {
     let Some((digits, exponent)) = text.split_once('e') else { return text.to_owned() };
     let (sign, power) = match exponent.strip_prefix(['+', '-']) {
         Some(power) => (&exponent[..1], power),
@@ -129,7 +131,7 @@ fn float(text: &str) -> String {
     format!("{digits}e{sign}{}", power.trim_start_matches('0'))
 }
 
-fn quoted(text: &str) -> String {
+fn quote_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

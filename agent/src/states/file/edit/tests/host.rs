@@ -4,24 +4,24 @@ use serde_json::json;
 use zagent_compiler::{Chunk, Compat};
 use zagent_config::Value;
 
-use super::memory::Stage;
-use super::{PATH, Told, map, tell, value};
-use crate::fs::{FileSystem, Meta};
-use crate::states::{Standing, build};
+use super::memory::EditTestBed;
+use super::{EditTestReport, PATH, map, run_both, value};
+use crate::fs::{FileMeta, FileSystem};
+use crate::states::{Verdict, build};
 
-fn stage(old: Option<&str>) -> Stage {
-    let stage = Stage::new(Compat::Strict);
+fn stage(old: Option<&str>) -> EditTestBed {
+    let stage = EditTestBed::new(Compat::Strict);
     if let Some(old) = old {
-        stage.fs.put(PATH, old.as_bytes());
+        stage.fs.put_file(PATH, old.as_bytes());
     }
     stage
 }
 
-fn run(stage: &Stage, fun: &str, args: serde_json::Value) -> Told {
-    tell(stage, &Chunk::single("file", fun, PATH, map(&args))).1
+fn run(stage: &EditTestBed, fun: &str, args: serde_json::Value) -> EditTestReport {
+    run_both(stage, &Chunk::single("file", fun, PATH, map(&args))).1
 }
 
-fn text(stage: &Stage, path: &str) -> Option<String> {
+fn text(stage: &EditTestBed, path: &str) -> Option<String> {
     stage.fs.texts().remove(path)
 }
 
@@ -44,9 +44,9 @@ fn directories_are_made_when_asked() {
     let stage = stage(None);
     let deep = "/tmp/fe/a/b/f";
     let chunk = |args| Chunk::single("file", "append", deep, map(&args));
-    let (test, _) = tell(&stage, &chunk(json!({"text": "x"})));
+    let (test, _) = run_both(&stage, &chunk(json!({"text": "x"})));
     assert_eq!((test.result, &*test.comment), (Some(false), "/tmp/fe/a/b/f: file not found"));
-    let (test, real) = tell(&stage, &chunk(json!({"text": "x", "makedirs": true})));
+    let (test, real) = run_both(&stage, &chunk(json!({"text": "x", "makedirs": true})));
     assert_eq!((test.result, &*test.comment), (None, "File /tmp/fe/a/b/f is set to be created"));
     assert_eq!((real.result, &*real.comment), (Some(true), "Appended 1 lines"));
     assert_eq!(text(&stage, deep).as_deref(), Some("x\n"));
@@ -55,13 +55,13 @@ fn directories_are_made_when_asked() {
 #[test]
 fn links_are_followed_and_kept() {
     let stage = stage(None);
-    stage.fs.put("/tmp/fe/real", b"a\n");
-    stage.fs.symlink(std::path::Path::new(PATH), std::path::Path::new("real"), Meta::default()).unwrap();
+    stage.fs.put_file("/tmp/fe/real", b"a\n");
+    stage.fs.symlink(std::path::Path::new(PATH), std::path::Path::new("real"), FileMeta::default()).unwrap();
     assert_eq!(run(&stage, "replace", json!({"pattern": "a", "repl": "b"})).result, Some(true));
     assert_eq!(text(&stage, "/tmp/fe/real").as_deref(), Some("b\n"));
     assert_eq!(text(&stage, "/tmp/fe/real.bak").as_deref(), Some("a\n"));
     assert_eq!(stage.fs.read(std::path::Path::new("/tmp/fe/f.bak")).unwrap(), b"a\n");
-    stage.fs.symlink(std::path::Path::new(PATH), std::path::Path::new("f"), Meta::default()).unwrap();
+    stage.fs.symlink(std::path::Path::new(PATH), std::path::Path::new("f"), FileMeta::default()).unwrap();
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_line_brings_owner_mode_and_a_backup() {
     assert_eq!((told.result, &*told.comment), (Some(false), "User nobody-has-this is not available "));
 }
 
-fn accumulate(stage: &mut Stage, name: &str, text: &str, target: &str) {
+fn accumulate(stage: &mut EditTestBed, name: &str, text: &str, target: &str) {
     let args = json!({"filename": PATH, "text": text, "require_in": [{"file": target}]});
     stage.plan.chunks.push(Chunk::single("file", "accumulated", name, map(&args)));
 }
@@ -95,7 +95,7 @@ fn accumulators_fill_the_block_that_they_are_for() {
     accumulate(&mut stage, "a-second", "two", PATH);
     accumulate(&mut stage, "other", "not mine", "another id");
     for chunk in stage.plan.chunks.iter().rev() {
-        let told = tell(&stage, chunk).1;
+        let told = run_both(&stage, chunk).1;
         assert_eq!(told.result, Some(true));
         assert!(told.comment.ends_with("for file /tmp/fe/f was charged by text"), "{}", told.comment);
     }
@@ -108,10 +108,10 @@ fn accumulators_fill_the_block_that_they_are_for() {
 fn an_accumulator_that_nobody_uses_fails() {
     let mut chunk = Chunk::single("file", "accumulated", "acc", map(&json!({"filename": PATH, "text": "x"})));
     chunk.sls = "web".into();
-    let told = tell(&stage(None), &chunk).0;
+    let told = run_both(&stage(None), &chunk).0;
     assert_eq!((told.result, &*told.comment), (Some(false), "Orphaned accumulator acc in web:acc"));
     let chunk = Chunk::single("file", "accumulated", "acc", map(&json!({"filename": PATH})));
-    assert_eq!(tell(&stage(None), &chunk).0.comment, "No text supplied for accumulator");
+    assert_eq!(run_both(&stage(None), &chunk).0.comment, "No text supplied for accumulator");
 }
 
 #[test]
@@ -152,16 +152,16 @@ fn refused_serializers_are_told_in_salts_words() {
 #[test]
 fn other_encodings_are_edited_too() {
     let stage = stage(None);
-    stage.fs.put(PATH, b"\xff\xfea\0b\0");
+    stage.fs.put_file(PATH, b"\xff\xfea\0b\0");
     assert_eq!(
         run(&stage, "replace", json!({"pattern": "b", "repl": "ö", "encoding": "utf-16"})).result,
         Some(true)
     );
     assert_eq!(stage.fs.read(std::path::Path::new(PATH)).unwrap(), b"\xff\xfea\0\xf6\0");
-    stage.fs.put(PATH, b"caf\xe9 and some more\n");
+    stage.fs.put_file(PATH, b"caf\xe9 and some more\n");
     let told = run(&stage, "replace", json!({"pattern": "a", "repl": "b"}));
     assert_eq!(told.comment, "/tmp/fe/f is not written in the encoding it should be");
-    stage.fs.put(PATH, b"a\0b");
+    stage.fs.put_file(PATH, b"a\0b");
     let told = run(&stage, "replace", json!({"pattern": "a", "repl": "b"}));
     assert_eq!(told.comment, "Cannot perform string replacements on a binary file: /tmp/fe/f");
 }
@@ -169,18 +169,18 @@ fn other_encodings_are_edited_too() {
 const TREE_PATCH: &str = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-1\n+uno\n--- /dev/null\n+++ b/sub/new\n@@ -0,0 +1 @@\n+n\n\
                           --- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n";
 
-fn patch(stage: &Stage, patch: &str, args: serde_json::Value) -> (Told, Told) {
-    stage.fs.put("/tmp/p", patch.as_bytes());
+fn patch(stage: &EditTestBed, patch: &str, args: serde_json::Value) -> (EditTestReport, EditTestReport) {
+    stage.fs.put_file("/tmp/p", patch.as_bytes());
     let mut args = map(&args);
     args.insert("source", "/tmp/p");
-    tell(stage, &Chunk::single("file", "patch", "/tmp/fe", args))
+    run_both(stage, &Chunk::single("file", "patch", "/tmp/fe", args))
 }
 
 #[test]
 fn a_directory_is_patched_whole() {
     let stage = stage(None);
-    stage.fs.put("/tmp/fe/one", b"1\n");
-    stage.fs.put("/tmp/fe/gone", b"g\n");
+    stage.fs.put_file("/tmp/fe/one", b"1\n");
+    stage.fs.put_file("/tmp/fe/gone", b"g\n");
     let (test, real) = patch(&stage, TREE_PATCH, json!({"strip": 1}));
     assert_eq!((test.result, &*test.comment), (None, "The patch would be applied"));
     assert_eq!((real.result, &*real.comment), (Some(true), "Patch successfully applied"));
@@ -205,7 +205,7 @@ fn a_patch_stays_below_its_directory() {
 #[test]
 fn rejects_are_kept_when_asked() {
     let stage = stage(None);
-    stage.fs.put("/tmp/fe/one", b"other\n");
+    stage.fs.put_file("/tmp/fe/one", b"other\n");
     let text = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-1\n+uno\n";
     let (test, real) = patch(&stage, text, json!({"strip": 1, "reject_file": "/tmp/fe/rej"}));
     assert_eq!(test.result, None);
@@ -222,13 +222,13 @@ fn rejects_are_kept_when_asked() {
 fn an_edit_that_would_go_on_is_not_lasting() {
     let stage = stage(Some("a\n"));
     for (repl, lasting) in [("aa", false), ("b", true)] {
-        stage.fs.put(PATH, b"a\n");
+        stage.fs.put_file(PATH, b"a\n");
         let chunk = Chunk::single("file", "replace", PATH, map(&json!({"pattern": "a", "repl": repl})));
         let mut state = build(&chunk).ok().unwrap();
         let scene = stage.scene();
-        assert_eq!(state.check(&scene).unwrap().standing, Standing::Drift);
+        assert_eq!(state.check(&scene).unwrap().verdict, Verdict::Drifted);
         state.apply(&scene).unwrap();
-        assert_eq!(state.is_lasting(), lasting, "{repl}");
+        assert_eq!(state.is_convergent(), lasting, "{repl}");
     }
 }
 

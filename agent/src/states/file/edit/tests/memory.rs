@@ -6,15 +6,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use zagent_compiler::{Call, CallError, Cipher, Compat, Files, Host, Plan};
+use zagent_compiler::{CallError, Cipher, Compat, FileTree, FunctionCall, Plan, TemplateHost};
 use zagent_config::Value;
 
-use crate::fs::{FileSystem, FsError, Kind, Meta, Stat, Xattr};
-use crate::host::Cancel;
-use crate::states::{Render, Scene, Shared, Template};
+use crate::fs::{FileKind, FileMeta, FileSystem, FsError, Stat, Xattr};
+use crate::host::CancelToken;
+use crate::states::{FileTemplate, RenderTemplate, RunShared, StateCtx};
 
 #[derive(Clone, Debug)]
-enum Entry {
+enum MemoryEntry {
     File(Vec<u8>, u32),
     Dir,
     Link(PathBuf),
@@ -22,30 +22,30 @@ enum Entry {
 
 /// A file system in memory.
 #[derive(Default)]
-pub(super) struct Memory {
-    entries: Mutex<BTreeMap<PathBuf, Entry>>,
+pub(super) struct MemoryFs {
+    entries: Mutex<BTreeMap<PathBuf, MemoryEntry>>,
 }
 
-impl Memory {
+impl MemoryFs {
     /// Puts a file there, and the directories above it.
-    pub(super) fn put(&self, path: &str, content: &[u8]) {
+    pub(super) fn put_file(&self, path: &str, content: &[u8]) {
         let mut entries = self.entries.lock().unwrap();
         for dir in Path::new(path).ancestors().skip(1) {
-            entries.insert(dir.into(), Entry::Dir);
+            entries.insert(dir.into(), MemoryEntry::Dir);
         }
-        entries.insert(path.into(), Entry::File(content.into(), 0o644));
+        entries.insert(path.into(), MemoryEntry::File(content.into(), 0o644));
     }
 
     /// Makes a directory.
     pub(super) fn dir(&self, path: &str) {
-        self.entries.lock().unwrap().insert(path.into(), Entry::Dir);
+        self.entries.lock().unwrap().insert(path.into(), MemoryEntry::Dir);
     }
 
     /// Every file and its text.
     pub(super) fn texts(&self) -> BTreeMap<String, String> {
         let entries = self.entries.lock().unwrap();
-        let text = |(path, entry): (&PathBuf, &Entry)| match entry {
-            Entry::File(bytes, _) => {
+        let text = |(path, entry): (&PathBuf, &MemoryEntry)| match entry {
+            MemoryEntry::File(bytes, _) => {
                 Some((path.display().to_string(), String::from_utf8_lossy(bytes).into_owned()))
             }
             _ => None,
@@ -53,20 +53,20 @@ impl Memory {
         entries.iter().filter_map(text).collect()
     }
 
-    fn get(&self, path: &Path) -> Option<Entry> {
+    fn get(&self, path: &Path) -> Option<MemoryEntry> {
         self.entries.lock().unwrap().get(path).cloned()
     }
 
     fn follow(&self, path: &Path) -> PathBuf {
         match self.get(path) {
-            Some(Entry::Link(target)) => self.follow(&path.parent().unwrap().join(target)),
+            Some(MemoryEntry::Link(target)) => self.follow(&path.parent().unwrap().join(target)),
             _ => path.into(),
         }
     }
 
-    fn set(&self, act: &'static str, path: &Path, entry: Entry) -> Result<(), FsError> {
+    fn set(&self, act: &'static str, path: &Path, entry: MemoryEntry) -> Result<(), FsError> {
         let parent = path.parent().unwrap_or(Path::new("/"));
-        if !matches!(self.get(&self.follow(parent)), Some(Entry::Dir)) {
+        if !matches!(self.get(&self.follow(parent)), Some(MemoryEntry::Dir)) {
             return Err(FsError::new(act, path, io::ErrorKind::NotFound));
         }
         self.entries.lock().unwrap().insert(path.into(), entry);
@@ -74,7 +74,7 @@ impl Memory {
     }
 }
 
-impl FileSystem for Memory {
+impl FileSystem for MemoryFs {
     fn xattrs(&self, _path: &Path) -> Result<Vec<Xattr>, FsError> {
         Ok(Vec::new())
     }
@@ -86,9 +86,9 @@ impl FileSystem for Memory {
     fn lstat(&self, path: &Path) -> Result<Option<Stat>, FsError> {
         let (kind, mode, size) = match self.get(path) {
             None => return Ok(None),
-            Some(Entry::File(bytes, mode)) => (Kind::File, mode, bytes.len()),
-            Some(Entry::Dir) => (Kind::Dir, 0o755, 0),
-            Some(Entry::Link(_)) => (Kind::Link, 0o777, 0),
+            Some(MemoryEntry::File(bytes, mode)) => (FileKind::File, mode, bytes.len()),
+            Some(MemoryEntry::Dir) => (FileKind::Dir, 0o755, 0),
+            Some(MemoryEntry::Link(_)) => (FileKind::Link, 0o777, 0),
         };
         let (uid, gid, mtime, atime, id, device) = (0, 0, 0, 0, (0, 0), (0, 0));
         Ok(Some(Stat { kind, mode, uid, gid, size: size as u64, mtime, atime, id, device }))
@@ -100,7 +100,7 @@ impl FileSystem for Memory {
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         match self.get(&self.follow(path)) {
-            Some(Entry::File(bytes, _)) => Ok(bytes),
+            Some(MemoryEntry::File(bytes, _)) => Ok(bytes),
             Some(_) => Err(FsError::new("read", path, io::ErrorKind::IsADirectory)),
             None => Err(FsError::new("read", path, io::ErrorKind::NotFound)),
         }
@@ -108,50 +108,50 @@ impl FileSystem for Memory {
 
     fn compare(&self, path: &Path, content: &[u8]) -> Result<Option<(Stat, bool)>, FsError> {
         let Some(stat) = self.stat(path)? else { return Ok(None) };
-        Ok(Some((stat, stat.kind == Kind::File && self.read(path)? == content)))
+        Ok(Some((stat, stat.kind == FileKind::File && self.read(path)? == content)))
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, FsError> {
         match self.get(path) {
-            Some(Entry::Link(target)) => Ok(target),
+            Some(MemoryEntry::Link(target)) => Ok(target),
             _ => Err(FsError::new("read link", path, io::ErrorKind::InvalidInput)),
         }
     }
 
-    fn end_for_change(&self, path: &Path) -> Result<PathBuf, FsError> {
+    fn resolve_for_change(&self, path: &Path) -> Result<PathBuf, FsError> {
         Ok(self.follow(path))
     }
 
     fn read_for_change(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         match self.get(path) {
-            Some(Entry::File(bytes, _)) => Ok(bytes),
+            Some(MemoryEntry::File(bytes, _)) => Ok(bytes),
             Some(_) => Err(FsError::new("read", path, io::ErrorKind::InvalidInput)),
             None => Err(FsError::new("read", path, io::ErrorKind::NotFound)),
         }
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, Kind)>, FsError> {
+    fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, FileKind)>, FsError> {
         Err(FsError::new("read directory", path, io::ErrorKind::Unsupported))
     }
 
-    fn write(&self, path: &Path, content: &[u8], meta: Meta) -> Result<(), FsError> {
+    fn write(&self, path: &Path, content: &[u8], meta: FileMeta) -> Result<(), FsError> {
         let old = self.lstat(path)?.map(|stat| stat.mode);
-        self.set("write", path, Entry::File(content.into(), meta.mode.or(old).unwrap_or(0o644)))
+        self.set("write", path, MemoryEntry::File(content.into(), meta.mode.or(old).unwrap_or(0o644)))
     }
 
-    fn make_dir(&self, path: &Path, _: Meta) -> Result<(), FsError> {
-        self.set("make directory", path, Entry::Dir)
+    fn make_dir(&self, path: &Path, _: FileMeta) -> Result<(), FsError> {
+        self.set("make directory", path, MemoryEntry::Dir)
     }
 
-    fn symlink(&self, path: &Path, target: &Path, _: Meta) -> Result<(), FsError> {
-        self.set("make link", path, Entry::Link(target.into()))
+    fn symlink(&self, path: &Path, target: &Path, _: FileMeta) -> Result<(), FsError> {
+        self.set("make link", path, MemoryEntry::Link(target.into()))
     }
 
     fn hard_link(&self, path: &Path, _: &Path) -> Result<(), FsError> {
         Err(FsError::new("make hard link", path, io::ErrorKind::Unsupported))
     }
 
-    fn make_node(&self, path: &Path, _: Kind, _: (u32, u32), _: Meta) -> Result<(), FsError> {
+    fn make_node(&self, path: &Path, _: FileKind, _: (u32, u32), _: FileMeta) -> Result<(), FsError> {
         Err(FsError::new("make node", path, io::ErrorKind::Unsupported))
     }
 
@@ -166,7 +166,7 @@ impl FileSystem for Memory {
         gone.map(drop).ok_or_else(|| FsError::new("remove", path, io::ErrorKind::NotFound))
     }
 
-    fn set_meta(&self, path: &Path, meta: Meta, _: bool) -> Result<(), FsError> {
+    fn set_meta(&self, path: &Path, meta: FileMeta, _: bool) -> Result<(), FsError> {
         let bytes = self.read(path)?;
         self.write(path, &bytes, meta)
     }
@@ -185,21 +185,21 @@ impl FileSystem for Memory {
 }
 
 /// Everything else that a scene is made of.
-pub(super) struct Stage {
-    pub(super) fs: Memory,
+pub(super) struct EditTestBed {
+    pub(super) fs: MemoryFs,
     pub(super) tree: BTreeMap<String, String>,
     pub(super) pillar: Value,
     pub(super) plan: Plan,
-    pub(super) shared: Shared,
+    pub(super) shared: RunShared,
     pub(super) compat: Compat,
-    cancel: Arc<Cancel>,
+    cancel: Arc<CancelToken>,
     cache: PathBuf,
 }
 
-impl Stage {
+impl EditTestBed {
     /// An empty stage with a directory `/tmp/fe`.
     pub(super) fn new(compat: Compat) -> Self {
-        let fs = Memory::default();
+        let fs = MemoryFs::default();
         for dir in ["/", "/tmp", "/tmp/fe"] {
             fs.dir(dir);
         }
@@ -208,16 +208,16 @@ impl Stage {
             tree: BTreeMap::new(),
             pillar: Value::empty_map(),
             plan: Plan::default(),
-            shared: Shared::default(),
+            shared: RunShared::default(),
             compat,
-            cancel: Arc::new(Cancel::new()),
+            cancel: Arc::new(CancelToken::new()),
             cache: "/cache".into(),
         }
     }
 
     /// The scene that a state sees.
-    pub(super) fn scene(&self) -> Scene<'_> {
-        Scene {
+    pub(super) fn scene(&self) -> StateCtx<'_> {
+        StateCtx {
             tag: "",
             journal: None,
             fs: &self.fs,
@@ -230,13 +230,13 @@ impl Stage {
             cancel: &self.cancel,
             deadline: None,
             shared: &self.shared,
-            cache: &self.cache,
-            spare: &self.cache,
+            cache_dir: &self.cache,
+            staging_dir: &self.cache,
         }
     }
 }
 
-impl Files for Stage {
+impl FileTree for EditTestBed {
     fn envs(&self) -> Vec<String> {
         vec!["base".into()]
     }
@@ -255,8 +255,8 @@ impl Files for Stage {
 }
 
 /// Stands in for the template engine: puts each variable in place of its name in brackets.
-impl Render for Stage {
-    fn render(&self, template: &Template) -> Result<String, String> {
+impl RenderTemplate for EditTestBed {
+    fn render(&self, template: &FileTemplate) -> Result<String, String> {
         let mut text = template.source.clone();
         for (key, value) in template.variables.iter() {
             text = text.replace(&format!("<{}>", key.json_key()), &zagent_compiler::yaml::python_str(value));
@@ -265,7 +265,7 @@ impl Render for Stage {
     }
 }
 
-impl Host for Stage {
+impl TemplateHost for EditTestBed {
     fn grain(&self, _: &str) -> Option<Value> {
         None
     }
@@ -274,7 +274,7 @@ impl Host for Stage {
         Value::empty_map()
     }
 
-    fn call(&self, _: &Call) -> Result<Value, CallError> {
+    fn call(&self, _: &FunctionCall) -> Result<Value, CallError> {
         Err(CallError::Unknown)
     }
 

@@ -6,9 +6,9 @@ use zagent_config::{Map, Value};
 
 /// What apt calls a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct AptEntry {
     /// Which page it stands on.
-    pub(super) page: usize,
+    pub(super) file_index: usize,
     /// Which lines of the page.
     pub(super) lines: Range<usize>,
     /// It is a stanza of a `.sources` file.
@@ -29,9 +29,9 @@ pub(crate) struct Entry {
     pub(crate) comment: String,
 }
 
-impl Entry {
+impl AptEntry {
     /// Reads a line; nothing when it is no entry.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse_line(line: &str) -> Option<Self> {
         let line = line.trim();
         let (is_disabled, line) = match line.strip_prefix('#') {
             Some(rest) => (true, rest.trim()),
@@ -46,7 +46,7 @@ impl Entry {
         let mut options = Vec::new();
         if let Some(inner) = rest.strip_prefix('[') {
             let (inner, after) = inner.split_once(']')?;
-            options = inner.split_whitespace().filter_map(option).collect();
+            options = inner.split_whitespace().filter_map(parse_option).collect();
             rest = after.trim();
         }
         // The address of a disc has spaces in its name.
@@ -70,7 +70,7 @@ impl Entry {
     }
 
     /// An entry as one line.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn to_line(&self) -> String {
         let mut words: Vec<String> = Vec::new();
         words.extend(self.is_disabled.then(|| "#".to_owned()));
         words.extend(self.types.first().cloned());
@@ -86,16 +86,16 @@ impl Entry {
     }
 
     /// An entry as a new stanza.
-    pub(super) fn stanza(&self) -> Vec<String> {
+    pub(super) fn to_stanza(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.comment.lines().map(|l| format!("#{l}")).collect();
-        for (field, value) in self.fields() {
+        for (field, value) in self.stanza_fields() {
             lines.extend(value.filter(|v| !v.is_empty()).map(|v| format!("{field}: {v}")));
         }
         lines
     }
 
     /// What the fields of its stanza should be; nothing takes a field away.
-    pub(super) fn fields(&self) -> [(&'static str, Option<String>); 8] {
+    pub(super) fn stanza_fields(&self) -> [(&'static str, Option<String>); 8] {
         [
             ("Types", Some(self.types.join(" "))),
             ("URIs", Some(self.uris.join(" "))),
@@ -134,13 +134,13 @@ impl Entry {
         let first = |list: &[String]| list.first().cloned().unwrap_or_default();
         let uri = first(&asked.uris);
         self.types.contains(&first(&asked.types))
-            && self.uris.iter().any(|u| is_same_place(u, &uri))
+            && self.uris.iter().any(|u| is_same_uri(u, &uri))
             && self.suites.contains(&first(&asked.suites))
             && (asked.comps.is_empty() || asked.comps.iter().any(|c| self.comps.contains(c)))
     }
 
     /// True when it says nothing less, and nothing else, than `wanted`. A stanza may offer more besides.
-    pub(super) fn fits(&self, wanted: &Self) -> bool {
+    pub(super) fn covers(&self, wanted: &Self) -> bool {
         let sorted = |list: &[String]| {
             let mut list = list.to_vec();
             list.sort_unstable();
@@ -154,7 +154,7 @@ impl Entry {
         let holds = |have: &[String], want: &[String]| want.iter().all(|w| have.contains(w));
         let is_same = if self.is_stanza {
             holds(&self.types, &wanted.types)
-                && wanted.uris.iter().all(|w| self.uris.iter().any(|u| is_same_place(u, w)))
+                && wanted.uris.iter().all(|w| self.uris.iter().any(|u| is_same_uri(u, w)))
                 && holds(&self.suites, &wanted.suites)
                 && holds(&self.comps, &wanted.comps)
                 && wanted.options.iter().all(|(k, v)| k == "arch" || self.option(k) == Some(v))
@@ -171,11 +171,14 @@ impl Entry {
     }
 
     /// An entry as `pkg.get_repo` tells it.
-    pub(crate) fn told(&self, file: &str) -> Map {
+    pub(crate) fn to_map(&self, file: &str) -> Map {
         let list = |items: &[String]| -> Value { items.iter().map(|i| Value::from(i.as_str())).collect() };
         let first = |items: &[String]| Value::from(items.first().map_or("", String::as_str));
-        let line =
-            if self.is_stanza { self.line() } else { Self { comment: String::new(), ..self.clone() }.line() };
+        let line = if self.is_stanza {
+            self.to_line()
+        } else {
+            Self { comment: String::new(), ..self.clone() }.to_line()
+        };
         let arch: Vec<String> =
             self.option("arch").into_iter().flat_map(|a| a.split(',')).map(str::to_owned).collect();
         Map::from_iter([
@@ -197,7 +200,7 @@ impl Entry {
 }
 
 /// An option of a line; Salt also reads `signedby`.
-fn option(word: &str) -> Option<(String, String)> {
+fn parse_option(word: &str) -> Option<(String, String)> {
     let (key, value) = word.split_once('=')?;
     let key = match key {
         "signedby" => "signed-by",
@@ -207,6 +210,6 @@ fn option(word: &str) -> Option<(String, String)> {
 }
 
 /// True when two addresses differ at most in the slash at the end.
-pub(super) fn is_same_place(one: &str, other: &str) -> bool {
+pub(super) fn is_same_uri(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }

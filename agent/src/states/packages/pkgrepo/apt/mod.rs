@@ -11,26 +11,26 @@ use std::path::{Path, PathBuf};
 
 use zagent_config::{Map, Value};
 
-pub(crate) use self::entry::Entry;
-use super::{Edit, Plan};
-use crate::fs::{FileSystem, Kind};
-use crate::states::Failure;
+pub(crate) use self::entry::AptEntry;
+use super::{RepoFileEdit, RepoPlan};
+use crate::fs::{FileKind, FileSystem};
+use crate::states::StateError;
 
 /// The file that apt reads first.
-const FIRST: &str = "/etc/apt/sources.list";
+const SOURCES_LIST: &str = "/etc/apt/sources.list";
 /// The directory that it reads after it.
-const PARTS: &str = "/etc/apt/sources.list.d";
+const SOURCES_DIR: &str = "/etc/apt/sources.list.d";
 
 /// One file of sources.
 #[derive(Clone, Debug)]
-struct Page {
+struct AptSourceFile {
     path: PathBuf,
     lines: Vec<String>,
     /// All of it could be read as text.
     is_exact: bool,
 }
 
-impl Page {
+impl AptSourceFile {
     fn new(path: PathBuf, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let is_exact = matches!(text, std::borrow::Cow::Borrowed(_));
@@ -41,13 +41,13 @@ impl Page {
         self.path.extension().is_some_and(|e| e == "sources")
     }
 
-    fn entries(&self, page: usize) -> Vec<Entry> {
+    fn entries(&self, page: usize) -> Vec<AptEntry> {
         if self.is_deb822() {
-            return stanzas(&self.lines).map(|range| stanza(&self.lines, page, range)).collect();
+            return stanzas(&self.lines).map(|range| parse_stanza(&self.lines, page, range)).collect();
         }
         let entry = |(n, line): (usize, &String)| {
-            let entry = Entry::parse(line)?;
-            Some(Entry { page, lines: n..n + 1, ..entry })
+            let entry = AptEntry::parse_line(line)?;
+            Some(AptEntry { file_index: page, lines: n..n + 1, ..entry })
         };
         self.lines.iter().enumerate().filter_map(entry).collect()
     }
@@ -59,57 +59,61 @@ impl Page {
 
 /// All sources of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct Sources {
-    pages: Vec<Page>,
+pub(crate) struct AptSources {
+    files: Vec<AptSourceFile>,
 }
 
 /// What is asked of the sources.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct AptRequest {
     /// What it is found by.
-    pub(crate) name: Entry,
+    pub(crate) name: AptEntry,
     /// How it should be.
-    pub(crate) wanted: Entry,
+    pub(crate) wanted: AptEntry,
     /// Where it belongs.
     pub(crate) file: Option<PathBuf>,
     /// That file should hold nothing else.
-    pub(crate) is_alone: bool,
+    pub(crate) clean_file: bool,
     /// What should stand behind it.
     pub(crate) comment: Option<String>,
 }
 
-impl Sources {
+impl AptSources {
     /// Reads all files that apt reads.
     ///
     /// # Errors
     /// Fails when one cannot be read.
-    pub(crate) fn read(fs: &dyn FileSystem) -> Result<Self, Failure> {
-        let mut paths = vec![PathBuf::from(FIRST)];
-        if fs.stat(Path::new(PARTS))?.is_some_and(|s| s.kind == Kind::Dir) {
-            let names =
-                fs.read_dir(Path::new(PARTS))?.into_iter().map(|(name, _)| Path::new(PARTS).join(name));
+    pub(crate) fn read(fs: &dyn FileSystem) -> Result<Self, StateError> {
+        let mut paths = vec![PathBuf::from(SOURCES_LIST)];
+        if fs.stat(Path::new(SOURCES_DIR))?.is_some_and(|s| s.kind == FileKind::Dir) {
+            let names = fs
+                .read_dir(Path::new(SOURCES_DIR))?
+                .into_iter()
+                .map(|(name, _)| Path::new(SOURCES_DIR).join(name));
             paths.extend(names.filter(|p| p.extension().is_some_and(|e| e == "list" || e == "sources")));
         }
         let mut pages = Vec::new();
         for path in paths {
-            if fs.stat(&path)?.is_some_and(|s| s.kind == Kind::File) {
+            if fs.stat(&path)?.is_some_and(|s| s.kind == FileKind::File) {
                 let bytes = fs.read(&path)?;
-                pages.push(Page::new(path, &bytes));
+                pages.push(AptSourceFile::new(path, &bytes));
             }
         }
-        Ok(Self { pages })
+        Ok(Self { files: pages })
     }
 
-    fn entries(&self) -> Vec<Entry> {
-        self.pages.iter().enumerate().flat_map(|(n, page)| page.entries(n)).collect()
+    fn entries(&self) -> Vec<AptEntry> {
+        self.files.iter().enumerate().flat_map(|(n, page)| page.entries(n)).collect()
     }
 
-    fn file(&self, entry: &Entry) -> String {
-        self.pages.get(entry.page).map_or_else(|| FIRST.to_owned(), |p| p.path.display().to_string())
+    fn file_path(&self, entry: &AptEntry) -> String {
+        self.files
+            .get(entry.file_index)
+            .map_or_else(|| SOURCES_LIST.to_owned(), |p| p.path.display().to_string())
     }
 
     /// All entries as `pkg.list_repos` tells them: by address; an entry of many counts for each.
-    pub(crate) fn told(&self) -> Map {
+    pub(crate) fn to_map(&self) -> Map {
         let mut all = Map::new();
         for entry in self.entries() {
             for uri in &entry.uris {
@@ -119,13 +123,13 @@ impl Sources {
                 };
                 for (suite, kind) in entry.suites.iter().flat_map(|s| entry.types.iter().map(move |t| (s, t)))
                 {
-                    let mut told = Entry {
+                    let mut told = AptEntry {
                         uris: vec![uri.clone()],
                         suites: vec![suite.clone()],
                         types: vec![kind.clone()],
                         ..entry.clone()
                     }
-                    .told(&self.file(&entry));
+                    .to_map(&self.file_path(&entry));
                     for (key, list) in
                         [("uris", &entry.uris), ("suites", &entry.suites), ("types", &entry.types)]
                     {
@@ -140,58 +144,58 @@ impl Sources {
     }
 
     /// The entry that a name means.
-    pub(crate) fn find(&self, name: &Entry) -> Option<Map> {
-        self.entries().iter().find(|e| e.offers(name)).map(|e| e.told(&self.file(e)))
+    pub(crate) fn find_entry(&self, name: &AptEntry) -> Option<Map> {
+        self.entries().iter().find(|e| e.offers(name)).map(|e| e.to_map(&self.file_path(e)))
     }
 
     /// What to do so that an entry is there.
     ///
     /// # Errors
     /// Fails when the file that would change holds what is no text.
-    pub(crate) fn with(&self, asked: &Asked) -> Result<Plan, Failure> {
+    pub(crate) fn plan_present(&self, asked: &AptRequest) -> Result<RepoPlan, StateError> {
         let entries = self.entries();
         let found = entries
             .iter()
             .find(|e| e.offers(&asked.name))
             .or_else(|| entries.iter().find(|e| e.offers(&asked.wanted)));
         let file = asked.file.clone();
-        let is_right = |e: &Entry| {
+        let is_right = |e: &AptEntry| {
             let said = asked.comment.as_ref().is_none_or(|c| e.is_stanza || e.comment.trim() == c.trim());
-            e.fits(&asked.wanted) && said && self.is_alone(e, asked)
+            e.covers(&asked.wanted) && said && self.is_alone(e, asked)
         };
-        let before = found.map(|e| e.told(&self.file(e)));
+        let before = found.map(|e| e.to_map(&self.file_path(e)));
         if found.is_some_and(is_right) {
-            return Ok(Plan { after: before.clone(), before, edits: Vec::new() });
+            return Ok(RepoPlan { after: before.clone(), before, edits: Vec::new() });
         }
         let mut new = self.clone();
-        let target = file.or_else(|| found.map(|e| self.pages[e.page].path.clone()));
-        let target = target.unwrap_or_else(|| PathBuf::from(FIRST));
-        let stays = found.filter(|e| self.pages[e.page].path == target && !asked.is_alone);
+        let target = file.or_else(|| found.map(|e| self.files[e.file_index].path.clone()));
+        let target = target.unwrap_or_else(|| PathBuf::from(SOURCES_LIST));
+        let stays = found.filter(|e| self.files[e.file_index].path == target && !asked.clean_file);
         match stays {
-            Some(entry) => new.change(entry, asked),
+            Some(entry) => new.update_entry(entry, asked),
             None => {
                 if let Some(entry) = found {
                     new.drop_lines(entry);
                 }
-                new.add(target.clone(), asked);
+                new.add_entry(target.clone(), asked);
             }
         }
-        let after = new.find(&asked.wanted);
-        Ok(Plan { before, after, edits: self.edits(&new)? })
+        let after = new.find_entry(&asked.wanted);
+        Ok(RepoPlan { before, after, edits: self.edits(&new)? })
     }
 
     /// What to do so that an entry is not there.
     ///
     /// # Errors
     /// Fails when the file that would change holds what is no text.
-    pub(crate) fn without(&self, name: &Entry) -> Result<Plan, Failure> {
+    pub(crate) fn plan_absent(&self, name: &AptEntry) -> Result<RepoPlan, StateError> {
         let mut new = self.clone();
         let entries = self.entries();
         let doomed = entries.iter().filter(|e| e.offers(name) && e.architectures() == name.architectures());
         let mut before = None;
         // From the end on, so that the lines of the others stay where they are.
         for entry in doomed.collect::<Vec<_>>().into_iter().rev() {
-            before = Some(entry.told(&self.file(entry)));
+            before = Some(entry.to_map(&self.file_path(entry)));
             let left: Vec<String> = entry.comps.iter().filter(|c| !name.comps.contains(c)).cloned().collect();
             let suites: Vec<String> =
                 entry.suites.iter().filter(|s| !name.suites.contains(s)).cloned().collect();
@@ -199,23 +203,23 @@ impl Sources {
                 if suites.is_empty() {
                     new.drop_lines(entry);
                 } else {
-                    new.rewrite(entry, &Entry { suites, ..entry.clone() });
+                    new.replace_entry(entry, &AptEntry { suites, ..entry.clone() });
                 }
             } else {
-                new.rewrite(entry, &Entry { comps: left, ..entry.clone() });
+                new.replace_entry(entry, &AptEntry { comps: left, ..entry.clone() });
             }
         }
-        Ok(Plan { before, after: None, edits: self.edits(&new)? })
+        Ok(RepoPlan { before, after: None, edits: self.edits(&new)? })
     }
 
     /// True when the file of an entry holds nothing else, where that is asked for.
-    fn is_alone(&self, entry: &Entry, asked: &Asked) -> bool {
-        let page = &self.pages[entry.page];
+    fn is_alone(&self, entry: &AptEntry, asked: &AptRequest) -> bool {
+        let page = &self.files[entry.file_index];
         let is_meant = asked.file.as_ref().is_none_or(|file| *file == page.path);
-        !asked.is_alone || (is_meant && page.entries(entry.page).len() == 1)
+        !asked.clean_file || (is_meant && page.entries(entry.file_index).len() == 1)
     }
 
-    fn change(&mut self, entry: &Entry, asked: &Asked) {
+    fn update_entry(&mut self, entry: &AptEntry, asked: &AptRequest) {
         let mut wanted = asked.wanted.clone();
         wanted.comment = asked.comment.clone().unwrap_or_else(|| entry.comment.clone());
         if entry.is_stanza {
@@ -228,7 +232,7 @@ impl Sources {
             wanted.comps = if is_wider { join(&entry.comps, &wanted.comps) } else { wanted.comps };
             wanted.types = join(&entry.types, &wanted.types);
             wanted.suites = join(&entry.suites, &wanted.suites);
-            if !wanted.uris.iter().all(|w| entry.uris.iter().any(|u| entry::is_same_place(u, w))) {
+            if !wanted.uris.iter().all(|w| entry.uris.iter().any(|u| entry::is_same_uri(u, w))) {
                 wanted.uris = join(&entry.uris, &wanted.uris);
             } else {
                 wanted.uris.clone_from(&entry.uris);
@@ -239,19 +243,19 @@ impl Sources {
                 }
             }
         }
-        self.rewrite(entry, &wanted);
+        self.replace_entry(entry, &wanted);
     }
 
     /// Puts an entry in place of another one.
-    fn rewrite(&mut self, old: &Entry, new: &Entry) {
-        let lines = &mut self.pages[old.page].lines;
+    fn replace_entry(&mut self, old: &AptEntry, new: &AptEntry) {
+        let lines = &mut self.files[old.file_index].lines;
         if !old.is_stanza {
-            lines.splice(old.lines.clone(), [new.line()]);
+            lines.splice(old.lines.clone(), [new.to_line()]);
             return;
         }
         let mut own: Vec<String> = lines[old.lines.clone()].to_vec();
-        let was = old.fields();
-        for ((field, value), (_, had)) in new.fields().into_iter().zip(was) {
+        let was = old.stanza_fields();
+        for ((field, value), (_, had)) in new.stanza_fields().into_iter().zip(was) {
             if value != had {
                 set_field(&mut own, field, value.as_deref().filter(|v| !v.is_empty()));
             }
@@ -260,48 +264,48 @@ impl Sources {
     }
 
     /// Takes an entry out, with the empty line after a stanza.
-    fn drop_lines(&mut self, entry: &Entry) {
-        let lines = &mut self.pages[entry.page].lines;
+    fn drop_lines(&mut self, entry: &AptEntry) {
+        let lines = &mut self.files[entry.file_index].lines;
         let follows = lines.get(entry.lines.end).is_some_and(|l| l.trim().is_empty());
         let end = entry.lines.end + usize::from(entry.is_stanza && follows);
         lines.drain(entry.lines.start..end);
     }
 
-    fn add(&mut self, path: PathBuf, asked: &Asked) {
-        let at = self.pages.iter().position(|p| p.path == path).unwrap_or_else(|| {
-            self.pages.push(Page::new(path, &[]));
-            self.pages.len() - 1
+    fn add_entry(&mut self, path: PathBuf, asked: &AptRequest) {
+        let at = self.files.iter().position(|p| p.path == path).unwrap_or_else(|| {
+            self.files.push(AptSourceFile::new(path, &[]));
+            self.files.len() - 1
         });
-        let page = &mut self.pages[at];
-        if asked.is_alone {
+        let page = &mut self.files[at];
+        if asked.clean_file {
             page.lines.clear();
             page.is_exact = true;
         }
-        let wanted = Entry { comment: asked.comment.clone().unwrap_or_default(), ..asked.wanted.clone() };
+        let wanted = AptEntry { comment: asked.comment.clone().unwrap_or_default(), ..asked.wanted.clone() };
         if !page.is_deb822() {
-            page.lines.push(wanted.line());
+            page.lines.push(wanted.to_line());
             return;
         }
         if page.lines.last().is_some_and(|l| !l.trim().is_empty()) {
             page.lines.push(String::new());
         }
-        page.lines.extend(wanted.stanza());
+        page.lines.extend(wanted.to_stanza());
     }
 
     /// What differs. A part file goes with its last entry.
-    fn edits(&self, new: &Self) -> Result<Vec<Edit>, Failure> {
+    fn edits(&self, new: &Self) -> Result<Vec<RepoFileEdit>, StateError> {
         let mut edits = Vec::new();
-        for (n, page) in new.pages.iter().enumerate() {
-            let old = self.pages.get(n);
+        for (n, page) in new.files.iter().enumerate() {
+            let old = self.files.get(n);
             if old.is_some_and(|old| old.lines == page.lines) {
                 continue;
             }
             if !page.is_exact {
                 let words =
                     format!("`{}` holds what is no text in UTF-8, and is left alone", page.path.display());
-                return Err(Failure::new(words));
+                return Err(StateError::new(words));
             }
-            let is_part = page.path.starts_with(PARTS);
+            let is_part = page.path.starts_with(SOURCES_DIR);
             let goes = is_part && page.entries(n).is_empty();
             edits.push((page.path.clone(), (!goes).then(|| page.text())));
         }
@@ -328,13 +332,13 @@ fn stanzas(lines: &[String]) -> impl Iterator<Item = std::ops::Range<usize>> {
     all.into_iter()
 }
 
-fn stanza(lines: &[String], page: usize, range: std::ops::Range<usize>) -> Entry {
+fn parse_stanza(lines: &[String], page: usize, range: std::ops::Range<usize>) -> AptEntry {
     let own = &lines[range.clone()];
     let words = |key: &str| -> Vec<String> {
         field(own, key).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    let mut entry = Entry {
-        page,
+    let mut entry = AptEntry {
+        file_index: page,
         lines: range,
         is_stanza: true,
         types: words("Types"),
@@ -344,7 +348,7 @@ fn stanza(lines: &[String], page: usize, range: std::ops::Range<usize>) -> Entry
         is_disabled: field(own, "Enabled").is_some_and(|v| {
             matches!(v.to_ascii_lowercase().as_str(), "no" | "false" | "without" | "off" | "disable" | "0")
         }),
-        ..Entry::default()
+        ..AptEntry::default()
     };
     entry.set_option("arch", &words("Architectures").join(","));
     entry.set_option("signed-by", field(own, "Signed-By").unwrap_or_default().trim());

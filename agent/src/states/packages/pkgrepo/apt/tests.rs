@@ -1,19 +1,19 @@
 use std::path::PathBuf;
 
-use super::{Asked, Entry, Page, Sources};
+use super::{AptEntry, AptRequest, AptSourceFile, AptSources};
 
-fn sources(pages: &[(&str, &str)]) -> Sources {
-    let page = |(path, text): &(&str, &str)| Page::new(PathBuf::from(path), text.as_bytes());
-    Sources { pages: pages.iter().map(page).collect() }
+fn sources(pages: &[(&str, &str)]) -> AptSources {
+    let page = |(path, text): &(&str, &str)| AptSourceFile::new(PathBuf::from(path), text.as_bytes());
+    AptSources { files: pages.iter().map(page).collect() }
 }
 
-fn asked(name: &str, file: Option<&str>) -> Asked {
-    let name = Entry::parse(name).expect("an entry");
-    Asked { wanted: name.clone(), name, file: file.map(PathBuf::from), ..Asked::default() }
+fn asked(name: &str, file: Option<&str>) -> AptRequest {
+    let name = AptEntry::parse_line(name).expect("an entry");
+    AptRequest { wanted: name.clone(), name, file: file.map(PathBuf::from), ..AptRequest::default() }
 }
 
-fn edits(sources: &Sources, asked: &Asked) -> Vec<(String, Option<String>)> {
-    let plan = sources.with(asked).expect("a plan");
+fn edits(sources: &AptSources, asked: &AptRequest) -> Vec<(String, Option<String>)> {
+    let plan = sources.plan_present(asked).expect("a plan");
     plan.edits.into_iter().map(|(path, text)| (path.display().to_string(), text)).collect()
 }
 
@@ -34,7 +34,7 @@ fn lines_are_read_and_written() {
         ("", None),
     ];
     for (line, expected) in table {
-        assert_eq!(Entry::parse(line).map(|e| e.line()).as_deref(), expected, "{line}");
+        assert_eq!(AptEntry::parse_line(line).map(|e| e.to_line()).as_deref(), expected, "{line}");
     }
 }
 
@@ -80,7 +80,7 @@ fn a_changed_entry_moves_to_the_file_that_is_asked_for() {
 fn a_clean_file_holds_nothing_else() {
     let file = "/etc/apt/sources.list.d/z.list";
     let all = sources(&[(file, "# head\ndeb http://h/ x main\ndeb http://h/ y main\n")]);
-    let asked = Asked { is_alone: true, ..asked("deb http://h/ x main", Some(file)) };
+    let asked = AptRequest { clean_file: true, ..asked("deb http://h/ x main", Some(file)) };
     assert_eq!(edits(&all, &asked), [(file.into(), Some("deb http://h/ x main\n".into()))]);
     let alone = sources(&[(file, "# head\n\ndeb http://h/ x main\n")]);
     assert_eq!(edits(&alone, &asked), []);
@@ -126,7 +126,7 @@ fn entries_go_with_their_components() {
         ("/etc/apt/sources.list.d/debian.sources", STANZA),
     ]);
     let gone = |name: &str| {
-        let plan = all.without(&Entry::parse(name).expect("an entry")).expect("a plan");
+        let plan = all.plan_absent(&AptEntry::parse_line(name).expect("an entry")).expect("a plan");
         plan.edits.into_iter().map(|(p, t)| (p.display().to_string(), t)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -148,8 +148,8 @@ fn entries_go_with_their_components() {
 
 #[test]
 fn a_file_that_is_no_text_is_left_alone() {
-    let page = Page::new("/etc/apt/sources.list".into(), b"# caf\xe9\ndeb http://h/ x main\n");
-    let all = Sources { pages: vec![page] };
-    let error = all.without(&Entry::parse("deb http://h/ x main").expect("an entry"));
-    assert!(error.is_err_and(|f| f.done.comment.contains("no text")));
+    let page = AptSourceFile::new("/etc/apt/sources.list".into(), b"# caf\xe9\ndeb http://h/ x main\n");
+    let all = AptSources { files: vec![page] };
+    let error = all.plan_absent(&AptEntry::parse_line("deb http://h/ x main").expect("an entry"));
+    assert!(error.is_err_and(|f| f.result.comment.contains("no text")));
 }

@@ -1,0 +1,128 @@
+//! Records as they come in, lines out: on a terminal with a picture below them that moves, else lines alone.
+//!
+//! Law: a line is written once and stays; the picture is gone before anything else is printed.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
+use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord};
+
+use super::events::{self, RolloutEvent};
+use super::record_text;
+use crate::host::CancelToken;
+use crate::output::{OutputFormat, Ui, one_line};
+
+/// How many batches the picture shows.
+const MAX_BATCHES: usize = 8;
+/// How often the picture moves.
+const FRAME_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Who watches a rollout.
+pub(super) struct RolloutProgress {
+    last: Option<RolloutRecord>,
+    bar: Option<ProgressBar>,
+    format: OutputFormat,
+    with_name: bool,
+}
+
+impl RolloutProgress {
+    /// Begins to watch; `name` says whether lines need the name of their rollout, because there are several: then there
+    /// is no picture.
+    pub(super) fn new(format: OutputFormat, name: bool, ui: &Ui<'_>) -> Self {
+        let picture = (ui.is_interactive() && !name).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{spinner} [{bar:24}] {pos}/{len} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+            bar
+        });
+        Self { last: None, bar: picture, format, with_name: name }
+    }
+
+    /// A record was read.
+    pub(super) fn show_record(&mut self, record: &RolloutRecord, now: Timestamp, ui: &mut Ui<'_>) {
+        let is_other = self.last.as_ref().is_some_and(|last| last.id != record.id);
+        let before = self.last.as_ref().filter(|_| !is_other);
+        for news in events::events_between(before, record) {
+            self.print_event(record, &news, ui);
+        }
+        self.last = Some(record.clone());
+        self.draw(now);
+    }
+
+    /// Something was said about a rollout that its record does not show.
+    pub(super) fn print_message(&self, words: &str, ui: &mut Ui<'_>) {
+        match &self.bar {
+            Some(picture) => picture.suspend(|| ui.message(words)),
+            None => ui.message(words),
+        }
+    }
+
+    fn print_event(&self, record: &RolloutRecord, news: &RolloutEvent, ui: &mut Ui<'_>) {
+        let words = if self.with_name { format!("{}: {}", record.id, news.text) } else { news.text.clone() };
+        match (&self.bar, self.format) {
+            (Some(picture), _) => picture.suspend(|| ui.message(&news.tone.apply(&words, ui.err_paint))),
+            (None, OutputFormat::Text) => ui.print(&format!("{}\n", news.tone.apply(&words, ui.paint))),
+            (None, _) => ui.message(&news.tone.apply(&words, ui.err_paint)),
+        }
+    }
+
+    /// Draws the picture anew: timers move also when nothing happens.
+    pub(super) fn draw(&self, now: Timestamp) {
+        let (Some(picture), Some(record)) = (&self.bar, &self.last) else { return };
+        let done = record.nodes.values().filter(|p| p.status == NodeStatus::Confirmed).count();
+        picture.set_length(record_text::node_count(record) as u64);
+        picture.set_position(done as u64);
+        picture.set_message(progress_text(record, now));
+        picture.tick();
+    }
+
+    /// Takes the picture away.
+    pub(super) fn finish(self) {
+        if let Some(picture) = self.bar {
+            picture.finish_and_clear();
+        }
+    }
+}
+
+/// Waits so long, or until somebody says stop; pictures move meanwhile.
+pub(super) fn wait_redrawing<'l>(
+    wait: Duration,
+    watched: impl Iterator<Item = &'l RolloutProgress> + Clone,
+    cancel: &CancelToken,
+) {
+    let mut left = wait;
+    while !left.is_zero() && !cancel.is_cancelled() {
+        let frame = left.min(FRAME_INTERVAL);
+        cancel.wait(frame);
+        left -= frame;
+        watched.clone().for_each(|live| live.draw(Timestamp::now()));
+    }
+}
+
+/// The words of the picture: the rollout, then a line a batch, those around the one under way.
+pub(super) fn progress_text(record: &RolloutRecord, now: Timestamp) -> String {
+    let head = format!("{} {}: {}", record.id, record.state.name(), record_text::counts_text(record));
+    let mut lines = vec![one_line(&head)];
+    let first = record.current_batch.saturating_sub(1);
+    for (index, nodes) in record.batches.iter().enumerate().skip(first).take(MAX_BATCHES) {
+        let count = |status| nodes.iter().filter(|node| record.node_status(node) == status).count();
+        let (confirmed, failed) = (count(NodeStatus::Confirmed), count(NodeStatus::Failed));
+        let is_current = index == record.current_batch && record.mode == RolloutMode::Driver;
+        let doing = match index.cmp(&record.current_batch) {
+            _ if record.mode == RolloutMode::Clock => String::new(),
+            std::cmp::Ordering::Less => "done".into(),
+            std::cmp::Ordering::Equal => record_text::phase_text(record, now),
+            std::cmp::Ordering::Greater => "waits".into(),
+        };
+        let bad = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let mark = if is_current { '>' } else { ' ' };
+        let line = format!("{mark} batch {}: {confirmed}/{} confirmed{bad}  {doing}", index + 1, nodes.len());
+        lines.push(line.trim_end().to_owned());
+    }
+    let below = record.batches.len().saturating_sub(first + MAX_BATCHES);
+    if below > 0 {
+        lines.push(format!("  and {below} more"));
+    }
+    lines.join("\n")
+}

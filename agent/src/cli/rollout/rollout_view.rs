@@ -1,0 +1,258 @@
+//! A record, what nodes report and the time in, one page for whoever was woken up out.
+//!
+//! Law: the state and what to do about it come first; a line that needs a look is not green.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use zagent_config::ids::NodeId;
+use zagent_rollout::phase::NodeOutcome;
+use zagent_rollout::record::{Component, NodeStatus, RolloutMode, RolloutRecord, RolloutStatus};
+use zagent_rollout::report::{NodeActivity, NodeReport};
+use zagent_rollout::waves;
+
+use super::record_text;
+use crate::operate::{clock_text, span_text};
+use crate::output::{Paint, TextTable, Tone, one_line};
+
+/// A rollout of so many nodes is printed whole.
+const SHOW_ALL_BELOW: usize = 20;
+/// How many nodes of a larger one are printed.
+const MAX_NODES: usize = 40;
+
+/// A rollout on its way to a terminal.
+pub(super) struct RolloutView<'r> {
+    /// The rollout.
+    pub(super) record: &'r RolloutRecord,
+    /// What its nodes say.
+    pub(super) reports: &'r BTreeMap<NodeId, NodeReport>,
+    /// True when its driver was not heard for too long.
+    pub(super) is_stale: bool,
+    /// The time that ages are counted from.
+    pub(super) now: Timestamp,
+    /// The zone of times of day.
+    pub(super) zone: TimeZone,
+    /// The colours.
+    pub(super) paint: Paint,
+    /// True when every node is wanted.
+    pub(super) all_nodes: bool,
+}
+
+impl RolloutView<'_> {
+    /// The page.
+    pub(super) fn render(&self) -> String {
+        let record = self.record;
+        let mut out = String::new();
+        let mut line = |name: &str, tone: Tone, words: String| {
+            let words = tone.apply(&one_line(&words), self.paint);
+            let _ = writeln!(out, "{} {words}", self.paint.bold(format!("{name:8}")));
+        };
+        let why = record.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let dry = if record.dry_run { ", a dry run: nothing is done" } else { "" };
+        line("rollout", Tone::Plain, record.id.to_string());
+        line("state", record_text::state_tone(record.state), format!("{}{why}{dry}", record.state.name()));
+        line("order", Tone::Plain, self.order_line());
+        line("batch", Tone::Plain, self.batch_line());
+        let bad = record.failed > 0 || record.nodes.values().any(|p| p.status == NodeStatus::Silent);
+        let counts = if record.mode == RolloutMode::Clock {
+            self.outcome_counts()
+        } else {
+            record_text::counts_text(record)
+        };
+        line("nodes", if bad { Tone::Warn } else { Tone::Plain }, counts);
+        line("limits", Tone::Plain, self.limits_line());
+        let (tone, driver) = self.driver_line();
+        line("driver", tone, driver);
+        if let Some(next) = self.next_step() {
+            line("next", Tone::Warn, next);
+        }
+        self.write_nodes(&mut out);
+        out
+    }
+
+    fn order_line(&self) -> String {
+        let record = self.record;
+        let by = record.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let ordered = span_text(record.created.min(self.now), self.now);
+        let ended = record.finished.map(|at| format!(", ended {}", self.wall_time(at))).unwrap_or_default();
+        let started = record.started.map(|at| format!(", began {}", self.wall_time(at))).unwrap_or_default();
+        let target = &record.target;
+        format!(
+            "{}, target `{target}`, ordered{by} {ordered} ago{started}{ended}",
+            record_text::order_text(record)
+        )
+    }
+
+    fn batch_line(&self) -> String {
+        let record = self.record;
+        let all = record.batches.len();
+        match (record.state, record.mode) {
+            (RolloutStatus::Created, _) => format!("none of {all} yet"),
+            (RolloutStatus::Completed, _) => format!("all {all} done"),
+            (_, RolloutMode::Clock) => self.wave_line(),
+            (RolloutStatus::Aborting | RolloutStatus::Aborted, _) => {
+                format!(
+                    "ended in {}, in {}",
+                    record_text::batch_text(record),
+                    record_text::phase_word(record.phase)
+                )
+            }
+            _ => {
+                format!("{}, {}", record_text::batch_text(record), record_text::phase_text(record, self.now))
+            }
+        }
+    }
+
+    /// Which wave it is by the clock, and when the last node is done.
+    fn wave_line(&self) -> String {
+        let begins = waves::wave_starts(self.record);
+        let begun = begins.iter().filter(|at| **at <= self.now).count();
+        let end = super::clock_end(self.record).map(|at| format!(", all are done by {}", self.wall_time(at)));
+        format!("wave {} of {}{}", begun.max(1), begins.len(), end.unwrap_or_default())
+    }
+
+    /// How it ended on nodes, as far as they say.
+    fn outcome_counts(&self) -> String {
+        let taken = self.reports.values().filter_map(|report| report.taken.as_ref());
+        let mine: Vec<_> = taken.filter(|taken| taken.rollout == self.record.id).collect();
+        let count = |outcome| mine.iter().filter(|taken| taken.outcome == outcome).count();
+        let (good, bad) = (count(Some(NodeOutcome::Confirmed)), count(Some(NodeOutcome::Failed)));
+        format!("as far as they report: {good} confirmed, {bad} failed, {} under way", count(None))
+    }
+
+    fn limits_line(&self) -> String {
+        let record = self.record;
+        let (soak, pause) = (record.soak_time, record.batch_pause);
+        if record.mode == RolloutMode::Clock {
+            return format!("soak {soak}, each wave spread over {pause}");
+        }
+        let (max, failed, silent) = (record.max_failed, record.failed, record.max_silent);
+        format!("ends at {max} failed (now {failed}), {silent} may be silent; soak {soak}, pause {pause}")
+    }
+
+    fn driver_line(&self) -> (Tone, String) {
+        let record = self.record;
+        let needless = record.state.is_final() || record.dry_run;
+        match &record.driver {
+            _ if record.mode == RolloutMode::Clock => (Tone::Plain, "nobody: the clock does it".into()),
+            None if needless => (Tone::Dim, "nobody".into()),
+            None => (Tone::Warn, "nobody yet".into()),
+            Some(driver) => {
+                let heard = span_text(driver.heartbeat.min(self.now), self.now);
+                let tone = if self.is_stale && !needless { Tone::Error } else { Tone::Plain };
+                (tone, format!("{}, heard {heard} ago", driver.id))
+            }
+        }
+    }
+
+    /// What somebody may want to do about it.
+    fn next_step(&self) -> Option<String> {
+        let record = self.record;
+        let id = &record.id;
+        let to = record_text::short_version(record.component, &record.to);
+        match record.state {
+            RolloutStatus::Completed if record.failed > 0 => {
+                Some("nodes that failed are on what they had: `zagent node show NODE` says why".into())
+            }
+            RolloutStatus::Completed => None,
+            RolloutStatus::Aborted => Some(format!(
+                "nodes that confirmed keep {to}, the others are on what they had; a rollout back is one of its own: \
+                 zagent rollout start --component {} --to {} --anyway",
+                record.component.name(),
+                record.from.as_deref().unwrap_or("VERSION")
+            )),
+            _ if record.dry_run || record.mode == RolloutMode::Clock => None,
+            RolloutStatus::Paused => {
+                Some(format!("`zagent rollout resume {id}` goes on, `zagent rollout abort {id}` ends it"))
+            }
+            _ if self.is_stale => Some(format!("nobody drives it: zagent rollout drive {id}")),
+            RolloutStatus::Created | RolloutStatus::Rolling | RolloutStatus::Aborting => None,
+        }
+    }
+
+    fn write_nodes(&self, out: &mut String) {
+        let record = self.record;
+        let (total, whole) = (record_text::node_count(record), self.all_nodes);
+        let is_worth = |batch: usize, node: &NodeId| {
+            let status = record.node_status(node);
+            let is_bad = matches!(status, NodeStatus::Failed | NodeStatus::Silent);
+            let is_current = batch == record.current_batch && !record.state.is_final();
+            whole || total <= SHOW_ALL_BELOW || is_bad || is_current
+        };
+        let all = record
+            .batches
+            .iter()
+            .enumerate()
+            .flat_map(|(batch, nodes)| nodes.iter().map(move |node| (batch, node)));
+        let worth: Vec<_> = all.filter(|(batch, node)| is_worth(*batch, node)).collect();
+        let most = if whole { usize::MAX } else { MAX_NODES };
+        let mut table = TextTable::new(["BATCH", "NODE", "STATUS", "SINCE", "VERSION", "NOTE"]);
+        for (batch, node) in worth.iter().take(most) {
+            let status = record.node_status(node);
+            table.add_row(record_text::status_tone(status), self.node_row(*batch, node, status));
+        }
+        if worth.is_empty() {
+            return;
+        }
+        let _ = write!(out, "\n{}", table.render(self.paint));
+        let more = total - worth.len().min(most);
+        if more > 0 {
+            let _ = writeln!(out, "{}", self.paint.dim(format!("and {more} more: -v prints them all")));
+        }
+    }
+
+    fn node_row(&self, batch: usize, node: &NodeId, status: NodeStatus) -> [String; 6] {
+        let progress = self.record.nodes.get(node);
+        let since = progress.and_then(|p| p.at).map(|at| span_text(at.min(self.now), self.now));
+        let report = self.reports.get(node);
+        let held = progress.and_then(|p| p.held.as_ref()).map(|why| format!("held: {why}"));
+        let note = match (progress.and_then(|p| p.error.clone()).or(held), report) {
+            (Some(error), _) => error,
+            (None, Some(report)) => node_state_text(report, self.now),
+            (None, None) => String::new(),
+        };
+        let on = report.map(node_version).unwrap_or_default();
+        let since = since.unwrap_or_default();
+        [(batch + 1).to_string(), node.to_string(), record_text::status_word(status).into(), since, on, note]
+    }
+
+    fn wall_time(&self, at: Timestamp) -> String {
+        clock_text(at, self.now, &self.zone)
+    }
+}
+
+/// What a node is on, as far as the component of its report goes.
+fn node_version(report: &NodeReport) -> String {
+    match report.component {
+        Component::Agent => report.version.clone(),
+        Component::States => report
+            .revision
+            .as_deref()
+            .map(|r| record_text::short_version(Component::States, r))
+            .unwrap_or_default(),
+    }
+}
+
+/// What a node does, and how it is: `soaking, ready for 20s`.
+pub(in crate::cli) fn node_state_text(report: &NodeReport, now: Timestamp) -> String {
+    let mut said = vec![node_state_word(report).to_owned()];
+    let ready = report.taken.as_ref().and_then(|taken| taken.ready_since);
+    said.extend(ready.map(|at| format!("ready for {}", span_text(at.min(now), now))));
+    said.extend(report.degraded.as_ref().map(|why| format!("degraded: {why}")));
+    said.extend(report.hold.clone());
+    said.join(", ")
+}
+
+/// The word for what a node does.
+pub(in crate::cli) const fn node_state_word(report: &NodeReport) -> &'static str {
+    match report.state {
+        NodeActivity::Idle => "idle",
+        NodeActivity::Preparing => "preparing",
+        NodeActivity::Staged => "staged",
+        NodeActivity::Applying => "applying",
+        NodeActivity::Soaking => "soaking",
+        NodeActivity::RollingBack => "rolling back",
+    }
+}

@@ -1,0 +1,176 @@
+//! `zagent rollout status|list`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::json as object;
+use zagent_config::ids::{NodeId, RolloutId};
+use zagent_config::settings::{BoardKind, Settings};
+use zagent_rollout::record::{Component, RolloutMode, RolloutRecord, RolloutStatus};
+use zagent_rollout::report::NodeReport;
+
+use super::board_args::{self, BoardArgs};
+use super::rollout_view::RolloutView;
+use super::{is_clock_done, pick_record, record_text};
+use crate::cli::warn;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::operate::span_text;
+use crate::output::{OutputFormat, Paint, TextTable, Ui, local_zone};
+
+/// Tell how a rollout stands and what to do about it
+#[derive(Debug, clap::Args)]
+pub(super) struct RolloutStatusArgs {
+    /// The rollout; default: the one under way, else the newest
+    #[arg(value_name = "ID")]
+    id: Option<RolloutId>,
+
+    #[command(flatten)]
+    place: BoardArgs,
+}
+
+/// Print the rollouts under way
+#[derive(Debug, clap::Args)]
+pub(super) struct RolloutListArgs {
+    /// Those that are over, too
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    place: BoardArgs,
+}
+
+impl RolloutStatusArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
+        self.place.format()
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let settings = self.place.settings()?;
+        let mut records = board_args::open_records(&settings)?;
+        let record = pick_record(records.as_mut(), self.id.as_ref())?.value;
+        let reports = node_reports(&settings, record.component, ui);
+        let text = status_text(&record, &reports, ui);
+        self.place.print(&text, &record, ui);
+        Ok(ExitStatus::Success)
+    }
+}
+
+/// What nodes say. Without a board, or when it does not answer, the record says enough.
+pub(super) fn node_reports(
+    settings: &Settings,
+    component: Component,
+    ui: &mut Ui<'_>,
+) -> BTreeMap<NodeId, NodeReport> {
+    if settings.board.kind == BoardKind::None {
+        return BTreeMap::new();
+    }
+    let all = board_args::open_reports(settings)
+        .and_then(|mut all| all.latest_reports(component).map_err(board_args::to_cli_error));
+    all.unwrap_or_else(|trouble| {
+        warn(&format!("what nodes say is not known: {}", trouble.summary()), ui);
+        BTreeMap::new()
+    })
+}
+
+/// The page of one rollout.
+pub(super) fn status_text(
+    record: &RolloutRecord,
+    reports: &BTreeMap<NodeId, NodeReport>,
+    ui: &Ui<'_>,
+) -> String {
+    let now = Timestamp::now();
+    let is_stale = is_stale(record, now);
+    let (zone, paint, whole) = (local_zone(), ui.paint, ui.verbose > 0);
+    RolloutView { record, reports, is_stale, now, zone, paint, all_nodes: whole }.render()
+}
+
+/// True when it needs a driver and none was heard of for too long.
+pub(super) fn is_stale(record: &RolloutRecord, now: Timestamp) -> bool {
+    zagent_rollout::driver_logic::is_adoptable(record, now)
+}
+
+impl RolloutListArgs {
+    pub(super) const fn format(&self) -> OutputFormat {
+        self.place.format()
+    }
+
+    pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
+        let settings = self.place.settings()?;
+        let mut all = board_args::open_records(&settings)?.list().map_err(board_args::to_cli_error)?;
+        all.sort_by_key(|held| std::cmp::Reverse(held.value.created));
+        let now = Timestamp::now();
+        let shown: Vec<&RolloutRecord> = all
+            .iter()
+            .map(|held| &held.value)
+            .filter(|r| self.all || !(r.state.is_final() || is_clock_done(r, now)))
+            .collect();
+        let text = rollouts_table(&shown, all.len() - shown.len(), now, ui.paint);
+        let data: Vec<_> = shown.iter().map(|record| rollout_json(record, now)).collect();
+        self.place.print(&text, &data, ui);
+        Ok(ExitStatus::Success)
+    }
+}
+
+/// Rollouts for people, the newest first; `hidden` are over and not among them.
+pub(super) fn rollouts_table(
+    records: &[&RolloutRecord],
+    hidden: usize,
+    now: Timestamp,
+    paint: Paint,
+) -> String {
+    let over = match hidden {
+        0 => String::new(),
+        n => format!("{} over: --all prints them\n", if n == 1 { "1 is".into() } else { format!("{n} are") }),
+    };
+    if records.is_empty() {
+        return format!("no rollout is under way\n{}", paint.dim(over));
+    }
+    let mut table = TextTable::new(["ROLLOUT", "ORDER", "STATE", "BATCH", "NODES", "AGE", "DRIVER"]);
+    for record in records {
+        let state = if record.dry_run { "dry run".into() } else { record.state.name().to_owned() };
+        let batch = match (record.state, record.mode) {
+            (_, RolloutMode::Clock) => "by the clock".into(),
+            (RolloutStatus::Created, _) => format!("0/{}", record.batches.len()),
+            (RolloutStatus::Completed, _) => format!("{0}/{0}", record.batches.len()),
+            _ => format!(
+                "{}/{} {}",
+                record.current_batch + 1,
+                record.batches.len(),
+                record_text::phase_word(record.phase)
+            ),
+        };
+        let tally = record_text::status_counts(record);
+        let confirmed = tally.get("confirmed").copied().unwrap_or(0);
+        let failed = if record.failed > 0 { format!(", {} failed", record.failed) } else { String::new() };
+        let driver = match record_text::driver_name(record) {
+            Some(driver) if is_stale(record, now) => format!("{driver} (gone)"),
+            Some(driver) => driver.to_owned(),
+            None => String::new(),
+        };
+        table.add_row(
+            record_text::state_tone(record.state),
+            [
+                record.id.to_string(),
+                record_text::order_text(record),
+                state,
+                batch,
+                format!("{confirmed}/{}{failed}", record_text::node_count(record)),
+                span_text(record.created.min(now), now),
+                driver,
+            ],
+        );
+    }
+    format!("{}{}", table.render(paint), paint.dim(over))
+}
+
+/// A rollout as data, without its nodes.
+fn rollout_json(record: &RolloutRecord, now: Timestamp) -> serde_json::Value {
+    object!({
+        "id": record.id, "component": record.component, "to": record.to, "from": record.from,
+        "target": record.target, "state": record.state, "reason": record.reason, "dry_run": record.dry_run,
+        "mode": record.mode, "batch": record.current_batch + 1, "batches": record.batches.len(),
+        "phase": record.phase, "nodes": record_text::status_counts(record), "failed": record.failed,
+        "driver": record.driver, "stale": is_stale(record, now), "by": record.by, "created": record.created,
+        "started": record.started, "finished": record.finished,
+    })
+}

@@ -1,0 +1,89 @@
+//! The flags that every run takes, turned into an order.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use zagent_config::settings::{RunSchedule, parse_duration};
+
+use crate::output::ReportFormat;
+use crate::run::RunOptions;
+
+/// How a run goes.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Run")]
+pub(super) struct RunOptionArgs {
+    /// Change nothing: say what would change (also `--noop`, `test=True`)
+    #[arg(long, visible_alias = "noop", aliases = ["dry-run", "check"], short_alias = 'n')]
+    pub(super) test: bool,
+
+    /// In which order states run; default: as configured, `ordered` with `--compat salt`
+    #[arg(long, value_enum, value_name = "SCHEDULE")]
+    schedule: Option<ScheduleArg>,
+
+    /// How long the run may take, such as `90s` or `10m`
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    timeout: Option<Duration>,
+
+    /// How many states run at once; default: twice the cores, at least 8
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Compile anew, even when nothing that the last plan was made from has changed
+    #[arg(long)]
+    pub(super) fresh: bool,
+}
+
+/// In which order states run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ScheduleArg {
+    /// Level by level, a level at once
+    Levels,
+    /// Each as soon as what it needs is done
+    Eager,
+    /// One by one, in Salt's order
+    Ordered,
+}
+
+impl From<ScheduleArg> for RunSchedule {
+    fn from(schedule: ScheduleArg) -> Self {
+        match schedule {
+            ScheduleArg::Levels => Self::Levels,
+            ScheduleArg::Eager => Self::Eager,
+            ScheduleArg::Ordered => Self::Ordered,
+        }
+    }
+}
+
+/// How a run is reported.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct ReportArgs {
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(super) out: ReportFormat,
+
+    /// Exit with 0 for no change, 2 for changes, 4 for failures, 6 for both
+    #[arg(long)]
+    pub(super) detailed_exitcodes: bool,
+}
+
+impl RunOptionArgs {
+    pub(super) fn to_order(&self) -> RunOptions {
+        RunOptions {
+            test: self.test,
+            schedule: self.schedule.map(RunSchedule::from),
+            timeout: self.timeout,
+            jobs: self.jobs.map(NonZeroUsize::get),
+            ..RunOptions::default()
+        }
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    // Salt's own `timeout` is a plain number of seconds.
+    let seconds = text.parse::<u64>().ok().map(Duration::from_secs);
+    match parse_duration(text).or(seconds) {
+        Some(time) if !time.is_zero() => Ok(time),
+        _ => Err("write a time such as 90s, 10m or 1h30m".into()),
+    }
+}

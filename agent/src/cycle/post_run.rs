@@ -1,0 +1,298 @@
+//! A ground in, a run and its consequences out: the trial of what is new, who is told, a reboot.
+//!
+//! Law: what a new revision breaks is taken back: the host goes to the generation before, and the revision is not tried
+//! again. A trial that was cut off goes on with the next run.
+
+use jiff::Timestamp;
+use zagent_cache::{Cache, Generation};
+use zagent_config::Value;
+use zagent_config::ids::Revision;
+use zagent_config::settings::WebhookOccasion;
+
+use super::memory::{AgentMemory, HoldReason};
+use super::rollout_state::RolloutState;
+use super::states_source::{SourceGuard, StatesSource};
+use super::sync;
+use super::trial::{GenerationTrial, MAX_TRIES};
+use super::turn::{CompletedRun, Turn, TurnHooks, TurnOutcome, save_memory};
+use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::health::{self, RETRY_INTERVAL, Regressions};
+use crate::notify::{NotifyEvent, audit, run_occasions, webhook};
+use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
+use crate::operate::{reboot, windows};
+use crate::output::local_zone;
+use crate::run::{RunReport, RunTrigger, StateOutcome, StateStatus};
+use crate::status;
+
+/// A run of something new or old.
+pub(super) struct AttemptResult {
+    /// What it did; none when it was not even begun.
+    pub(super) report: Option<RunReport>,
+    /// True when what was run has not proved itself yet.
+    pub(super) on_trial: bool,
+    /// What speaks against it.
+    pub(super) rejection: Option<String>,
+}
+
+/// The event by which a state asks for a reboot.
+const REBOOT_EVENT: &str = "zagent/reboot";
+
+impl Turn<'_> {
+    /// Runs, and looks whether the host is well afterwards.
+    pub(super) fn converge_and_check(
+        &self,
+        cache: &Cache,
+        ground: StatesSource,
+        memory: &mut AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) -> Result<TurnOutcome, CliError> {
+        if self.test {
+            let ran = stage.run(&ground, self.trigger)?;
+            return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
+        }
+        // While a rollout judges what is on trial, this is just a run of it.
+        let judged = RolloutState::read(&self.settings.paths())
+            .is_ok_and(|course| course.is_judging(sync::plain_revision(&ground.revision)));
+        if judged {
+            let ran = stage.run(&ground, self.trigger)?;
+            let told = self.note_run(&ran, false, None, memory, stage);
+            self.note_reboot_request(&ran.report, stage);
+            return Ok(self.finish_run(ran, told, memory, stage));
+        }
+        let tried = self.attempt(&ground, memory, stage)?;
+        if let Some(why) = &tried.rejection {
+            return self.roll_back(cache, &ground, why, memory, stage);
+        }
+        if tried.on_trial && !self.partial && tried.report.as_ref().is_some_and(|report| !report.canceled) {
+            self.end_trial(stage);
+        }
+        save_memory(memory, &self.settings.paths(), stage);
+        self.reboot_if_needed(stage);
+        Ok(TurnOutcome { report: tried.report, ..TurnOutcome::default() })
+    }
+
+    /// Runs, and tells what speaks against what is on trial.
+    pub(super) fn attempt(
+        &self,
+        ground: &StatesSource,
+        memory: &mut AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) -> Result<AttemptResult, CliError> {
+        let trial = self.next_trial(ground, stage);
+        if trial.as_ref().is_some_and(|trial| trial.tries > MAX_TRIES) {
+            let why = format!("{MAX_TRIES} runs of it were cut off before they came to an end");
+            return Ok(AttemptResult { report: None, on_trial: true, rejection: Some(why) });
+        }
+        let ran = match stage.run(ground, self.trigger) {
+            Ok(ran) => ran,
+            Err(trouble) => {
+                if let Some(trial) = trial.filter(|_| trouble.exit() == ExitStatus::Locked) {
+                    // It never began: that is no try.
+                    self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, stage);
+                }
+                return Err(trouble);
+            }
+        };
+        let told = self.note_run(&ran, trial.is_some(), None, memory, stage);
+        self.note_reboot_request(&ran.report, stage);
+        let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
+        let lost = self.find_regressions(before.unwrap_or_default(), &ran.report, memory);
+        let is_bad = trial.is_some() && lost.requires_rollback();
+        if !is_bad && lost != Regressions::default() {
+            stage.warn(&lost.summary());
+        }
+        told.join().iter().for_each(|error| stage.warn(&error_chain(error)));
+        Ok(AttemptResult {
+            report: Some(ran.report),
+            on_trial: trial.is_some(),
+            rejection: is_bad.then(|| lost.summary()),
+        })
+    }
+
+    /// The trial of the generation, one try further; the checks of before are made with the first.
+    fn next_trial(&self, ground: &StatesSource, stage: &mut dyn TurnHooks) -> Option<GenerationTrial> {
+        let SourceGuard::Generation(generation, _) = &ground.guard else { return None };
+        let mut trial = GenerationTrial::load(&self.settings.paths(), generation.name())?;
+        if trial.before.is_none() {
+            trial.before = Some(health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel));
+        }
+        trial.tries += 1;
+        self.save_trial(&trial, stage);
+        Some(trial)
+    }
+
+    fn save_trial(&self, trial: &GenerationTrial, stage: &mut dyn TurnHooks) {
+        if let Err(error) = trial.save(&self.settings.paths()) {
+            stage.warn(&error_chain(&error));
+        }
+    }
+
+    pub(super) fn end_trial(&self, stage: &mut dyn TurnHooks) {
+        if let Err(error) = GenerationTrial::end(&self.settings.paths()) {
+            stage.warn(&error_chain(&error));
+        }
+    }
+
+    /// Notes a run for the status and the audit, and begins to tell whoever wants to be told.
+    fn note_run(
+        &self,
+        ran: &CompletedRun,
+        news: bool,
+        rolled_back: Option<&str>,
+        memory: &mut AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) -> webhook::PendingWebhooks {
+        let failed_before = memory.failures > 0;
+        memory.note_run(&ran.report, news, self.partial);
+        let path = self.settings.audit.clone().unwrap_or_else(|| self.settings.paths().audit());
+        if let Err(error) = audit::write(&path, &ran.report, &ran.mask) {
+            stage.warn(&error_chain(&error));
+        }
+        let mut occasions = run_occasions(&ran.report, failed_before);
+        occasions.extend(rolled_back.map(|_| WebhookOccasion::Rollback));
+        let event = NotifyEvent::from_run(&ran.report, &occasions, rolled_back, &ran.mask);
+        webhook::send_all(&self.settings.webhooks, &event, &webhook::WebhookBackoff::default(), self.cancel)
+    }
+
+    /// What got worse since before; nothing when nobody looked then.
+    fn find_regressions(
+        &self,
+        before: &[health::HealthResult],
+        report: &RunReport,
+        memory: &mut AgentMemory,
+    ) -> Regressions {
+        if report.canceled || self.settings.health.is_empty() {
+            return Regressions::default();
+        }
+        health::find_regressions(before, &self.check_health(memory))
+    }
+
+    /// How the host does now, for the status too.
+    pub(super) fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
+        let found = health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel);
+        let now = Timestamp::now();
+        memory.health = found.iter().map(|verdict| status::HealthStatus::from_result(verdict, now)).collect();
+        found
+    }
+
+    /// Goes back to the generation before, and leaves the revision alone from now on.
+    fn roll_back(
+        &self,
+        cache: &Cache,
+        bad: &StatesSource,
+        why: &str,
+        memory: &mut AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) -> Result<TurnOutcome, CliError> {
+        let paths = self.settings.paths();
+        self.end_trial(stage);
+        let failed = TurnOutcome { rolled_back: true, ..TurnOutcome::default() };
+        let Ok(revision) = sync::plain_revision(&bad.revision).parse::<Revision>() else {
+            stage.warn(&format!("{why}; the states of the image cannot be rolled back"));
+            save_memory(memory, &paths, stage);
+            return Ok(failed);
+        };
+        self.quarantine(&revision, why, memory, stage);
+        let back = match cache.rollback(None) {
+            Ok(back) => back,
+            Err(error) => {
+                stage.warn(&format!("{why}; there is nothing to roll back to: {}", error_chain(&error)));
+                save_memory(memory, &paths, stage);
+                return Ok(failed);
+            }
+        };
+        self.rerun_current(back, (revision.short(), why), memory, stage)
+    }
+
+    /// From now on the revision is left alone.
+    pub(super) fn quarantine(
+        &self,
+        bad: &Revision,
+        why: &str,
+        memory: &mut AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) {
+        let now = Timestamp::now();
+        let run = memory.last_run.as_ref().map(|run| run.run.clone()).unwrap_or_default();
+        let one = QuarantinedRevision { revision: bad.clone(), since: now, reason: why.to_owned(), run };
+        if let Err(error) = Quarantine::add(&self.settings.paths(), one) {
+            stage.warn(&error_chain(&error));
+        }
+        memory.hold_revision(bad.clone(), HoldReason::Quarantined, format!("it is quarantined: {why}"), now);
+    }
+
+    /// Runs the generation that is current again, and tells why.
+    pub(super) fn rerun_current(
+        &self,
+        back: Generation,
+        (bad, why): (&str, &str),
+        memory: &mut AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) -> Result<TurnOutcome, CliError> {
+        let paths = self.settings.paths();
+        stage.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
+        memory.rollbacks += 1;
+        // Whatever becomes of the run that follows: that the revision is gone is known.
+        save_memory(memory, &paths, stage);
+        let ground = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
+        let ran = stage.run(&ground, RunTrigger::Rollout)?;
+        let words = format!("rolled back from {bad}: {why}");
+        let told = self.note_run(&ran, true, Some(&words), memory, stage);
+        for verdict in self.check_health(memory).iter().filter(|verdict| !verdict.ok) {
+            stage.warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
+        }
+        save_memory(memory, &paths, stage);
+        told.join().iter().for_each(|error| stage.warn(&error_chain(error)));
+        Ok(TurnOutcome { report: Some(ran.report), rolled_back: true, ..TurnOutcome::default() })
+    }
+
+    /// A run that nothing else follows from.
+    fn finish_run(
+        &self,
+        ran: CompletedRun,
+        told: webhook::PendingWebhooks,
+        memory: &AgentMemory,
+        stage: &mut dyn TurnHooks,
+    ) -> TurnOutcome {
+        save_memory(memory, &self.settings.paths(), stage);
+        told.join().iter().for_each(|error| stage.warn(&error_chain(error)));
+        self.reboot_if_needed(stage);
+        TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() }
+    }
+
+    /// Notes that a state which changed something wants the host rebooted: `fire_event: zagent/reboot`.
+    fn note_reboot_request(&self, report: &RunReport, stage: &mut dyn TurnHooks) {
+        let asks = |state: &&StateOutcome| {
+            state.status() == StateStatus::Changed
+                && state.details.get("event").and_then(Value::as_str) == Some(REBOOT_EVENT)
+        };
+        let Some(state) = report.states.iter().find(asks) else { return };
+        let reason = format!("the state `{}` asked for it", state.id);
+        let (paths, host) = (self.settings.paths(), reboot::RebootHost::default());
+        if let Err(error) = reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
+            stage.warn(&error_chain(&error));
+        }
+    }
+
+    /// Reboots the host when that is needed, allowed and wanted.
+    fn reboot_if_needed(&self, stage: &mut dyn TurnHooks) {
+        let (paths, host) = (self.settings.paths(), reboot::RebootHost::default());
+        let needed = match reboot::reboot_needed(&paths, &host) {
+            Ok(needed) => needed,
+            Err(error) => return stage.warn(&error_chain(&error)),
+        };
+        let Some(need) = needed else { return };
+        let (rules, windows, now) = (&self.settings.reboot, &self.settings.windows, Timestamp::now());
+        let standing = windows::window_state(windows, now, &local_zone());
+        match reboot::decide(rules, Some(&need), windows, standing, now) {
+            reboot::RebootDecision::Reboot { notice } => {
+                stage.warn(&format!("rebooting: {}", need.reason));
+                if let Err(error) = host.reboot(&need.reason, notice, self.cancel) {
+                    stage.warn(&error_chain(&error));
+                }
+            }
+            reboot::RebootDecision::Wait { why } => tracing::info!(need.reason, why, "a reboot is needed"),
+            reboot::RebootDecision::Nothing => {}
+        }
+    }
+}

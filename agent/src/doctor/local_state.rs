@@ -1,0 +1,92 @@
+//! What the agent left behind: the current generation, the last run, and who holds the lock.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{major, minor};
+use zagent_cache::{Cache, CheckDepth};
+use zagent_config::settings::Settings;
+
+use super::{DoctorFinding, DoctorScope};
+use crate::cli_error::error_chain;
+use crate::history::History;
+
+pub(super) fn check_local_state(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
+    let mut findings = vec![check_generation(settings), check_last_run(settings, scope)];
+    findings.extend(check_lock_holder(&settings.paths().lock(), &scope.system));
+    findings
+}
+
+fn check_generation(settings: &Settings) -> DoctorFinding {
+    let paths = settings.paths();
+    // Opening a cache makes its directories, and a look changes nothing.
+    if !paths.generations().is_dir() {
+        return DoctorFinding::ok("states", "nothing was fetched yet");
+    }
+    let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current());
+    match current {
+        Ok(None) => DoctorFinding::ok("states", "nothing was published yet"),
+        Ok(Some(generation)) => match generation.check(CheckDepth::Full) {
+            Ok(()) => {
+                let record = generation.record();
+                let what = format!("{} of {} verifies", short_revision(&record.revision), record.source);
+                DoctorFinding::ok("states", what)
+            }
+            Err(e) => DoctorFinding::fail("states", error_chain(&e), "`zagent source sync` stages it again"),
+        },
+        Err(e) => DoctorFinding::fail("states", error_chain(&e), "`zagent source sync` puts it right"),
+    }
+}
+
+fn short_revision(revision: &str) -> &str {
+    revision.get(..12).unwrap_or(revision)
+}
+
+fn check_last_run(settings: &Settings, scope: &DoctorScope) -> DoctorFinding {
+    let history = History::new(&settings.paths(), settings.run.keep);
+    match history.last(scope.now) {
+        Ok(None) => DoctorFinding::ok("runs", "there was none yet"),
+        Ok(Some(head)) => {
+            let when = head.start().strftime("%Y-%m-%d %H:%M UTC").to_string();
+            if head.success {
+                return DoctorFinding::ok(
+                    "runs",
+                    format!("the last one, {}, began {when} and succeeded", head.run),
+                );
+            }
+            let message = format!("the last one, {}, began {when} and failed", head.run);
+            DoctorFinding::warn("runs", message, format!("zagent history {}", head.run))
+        }
+        Err(e) => DoctorFinding::warn("runs", error_chain(&e), "the history may be deleted: it is made anew"),
+    }
+}
+
+/// Who holds the lock of runs, by the kernel's own table: taking it to see would stop a run from starting.
+fn check_lock_holder(lock: &Path, system: &Path) -> Option<DoctorFinding> {
+    let meta = lock.metadata().ok()?;
+    let device = meta.dev();
+    let id = format!("{:02x}:{:02x}:{}", major(device), minor(device), meta.ino());
+    let table = std::fs::read_to_string(system.join("proc/locks")).ok()?;
+    let pid = lock_holder_pid(&table, &id)?;
+    let words = std::fs::read_to_string(lock).unwrap_or_default();
+    let run = words.trim().split_once(' ').map(|(_, run)| format!(": {run}")).unwrap_or_default();
+    Some(DoctorFinding::ok("lock", format!("held by process {pid}{run}")))
+}
+
+fn lock_holder_pid<'t>(table: &'t str, id: &str) -> Option<&'t str> {
+    let fields = |line: &'t str| line.split_whitespace().collect::<Vec<_>>();
+    let mut rows = table.lines().map(fields).filter(|row| !row.contains(&"->"));
+    rows.find(|row| row.get(5) == Some(&id)).and_then(|row| row.get(4).copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_read_from_the_table_of_locks() {
+        let table = "1: FLOCK  ADVISORY  WRITE 812 08:01:1234 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 9 08:01:1234 0 EOF\n";
+        assert_eq!(lock_holder_pid(table, "08:01:1234"), Some("812"));
+        assert_eq!(lock_holder_pid(table, "08:01:1235"), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! The agent's own directory: whose it is, who can look into it, and how much room is left.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use zagent_config::settings::{Settings, format_size};
+
+use super::DoctorFinding;
+
+/// Room without which nothing can be staged.
+const FAIL_BELOW_BYTES: u64 = 32 << 20;
+/// Room below which somebody should look.
+const WARN_BELOW_BYTES: u64 = 256 << 20;
+/// The same for entries of the file system.
+const WARN_BELOW_INODES: u64 = 2_000;
+
+pub(super) fn check_root(settings: &Settings) -> Vec<DoctorFinding> {
+    vec![check_directory(&settings.root), check_disk_space(&settings.root)]
+}
+
+fn check_directory(root: &Path) -> DoctorFinding {
+    let shown = root.display();
+    let meta = match root.metadata() {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return DoctorFinding::ok("root", format!("{shown} is not there yet: the first run makes it"));
+        }
+        Err(e) => {
+            return DoctorFinding::fail(
+                "root",
+                format!("{shown}: {e}"),
+                "run `zagent doctor` as the user of the agent",
+            );
+        }
+    };
+    let (owner, mode) = (meta.uid(), meta.permissions().mode() & 0o7777);
+    let user = rustix::process::geteuid().as_raw();
+    if !meta.is_dir() {
+        return DoctorFinding::fail(
+            "root",
+            format!("{shown} is not a directory"),
+            "set `root` to a directory",
+        );
+    }
+    if owner != user {
+        let message = format!("{shown} belongs to user {owner}, and this is user {user}");
+        return DoctorFinding::fail("root", message, format!("run as that user, or `chown {user} {shown}`"));
+    }
+    if mode & 0o077 != 0 {
+        let message = format!("{shown} has mode {mode:04o}: others can look at secrets of the states");
+        return DoctorFinding::fail("root", message, format!("chmod 0700 {shown}"));
+    }
+    DoctorFinding::ok("root", format!("{shown}, mode {mode:04o}"))
+}
+
+fn check_disk_space(root: &Path) -> DoctorFinding {
+    let there = root.ancestors().find(|p| p.exists()).unwrap_or(root);
+    let stat = match rustix::fs::statvfs(there) {
+        Ok(stat) => stat,
+        Err(e) => {
+            return DoctorFinding::warn(
+                "disk",
+                format!("{}: {e}", there.display()),
+                "look at the file system",
+            );
+        }
+    };
+    let bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+    // Some file systems have no table of inodes, and say zero of zero.
+    let inodes = (stat.f_files > 0).then_some(stat.f_favail);
+    judge_disk_space(&there.display().to_string(), bytes, inodes)
+}
+
+fn judge_disk_space(shown: &str, bytes: u64, inodes: Option<u64>) -> DoctorFinding {
+    // In numbers that somebody can take in.
+    let unit = if bytes >> 30 >= 10 { 30 } else { 20 };
+    let free = format_size(bytes >> unit << unit);
+    let left = inodes.map(|n| format!(", {n} inodes")).unwrap_or_default();
+    let message = format!("{shown}: {free} free{left}");
+    let hint =
+        "make room; `zagent cache gc` drops old generations, `source.keep` and `run.keep` say how many stay";
+    match (bytes, inodes) {
+        (0..FAIL_BELOW_BYTES, _) | (_, Some(0..100)) => DoctorFinding::fail("disk", message, hint),
+        (0..WARN_BELOW_BYTES, _) | (_, Some(0..WARN_BELOW_INODES)) => {
+            DoctorFinding::warn("disk", message, hint)
+        }
+        _ => DoctorFinding::ok("disk", message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DoctorStatus;
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_can_read_is_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode =
+            |bits| std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(bits)).unwrap();
+        mode(0o755);
+        let found = check_directory(dir.path());
+        assert_eq!(
+            (found.verdict, found.hint.as_deref().unwrap().starts_with("chmod 0700")),
+            (DoctorStatus::Fail, true)
+        );
+        mode(0o700);
+        assert_eq!(check_directory(dir.path()).verdict, DoctorStatus::Ok);
+        assert_eq!(check_directory(&dir.path().join("later")).verdict, DoctorStatus::Ok);
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert_eq!(check_directory(&dir.path().join("file")).verdict, DoctorStatus::Fail);
+    }
+
+    #[test]
+    fn room_is_judged_by_bytes_and_by_inodes() {
+        let verdict = |bytes, inodes| judge_disk_space("/", bytes, inodes).verdict;
+        assert_eq!(verdict(1 << 30, Some(100_000)), DoctorStatus::Ok);
+        assert_eq!(verdict(1 << 30, None), DoctorStatus::Ok);
+        assert_eq!(verdict(100 << 20, None), DoctorStatus::Warn);
+        assert_eq!(verdict(1 << 20, Some(100_000)), DoctorStatus::Fail);
+        assert_eq!(verdict(1 << 30, Some(500)), DoctorStatus::Warn);
+        assert_eq!(verdict(1 << 30, Some(3)), DoctorStatus::Fail);
+    }
+}

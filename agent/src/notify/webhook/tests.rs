@@ -1,0 +1,156 @@
+//! Calls to real servers on this machine.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, channel};
+
+use jiff::Timestamp;
+use zagent_config::settings::WebhookOccasion;
+
+use super::*;
+use crate::output::SecretMask;
+
+/// What a server was sent: headers in lower case, and the body.
+type Request = (Vec<String>, Vec<u8>);
+
+/// Answers calls with these lines of status, one each, and hands on what it was sent.
+fn server(answers: &'static [&'static str]) -> (SocketAddr, Receiver<Request>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let mut stream = listener.accept().unwrap().0;
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut headers = Vec::new();
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if line.trim().is_empty() {
+                    break;
+                }
+                headers.push(line.trim().to_lowercase());
+            }
+            let length = headers.iter().find_map(|h| h.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            reader.read_exact(&mut body).unwrap();
+            sender.send((headers, body)).unwrap();
+            let location = if answer.starts_with('3') { "Location: /elsewhere\r\n" } else { "" };
+            write!(stream, "HTTP/1.1 {answer}\r\n{location}Content-Length: 0\r\nConnection: close\r\n\r\n")
+                .unwrap();
+        }
+    });
+    (address, receiver)
+}
+
+fn hook(address: SocketAddr, on: &[WebhookOccasion]) -> WebhookSettings {
+    let url = format!("http://bot:s3cret@{address}/hooks/t0ken");
+    WebhookSettings { url, on: on.to_vec(), timeout: Duration::from_secs(20), secret_file: None }
+}
+
+fn event() -> NotifyEvent {
+    let mask = SecretMask::new(&["hunter2".into()]);
+    NotifyEvent::new(
+        "web-01",
+        "abc",
+        &[WebhookOccasion::Failure],
+        Some("it is hunter2"),
+        Timestamp::UNIX_EPOCH,
+        &mask,
+    )
+}
+
+fn pace(tries: usize) -> WebhookBackoff {
+    WebhookBackoff { delays: vec![Duration::ZERO; tries - 1], total_timeout: Duration::from_secs(30) }
+}
+
+fn told(webhook: &WebhookSettings, pace: &WebhookBackoff) -> Vec<String> {
+    let failed =
+        send_all(std::slice::from_ref(webhook), &event(), pace, &Arc::new(CancelToken::new())).join();
+    failed.iter().map(|e| error_chain(e)).collect()
+}
+
+#[test]
+fn an_event_is_sent_signed_and_without_secrets() {
+    let (address, requests) = server(&["204 No Content"]);
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "key\n").unwrap();
+    let webhook = WebhookSettings {
+        secret_file: Some(secret.path().into()),
+        ..hook(address, &[WebhookOccasion::Failure])
+    };
+    assert_eq!(told(&webhook, &pace(1)), Vec::<String>::new());
+    let (headers, body) = requests.recv().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&json["event"], &json["node"]), (&"failure".into(), &"web-01".into()));
+    assert_eq!(json["message"], "it is ********");
+    assert!(headers.contains(&"content-type: application/json".into()), "{headers:?}");
+    assert!(headers.contains(&"x-zagent-event: failure".into()), "{headers:?}");
+    let signature = headers.iter().find_map(|h| h.strip_prefix("x-zagent-signature: ")).unwrap();
+    assert_eq!(signature, sign(b"key", &body));
+    // The well-known example of HMAC-SHA256.
+    assert_eq!(
+        sign(b"key", b"The quick brown fox jumps over the lazy dog"),
+        "sha256=f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8"
+    );
+}
+
+#[test]
+fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
+    let (address, requests) = server(&["503 Busy", "429 Slow", "200 OK"]);
+    assert!(told(&hook(address, &[WebhookOccasion::Always]), &pace(3)).is_empty());
+    assert_eq!(requests.iter().take(3).count(), 3);
+    let (address, _requests) = server(&["500 Oops", "500 Oops", "500 Oops"]);
+    let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(3));
+    assert_eq!(said, [format!("the webhook at `{address}` answered 500 (3 tries)")]);
+    let (address, _requests) = server(&["404 No"]);
+    let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(3));
+    assert_eq!(said, [format!("the webhook at `{address}` answered 404 (1 tries)")]);
+    let (address, _requests) = server(&["302 Away"]);
+    let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(3));
+    assert_eq!(said, [format!("the webhook at `{address}` answered 302 (1 tries)")]);
+}
+
+#[test]
+fn who_did_not_ask_is_left_alone() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    assert!(told(&hook(address, &[WebhookOccasion::Change, WebhookOccasion::Rollback]), &pace(1)).is_empty());
+    assert!(listener.accept().is_err(), "nobody called");
+}
+
+#[test]
+fn what_cannot_be_reached_is_told_without_its_address() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = told(&hook(address, &[WebhookOccasion::Failure]), &pace(2)).join("\n");
+    assert!(said.starts_with(&format!("the webhook at `{address}` cannot be reached (2 tries): ")), "{said}");
+    assert!(!said.contains("s3cret") && !said.contains("t0ken"), "{said}");
+}
+
+#[test]
+fn a_server_that_never_answers_holds_nobody_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let webhook = hook(listener.local_addr().unwrap(), &[WebhookOccasion::Failure]);
+    let begin = Instant::now();
+    let pace = WebhookBackoff {
+        delays: vec![Duration::from_secs(100); 9],
+        total_timeout: Duration::from_millis(200),
+    };
+    assert_eq!(told(&webhook, &pace).len(), 1);
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn without_its_secret_nobody_is_called() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    for path in [Path::new("/nowhere/at/all"), empty.path()] {
+        let asked = hook(listener.local_addr().unwrap(), &[WebhookOccasion::Failure]);
+        let webhook = WebhookSettings { secret_file: Some(path.into()), ..asked };
+        let said = told(&webhook, &pace(2)).join("\n");
+        assert!(said.contains("was not called: cannot read its secret"), "{said}");
+    }
+    assert!(listener.accept().is_err(), "nobody called");
+}

@@ -1,0 +1,82 @@
+//! Skipped states in, groups with one reason and one culprit out.
+//!
+//! Law: who was skipped because somebody was skipped is blamed on whoever failed first.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::run::{SkipReason, StateOutcome, StateStatus};
+
+/// What Salt says before it names the requisites that failed.
+const SALT_REQUISITE_FAILED: &str = "One or more requisite failed: ";
+
+/// States that were skipped for one reason.
+#[derive(Debug, PartialEq)]
+pub(super) struct SkipGroup<'r> {
+    /// The reason.
+    pub(super) reason: SkipReason,
+    /// The ids of those to blame; empty when no single one is.
+    pub(super) culprits: Vec<&'r str>,
+    /// Who was skipped, in run order.
+    pub(super) states: Vec<&'r StateOutcome>,
+}
+
+impl SkipReason {
+    /// True when it is a trouble; else the state was simply not needed.
+    pub(super) const fn is_problem(self) -> bool {
+        matches!(self, Self::RequireFailed | Self::FailhardAbort | Self::Cancelled)
+    }
+
+    /// In words, after `because`.
+    pub(super) const fn explanation(self) -> &'static str {
+        match self {
+            Self::RequireFailed => "what they require failed",
+            Self::OnchangesNotMet => "nothing they wait for changed",
+            Self::OnfailNotMet => "nothing they answer failed",
+            Self::PrereqNotMet => "what they prepare for would not change",
+            Self::FailhardAbort => "a state with failhard failed",
+            Self::Cancelled => "the run was stopped",
+        }
+    }
+}
+
+/// Groups what was skipped, in the order of the first of each group.
+pub(super) fn group_skipped(states: &[StateOutcome]) -> Vec<SkipGroup<'_>> {
+    let mut blamed = BlameMap::default();
+    let mut groups: Vec<SkipGroup<'_>> = Vec::new();
+    let mut index: HashMap<(SkipReason, BTreeSet<&str>), usize> = HashMap::new();
+    for state in states {
+        let culprits = blamed.add_state(state);
+        let Some(reason) = state.skip else { continue };
+        let place = *index.entry((reason, culprits)).or_insert_with_key(|(_, culprits)| {
+            groups.push(SkipGroup {
+                reason,
+                culprits: culprits.iter().copied().collect(),
+                states: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        groups[place].states.push(state);
+    }
+    groups
+}
+
+/// Who is to blame for what was seen so far, by `sls.id`. What a state waits for stands before it.
+#[derive(Default)]
+struct BlameMap<'r>(HashMap<String, BTreeSet<&'r str>>);
+
+impl<'r> BlameMap<'r> {
+    /// Notes one more state, and tells who is to blame when it was skipped.
+    fn add_state(&mut self, state: &'r StateOutcome) -> BTreeSet<&'r str> {
+        let culprits = match state.status() {
+            StateStatus::Failed => BTreeSet::from([state.id.as_str()]),
+            StateStatus::Skipped => {
+                let names = state.comment.strip_prefix(SALT_REQUISITE_FAILED).unwrap_or_default();
+                names.split(", ").filter_map(|n| self.0.get(n.trim())).flatten().copied().collect()
+            }
+            _ => return BTreeSet::new(),
+        };
+        let of_name = self.0.entry(format!("{}.{}", state.sls, state.id)).or_default();
+        of_name.extend(culprits.iter().copied());
+        culprits
+    }
+}

@@ -1,0 +1,216 @@
+//! What the daemon is doing in, one datagram to systemd out.
+//!
+//! Law: without `NOTIFY_SOCKET` nothing happens, and a service manager that does not listen is no reason to stop.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// Longest status in bytes; systemd shows one line.
+const MAX_STATUS_CHARS: usize = 200;
+
+/// Tells the service manager how the daemon is.
+#[derive(Debug, Default)]
+pub struct SdNotify {
+    destination: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Duration>,
+}
+
+impl SdNotify {
+    /// As systemd says in the environment of this process.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let variable = |name: &str| std::env::var(name).ok();
+        let watchdog = parse_watchdog(
+            variable("WATCHDOG_USEC").as_deref(),
+            variable("WATCHDOG_PID").as_deref(),
+            std::process::id(),
+        );
+        match Self::with_socket(std::env::var_os("NOTIFY_SOCKET").as_deref(), watchdog) {
+            Ok(notify) => notify,
+            Err(e) => {
+                tracing::warn!(error = %e, "cannot talk to the service manager on NOTIFY_SOCKET");
+                Self::default()
+            }
+        }
+    }
+
+    /// To a socket: a path, or a name that begins with `@`.
+    ///
+    /// # Errors
+    /// Fails when the name cannot be used.
+    pub fn with_socket(socket: Option<&OsStr>, watchdog: Option<Duration>) -> io::Result<Self> {
+        let Some(name) = socket.filter(|name| !name.is_empty()) else { return Ok(Self::default()) };
+        let address = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            [b'/', ..] => SocketAddr::from_pathname(name)?,
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is neither a path nor begins with `@`",
+                ));
+            }
+        };
+        let socket = UnixDatagram::unbound()?;
+        // A service manager that is stuck must not hold the daemon.
+        socket.set_nonblocking(true)?;
+        Ok(Self { destination: Some((socket, address)), watchdog })
+    }
+
+    /// True when somebody wants to hear.
+    #[must_use]
+    pub const fn is_enabled(&self) -> bool {
+        self.destination.is_some()
+    }
+
+    /// How often [`Self::ping_watchdog`] should be said; never when none.
+    #[must_use]
+    pub const fn watchdog_interval(&self) -> Option<Duration> {
+        self.watchdog
+    }
+
+    /// The daemon is up.
+    pub fn ready(&self, words: &str) {
+        self.send(&format!("READY=1\nSTATUS={}", status_line(words)));
+    }
+
+    /// What the daemon does, in words.
+    pub fn status(&self, words: &str) {
+        self.send(&format!("STATUS={}", status_line(words)));
+    }
+
+    /// The daemon still turns.
+    pub fn ping_watchdog(&self) {
+        if self.watchdog.is_some() {
+            self.send("WATCHDOG=1");
+        }
+    }
+
+    /// The configuration is read again; [`Self::ready`] ends it.
+    pub fn reloading(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=reading the configuration again"));
+    }
+
+    /// The daemon is about to end.
+    pub fn stopping(&self, words: &str) {
+        self.send(&format!("STOPPING=1\nSTATUS={}", status_line(words)));
+    }
+
+    fn send(&self, message: &str) {
+        let Some((socket, address)) = &self.destination else { return };
+        if let Err(e) = socket.send_to_addr(message.as_bytes(), address) {
+            tracing::debug!(error = %e, "the service manager did not hear");
+        }
+    }
+}
+
+/// Half of the time after which systemd gives the process up.
+fn parse_watchdog(micros: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
+    if pid.is_some_and(|pid| pid.parse() != Ok(own)) {
+        return None;
+    }
+    let micros: u64 = micros?.parse().ok().filter(|micros| *micros > 1)?;
+    Some(Duration::from_micros(micros / 2))
+}
+
+/// One line of bounded length: a line break would begin another message.
+fn status_line(words: &str) -> String {
+    let mut line = String::new();
+    for c in words.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+        if line.len() + c.len_utf8() > MAX_STATUS_CHARS {
+            break;
+        }
+        line.push(c);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut bytes = [0; 1024];
+        let n = socket.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..n].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_word_arrives_on_a_path_and_on_an_abstract_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let name = format!("zagent-notify-test-{}", std::process::id());
+        let at = SocketAddr::from_abstract_name(&name).unwrap();
+        let sockets = [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (UnixDatagram::bind_addr(&at).unwrap(), format!("@{name}").into()),
+        ];
+        for (socket, name) in sockets {
+            let notify = SdNotify::with_socket(Some(&name), Some(Duration::from_secs(5))).unwrap();
+            assert!(notify.is_enabled() && notify.watchdog_interval() == Some(Duration::from_secs(5)));
+            notify.ready("idle");
+            assert_eq!(heard(&socket), "READY=1\nSTATUS=idle");
+            notify.status("applying\nREADY=0");
+            assert_eq!(heard(&socket), "STATUS=applying READY=0");
+            notify.ping_watchdog();
+            assert_eq!(heard(&socket), "WATCHDOG=1");
+            notify.reloading();
+            let reloading = heard(&socket);
+            let micros =
+                reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().split_once('\n').unwrap().0;
+            assert!(micros.parse::<u64>().unwrap() > 0);
+            notify.stopping(&"é".repeat(500));
+            assert_eq!(heard(&socket).len(), "STOPPING=1\nSTATUS=".len() + MAX_STATUS_CHARS);
+        }
+    }
+
+    #[test]
+    fn nobody_listening_is_fine() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = SdNotify::with_socket(Some(dir.path().join("gone").as_os_str()), None).unwrap();
+        gone.ready("idle");
+        gone.ping_watchdog();
+        for silent in [
+            SdNotify::default(),
+            SdNotify::with_socket(None, None).unwrap(),
+            SdNotify::with_socket(Some(OsStr::new("")), None).unwrap(),
+        ] {
+            assert!(!silent.is_enabled());
+            silent.ready("idle");
+        }
+        assert!(SdNotify::with_socket(Some(OsStr::new("relative")), None).is_err());
+    }
+
+    #[test]
+    fn a_service_manager_that_reads_nothing_does_not_hold_us() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let _deaf = UnixDatagram::bind(&path).unwrap();
+        let notify = SdNotify::with_socket(Some(path.as_os_str()), None).unwrap();
+        for _ in 0..10_000 {
+            notify.status("still here");
+        }
+    }
+
+    #[test]
+    fn the_watchdog_is_fed_twice_as_often_as_asked_and_only_by_whom_it_is_meant_for() {
+        let half = Some(Duration::from_millis(1500));
+        assert_eq!(parse_watchdog(Some("3000000"), None, 7), half);
+        assert_eq!(parse_watchdog(Some("3000000"), Some("7"), 7), half);
+        for (micros, pid) in [
+            (Some("3000000"), Some("8")),
+            (None, None),
+            (Some("x"), None),
+            (Some("0"), None),
+            (Some("1"), None),
+        ] {
+            assert_eq!(parse_watchdog(micros, pid, 7), None);
+        }
+    }
+}

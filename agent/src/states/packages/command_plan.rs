@@ -1,0 +1,119 @@
+//! Something that programs are told when a look at it found it otherwise: access lists, SELinux.
+
+use zagent_compiler::Chunk;
+use zagent_config::Map;
+
+use super::{BuildResult, ChunkArgs};
+use crate::host::Tools;
+use crate::host::services::text_file;
+use crate::states::{ApplyResult, CheckResult, Effects, LockKey, State, StateCtx, StateError, Undoable};
+
+/// What a look found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CommandPlan {
+    /// In words: how it stands, or what would be done.
+    pub(super) comment: String,
+    /// In words: what was done.
+    pub(super) done_comment: String,
+    pub(super) changes: Map,
+    /// Programs and their words; none when everything is right.
+    pub(super) commands: Vec<Vec<String>>,
+    /// A file and what it should hold.
+    pub(super) file: Option<(&'static str, String)>,
+}
+
+impl CommandPlan {
+    /// Everything is right.
+    pub(super) fn in_sync(comment: impl Into<String>) -> Self {
+        Self { comment: comment.into(), ..Self::default() }
+    }
+}
+
+/// Words as they are told.
+pub(super) fn to_strings(all: &[&str]) -> Vec<String> {
+    all.iter().map(|w| (*w).to_owned()).collect()
+}
+
+/// How a kind of errands is looked at and noted.
+#[derive(Clone, Copy)]
+pub(super) struct CommandPlanSpec {
+    pub(super) plan: fn(&StateCtx<'_>, &ChunkArgs<'_>) -> Result<CommandPlan, StateError>,
+    /// Where all of it is kept, so that one is done after the other.
+    pub(super) lock_path: Option<&'static str>,
+    /// What is noted before it changes, by the name of the state.
+    pub(super) undoable: Option<&'static dyn Undoable>,
+    pub(super) reads: Effects,
+    pub(super) lasts: bool,
+}
+
+struct CommandPlanState {
+    chunk: Chunk,
+    spec: CommandPlanSpec,
+}
+
+/// Makes the state.
+pub(super) fn build(kind: CommandPlanSpec, args: &ChunkArgs<'_>) -> BuildResult {
+    Ok(Box::new(CommandPlanState { chunk: args.chunk.clone(), spec: kind }))
+}
+
+impl CommandPlanState {
+    fn plan(&self, scene: &StateCtx<'_>) -> Result<CommandPlan, StateError> {
+        (self.spec.plan)(scene, &ChunkArgs::new(&self.chunk))
+    }
+}
+
+/// Tells all programs.
+fn run_commands(tools: &Tools<'_>, errand: &CommandPlan) -> Result<(), StateError> {
+    for act in &errand.commands {
+        if let Some((program, words)) = act.split_first() {
+            tools.run_checked(program, words)?;
+        }
+    }
+    Ok(())
+}
+
+impl State for CommandPlanState {
+    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let errand = self.plan(scene)?;
+        if errand.commands.is_empty() && errand.file.is_none() {
+            return Ok(CheckResult::in_sync(errand.comment));
+        }
+        Ok(CheckResult::drifted(errand.comment, errand.changes))
+    }
+
+    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let errand = self.plan(scene)?;
+        let tools = scene.tools();
+        if let Some((path, text)) = &errand.file {
+            text_file::write_text(scene.fs, path, text)?;
+        }
+        match self.spec.undoable {
+            Some(thing) => scene
+                .with_undo(thing, ChunkArgs::new(&self.chunk).name(), || run_commands(&tools, &errand))?,
+            None => run_commands(&tools, &errand)?,
+        }
+        Ok(ApplyResult::new(errand.done_comment, errand.changes))
+    }
+
+    fn is_convergent(&self) -> bool {
+        self.spec.lasts
+    }
+
+    fn reads(&self) -> Effects {
+        self.spec.reads
+    }
+
+    fn writes(&self) -> Effects {
+        Effects::KERNEL
+    }
+
+    fn irreversible_reason(&self) -> Option<&'static str> {
+        self.spec.undoable.is_none().then_some("what it was is not noted")
+    }
+
+    fn lock_keys(&self) -> Vec<LockKey> {
+        let name = Some(ChunkArgs::new(&self.chunk).name()).filter(|name| name.starts_with('/'));
+        let paths = name.into_iter().chain(self.spec.lock_path.map(str::to_owned));
+        paths.map(|path| LockKey::Path(path.into())).collect()
+    }
+}

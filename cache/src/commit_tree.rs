@@ -1,0 +1,271 @@
+//! A revision in, its files out: names at once, bytes when asked for.
+//!
+//! Law: every name was judged, every link was resolved inside the tree, and bytes that do not hash to the id that the
+//! commit gives them are never handed out: not of the commit, not of a directory, not of a file.
+
+use std::collections::BTreeMap;
+
+use gix::ObjectId;
+use jiff::Timestamp;
+
+use crate::tree_listing::{ListingEntry, TreeListing, join_path};
+use crate::{RepositoryError, path_names};
+
+/// Bytes of one directory's object: more than a hundred thousand long names.
+const MAX_DIRECTORY: u64 = 64 << 20;
+
+/// What one tree may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheLimits {
+    /// Files, links included; and as many directories.
+    pub files: usize,
+    /// Bytes of one file.
+    pub bytes: u64,
+    /// Bytes of all files.
+    pub total: u64,
+    /// Nested directories.
+    pub depth: usize,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { files: 100_000, bytes: 64 << 20, total: 4 << 30, depth: 64 }
+    }
+}
+
+/// A file, as the tree names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeBlob {
+    pub(crate) id: ObjectId,
+    pub(crate) executable: bool,
+}
+
+/// The files of one commit.
+pub struct CommitTree {
+    repo: gix::ThreadSafeRepository,
+    commit: CommitObject,
+    listing: TreeListing<TreeBlob>,
+    submodules: Vec<String>,
+    files: BTreeMap<String, TreeBlob>,
+}
+
+/// A commit, read and hashed.
+struct CommitObject {
+    id: String,
+    bytes: Vec<u8>,
+    parents: Vec<String>,
+    committed: Option<Timestamp>,
+}
+
+impl CommitTree {
+    pub(crate) fn open(
+        repo: &gix::ThreadSafeRepository,
+        revision: &str,
+        prefix: &str,
+        limits: CacheLimits,
+    ) -> Result<Self, RepositoryError> {
+        let local = repo.to_thread_local();
+        let unknown =
+            |source| RepositoryError::Revision { revision: revision.into(), source: Box::new(source) };
+        let id = local.rev_parse_single(revision).map_err(unknown)?;
+        let object = id.object().map_err(unknown)?.peel_to_commit().map_err(unknown)?;
+        let commit = CommitObject {
+            id: object.id().to_string(),
+            bytes: object.data.clone(),
+            parents: object.parent_ids().map(|id| id.to_string()).collect(),
+            committed: object.time().ok().and_then(|time| Timestamp::from_second(time.seconds).ok()),
+        };
+        check_hash(object.id().detach(), gix::object::Kind::Commit, &object.data, "", &commit.id)?;
+        let root = object.tree_id().map_err(unknown)?.detach();
+        let mut walk = CommitWalk {
+            repo: &local,
+            commit: &commit.id,
+            listing: TreeListing::new(limits),
+            submodules: Vec::new(),
+        };
+        walk.walk_dir(root, "", 0)?;
+        let CommitWalk { listing: shape, submodules, .. } = walk;
+        shape.check_links()?;
+        let files = shape.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
+        Ok(Self { repo: repo.clone(), commit, listing: shape, submodules, files })
+    }
+
+    /// The full id of the commit.
+    #[must_use]
+    pub fn commit_id(&self) -> &str {
+        &self.commit.id
+    }
+
+    /// The commit's own bytes, which hash to its id.
+    #[must_use]
+    pub fn commit_bytes(&self) -> &[u8] {
+        &self.commit.bytes
+    }
+
+    /// The ids of the commits that it stands on.
+    #[must_use]
+    pub fn parents(&self) -> &[String] {
+        &self.commit.parents
+    }
+
+    /// When it was made, as its author's machine says.
+    #[must_use]
+    pub fn commit_time(&self) -> Option<Timestamp> {
+        self.commit.committed
+    }
+
+    /// Submodules: their files are not in this repository.
+    #[must_use]
+    pub fn submodules(&self) -> &[String] {
+        &self.submodules
+    }
+
+    /// Every file, sorted by path.
+    pub fn list(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
+    /// True when a file by that path is there.
+    #[must_use]
+    pub fn contains(&self, path: &str) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// The id of a file's content: equal ids, equal bytes.
+    #[must_use]
+    pub fn blob_id(&self, path: &str) -> Option<String> {
+        self.files.get(path).map(|blob| blob.id.to_string())
+    }
+
+    /// The bytes of a file; `None` when there is none by that path.
+    ///
+    /// # Errors
+    /// Fails when the object is missing, damaged or too large.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, RepositoryError> {
+        let Some(file) = self.files.get(path) else {
+            return Ok(None);
+        };
+        let limit = self.listing.limits().bytes;
+        read_blob(&self.repo.to_thread_local(), file.id, path, &self.commit.id, limit).map(Some)
+    }
+
+    /// The whole tree, links as links.
+    pub(crate) fn listing(&self) -> &TreeListing<TreeBlob> {
+        &self.listing
+    }
+
+    /// Reads files of the shape, one after the other.
+    pub(crate) fn blob_reader(&self) -> impl FnMut(&str, &TreeBlob) -> Result<Vec<u8>, RepositoryError> {
+        let (repo, limit) = (self.repo.to_thread_local(), self.listing.limits().bytes);
+        move |path, file| read_blob(&repo, file.id, path, &self.commit.id, limit)
+    }
+}
+
+/// The bytes of an object, checked against its id.
+fn read_blob(
+    repo: &gix::Repository,
+    id: ObjectId,
+    path: &str,
+    commit: &str,
+    limit: u64,
+) -> Result<Vec<u8>, RepositoryError> {
+    let broken = |source| RepositoryError::Object {
+        path: path.into(),
+        commit: commit.into(),
+        source: Box::new(source),
+    };
+    let size = repo.find_header(id).map_err(broken)?.size();
+    if size > limit {
+        return Err(RepositoryError::TooLarge { path: path.into(), size, limit });
+    }
+    let object = repo.find_object(id).map_err(broken)?.detach();
+    if object.kind != gix::object::Kind::Blob {
+        return Err(RepositoryError::Damaged { path: path.into(), id: id.to_string() });
+    }
+    check_hash(id, object.kind, &object.data, path, commit)?;
+    Ok(object.data)
+}
+
+/// Fails unless the bytes hash to the id: the Git library does not look.
+fn check_hash(
+    id: ObjectId,
+    kind: gix::object::Kind,
+    bytes: &[u8],
+    path: &str,
+    commit: &str,
+) -> Result<(), RepositoryError> {
+    let hash = gix::objs::compute_hash(id.kind(), kind, bytes).map_err(|source| RepositoryError::Object {
+        path: path.into(),
+        commit: commit.into(),
+        source: Box::new(gix::Error::from_error(source)),
+    })?;
+    if hash == id { Ok(()) } else { Err(RepositoryError::Damaged { path: path.into(), id: id.to_string() }) }
+}
+
+/// A walk over the objects of one commit.
+struct CommitWalk<'r> {
+    repo: &'r gix::Repository,
+    commit: &'r str,
+    listing: TreeListing<TreeBlob>,
+    submodules: Vec<String>,
+}
+
+impl CommitWalk<'_> {
+    fn walk_dir(&mut self, id: ObjectId, dir: &str, depth: usize) -> Result<(), RepositoryError> {
+        let limit = self.listing.limits().depth;
+        if depth > limit {
+            return Err(RepositoryError::TooDeep { path: dir.into(), limit });
+        }
+        for (name, mode, id) in self.read_entries(id, dir)? {
+            let path = join_path(dir, &name);
+            // The Git library takes some modes for others that it knows.
+            match mode.value() & 0o170_000 {
+                0o040_000 => {
+                    self.listing.add(path.clone(), ListingEntry::Dir)?;
+                    self.walk_dir(id, &path, depth + 1)?;
+                }
+                0o100_000 => {
+                    let executable = mode.value() & 0o100 != 0;
+                    self.listing.add(path, ListingEntry::File(TreeBlob { id, executable }))?;
+                }
+                0o120_000 => {
+                    let raw = read_blob(self.repo, id, &path, self.commit, 4096)?;
+                    let target = path_names::check_target(&raw, &path)?.to_owned();
+                    self.listing.add(path, ListingEntry::Link(target))?;
+                }
+                0o160_000 => self.submodules.push(path),
+                _ => return Err(RepositoryError::Special { path, kind: "pipe, socket or device" }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of one directory, names judged.
+    fn read_entries(
+        &self,
+        id: ObjectId,
+        dir: &str,
+    ) -> Result<Vec<(String, gix::objs::tree::EntryMode, ObjectId)>, RepositoryError> {
+        let broken = |source| RepositoryError::Object {
+            path: dir.into(),
+            commit: self.commit.into(),
+            source: Box::new(source),
+        };
+        let size = self.repo.find_header(id).map_err(broken)?.size();
+        if size > MAX_DIRECTORY {
+            return Err(RepositoryError::TooLarge { path: dir.into(), size, limit: MAX_DIRECTORY });
+        }
+        let tree = self.repo.find_object(id).map_err(broken)?.peel_to_tree().map_err(broken)?;
+        check_hash(id, gix::object::Kind::Tree, &tree.data, dir, self.commit)?;
+        let mut entries = Vec::new();
+        for entry in tree.iter() {
+            let entry = entry.map_err(broken)?;
+            entries.push((
+                path_names::check_component(entry.filename(), dir)?,
+                entry.mode(),
+                entry.object_id(),
+            ));
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,39 @@
+//! Listed files in, those that Git would not commit out.
+//!
+//! Nodes get what is committed. A manifest that lists a file which Git does not hold is refused there, so it is told
+//! where it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use gix::bstr::ByteSlice;
+use zagent_config::manifest::ManifestEntry;
+
+/// The listed files that are not in the index of the repository that holds `dir`; nothing when no repository does.
+#[must_use]
+pub fn untracked(dir: &Path, files: &BTreeMap<String, ManifestEntry>) -> Vec<String> {
+    let Some((root, held)) = indexed_paths(dir) else { return Vec::new() };
+    let is_held = |path: &String| {
+        held.contains(path)
+            // A file below a link is held where the link leads.
+            || root.join(path).canonicalize().is_ok_and(|real| {
+                real.strip_prefix(&root).is_ok_and(|real| held.contains(&*real.to_string_lossy()))
+            })
+    };
+    files.keys().filter(|path| !is_held(path)).cloned().collect()
+}
+
+/// The directory, resolved, and the paths below it that the index holds.
+fn indexed_paths(dir: &Path) -> Option<(std::path::PathBuf, BTreeSet<String>)> {
+    let root = dir.canonicalize().ok()?;
+    let repo = gix::discover(&root).ok()?;
+    let work = repo.workdir()?.canonicalize().ok()?;
+    let prefix = root.strip_prefix(&work).ok()?.to_str()?.to_owned();
+    let index = repo.index_or_empty().ok()?;
+    let inside = |path: &str| match prefix.as_str() {
+        "" => Some(path.to_owned()),
+        prefix => Some(path.strip_prefix(prefix)?.strip_prefix('/')?.to_owned()),
+    };
+    let paths = index.entries().iter().filter_map(|entry| inside(&entry.path(&index).to_str_lossy()));
+    Some((root, paths.collect()))
+}

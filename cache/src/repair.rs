@@ -1,0 +1,103 @@
+//! What a crash left behind in, a whole cache out.
+//!
+//! Law: a complete current generation is never touched. Whatever is removed was either never published or is not a
+//! generation at all.
+
+use crate::{Cache, CacheError, CheckDepth, Generation, disk};
+
+/// What was put right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// Trees that were never published, now removed.
+    pub staged: usize,
+    /// Generations without a whole record, now removed.
+    pub broken: Vec<String>,
+    /// The generation that `current` leads to now, when it led nowhere before.
+    pub current: Option<String>,
+}
+
+impl RepairReport {
+    /// True when nothing was wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Cache {
+    /// True when something may have to be put right: cheap, so that it can be asked before every turn.
+    #[must_use]
+    pub fn needs_repair(&self) -> bool {
+        let staged = disk::list_names(&self.paths().staging()).is_ok_and(|names| !names.is_empty());
+        staged || !matches!(self.current_name(), Ok(Some(name)) if self.paths().generation(&name).is_dir())
+    }
+
+    /// Clears what a killed process left, and lets `current` lead to a complete generation if there is any.
+    ///
+    /// # Errors
+    /// Fails when another process changes the cache, or a file cannot be removed.
+    pub fn repair(&self) -> Result<RepairReport, CacheError> {
+        let _lock = self.lock()?;
+        let mut healed = RepairReport { staged: self.clear_staging()?, ..RepairReport::default() };
+        disk::remove_file(&self.paths().current().with_extension("new"))?;
+        disk::failpoint("heal::cleared").map_err(disk::io_error("heal", &self.paths().staging()))?;
+        let current = self.current_name()?;
+        let whole = current.as_deref().is_some_and(|name| self.is_complete(name));
+        if !whole {
+            healed.current = self.repoint_current(current.as_deref())?;
+        }
+        let now = self.current_name()?;
+        for name in disk::list_names(&self.paths().generations())? {
+            if Some(&name) != now.as_ref() && Generation::open(self.paths(), &name).is_err() {
+                self.discard(&name)?;
+                healed.broken.push(name);
+            }
+        }
+        if !healed.is_clean() {
+            tracing::info!(?healed, "the cache was put right");
+        }
+        Ok(healed)
+    }
+
+    fn is_complete(&self, name: &str) -> bool {
+        Generation::open(self.paths(), name).is_ok_and(|g| g.tree_dir().is_dir())
+    }
+
+    /// Lets `current` lead to the newest generation that is whole; to nothing when there is none.
+    fn repoint_current(&self, was: Option<&str>) -> Result<Option<String>, CacheError> {
+        let whole = self.list()?.into_iter().rev().find(|g| g.check(CheckDepth::Full).is_ok());
+        match (whole, was) {
+            (Some(generation), _) => {
+                tracing::warn!(was, now = generation.name(), "`current` led to no generation");
+                self.switch_current(generation.name())?;
+                Ok(Some(generation.name().to_owned()))
+            }
+            (None, Some(was)) => {
+                tracing::warn!(was, "`current` led to no generation, and there is none that is whole");
+                disk::remove_file(&self.paths().current())?;
+                Ok(None)
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Removes every staged tree; only with the lock held, so nobody is writing one.
+    pub(crate) fn clear_staging(&self) -> Result<usize, CacheError> {
+        let names = disk::list_names(&self.paths().staging())?;
+        for name in &names {
+            disk::remove_all(&self.paths().staging().join(name))?;
+        }
+        Ok(names.len())
+    }
+
+    /// Removes a generation: it leaves its place in one step, so there is never half of one.
+    pub(crate) fn discard(&self, name: &str) -> Result<(), CacheError> {
+        let gone = self.paths().staging().join(format!("gone-{name}"));
+        disk::make_dirs(&self.paths().staging())?;
+        disk::remove_all(&gone)?;
+        disk::rename(&self.paths().generation(name), &gone)?;
+        disk::sync_dir(&self.paths().generations())?;
+        disk::failpoint("prune::moved").map_err(disk::io_error("remove", &gone))?;
+        disk::remove_all(&gone)
+    }
+}

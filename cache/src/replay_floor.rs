@@ -1,0 +1,206 @@
+//! What was accepted before: the floor below which nothing is taken any more.
+//!
+//! Law: kept in two places, each with its checksum; the one that was written last counts and heals the other; both are
+//! on the disk before `current` moves. Losing the cache, or one of the copies, does not reopen the way back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use zagent_config::paths::Paths;
+
+use crate::{CacheError, Generation, disk};
+
+/// Bytes of a floor.
+const MAX_BYTES: u64 = 16 << 20;
+/// Revisions of one line that are remembered as superseded.
+const MAX_SUPERSEDED: usize = 1000;
+/// Lines that are remembered: the followed branch, a testing branch, and what the node was pinned to.
+const MAX_BRANCHES: usize = 16;
+/// What the first line of the file begins with.
+const MAGIC: &str = "zagent floor 1";
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReplayFloor {
+    /// Rises with every change: the higher copy is the later one.
+    sequence: u64,
+    /// By branch: a testing branch must not raise the floor of the branch it stands on.
+    lines: BTreeMap<String, BranchFloor>,
+}
+
+/// What was accepted of one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BranchFloor {
+    /// When it last changed, by the sequence.
+    touched: u64,
+    /// The newest revision.
+    pub(crate) revision: String,
+    /// When that commit was made.
+    pub(crate) committed: Option<Timestamp>,
+    /// The highest serial.
+    pub(crate) serial: Option<u64>,
+    /// The digest of the manifest with that serial.
+    pub(crate) manifest: Option<String>,
+    /// Revisions that newer ones took the place of, oldest first.
+    pub(crate) superseded: Vec<String>,
+}
+
+/// What a copy of the floor was found to be.
+enum FloorCopy {
+    Missing,
+    Damaged,
+    Good(ReplayFloor),
+}
+
+impl ReplayFloor {
+    /// Reads both copies; also gives the places whose copy is not as it should be.
+    ///
+    /// # Errors
+    /// Fails when a copy is damaged and the other is not there to say what it was.
+    pub(crate) fn read(
+        paths: &Paths,
+        generations: &[Generation],
+    ) -> Result<(Self, Vec<PathBuf>), CacheError> {
+        let (place, second) = (paths.floor(), paths.floor_copy());
+        match (FloorCopy::read(&place), FloorCopy::read(&second)) {
+            (FloorCopy::Good(one), FloorCopy::Good(other)) if one == other => Ok((one, Vec::new())),
+            (FloorCopy::Good(one), FloorCopy::Good(other)) if one.sequence < other.sequence => {
+                Ok((other, vec![place]))
+            }
+            (FloorCopy::Good(floor), _) => Ok((floor, vec![second])),
+            (_, FloorCopy::Good(floor)) => Ok((floor, vec![place])),
+            (FloorCopy::Missing, FloorCopy::Missing) => Ok((Self::from_generations(generations), Vec::new())),
+            _ => Err(CacheError::FloorDamaged { floor: place, copy: second }),
+        }
+    }
+
+    /// Reads both copies and writes the one anew that is missing, damaged or behind.
+    ///
+    /// # Errors
+    /// As [`FloorDamaged::read`], and when it cannot be written.
+    pub(crate) fn repair(paths: &Paths, generations: &[Generation]) -> Result<Self, CacheError> {
+        let (floor, behind) = Self::read(paths, generations)?;
+        for place in behind {
+            tracing::warn!(path = %place.display(), "a copy of the floor was missing, damaged or behind; it is written anew");
+            disk::write_atomic(&place, &floor.to_bytes())?;
+        }
+        Ok(floor)
+    }
+
+    /// The floor that published generations stand for, oldest first; for when both copies are gone.
+    fn from_generations(generations: &[Generation]) -> Self {
+        let mut floor = Self::default();
+        for generation in generations {
+            let record = generation.record();
+            floor.accept(
+                &record.line,
+                &AcceptedRevision {
+                    revision: &record.revision,
+                    committed: record.committed,
+                    manifest: record.serial.map(|serial| (serial, String::new())),
+                    rewound: false,
+                },
+            );
+        }
+        if floor != Self::default() {
+            tracing::warn!(
+                "both copies of the floor are gone; it is taken from the generations that are kept"
+            );
+        }
+        floor
+    }
+
+    pub(crate) fn branch(&self, line: &str) -> Option<&BranchFloor> {
+        self.lines.get(line)
+    }
+
+    /// Takes in what is about to be published.
+    pub(crate) fn accept(&mut self, line: &str, new: &AcceptedRevision<'_>) {
+        self.sequence += 1;
+        let touched = self.sequence;
+        let entry = self.lines.entry(line.to_owned()).or_default();
+        entry.accept(new);
+        entry.touched = touched;
+        while self.lines.len() > MAX_BRANCHES {
+            let oldest = self.lines.iter().min_by_key(|(_, line)| line.touched).map(|(name, _)| name.clone());
+            oldest.and_then(|name| self.lines.remove(&name));
+        }
+    }
+
+    /// Writes both copies; durable when it returns.
+    pub(crate) fn write(&self, paths: &Paths) -> Result<(), CacheError> {
+        let bytes = self.to_bytes();
+        disk::write_atomic(&paths.floor(), &bytes)?;
+        disk::failpoint("publish::floor_half").map_err(disk::io_error("write", &paths.floor_copy()))?;
+        disk::write_atomic(&paths.floor_copy(), &bytes)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let body = serde_json::to_string(self).unwrap_or_default();
+        format!("{MAGIC} {}\n{body}\n", blake3::hash(body.as_bytes()).to_hex()).into_bytes()
+    }
+}
+
+/// What is taken in.
+pub(crate) struct AcceptedRevision<'a> {
+    pub(crate) revision: &'a str,
+    pub(crate) committed: Option<Timestamp>,
+    /// Its serial and its digest.
+    pub(crate) manifest: Option<(u64, String)>,
+    /// True when somebody allowed it although it lies behind.
+    pub(crate) rewound: bool,
+}
+
+impl BranchFloor {
+    fn accept(&mut self, new: &AcceptedRevision<'_>) {
+        let at = self.superseded.iter().position(|old| old == new.revision);
+        match at {
+            // What came after it may come again: it was left by decision, not replaced.
+            Some(at) if new.rewound => self.superseded.truncate(at),
+            _ if self.revision.is_empty() || self.revision == new.revision => {}
+            _ => {
+                self.superseded.retain(|old| old != new.revision);
+                self.superseded.push(std::mem::take(&mut self.revision));
+            }
+        }
+        let surplus = self.superseded.len().saturating_sub(MAX_SUPERSEDED);
+        self.superseded.drain(..surplus);
+        new.revision.clone_into(&mut self.revision);
+        self.committed = new.committed;
+        if new.manifest.is_some() || new.rewound {
+            self.serial = new.manifest.as_ref().map(|(serial, _)| *serial);
+            self.manifest = new.manifest.as_ref().map(|(_, digest)| digest.clone());
+        }
+    }
+
+    /// True when the highest serial was accepted with another manifest than the one of this digest.
+    pub(crate) fn is_other_manifest(&self, digest: &str) -> bool {
+        self.manifest.as_deref().is_some_and(|known| !known.is_empty() && known != digest)
+    }
+
+    /// True when a newer revision took the place of this one.
+    pub(crate) fn has_superseded(&self, revision: &str) -> bool {
+        self.superseded.iter().any(|old| old == revision)
+    }
+}
+
+impl FloorCopy {
+    /// What cannot be read is damaged: there is the other copy.
+    fn read(place: &Path) -> Self {
+        match disk::read(place, MAX_BYTES) {
+            Ok(Some(bytes)) => Self::parse(&bytes).map_or(Self::Damaged, Self::Good),
+            Ok(None) => Self::Missing,
+            Err(_) => Self::Damaged,
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Option<ReplayFloor> {
+        let (head, body) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
+        let digest = head.strip_prefix(MAGIC)?.trim();
+        let body = body.strip_suffix('\n')?;
+        let whole = blake3::hash(body.as_bytes()).to_hex().as_str() == digest;
+        if whole { serde_json::from_str(body).ok() } else { None }
+    }
+}

@@ -1,0 +1,113 @@
+//! A staged tree in, who and what vouches for it out: signatures and the manifest.
+//!
+//! Law: fail closed. A required signature that is missing, unknown or too old refuses the tree; a manifest that is there
+//! is held to every word, also when nobody requires it.
+
+use zagent_config::manifest::{self, AgentVersion, Manifest, ManifestMode};
+use zagent_config::paths::tree::MANIFEST;
+use zagent_config::settings::{ManifestRule, RequiredSignatures};
+
+use crate::record::FileRecord;
+use crate::stage::StagedTree;
+use crate::trust::{AllowedSigners, Signer};
+use crate::{Refusal, VerifyContext};
+
+/// The version of this agent.
+const AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Everybody who signed, as far as signatures are required.
+pub(crate) fn verify_signatures(
+    holding: &StagedTree,
+    proof: &VerifyContext<'_>,
+) -> Result<Vec<Signer>, Refusal> {
+    let (commit, listed) = match proof.trust.require {
+        RequiredSignatures::None => return Ok(Vec::new()),
+        RequiredSignatures::Commit => (true, false),
+        RequiredSignatures::Manifest => (false, true),
+        RequiredSignatures::Both => (true, true),
+    };
+    let unsigned = |why| Refusal::Unsigned { revision: holding.revision.clone(), why };
+    let known = AllowedSigners::read(proof.trust)?;
+    let mut found = Vec::new();
+    if commit {
+        let bytes = holding.commit.as_deref();
+        let bytes = bytes.ok_or_else(|| unsigned("a directory has no commit to sign; require `manifest`"))?;
+        found.push(known.verify_commit(bytes, proof.now)?);
+    }
+    if listed {
+        let written = &holding.written;
+        let bytes = written.manifest.as_deref().ok_or_else(|| unsigned("it has no manifest.yaml to sign"))?;
+        for signer in known.verify_manifest(bytes, &written.signatures, proof.trust.threshold, proof.now)? {
+            if !found.contains(&signer) {
+                found.push(signer);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The manifest, which the tree fulfils.
+pub(crate) fn verify_manifest(
+    holding: &StagedTree,
+    proof: &VerifyContext<'_>,
+) -> Result<Option<Manifest>, Refusal> {
+    let signed = matches!(proof.trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both);
+    let Some(bytes) = holding.written.manifest.as_deref() else {
+        return match proof.trust.manifest {
+            ManifestRule::Required => Err(Refusal::NoManifest { revision: holding.revision.clone() }),
+            ManifestRule::Optional => Ok(None),
+        };
+    };
+    let manifest = Manifest::read(MANIFEST, bytes).map_err(|faults| Refusal::Manifest(Box::new(faults)))?;
+    if manifest.is_expired(proof.now)
+        && let Some(at) = manifest.expires
+    {
+        return Err(Refusal::Expired { at });
+    }
+    let own: Option<AgentVersion> = AGENT_VERSION.parse().ok();
+    if let Some(wanted) = &manifest.min_agent
+        && own.is_none_or(|own| own < *wanted)
+    {
+        return Err(Refusal::OldAgent { wanted: wanted.to_string(), own: AGENT_VERSION });
+    }
+    match &manifest.files {
+        Some(_) => check_files(holding, &manifest)?,
+        None if signed || proof.trust.manifest == ManifestRule::Required => return Err(Refusal::Unlisted),
+        None => {}
+    }
+    Ok(Some(manifest))
+}
+
+/// Every listed file is there as it is listed, and no other. A link counts as the files it leads to; one that leads
+/// nowhere cannot be listed.
+fn check_files(holding: &StagedTree, manifest: &Manifest) -> Result<(), Refusal> {
+    let Some(listed) = &manifest.files else {
+        return Ok(());
+    };
+    let written = &holding.written;
+    for (path, entry) in listed {
+        let kept = written.resolved_files.get(path).and_then(|real| written.files.get(real));
+        let kept = kept.ok_or_else(|| Refusal::Missing { path: path.clone() })?;
+        if kept.blake3 != entry.blake3 {
+            return Err(Refusal::Digest { path: path.clone() });
+        }
+        let mode = manifest_mode(kept);
+        if mode != entry.mode {
+            return Err(Refusal::Mode {
+                path: path.clone(),
+                found: mode.as_str(),
+                wanted: entry.mode.as_str(),
+            });
+        }
+    }
+    let own = |path: &str| path == MANIFEST || manifest::is_signature(path);
+    let extra = |path: &&String| !own(path) && !listed.contains_key(*path);
+    match written.resolved_files.keys().find(extra).or(written.broken_links.first()) {
+        Some(path) => Err(Refusal::Extra { path: path.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn manifest_mode(kept: &FileRecord) -> ManifestMode {
+    ManifestMode::from_bits(if kept.is_executable() { 0o755 } else { 0o644 })
+}

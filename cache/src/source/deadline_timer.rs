@@ -1,0 +1,53 @@
+//! A deadline in, an act at that moment out, unless it is called off before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Deadline;
+
+/// An act that waits for its time; dropping it calls it off.
+pub(super) struct DeadlineTimer {
+    cancel_sender: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    fired: Arc<AtomicBool>,
+}
+
+impl DeadlineTimer {
+    /// Calls `act` at the deadline.
+    pub(super) fn start(deadline: Deadline, act: impl FnOnce() + Send + 'static) -> Self {
+        let (off, waits) = channel::<()>();
+        let rang = Arc::new(AtomicBool::new(false));
+        let ringing = rang.clone();
+        let thread = std::thread::spawn(move || {
+            let left = deadline.remaining().unwrap_or(Duration::ZERO);
+            if waits.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                ringing.store(true, Ordering::SeqCst);
+                act();
+            }
+        });
+        Self { cancel_sender: Some(off), thread: Some(thread), fired: rang }
+    }
+
+    /// True when the deadline came first.
+    pub(super) fn has_fired(&self) -> bool {
+        self.fired.load(Ordering::SeqCst)
+    }
+
+    /// Calls it off; when this returns, it has rung or never will.
+    pub(super) fn cancel(&mut self) {
+        drop(self.cancel_sender.take());
+        if let Some(thread) = self.thread.take() {
+            // The act does not panic; if it did, there is nothing to undo.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for DeadlineTimer {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

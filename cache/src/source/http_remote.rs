@@ -1,0 +1,355 @@
+//! One HTTP request in, the reader of its answer out: redirects, credentials, limits and the deadline are kept here.
+//!
+//! Law: a redirect never leaves http and https, never falls back from https to http, and never takes credentials to
+//! another host; credentials cross a plain connection only to this machine; an answer is believed to be Git's only by
+//! its status and its type.
+
+use std::io::Read;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ureq::http::{Response, StatusCode};
+use zagent_config::settings::RemoteSettings;
+
+use super::address::{HttpAddress, is_loopback, redact, url_origin};
+use super::credentials::{AuthScheme, Credentials, RemoteLogin};
+use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
+use super::{Deadline, http_agent};
+
+/// How many redirects are followed.
+const MAX_REDIRECTS: usize = 5;
+
+/// Connections to one remote, and what was learnt about it.
+#[derive(Clone)]
+pub(super) struct HttpRemote(Arc<HttpRemoteInner>);
+
+struct HttpRemoteInner {
+    agent: ureq::Agent,
+    remote: String,
+    base: String,
+    credentials: Credentials,
+    learned: Mutex<LearnedState>,
+}
+
+/// What was learnt on the way.
+#[derive(Default)]
+struct LearnedState {
+    /// Where a redirect led to.
+    redirect: Option<String>,
+    /// The login that worked, or is about to be tried.
+    login: Option<(RemoteLogin, AuthScheme)>,
+    /// The cause of a failure, for whoever gets the Git library's error.
+    failure: Option<SourceFailure>,
+    /// True when the server has spoken protocol version 2.
+    speaks_v2: bool,
+}
+
+/// A request, complete.
+pub(super) struct RemoteRequest {
+    pub(super) url: String,
+    pub(super) headers: Vec<(String, String)>,
+    /// The body of a POST; a GET when none.
+    pub(super) body: Option<Vec<u8>>,
+    /// Bytes that the answer may have.
+    pub(super) limit: u64,
+}
+
+/// The answer: its headers as lines, and its body.
+pub(super) struct RemoteResponse {
+    pub(super) headers: Vec<u8>,
+    pub(super) body: BoundedBody,
+}
+
+impl HttpRemote {
+    pub(super) fn new(remote: &RemoteSettings, address: &HttpAddress) -> Result<Self, SourceFailure> {
+        let agent = http_agent::new_agent(remote)?;
+        let credentials = Credentials::new(remote, address);
+        let shown = redact(&remote.url);
+        let known = Mutex::default();
+        Ok(Self(Arc::new(HttpRemoteInner {
+            agent,
+            remote: shown,
+            base: address.base.clone(),
+            credentials,
+            learned: known,
+        })))
+    }
+
+    /// The address for messages.
+    pub(super) fn remote(&self) -> &str {
+        &self.0.remote
+    }
+
+    /// The URL as it was configured, without a login.
+    pub(super) fn base(&self) -> &str {
+        &self.0.base
+    }
+
+    /// Where the repository was found last.
+    pub(super) fn current_url(&self) -> String {
+        self.lock_learned().redirect.clone().unwrap_or_else(|| self.0.base.clone())
+    }
+
+    /// Where a redirect led to, if one did.
+    pub(super) fn redirected_to(&self) -> Option<String> {
+        self.lock_learned().redirect.clone()
+    }
+
+    /// Begins anew at the configured address.
+    pub(super) fn reset(&self) {
+        let mut known = self.lock_learned();
+        known.redirect = None;
+        known.speaks_v2 = false;
+        known.failure = None;
+    }
+
+    pub(super) fn speaks_v2(&self) -> bool {
+        self.lock_learned().speaks_v2
+    }
+
+    pub(super) fn mark_v2(&self) {
+        self.lock_learned().speaks_v2 = true;
+    }
+
+    /// Notes why something failed; the first cause counts.
+    pub(super) fn note_failure(&self, failure: &SourceFailure) {
+        self.lock_learned().failure.get_or_insert_with(|| failure.clone());
+    }
+
+    /// The cause that was noted.
+    pub(super) fn take_failure(&self) -> Option<SourceFailure> {
+        self.lock_learned().failure.take()
+    }
+
+    fn lock_learned(&self) -> MutexGuard<'_, LearnedState> {
+        self.0.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request and gives the answer, once it is known to be one of Git.
+    pub(super) fn send_request(
+        &self,
+        request: RemoteRequest,
+        deadline: Deadline,
+    ) -> Result<RemoteResponse, SourceFailure> {
+        let result = self.send_with_redirects(request, deadline);
+        if let Err(failure) = &result {
+            self.note_failure(failure);
+        }
+        result
+    }
+
+    fn send_with_redirects(
+        &self,
+        mut request: RemoteRequest,
+        deadline: Deadline,
+    ) -> Result<RemoteResponse, SourceFailure> {
+        let tail = request.url.strip_prefix(&self.current_url()).unwrap_or_default().to_owned();
+        let mut asked = 0;
+        let mut redirects = 0;
+        loop {
+            let response = self.send_once(&request, deadline)?;
+            let status = response.status();
+            if status == StatusCode::UNAUTHORIZED && asked < 2 {
+                // The login that is known may have been replaced since: ask for it once more before giving up.
+                asked += 1;
+                self.log_in(&request.url, &response, asked, deadline)?;
+            } else if status.is_redirection() && request.body.is_none() {
+                redirects += 1;
+                if redirects > MAX_REDIRECTS {
+                    return Err(self.new_failure(
+                        SourceErrorKind::Protocol,
+                        format!("redirects more than {MAX_REDIRECTS} times"),
+                    ));
+                }
+                request.url = self.redirect(&request.url, &response, &tail)?;
+            } else {
+                return self.check_response(response, &request);
+            }
+        }
+    }
+
+    fn send_once(
+        &self,
+        request: &RemoteRequest,
+        deadline: Deadline,
+    ) -> Result<Response<ureq::Body>, SourceFailure> {
+        let Some(left) = deadline.remaining() else {
+            return Err(self.timeout_failure());
+        };
+        let login = self.authorization(&request.url)?;
+        let sent = match &request.body {
+            None => {
+                let mut get = self.0.agent.get(&request.url);
+                for (name, value) in request.headers.iter().chain(&login) {
+                    get = get.header(name, value);
+                }
+                get.config().timeout_global(Some(left)).build().call()
+            }
+            Some(body) => {
+                let mut post = self.0.agent.post(&request.url);
+                for (name, value) in request.headers.iter().chain(&login) {
+                    post = post.header(name, value);
+                }
+                post.config().timeout_global(Some(left)).build().send(&body[..])
+            }
+        };
+        sent.map_err(|error| self.explain_error(&error))
+    }
+
+    /// The header of the login, when there is one that may be sent there.
+    fn authorization(&self, url: &str) -> Result<Option<(String, String)>, SourceFailure> {
+        let known = self.lock_learned();
+        let Some((login, scheme)) = &known.login else {
+            return Ok(None);
+        };
+        let there = url_origin(url);
+        if there.is_none() || there != url_origin(&self.0.base) {
+            return Ok(None);
+        }
+        if there.is_some_and(|(scheme, host, _)| scheme != "https" && !is_loopback(&host)) {
+            let why = "asks for credentials, and without encryption everybody on the way could read them: use https";
+            return Err(self.new_failure(SourceErrorKind::Denied, why));
+        }
+        Ok(Some(("Authorization".into(), login.header(*scheme))))
+    }
+
+    /// Takes up a login after the server asked for one.
+    fn log_in(
+        &self,
+        url: &str,
+        response: &Response<ureq::Body>,
+        asked: usize,
+        deadline: Deadline,
+    ) -> Result<(), SourceFailure> {
+        if url_origin(url) != url_origin(&self.0.base) {
+            let there = redact(url);
+            let why = format!(
+                "redirects to {there}, which asks for credentials: none are sent to \
+                               another host; if that is the right one, set it as `url`"
+            );
+            return Err(self.new_failure(SourceErrorKind::Denied, why));
+        }
+        let offers = response.headers().get_all("www-authenticate").iter();
+        let scheme = AuthScheme::from_challenges(offers.filter_map(|offer| offer.to_str().ok()));
+        let before = self.lock_learned().login.take();
+        let Some(login) = self.0.credentials.find(deadline)? else {
+            let way = "set `token_file` (and `user`), or add the host to ~/.netrc";
+            return Err(self.new_failure(SourceErrorKind::Denied, format!("asks for credentials: {way}")));
+        };
+        if before.is_some_and(|(old, used)| old == login && used == scheme) || asked > 1 {
+            let from = login.origin();
+            return Err(
+                self.new_failure(SourceErrorKind::Denied, format!("refuses the credentials of {from}"))
+            );
+        }
+        self.lock_learned().login = Some((login, scheme));
+        Ok(())
+    }
+
+    /// Where a redirect leads, when it may be followed.
+    fn redirect(
+        &self,
+        from: &str,
+        response: &Response<ureq::Body>,
+        tail: &str,
+    ) -> Result<String, SourceFailure> {
+        let location =
+            response.headers().get("location").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let shown = sanitize_line(&redact(location));
+        let refuse =
+            |why: &str| self.new_failure(SourceErrorKind::Protocol, format!("redirects to `{shown}`: {why}"));
+        let root =
+            from.find("://").and_then(|at| from[at + 3..].find('/').map(|slash| &from[..at + 3 + slash]));
+        let to = match location {
+            absolute if absolute.contains("://") => absolute.to_owned(),
+            path if path.starts_with('/') && !path.starts_with("//") => {
+                format!("{}{path}", root.unwrap_or(from))
+            }
+            _ => return Err(refuse("that is no full address")),
+        };
+        let scheme = to.split("://").next().unwrap_or_default().to_ascii_lowercase();
+        if scheme != "https" && scheme != "http" {
+            return Err(refuse("only https and http are followed"));
+        }
+        if scheme == "http" && from.starts_with("https://") {
+            return Err(refuse("that would give up encryption"));
+        }
+        let Some(base) = to.strip_suffix(tail).filter(|_| !tail.is_empty()) else {
+            return Err(refuse("that is no repository (a login page?); check the URL"));
+        };
+        self.lock_learned().redirect = Some(base.to_owned());
+        Ok(to)
+    }
+
+    /// Takes the answer when it is one of Git.
+    fn check_response(
+        &self,
+        response: Response<ureq::Body>,
+        request: &RemoteRequest,
+    ) -> Result<RemoteResponse, SourceFailure> {
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(self.status_failure(&response));
+        }
+        let kind = if request.body.is_some() { "result" } else { "advertisement" };
+        let service = if request.url.ends_with("git-receive-pack") { "receive" } else { "upload" };
+        let want = format!("application/x-git-{service}-pack-{kind}");
+        let got =
+            response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if got != want {
+            let got = sanitize_line(got);
+            let what = if got.starts_with("text/html") {
+                format!(
+                    "answers with a web page ({got}), not with Git: is it the URL of a repository, or a login page?"
+                )
+            } else {
+                format!("answers with `{got}`, not with Git's smart protocol; check the URL")
+            };
+            return Err(self.new_failure(SourceErrorKind::Protocol, what));
+        }
+        let headers = format!("Content-Type: {want}\n").into_bytes();
+        let inner = response.into_body().into_with_config().limit(u64::MAX).reader();
+        let limit = request.limit;
+        let body =
+            BoundedBody { inner: Box::new(inner), left: limit, limit, open: true, remote: self.clone() };
+        Ok(RemoteResponse { headers, body })
+    }
+}
+
+/// The body of an answer, bounded.
+pub(super) struct BoundedBody {
+    inner: Box<dyn Read + Send>,
+    left: u64,
+    limit: u64,
+    open: bool,
+    remote: HttpRemote,
+}
+
+impl Read for BoundedBody {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buf).map_err(|error| self.remote.io_failure(&error));
+        let counted = read.and_then(|n| match self.left.checked_sub(n as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(n)
+            }
+            None => {
+                let most = format!("sends more than the {} bytes that are allowed", self.limit);
+                Err(self.remote.new_failure(SourceErrorKind::TooLarge, most))
+            }
+        });
+        self.open = counted.as_ref().is_ok_and(|n| *n > 0);
+        counted.map_err(|failure| {
+            self.remote.note_failure(&failure);
+            failure.into_io()
+        })
+    }
+}
+
+impl Drop for BoundedBody {
+    /// Reads the end that the Git library leaves, without which the connection could not be used again.
+    fn drop(&mut self) {
+        if self.open {
+            let _ = self.inner.read(&mut [0; 64]);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a call gave nothing, and how that is told.
+
+use zagent_config::Diagnostic;
+use zagent_config::codes::{Code, function};
+
+use super::Functions;
+use crate::CallError;
+
+/// Why a call gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FunctionError {
+    /// No such function here.
+    Unknown,
+    /// The configuration forbids it, in words.
+    Forbidden(String),
+    /// The arguments do not fit.
+    Arguments {
+        /// What is wrong with them.
+        message: String,
+        /// A way out.
+        hint: Option<String>,
+    },
+    /// It was tried and failed, in words.
+    Failed(String),
+}
+
+impl FunctionError {
+    /// Arguments that do not fit, without a hint.
+    pub fn bad_arguments(message: impl Into<String>) -> Self {
+        Self::Arguments { message: message.into(), hint: None }
+    }
+
+    /// A failure in words.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into())
+    }
+
+    /// In words, for whoever does not know which call it was.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Unknown => "there is no such function here".to_owned(),
+            Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
+                words.clone()
+            }
+        }
+    }
+
+    /// The fault to report for a call of `name`.
+    #[must_use]
+    pub fn to_diagnostic(&self, name: &str, functions: &Functions) -> Diagnostic {
+        let (code, message, hint): (Code, String, Option<String>) = match self {
+            Self::Unknown => return unknown_function(name, functions),
+            Self::Forbidden(words) => (function::FUNCTION_FORBIDDEN, format!("`{name}`: {words}"), None),
+            Self::Arguments { message, hint } => {
+                (function::FUNCTION_ARGUMENTS, message.clone(), hint.clone())
+            }
+            Self::Failed(words) => (function::FUNCTION_FAILED, format!("`{name}` failed: {words}"), None),
+        };
+        let fault = Diagnostic::new(code, message);
+        match hint {
+            Some(hint) => fault.hint(hint),
+            None => fault,
+        }
+    }
+}
+
+/// The fault of a function that is not there.
+pub(super) fn unknown_function(name: &str, functions: &Functions) -> Diagnostic {
+    let message = format!("there is no function `{name}` while states compile");
+    let fault = Diagnostic::new(function::UNKNOWN_FUNCTION, message);
+    let module = name.split('.').next().unwrap_or_default();
+    match functions.nearest_function(name) {
+        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        None if functions.contains_module(module) => {
+            let of_module = functions.names().into_iter().filter(|n| n.split('.').next() == Some(module));
+            fault.hint(format!("`{module}` has {}", list_names(of_module)))
+        }
+        None => fault.hint(format!("a template can ask first: `if '{name}' in salt`")),
+    }
+}
+
+/// At most six names, in words.
+fn list_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
+    match names.len() {
+        0..=6 => names.join(", "),
+        n => format!("{} and {} more", names[..6].join(", "), n - 6),
+    }
+}
+
+impl From<CallError> for FunctionError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Unknown => Self::Unknown,
+            CallError::Forbidden(words) => Self::Forbidden(words),
+            CallError::Failed(words) => Self::Failed(words),
+        }
+    }
+}
+
+impl From<FunctionError> for CallError {
+    fn from(refusal: FunctionError) -> Self {
+        match refusal {
+            FunctionError::Unknown => Self::Unknown,
+            FunctionError::Forbidden(words) => Self::Forbidden(words),
+            FunctionError::Arguments { message, .. } => Self::Failed(message),
+            FunctionError::Failed(words) => Self::Failed(words),
+        }
+    }
+}
+
+impl From<minijinja::Error> for FunctionError {
+    fn from(error: minijinja::Error) -> Self {
+        Self::Failed(error.detail().map_or_else(|| error.to_string(), str::to_owned))
+    }
+}

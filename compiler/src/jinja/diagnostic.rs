@@ -1,0 +1,355 @@
+//! An error of the engine into a fault: code, place in the source, how it was reached, a way out.
+//!
+//! Law: no value of a variable gets into a message, for pillars hold secrets.
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use minijinja::value::Value;
+use minijinja::{Error, ErrorKind};
+use zagent_config::codes::{Code, function, limit, template};
+use zagent_config::{Diagnostic, Excerpt, FileLocation, Pos, TraceStep, suggest};
+
+use super::error::TemplateError;
+use super::methods;
+use super::source::NameUseKind;
+use super::template_sources::{LoadedTemplate, TemplateName, TemplateSources};
+use super::undefined::undefined_diagnostic;
+
+/// What the names of a render mean, for suggestions.
+pub(crate) trait RenderScope {
+    /// The value of a variable of the render.
+    fn lookup(&self, name: &str) -> Option<Value>;
+    /// All variables of the render and all functions.
+    fn names(&self) -> Vec<String>;
+}
+
+/// Makes the fault of an error that ended a render.
+pub(crate) fn diagnostic_from_error(
+    sources: &TemplateSources,
+    scope: &dyn RenderScope,
+    error: &Error,
+) -> Diagnostic {
+    let mut errors = vec![error];
+    let mut told = None;
+    let mut carried = None;
+    let mut next = error.source();
+    while let Some(source) = next {
+        if let Some(e) = source.downcast_ref::<Error>() {
+            errors.push(e);
+        } else if let Some(t) = source.downcast_ref::<TemplateError>() {
+            told = Some(t);
+        } else if let Some(f) = source.downcast_ref::<Diagnostic>() {
+            carried = Some(f.clone());
+        }
+        next = source.source();
+    }
+    let innermost = errors.last().copied().unwrap_or(error);
+    // An error of ours may be wrapped by the engine: the place is the innermost one that has one.
+    let mut places: Vec<TemplateLocation> = errors.iter().filter_map(|e| locate_error(sources, e)).collect();
+    let here = places.last();
+    let mut fault = match (carried, told) {
+        (Some(fault), _) => fault,
+        (None, Some(told)) => from_template_error(told, here, scope),
+        (None, None) => match undefined_path(innermost, here) {
+            Some(path) => undefined_diagnostic(&path, scope, here),
+            None => from_engine_error(innermost),
+        },
+    };
+    if let (Some(pos), Some(here)) = (told.and_then(|t| t.inside), places.last()) {
+        match here.place_inside(sources, pos) {
+            Some((place, excerpt)) => {
+                if place.file == here.loaded.file {
+                    places.pop();
+                }
+                fault.location = Some(place);
+                fault.excerpts.insert(0, excerpt);
+            }
+            None => fault.message.push_str(&format!(" (line {} of the text)", pos.line)),
+        }
+    }
+    if fault.location.is_none()
+        && let Some(mut here) = places.pop()
+    {
+        if let Some(word) = focus_word(&fault) {
+            here.point_at(&word);
+        }
+        let (place, excerpt) = here.place_and_excerpt();
+        fault.location = Some(place);
+        fault.excerpts.insert(0, excerpt);
+    }
+    let mut chain: Vec<TraceStep> = Vec::new();
+    for outer in places.iter().rev() {
+        let (place, _) = outer.place_and_excerpt();
+        if fault.location.as_ref() != Some(&place) && chain.last().is_none_or(|s| s.location != place) {
+            chain.push(TraceStep { what: "imported by".into(), location: place });
+        }
+    }
+    chain.append(&mut fault.chain);
+    fault.chain = chain;
+    fault
+}
+
+/// A place in a template.
+pub(super) struct TemplateLocation {
+    loaded: Arc<LoadedTemplate>,
+    env: String,
+    /// Every template that was loaded for this render and those before it.
+    imported: Vec<Arc<LoadedTemplate>>,
+    /// The byte of the source, or only the line.
+    at: Result<usize, u32>,
+}
+
+fn locate_error(sources: &TemplateSources, error: &Error) -> Option<TemplateLocation> {
+    let loaded = sources.loaded(error.name()?)?;
+    let env = TemplateName::parse(error.name()?)?.env;
+    let at = match error.range() {
+        Some(range) => Ok(loaded.translation.origin_of(range.start)?),
+        None => Err(u32::try_from(error.line()?).ok()?),
+    };
+    Some(TemplateLocation { loaded, env, imported: sources.all_loaded(), at })
+}
+
+/// How far behind the place that the engine names a word is looked for.
+const SEARCH_WINDOW: usize = 400;
+
+impl TemplateLocation {
+    fn place_and_excerpt(&self) -> (FileLocation, Excerpt) {
+        let translation = &self.loaded.translation;
+        let mut pos = match self.at {
+            Ok(at) => translation.pos(at),
+            Err(line) => Pos::new(line, 0),
+        };
+        let text = translation.line(pos.line).to_owned();
+        pos.line = self.loaded.line_in_file(pos.line);
+        let excerpt = Excerpt { label: String::new(), line: pos.line, column: pos.column, text };
+        (FileLocation::new(self.loaded.file.clone(), pos), excerpt)
+    }
+
+    /// Names that the template gives values to.
+    pub(super) fn assigned_names(&self) -> impl Iterator<Item = &String> {
+        self.loaded.translation.assigned.iter()
+    }
+
+    /// The source before this place.
+    pub(super) fn source_before(&self) -> &str {
+        self.at.ok().and_then(|at| self.loaded.translation.source.get(..at)).unwrap_or_default()
+    }
+
+    /// The expression whose key is asked for: from its start to `.key` or `['key']`.
+    pub(super) fn expression_before(&self, key: &str) -> Option<String> {
+        let source = &self.loaded.translation.source;
+        let at = self.at.ok()?;
+        let start = ["{{", "{%"].iter().filter_map(|open| source[..at].rfind(open)).max()? + 2;
+        let end = ["}}", "%}"].iter().filter_map(|close| source[at..].find(close)).min()? + at;
+        let tag = &source[start..end];
+        let steps = [format!(".{key}"), format!("['{key}']"), format!("[\"{key}\"]")];
+        let step = steps.iter().filter_map(|step| tag.find(step.as_str())).min()?;
+        let words = tag[..step].rsplit(' ').next()?.trim();
+        words.ends_with([')', ']']).then(|| words.to_owned())
+    }
+
+    /// What the template defines that a name was to be imported from.
+    pub(super) fn names_imported_with(&self, name: &str) -> Vec<String> {
+        let source = &self.loaded.translation.source;
+        let tags = source.split("{%").filter_map(|tag| tag.split_once("%}")).map(|(tag, _)| tag);
+        let is_it = |tag: &&str| {
+            let names = tag.split_once(" import ").map_or("", |(_, names)| names);
+            tag.trim_start_matches(['-', '+', ' ']).starts_with("from ")
+                && names.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
+        };
+        let path = tags.into_iter().find(is_it).and_then(|tag| tag.split(['\'', '"']).nth(1));
+        let Some(path) = path else { return Vec::new() };
+        self.imported
+            .iter()
+            .filter(|l| l.file.ends_with(path))
+            .flat_map(|l| l.translation.assigned.clone())
+            .collect()
+    }
+
+    fn operands(&self) -> &[Option<String>] {
+        let at = self.at.ok().and_then(|at| u32::try_from(at).ok());
+        at.and_then(|at| self.loaded.translation.operands.get(&at)).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// A place in the text that the tag here loads: in the file that it imports, or in the block that it opens.
+    fn place_inside(&self, sources: &TemplateSources, pos: Pos) -> Option<(FileLocation, Excerpt)> {
+        let rest = &self.loaded.translation.source[self.at.ok()?..];
+        let shown = |file: String, pos: Pos, text: &str| {
+            let excerpt =
+                Excerpt { label: String::new(), line: pos.line, column: pos.column, text: text.to_owned() };
+            (FileLocation::new(file, pos), excerpt)
+        };
+        let line = usize::try_from(pos.line).ok()?.checked_sub(1)?;
+        if rest.starts_with("import_") {
+            let quote = rest.find(['\'', '"'])?;
+            let path = rest[quote + 1..].split(['\'', '"']).next()?;
+            let path = path.strip_prefix("salt://").unwrap_or(path);
+            let text = sources.file_text(&self.env, path).ok()??;
+            let text = text.lines().nth(line).unwrap_or_default();
+            return Some(shown(sources.files.display(&self.env, path), pos, text));
+        }
+        // A block is shown where it stands as long as it is loaded as it stands.
+        let body = rest.strip_prefix("load_")?.split_once("%}")?.1;
+        let end = body.find("{%")?;
+        if body[..end].contains("{{") || !body[end..].contains("endload") || line == 0 {
+            return None;
+        }
+        let text = body[..end].lines().nth(line)?;
+        let tag = self.loaded.line_in_file(self.loaded.translation.pos(self.at.ok()?).line);
+        let lines_of_tag = rest.split_once("%}")?.0.matches('\n').count();
+        let shift = u32::try_from(lines_of_tag).ok()?;
+        let pos = Pos::new(tag + shift + pos.line - 1, pos.column);
+        Some(shown(self.loaded.file.clone(), pos, text))
+    }
+
+    /// Moves to a word: the first one behind the place, else the first one on its line.
+    fn point_at(&mut self, word: &str) {
+        let source = self.loaded.translation.source.as_str();
+        let start = match self.at {
+            Ok(at) => at,
+            Err(line) => {
+                source.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(str::len).sum()
+            }
+        };
+        let line = source[..start].rfind('\n').map_or(0, |p| p + 1);
+        let end = (start + SEARCH_WINDOW..source.len())
+            .find(|i| source.is_char_boundary(*i))
+            .unwrap_or(source.len());
+        if let Some(found) =
+            find_word(source, start, end, word).or_else(|| find_word(source, line, end, word))
+        {
+            self.at = Ok(found);
+        }
+    }
+
+    /// The plain path that stands here in the source.
+    fn path(&self) -> Option<String> {
+        let rest = &self.loaded.translation.source[self.at.ok()?..];
+        let end =
+            rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
+        let path = rest[..end].trim_end_matches('.');
+        let is_name = path.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let is_call = rest[end..].starts_with(['(', '[']);
+        (is_name && !is_call).then(|| path.to_owned())
+    }
+}
+
+fn find_word(source: &str, from: usize, to: usize, word: &str) -> Option<usize> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    source[from..to]
+        .match_indices(word)
+        .map(|(i, _)| from + i)
+        .find(|i| !source[..*i].ends_with(is_part) && !source[i + word.len()..].starts_with(is_part))
+}
+
+/// The word of the source that a fault is about: the last one in backticks of what is not there.
+fn focus_word(fault: &Diagnostic) -> Option<String> {
+    let about = [template::UNDEFINED, template::UNDEFINED_KEY, function::UNKNOWN_FUNCTION, template::SANDBOX];
+    if !about.contains(&fault.code) {
+        return None;
+    }
+    let end = fault.message.rfind('`')?;
+    let start = fault.message[..end].rfind('`')? + 1;
+    (start < end).then(|| fault.message[start..end].to_owned())
+}
+
+fn from_template_error(
+    told: &TemplateError,
+    here: Option<&TemplateLocation>,
+    scope: &dyn RenderScope,
+) -> Diagnostic {
+    if let (Some(index), Some(here)) = (told.operand, here)
+        && let Some(Some(path)) = here.operands().get(index)
+    {
+        return undefined_diagnostic(path, scope, Some(here));
+    }
+    let mut fault = Diagnostic::new(told.code, told.message.clone());
+    fault.hint.clone_from(&told.hint);
+    fault
+}
+
+fn from_engine_error(error: &Error) -> Diagnostic {
+    let detail = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UndefinedError => Diagnostic::new(template::UNDEFINED, "a value is undefined here"),
+        ErrorKind::UnknownFilter => {
+            let name = detail.trim_start_matches("filter ").trim_end_matches(" is unknown");
+            let mut fault = Diagnostic::new(template::UNKNOWN_FILTER, format!("there is no filter `{name}`"));
+            fault.hint = TemplateSources::nearest_name(NameUseKind::Filter, name);
+            fault
+        }
+        ErrorKind::UnknownTest => {
+            let name = detail.trim_start_matches("test ").trim_end_matches(" is unknown");
+            let mut fault = Diagnostic::new(template::UNKNOWN_TEST, format!("there is no test `{name}`"));
+            fault.hint = TemplateSources::nearest_name(NameUseKind::Test, name);
+            fault
+        }
+        ErrorKind::OutOfFuel => Diagnostic::new(limit::FUEL, "this template takes more steps than allowed")
+            .hint("look for a loop or a macro without an end"),
+        ErrorKind::WriteFailure => {
+            Diagnostic::new(limit::OUTPUT, "this template prints more than allowed").hint(TOO_MUCH_HINT)
+        }
+        kind => {
+            let mut fault = Diagnostic::new(code(kind, detail), sentence(kind, detail));
+            if fault.code == limit::OUTPUT {
+                fault.hint = Some(TOO_MUCH_HINT.into());
+            } else if fault.code == template::METHOD {
+                fault.hint = nearest_method(detail);
+            }
+            fault
+        }
+    }
+}
+
+const TOO_MUCH_HINT: &str =
+    "look for a loop that doubles a text; `limits.output` is what one template may make";
+
+/// The nearest method of the type that "'str' object has no method 'splitt'" names.
+fn nearest_method(detail: &str) -> Option<String> {
+    let mut quoted = detail.split('\'');
+    let (of, method) = (quoted.nth(1)?, quoted.nth(1)?);
+    let names = methods::method_names(of);
+    suggest::nearest(method, names.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+}
+
+fn code(kind: ErrorKind, detail: &str) -> Code {
+    match kind {
+        ErrorKind::SyntaxError if detail.contains("maximum recursion") => limit::RECURSION,
+        ErrorKind::SyntaxError | ErrorKind::BadEscape => template::TEMPLATE_SYNTAX,
+        ErrorKind::TooManyArguments | ErrorKind::MissingArgument => template::CALL,
+        ErrorKind::UnknownMethod => template::METHOD,
+        ErrorKind::TemplateNotFound => template::NOT_FOUND,
+        _ if detail.contains("recursion limit exceeded") => limit::RECURSION,
+        _ if detail.contains("too large (limit") => limit::OUTPUT,
+        _ if detail.ends_with("is unsafe") => template::SANDBOX,
+        _ if detail.contains("division by zero") || detail.contains("modulo by zero") => template::DIVISION,
+        _ if detail.contains("cycle in template inheritance") => template::CYCLE,
+        _ => template::TYPE,
+    }
+}
+
+fn sentence(kind: ErrorKind, detail: &str) -> String {
+    if detail.contains("recursion limit exceeded") {
+        return "templates or macros call each other too deep".into();
+    }
+    match (kind, detail) {
+        (_, "") => kind.to_string(),
+        (ErrorKind::CannotUnpack, detail) => format!("cannot unpack: {detail}"),
+        (_, detail) => detail.replace('\0', " "),
+    }
+}
+
+/// What is undefined: the path in "`a.b` is undefined", wherever the engine put it, or what stands at the place.
+fn undefined_path(error: &Error, here: Option<&TemplateLocation>) -> Option<String> {
+    let detail = error.detail().unwrap_or_default();
+    if let Some(end) = detail.rfind("` is undefined") {
+        let start = detail[..end].rfind('`')? + 1;
+        return Some(detail[start..end].to_owned());
+    }
+    match error.kind() {
+        ErrorKind::UnknownFunction => Some(detail.strip_suffix(" is unknown").unwrap_or(detail).to_owned()),
+        ErrorKind::UndefinedError => here?.path(),
+        _ => None,
+    }
+}

@@ -1,0 +1,270 @@
+//! The templates of a compile: read once, translated once, found again by the name the engine knows them under.
+//!
+//! Law: a name says everything that a translation depends on: syntax, marks, environment and path.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use minijinja::{Error, ErrorKind};
+use zagent_config::codes::{limit, template};
+use zagent_config::{Diagnostic, Excerpt, Pos, suggest};
+
+use super::error::TemplateError;
+use super::source::{NameUseKind, Syntax, SyntaxError, SyntaxErrorKind, Translation, pos, translate};
+use super::{filters, tests};
+use crate::{FileTree, TreeLimits};
+
+/// The files that templates import from, shared with the engine's callbacks.
+pub type SharedFileTree = Arc<dyn FileTree + Send + Sync>;
+
+/// A translated template and the file it came from.
+#[derive(Debug)]
+pub(crate) struct LoadedTemplate {
+    /// As a human finds the file.
+    pub(crate) file: String,
+    pub(crate) translation: Translation,
+    /// A line at the top that was taken away before translation.
+    pub(crate) skipped_line: Option<u32>,
+}
+
+impl LoadedTemplate {
+    /// A line of the translated source, counted in the file.
+    pub(crate) fn line_in_file(&self, line: u32) -> u32 {
+        match self.skipped_line {
+            Some(skipped) if line >= skipped => line + 1,
+            _ => line,
+        }
+    }
+}
+
+/// How the engine calls a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TemplateName {
+    pub(crate) syntax: usize,
+    pub(crate) marked: bool,
+    pub(crate) env: String,
+    pub(crate) path: String,
+}
+
+impl TemplateName {
+    pub(crate) fn text(&self) -> String {
+        let mark = if self.marked { "m" } else { "" };
+        format!("{}{mark}\0{}\0{}", self.syntax, self.env, self.path)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, '\0');
+        let (head, env, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let digits = head.trim_end_matches('m');
+        Some(Self {
+            syntax: digits.parse().ok()?,
+            marked: digits.len() < head.len(),
+            env: env.to_owned(),
+            path: path.to_owned(),
+        })
+    }
+}
+
+type FileTexts = HashMap<(String, String), Option<Arc<str>>>;
+
+/// Everything that was read so far.
+pub(crate) struct TemplateSources {
+    pub(crate) files: SharedFileTree,
+    pub(crate) limits: TreeLimits,
+    syntaxes: Mutex<Vec<Syntax>>,
+    texts: Mutex<FileTexts>,
+    loaded: Mutex<HashMap<String, Arc<LoadedTemplate>>>,
+    /// Files by the number that their marks carry.
+    marked: Mutex<Vec<Arc<str>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TemplateSources {
+    pub(crate) fn new(files: SharedFileTree, limits: TreeLimits) -> Self {
+        Self {
+            files,
+            limits,
+            syntaxes: Mutex::default(),
+            texts: Mutex::default(),
+            loaded: Mutex::default(),
+            marked: Mutex::default(),
+        }
+    }
+
+    /// The number of a syntax.
+    pub(crate) fn syntax_index(&self, syntax: &Syntax) -> usize {
+        let mut all = lock(&self.syntaxes);
+        all.iter().position(|s| s == syntax).unwrap_or_else(|| {
+            all.push(syntax.clone());
+            all.len() - 1
+        })
+    }
+
+    /// The text of a file; `None` when there is none.
+    pub(crate) fn file_text(&self, env: &str, path: &str) -> Result<Option<Arc<str>>, Box<Diagnostic>> {
+        let key = (env.to_owned(), path.to_owned());
+        if let Some(text) = lock(&self.texts).get(&key) {
+            return Ok(text.clone());
+        }
+        let file = || self.files.display(env, path);
+        let unreadable = |why: String| {
+            let fault = Diagnostic::new(template::UNREADABLE, format!("cannot read the template: {why}"));
+            Box::new(fault.at(file(), Pos::NONE))
+        };
+        let text = match self.files.read(env, path).map_err(unreadable)? {
+            None => None,
+            Some(bytes) if bytes.len() > self.limits.source => {
+                let most = self.limits.source;
+                let fault = Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+                return Err(Box::new(fault.at(file(), Pos::NONE)));
+            }
+            Some(bytes) => match std::str::from_utf8(&bytes) {
+                Ok(text) => Some(Arc::from(text)),
+                Err(e) => return Err(unreadable(format!("byte {} is not UTF-8", e.valid_up_to()))),
+            },
+        };
+        lock(&self.texts).insert(key, text.clone());
+        Ok(text)
+    }
+
+    /// A template that was loaded before, by the engine's name.
+    pub(crate) fn loaded(&self, name: &str) -> Option<Arc<LoadedTemplate>> {
+        lock(&self.loaded).get(name).cloned()
+    }
+
+    /// Every template that was loaded before.
+    pub(crate) fn all_loaded(&self) -> Vec<Arc<LoadedTemplate>> {
+        lock(&self.loaded).values().cloned().collect()
+    }
+
+    /// The file that marks of a number name.
+    pub(crate) fn marked_file(&self, number: usize) -> Option<Arc<str>> {
+        lock(&self.marked).get(number).cloned()
+    }
+
+    /// What the engine asks for when it imports: the translation of a file.
+    pub(crate) fn load(&self, text: &str) -> Result<Option<String>, Error> {
+        let Some(name) = TemplateName::parse(text) else { return Ok(None) };
+        let Some(source) = self.file_text(&name.env, &name.path).map_err(diagnostic_error)? else {
+            return Ok(None);
+        };
+        let loaded = self.translate(&name, &source, None).map_err(diagnostic_error)?;
+        Ok(Some(loaded.translation.text.clone()))
+    }
+
+    /// Translates a source under a name.
+    pub(crate) fn translate(
+        &self,
+        name: &TemplateName,
+        source: &str,
+        skipped_line: Option<u32>,
+    ) -> Result<Arc<LoadedTemplate>, Box<Diagnostic>> {
+        let file = self.files.display(&name.env, &name.path);
+        let syntax = lock(&self.syntaxes).get(name.syntax).cloned().unwrap_or_default();
+        let number = name.marked.then(|| {
+            let mut marked = lock(&self.marked);
+            marked.push(file.as_str().into());
+            u32::try_from(marked.len() - 1).unwrap_or(u32::MAX)
+        });
+        let shift = |line: u32| match skipped_line {
+            Some(skipped) if line >= skipped => line + 1,
+            _ => line,
+        };
+        let translation = translate(source, &syntax, number)
+            .map_err(|(problem, text)| Box::new(syntax_diagnostic(&problem, &text, &file, shift)))?;
+        let loaded = Arc::new(LoadedTemplate { file, translation, skipped_line });
+        Self::check_names(&loaded)?;
+        lock(&self.loaded).insert(name.text(), Arc::clone(&loaded));
+        Ok(loaded)
+    }
+
+    /// Refuses filters and tests that nobody has, where Jinja2 refuses them before it renders.
+    fn check_names(loaded: &LoadedTemplate) -> Result<(), Box<Diagnostic>> {
+        for used in loaded.translation.uses.iter().filter(|u| !u.soft) {
+            let (code, what) = match used.kind {
+                NameUseKind::Filter => (template::UNKNOWN_FILTER, "filter"),
+                NameUseKind::Test => (template::UNKNOWN_TEST, "test"),
+            };
+            let unknown = !known_names(used.kind).contains(used.name.as_str());
+            if unknown {
+                let mut fault = Diagnostic::new(code, format!("there is no {what} `{}`", used.name));
+                fault.hint = Self::nearest_name(used.kind, &used.name);
+                let mut at = loaded.translation.pos(used.at);
+                let text = loaded.translation.line(at.line).to_owned();
+                at.line = loaded.line_in_file(at.line);
+                fault.excerpts.push(Excerpt { label: String::new(), line: at.line, column: at.column, text });
+                return Err(Box::new(fault.at(loaded.file.clone(), at)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A suggestion for a filter or a test that does not exist.
+    pub(crate) fn nearest_name(kind: NameUseKind, name: &str) -> Option<String> {
+        suggest::nearest(name, known_names(kind).iter().copied())
+            .map(|near| format!("did you mean `{near}`?"))
+    }
+
+    /// A suggestion for a path that does not exist.
+    pub(crate) fn nearest_path(&self, env: &str, path: &str) -> Option<String> {
+        let list = self.files.list(env).ok()?;
+        let by_name = || {
+            let base = path.rsplit('/').next()?;
+            list.iter().map(String::as_str).find(|p| p.rsplit('/').next() == Some(base))
+        };
+        suggest::nearest(path, list.iter().map(String::as_str)).or_else(by_name).map(str::to_owned)
+    }
+}
+
+/// The names of all filters or tests.
+fn known_names(kind: NameUseKind) -> &'static HashSet<&'static str> {
+    static FILTERS: LazyLock<HashSet<&str>> = LazyLock::new(|| filters::names().into_iter().collect());
+    static TESTS: LazyLock<HashSet<&str>> = LazyLock::new(|| tests::names().into_iter().collect());
+    match kind {
+        NameUseKind::Filter => &FILTERS,
+        NameUseKind::Test => &TESTS,
+    }
+}
+
+/// A fault on its way through the engine.
+pub(crate) fn diagnostic_error(fault: Box<Diagnostic>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, fault.message.clone()).with_source(*fault)
+}
+
+fn syntax_diagnostic(
+    problem: &SyntaxError,
+    source: &str,
+    file: &str,
+    shift: impl Fn(u32) -> u32,
+) -> Diagnostic {
+    let code = match problem.kind {
+        SyntaxErrorKind::Syntax => template::TEMPLATE_SYNTAX,
+        SyntaxErrorKind::UnknownTag => template::UNKNOWN_TAG,
+        SyntaxErrorKind::Depth => limit::RECURSION,
+    };
+    let mut at = pos(source, problem.at);
+    let text = source.split('\n').nth((at.line as usize).saturating_sub(1)).unwrap_or_default().to_owned();
+    at.line = shift(at.line);
+    let mut fault = Diagnostic::new(code, problem.message.clone()).at(file, at);
+    fault.hint.clone_from(&problem.hint);
+    fault.excerpts.push(Excerpt { label: String::new(), line: at.line, column: at.column, text });
+    fault
+}
+
+/// A template that is not there.
+pub(crate) fn missing_template(sources: &TemplateSources, env: &str, path: &str, asked: &str) -> Error {
+    let near = sources.nearest_path(env, path).map(|near| format!("did you mean `{near}`?"));
+    let hint = match asked.strip_prefix("salt://") {
+        Some(rest) => Some(format!("write `{rest}`: the path starts at the root of the environment")),
+        None => near,
+    };
+    TemplateError::new(
+        template::NOT_FOUND,
+        format!("there is no template `{asked}` in the environment `{env}`"),
+    )
+    .hint(hint)
+    .into()
+}

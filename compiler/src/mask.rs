@@ -1,0 +1,136 @@
+//! A fault in, the same fault without secrets out: letters become stars, columns stay.
+//!
+//! Law: a line of a pillar file never shows a value, and a line of any file never shows what is known to be a secret.
+
+use zagent_config::codes::yaml as codes;
+use zagent_config::{Diagnostic, Value, secret_keys};
+
+/// Secrets that are shorter occur everywhere.
+const MIN_SECRET_LEN: usize = 4;
+
+/// Faults of YAML whose message quotes what was written.
+const QUOTING_CODES: [zagent_config::codes::Code; 5] =
+    [codes::WRONG_TAG, codes::BAD_ESCAPE, codes::MISSING_COLON, codes::INDENTATION, codes::UNCLOSED_QUOTE];
+
+/// Hides the values in what a fault shows of a pillar file.
+pub(crate) fn mask_pillar_values(fault: &mut Diagnostic) {
+    for excerpt in &mut fault.excerpts {
+        excerpt.text = mask_line(&excerpt.text);
+    }
+    if QUOTING_CODES.contains(&fault.code) {
+        let parts: Vec<String> = fault.message.split('`').map(str::to_owned).collect();
+        let quoted = parts.iter().enumerate().map(|(i, p)| if i % 2 == 1 { mask_text(p) } else { p.clone() });
+        fault.message = quoted.collect::<Vec<_>>().join("`");
+    }
+}
+
+/// Hides texts wherever a fault holds them.
+pub(crate) fn mask_secrets(fault: &mut Diagnostic, secrets: &[String]) {
+    let hide = |text: &mut String| {
+        for secret in secrets.iter().filter(|s| text.contains(s.as_str())).cloned().collect::<Vec<_>>() {
+            *text = text.replace(&secret, &mask_text(&secret));
+        }
+    };
+    hide(&mut fault.message);
+    fault.excerpts.iter_mut().for_each(|e| hide(&mut e.text));
+    fault.notes.iter_mut().for_each(hide);
+    fault.hint.iter_mut().for_each(hide);
+}
+
+/// The longest message: what is quoted in one may be as long as a file.
+const MAX_MESSAGE_CHARS: usize = 600;
+
+/// Cuts words that would fill a terminal.
+pub(crate) fn shorten_messages(fault: &mut Diagnostic) {
+    for text in std::iter::once(&mut fault.message).chain(&mut fault.notes).chain(&mut fault.hint) {
+        if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE_CHARS) {
+            text.truncate(end);
+            text.push('…');
+        }
+    }
+}
+
+/// The texts of a pillar that stand under keys which call them secret; every line counts.
+pub(crate) fn collect_secrets(value: &Value, secrets: &mut Vec<String>) {
+    collect_nested(value, false, secrets);
+}
+
+fn collect_nested(value: &Value, is_secret: bool, secrets: &mut Vec<String>) {
+    match value {
+        Value::Str(text) if is_secret => {
+            let lines = text.lines().map(str::trim).filter(|l| l.len() >= MIN_SECRET_LEN);
+            secrets.extend(lines.map(str::to_owned));
+        }
+        Value::List(list) => list.iter().for_each(|v| collect_nested(v, is_secret, secrets)),
+        Value::Map(map) => {
+            for (key, value) in map.iter() {
+                collect_nested(
+                    value,
+                    is_secret || key.as_str().is_some_and(secret_keys::is_secret_key),
+                    secrets,
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+fn mask_text(text: &str) -> String {
+    text.chars().map(|c| if c.is_alphanumeric() { '*' } else { c }).collect()
+}
+
+/// A line with stars for its value: what stands behind the first key, or all of it; template tags are no values.
+fn mask_line(text: &str) -> String {
+    if text.starts_with("#!") {
+        return text.to_owned();
+    }
+    let value = value_start(text);
+    let mut out = text[..value].to_owned();
+    let mut rest = &text[value..];
+    while !rest.is_empty() {
+        let tag = ["{{", "{%"].iter().filter_map(|open| rest.find(open)).min();
+        let (plain, behind) = rest.split_at(tag.unwrap_or(rest.len()));
+        out.push_str(&mask_text(plain));
+        let end = ["}}", "%}"].iter().filter_map(|close| behind.find(close)).min();
+        let (tag, behind) = behind.split_at(end.map_or(behind.len(), |end| end + 2));
+        out.push_str(tag);
+        rest = behind;
+    }
+    out
+}
+
+/// Where the value of a line begins: behind `key: `, else behind its dashes.
+fn value_start(text: &str) -> usize {
+    let mut in_tag = false;
+    for (i, c) in text.char_indices() {
+        let rest = &text[i..];
+        in_tag = (in_tag || rest.starts_with("{{") || rest.starts_with("{%"))
+            && !(rest.starts_with("}}") || rest.starts_with("%}"));
+        if c == ':' && !in_tag && rest[1..].chars().next().is_none_or(char::is_whitespace) {
+            return i + 1;
+        }
+    }
+    text.len() - text.trim_start_matches([' ', '-']).len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_its_form_and_not_its_value() {
+        for (text, want) in [
+            ("  password: \"hunter2", "  password: \"*******"),
+            ("  password: hunter2: x", "  password: *******: *"),
+            ("  - hunter2", "  - *******"),
+            ("  a: {{ grains.x }} hunter2", "  a: {{ grains.x }} *******"),
+            ("{% set x = 1 %}", "{% set x = 1 %}"),
+            ("{{ a: b }}: hunter2", "{{ a: b }}: *******"),
+            ("#!yaml|age", "#!yaml|age"),
+            ("münchen: größe [", "münchen: ***** ["),
+            ("", ""),
+        ] {
+            assert_eq!(mask_line(text), want);
+        }
+    }
+}

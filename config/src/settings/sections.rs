@@ -1,0 +1,524 @@
+//! Settings that hold together: typed, in range, checked against each other.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::check::CheckedRecord;
+use super::choices::{
+    BoardKind, CompatMode, Day, FollowMode, ManifestRule, RebootPolicy, RequiredSignatures, RunSchedule,
+    TemplatePermission, WebhookOccasion,
+};
+use super::defaults::{BOARD_EVERY, BOARD_EVERY_GIT};
+use super::fragment::SettingOrigin;
+use crate::cron::CronSchedule;
+use crate::ids::{EnvName, NodeId};
+use crate::paths::Paths;
+use crate::value::{Map, MergeStrategy, Value};
+
+/// All settings, valid.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node's id.
+    pub id: NodeId,
+    /// Where the agent writes about itself.
+    pub root: PathBuf,
+    /// Where states come from.
+    pub source: SourceSettings,
+    /// States that came with the image.
+    pub baked: PathBuf,
+    /// The state tree inside a repository.
+    pub states_root: PathBuf,
+    /// The pillar tree inside a repository.
+    pub pillar_root: PathBuf,
+    /// More environments than `base`, by name.
+    pub environments: Vec<EnvironmentSettings>,
+    /// The state environment of the node; all of them when none.
+    pub env: Option<EnvName>,
+    /// What a revision must prove.
+    pub trust: TrustSettings,
+    /// How runs go.
+    pub run: RunConfig,
+    /// Whose verdicts count.
+    pub compat: CompatMode,
+    /// Custom facts.
+    pub facts_dir: PathBuf,
+    /// How pillars merge.
+    pub pillar: PillarSettings,
+    /// External pillars, each a program and its arguments.
+    pub ext_pillar: Vec<Vec<String>>,
+    /// External tops, each a program and its arguments.
+    pub master_tops: Vec<Vec<String>>,
+    /// Named groups for targets.
+    pub nodegroups: Map,
+    /// Whether templates may call `salt['cmd.run']` and its kin.
+    pub cmd_run: TemplatePermission,
+    /// What a tree may cost.
+    pub limits: CompileLimits,
+    /// Checks after a run.
+    pub health: Vec<HealthSettings>,
+    /// When changes are allowed; always when empty.
+    pub windows: Vec<MaintenanceWindow>,
+    /// When the host is rebooted.
+    pub reboot: RebootSettings,
+    /// Runs by the clock, by name.
+    pub schedule: Vec<ScheduledRun>,
+    /// Where the node reports.
+    pub board: BoardSettings,
+    /// How it takes part in rollouts.
+    pub rollout: RolloutSettings,
+    /// True when this node may drive rollouts.
+    pub driver: bool,
+    /// Where health and metrics are served.
+    pub listen: Option<SocketAddr>,
+    /// The group that may use the socket, beside root.
+    pub socket_group: Option<String>,
+    /// The file that changes are written to; in the root when none.
+    pub audit: Option<PathBuf>,
+    /// Who is told about runs.
+    pub webhooks: Vec<WebhookSettings>,
+    /// The pillar key that lists resources.
+    pub resources_key: String,
+    pub(super) effective: Vec<EffectiveSetting>,
+}
+
+/// One key, its value in the spelling of a file, and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveSetting {
+    /// The key, such as `run.every` or `schedule.nightly`.
+    pub key: String,
+    /// Its value; null when it is unset.
+    pub value: Value,
+    /// Who said so.
+    pub origin: SettingOrigin,
+}
+
+/// Where states come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceSettings {
+    /// Repositories, asked in order.
+    pub remotes: Vec<RemoteSettings>,
+    /// How often.
+    pub poll: Duration,
+    /// How long a fetch may take.
+    pub timeout: Duration,
+    /// How many generations are kept.
+    pub keep: usize,
+    /// True when the branch `testing/<node>` counts, as long as it stands on top of the followed one.
+    pub testing: bool,
+    /// How often all of the current generation is hashed.
+    pub verify_every: Duration,
+    /// Bytes of one answer of a remote.
+    pub max_pack: u64,
+    /// Bytes of one file.
+    pub max_file: u64,
+    /// Files of one tree.
+    pub max_files: usize,
+}
+
+/// When the host is rebooted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RebootSettings {
+    /// When.
+    pub policy: RebootPolicy,
+    /// How long before everybody is told.
+    pub notice: Duration,
+}
+
+/// A repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteSettings {
+    /// Its address, or a directory.
+    pub url: String,
+    /// The branch to follow.
+    pub branch: String,
+    /// The user's name, for what asks for one.
+    pub user: Option<String>,
+    /// A file with a token.
+    pub token_file: Option<PathBuf>,
+    /// A Git credential helper, as Git's own configuration names one.
+    pub credential_helper: Option<String>,
+    /// An SSH key.
+    pub key: Option<PathBuf>,
+    /// The hosts whose SSH keys are known; the user's and the system's when none.
+    pub known_hosts: Option<PathBuf>,
+    /// Certificates to trust.
+    pub ca: Option<PathBuf>,
+    /// A proxy; the one of the environment when none.
+    pub proxy: Option<String>,
+}
+
+/// More trees beside `base`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvironmentSettings {
+    /// Its name.
+    pub name: EnvName,
+    /// Its state tree.
+    pub states: Option<PathBuf>,
+    /// Its pillar tree.
+    pub pillar: Option<PathBuf>,
+}
+
+/// What a revision must prove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustSettings {
+    /// Which signatures.
+    pub require: RequiredSignatures,
+    /// Whose.
+    pub allowed_signers: PathBuf,
+    /// Keys that count no more, one a line.
+    pub revoked_keys: Option<PathBuf>,
+    /// OpenPGP keys whose signatures on commits count.
+    pub openpgp_keyring: Option<PathBuf>,
+    /// How many on a manifest.
+    pub threshold: usize,
+    /// Whether there must be a manifest.
+    pub manifest: ManifestRule,
+    /// True when history must not be rewritten.
+    pub fast_forward: bool,
+}
+
+/// How runs go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunConfig {
+    /// How often without news.
+    pub every: Duration,
+    /// In which order.
+    pub schedule: RunSchedule,
+    /// How many states at once; by the number of cores when none.
+    pub jobs: Option<usize>,
+    /// How long a run may take.
+    pub timeout: Duration,
+    /// How many runs the history keeps.
+    pub keep: usize,
+}
+
+/// How pillars merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PillarSettings {
+    /// The strategy.
+    pub merge: MergeStrategy,
+    /// True when lists add up.
+    pub merge_lists: bool,
+    /// The pillar environment of the node; all of them when none.
+    pub env: Option<EnvName>,
+}
+
+/// What a tree may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// Steps of one template.
+    pub fuel: u64,
+    /// Nested calls, includes and imports.
+    pub recursion: usize,
+    /// Bytes one template may print.
+    pub output: usize,
+    /// Bytes of one source file.
+    pub source: usize,
+    /// Nodes of one YAML document.
+    pub yaml_nodes: usize,
+    /// Nesting of one YAML document.
+    pub yaml_depth: usize,
+    /// SLS files of one compile.
+    pub files: usize,
+    /// How long an external program may take.
+    pub program_timeout: Duration,
+}
+
+/// A check after a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// Its name.
+    pub name: String,
+    /// What is checked.
+    pub check: HealthProbe,
+    /// True when its failure rolls back.
+    pub required: bool,
+    /// How long one try may take.
+    pub timeout: Duration,
+    /// How many tries.
+    pub tries: usize,
+}
+
+/// What a health check looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthProbe {
+    /// An address that answers 2xx.
+    Http(String),
+    /// A host and port that accept a connection.
+    Tcp(String),
+    /// A service that is active.
+    Unit(String),
+    /// A command that exits with 0.
+    Command(String),
+}
+
+/// A time in which changes are allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaintenanceWindow {
+    /// On which days it starts; on all when empty.
+    pub days: Vec<Day>,
+    /// Its start, in minutes since midnight.
+    pub from: u16,
+    /// Its end, in minutes since midnight; before the start when it ends the next day.
+    pub to: u16,
+    /// The time zone, or `local`.
+    pub timezone: String,
+}
+
+/// A run by the clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduledRun {
+    /// Its name.
+    pub name: String,
+    /// When.
+    pub when: ScheduleTrigger,
+    /// At most this much later, at random.
+    pub splay: Duration,
+    /// How many of it may be under way.
+    pub maxrunning: usize,
+    /// True when a missed run is made up for.
+    pub catch_up: bool,
+    /// What is run; the highstate when empty.
+    pub sls: Vec<String>,
+    /// True when nothing is changed.
+    pub test: bool,
+}
+
+/// When a scheduled entry runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScheduleTrigger {
+    /// At an interval.
+    Every(Duration),
+    /// By a cron expression.
+    Cron(CronSchedule),
+}
+
+/// Where nodes report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardSettings {
+    /// Which kind.
+    pub kind: BoardKind,
+    /// Its address.
+    pub url: Option<String>,
+    /// Credentials for it: a token (https), a key (ssh) or a creds file (nats).
+    pub credentials: Option<PathBuf>,
+    /// The user's name, for https.
+    pub user: Option<String>,
+    /// The hosts whose SSH keys are known.
+    pub known_hosts: Option<PathBuf>,
+    /// Certificates to trust.
+    pub ca: Option<PathBuf>,
+    /// The bucket, for nats.
+    pub bucket: String,
+    /// How often without a change.
+    pub every: Duration,
+    /// The keys that may sign the reports of nodes, as in `allowed_signers` with the node's id in the place of a person.
+    pub allowed_nodes: Option<PathBuf>,
+}
+
+/// How this node takes part in rollouts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutSettings {
+    /// Where records are: a repository, or `board`; the first Git remote when none.
+    pub url: Option<String>,
+    /// The user's name, for https.
+    pub user: Option<String>,
+    /// Credentials for it: a token (https) or a key (ssh).
+    pub credentials: Option<PathBuf>,
+    /// The key that signs what a driver writes.
+    pub key: Option<PathBuf>,
+    /// What moves this node to other states.
+    pub follow: FollowMode,
+    /// How often a record is asked for while this node is part of its rollout.
+    pub poll: Duration,
+    /// The fact that names a node's role.
+    pub role: String,
+    /// Facts that are reported beside the usual ones, for targets and canaries.
+    pub facts: Vec<String>,
+}
+
+/// Who is told about runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookSettings {
+    /// Its address.
+    pub url: String,
+    /// When it is called.
+    pub on: Vec<WebhookOccasion>,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// A file with the secret that signs calls.
+    pub secret_file: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Moves the root, unless somebody said where it is.
+    pub fn set_default_root(&mut self, root: PathBuf) {
+        let shown = self.effective.iter_mut().find(|e| e.key == "root" && e.origin == SettingOrigin::Default);
+        if let Some(shown) = shown {
+            shown.value = root.to_string_lossy().as_ref().into();
+            self.root = root;
+        }
+    }
+
+    /// Every path below the root.
+    #[must_use]
+    pub fn paths(&self) -> Paths {
+        Paths::new(&self.root)
+    }
+
+    /// True when somebody set the key, whoever it was.
+    #[must_use]
+    pub fn is_set(&self, key: &str) -> bool {
+        self.effective.iter().any(|e| e.key == key && e.origin != SettingOrigin::Default)
+    }
+
+    /// Every key, its value and where it comes from, in the order of the documentation.
+    #[must_use]
+    pub fn effective(&self) -> &[EffectiveSetting] {
+        &self.effective
+    }
+}
+
+impl RunConfig {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self {
+            every: all.time("run.every"),
+            schedule: choice(all, "run.schedule", RunSchedule::find),
+            jobs: all.number_if("run.jobs").and_then(|n| usize::try_from(n).ok()),
+            timeout: all.time("run.timeout"),
+            keep: all.count("run.keep"),
+        }
+    }
+}
+
+impl SourceSettings {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        let remote = |r: &CheckedRecord| RemoteSettings {
+            url: r.text("url"),
+            branch: r.text("branch"),
+            user: r.text_if("user").map(str::to_owned),
+            token_file: r.path_if("token_file"),
+            credential_helper: r.text_if("credential_helper").map(str::to_owned),
+            key: r.path_if("key"),
+            known_hosts: r.path_if("known_hosts"),
+            ca: r.path_if("ca"),
+            proxy: r.text_if("proxy").map(str::to_owned),
+        };
+        Self {
+            remotes: all.records("source.remotes").iter().map(remote).collect(),
+            poll: all.time("source.poll"),
+            timeout: all.time("source.timeout"),
+            keep: all.count("source.keep"),
+            testing: all.flag("source.testing"),
+            verify_every: all.time("source.verify_every"),
+            max_pack: all.size("source.max_pack") as u64,
+            max_file: all.size("source.max_file") as u64,
+            max_files: all.count("source.max_files"),
+        }
+    }
+}
+
+impl TrustSettings {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self {
+            require: choice(all, "trust.require", RequiredSignatures::find),
+            allowed_signers: all.path("trust.allowed_signers"),
+            revoked_keys: all.path_if("trust.revoked_keys"),
+            openpgp_keyring: all.path_if("trust.openpgp_keyring"),
+            threshold: all.count("trust.threshold"),
+            manifest: choice(all, "trust.manifest", ManifestRule::find),
+            fast_forward: all.flag("trust.fast_forward"),
+        }
+    }
+}
+
+impl RebootSettings {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self { policy: choice(all, "reboot.policy", RebootPolicy::find), notice: all.time("reboot.notice") }
+    }
+}
+
+impl CompileLimits {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self {
+            fuel: all.count("limits.fuel") as u64,
+            recursion: all.count("limits.recursion"),
+            output: all.size("limits.output"),
+            source: all.size("limits.source"),
+            yaml_nodes: all.count("limits.yaml_nodes"),
+            yaml_depth: all.count("limits.yaml_depth"),
+            files: all.count("limits.files"),
+            program_timeout: all.time("limits.program_timeout"),
+        }
+    }
+}
+
+impl BoardSettings {
+    /// How often nodes report on a board of this kind unless told otherwise.
+    #[must_use]
+    pub const fn default_every(kind: BoardKind) -> Duration {
+        match kind {
+            BoardKind::Git => BOARD_EVERY_GIT,
+            _ => BOARD_EVERY,
+        }
+    }
+
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self {
+            kind: choice(all, "board.kind", BoardKind::find),
+            url: all.text_if("board.url").map(str::to_owned),
+            credentials: all.path_if("board.credentials"),
+            user: all.text_if("board.user").map(str::to_owned),
+            known_hosts: all.path_if("board.known_hosts"),
+            ca: all.path_if("board.ca"),
+            bucket: all.text("board.bucket"),
+            every: all
+                .time_if("board.every")
+                .unwrap_or_else(|| Self::default_every(choice(all, "board.kind", BoardKind::find))),
+            allowed_nodes: all.path_if("board.allowed_nodes"),
+        }
+    }
+}
+
+impl RolloutSettings {
+    pub(super) fn read(all: &CheckedRecord) -> Self {
+        Self {
+            url: all.text_if("rollout.url").map(str::to_owned),
+            user: all.text_if("rollout.user").map(str::to_owned),
+            credentials: all.path_if("rollout.credentials"),
+            key: all.path_if("rollout.key"),
+            follow: choice(all, "rollout.follow", FollowMode::find),
+            poll: all.time("rollout.poll"),
+            role: all.text("rollout.role"),
+            facts: all.texts("rollout.facts"),
+        }
+    }
+}
+
+impl MaintenanceWindow {
+    pub(super) fn read(r: &CheckedRecord) -> Self {
+        Self {
+            days: r.texts("days").iter().filter_map(|day| Day::find(day)).collect(),
+            from: r.clock("from"),
+            to: r.clock("to"),
+            timezone: r.text("timezone"),
+        }
+    }
+}
+
+impl WebhookSettings {
+    pub(super) fn read(r: &CheckedRecord) -> Self {
+        Self {
+            url: r.text("url"),
+            on: r.texts("on").iter().filter_map(|on| WebhookOccasion::find(on)).collect(),
+            timeout: r.time("timeout"),
+            secret_file: r.path_if("secret_file"),
+        }
+    }
+}
+
+/// The choice behind a key; the schema has let only its words through.
+pub(super) fn choice<T>(record: &CheckedRecord, name: &str, find: impl Fn(&str) -> Option<T>) -> T {
+    record.text_if(name).and_then(find).expect("the schema lists the words of the choice")
+}

@@ -1,0 +1,44 @@
+//! The settings in, the repository that holds releases and the way to fetch them out.
+
+use std::path::PathBuf;
+
+use zagent_cache::source::RefStore;
+use zagent_config::settings::{BoardKind, Settings};
+
+use super::{ArtifactError, ArtifactFetcher, ReleaseTrust, TIMEOUT};
+use crate::board::{BoardError, GitBoardConfig};
+
+/// What `rollout.url` says when records are on the board.
+const BOARD: &str = "board";
+
+/// The repository of releases: that of the rollouts. When those are on a board that is no repository, the first remote
+/// of the source.
+///
+/// # Errors
+/// Fails when there is none.
+pub fn open_release_store(settings: &Settings, scratch: Option<PathBuf>) -> Result<RefStore, BoardError> {
+    let on_board = settings.rollout.url.as_deref() == Some(BOARD);
+    let place = match (on_board, settings.board.kind) {
+        (true, BoardKind::Git) => GitBoardConfig::from_board_settings(settings)?,
+        (true, _) => {
+            let mut settings = settings.clone();
+            settings.rollout.url = None;
+            GitBoardConfig::from_rollout_settings(&settings)?
+        }
+        (false, _) => GitBoardConfig::from_rollout_settings(settings)?,
+    };
+    let scratch = scratch.unwrap_or(place.scratch);
+    RefStore::new(&place.remote, &place.source, scratch)
+        .map_err(|error| BoardError::Unreachable { board: error.remote.clone(), source: Box::new(error) })
+}
+
+impl ArtifactFetcher {
+    /// As the settings say. Without a repository, only what is offered over https can be fetched.
+    ///
+    /// # Errors
+    /// Fails when the files that say whose signatures count cannot be used.
+    pub fn open(settings: &Settings) -> Result<Self, ArtifactError> {
+        let judge = ReleaseTrust::from_settings(&settings.trust)?;
+        Ok(Self { trust: judge, ref_store: open_release_store(settings, None).ok(), timeout: TIMEOUT })
+    }
+}

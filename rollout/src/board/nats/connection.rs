@@ -1,0 +1,254 @@
+//! A connection to a bucket, and what it is asked, each within a time.
+//!
+//! Law: an answer that did not come is [`NatsError::Lost`], never a guess. Whoever sees it throws the link away, and with it
+//! whatever the library would still send later.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind,
+};
+use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind, RawMessageError, RawMessageErrorKind};
+use async_nats::jetstream::{self, kv, stream};
+use async_nats::{ConnectErrorKind, ConnectOptions, Event};
+use futures_util::future::{Either, select};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+use super::address::{NatsAddress, NatsLogin};
+
+/// How long a connection may take, for each address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long all of one call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// After so long without a word a server may have forgotten us.
+const IDLE_LIMIT: Duration = Duration::from_secs(100);
+
+/// Why nothing came of it.
+#[derive(Debug)]
+pub(super) enum NatsError {
+    /// Somebody else has written meanwhile.
+    Conflict,
+    /// Nobody answered, or not what was asked.
+    Lost(Box<dyn Error + Send + Sync>),
+    /// The server says no.
+    Refused(String),
+}
+
+/// How to get in.
+#[derive(Debug)]
+pub(super) struct NatsConfig {
+    pub(super) address: NatsAddress,
+    pub(super) bucket: String,
+    pub(super) credentials: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
+}
+
+/// A bucket, and the connection to it.
+#[derive(Debug)]
+pub(super) struct NatsBucket {
+    pub(super) store: kv::Store,
+    pub(super) client: async_nats::Client,
+    /// Told when the connection breaks, so that nobody waits for an answer that cannot come.
+    broken: Arc<Notify>,
+}
+
+/// A bucket, and what drives the connection.
+#[derive(Debug)]
+pub(super) struct NatsConnection {
+    /// Always there, but while it is thrown away.
+    runtime: Option<Runtime>,
+    bucket: NatsBucket,
+    used: Instant,
+}
+
+impl NatsConnection {
+    /// Connects, and makes the bucket when there is none.
+    pub(super) fn open(door: &NatsConfig) -> Result<Self, NatsError> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(no_answer)?;
+        match block_on_request(&runtime, CALL_TIMEOUT, connect(door)) {
+            Ok(bucket) => Ok(Self { runtime: Some(runtime), bucket, used: Instant::now() }),
+            Err(trouble) => {
+                // A name that is still looked up must not hold us up.
+                runtime.shutdown_background();
+                Err(trouble)
+            }
+        }
+    }
+
+    /// False when it was silent for so long that it is better made anew.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.used.elapsed() < IDLE_LIMIT
+    }
+
+    /// Bytes of the largest message that the server takes.
+    pub(super) fn max_message_bytes(&self) -> usize {
+        self.bucket.client.server_info().max_payload
+    }
+
+    /// Asks something.
+    pub(super) fn call<T>(
+        &mut self,
+        what: impl AsyncFnOnce(&NatsBucket) -> Result<T, NatsError>,
+    ) -> Result<T, NatsError> {
+        let Some(runtime) = &self.runtime else { return Err(no_answer("the connection is closed")) };
+        let answer = block_on_request(runtime, CALL_TIMEOUT, async {
+            let (asked, broken) = (pin!(what(&self.bucket)), pin!(self.bucket.broken.notified()));
+            match select(asked, broken).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => Err(no_answer("the connection broke")),
+            }
+        });
+        self.used = Instant::now();
+        answer
+    }
+}
+
+impl Drop for NatsConnection {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Lets a runtime work on one thing. The library's own log is not ours: it knows addresses and what they hold.
+fn block_on_request<T>(
+    runtime: &Runtime,
+    within: Duration,
+    what: impl Future<Output = Result<T, NatsError>>,
+) -> Result<T, NatsError> {
+    let nobody = tracing::subscriber::NoSubscriber::default();
+    tracing::subscriber::with_default(nobody, || {
+        runtime.block_on(async {
+            tokio::time::timeout(within, what).await.unwrap_or_else(|slow| Err(no_answer(slow)))
+        })
+    })
+}
+
+async fn connect(door: &NatsConfig) -> Result<NatsBucket, NatsError> {
+    let broken = Arc::new(Notify::new());
+    let tell = broken.clone();
+    let mut options = ConnectOptions::new()
+        .event_callback(move |event| {
+            if matches!(event, Event::Disconnected | Event::Closed) {
+                tell.notify_one();
+            }
+            std::future::ready(())
+        })
+        .name("zagent")
+        .connection_timeout(CONNECT_TIMEOUT)
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .max_reconnects(1)
+        .ignore_discovered_servers();
+    if let Some(path) = &door.credentials {
+        let unread = |e: std::io::Error| {
+            NatsError::Refused(format!(
+                "cannot use the credentials `{}` (board.credentials): {e}",
+                path.display()
+            ))
+        };
+        let text = std::fs::read_to_string(path).map_err(unread)?;
+        options = options.credentials(&text).map_err(unread)?;
+    }
+    match &door.address.login {
+        Some(NatsLogin::User(user, password)) => {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        Some(NatsLogin::Token(token)) => options = options.token(token.clone()),
+        None => {}
+    }
+    if let Some(ca) = &door.ca {
+        // The library says nothing about a file without a certificate.
+        std::fs::File::open(ca)
+            .map_err(|e| NatsError::Refused(format!("cannot read `{}` (board.ca): {e}", ca.display())))?;
+        options = options.add_root_certificates(ca.clone());
+    }
+    let client = options.connect(&door.address.servers).await.map_err(|error| match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => NatsError::Refused(
+            "it does not let us in; look at `board.credentials`, or at the user in `board.url`".into(),
+        ),
+        _ => no_answer(error),
+    })?;
+    let mut context = jetstream::new(client.clone());
+    context.set_timeout(REQUEST_TIMEOUT);
+    let store = match context.get_key_value(&door.bucket).await {
+        Ok(store) => store,
+        Err(error) => match find_server_error(&error) {
+            Some(no) if no.error_code() == jetstream::ErrorCode::STREAM_NOT_FOUND => {
+                create_bucket(&context, &door.bucket).await?
+            }
+            _ => return Err(from_client_error(error)),
+        },
+    };
+    Ok(NatsBucket { store, client, broken })
+}
+
+/// Makes the bucket. Two that do so at once make one.
+///
+/// Why not the library's own way: it first asks about the account, and does not understand what servers up to 2.9 say.
+async fn create_bucket(context: &jetstream::Context, name: &str) -> Result<kv::Store, NatsError> {
+    let config = stream::Config {
+        name: format!("KV_{name}"),
+        subjects: vec![format!("$KV.{name}.>")],
+        description: Some("reports and rollouts of zagent".into()),
+        max_messages_per_subject: 1,
+        discard: stream::DiscardPolicy::New,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        num_replicas: 1,
+        ..Default::default()
+    };
+    context.create_stream(config).await.map_err(from_client_error)?;
+    context.get_key_value(name).await.map_err(from_client_error)
+}
+
+/// What was seen when no answer came.
+pub(super) fn no_answer(source: impl Into<Box<dyn Error + Send + Sync>>) -> NatsError {
+    NatsError::Lost(source.into())
+}
+
+/// An error of the library: a plain no of the server, or an answer that got lost.
+pub(super) fn from_client_error(error: impl Error + Send + Sync + 'static) -> NatsError {
+    match find_server_error(&error) {
+        Some(no) => NatsError::Refused(no.to_string()),
+        None => no_answer(error),
+    }
+}
+
+/// What the server itself said, somewhere inside an error.
+fn find_server_error(error: &(dyn Error + 'static)) -> Option<jetstream::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = server_error(error) {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The server's answer in one error; the library keeps it in the kind of most, not among their causes.
+fn server_error(error: &(dyn Error + 'static)) -> Option<jetstream::Error> {
+    macro_rules! kinds {
+        ($($error:ty, $kind:path;)+) => {
+            $(if let Some($kind(found)) = error.downcast_ref::<$error>().map(<$error>::kind) {
+                return Some(found);
+            })+
+        };
+    }
+    kinds! {
+        GetStreamError, GetStreamErrorKind::JetStream;
+        CreateStreamError, CreateStreamErrorKind::JetStream;
+        ConsumerError, ConsumerErrorKind::JetStream;
+        RawMessageError, RawMessageErrorKind::JetStream;
+    }
+    error.downcast_ref::<jetstream::Error>().cloned()
+}

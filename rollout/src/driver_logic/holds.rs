@@ -1,0 +1,79 @@
+//! Nodes that may not begin now: a driver waits for them, and nobody is to blame.
+
+use super::tests::{ME, Run, id, record};
+use super::*;
+use crate::record::{BatchPhase, NodeStatus, RolloutStatus};
+use crate::report::NodeActivity;
+
+impl Run {
+    /// A node repeats itself, and says what holds it.
+    fn hold(&mut self, name: &str, why: Option<&str>) {
+        self.repeat(name);
+        self.reports.get_mut(&id(name)).unwrap().hold = why.map(str::to_owned);
+    }
+}
+
+const CLOSED: Option<&str> = Some("outside of its window until 22:00");
+
+#[test]
+fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
+    let mut run = Run::of(record(&[&["a"], &["b"]]));
+    run.say("a", NodeActivity::Staged, None).hold("a", CLOSED);
+    let mut notes = vec![];
+    // A night without a window, and nothing is lost.
+    for _ in 0..12 * 60 {
+        run.hold("a", CLOSED);
+        notes.extend(run.pass(60));
+    }
+    assert_eq!((run.phase(), run.status("a")), ((0, BatchPhase::Prepare), NodeStatus::Prepared));
+    assert_eq!((run.record.state, run.record.failed), (RolloutStatus::Rolling, 0));
+    assert_eq!(notes, ["waits for a: outside of its window until 22:00"], "said once");
+    assert_eq!(run.record.nodes[&id("a")].held.as_deref(), CLOSED);
+    run.hold("a", None);
+    assert!(run.pass(5).iter().any(|note| note == "a is held no longer"));
+    assert_eq!(run.phase(), (0, BatchPhase::Apply));
+    assert_eq!(run.record.nodes[&id("a")].held, None);
+    run.say("a", NodeActivity::Soaking, None).pass(5);
+    assert_eq!(run.status("a"), NodeStatus::Applied, "and it has the whole time to do so");
+}
+
+#[test]
+fn a_paused_node_that_has_not_begun_is_waited_for_until_somebody_aborts_or_it_is_gone() {
+    let paused = Some("paused without an end by root");
+    let mut run = Run::of(record(&[&["a"]]));
+    run.say("a", NodeActivity::Idle, None).reports.get_mut(&id("a")).unwrap().taken = None;
+    for _ in 0..60 {
+        run.hold("a", paused);
+        run.pass(60);
+    }
+    assert_eq!((run.record.state, run.status("a")), (RolloutStatus::Rolling, NodeStatus::Waiting));
+    let aborted = abort(&run.record, "enough", run.now);
+    assert_eq!(step(&aborted, &run.reports, ME, run.now).record.state, RolloutStatus::Aborted);
+    run.pass(3600);
+    assert_eq!(run.status("a"), NodeStatus::Silent, "its word counts for minutes only");
+}
+
+#[test]
+fn those_that_may_go_on_do_not_wait_for_ever_for_one_that_may_not() {
+    let mut run = Run::of(record(&[&["a", "b"], &["c"]]));
+    run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).hold("b", CLOSED);
+    for _ in 0..11 {
+        run.hold("b", CLOSED);
+        run.repeat("a");
+        run.pass(60);
+    }
+    let batches: Vec<Vec<NodeId>> = vec![vec![id("a")], vec![id("b")], vec![id("c")]];
+    assert_eq!((&run.record.batches, run.phase()), (&batches, (0, BatchPhase::Apply)));
+    // One that is held when others have switched is put off in time for them.
+    let mut run = Run::of(record(&[&["a", "b"], &["c"]]));
+    run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).pass(5);
+    run.say("a", NodeActivity::Soaking, None).hold("b", CLOSED);
+    for _ in 0..6 {
+        run.hold("b", CLOSED);
+        run.repeat("a");
+        run.pass(60);
+    }
+    assert_eq!((&run.record.batches, run.record.failed), (&batches, 0));
+    assert!(run.phase() > (0, BatchPhase::Apply), "{:?}", run.phase());
+    assert_eq!((run.status("a"), run.status("b")), (NodeStatus::Applied, NodeStatus::Prepared));
+}

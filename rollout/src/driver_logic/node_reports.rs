@@ -1,0 +1,98 @@
+//! What one report says about one rollout.
+//!
+//! Law: a report counts only when it speaks of this rollout. What a node says of itself is kept short and on one line.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::phase::{NodeOutcome, saturating_after};
+use crate::record::{NodeStatus, RolloutRecord};
+use crate::report::{NodeActivity, NodeReport, NodeRollout};
+
+/// Why a node goes back that the driver counts as silent: no fault of the version.
+pub(super) const SILENT_NODE_REASON: &str = "the driver did not hear from this node";
+/// How long the word of a node that something holds it counts: nodes of a rollout report with every look at it.
+const HOLD_VALIDITY: Duration = Duration::from_secs(5 * 60);
+/// Characters of a node's words in a record.
+const MAX_REASON_CHARS: usize = 200;
+
+/// What a node says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ReportedProgress {
+    /// Nothing about this rollout that moves it on.
+    Nothing,
+    /// It has what it needs.
+    Prepared,
+    /// It runs the new one; proven when it was ready for long enough.
+    Applied { proven: bool },
+    /// It keeps the new one.
+    Confirmed,
+    /// It did not work out.
+    Failed(String),
+}
+
+impl ReportedProgress {
+    /// What a report says about a rollout.
+    pub(super) fn from_report(record: &RolloutRecord, report: Option<&NodeReport>, now: Timestamp) -> Self {
+        let Some(report) = report.filter(|report| report.component == record.component) else {
+            return Self::Nothing;
+        };
+        let is_this = |taken: &&NodeRollout| taken.rollout == record.id && taken.created == record.created;
+        let Some(taken) = report.taken.as_ref().filter(is_this) else { return Self::Nothing };
+        let failed = |otherwise: &str| {
+            Self::Failed(taken.error.as_deref().map_or_else(|| otherwise.to_owned(), truncate_reason))
+        };
+        match (taken.outcome, report.state) {
+            (Some(NodeOutcome::Confirmed), _) => Self::Confirmed,
+            (Some(NodeOutcome::Failed), _) => failed("it did not say why"),
+            (Some(NodeOutcome::Withdrawn), _) => failed("it was withdrawn there"),
+            (None, NodeActivity::RollingBack) => failed("it goes back and did not say why"),
+            (None, NodeActivity::Staged) => Self::Prepared,
+            (None, NodeActivity::Soaking) => {
+                // By the node's own clock, which may not be ours, or by ours when it has not spoken since.
+                let over = saturating_after(taken.at, record.soak_time.0);
+                let proven = taken.ready_since.is_some() && (report.updated_at >= over || now >= over);
+                Self::Applied { proven }
+            }
+            (None, NodeActivity::Idle | NodeActivity::Preparing | NodeActivity::Applying) => Self::Nothing,
+        }
+    }
+
+    /// The status that follows, for one that has not failed.
+    pub(super) const fn node_status(&self) -> NodeStatus {
+        match self {
+            Self::Nothing => NodeStatus::Waiting,
+            Self::Prepared => NodeStatus::Prepared,
+            Self::Applied { .. } => NodeStatus::Applied,
+            Self::Confirmed => NodeStatus::Confirmed,
+            Self::Failed(_) => NodeStatus::Failed,
+        }
+    }
+}
+
+fn truncate_reason(words: &str) -> String {
+    let line = words.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    let mut short: String = line.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect();
+    if line.chars().count() > MAX_REASON_CHARS {
+        short.push('…');
+    }
+    if short.is_empty() { "it did not say why".to_owned() } else { short }
+}
+
+/// Why a node begins nothing now, as it said lately: one that was not heard of since may be gone.
+pub(super) fn hold_reason(report: Option<&NodeReport>, now: Timestamp) -> Option<String> {
+    let report = report.filter(|report| now < saturating_after(report.updated_at, HOLD_VALIDITY))?;
+    report.hold.as_deref().map(truncate_reason)
+}
+
+/// How far a node has come; nothing for one that is out of it.
+pub(super) const fn status_rank(status: NodeStatus) -> Option<u8> {
+    match status {
+        NodeStatus::Waiting => Some(0),
+        NodeStatus::Prepared => Some(1),
+        NodeStatus::Applied => Some(2),
+        NodeStatus::Confirmed => Some(3),
+        NodeStatus::Failed | NodeStatus::Silent => None,
+    }
+}

@@ -1,0 +1,269 @@
+//! Small files that must not be lost: what an operator asked for, and what a bad revision taught.
+//!
+//! Law: a file is as before or as wanted, also after a crash; two who write it at once do so one after the other; nobody else
+//! reads it (0600 in a directory of 0700), and one that grew beyond all measure is not read.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of such a file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// What is said of one that has more.
+const TOO_LARGE: &str = "it is too large to be ours";
+/// How long another who writes is waited for.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the lock is tried again.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Why such a file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonFileError {
+    /// It is there and cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not what was written there.
+    #[error("`{}` is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl JsonFileError {
+    /// True when the system does not let us.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+            }
+            Self::Damaged { .. } => false,
+        }
+    }
+
+    /// True when what is there is nothing that was ever written.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Read { source, .. } => source.kind() == io::ErrorKind::FileTooLarge,
+            Self::Write { .. } => false,
+        }
+    }
+}
+
+/// Reads a value; none when there is no file.
+///
+/// # Errors
+/// Fails when it cannot be read, and when it is damaged.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, JsonFileError> {
+    let failed = |source| JsonFileError::Read { path: path.to_owned(), source };
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let file = match File::options().read(true).custom_flags(no_follow).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, TOO_LARGE)));
+    }
+    let damaged = |source| JsonFileError::Damaged { path: path.to_owned(), source };
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+}
+
+/// Writes a value in the place of the one before.
+///
+/// # Errors
+/// Fails when it cannot be written; then the one before is still there.
+pub fn write(path: &Path, value: &impl Serialize) -> Result<(), JsonFileError> {
+    let dir = LockedDir::acquire(path)?;
+    dir.replace_file(path, value)
+}
+
+/// Reads a value, changes it and writes it, and nobody else does so meanwhile. What `change` gives back is handed on; with
+/// `None` nothing is written.
+///
+/// # Errors
+/// Fails when it cannot be read or written.
+pub fn update<T, R>(path: &Path, change: impl FnOnce(&mut T) -> Option<R>) -> Result<Option<R>, JsonFileError>
+where
+    T: DeserializeOwned + Serialize + Default,
+{
+    let dir = LockedDir::acquire(path)?;
+    let mut value = read::<T>(path)?.unwrap_or_default();
+    let Some(answer) = change(&mut value) else { return Ok(None) };
+    dir.replace_file(path, &value)?;
+    Ok(Some(answer))
+}
+
+/// Takes a file away; true when there was one.
+///
+/// # Errors
+/// Fails when it is there and cannot be taken away.
+pub fn remove(path: &Path) -> Result<bool, JsonFileError> {
+    let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
+    match std::fs::remove_file(path) {
+        Ok(()) => sync_parent(path).map(|()| true).map_err(failed),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+/// The directory of a file, held against others who write there.
+struct LockedDir {
+    dir: File,
+}
+
+impl LockedDir {
+    fn acquire(path: &Path) -> Result<Self, JsonFileError> {
+        Self::try_acquire(path).map_err(|source| JsonFileError::Write { path: path.to_owned(), source })
+    }
+
+    fn try_acquire(path: &Path) -> io::Result<Self> {
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        let dir = File::open(parent)?;
+        let until = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { dir }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < until => {
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let words = "another process keeps writing there";
+                    return Err(io::Error::new(io::ErrorKind::WouldBlock, words));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Writes beside the place and moves it there. The name beside is always the same, so a crash leaves one file at most, and
+    /// the next writer takes it over.
+    fn replace_file(&self, path: &Path, value: &impl Serialize) -> Result<(), JsonFileError> {
+        let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
+        let mut bytes = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
+        bytes.push(b'\n');
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, TOO_LARGE)));
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let beside = path.with_file_name(name);
+        let written = || -> io::Result<()> {
+            match std::fs::remove_file(&beside) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, path)?;
+            self.dir.sync_all()
+        };
+        written().map_err(|e| {
+            // What is left of a failed write is no use to anybody.
+            let _ = std::fs::remove_file(&beside);
+            failed(e)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn written_read_changed_and_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/thing");
+        assert_eq!(read::<Vec<u32>>(&path).unwrap(), None);
+        assert!(!remove(&path).unwrap());
+        write(&path, &vec![1]).unwrap();
+        let mode = |p: &Path| std::fs::metadata(p).unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        let added = update(&path, |list: &mut Vec<u32>| {
+            list.push(2);
+            Some(list.len())
+        });
+        assert_eq!(added.unwrap(), Some(2));
+        assert_eq!(read::<Vec<u32>>(&path).unwrap(), Some(vec![1, 2]));
+        assert!(remove(&path).unwrap());
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_taken_over_and_damage_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("thing");
+        std::fs::write(dir.path().join("thing.new"), "[1").unwrap();
+        write(&path, &vec![7]).unwrap();
+        assert_eq!(read::<Vec<u32>>(&path).unwrap(), Some(vec![7]));
+        assert!(!dir.path().join("thing.new").exists());
+        std::fs::write(&path, "[7").unwrap();
+        assert!(matches!(read::<Vec<u32>>(&path), Err(JsonFileError::Damaged { .. })));
+        let untouched = update(&path, |_: &mut Vec<u32>| Some(()));
+        assert!(matches!(untouched, Err(JsonFileError::Damaged { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"[7", "damage is kept for whoever looks");
+        std::fs::write(&path, vec![b' '; (MAX_FILE_BYTES + 1) as usize]).unwrap();
+        assert!(read::<Vec<u32>>(&path).unwrap_err().is_damaged());
+        write(&path, &vec![1]).unwrap();
+        assert!(write(&path, &vec![1_000_000_000_u32; 100_000]).is_err(), "nobody could read it again");
+        assert_eq!(read::<Vec<u32>>(&path).unwrap(), Some(vec![1]));
+    }
+
+    #[test]
+    fn nobodys_change_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("thing");
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for i in 0..5 {
+                        let add = |list: &mut Vec<u32>| {
+                            list.push(n * 10 + i);
+                            Some(())
+                        };
+                        update(path, add).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(read::<Vec<u32>>(&path).unwrap().unwrap().len(), 40);
+    }
+}

@@ -1,0 +1,359 @@
+//! What the phases and the supervision decide in, files, links and processes out.
+//!
+//! Law: written down first, then done. The one exception is the way back: a disk that takes no more must not keep a node on a
+//! version that nobody confirmed, and whoever reads the old phase after a crash goes back all the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rustix::process::Signal;
+
+use super::net::{FetchFailure, NetJob};
+use super::saved_state::StartedAgent;
+use super::{FetchInProgress, PendingStart, WantedBinary, Watchdog, WatchdogEvent, error_chain, process};
+use crate::driver_logic::PREPARE_LIMIT;
+use crate::phase::{self, NodeAction, NodePhase, NodeState};
+use crate::slots::AgentProgram;
+use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
+use crate::{json_file, point};
+
+/// The note about a binary that does not come.
+const FETCH_NOTE: &str = "fetch";
+
+impl Watchdog<'_> {
+    pub(super) fn elapsed(&self) -> SupervisorTime {
+        self.began.elapsed()
+    }
+
+    /// Something happened to this node.
+    pub(super) fn handle_node_event(&mut self, event: phase::NodeEvent, now: Timestamp) {
+        self.handle_changed_node(&self.node.clone(), event, now);
+    }
+
+    /// The same, when the node has learnt something with it.
+    pub(super) fn handle_changed_node(&mut self, node: &NodeState, event: phase::NodeEvent, now: Timestamp) {
+        let (next, actions) = phase::step(node, event.clone(), now);
+        if next != self.node {
+            self.log_step(&next);
+            let goes_back = matches!(next.phase, NodePhase::RollingBack { .. });
+            if !self.write_node(next) && !goes_back {
+                // Nobody else will say it again.
+                if is_one_time_event(&event) && !self.unsaved_answers.contains(&event) {
+                    self.unsaved_answers.push(event);
+                }
+                return;
+            }
+        }
+        for action in actions {
+            // Here a power cut finds what was decided and not done.
+            let _ = point("watchdog::decided");
+            self.perform_action(action, now);
+            let _ = point("watchdog::done");
+        }
+    }
+
+    /// Writes where the node stands; true when that will be found again.
+    pub(super) fn write_node(&mut self, node: NodeState) -> bool {
+        let written = json_file::write(&self.setup.paths.phase(), &node);
+        let is_written = self.note_disk_result(written.map_err(|error| error_chain(&error)));
+        if is_written || matches!(node.phase, NodePhase::RollingBack { .. }) {
+            self.node = node;
+        }
+        let _ = point("watchdog::written");
+        is_written
+    }
+
+    /// Writes what else must be found again.
+    pub(super) fn save_state(&mut self) -> bool {
+        let written = json_file::write(&self.setup.paths.watchdog(), &self.saved);
+        self.note_disk_result(written.map_err(|error| error_chain(&error)))
+    }
+
+    fn note_disk_result(&mut self, written: Result<(), String>) -> bool {
+        match &written {
+            Ok(()) => self.logged.disk = false,
+            Err(why) if !std::mem::replace(&mut self.logged.disk, true) => {
+                tracing::error!(why, "where this node stands cannot be written down; nothing new is begun");
+            }
+            Err(_) => {}
+        }
+        written.is_ok()
+    }
+
+    fn perform_action(&mut self, action: NodeAction, now: Timestamp) {
+        match action {
+            NodeAction::Fetch(order) => {
+                self.wanted = Some(WantedBinary { order, since: now, tries: 0, next: Instant::now() });
+                self.start_fetch(now);
+            }
+            NodeAction::Discard(to) => {
+                if self.wanted.as_ref().is_some_and(|wanted| wanted.order.to == to) {
+                    self.cancel_wanted();
+                    if let Some(fetching) = &self.fetching {
+                        fetching.stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                self.prune = true;
+            }
+            NodeAction::Apply(to) => self.apply_version(&to, now),
+            NodeAction::RollBack(back) => self.roll_back(&back),
+            NodeAction::Settle(_) => self.prune = true,
+        }
+    }
+
+    /// Begins the fetch that is wanted, as soon as the record that tells where from is there and no other is under way.
+    pub(super) fn start_fetch(&mut self, now: Timestamp) {
+        let due = |wanted: &&WantedBinary| self.fetching.is_none() && Instant::now() >= wanted.next;
+        let Some(WantedBinary { order, .. }) = self.wanted.as_ref().filter(due).cloned() else { return };
+        let record = self.records.iter().find(|record| Some(&record.id) == order.rollout.as_ref());
+        let Some(record) = record.cloned() else { return };
+        let stop = Arc::new(AtomicBool::new(false));
+        let errand = NetJob {
+            stop: Arc::clone(&stop),
+            to: order.to,
+            record,
+            machine: self.setup.machine.clone(),
+            slots: self.slots.clone(),
+            fetch: Arc::clone(&self.setup.fetch),
+        };
+        match errand.start(self.events.clone()) {
+            Ok(()) => self.fetching = Some(FetchInProgress { stop }),
+            Err(error) => {
+                self.cancel_wanted();
+                self.handle_node_event(
+                    phase::NodeEvent::FetchFailed(format!("cannot start a thread: {error}")),
+                    now,
+                );
+            }
+        }
+    }
+
+    /// A fetch has ended.
+    pub(super) fn on_fetched(&mut self, fetched: Result<(), FetchFailure>, now: Timestamp) {
+        let is_wanted = self.fetching.take().is_some_and(|fetching| !fetching.stop.load(Ordering::Relaxed));
+        if !is_wanted {
+            self.prune = true;
+            return self.start_fetch(now);
+        }
+        let event = match fetched {
+            Ok(()) => phase::NodeEvent::Fetched,
+            Err(FetchFailure { why, transient: true }) if self.retry_fetch(&why, now) => return,
+            Err(FetchFailure { why, .. }) => phase::NodeEvent::FetchFailed(why),
+        };
+        self.cancel_wanted();
+        self.handle_node_event(event, now);
+    }
+
+    /// Nobody answered: asks again later, as long as the driver waits. False when that is over.
+    fn retry_fetch(&mut self, why: &str, now: Timestamp) -> bool {
+        let Some(wanted) = &mut self.wanted else { return false };
+        let Some(wait) = fetch_backoff(wanted.tries, wanted.since, now, &self.setup.pace.rules) else {
+            return false;
+        };
+        wanted.tries = wanted.tries.saturating_add(1);
+        wanted.next = Instant::now() + wait;
+        let note = format!("cannot fetch {} yet, and tries again: {why}", wanted.order.to);
+        if self.notes.insert(FETCH_NOTE, note).is_none() {
+            tracing::warn!(why, to = wanted.order.to, "cannot be fetched yet; it is tried again");
+        }
+        true
+    }
+
+    fn cancel_wanted(&mut self) {
+        self.wanted = None;
+        self.notes.remove(FETCH_NOTE);
+    }
+
+    fn apply_version(&mut self, to: &str, now: Timestamp) {
+        let promoted = self.slots.verify(to).and_then(|program| self.slots.set_current(&program));
+        match promoted {
+            Ok(()) => self.switch_program(PendingStart::Apply),
+            Err(error) => self.handle_node_event(phase::NodeEvent::ApplyFailed(error_chain(&error)), now),
+        }
+    }
+
+    fn roll_back(&mut self, back: &str) {
+        // It is under way, or done and only not written down yet.
+        if self.pending_start == Some(PendingStart::Rollback)
+            || self.unsaved_answers.contains(&phase::NodeEvent::RolledBack)
+        {
+            return;
+        }
+        let (program, _) = self.slots.pick_runnable([back]);
+        if let Err(error) = self.slots.set_current(&program) {
+            // The link is for whoever looks; what is started does not follow from it.
+            tracing::warn!("{}", error_chain(&error));
+        }
+        self.switch_program(PendingStart::Rollback);
+    }
+
+    /// Starts the version that should run in the place of the one that does.
+    fn switch_program(&mut self, awaited: PendingStart) {
+        self.pending_start = Some(awaited);
+        self.supervise(ProcessEvent::Restart);
+    }
+
+    /// Something happened to the process.
+    pub(super) fn supervise(&mut self, happened: ProcessEvent) {
+        let (next, act) = supervise::step(&self.process, happened, self.elapsed(), &self.setup.pace.rules);
+        let was_degraded = self.process.is_degraded(&self.setup.pace.rules);
+        self.process = next;
+        if !was_degraded && self.process.is_degraded(&self.setup.pace.rules) {
+            tracing::error!(
+                failures = self.process.failures,
+                "the agent does not stay up: this node is degraded"
+            );
+        }
+        match (act, &self.agent) {
+            (Some(ProcessAction::Start), _) => self.start_agent(),
+            (Some(ProcessAction::Terminate), Some(held)) => held.process.signal(Signal::TERM),
+            (Some(ProcessAction::Kill), Some(held)) => {
+                tracing::warn!(pid = held.process.pid, "the agent does not end by itself and is ended");
+                held.process.signal(Signal::KILL);
+            }
+            _ => {}
+        }
+    }
+
+    fn start_agent(&mut self) {
+        let started = self.choose_program().and_then(|program| self.start_program(&program));
+        let now = Timestamp::now();
+        match started {
+            Ok(()) => {
+                self.supervise(ProcessEvent::Started);
+                match self.pending_start.take() {
+                    Some(PendingStart::Apply) => self.handle_node_event(phase::NodeEvent::Applied, now),
+                    Some(PendingStart::Rollback) => self.handle_node_event(phase::NodeEvent::RolledBack, now),
+                    None => {}
+                }
+            }
+            Err(why) => {
+                tracing::error!(why, "the agent cannot be started");
+                self.ended = Some(why.clone());
+                self.supervise(ProcessEvent::StartFailed);
+                if self.pending_start == Some(PendingStart::Apply) {
+                    self.pending_start = None;
+                    self.handle_node_event(phase::NodeEvent::ApplyFailed(why), now);
+                }
+            }
+        }
+    }
+
+    fn start_program(&mut self, program: &AgentProgram) -> Result<(), String> {
+        self.accept_running(&program.version);
+        self.saved.starting = Some(program.clone());
+        self.save_state();
+        let process = process::start_process(&program.path, &self.setup.agent_args)
+            .map_err(|error| format!("`{}` cannot be started: {error}", program.path.display()))?;
+        let _ = point("watchdog::started");
+        tracing::info!(pid = process.pid, version = program.version, "the agent is started");
+        // The first look is not at once: it has to come up.
+        self.due.look = std::time::Instant::now() + self.setup.pace.readiness;
+        self.adopt_agent(StartedAgent { process, version: program.version.clone(), since: Timestamp::now() });
+        Ok(())
+    }
+
+    /// From now on this is the agent.
+    pub(super) fn adopt_agent(&mut self, held: StartedAgent) {
+        let (process, events, pid) = (held.process.clone(), self.events.clone(), held.process.pid);
+        if self.saved.child.as_ref() != Some(&held) {
+            (self.saved.child, self.saved.starting) = (Some(held.clone()), None);
+            self.save_state();
+        }
+        self.agent = Some(held);
+        let watched =
+            process::watch_exit(process, move |how| drop(events.send(WatchdogEvent::ProcessEnded(pid, how))));
+        if let Err(error) = watched {
+            tracing::error!(%error, "cannot wait for the agent");
+            // As if it had ended: it is ended, and another one is started after a while.
+            if let Some(held) = &self.agent {
+                held.process.signal(Signal::KILL);
+            }
+            let _ = self.events.send(WatchdogEvent::ProcessEnded(pid, "nobody could wait for it".into()));
+        }
+    }
+
+    /// A process ended.
+    pub(super) fn on_child_ended(&mut self, pid: i32, how: String, now: Timestamp) {
+        if self.agent.as_ref().is_none_or(|held| held.process.pid != pid) {
+            return;
+        }
+        let was_up = self.process.is_up();
+        self.agent = None;
+        if was_up {
+            tracing::warn!(pid, "the agent: {how}");
+            self.ended = Some(how.clone());
+        }
+        self.supervise(ProcessEvent::Ended);
+        if was_up {
+            self.handle_node_event(
+                phase::NodeEvent::NotReady(format!("the agent does not stay up: {how}")),
+                now,
+            );
+        }
+    }
+
+    /// Removes what nobody needs, unless a fetch is under way, whose files have no name yet.
+    pub(super) fn prune_slots(&mut self) {
+        if !self.prune || self.fetching.is_some() {
+            return;
+        }
+        self.prune = false;
+        let node = &self.node;
+        let ordered = match &node.phase {
+            NodePhase::Idle => None,
+            NodePhase::Preparing { order, .. }
+            | NodePhase::Staged { order, .. }
+            | NodePhase::Applying { order, .. }
+            | NodePhase::Soaking { order, .. }
+            | NodePhase::RollingBack { order, .. } => Some(order.to.as_str()),
+        };
+        let held = self.agent.as_ref().map(|held| held.version.as_str());
+        let keep =
+            [Some(node.running.as_str()), node.previous.as_deref(), ordered, held, Some(&self.own_version)];
+        match self.slots.prune(&keep.into_iter().flatten().collect()) {
+            Ok(gone) if !gone.is_empty() => tracing::info!(slots = gone.join(", "), "removed"),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!("{}", error_chain(&error));
+                self.prune = true;
+            }
+        }
+    }
+}
+
+/// True for what is said once; everything else comes again by itself.
+const fn is_one_time_event(event: &phase::NodeEvent) -> bool {
+    use phase::NodeEvent::{Applied, ApplyFailed, FetchFailed, Fetched, RolledBack};
+    matches!(event, Fetched | FetchFailed(_) | Applied | ApplyFailed(_) | RolledBack)
+}
+
+/// How long to wait before a binary that nobody gives is asked for again; nothing once the driver has given up.
+fn fetch_backoff(
+    tries: u32,
+    since: Timestamp,
+    now: Timestamp,
+    rules: &supervise::RestartPolicy,
+) -> Option<Duration> {
+    let wait = rules.base_delay.saturating_mul(1 << tries.min(16)).min(rules.max_delay);
+    (now < phase::saturating_after(since, PREPARE_LIMIT)).then_some(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_is_asked_for_ever_more_seldom_until_the_driver_gives_up() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let wait = |tries, seconds| {
+            fetch_backoff(tries, at(0), at(seconds), &supervise::RestartPolicy::PRODUCTION)
+                .map(|wait| wait.as_secs())
+        };
+        let limit = i64::try_from(PREPARE_LIMIT.as_secs()).unwrap();
+        assert_eq!((wait(0, 0), wait(3, 9), wait(40, 99)), (Some(1), Some(8), Some(60)));
+        assert_eq!((wait(0, limit - 1), wait(0, limit)), (Some(1), None));
+    }
+}

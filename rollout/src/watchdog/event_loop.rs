@@ -1,0 +1,286 @@
+//! The loop: what is due and what was heard in, events for the phases and the supervision out.
+//!
+//! Law: what a record asks is judged anew at every turn, by level; so it does not matter which of its writes was seen.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use zagent_config::ids::RolloutId;
+
+use super::net::PolledRecords;
+use super::{Watchdog, WatchdogEvent, WatchdogRequest, WatchdogResponse, WatchdogSignal, error_chain};
+use crate::node;
+use crate::phase::{self, NodePhase};
+use crate::record::{Component, RolloutRecord};
+use crate::supervise::{ProcessEvent, ProcessState};
+
+/// The longest the loop sleeps: a clock that was set is noticed by then.
+const MAX_SLEEP: Duration = Duration::from_secs(10);
+/// The longest while something counts by the clock.
+const MAX_SHORT_SLEEP: Duration = Duration::from_secs(1);
+/// So many polls in a row without its record tell a node that its rollout is gone.
+const GONE_AFTER_POLLS: u32 = 2;
+/// The shortest: nothing here is worth a loop that spins.
+const MIN_SLEEP: Duration = Duration::from_millis(1);
+
+impl Watchdog<'_> {
+    pub(super) fn run_loop(&mut self, heard: &Receiver<WatchdogEvent>) {
+        self.setup.notifier.ready(&self.status_text());
+        loop {
+            self.run_due(Timestamp::now());
+            if self.stopping && self.process.state == ProcessState::Stopped {
+                return;
+            }
+            match heard.recv_timeout(self.sleep_time()) {
+                Ok(event) => self.handle_event(event, Timestamp::now()),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The sender is part of the watchdog itself.
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.setup.notifier.keep_alive();
+        }
+    }
+
+    /// Does what is due.
+    fn run_due(&mut self, now: Timestamp) {
+        self.supervise(ProcessEvent::Tick);
+        if self.stopping {
+            return self.notify_status();
+        }
+        for answer in std::mem::take(&mut self.unsaved_answers) {
+            self.handle_node_event(answer, now);
+        }
+        self.handle_node_event(phase::NodeEvent::Tick, now);
+        self.follow_records(now);
+        self.start_fetch(now);
+        self.check_readiness(now);
+        self.record_heartbeat(now);
+        self.publish_report(now);
+        self.poll_records();
+        self.prune_slots();
+        self.mark_proven();
+        self.update_self();
+        self.notify_status();
+    }
+
+    fn sleep_time(&self) -> Duration {
+        let now = Instant::now();
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let mut nap = MAX_SLEEP.min(self.setup.notifier.keep_alive_interval().unwrap_or(MAX_SLEEP));
+        if let Some(due) = self.process.next_due(&self.setup.pace.rules) {
+            nap = nap.min(due.saturating_sub(self.elapsed()));
+        }
+        if self.stopping {
+            return nap.max(MIN_SLEEP);
+        }
+        nap = nap.min(until(self.due.beat));
+        if !self.net.is_busy() {
+            nap = nap.min(until(self.poll_due())).min(until(self.publish_due()));
+        }
+        if self.node.phase != NodePhase::Idle || !self.unsaved_answers.is_empty() {
+            nap = nap.min(MAX_SHORT_SLEEP);
+        }
+        if let Some(wanted) = self.wanted.as_ref().filter(|_| self.fetching.is_none()) {
+            nap = nap.min(until(wanted.next));
+        }
+        if matches!(self.node.phase, NodePhase::Soaking { .. }) && !self.checking_readiness {
+            nap = nap.min(until(self.due.look));
+        }
+        nap.max(MIN_SLEEP)
+    }
+
+    fn handle_event(&mut self, event: WatchdogEvent, now: Timestamp) {
+        match event {
+            WatchdogEvent::ProcessEnded(pid, how) => self.on_child_ended(pid, how, now),
+            WatchdogEvent::ReadinessChecked(pid, ready) => {
+                self.checking_readiness = false;
+                if self.agent.as_ref().is_some_and(|held| held.process.pid == pid) && self.process.is_up() {
+                    self.handle_node_event(
+                        ready.map_or_else(phase::NodeEvent::NotReady, |()| phase::NodeEvent::Ready),
+                        now,
+                    );
+                }
+            }
+            WatchdogEvent::Polled(polled) => self.on_polled(polled, now),
+            WatchdogEvent::Published(published) => self.on_published(published),
+            WatchdogEvent::Fetched(fetched) => self.on_fetched(fetched, now),
+            WatchdogEvent::Probed(answer) => self.on_probed(answer),
+            WatchdogEvent::Request(ask, reply) => self.answer_request(ask, &reply, now),
+            WatchdogEvent::Signal(WatchdogSignal::Reload) => {
+                self.net.reconnect();
+                if let Some(held) = self.agent.as_ref().filter(|_| self.process.is_up()) {
+                    held.process.signal(rustix::process::Signal::HUP);
+                }
+            }
+            WatchdogEvent::Signal(WatchdogSignal::Stop) => {
+                self.stopping = true;
+                self.setup.notifier.stopping("stopping: the agent is told to end");
+                self.supervise(ProcessEvent::Stop);
+            }
+        }
+    }
+
+    /// Asks for the records.
+    fn poll_records(&mut self) {
+        if Instant::now() >= self.poll_due() && !self.net.is_busy() {
+            self.due.polled = Some(Instant::now());
+            self.net.poll();
+        }
+    }
+
+    fn poll_due(&self) -> Instant {
+        let every = if self.is_in_rollout() { self.setup.pace.poll } else { self.setup.pace.idle };
+        self.due.polled.map_or(self.due.first, |last| last + every)
+    }
+
+    /// True while a rollout that is under way means this node.
+    pub(super) fn is_in_rollout(&self) -> bool {
+        let means = |record: &RolloutRecord| {
+            !record.state.is_final() && !record.dry_run && record.batch_of(&self.setup.id).is_some()
+        };
+        self.node.phase != NodePhase::Idle || self.records.iter().any(means)
+    }
+
+    fn on_polled(&mut self, polled: Result<PolledRecords, String>, now: Timestamp) {
+        self.net.task_done();
+        self.self_test.polled = true;
+        match polled {
+            Ok(found) => {
+                if self.logged.records.take().is_some() {
+                    tracing::info!("the records of rollouts can be read again");
+                }
+                self.accept_records(found, now);
+            }
+            Err(why) => {
+                if self.logged.records.as_ref() != Some(&why) {
+                    tracing::warn!(why, "the records of rollouts cannot be read; all else goes on");
+                    self.logged.records = Some(why);
+                }
+            }
+        }
+    }
+
+    /// Takes over the records that there are, the newest first. What cannot be read now was read before, and counts as it was.
+    fn accept_records(&mut self, found: PolledRecords, now: Timestamp) {
+        let PolledRecords { mut records, unread } = found;
+        let known = std::mem::take(&mut self.records);
+        records.extend(known.into_iter().filter(|record| unread.contains(&record.id)));
+        records.retain(|record| record.component == Component::Agent);
+        records.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+        self.records = records;
+        let there =
+            |id: &RolloutId| unread.contains(id) || self.records.iter().any(|record| record.id == *id);
+        self.missing_polls =
+            if self.node.current_rollout().is_some_and(|id| !there(id)) { self.missing_polls + 1 } else { 0 };
+        if self.missing_polls >= GONE_AFTER_POLLS
+            && let Some(event) = node::orphaned_action(&self.node)
+        {
+            self.missing_polls = 0;
+            self.handle_node_event(event, now);
+        }
+        // Who has read that it is over does not believe an older record that says otherwise.
+        let mut node = self.node.clone();
+        self.records
+            .iter()
+            .filter(|record| record.state.is_final())
+            .for_each(|it| node::accept_record(it, &mut node));
+        if node != self.node {
+            self.write_node(node);
+        }
+    }
+
+    /// Does what the records ask.
+    fn follow_records(&mut self, now: Timestamp) {
+        let current = self.node.current_rollout().cloned();
+        let asked = self.records.iter().filter(|record| current.as_ref().is_none_or(|id| record.id == *id));
+        let report = self.node_report(now);
+        let mut asked = asked
+            .filter_map(|record| Some((record, node::desired_action(record, &report, &self.node, now)?)));
+        let Some((record, event)) = asked.next() else {
+            self.hold_reason = None;
+            return;
+        };
+        let is_switch = matches!(event, phase::NodeEvent::Apply(_));
+        self.hold_reason = is_switch.then(|| (self.setup.hold)(record, now)).flatten();
+        if self.hold_reason.is_some() {
+            return;
+        }
+        let mut node = self.node.clone();
+        node::accept_record(record, &mut node);
+        self.handle_changed_node(&node, event, now);
+    }
+
+    /// Looks whether an agent that has to prove itself is ready.
+    fn check_readiness(&mut self, now: Timestamp) {
+        let is_soaking = matches!(self.node.phase, NodePhase::Soaking { .. });
+        if !is_soaking || self.checking_readiness || Instant::now() < self.due.look {
+            return;
+        }
+        self.due.look = Instant::now() + self.setup.pace.readiness;
+        let pid = match (&self.agent, self.process.state) {
+            (Some(held), ProcessState::Up { .. }) => held.process.pid,
+            (_, ProcessState::BackingOff { .. }) => {
+                let why = self.ended.clone().unwrap_or_else(|| "it does not run".into());
+                return self
+                    .handle_node_event(phase::NodeEvent::NotReady(format!("the agent is down: {why}")), now);
+            }
+            _ => return,
+        };
+        let (ready, events) = (std::sync::Arc::clone(&self.setup.ready), self.events.clone());
+        let thread = std::thread::Builder::new().name("look".into());
+        match thread.spawn(move || drop(events.send(WatchdogEvent::ReadinessChecked(pid, ready.ready())))) {
+            Ok(_) => self.checking_readiness = true,
+            Err(error) => tracing::warn!(%error, "cannot start a thread to look at the agent"),
+        }
+    }
+
+    fn answer_request(&mut self, ask: WatchdogRequest, reply: &Sender<WatchdogResponse>, now: Timestamp) {
+        let answer = match ask {
+            WatchdogRequest::Status => WatchdogResponse::Status(Box::new(self.status(now))),
+            WatchdogRequest::GoBack { reason } => self.answer_rollback(reason, now),
+        };
+        // Whoever asked may have gone.
+        let _ = reply.send(answer);
+    }
+
+    fn answer_rollback(&mut self, reason: String, now: Timestamp) -> WatchdogResponse {
+        let refused = |why: String| WatchdogResponse::Refused { why };
+        let from = self.node.current_version().to_owned();
+        match &self.node.phase {
+            _ if self.stopping => return refused("the watchdog is about to end".into()),
+            NodePhase::RollingBack { back, .. } => {
+                return WatchdogResponse::Done { words: format!("already going back to {back}") };
+            }
+            NodePhase::Idle => {
+                let Some(previous) = &self.node.previous else {
+                    let why = format!("there is no version before {from} to go back to");
+                    return refused(format!("{why}: roll an older one out (zagent rollout start --anyway)"));
+                };
+                if let Err(error) = self.slots.verify(previous) {
+                    return refused(format!("cannot go back: {}", error_chain(&error)));
+                }
+            }
+            _ => {}
+        }
+        self.handle_node_event(phase::NodeEvent::RollBack(reason), now);
+        match &self.node.phase {
+            NodePhase::RollingBack { back, .. } => {
+                WatchdogResponse::Done { words: format!("going back from {from} to {back}") }
+            }
+            NodePhase::Idle if self.node.current_version() != from => WatchdogResponse::Done {
+                words: format!("went back from {from} to {}", self.node.current_version()),
+            },
+            NodePhase::Idle => {
+                WatchdogResponse::Done { words: format!("what was fetched is thrown away; {from} stays") }
+            }
+            _ => refused("where this node stands cannot be written down: look at the disk".into()),
+        }
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        self.mark_clean_stop();
+        self.setup.notifier.stopping("stopped");
+        tracing::info!("the watchdog ends");
+    }
+}

@@ -1,0 +1,226 @@
+//! How the node is in, words, a status and reports out.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+use super::{RunningWatchdog, Watchdog, WatchdogStatus};
+use crate::PROTOCOL;
+use crate::phase::{NodePhase, NodeState};
+use crate::record::Component;
+use crate::report::{AgentProcess, NodeReport};
+use crate::supervise::ProcessState;
+
+impl NodePhase {
+    /// Its word.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Preparing { .. } => "preparing",
+            Self::Staged { .. } => "staged",
+            Self::Applying { .. } => "applying",
+            Self::Soaking { .. } => "soaking",
+            Self::RollingBack { .. } => "rolling-back",
+        }
+    }
+}
+
+impl Watchdog<'_> {
+    /// Says what is about to change.
+    pub(super) fn log_step(&self, next: &NodeState) {
+        let (from, to) = (self.node.phase.name(), next.phase.name());
+        if from == to {
+            return;
+        }
+        let rollout = next.current_rollout().or_else(|| self.node.current_rollout()).map(ToString::to_string);
+        match (&next.phase, &next.last) {
+            (NodePhase::RollingBack { order, back, why, .. }, _) => {
+                tracing::warn!(rollout, why, "back from {} to {back}", order.to);
+            }
+            (NodePhase::Idle, Some(last)) if Some(last) != self.node.last.as_ref() => {
+                let why = last.why.as_deref();
+                tracing::info!(rollout, why, "{}: {:?}", last.to, last.outcome);
+            }
+            _ => tracing::info!(rollout, version = next.current_version(), "{from} -> {to}"),
+        }
+    }
+
+    /// What the node does, in words.
+    pub(super) fn status_text(&self) -> String {
+        let agent = match (&self.agent, self.process.state) {
+            (Some(held), ProcessState::Up { .. }) => format!("agent {} runs", held.version),
+            (Some(held), ProcessState::Ending { .. }) => format!("agent {} is told to end", held.version),
+            _ if self.is_degraded() => "degraded: the agent does not stay up".into(),
+            _ => "the agent is down".into(),
+        };
+        match &self.node.phase {
+            NodePhase::Idle => agent,
+            NodePhase::Preparing { order, .. } => format!("{agent}; fetching {}", order.to),
+            NodePhase::Staged { order, .. } => match &self.hold_reason {
+                Some(why) => format!("{agent}; {} is fetched and waits: {why}", order.to),
+                None => format!("{agent}; {} is fetched", order.to),
+            },
+            NodePhase::Applying { order, .. } => format!("switching to {}", order.to),
+            NodePhase::Soaking { order, .. } => format!("{agent}; {} proves itself", order.to),
+            NodePhase::RollingBack { order, back, .. } => format!("going back from {} to {back}", order.to),
+        }
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.process.is_degraded(&self.setup.pace.rules)
+    }
+
+    fn degraded_reason(&self) -> Option<String> {
+        let how = self.ended.as_deref().unwrap_or("it does not start");
+        self.is_degraded()
+            .then(|| format!("the agent failed {} times in a row: {how}", self.process.failures))
+    }
+
+    fn agent_process(&self, now: Timestamp) -> Option<AgentProcess> {
+        let held = self.agent.as_ref()?;
+        let uptime = u64::try_from(now.duration_since(held.since).as_secs()).unwrap_or(0);
+        Some(AgentProcess { pid: u32::try_from(held.process.pid).ok()?, uptime })
+    }
+
+    /// The version that runs.
+    fn running_version(&self) -> &str {
+        self.agent.as_ref().map_or_else(|| self.node.current_version(), |held| &held.version)
+    }
+
+    /// How things are.
+    pub(super) fn status(&self, now: Timestamp) -> WatchdogStatus {
+        let next_retry = match self.process.state {
+            ProcessState::BackingOff { until } => {
+                Some(crate::phase::saturating_after(now, until.saturating_sub(self.elapsed())))
+            }
+            _ => None,
+        };
+        let told = [("board", &self.logged.board), ("rollouts", &self.logged.records)];
+        let told = told.into_iter().filter_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)));
+        let held_up = self.hold_reason.iter().map(|why| format!("the switch waits: {why}"));
+        WatchdogStatus {
+            watchdog: Some(RunningWatchdog {
+                pid: std::process::id(),
+                version: self.own_version.clone(),
+                since: self.since,
+            }),
+            version: self.running_version().to_owned(),
+            node: self.node.clone(),
+            child: self.agent_process(now),
+            failures: self.process.failures,
+            degraded: self.degraded_reason(),
+            next_retry,
+            notes: self.notes.values().cloned().chain(held_up).chain(told).collect(),
+        }
+    }
+
+    pub(super) fn node_report(&self, now: Timestamp) -> NodeReport {
+        let mut facts = self.setup.facts.clone();
+        facts.insert("zagent_watchdog".into(), self.own_version.clone().into());
+        let notes: Vec<_> = self.notes.values().map(|note| serde_json::Value::from(note.as_str())).collect();
+        if !notes.is_empty() {
+            facts.insert("zagent_notes".into(), notes.into());
+        }
+        let mut report = NodeReport {
+            id: self.setup.id.clone(),
+            component: Component::Agent,
+            version: self.running_version().to_owned(),
+            revision: None,
+            state: crate::report::NodeActivity::Idle,
+            taken: None,
+            os: self.setup.machine.0.clone(),
+            arch: self.setup.machine.1.clone(),
+            facts,
+            updated_at: now,
+            child: self.agent_process(now),
+            degraded: self.degraded_reason(),
+            protocol: PROTOCOL,
+            hold: self.hold_reason.clone(),
+            last_run: None,
+        };
+        report.update_from_node(&self.node);
+        report
+    }
+
+    /// Keeps a heartbeat.
+    pub(super) fn record_heartbeat(&mut self, now: Timestamp) {
+        if Instant::now() < self.due.beat {
+            return;
+        }
+        self.due.beat = Instant::now() + self.setup.pace.heartbeat;
+        let beaten = self.beats.append(&self.node_report(now));
+        self.self_test.beaten = true;
+        match beaten {
+            Ok(()) => self.logged.beats = false,
+            Err(why) if !std::mem::replace(&mut self.logged.beats, true) => {
+                tracing::warn!(why, "heartbeats are not kept; all else goes on");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Publishes a report when it says something new, and when its time has come.
+    pub(super) fn publish_report(&mut self, now: Timestamp) {
+        if self.net.is_busy() {
+            return;
+        }
+        let report = self.node_report(now);
+        let is_new = self.published.as_ref().is_none_or(|last| !is_same_report(last, &report));
+        // A board that does not answer is not asked more often for that.
+        if Instant::now() < self.publish_due() && !(is_new && self.logged.board.is_none()) {
+            return;
+        }
+        self.due.published = Some(Instant::now());
+        self.published = Some(report.clone());
+        self.net.publish(report);
+    }
+
+    pub(super) fn publish_due(&self) -> Instant {
+        let pace = &self.setup.pace;
+        let every = match (self.is_in_rollout(), &self.logged.board) {
+            (true, _) => pace.poll,
+            (false, Some(_)) => pace.idle.min(pace.publish),
+            (false, None) => pace.publish,
+        };
+        self.due.published.map_or(self.began, |last| last + every)
+    }
+
+    pub(super) fn on_published(&mut self, published: Result<(), String>) {
+        self.net.task_done();
+        self.self_test.published = true;
+        match published {
+            Ok(()) => {
+                if self.logged.board.take().is_some() {
+                    tracing::info!("the board takes reports again");
+                }
+            }
+            Err(why) => {
+                // It is still news to the board.
+                self.published = None;
+                if self.logged.board.is_none() {
+                    tracing::warn!(why, "the board does not take reports; all else goes on");
+                }
+                self.logged.board = Some(why);
+            }
+        }
+    }
+
+    /// Tells the service manager when something changed.
+    pub(super) fn notify_status(&mut self) {
+        let words = self.status_text();
+        if words != self.last_status {
+            self.setup.notifier.status(&words);
+            self.last_status = words;
+        }
+    }
+}
+
+/// True when two reports say the same, but for the time.
+fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
+    let plain = |report: &NodeReport| {
+        let child = report.child.as_ref().map(|child| AgentProcess { pid: child.pid, uptime: 0 });
+        NodeReport { updated_at: Timestamp::UNIX_EPOCH, child, ..report.clone() }
+    };
+    plain(one) == plain(other)
+}
