@@ -1,4 +1,4 @@
-# Everything that CI does is a recipe here.
+# Every step of CI has a recipe here.
 
 # List the recipes.
 default:
@@ -13,53 +13,53 @@ check:
 test *args:
     cargo test --workspace {{ args }}
 
-# Accept the golden files as they come out now; look at `git diff` afterwards.
+# Accept the current output as golden files; review `git diff` afterwards.
 golden:
     INSTA_UPDATE=always cargo test --workspace
 
-# The pages of the book about states, written from the schema.
+# Write the state reference of the book from the schema.
 docs-reference:
     INSTA_UPDATE=always cargo test -p zagent-tests --test reference
 
-# The corpus of trees that Salt compiled; a filter names an area.
+# The corpus of trees with Salt's results; `area` filters it.
 corpus area='':
     cargo test -p zagent-tests --test corpus {{ area }}
 
-# New inputs for every fuzz target, so many seconds each.
+# New inputs for every fuzz target, `seconds` per target.
 fuzz seconds='60':
     FUZZ_SECONDS={{ seconds }} cargo test -p zagent-tests --test fuzz
 
-# Kills, flips, idle turns and damaged packs, as many as we claim.
+# Kills, bit flips, idle turns and damaged packs, in the numbers that we claim.
 faults:
     CRASH_POINTS=1000 FLIPS=100000 IDLE_TURNS=100 cargo test -p zagent-cache --test crash --test flip --test idle
     PACK_CASES=1000 cargo test -p zagent-cache --test source packs
 
-# A hundred thousand histories of fleets on virtual time, and ten thousand nodes in one; SEED=N plays one again.
+# A hundred thousand histories of fleets on virtual time, and one fleet of ten thousand nodes; SEED=N repeats one history.
 fleets histories='100000' nodes='10000':
     HISTORIES={{ histories }} NODES={{ nodes }} cargo test -p zagent-tests --test fleet -- --nocapture
 
-# Licences, sources and which crate may name which.
+# Licences, sources and the allowed dependencies between crates.
 deps:
     cargo deny check bans licenses sources
     cargo test -p zagent-tests --test direction
 
-# Known vulnerabilities in what we use; needs the network.
+# Known vulnerabilities in the dependencies; needs the network.
 advisories:
     cargo deny check advisories
 
-# CPU time of a compile of 5000 and 50 000 states.
+# CPU time of compiling 5000 and 50 000 states.
 bench:
     cargo test --release -p zagent-tests --test speed -- --nocapture
 
-# The order of functions in the program, so that a waiting daemon takes little memory; needs valgrind.
+# Write the order of functions in the program, so that an idle daemon uses little memory; needs valgrind.
 layout:
     .ci/layout
 
-# The book.
+# Build the book.
 book:
     mdbook build docs
 
-# The program, its units and a sample configuration on this host; a configuration that is there stays.
+# Install the program, its units and a sample configuration on this host; keeps an existing configuration.
 install destdir='':
     cargo build --release --locked
     install -D -m 0755 target/release/zagent {{ destdir }}/usr/bin/zagent
@@ -70,17 +70,17 @@ install destdir='':
 nspawn *args:
     SUITES=container .ci/nspawn {{ args }}
 
-# Everything that runs in containers: the daemon, every state function, managers of all kinds, hosts in trouble, and formulas when
-# FORMULAS names them.
+# All container suites: the daemon, every state function, all package and service managers, hosts in trouble, and formulas if
+# FORMULAS is set.
 containers:
     .ci/nspawn
     test -z "${FORMULAS:-}" || just formulas
 
-# Every state function in a container; `just matrix pkg,cron` takes some files of tests/matrix.
+# Every state function in a container; `just matrix pkg,cron` selects files of tests/matrix.
 matrix files='':
     MATRIX={{ files }} SUITES=matrix .ci/nspawn
 
-# The same, and its table in the book.
+# The same, and write its table in the book.
 docs-matrix:
     MATRIX_PAGE=$PWD/docs/src/states-matrix.md SUITES=matrix .ci/nspawn
 
@@ -88,12 +88,12 @@ docs-matrix:
 hardship *args:
     SUITES=hardship .ci/nspawn {{ args }}
 
-# dnf, zypper, pacman, OpenRC and init scripts, for real.
+# Real dnf, zypper, pacman, OpenRC and init scripts.
 providers *args:
     SUITES=providers .ci/nspawn {{ args }}
 
-# Formulas below FORMULAS=DIR, by zagent and by the Salt of the virtualenv SALT=DIR, and their table in the book; what Salt
-# leaves is kept in TWINS=DIR. `just formulas nginx,vim` takes some, and leaves the book alone.
+# Apply the formulas below FORMULAS=DIR with zagent and with Salt from the virtualenv SALT=DIR, and write their table in the book;
+# the results of Salt are kept in TWINS=DIR. `just formulas nginx,vim` selects formulas and does not write the book.
 formulas names='':
     FORMULA={{ names }} TWINS="${TWINS:-$PWD/target/nspawn/twins}" \
         FORMULAS_PAGE={{ if names == '' { "$PWD/docs/src/formulas.md" } else { '' } }} SUITES=formulas .ci/nspawn
