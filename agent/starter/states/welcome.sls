@@ -1,4 +1,4 @@
-# A file made from a template: who logs in sees what the host knows about itself.
+# A file rendered from a template: it shows facts about the host to users who log in.
 greeting:
   file.managed:
     - name: /tmp/zagent-demo/motd

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What must hold before a change is merged: every host of inventory/ compiles, without a warning. Any CI can run it; a
-# code host that reads SARIF gets the findings as remarks with `zagent check . --sarif > zagent.sarif`.
+# Checks a change before it is merged: every host in inventory/ must compile without a warning. Any CI system can run this
+# script. For a code host that reads SARIF, `zagent check . --sarif > zagent.sarif` writes the results as annotations.
 set -eu
 cd "$(dirname "$0")"
 zagent check . --deny-warnings
-# What the change does to which host, as far as the target branch is here: CI says which one that is.
+# Shows what the change does on each host, if the target branch is available. CI sets TARGET_BRANCH.
 if git rev-parse --verify --quiet "${TARGET_BRANCH:-origin/main}^{commit}" >/dev/null 2>&1; then
   zagent check . --diff "${TARGET_BRANCH:-origin/main}..HEAD"
 fi

@@ -1,4 +1,4 @@
-# A loop over pillar: one state a page.
+# A loop over pillar: one state per page.
 {%- from 'site/map.jinja' import root, pages with context %}
 
 include:
@@ -22,7 +22,7 @@ page {{ name }}:
       - test: site published
 {% endfor %}
 
-# Runs only when a page changed.
+# Runs only when a page changes.
 site published:
   test.succeed_with_changes:
     - name: {{ pages | length }} pages of {{ grains['id'] }}

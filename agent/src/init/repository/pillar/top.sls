@@ -1,5 +1,5 @@
-# Which hosts get which data. Only the hosts named here see it in their templates; everybody who can read this
-# repository sees the files, so what is secret is encrypted (`#!yaml|gpg`, `#!yaml|age`).
+# Which hosts get which data. Only the hosts that match here see the data in their templates. Anyone who can read this
+# repository can read the files, so encrypt secrets (`#!yaml|gpg`, `#!yaml|age`).
 base:
   '*':
     - motd

@@ -1,4 +1,4 @@
-# Which hosts get which states. Every SLS named here is a file: `motd` is motd.sls or motd/init.sls.
+# Which hosts get which states. Each SLS name is a file: `motd` is motd.sls or motd/init.sls.
 base:
   '*':
     - motd

@@ -1,4 +1,4 @@
-# What somebody who logs in sees: made from a template, with what the host knows and what the pillar says.
+# The message that users see when they log in, rendered from a template with facts of the host and data from pillar.
 {%- set motd = salt['pillar.get']('motd', {}) %}
 
 message of the day:
