@@ -84,10 +84,10 @@ impl CommitTree {
             submodules: Vec::new(),
         };
         walk.walk_dir(root, "", 0)?;
-        let CommitWalk { listing: shape, submodules, .. } = walk;
-        shape.check_links()?;
-        let files = shape.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
-        Ok(Self { repo: repo.clone(), commit, listing: shape, submodules, files })
+        let CommitWalk { listing: listing, submodules, .. } = walk;
+        listing.check_links()?;
+        let files = listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
+        Ok(Self { repo: repo.clone(), commit, listing: listing, submodules, files })
     }
 
     /// The full id of the commit.

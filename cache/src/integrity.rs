@@ -93,9 +93,9 @@ impl IntegrityCheck<'_> {
             let entry = entry.map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
             let name = entry.file_name();
             let path = join_path(below, &name.to_string_lossy());
-            if let Some(kept) = self.generation.record().files.get(&path) {
+            if let Some(file_record) = self.generation.record().files.get(&path) {
                 self.files += 1;
-                self.check_file(&entry.path(), &path, kept)?;
+                self.check_file(&entry.path(), &path, file_record)?;
             } else if known.contains(path.as_str()) {
                 self.dirs += 1;
                 self.check_dir(&entry.path(), &path, known)?;
@@ -106,24 +106,24 @@ impl IntegrityCheck<'_> {
         Ok(())
     }
 
-    fn check_file(&self, place: &Path, path: &str, kept: &FileRecord) -> Result<(), TamperError> {
+    fn check_file(&self, place: &Path, path: &str, file_record: &FileRecord) -> Result<(), TamperError> {
         let meta = fs::symlink_metadata(place).map_err(|e| self.tamper_error(path, io_problem(&e)))?;
-        let untouched = meta.size() == kept.size
-            && meta.mode() == kept.mode
-            && TreeFileStamp::from_metadata(&meta) == kept.stamp;
+        let untouched = meta.size() == file_record.size
+            && meta.mode() == file_record.mode
+            && TreeFileStamp::from_metadata(&meta) == file_record.stamp;
         if untouched && self.depth == CheckDepth::Quick {
             return Ok(());
         }
         self.check_owner(path, &meta)?;
-        if meta.mode() != kept.mode {
+        if meta.mode() != file_record.mode {
             return Err(self.tamper_error(path, "has another kind or mode"));
         }
-        if meta.size() != kept.size {
+        if meta.size() != file_record.size {
             return Err(self.tamper_error(path, "has another size"));
         }
-        let digest = if kept.is_link() { digest_link(place) } else { digest_file(place) };
+        let digest = if file_record.is_link() { digest_link(place) } else { digest_file(place) };
         match digest {
-            Ok(digest) if digest.to_hex().as_str() == kept.blake3 => Ok(()),
+            Ok(digest) if digest.to_hex().as_str() == file_record.blake3 => Ok(()),
             Ok(_) => Err(self.tamper_error(path, "has other bytes")),
             Err(error) => Err(self.tamper_error(path, io_problem(&error))),
         }

@@ -22,8 +22,8 @@ pub(crate) struct CacheLock(#[expect(dead_code, reason = "closing it lets go of 
 
 impl CacheLock {
     /// Waits at most `patience` for others to finish.
-    pub(crate) fn acquire(path: &Path, patience: Duration) -> Result<Self, CacheError> {
-        let until = Instant::now() + patience;
+    pub(crate) fn acquire(path: &Path, timeout: Duration) -> Result<Self, CacheError> {
+        let until = Instant::now() + timeout;
         if let Some(dir) = path.parent() {
             disk::make_dirs(dir)?;
         }

@@ -12,8 +12,9 @@ impl VerifiedTree {
     /// # Errors
     /// Fails when something cannot be written; `current` then leads where it led before.
     pub fn publish(self) -> Result<Generation, CacheError> {
-        let Self { staged_tree: holding, record, floor } = self;
-        let (cache, paths, place) = (&holding.cache, holding.cache.paths(), holding.staging_dir.path());
+        let Self { staged_tree: staged_tree, record, floor } = self;
+        let (cache, paths, place) =
+            (&staged_tree.cache, staged_tree.cache.paths(), staged_tree.staging_dir.path());
         let at = |name: &str| disk::failpoint(name).map_err(disk::io_error("publish", place));
         let bytes = serde_json::to_vec(&record).map_err(|e| disk::io_error("write", place)(e.into()))?;
         disk::write_new(&place.join(RECORD), &bytes, 0o600)?;

@@ -135,13 +135,13 @@ pub(crate) fn content_digest(dirs: &[String], files: &BTreeMap<String, FileRecor
     for dir in dirs {
         line("dir", dir, "");
     }
-    for (path, kept) in files {
-        let kind = match (kept.is_link(), kept.is_executable()) {
+    for (path, file_record) in files {
+        let kind = match (file_record.is_link(), file_record.is_executable()) {
             (true, _) => "link",
             (_, true) => "program",
             _ => "file",
         };
-        line(kind, path, &kept.blake3);
+        line(kind, path, &file_record.blake3);
     }
     hasher.finalize().to_hex().to_string()
 }

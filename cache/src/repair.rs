@@ -38,25 +38,25 @@ impl Cache {
     /// Fails when another process changes the cache, or a file cannot be removed.
     pub fn repair(&self) -> Result<RepairReport, CacheError> {
         let _lock = self.lock()?;
-        let mut healed = RepairReport { staged: self.clear_staging()?, ..RepairReport::default() };
+        let mut report = RepairReport { staged: self.clear_staging()?, ..RepairReport::default() };
         disk::remove_file(&self.paths().current().with_extension("new"))?;
         disk::failpoint("heal::cleared").map_err(disk::io_error("heal", &self.paths().staging()))?;
         let current = self.current_name()?;
         let whole = current.as_deref().is_some_and(|name| self.is_complete(name));
         if !whole {
-            healed.current = self.repoint_current(current.as_deref())?;
+            report.current = self.repoint_current(current.as_deref())?;
         }
         let now = self.current_name()?;
         for name in disk::list_names(&self.paths().generations())? {
             if Some(&name) != now.as_ref() && Generation::open(self.paths(), &name).is_err() {
                 self.discard(&name)?;
-                healed.broken.push(name);
+                report.broken.push(name);
             }
         }
-        if !healed.is_clean() {
-            tracing::info!(?healed, "the cache was put right");
+        if !report.is_clean() {
+            tracing::info!(?report, "the cache was put right");
         }
-        Ok(healed)
+        Ok(report)
     }
 
     fn is_complete(&self, name: &str) -> bool {

@@ -17,27 +17,29 @@ const AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everybody who signed, as far as signatures are required.
 pub(crate) fn verify_signatures(
-    holding: &StagedTree,
-    proof: &VerifyContext<'_>,
+    staged_tree: &StagedTree,
+    context: &VerifyContext<'_>,
 ) -> Result<Vec<Signer>, Refusal> {
-    let (commit, listed) = match proof.trust.require {
+    let (commit, listed) = match context.trust.require {
         RequiredSignatures::None => return Ok(Vec::new()),
         RequiredSignatures::Commit => (true, false),
         RequiredSignatures::Manifest => (false, true),
         RequiredSignatures::Both => (true, true),
     };
-    let unsigned = |why| Refusal::Unsigned { revision: holding.revision.clone(), why };
-    let known = AllowedSigners::read(proof.trust)?;
+    let unsigned = |why| Refusal::Unsigned { revision: staged_tree.revision.clone(), why };
+    let known = AllowedSigners::read(context.trust)?;
     let mut found = Vec::new();
     if commit {
-        let bytes = holding.commit.as_deref();
+        let bytes = staged_tree.commit.as_deref();
         let bytes = bytes.ok_or_else(|| unsigned("a directory has no commit to sign; require `manifest`"))?;
-        found.push(known.verify_commit(bytes, proof.now)?);
+        found.push(known.verify_commit(bytes, context.now)?);
     }
     if listed {
-        let written = &holding.written;
+        let written = &staged_tree.written;
         let bytes = written.manifest.as_deref().ok_or_else(|| unsigned("it has no manifest.yaml to sign"))?;
-        for signer in known.verify_manifest(bytes, &written.signatures, proof.trust.threshold, proof.now)? {
+        for signer in
+            known.verify_manifest(bytes, &written.signatures, context.trust.threshold, context.now)?
+        {
             if !found.contains(&signer) {
                 found.push(signer);
             }
@@ -48,18 +50,18 @@ pub(crate) fn verify_signatures(
 
 /// The manifest, which the tree fulfils.
 pub(crate) fn verify_manifest(
-    holding: &StagedTree,
-    proof: &VerifyContext<'_>,
+    staged_tree: &StagedTree,
+    context: &VerifyContext<'_>,
 ) -> Result<Option<Manifest>, Refusal> {
-    let signed = matches!(proof.trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both);
-    let Some(bytes) = holding.written.manifest.as_deref() else {
-        return match proof.trust.manifest {
-            ManifestRule::Required => Err(Refusal::NoManifest { revision: holding.revision.clone() }),
+    let signed = matches!(context.trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both);
+    let Some(bytes) = staged_tree.written.manifest.as_deref() else {
+        return match context.trust.manifest {
+            ManifestRule::Required => Err(Refusal::NoManifest { revision: staged_tree.revision.clone() }),
             ManifestRule::Optional => Ok(None),
         };
     };
     let manifest = Manifest::read(MANIFEST, bytes).map_err(|faults| Refusal::Manifest(Box::new(faults)))?;
-    if manifest.is_expired(proof.now)
+    if manifest.is_expired(context.now)
         && let Some(at) = manifest.expires
     {
         return Err(Refusal::Expired { at });
@@ -71,8 +73,8 @@ pub(crate) fn verify_manifest(
         return Err(Refusal::OldAgent { wanted: wanted.to_string(), own: AGENT_VERSION });
     }
     match &manifest.files {
-        Some(_) => check_files(holding, &manifest)?,
-        None if signed || proof.trust.manifest == ManifestRule::Required => return Err(Refusal::Unlisted),
+        Some(_) => check_files(staged_tree, &manifest)?,
+        None if signed || context.trust.manifest == ManifestRule::Required => return Err(Refusal::Unlisted),
         None => {}
     }
     Ok(Some(manifest))
@@ -80,18 +82,18 @@ pub(crate) fn verify_manifest(
 
 /// Every listed file is there as it is listed, and no other. A link counts as the files it leads to; one that leads
 /// nowhere cannot be listed.
-fn check_files(holding: &StagedTree, manifest: &Manifest) -> Result<(), Refusal> {
+fn check_files(staged_tree: &StagedTree, manifest: &Manifest) -> Result<(), Refusal> {
     let Some(listed) = &manifest.files else {
         return Ok(());
     };
-    let written = &holding.written;
+    let written = &staged_tree.written;
     for (path, entry) in listed {
-        let kept = written.resolved_files.get(path).and_then(|real| written.files.get(real));
-        let kept = kept.ok_or_else(|| Refusal::Missing { path: path.clone() })?;
-        if kept.blake3 != entry.blake3 {
+        let file_record = written.resolved_files.get(path).and_then(|real| written.files.get(real));
+        let file_record = file_record.ok_or_else(|| Refusal::Missing { path: path.clone() })?;
+        if file_record.blake3 != entry.blake3 {
             return Err(Refusal::Digest { path: path.clone() });
         }
-        let mode = manifest_mode(kept);
+        let mode = manifest_mode(file_record);
         if mode != entry.mode {
             return Err(Refusal::Mode {
                 path: path.clone(),
@@ -108,6 +110,6 @@ fn check_files(holding: &StagedTree, manifest: &Manifest) -> Result<(), Refusal>
     }
 }
 
-fn manifest_mode(kept: &FileRecord) -> ManifestMode {
-    ManifestMode::from_bits(if kept.is_executable() { 0o755 } else { 0o644 })
+fn manifest_mode(file_record: &FileRecord) -> ManifestMode {
+    ManifestMode::from_bits(if file_record.is_executable() { 0o755 } else { 0o644 })
 }

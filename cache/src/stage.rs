@@ -167,13 +167,13 @@ impl Cache {
     pub fn stage_dir(&self, dir: &Path) -> Result<StagedRevision, CacheError> {
         let lock = self.lock()?;
         let place = StagingDir::new(&self.paths().staging())?;
-        let mut shape = TreeListing::new(self.limits());
-        scan_dir(dir, "", &mut shape)?;
-        shape.check_links()?;
+        let mut listing = TreeListing::new(self.limits());
+        scan_dir(dir, "", &mut listing)?;
+        listing.check_links()?;
         let limit = self.limits().bytes;
         let read = |path: &str, file: &ListedFile| read_listed(&dir.join(path), path, file, limit);
-        let written = write_tree(&place.path().join(TREE), &shape, |file| file.executable, read)?;
-        check_unchanged(dir, &shape)?;
+        let written = write_tree(&place.path().join(TREE), &listing, |file| file.executable, read)?;
+        check_unchanged(dir, &listing)?;
         let revision = format!("{DIR_PREFIX}{}", record::content_digest(&written.dirs, &written.files));
         let staged = StagedTree {
             cache: self.clone(),
@@ -200,15 +200,15 @@ fn finish_staging(staged: StagedTree) -> Result<StagedRevision, CacheError> {
 /// Writes every entry of a shape below `root`.
 fn write_tree<F>(
     root: &Path,
-    shape: &TreeListing<F>,
+    listing: &TreeListing<F>,
     executable: impl Fn(&F) -> bool,
     mut read: impl FnMut(&str, &F) -> Result<Vec<u8>, CacheError>,
 ) -> Result<StagedFiles, CacheError> {
     let mut written = StagedFiles::default();
-    for (one, other) in shape.case_collisions().into_iter().take(MAX_WARNINGS) {
+    for (one, other) in listing.case_collisions().into_iter().take(MAX_WARNINGS) {
         tracing::warn!(one, other, "two names that only their case tells apart");
     }
-    for (path, node) in shape.nodes() {
+    for (path, node) in listing.nodes() {
         match node {
             ListingEntry::Dir => {
                 disk::make_dir(&root.join(path))?;
@@ -216,12 +216,12 @@ fn write_tree<F>(
             }
             ListingEntry::File(file) => {
                 let bytes = read(path, file)?;
-                written.write_file(root, path, bytes, executable(file), shape.limits().total)?;
+                written.write_file(root, path, bytes, executable(file), listing.limits().total)?;
             }
             ListingEntry::Link(_) => {}
         }
     }
-    for (path, node) in shape.nodes() {
+    for (path, node) in listing.nodes() {
         if let ListingEntry::Link(target) = node {
             if path == MANIFEST || manifest::is_signature(path) {
                 return Err(RepositoryError::Target {
@@ -238,8 +238,8 @@ fn write_tree<F>(
     }
     if written.manifest.is_some() {
         written.resolved_files =
-            shape.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).collect();
-        written.broken_links = shape.broken_links()?;
+            listing.files_below("")?.into_iter().map(|(path, (real, _))| (path, real)).collect();
+        written.broken_links = listing.broken_links()?;
     }
     Ok(written)
 }
@@ -284,7 +284,7 @@ struct ListedFile {
 }
 
 /// Lists a directory; names are judged and kinds are checked before anything is opened.
-fn scan_dir(root: &Path, below: &str, shape: &mut TreeListing<ListedFile>) -> Result<(), CacheError> {
+fn scan_dir(root: &Path, below: &str, listing: &mut TreeListing<ListedFile>) -> Result<(), CacheError> {
     let dir = root.join(below);
     let failed = |error| disk::io_error("read the directory", &dir)(error);
     let mut entries = fs::read_dir(&dir).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
@@ -298,19 +298,19 @@ fn scan_dir(root: &Path, below: &str, shape: &mut TreeListing<ListedFile>) -> Re
         let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
         let kind = meta.file_type();
         if kind.is_dir() {
-            shape.add(path.clone(), ListingEntry::Dir)?;
-            scan_dir(root, &path, shape)?;
+            listing.add(path.clone(), ListingEntry::Dir)?;
+            scan_dir(root, &path, listing)?;
         } else if kind.is_symlink() {
             let target = fs::read_link(&place).map_err(disk::io_error("read the link", &place))?;
             let target = path_names::check_target(target.as_os_str().as_bytes(), &path)?.to_owned();
-            shape.add(path, ListingEntry::Link(target))?;
+            listing.add(path, ListingEntry::Link(target))?;
         } else if kind.is_file() {
-            let limit = shape.limits().bytes;
+            let limit = listing.limits().bytes;
             if meta.len() > limit {
                 return Err(RepositoryError::TooLarge { path, size: meta.len(), limit }.into());
             }
             let executable = meta.mode() & 0o111 != 0;
-            shape.add(
+            listing.add(
                 path,
                 ListingEntry::File(ListedFile { executable, stamp: TreeFileStamp::from_metadata(&meta) }),
             )?;
@@ -345,8 +345,8 @@ fn read_listed(place: &Path, path: &str, file: &ListedFile, limit: u64) -> Resul
 }
 
 /// Fails when a file changed after it was listed: half of an edit must not be published.
-fn check_unchanged(root: &Path, shape: &TreeListing<ListedFile>) -> Result<(), CacheError> {
-    let mut now = TreeListing::new(shape.limits());
+fn check_unchanged(root: &Path, listing: &TreeListing<ListedFile>) -> Result<(), CacheError> {
+    let mut now = TreeListing::new(listing.limits());
     scan_dir(root, "", &mut now)?;
     let differs = |one: &ListingEntry<ListedFile>, other: &ListingEntry<ListedFile>| match (one, other) {
         (ListingEntry::File(one), ListingEntry::File(other)) => one.stamp != other.stamp,
@@ -354,9 +354,9 @@ fn check_unchanged(root: &Path, shape: &TreeListing<ListedFile>) -> Result<(), C
         (ListingEntry::Dir, ListingEntry::Dir) => false,
         _ => true,
     };
-    let mut pairs = shape.nodes().zip(now.nodes());
+    let mut pairs = listing.nodes().zip(now.nodes());
     let moved = pairs.find(|((path, one), (other_path, other))| path != other_path || differs(one, other));
-    let same_count = shape.nodes().count() == now.nodes().count();
+    let same_count = listing.nodes().count() == now.nodes().count();
     match moved {
         Some(((path, _), _)) => Err(CacheError::SourceChanged { path: root.join(path) }),
         None if !same_count => Err(CacheError::SourceChanged { path: root.into() }),

@@ -111,26 +111,26 @@ impl StagedRevision {
     ///
     /// # Errors
     /// Fails with the first cause for which it is refused.
-    pub fn verify(self, proof: &VerifyContext<'_>) -> Result<VerifiedTree, Refusal> {
-        let holding = self.0;
-        let signers = signatures::verify_signatures(&holding, proof)?;
-        let manifest = signatures::verify_manifest(&holding, proof)?;
-        let current = holding.cache.current().ok().flatten();
-        let content = record::content_digest(&holding.written.dirs, &holding.written.files);
+    pub fn verify(self, context: &VerifyContext<'_>) -> Result<VerifiedTree, Refusal> {
+        let staged_tree = self.0;
+        let signers = signatures::verify_signatures(&staged_tree, context)?;
+        let manifest = signatures::verify_manifest(&staged_tree, context)?;
+        let current = staged_tree.cache.current().ok().flatten();
+        let content = record::content_digest(&staged_tree.written.dirs, &staged_tree.written.files);
         let mut record = GenerationRecord {
             schema: record::SCHEMA,
-            revision: holding.revision.clone(),
-            line: proof.branch.to_owned(),
-            source: proof.source.to_owned(),
+            revision: staged_tree.revision.clone(),
+            line: context.branch.to_owned(),
+            source: context.source.to_owned(),
             serial: manifest.as_ref().map(|manifest| manifest.serial),
             expires: manifest.as_ref().and_then(|manifest| manifest.expires),
             signers,
-            committed: holding.committed,
-            published: proof.now,
+            committed: staged_tree.committed,
+            published: context.now,
             previous: current.as_ref().map(|current| current.name().to_owned()),
             content,
-            dirs: holding.written.dirs.clone(),
-            files: holding.written.files.clone(),
+            dirs: staged_tree.written.dirs.clone(),
+            files: staged_tree.written.files.clone(),
         };
         let again = current.as_ref().filter(|current| is_unchanged(current, &record));
         let floor = match again {
@@ -139,11 +139,11 @@ impl StagedRevision {
                 record.previous.clone_from(&current.record().previous);
                 None
             }
-            None => Some(raise_floor(&holding, &record, proof)?),
+            None => Some(raise_floor(&staged_tree, &record, context)?),
         };
-        let place = holding.staging_dir.path();
+        let place = staged_tree.staging_dir.path();
         disk::failpoint("verify::done").map_err(disk::io_error("verify", place))?;
-        Ok(VerifiedTree { staged_tree: holding, record, floor })
+        Ok(VerifiedTree { staged_tree: staged_tree, record, floor })
     }
 }
 
@@ -155,18 +155,19 @@ fn is_unchanged(current: &Generation, new: &GenerationRecord) -> bool {
 
 /// The floor after this tree, unless it lies below the one of now.
 fn raise_floor(
-    holding: &StagedTree,
+    staged_tree: &StagedTree,
     record: &GenerationRecord,
-    proof: &VerifyContext<'_>,
+    context: &VerifyContext<'_>,
 ) -> Result<ReplayFloor, Refusal> {
-    let paths = holding.cache.paths();
-    let mut floor = match ReplayFloor::repair(paths, &holding.cache.list()?) {
-        Err(CacheError::FloorDamaged { .. }) if proof.allow_rewind => ReplayFloor::default(),
+    let paths = staged_tree.cache.paths();
+    let mut floor = match ReplayFloor::repair(paths, &staged_tree.cache.list()?) {
+        Err(CacheError::FloorDamaged { .. }) if context.allow_rewind => ReplayFloor::default(),
         floor => floor?,
     };
-    let digest = holding.written.manifest.as_deref().map(|bytes| blake3::hash(bytes).to_hex().to_string());
+    let digest =
+        staged_tree.written.manifest.as_deref().map(|bytes| blake3::hash(bytes).to_hex().to_string());
     let manifest = record.serial.zip(digest);
-    if let Some(below) = proof.base_branch.and_then(|line| floor.branch(line))
+    if let Some(below) = context.base_branch.and_then(|line| floor.branch(line))
         && let Some(serial) = below.serial
     {
         match &manifest {
@@ -180,29 +181,30 @@ fn raise_floor(
         }
     }
     let mut rewound = false;
-    if let Some(line) = floor.branch(proof.branch)
-        && let Err(refusal) = check_fast_forward(holding, line, manifest.as_ref(), proof)
+    if let Some(line) = floor.branch(context.branch)
+        && let Err(refusal) = check_fast_forward(staged_tree, line, manifest.as_ref(), context)
     {
-        if !proof.allow_rewind {
+        if !context.allow_rewind {
             return Err(refusal);
         }
         tracing::warn!(why = %refusal, "taken all the same, as it was asked for");
         rewound = true;
     }
     let new = AcceptedRevision { revision: &record.revision, committed: record.committed, manifest, rewound };
-    floor.accept(proof.branch, &new);
+    floor.accept(context.branch, &new);
     Ok(floor)
 }
 
 /// Fails when the tree goes back behind what was accepted of its line.
 fn check_fast_forward(
-    holding: &StagedTree,
+    staged_tree: &StagedTree,
     line: &BranchFloor,
     manifest: Option<&(u64, String)>,
-    proof: &VerifyContext<'_>,
+    context: &VerifyContext<'_>,
 ) -> Result<(), Refusal> {
-    let revision = || holding.revision.clone();
-    let ancestry = if holding.descends_from(&line.revision) { Ancestry::Descendant } else { proof.ancestry };
+    let revision = || staged_tree.revision.clone();
+    let ancestry =
+        if staged_tree.descends_from(&line.revision) { Ancestry::Descendant } else { context.ancestry };
     match (manifest, line.serial) {
         (Some((serial, _)), Some(floor)) if *serial < floor => {
             return Err(Refusal::SerialReplayed { serial: *serial, floor });
@@ -217,16 +219,16 @@ fn check_fast_forward(
         _ => {}
     }
     // The content of a directory may be what it was before: it has no history.
-    if !proof.trust.fast_forward || holding.is_directory() {
+    if !context.trust.fast_forward || staged_tree.is_directory() {
         return Ok(());
     }
-    let older = matches!((holding.committed, line.committed), (Some(new), Some(old)) if new < old);
+    let older = matches!((staged_tree.committed, line.committed), (Some(new), Some(old)) if new < old);
     match ancestry {
         Ancestry::Descendant => Ok(()),
-        Ancestry::NotDescendant if !line.has_superseded(&holding.revision) => {
+        Ancestry::NotDescendant if !line.has_superseded(&staged_tree.revision) => {
             Err(Refusal::Rewritten { revision: revision(), newest: line.revision.clone() })
         }
-        Ancestry::Unknown if !older && !line.has_superseded(&holding.revision) => Ok(()),
+        Ancestry::Unknown if !older && !line.has_superseded(&staged_tree.revision) => Ok(()),
         _ => Err(Refusal::Rewound { revision: revision(), newest: line.revision.clone() }),
     }
 }

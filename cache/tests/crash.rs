@@ -109,7 +109,7 @@ fn dying_at_any_point_leaves_the_old_or_the_new_one() {
     let commits = history(&mut scratch, 6);
     for point in POINTS {
         let mut hits = 0;
-        // The first times, and some later ones: in the middle of a tree and of the next turns.
+        // The first iterations, and some later ones: in the middle of a tree and of the next turns.
         let skips: &[usize] =
             if iterations("CRASH_POINTS", 60) > 60 { &[0, 1, 2, 5, 11, 29] } else { &[0, 7] };
         for skip in skips {

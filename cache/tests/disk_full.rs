@@ -10,7 +10,7 @@ use std::error::Error as _;
 use std::path::Path;
 use std::process::Command;
 
-use site::{Site, file};
+use site::{CacheSite, file};
 use zagent_cache::CacheError;
 use zagent_cache::testing::{EntryKind, ScratchRepo};
 
@@ -53,16 +53,17 @@ fn every_write_may_fail() {
     let scenario = fail::FailScenario::setup();
     for point in POINTS {
         for skip in 0.. {
-            let dir = site::memory();
+            let dir = site::memory_dir();
             let root = dir.path().join("root");
-            let site = Site::at(&root);
+            let site = CacheSite::at(&root);
             for commit in &commits[..4] {
-                assert!(site.take(scratch.path(), commit).is_ok());
+                assert!(site.publish(scratch.path(), commit).is_ok());
             }
             let old = site.current().name().to_owned();
             let action = if skip == 0 { "return(full)".into() } else { format!("{skip}*off->return(full)") };
             fail::cfg(point, &action).unwrap();
-            let taken = site.take(scratch.path(), &commits[4]).and_then(|new| site.cache.gc().map(|_| new));
+            let taken =
+                site.publish(scratch.path(), &commits[4]).and_then(|new| site.cache.gc().map(|_| new));
             fail::remove(point);
             let what = format!("{point} after {skip}");
             let now = site.current().record().revision.clone();
@@ -74,7 +75,7 @@ fn every_write_may_fail() {
             };
             names_its_cause(&error, &root, &what);
             site.cache.repair().unwrap();
-            let last = site.take(scratch.path(), &commits[5]).unwrap();
+            let last = site.publish(scratch.path(), &commits[5]).unwrap();
             assert_eq!(site.current().name(), last.name(), "{what}");
         }
     }
@@ -90,8 +91,8 @@ fn child() {
     let told: Vec<&str> = told.split(' ').collect();
     let (dir, repository) = (Path::new(told[0]), Path::new(told[1]));
     let root = dir.join("root");
-    let site = Site::at(&root);
-    let first = site.take(repository, told[2]).expect("room for one");
+    let site = CacheSite::at(&root);
+    let first = site.publish(repository, told[2]).expect("room for one");
     let filler = dir.join("filler");
     // A little more room each time: every write comes to be the one that fails.
     let mut failures = 0;
@@ -99,7 +100,7 @@ fn child() {
         let room = rustix::fs::statvfs(dir).unwrap();
         let fill = (room.f_bavail * room.f_frsize).saturating_sub(free * 4096);
         std::fs::write(&filler, vec![0; usize::try_from(fill).unwrap()]).unwrap();
-        let taken = site.take(repository, told[3]);
+        let taken = site.publish(repository, told[3]);
         let now = site.current();
         match taken {
             Ok(new) => {

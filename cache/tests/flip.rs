@@ -8,7 +8,7 @@ mod site;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use site::{Site, file, times};
+use site::{CacheSite, file, iterations};
 use zagent_cache::testing::ScratchRepo;
 
 const FILES: [&str; 4] = ["a", "b/c", "b/d", "e"];
@@ -16,10 +16,10 @@ const FILES: [&str; 4] = ["a", "b/c", "b/d", "e"];
 #[test]
 fn a_reader_never_sees_a_missing_or_mixed_tree() {
     let mut scratch = ScratchRepo::new();
-    let dir = site::memory();
-    let site = Site::at(dir.path());
+    let dir = site::memory_dir();
+    let site = CacheSite::at(dir.path());
     let commits = ["one", "two"].map(|text| scratch.commit(&FILES.map(|path| file(path, text))));
-    let names = commits.map(|commit| site.take(scratch.path(), &commit).unwrap().name().to_owned());
+    let names = commits.map(|commit| site.publish(scratch.path(), &commit).unwrap().name().to_owned());
     let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     let read = || {
         let mut seen = [0_u64; 2];
@@ -40,7 +40,7 @@ fn a_reader_never_sees_a_missing_or_mixed_tree() {
         while reads.load(Ordering::Relaxed) == 0 && !reader.is_finished() {
             std::thread::yield_now();
         }
-        for n in 0..times("FLIPS", 5000) {
+        for n in 0..iterations("FLIPS", 5000) {
             let to = &names[usize::try_from(n % 2).unwrap()];
             assert_eq!(site.cache.rollback(Some(to)).unwrap().name(), to);
         }

@@ -6,7 +6,7 @@ mod site;
 
 use std::os::unix::fs::symlink;
 
-use site::{Site, file};
+use site::{CacheSite, file};
 use zagent_cache::testing::ScratchRepo;
 use zagent_cache::{CacheError, GitRepository, Refusal};
 
@@ -185,7 +185,7 @@ fn code(error: &CacheError) -> &'static str {
 }
 
 struct HostileTreeTest {
-    site: Site,
+    site: CacheSite,
     scratch: ScratchRepo,
     good: String,
     count: usize,
@@ -193,16 +193,16 @@ struct HostileTreeTest {
 
 impl HostileTreeTest {
     fn new() -> Self {
-        let (site, mut scratch) = (Site::new(), ScratchRepo::new());
+        let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
         let first = scratch.commit(&[file("states/top.sls", "good")]);
-        let good = site.take(scratch.path(), &first).unwrap().name().to_owned();
+        let good = site.publish(scratch.path(), &first).unwrap().name().to_owned();
         Self { site, scratch, good, count: 0 }
     }
 
     /// A commit of this tree is refused for this cause, and nothing has changed.
     fn assert_refused(&mut self, what: &str, tree: &[u8], want: &[&str]) {
         let commit = self.scratch.commit_directory(tree);
-        let taken = self.site.take(self.scratch.path(), &commit);
+        let taken = self.site.publish(self.scratch.path(), &commit);
         let error = taken.map(|g| g.name().to_owned()).expect_err(what);
         assert!(want.contains(&code(&error)), "{what}: {} ({error})", code(&error));
         self.assert_unchanged(what);
@@ -210,7 +210,7 @@ impl HostileTreeTest {
 
     fn assert_unchanged(&mut self, what: &str) {
         assert_eq!(self.site.current().name(), self.good, "{what}");
-        assert_eq!((self.site.staged(), self.site.generations().len()), (0, 1), "{what}");
+        assert_eq!((self.site.staged_count(), self.site.generations().len()), (0, 1), "{what}");
         self.count += 1;
     }
 }
@@ -289,7 +289,7 @@ fn no_hostile_directory_is_published() {
 
 #[test]
 fn honest_trees_with_odd_files_are_published() {
-    let (site, scratch) = (Site::new(), ScratchRepo::new());
+    let (site, scratch) = (CacheSite::new(), ScratchRepo::new());
     let entries = [
         dir(".github", vec![plain("x")]),
         plain(".gitignore"),
@@ -308,7 +308,7 @@ fn honest_trees_with_odd_files_are_published() {
     let tree = write_raw_tree(&scratch, &entries);
     let mut scratch = scratch;
     let commit = scratch.commit_directory(&tree);
-    let generation = site.take(scratch.path(), &commit).unwrap();
+    let generation = site.publish(scratch.path(), &commit).unwrap();
     let read = |path: &str| std::fs::read_to_string(generation.tree_dir().join(path)).unwrap();
     assert_eq!((read("alias/run"), read("real/up/alias/ünï cödé")), ("#!".into(), "x".into()));
     let mode = |path: &str| generation.record().files[path].mode;
@@ -330,7 +330,7 @@ fn a_damaged_object_is_not_believed() {
     let place = |id: &str| trial.scratch.path().join(".git/objects").join(&id[..2]).join(&id[2..]);
     std::fs::remove_file(place(&id)).unwrap();
     std::fs::copy(place(&hex), place(&id)).unwrap();
-    let error = trial.site.take(trial.scratch.path(), &commit).map(|g| g.name().to_owned()).unwrap_err();
+    let error = trial.site.publish(trial.scratch.path(), &commit).map(|g| g.name().to_owned()).unwrap_err();
     assert!(matches!(error, CacheError::Repository(_)), "{error}");
     trial.assert_unchanged("another object under its id");
     assert_eq!(code(&Refusal::Unlisted.into()), "unlisted");

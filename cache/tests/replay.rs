@@ -10,14 +10,14 @@ use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
-use site::{NOW, Site, file};
+use site::{CacheSite, NOW, file};
 use zagent_cache::testing::ScratchRepo;
 use zagent_cache::{Ancestry, CacheError, Generation, Refusal, VerifyContext, trust};
 use zagent_config::manifest::{Manifest, ManifestEntry, ManifestMode};
 use zagent_config::settings::{ManifestRule, RequiredSignatures};
 
 fn publish_revision(
-    site: &Site,
+    site: &CacheSite,
     scratch: &ScratchRepo,
     commit: &str,
     proof: &VerifyContext<'_>,
@@ -27,7 +27,12 @@ fn publish_revision(
 }
 
 /// The word of the cause for which a commit is refused; `taken` when it is not.
-fn refusal_code(site: &Site, scratch: &ScratchRepo, commit: &str, proof: &VerifyContext<'_>) -> &'static str {
+fn refusal_code(
+    site: &CacheSite,
+    scratch: &ScratchRepo,
+    commit: &str,
+    proof: &VerifyContext<'_>,
+) -> &'static str {
     let before = site.cache.current().unwrap().map(|g| g.name().to_owned());
     match publish_revision(site, scratch, commit, proof) {
         Ok(generation) => {
@@ -36,7 +41,7 @@ fn refusal_code(site: &Site, scratch: &ScratchRepo, commit: &str, proof: &Verify
         }
         Err(refusal) => {
             assert_eq!(site.cache.current().unwrap().map(|g| g.name().to_owned()), before, "{refusal}");
-            assert_eq!(site.staged(), 0, "{refusal}");
+            assert_eq!(site.staged_count(), 0, "{refusal}");
             refusal.code()
         }
     }
@@ -56,10 +61,10 @@ fn manifest(serial: u64, text: &str) -> Manifest {
 
 #[test]
 fn a_superseded_commit_is_refused() {
-    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
+    let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let commits: Vec<String> =
         (0..4_u32).map(|n| scratch.commit_at(&[file("top.sls", &n.to_string())], 100 + n)).collect();
-    let proof = site.proof();
+    let proof = site.verify_context();
     for commit in &commits[..3] {
         assert_eq!(refusal_code(&site, &scratch, commit, &proof), "taken");
     }
@@ -71,7 +76,7 @@ fn a_superseded_commit_is_refused() {
     assert_eq!(refusal_code(&site, &scratch, &commits[2], &proof), "taken", "the newest, once more");
     // The cache is gone, then one half of the floor, then the other: the way back stays shut.
     fs::remove_dir_all(site.paths.root().join("cache")).unwrap();
-    let again = Site::at(site.paths.root());
+    let again = CacheSite::at(site.paths.root());
     assert!(again.cache.current().unwrap().is_none());
     assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "rewound");
     fs::remove_dir_all(site.paths.root().join("state")).unwrap();
@@ -89,10 +94,10 @@ fn a_superseded_commit_is_refused() {
 
 #[test]
 fn an_older_copy_of_the_floor_does_not_count() {
-    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
+    let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let commits: Vec<String> =
         (0..3_u32).map(|n| scratch.commit_at(&[file("top.sls", &n.to_string())], n)).collect();
-    let proof = site.proof();
+    let proof = site.verify_context();
     assert_eq!(refusal_code(&site, &scratch, &commits[0], &proof), "taken");
     let old = fs::read(site.paths.floor()).unwrap();
     assert_eq!(refusal_code(&site, &scratch, &commits[1], &proof), "taken");
@@ -115,7 +120,7 @@ fn an_older_copy_of_the_floor_does_not_count() {
 
 #[test]
 fn rewritten_history_is_refused() {
-    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
+    let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let mut commit = |on: Option<&str>, text: &str, at| {
         match on {
             Some(on) => scratch.checkout(on),
@@ -130,7 +135,7 @@ fn rewritten_history_is_refused() {
     let rewritten = commit(Some(&first), "2, in another way", 400);
     let orphan = commit(None, "new", 500);
     let unseen = commit(Some(&first), "never accepted", 120);
-    let proof = site.proof();
+    let proof = site.verify_context();
     let with = |ancestry| VerifyContext { ancestry, ..proof };
     let doubt = |commit: &str| site.stage(scratch.path(), commit).unwrap().unproven_ancestor("main").unwrap();
     assert_eq!(doubt(&first), None);
@@ -147,9 +152,9 @@ fn rewritten_history_is_refused() {
     }
     assert_eq!(refusal_code(&site, &scratch, &unseen, &proof), "rewound", "older by its time");
     assert_eq!(refusal_code(&site, &scratch, &skipped, &with(Ancestry::Descendant)), "taken");
-    let mut free = Site::at(site.paths.root());
+    let mut free = CacheSite::at(site.paths.root());
     free.trust.fast_forward = false;
-    assert_eq!(refusal_code(&free, &scratch, &rewritten, &free.proof()), "taken");
+    assert_eq!(refusal_code(&free, &scratch, &rewritten, &free.verify_context()), "taken");
     let asked = VerifyContext { allow_rewind: true, ..with(Ancestry::NotDescendant) };
     assert_eq!(refusal_code(&site, &scratch, &orphan, &asked), "taken");
     assert_eq!(
@@ -161,10 +166,10 @@ fn rewritten_history_is_refused() {
 
 #[test]
 fn lines_have_floors_of_their_own() {
-    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
+    let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let main = scratch.commit_at(&[file("top.sls", "main")], 1);
     let ahead = scratch.commit_at(&[file("top.sls", "testing")], 2);
-    let proof = site.proof();
+    let proof = site.verify_context();
     let testing = VerifyContext { branch: "testing/web-01", ..proof };
     assert_eq!(refusal_code(&site, &scratch, &main, &proof), "taken");
     assert_eq!(refusal_code(&site, &scratch, &ahead, &testing), "taken");
@@ -176,8 +181,8 @@ fn lines_have_floors_of_their_own() {
 
 #[test]
 fn serials_only_rise() {
-    let (site, mut scratch) = (Site::new(), ScratchRepo::new());
-    let proof = site.proof();
+    let (site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
+    let proof = site.verify_context();
     let mut commit = |serial: u64, text: &str| {
         let yaml = manifest(serial, text).to_yaml();
         scratch.commit(&[file("manifest.yaml", &yaml), file("states/top.sls", text)])
@@ -204,9 +209,9 @@ fn serials_only_rise() {
 
 #[test]
 fn a_manifest_is_held_to_every_word() {
-    let (mut site, mut scratch) = (Site::new(), ScratchRepo::new());
+    let (mut site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let good = scratch.commit(&[file("states/top.sls", "x")]);
-    assert_eq!(refusal_code(&site, &scratch, &good, &site.proof()), "taken");
+    assert_eq!(refusal_code(&site, &scratch, &good, &site.verify_context()), "taken");
     let at = |seconds| Some(Timestamp::from_second(seconds).unwrap());
     let listing = |entries: &[(&str, ManifestEntry)]| {
         let files = entries.iter().map(|(path, entry)| ((*path).to_owned(), entry.clone())).collect();
@@ -228,18 +233,18 @@ fn a_manifest_is_held_to_every_word() {
     for (want, manifest) in cases {
         let yaml = manifest.to_yaml();
         let commit = scratch.commit(&[file("manifest.yaml", &yaml), file("states/top.sls", "x")]);
-        assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), want, "{yaml}");
+        assert_eq!(refusal_code(&site, &scratch, &commit, &site.verify_context()), want, "{yaml}");
     }
     for broken in ["", "[]", "serial: x", "schema: 99\nserial: 2\n", "\u{0}", "a: &a [*a, *a]\n"] {
         let commit = scratch.commit(&[file("manifest.yaml", broken), file("states/top.sls", "x")]);
-        assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), "manifest", "{broken:?}");
+        assert_eq!(refusal_code(&site, &scratch, &commit, &site.verify_context()), "manifest", "{broken:?}");
     }
     site.trust.manifest = ManifestRule::Required;
     let commit = scratch.commit(&[file("states/top.sls", "x")]);
-    assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), "no-manifest");
+    assert_eq!(refusal_code(&site, &scratch, &commit, &site.verify_context()), "no-manifest");
     let bare = Manifest { files: None, ..manifest(9, "x") }.to_yaml();
     let commit = scratch.commit(&[file("manifest.yaml", &bare), file("states/top.sls", "x")]);
-    assert_eq!(refusal_code(&site, &scratch, &commit, &site.proof()), "unlisted");
+    assert_eq!(refusal_code(&site, &scratch, &commit, &site.verify_context()), "unlisted");
 }
 
 /// A key that may sign manifests, and one that may not.
@@ -262,7 +267,7 @@ fn keys(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
 
 #[test]
 fn only_who_may_sign_is_believed() {
-    let (mut site, mut scratch) = (Site::new(), ScratchRepo::new());
+    let (mut site, mut scratch) = (CacheSite::new(), ScratchRepo::new());
     let dir = tempfile::tempdir().unwrap();
     let (known, stranger) = keys(dir.path());
     site.trust.require = RequiredSignatures::Manifest;
@@ -286,14 +291,14 @@ fn only_who_may_sign_is_believed() {
     ];
     let plain = scratch.commit(&[file("states/top.sls", "x")]);
     for (want, commit) in &cases {
-        assert_eq!(refusal_code(&site, &scratch, commit, &site.proof()), *want);
+        assert_eq!(refusal_code(&site, &scratch, commit, &site.verify_context()), *want);
     }
     assert_eq!(site.current().record().signers[0].principal, "release@example.org");
-    assert_eq!(refusal_code(&site, &scratch, &plain, &site.proof()), "unsigned");
+    assert_eq!(refusal_code(&site, &scratch, &plain, &site.verify_context()), "unsigned");
     site.trust.require = RequiredSignatures::Commit;
-    assert_eq!(refusal_code(&site, &scratch, &plain, &site.proof()), "unsigned");
+    assert_eq!(refusal_code(&site, &scratch, &plain, &site.verify_context()), "unsigned");
     let states = tempfile::tempdir().unwrap();
     fs::write(states.path().join("top.sls"), "x").unwrap();
-    let refused = site.cache.stage_dir(states.path()).unwrap().verify(&site.proof());
+    let refused = site.cache.stage_dir(states.path()).unwrap().verify(&site.verify_context());
     assert_eq!(refused.map(|_| ()).unwrap_err().code(), "unsigned");
 }

@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use site::{Site, file};
+use site::{CacheSite, file};
 use zagent_cache::testing::{EntryKind, ScratchRepo};
 use zagent_cache::{CacheError, CheckDepth, Generation};
 
@@ -30,9 +30,9 @@ fn history(count: usize) -> (ScratchRepo, Vec<String>) {
     (scratch, commits)
 }
 
-fn published(count: usize) -> (Site, ScratchRepo, Vec<String>, Vec<String>) {
-    let (site, (scratch, commits)) = (Site::new(), history(count));
-    let names = commits.iter().map(|c| site.take(scratch.path(), c).unwrap().name().to_owned()).collect();
+fn published(count: usize) -> (CacheSite, ScratchRepo, Vec<String>, Vec<String>) {
+    let (site, (scratch, commits)) = (CacheSite::new(), history(count));
+    let names = commits.iter().map(|c| site.publish(scratch.path(), c).unwrap().name().to_owned()).collect();
     (site, scratch, commits, names)
 }
 
@@ -76,8 +76,8 @@ fn whatever_is_touched_is_found() {
     ];
     let (scratch, commits) = history(1);
     for (what, path, word, touch) in touches {
-        let site = Site::new();
-        let generation = site.take(scratch.path(), &commits[0]).unwrap();
+        let site = CacheSite::new();
+        let generation = site.publish(scratch.path(), &commits[0]).unwrap();
         generation.check(CheckDepth::Quick).unwrap();
         touch(generation.tree_dir());
         for depth in [CheckDepth::Quick, CheckDepth::Full] {
@@ -85,7 +85,7 @@ fn whatever_is_touched_is_found() {
             assert!(found.path == path && found.what.contains(word), "{what}: {found}");
         }
         // Taken again it is whole, under a new name.
-        let again = site.take(scratch.path(), &commits[0]).unwrap();
+        let again = site.publish(scratch.path(), &commits[0]).unwrap();
         assert_ne!(again.name(), generation.name());
         assert_eq!(site.current().name(), again.name(), "{what}");
     }
@@ -143,7 +143,7 @@ fn what_a_crash_leaves_is_put_right() {
     assert_eq!(site.current().name(), names[2]);
     // A link that is gone, leads nowhere, or to something else.
     for break_it in [
-        (|_: &Site| {}) as fn(&Site),
+        (|_: &CacheSite| {}) as fn(&CacheSite),
         |site| symlink("generations/00000009-abcdef-0123456789abcdef", site.paths.current()).unwrap(),
         |site| symlink("../../etc", site.paths.current()).unwrap(),
     ] {
@@ -170,7 +170,7 @@ fn rollback_goes_to_what_was_current_before() {
     let (more, later) = {
         let mut scratch = scratch;
         let commit = scratch.commit_at(&[file("top.sls", "4")], 9);
-        (site.take(scratch.path(), &commit).unwrap().name().to_owned(), scratch)
+        (site.publish(scratch.path(), &commit).unwrap().name().to_owned(), scratch)
     };
     assert_eq!(site.current().name(), more);
     assert_eq!(site.cache.rollback(None).unwrap().name(), names[1]);
@@ -180,7 +180,7 @@ fn rollback_goes_to_what_was_current_before() {
     assert_eq!(site.cache.rollback(Some(&commits[0][..10])).unwrap().name(), names[0]);
     assert!(matches!(site.cache.rollback(Some("nope")), Err(CacheError::NoGeneration { .. })));
     // Damaged, what was rolled back to is taken again although newer ones were accepted.
-    let again = site.take(later.path(), &commits[0]).unwrap();
+    let again = site.publish(later.path(), &commits[0]).unwrap();
     assert_eq!(site.current().name(), again.name());
     fs::write(site.paths.generation(&names[2]).join("tree/states/top.sls"), "evil").unwrap();
     assert!(matches!(site.cache.rollback(Some(&names[2])), Err(CacheError::Tampered(_))));
@@ -202,10 +202,10 @@ fn few_are_kept_and_none_that_is_needed_goes() {
     let pinned: Generation = site.cache.find(&commits[3]).unwrap();
     let pin = pinned.pin().unwrap();
     for commit in &more {
-        assert!(site.take(scratch.path(), commit).is_ok());
+        assert!(site.publish(scratch.path(), commit).is_ok());
     }
     site.cache.rollback(Some(&names[5])).unwrap().check(CheckDepth::Quick).unwrap();
-    let kept = |site: &Site| site.generations()[..site.generations().len() - 3].to_vec();
+    let kept = |site: &CacheSite| site.generations()[..site.generations().len() - 3].to_vec();
     site.cache.gc().unwrap();
     assert_eq!(kept(&site), names[3..], "pinned, before the current one, current");
     drop(pin);
@@ -216,14 +216,16 @@ fn few_are_kept_and_none_that_is_needed_goes() {
 
 #[test]
 fn a_directory_is_a_source() {
-    let site = Site::new();
+    let site = CacheSite::new();
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("states")).unwrap();
     fs::create_dir(dir.path().join(".git")).unwrap();
     fs::write(dir.path().join(".git/HEAD"), "x").unwrap();
     fs::write(dir.path().join("states/top.sls"), "one").unwrap();
     symlink("states", dir.path().join("alias")).unwrap();
-    let take = || site.cache.stage_dir(dir.path()).unwrap().verify(&site.proof()).unwrap().publish().unwrap();
+    let take = || {
+        site.cache.stage_dir(dir.path()).unwrap().verify(&site.verify_context()).unwrap().publish().unwrap()
+    };
     let one = take();
     assert!(one.record().revision.starts_with("dir:") && !one.tree_dir().join(".git").exists());
     assert_eq!(fs::read_to_string(one.tree_dir().join("alias/top.sls")).unwrap(), "one");
@@ -241,7 +243,7 @@ fn one_at_a_time() {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| site.cache.gc());
             // Were it not for the lock, the other one would clear away what is staged.
-            let new = staged.verify(&site.proof()).unwrap().publish().unwrap();
+            let new = staged.verify(&site.verify_context()).unwrap().publish().unwrap();
             other.join().unwrap().unwrap();
             new.check(CheckDepth::Full).unwrap();
         });

@@ -183,7 +183,7 @@ impl Compiler {
             let text = "the pillar has a key `_errors`, by which Salt knows a pillar that failed";
             return Err(Diagnostic::new(codes::NOT_A_MAPPING, text).hint("rename the key").into());
         }
-        Diagnostics(pillar.errors.iter().map(|t| t.fault.clone()).collect()).into_result()
+        Diagnostics(pillar.errors.iter().map(|t| t.diagnostic.clone()).collect()).into_result()
     }
 
     /// Where a pillar key such as `nginx:workers` was written.
@@ -194,22 +194,22 @@ impl Compiler {
     }
 
     /// What only the whole knows about faults: where a pillar key that a hint names was written, and what is secret.
-    fn add_context(&self, mut faults: Diagnostics) -> Diagnostics {
-        if faults.is_empty() {
-            return faults;
+    fn add_context(&self, mut diagnostics: Diagnostics) -> Diagnostics {
+        if diagnostics.is_empty() {
+            return diagnostics;
         }
         let mut secrets = self.secrets();
         mask::collect_secrets(&self.pillar_stage().1.value.clone().into(), &mut secrets);
-        for fault in &mut faults.0 {
-            let place = fault.pillar_key.as_deref().and_then(|key| self.pillar_origin(key));
-            if let (Some(hint), Some(place)) = (&mut fault.hint, place) {
+        for diagnostic in &mut diagnostics.0 {
+            let place = diagnostic.pillar_key.as_deref().and_then(|key| self.pillar_origin(key));
+            if let (Some(hint), Some(place)) = (&mut diagnostic.hint, place) {
                 let stop = if hint.ends_with('?') { "" } else { ";" };
                 let _ = write!(hint, "{stop} {}:{}", place.file, place.pos.line);
             }
-            mask::mask_secrets(fault, &secrets);
-            mask::shorten_messages(fault);
+            mask::mask_secrets(diagnostic, &secrets);
+            mask::shorten_messages(diagnostic);
         }
-        faults
+        diagnostics
     }
 
     /// The SLS that the top files select: `{env: [sls, …]}`.
@@ -228,9 +228,9 @@ impl Compiler {
     pub fn top_targets(&self) -> Result<Vec<TopTarget>, Diagnostics> {
         self.check_pillar()?;
         let (session, node) = (self.state_session(), self.subject());
-        let mut faults = Diagnostics::default();
+        let mut diagnostics = Diagnostics::default();
         let mut targets = Vec::new();
-        for pattern in select::patterns(session).map_err(|faults| self.add_context(faults))? {
+        for pattern in select::patterns(session).map_err(|diagnostics| self.add_context(diagnostics))? {
             let items = pattern.items.as_list().map(|l| l.to_vec()).unwrap_or_default();
             match select::matches_node(session, &pattern, &items, &node) {
                 Ok(matched) => targets.push(TopTarget {
@@ -239,17 +239,17 @@ impl Compiler {
                     place: session.place(pattern.spot),
                     matched,
                 }),
-                Err(fault) => faults.push(*fault),
+                Err(diagnostic) => diagnostics.push(*diagnostic),
             }
         }
-        faults.into_result()?;
+        diagnostics.into_result()?;
         Ok(targets)
     }
 
     fn select_sls(&self, want: &CompileTarget) -> Result<TopMatches, Diagnostics> {
         match want {
             CompileTarget::Highstate => select::select(self.state_session(), &self.subject())
-                .map_err(|faults| self.add_context(faults)),
+                .map_err(|diagnostics| self.add_context(diagnostics)),
             CompileTarget::Sls { names, env } => Ok(TopMatches::for_sls(env, names)),
         }
     }
@@ -257,8 +257,8 @@ impl Compiler {
     fn merge_high(&self, session: &CompileSession, want: &CompileTarget) -> Result<HighData, Diagnostics> {
         self.check_pillar()?;
         let matches = self.select_sls(want)?;
-        let (high, faults) = merge::merge(session, &matches);
-        self.add_context(faults).into_result()?;
+        let (high, diagnostics) = merge::merge(session, &matches);
+        self.add_context(diagnostics).into_result()?;
         Ok(high)
     }
 
@@ -280,9 +280,9 @@ impl Compiler {
         let session = again.as_ref().unwrap_or_else(|| self.state_session());
         let high = self.merge_high(session, want)?;
         if matches!(want, CompileTarget::Sls { .. }) {
-            let mut faults = Diagnostics::default();
-            verify(session, &high, &mut faults);
-            faults.into_result()?;
+            let mut diagnostics = Diagnostics::default();
+            verify(session, &high, &mut diagnostics);
+            diagnostics.into_result()?;
         }
         Ok(high.to_value())
     }
@@ -294,7 +294,7 @@ impl Compiler {
     pub fn compile(&self, want: &CompileTarget) -> Result<CompileOutput, Diagnostics> {
         let session = self.state_session();
         let high = self.merge_high(session, want)?;
-        self.lower_and_link(session, high).map_err(|faults| self.add_context(faults))
+        self.lower_and_link(session, high).map_err(|diagnostics| self.add_context(diagnostics))
     }
 
     /// From high data to a plan.
@@ -303,18 +303,18 @@ impl Compiler {
         session: &CompileSession,
         mut high: HighData,
     ) -> Result<CompileOutput, Diagnostics> {
-        let mut faults = Diagnostics::default();
-        extend(session, &mut high, FindBy::ById, &mut faults);
-        verify(session, &high, &mut faults);
-        faults.into_result()?;
-        let mut faults = Diagnostics::default();
-        reverse_requisites(session, &mut high, &mut faults);
-        extend(session, &mut high, FindBy::ByIdAndModule, &mut faults);
+        let mut diagnostics = Diagnostics::default();
+        extend(session, &mut high, FindBy::ById, &mut diagnostics);
+        verify(session, &high, &mut diagnostics);
+        diagnostics.into_result()?;
+        let mut diagnostics = Diagnostics::default();
+        reverse_requisites(session, &mut high, &mut diagnostics);
+        extend(session, &mut high, FindBy::ByIdAndModule, &mut diagnostics);
         let mut warnings = exclude(session, &mut high);
-        faults.into_result()?;
-        let mut faults = Diagnostics::default();
-        let lowered = lower::lower(session, high, &mut faults);
-        faults.into_result()?;
+        diagnostics.into_result()?;
+        let mut diagnostics = Diagnostics::default();
+        let lowered = lower::lower(session, high, &mut diagnostics);
+        diagnostics.into_result()?;
         if self.options().compat == Compat::Strict {
             warnings.extend(strict::check(session, &lowered)?);
         }
@@ -331,14 +331,14 @@ impl Compiler {
         let session = self.state_session();
         let Some(path) = session.locate(env, name) else {
             let matches = TopMatches::for_sls(env, &[name.to_string()]);
-            let (_, faults) = merge::merge(session, &matches);
-            return Err(faults);
+            let (_, diagnostics) = merge::merge(session, &matches);
+            return Err(diagnostics);
         };
         let read = ReadRequest { env: env.into(), sls: name.into(), path, reached: ReachedBy::Requested };
         let (file, _) = session.read(read);
-        let source = session.source_text(file).map_err(|fault| Diagnostics::from(*fault))?;
+        let source = session.source_text(file).map_err(|diagnostic| Diagnostics::from(*diagnostic))?;
         render::render_text(session, file, &source)
-            .map_err(|fault| self.add_context(Diagnostics::from(*fault)))
+            .map_err(|diagnostic| self.add_context(Diagnostics::from(*diagnostic)))
     }
 
     /// Where a chunk stands in the source.
@@ -379,7 +379,7 @@ impl Compiler {
         context: &Map,
     ) -> Result<String, Diagnostics> {
         let rendered = self.state_session().templates().render_file(env, path, source, context);
-        rendered.map_err(|fault| self.add_context((*fault).into()))
+        rendered.map_err(|diagnostic| self.add_context((*diagnostic).into()))
     }
 
     /// The state trees.

@@ -13,36 +13,38 @@ const QUOTING_CODES: [zagent_config::codes::Code; 5] =
     [codes::WRONG_TAG, codes::BAD_ESCAPE, codes::MISSING_COLON, codes::INDENTATION, codes::UNCLOSED_QUOTE];
 
 /// Hides the values in what a fault shows of a pillar file.
-pub(crate) fn mask_pillar_values(fault: &mut Diagnostic) {
-    for excerpt in &mut fault.excerpts {
+pub(crate) fn mask_pillar_values(diagnostic: &mut Diagnostic) {
+    for excerpt in &mut diagnostic.excerpts {
         excerpt.text = mask_line(&excerpt.text);
     }
-    if QUOTING_CODES.contains(&fault.code) {
-        let parts: Vec<String> = fault.message.split('`').map(str::to_owned).collect();
+    if QUOTING_CODES.contains(&diagnostic.code) {
+        let parts: Vec<String> = diagnostic.message.split('`').map(str::to_owned).collect();
         let quoted = parts.iter().enumerate().map(|(i, p)| if i % 2 == 1 { mask_text(p) } else { p.clone() });
-        fault.message = quoted.collect::<Vec<_>>().join("`");
+        diagnostic.message = quoted.collect::<Vec<_>>().join("`");
     }
 }
 
 /// Hides texts wherever a fault holds them.
-pub(crate) fn mask_secrets(fault: &mut Diagnostic, secrets: &[String]) {
+pub(crate) fn mask_secrets(diagnostic: &mut Diagnostic, secrets: &[String]) {
     let hide = |text: &mut String| {
         for secret in secrets.iter().filter(|s| text.contains(s.as_str())).cloned().collect::<Vec<_>>() {
             *text = text.replace(&secret, &mask_text(&secret));
         }
     };
-    hide(&mut fault.message);
-    fault.excerpts.iter_mut().for_each(|e| hide(&mut e.text));
-    fault.notes.iter_mut().for_each(hide);
-    fault.hint.iter_mut().for_each(hide);
+    hide(&mut diagnostic.message);
+    diagnostic.excerpts.iter_mut().for_each(|e| hide(&mut e.text));
+    diagnostic.notes.iter_mut().for_each(hide);
+    diagnostic.hint.iter_mut().for_each(hide);
 }
 
 /// The longest message: what is quoted in one may be as long as a file.
 const MAX_MESSAGE_CHARS: usize = 600;
 
 /// Cuts words that would fill a terminal.
-pub(crate) fn shorten_messages(fault: &mut Diagnostic) {
-    for text in std::iter::once(&mut fault.message).chain(&mut fault.notes).chain(&mut fault.hint) {
+pub(crate) fn shorten_messages(diagnostic: &mut Diagnostic) {
+    for text in
+        std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.notes).chain(&mut diagnostic.hint)
+    {
         if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE_CHARS) {
             text.truncate(end);
             text.push('…');

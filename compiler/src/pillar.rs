@@ -23,7 +23,7 @@ const INCLUDE_DEPTH: usize = 100;
 #[derive(Clone, Debug)]
 pub(crate) struct PillarError {
     pub(crate) salt_message: String,
-    pub(crate) fault: Diagnostic,
+    pub(crate) diagnostic: Diagnostic,
 }
 
 /// A compiled pillar.
@@ -55,8 +55,8 @@ impl Pillar {
         for (key, value) in second.value.iter() {
             self.value.insert(key.clone(), value.clone());
         }
-        let troubles = if second.errors.is_empty() { self.errors } else { second.errors };
-        Self { value: self.value, errors: troubles, documents: second.documents }
+        let errors = if second.errors.is_empty() { self.errors } else { second.errors };
+        Self { value: self.value, errors: errors, documents: second.documents }
     }
 
     /// Where the value of a nested key was written: the last document that has it.
@@ -123,13 +123,13 @@ impl PillarCompiler<'_> {
         merge(base, over, options.pillar_merge, options.pillar_merge_lists)
     }
 
-    fn add_error(&mut self, salt: impl Into<String>, fault: Diagnostic) {
-        self.errors.push(PillarError { salt_message: salt.into(), fault });
+    fn add_error(&mut self, salt: impl Into<String>, diagnostic: Diagnostic) {
+        self.errors.push(PillarError { salt_message: salt.into(), diagnostic });
     }
 
     /// The targets of all pillar top files, sorted by their `order`.
     fn read_tops(&mut self) -> (Vec<TopPattern>, Vec<PillarError>) {
-        let mut troubles = Vec::new();
+        let mut errors = Vec::new();
         let mut patterns: Vec<(i64, TopPattern)> = Vec::new();
         for env in self.envs() {
             if !self.session.exists(&env, TOP_FILE) {
@@ -150,25 +150,27 @@ impl PillarCompiler<'_> {
                             "the pillar top file holds {}, not a mapping of environments",
                             other.kind()
                         );
-                        let fault = self.session.diagnostic(
+                        let diagnostic = self.session.diagnostic(
                             codes::TOP,
                             RenderedPos { file, pos: Pos::new(1, 1) },
                             text,
                         );
-                        troubles.push(PillarError {
+                        errors.push(PillarError {
                             salt_message: "Error encountered while rendering pillar top file.".into(),
-                            fault,
+                            diagnostic,
                         });
                         continue;
                     }
-                    Err(fault) => {
-                        let salt =
-                            format!("Rendering Primary Top file failed, render error:\n{}", fault.message);
-                        troubles.push(PillarError { salt_message: salt, fault: *fault });
+                    Err(diagnostic) => {
+                        let salt = format!(
+                            "Rendering Primary Top file failed, render error:\n{}",
+                            diagnostic.message
+                        );
+                        errors.push(PillarError { salt_message: salt, diagnostic: *diagnostic });
                         continue;
                     }
                 };
-                self.read_top(&map, file, &mut patterns, &mut troubles);
+                self.read_top(&map, file, &mut patterns, &mut errors);
                 if let Some(Value::List(includes)) = map.get("include") {
                     let spot = RenderedPos { file, pos: map.entry("include").map_or(Pos::NONE, |e| e.at) };
                     for sls in includes.iter().filter_map(Value::as_str) {
@@ -182,7 +184,7 @@ impl PillarCompiler<'_> {
             }
         }
         patterns.sort_by_key(|(order, _)| *order);
-        (patterns.into_iter().map(|(_, p)| p).collect(), troubles)
+        (patterns.into_iter().map(|(_, p)| p).collect(), errors)
     }
 
     /// The environments whose top files count.
@@ -205,7 +207,7 @@ impl PillarCompiler<'_> {
         map: &Map,
         file: FileId,
         patterns: &mut Vec<(i64, TopPattern)>,
-        troubles: &mut Vec<PillarError>,
+        errors: &mut Vec<PillarError>,
     ) {
         for MapEntry { key, value, at } in map.entries() {
             if key.as_str() == Some("include") {
@@ -218,11 +220,11 @@ impl PillarCompiler<'_> {
             let Some(targets) = value.as_map() else {
                 let text =
                     format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
-                let fault = self.session.diagnostic(codes::TOP, RenderedPos { file, pos: *at }, text);
-                let fault = fault.hint("write `'*':` and a list of SLS");
-                troubles.push(PillarError {
+                let diagnostic = self.session.diagnostic(codes::TOP, RenderedPos { file, pos: *at }, text);
+                let diagnostic = diagnostic.hint("write `'*':` and a list of SLS");
+                errors.push(PillarError {
                     salt_message: "Error encountered while rendering pillar top file.".into(),
-                    fault,
+                    diagnostic,
                 });
                 continue;
             };
@@ -292,8 +294,8 @@ impl PillarCompiler<'_> {
             match matches_node(self.session, pattern, &list, subject) {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(fault) => {
-                    self.add_error(fault.message.clone(), *fault);
+                Err(diagnostic) => {
+                    self.add_error(diagnostic.message.clone(), *diagnostic);
                     continue;
                 }
             }
@@ -332,12 +334,13 @@ impl PillarCompiler<'_> {
         let mut seen = ReadDocuments::new();
         for (name, reached) in names {
             if !known {
-                let fault = Diagnostic::new(codes::ENV, format!("there is no pillar environment `{env}`"))
-                    .hint(format!("environments: {}", self.session.envs().join(", ")));
-                let fault = self.session.at_requester(fault, reached);
+                let diagnostic =
+                    Diagnostic::new(codes::ENV, format!("there is no pillar environment `{env}`"))
+                        .hint(format!("environments: {}", self.session.envs().join(", ")));
+                let diagnostic = self.session.at_requester(diagnostic, reached);
                 self.add_error(
                     format!("No matching pillar environment for environment '{env}' found"),
-                    fault,
+                    diagnostic,
                 );
             }
             let found =
@@ -356,8 +359,8 @@ impl PillarCompiler<'_> {
     fn available_sls(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
         match self.session.available_sls(env) {
             Ok(all) => all.iter().filter(|sls| glob::matches(pattern, sls)).cloned().collect(),
-            Err(fault) => {
-                self.add_error(fault.message.clone(), *fault);
+            Err(diagnostic) => {
+                self.add_error(diagnostic.message.clone(), *diagnostic);
                 Vec::new()
             }
         }
@@ -377,18 +380,18 @@ impl PillarCompiler<'_> {
                 return None;
             }
             let all = self.session.available_sls(env).unwrap_or_default();
-            let mut fault = Diagnostic::new(
+            let mut diagnostic = Diagnostic::new(
                 codes::NOT_FOUND,
                 format!("there is no pillar SLS `{sls}` in environment `{env}`"),
             );
-            fault.hint = Some(match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
+            diagnostic.hint = Some(match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "list it with `- ignore_missing: true` if it may be missing".into(),
             });
-            let fault = self.session.at_requester(fault, &reached);
+            let diagnostic = self.session.at_requester(diagnostic, &reached);
             self.add_error(
                 format!("Specified SLS '{sls}' in environment '{env}' is not available on the salt master"),
-                fault,
+                diagnostic,
             );
             seen.insert(sls.clone(), Value::empty_map());
             return Some(Value::empty_map());
@@ -398,10 +401,10 @@ impl PillarCompiler<'_> {
         let (file, document) = self.session.read_with(read, variables.clone());
         let document = match document {
             Ok(document) => document,
-            Err(fault) => {
+            Err(diagnostic) => {
                 self.add_error(
                     format!("Rendering SLS '{sls}' failed. Please see master log for details."),
-                    *fault,
+                    *diagnostic,
                 );
                 seen.insert(sls.clone(), Value::Null);
                 return None;
@@ -409,10 +412,10 @@ impl PillarCompiler<'_> {
         };
         let Value::Map(map) = document else {
             let text = format!("the pillar SLS `{sls}` renders to {}, not to a mapping", document.kind());
-            let fault =
+            let diagnostic =
                 self.session.diagnostic(codes::NOT_A_MAPPING, self.session.document_start(file), text);
-            let fault = self.session.masked(fault, file).hint("a pillar is made of `key: value`");
-            self.add_error(format!("SLS '{sls}' does not render to a dictionary"), fault);
+            let diagnostic = self.session.masked(diagnostic, file).hint("a pillar is made of `key: value`");
+            self.add_error(format!("SLS '{sls}' does not render to a dictionary"), diagnostic);
             seen.insert(sls.clone(), document);
             return None;
         };
@@ -425,10 +428,13 @@ impl PillarCompiler<'_> {
             }
             Some((other, at)) => {
                 let text = format!("`include` in the pillar SLS `{sls}` holds {}, not a list", other.kind());
-                let fault =
+                let diagnostic =
                     self.session.diagnostic(codes::INCLUDE_NOT_LIST, RenderedPos { file, pos: at }, text);
-                let fault = fault.hint("put a dash in front: `- name.of.sls`");
-                self.add_error(format!("Include Declaration in SLS '{sls}' is not formed as a list"), fault);
+                let diagnostic = diagnostic.hint("put a dash in front: `- name.of.sls`");
+                self.add_error(
+                    format!("Include Declaration in SLS '{sls}' is not formed as a list"),
+                    diagnostic,
+                );
                 None
             }
             None => None,
@@ -465,11 +471,11 @@ impl PillarCompiler<'_> {
                     Some(document) => Some(document.clone()),
                     None if self.depth >= INCLUDE_DEPTH => {
                         let text = format!("the include of `{sls}` nests too deep");
-                        let fault =
+                        let diagnostic =
                             self.session.diagnostic(zagent_config::codes::limit::INCLUDES, spot, text);
                         self.add_error(
                             format!("Rendering SLS '{sls}' failed. Please see master log for details."),
-                            fault,
+                            diagnostic,
                         );
                         None
                     }
@@ -518,11 +524,11 @@ impl PillarCompiler<'_> {
             },
             other => malformed(format!("an item of `include` is {}", other.kind())),
         };
-        let fault = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
-        let fault = fault.hint("write `- name`, or\n- name:\n    key: where\n    defaults: {…}");
+        let diagnostic = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
+        let diagnostic = diagnostic.hint("write `- name`, or\n- name:\n    key: where\n    defaults: {…}");
         self.add_error(
             format!("Rendering SLS '{}' failed. Please see master log for details.", by.sls),
-            fault,
+            diagnostic,
         );
         None
     }
@@ -557,9 +563,9 @@ impl PillarCompiler<'_> {
                 pillar
             }
             Err(why) => {
-                let fault =
+                let diagnostic =
                     Diagnostic::new(codes::EXTERNAL, why).hint("`ext_pillar` of the configuration names it");
-                self.add_error(format!("Failed to load ext_pillar: {}", fault.message), fault);
+                self.add_error(format!("Failed to load ext_pillar: {}", diagnostic.message), diagnostic);
                 pillar
             }
         }
@@ -583,10 +589,10 @@ impl PillarCompiler<'_> {
             let path: Vec<&str> = key.split(delimiter).collect();
             match self.decrypt_at(&pillar, &path, cipher) {
                 Ok(done) => pillar = done,
-                Err(fault) => {
+                Err(diagnostic) => {
                     self.add_error(
-                        format!("Failed to decrypt pillar key '{key}': {}", fault.message),
-                        *fault,
+                        format!("Failed to decrypt pillar key '{key}': {}", diagnostic.message),
+                        *diagnostic,
                     );
                 }
             }

@@ -140,12 +140,12 @@ fn pipe_diagnostic(session: &CompileSession, file: FileId, source: &str, no_pipe
     let spot = RenderedPos { file, pos };
     match no_pipe {
         PipeError::Unknown(name) => {
-            let fault =
+            let diagnostic =
                 session.diagnostic(codes::UNKNOWN_RENDERER, spot, format!("there is no renderer `{name}`"));
             let names = RENDERERS.iter().map(|(name, _)| *name);
             match zagent_config::suggest::nearest(&name, names.clone()) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!("renderers: {}", names.collect::<Vec<_>>().join(", "))),
+                Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+                None => diagnostic.hint(format!("renderers: {}", names.collect::<Vec<_>>().join(", "))),
             }
         }
         PipeError::TooLong(count) => {
@@ -171,8 +171,9 @@ fn run_stage(
 ) -> Result<PipeValue, Box<Diagnostic>> {
     let needs_text = |name: &str| {
         let text = format!("`{name}` stands behind a renderer that made data; it takes text");
-        let fault = session.diagnostic(codes::PIPE_ORDER, RenderedPos { file, pos: Pos::new(1, 3) }, text);
-        Box::new(fault.hint("templates come first: `#!jinja|yaml`"))
+        let diagnostic =
+            session.diagnostic(codes::PIPE_ORDER, RenderedPos { file, pos: Pos::new(1, 3) }, text);
+        Box::new(diagnostic.hint("templates come first: `#!jinja|yaml`"))
     };
     Ok(match (stage, flow) {
         (RendererKind::Jinja, PipeValue::Text(text)) => {
@@ -195,13 +196,13 @@ fn run_stage(
 
 fn load_yaml(session: &CompileSession, file: FileId, text: &str) -> Result<Value, Box<Diagnostic>> {
     let loaded = yaml::load(text, &session.options().limits).map_err(|e| {
-        let mut fault =
+        let mut diagnostic =
             session.masked(session.diagnostic(e.code, RenderedPos { file, pos: e.pos }, e.message), file);
         for (words, pos) in e.notes {
-            fault.notes.push(format!("{words}: {}", session.place(RenderedPos { file, pos })));
+            diagnostic.notes.push(format!("{words}: {}", session.place(RenderedPos { file, pos })));
         }
-        fault.hint = e.hint;
-        Box::new(fault)
+        diagnostic.hint = e.hint;
+        Box::new(diagnostic)
     })?;
     Ok(if loaded.is_truthy() { loaded } else { Value::empty_map() })
 }
@@ -218,12 +219,12 @@ fn load_json(session: &CompileSession, file: FileId, text: &str) -> Result<Value
         let pos = Pos::new(line, u32::try_from(e.column()).unwrap_or(0));
         let why = e.to_string();
         let why = why.split(" at line ").next().unwrap_or_default();
-        let fault = session.diagnostic(
+        let diagnostic = session.diagnostic(
             codes::JSON_SYNTAX,
             RenderedPos { file, pos },
             format!("this is not JSON: {why}"),
         );
-        Box::new(session.masked(fault, file))
+        Box::new(session.masked(diagnostic, file))
     })
 }
 
@@ -250,11 +251,11 @@ fn decrypt_text(
         let armoured = unindented(&rest[start..stop]);
         let plain = session.host().decrypt(cipher, &armoured).map_err(|why| {
             let message = format!("cannot decrypt a value: {why}");
-            let fault = match spot {
+            let diagnostic = match spot {
                 Some(spot) => session.masked(session.diagnostic(codes::DECRYPT, spot, message), spot.file),
                 None => Diagnostic::new(codes::DECRYPT, message),
             };
-            Box::new(fault.hint("is the node's key among the recipients?"))
+            Box::new(diagnostic.hint("is the node's key among the recipients?"))
         })?;
         session.add_secret(plain.trim_end_matches('\n'));
         out.push_str(&plain);

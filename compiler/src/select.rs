@@ -88,10 +88,10 @@ pub(crate) fn select(
     subject: &dyn TargetSubject,
 ) -> Result<TopMatches, Diagnostics> {
     let patterns = patterns(session)?;
-    let mut faults = Diagnostics::default();
-    verify_patterns(session, &patterns, &mut faults);
-    faults.into_result()?;
-    let mut faults = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
+    verify_patterns(session, &patterns, &mut diagnostics);
+    diagnostics.into_result()?;
+    let mut diagnostics = Diagnostics::default();
     let mut matches = TopMatches::default();
     for pattern in &patterns {
         if session.options().state_env.as_deref().is_some_and(|env| env != &*pattern.env) {
@@ -100,11 +100,11 @@ pub(crate) fn select(
         match matches_node(session, pattern, &target_items(&pattern.items), subject) {
             Ok(true) => add_matches(session, pattern, &mut matches),
             Ok(false) => {}
-            Err(fault) => faults.push(*fault),
+            Err(diagnostic) => diagnostics.push(*diagnostic),
         }
     }
-    add_external_tops(session, &mut matches, &mut faults);
-    faults.into_result()?;
+    add_external_tops(session, &mut matches, &mut diagnostics);
+    diagnostics.into_result()?;
     Ok(matches)
 }
 
@@ -123,12 +123,12 @@ pub(crate) fn matches_node(
     items: &[Value],
     subject: &dyn TargetSubject,
 ) -> Result<bool, Box<Diagnostic>> {
-    let place_at = |fault: Diagnostic, spot: RenderedPos| {
-        let mut placed = session.diagnostic(fault.code, spot, fault.message);
-        placed.hint = fault.hint;
+    let place_at = |diagnostic: Diagnostic, spot: RenderedPos| {
+        let mut placed = session.diagnostic(diagnostic.code, spot, diagnostic.message);
+        placed.hint = diagnostic.hint;
         Box::new(placed)
     };
-    let place = |fault: Diagnostic| place_at(fault, pattern.spot);
+    let place = |diagnostic: Diagnostic| place_at(diagnostic, pattern.spot);
     let named = items.iter().filter_map(|i| i.get("match")).next_back();
     let kind = match named {
         None => MatchKind::default(),
@@ -183,11 +183,11 @@ fn add_matches(session: &CompileSession, pattern: &TopPattern, matches: &mut Top
     }
 }
 
-fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, faults: &mut Diagnostics) {
+fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, diagnostics: &mut Diagnostics) {
     let tops = match session.host().external_tops() {
         Ok(tops) => tops,
         Err(why) => {
-            faults.push(
+            diagnostics.push(
                 Diagnostic::new(codes::EXTERNAL, why).hint("`master_tops` of the configuration names it"),
             );
             return;
@@ -197,7 +197,7 @@ fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, faults:
     for top in &tops {
         let Some(map) = top.as_map() else {
             let text = format!("an external top printed {}, not a mapping of environments", top.kind());
-            faults.push(Diagnostic::new(codes::EXTERNAL, text));
+            diagnostics.push(Diagnostic::new(codes::EXTERNAL, text));
             continue;
         };
         for (env, names) in map.iter() {
@@ -218,18 +218,18 @@ fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, faults:
 
 /// Every target of every top file, merged by the strategy of the configuration.
 pub(crate) fn patterns(session: &CompileSession) -> Result<Vec<TopPattern>, Diagnostics> {
-    let mut faults = Diagnostics::default();
-    let mut tops = read_tops(session, &mut faults);
-    include_tops(session, &mut tops, &mut faults);
+    let mut diagnostics = Diagnostics::default();
+    let mut tops = read_tops(session, &mut diagnostics);
+    include_tops(session, &mut tops, &mut diagnostics);
     // Salt logs a top file that does not render, and goes on as if there were none at all.
-    if session.is_salt() && !faults.is_empty() {
+    if session.is_salt() && !diagnostics.is_empty() {
         return Ok(Vec::new());
     }
-    faults.into_result()?;
+    diagnostics.into_result()?;
     merge_tops(session, tops)
 }
 
-fn read_tops(session: &CompileSession, faults: &mut Diagnostics) -> Vec<TopFile> {
+fn read_tops(session: &CompileSession, diagnostics: &mut Diagnostics) -> Vec<TopFile> {
     let options = session.options();
     let envs = match (&options.state_env, options.opts.get("state_top_saltenv").and_then(Value::as_str)) {
         (Some(env), _) => vec![env.clone()],
@@ -239,7 +239,7 @@ fn read_tops(session: &CompileSession, faults: &mut Diagnostics) -> Vec<TopFile>
     let mut tops = Vec::new();
     for env in envs {
         if session.exists(&env, TOP_FILE) {
-            read_top(session, &env, TOP_FILE, ReachedBy::Requested, &mut tops, faults);
+            read_top(session, &env, TOP_FILE, ReachedBy::Requested, &mut tops, diagnostics);
         }
     }
     tops
@@ -265,7 +265,7 @@ fn read_top(
     path: &str,
     reached: ReachedBy,
     tops: &mut Vec<TopFile>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     let read = ReadRequest { env: env.into(), sls: "".into(), path: path.into(), reached };
     let (file, document) = session.read(read);
@@ -274,18 +274,18 @@ fn read_top(
         Ok(other) if !other.is_truthy() => {}
         Ok(other) => {
             let text = format!("the top file holds {}, not a mapping of environments", other.kind());
-            faults.push(session.diagnostic(
+            diagnostics.push(session.diagnostic(
                 codes::NOT_A_MAPPING,
                 RenderedPos { file, pos: Pos::new(1, 1) },
                 text,
             ));
         }
-        Err(fault) => faults.push(*fault),
+        Err(diagnostic) => diagnostics.push(*diagnostic),
     }
 }
 
 /// Top files may include further top files by SLS name.
-fn include_tops(session: &CompileSession, tops: &mut Vec<TopFile>, faults: &mut Diagnostics) {
+fn include_tops(session: &CompileSession, tops: &mut Vec<TopFile>, diagnostics: &mut Diagnostics) {
     let mut wanted = Vec::new();
     for top in tops.iter_mut() {
         let Some(at) = top.map.entry("include").map(|e| e.at) else { continue };
@@ -297,8 +297,8 @@ fn include_tops(session: &CompileSession, tops: &mut Vec<TopFile>, faults: &mut 
     for (env, name, spot) in wanted {
         let found = match session.available_sls(&env) {
             Ok(all) => all.iter().filter(|sls| glob::matches(&name, sls)).cloned().collect::<Vec<_>>(),
-            Err(fault) => {
-                faults.push(*fault);
+            Err(diagnostic) => {
+                diagnostics.push(*diagnostic);
                 continue;
             }
         };
@@ -306,7 +306,7 @@ fn include_tops(session: &CompileSession, tops: &mut Vec<TopFile>, faults: &mut 
             if done.insert((env.clone(), sls.clone()))
                 && let Some(path) = session.locate(&env, &sls)
             {
-                read_top(session, &env, &path, ReachedBy::Included { spot }, tops, faults);
+                read_top(session, &env, &path, ReachedBy::Included { spot }, tops, diagnostics);
             }
         }
     }
@@ -331,7 +331,7 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
         _ => TopMergeStrategy::Merge,
     };
     let default_top = opts.get("default_top").and_then(Value::as_str).unwrap_or("base");
-    let mut faults = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
     let mut patterns: Vec<TopPattern> = Vec::new();
     let (base, others): (Vec<_>, Vec<_>) = tops.into_iter().partition(|t| &*t.env == "base");
     let mut from_base: HashSet<Arc<str>> = HashSet::new();
@@ -341,7 +341,7 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
         for MapEntry { key, value, at } in top.map.entries() {
             let spot = RenderedPos { file: top.file, pos: *at };
             let Value::Str(env) = key else {
-                faults.push(session.diagnostic(
+                diagnostics.push(session.diagnostic(
                     codes::ENV_NOT_STRING,
                     spot,
                     format!("the environment `{}` is {}, not a string", key.json_key(), key.kind()),
@@ -365,7 +365,7 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
             let Some(targets) = value.as_map() else {
                 let text =
                     format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
-                faults.push(
+                diagnostics.push(
                     session.diagnostic(codes::NO_TARGETS, spot, text).hint("write `'*':` and a list of SLS"),
                 );
                 continue;
@@ -373,7 +373,7 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
             add_targets(&mut patterns, env, targets, top.file, strategy);
         }
     }
-    faults.into_result()?;
+    diagnostics.into_result()?;
     Ok(group_by_env(patterns))
 }
 
@@ -431,11 +431,11 @@ fn group_by_env(patterns: Vec<TopPattern>) -> Vec<TopPattern> {
 }
 
 /// Notes malformed lists under targets.
-fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], faults: &mut Diagnostics) {
+fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], diagnostics: &mut Diagnostics) {
     for TopPattern { env, target, items, spot } in patterns {
         let Value::List(list) = items else {
             let text = format!("`{target}` in environment `{env}` holds {}, not a list of SLS", items.kind());
-            faults.push(
+            diagnostics.push(
                 session.diagnostic(codes::NOT_A_LIST, *spot, text).hint("put a dash in front of every SLS"),
             );
             continue;
@@ -445,7 +445,7 @@ fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], faults: &m
                 RenderedPos { pos: if list.pos(i).is_known() { list.pos(i) } else { spot.pos }, ..*spot };
             match item {
                 Value::Str(s) if s.is_empty() => {
-                    faults.push(session.diagnostic(
+                    diagnostics.push(session.diagnostic(
                         codes::EMPTY_SLS,
                         spot,
                         format!("`{target}` lists an SLS without a name"),
@@ -454,9 +454,9 @@ fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], faults: &m
                 Value::Map(map) => {
                     for (key, value) in map.iter().filter(|(_, v)| !v.is_truthy()) {
                         let text = format!("`{}` under `{target}` says {}", key.json_key(), value.kind());
-                        let fault = session.diagnostic(codes::BAD_OPTION, spot, text);
+                        let diagnostic = session.diagnostic(codes::BAD_OPTION, spot, text);
                         let near = key.as_str().and_then(|k| suggest::nearest(k, ["match"]));
-                        faults.push(fault.hint(match near {
+                        diagnostics.push(diagnostic.hint(match near {
                             Some(near) => format!("did you mean `{near}: grain`?"),
                             None => "options are written `- match: grain`".into(),
                         }));

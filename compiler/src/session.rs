@@ -168,31 +168,33 @@ impl CompileSession {
     /// The text of a file, line ends made plain.
     pub(crate) fn source_text(&self, file: FileId) -> Result<String, Box<Diagnostic>> {
         let SourceFile { env, path, .. } = self.sources.get(file);
-        let fault = |code: Code, text: String| {
-            let fault = Diagnostic::new(code, text).at(self.files.display(&env, &path), Pos::NONE);
-            Box::new(self.with_include_chain(fault, file))
+        let diagnostic = |code: Code, text: String| {
+            let diagnostic = Diagnostic::new(code, text).at(self.files.display(&env, &path), Pos::NONE);
+            Box::new(self.with_include_chain(diagnostic, file))
         };
         let bytes = match self.files.read(&env, &path) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(fault(codes::UNREADABLE, format!("`{path}` is gone"))),
-            Err(why) => return Err(fault(codes::UNREADABLE, why)),
+            Ok(None) => return Err(diagnostic(codes::UNREADABLE, format!("`{path}` is gone"))),
+            Err(why) => return Err(diagnostic(codes::UNREADABLE, why)),
         };
         let limit = self.options().limits.source;
         if bytes.len() > limit {
             let text = format!("`{path}` has {} bytes, and {limit} are allowed", bytes.len());
-            return Err(fault(zagent_config::codes::limit::SOURCE, text));
+            return Err(diagnostic(zagent_config::codes::limit::SOURCE, text));
         }
         match std::str::from_utf8(&bytes) {
             Ok(text) => Ok(with_line_feeds(text)),
             Err(e) => {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
-                let mut fault = fault(codes::NOT_UTF8, format!("`{path}` is not UTF-8 text (line {line})"));
-                fault.hint = Some("save it as UTF-8; text of another encoding cannot be told apart".into());
-                fault.location = Some(FileLocation::new(
+                let mut diagnostic =
+                    diagnostic(codes::NOT_UTF8, format!("`{path}` is not UTF-8 text (line {line})"));
+                diagnostic.hint =
+                    Some("save it as UTF-8; text of another encoding cannot be told apart".into());
+                diagnostic.location = Some(FileLocation::new(
                     self.files.display(&env, &path),
                     Pos::new(u32::try_from(line).unwrap_or(0), 0),
                 ));
-                Err(fault)
+                Err(diagnostic)
             }
         }
     }
@@ -201,34 +203,34 @@ impl CompileSession {
     pub(crate) fn render_template(&self, file: FileId, source: &str) -> Result<String, Box<Diagnostic>> {
         let SourceFile { env, sls, path, .. } = self.sources.get(file);
         let source = TemplateSource { env: &env, sls: &sls, path: &path, text: source };
-        self.templates.render(&source, &self.variables(file)).map_err(|mut fault| {
+        self.templates.render(&source, &self.variables(file)).map_err(|mut diagnostic| {
             let shown = self.files.display(&env, &path);
-            if fault.location.is_none() {
-                fault.location = Some(FileLocation::new(shown.as_str(), Pos::NONE));
+            if diagnostic.location.is_none() {
+                diagnostic.location = Some(FileLocation::new(shown.as_str(), Pos::NONE));
             }
-            fault.chain.extend(self.import_step(&fault, file));
-            fault.chain.extend(self.sources.include_chain(self, file));
-            Box::new(self.masked(*fault, file))
+            diagnostic.chain.extend(self.import_step(&diagnostic, file));
+            diagnostic.chain.extend(self.sources.include_chain(self, file));
+            Box::new(self.masked(*diagnostic, file))
         })
     }
 
     /// The step from a macro or an imported template to the file that was being rendered, unless the fault tells it.
-    fn import_step(&self, fault: &Diagnostic, file: FileId) -> Option<TraceStep> {
+    fn import_step(&self, diagnostic: &Diagnostic, file: FileId) -> Option<TraceStep> {
         let SourceFile { env, sls, path, .. } = self.sources.get(file);
         let shown = self.files.display(&env, &path);
-        let places = fault.location.iter().chain(fault.chain.iter().map(|s| &s.location));
+        let places = diagnostic.location.iter().chain(diagnostic.chain.iter().map(|s| &s.location));
         let is_told = places.into_iter().any(|place| place.file == shown);
         let what = if sls.is_empty() { "used by".to_string() } else { format!("used by `{sls}`") };
         (!is_told).then(|| TraceStep { what, location: FileLocation::new(shown, Pos::NONE) })
     }
 
     /// A fault in the text of a file; values of a pillar stay out of it.
-    pub(crate) fn masked(&self, mut fault: Diagnostic, file: FileId) -> Diagnostic {
+    pub(crate) fn masked(&self, mut diagnostic: Diagnostic, file: FileId) -> Diagnostic {
         let is_top = self.sources.get(file).sls.is_empty();
         if self.templates.phase() == RenderPhase::Pillar && !is_top {
-            mask::mask_pillar_values(&mut fault);
+            mask::mask_pillar_values(&mut diagnostic);
         }
-        fault
+        diagnostic
     }
 
     fn trace_file(&self, id: FileId, file: &SourceFile) -> FileTrace {
@@ -311,11 +313,11 @@ impl CompileSession {
 
     /// A fault at a spot.
     pub(crate) fn diagnostic(&self, code: Code, spot: RenderedPos, message: impl Into<String>) -> Diagnostic {
-        let mut fault = self.sources.diagnostic(self, code, spot, message);
-        if let Some(step) = self.import_step(&fault, spot.file) {
-            fault.chain.insert(0, step);
+        let mut diagnostic = self.sources.diagnostic(self, code, spot, message);
+        if let Some(step) = self.import_step(&diagnostic, spot.file) {
+            diagnostic.chain.insert(0, step);
         }
-        fault
+        diagnostic
     }
 
     /// The place in the source that a spot stands for.
@@ -328,20 +330,20 @@ impl CompileSession {
         self.sources.include_chain(self, file)
     }
 
-    fn with_include_chain(&self, mut fault: Diagnostic, file: FileId) -> Diagnostic {
-        fault.chain.extend(self.include_chain(file));
-        fault
+    fn with_include_chain(&self, mut diagnostic: Diagnostic, file: FileId) -> Diagnostic {
+        diagnostic.chain.extend(self.include_chain(file));
+        diagnostic
     }
 
     /// Puts a fault about something that was asked for at the place that asked for it.
-    pub(crate) fn at_requester(&self, fault: Diagnostic, reached: &ReachedBy) -> Diagnostic {
+    pub(crate) fn at_requester(&self, diagnostic: Diagnostic, reached: &ReachedBy) -> Diagnostic {
         let spot = match reached {
-            ReachedBy::Requested | ReachedBy::External => return fault,
+            ReachedBy::Requested | ReachedBy::External => return diagnostic,
             ReachedBy::Matched { spot, .. } | ReachedBy::Included { spot } => *spot,
         };
-        let mut placed = self.diagnostic(fault.code, spot, fault.message);
-        placed.hint = fault.hint;
-        placed.notes = fault.notes;
+        let mut placed = self.diagnostic(diagnostic.code, spot, diagnostic.message);
+        placed.hint = diagnostic.hint;
+        placed.notes = diagnostic.notes;
         placed
     }
 }

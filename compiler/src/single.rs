@@ -29,11 +29,11 @@ impl Compiler {
             Compat::Strict => strict::check(session, &lowered).map(drop),
             Compat::Salt => Ok(()),
         };
-        checked.and_then(|()| link::link(session, lowered)).map_err(|mut faults| {
-            for fault in &mut faults.0 {
-                (fault.location, fault.excerpts, fault.chain) = (None, Vec::new(), Vec::new());
+        checked.and_then(|()| link::link(session, lowered)).map_err(|mut diagnostics| {
+            for diagnostic in &mut diagnostics.0 {
+                (diagnostic.location, diagnostic.excerpts, diagnostic.chain) = (None, Vec::new(), Vec::new());
             }
-            faults
+            diagnostics
         })
     }
 

@@ -105,9 +105,9 @@ impl SourceFiles {
         message: impl Into<String>,
     ) -> Diagnostic {
         let origin = trace.origin(spot.file, spot.pos);
-        let mut fault = Diagnostic::new(code, message).at(origin.file, origin.pos);
+        let mut diagnostic = Diagnostic::new(code, message).at(origin.file, origin.pos);
         if origin.pos.is_known() {
-            fault.excerpts.push(Excerpt {
+            diagnostic.excerpts.push(Excerpt {
                 label: String::new(),
                 line: origin.pos.line,
                 column: origin.pos.column,
@@ -115,15 +115,15 @@ impl SourceFiles {
             });
         }
         if let Some(text) = origin.rendered {
-            fault.excerpts.push(Excerpt {
+            diagnostic.excerpts.push(Excerpt {
                 label: "rendered".into(),
                 line: spot.pos.line,
                 column: spot.pos.column,
                 text,
             });
         }
-        fault.chain = self.include_chain(trace, spot.file);
-        fault
+        diagnostic.chain = self.include_chain(trace, spot.file);
+        diagnostic
     }
 
     /// How a file was reached, nearest first, up to the top file.

@@ -23,14 +23,14 @@ pub(crate) fn check(
     lowered: &[LoweredChunk],
 ) -> Result<Vec<Diagnostic>, Diagnostics> {
     let mut tables = ParamTableCache::default();
-    let mut check = StrictChecker { session, faults: Diagnostics::default(), reported: HashSet::new() };
+    let mut check = StrictChecker { session, diagnostics: Diagnostics::default(), reported: HashSet::new() };
     for one in lowered {
         match tables.get_or_build(&one.chunk.state, &one.chunk.fun) {
             Some(table) => check.check_arguments(one, table),
             None => check.note_unknown(one),
         }
     }
-    check.faults.into_result()?;
+    check.diagnostics.into_result()?;
     Ok(unimplemented_warnings(session, lowered))
 }
 
@@ -80,7 +80,7 @@ impl<'c> ParamTableCache<'c> {
 
 struct StrictChecker<'s> {
     session: &'s CompileSession,
-    faults: Diagnostics,
+    diagnostics: Diagnostics,
     /// States that share a declaration by `names` share its faults: places and parameters that were told of.
     reported: HashSet<(RenderedPos, String)>,
 }
@@ -128,10 +128,10 @@ impl StrictChecker<'_> {
         let (state, fun) = (&one.chunk.state, &one.chunk.fun);
         self.note_once(one, (name, at), |session, spot| {
             let text = format!("`{state}.{fun}` has no parameter `{name}`");
-            let fault = session.diagnostic(codes::UNKNOWN_PARAMETER, spot, text);
+            let diagnostic = session.diagnostic(codes::UNKNOWN_PARAMETER, spot, text);
             match table.function().nearest_parameter(name) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!("`zagent explain {state}.{fun}` lists them")),
+                Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+                None => diagnostic.hint(format!("`zagent explain {state}.{fun}` lists them")),
             }
         });
     }
@@ -140,11 +140,11 @@ impl StrictChecker<'_> {
         let (state, fun) = (&one.chunk.state, &one.chunk.fun);
         self.note_once(one, (names[0], Pos::NONE), |session, spot| {
             let text = format!("`{state}.{fun}` needs {}", or_list(names));
-            let fault = session.diagnostic(codes::MISSING_PARAMETER, spot, text);
+            let diagnostic = session.diagnostic(codes::MISSING_PARAMETER, spot, text);
             let told = table.function().describe();
             match told.as_ref().and_then(|t| t.parameter(names[0])) {
-                Some(p) => fault.hint(format!("`{}`: {}", p.name, p.about.trim_end_matches('.'))),
-                None => fault,
+                Some(p) => diagnostic.hint(format!("`{}`: {}", p.name, p.about.trim_end_matches('.'))),
+                None => diagnostic,
             }
         });
     }
@@ -167,18 +167,18 @@ impl StrictChecker<'_> {
         &mut self,
         one: &LoweredChunk,
         (name, at): (&str, Pos),
-        fault: impl FnOnce(&CompileSession, RenderedPos) -> Diagnostic,
+        diagnostic: impl FnOnce(&CompileSession, RenderedPos) -> Diagnostic,
     ) {
         let spot = RenderedPos { pos: if at.is_known() { at } else { one.spot.pos }, ..one.spot };
         if self.reported.insert((spot, name.to_owned())) {
-            self.faults.push(fault(self.session, spot));
+            self.diagnostics.push(diagnostic(self.session, spot));
         }
     }
 
     /// A module or a function that does not exist, unless the tree brings it along.
     fn note_unknown(&mut self, one: &LoweredChunk) {
         if !self.session.is_external_state(&one.chunk.state) {
-            self.faults.push(match schema::module(&one.chunk.state) {
+            self.diagnostics.push(match schema::module(&one.chunk.state) {
                 Some(module) => unknown_function(self.session, one, module),
                 None => unknown_module(self.session, one),
             });
@@ -212,10 +212,10 @@ fn or_list(names: &[&str]) -> String {
 fn unknown_module(session: &CompileSession, one: &LoweredChunk) -> Diagnostic {
     let chunk = &one.chunk;
     let text = format!("there is no state module `{}` (for `{}.{}`)", chunk.state, chunk.state, chunk.fun);
-    let fault = session.diagnostic(codes::UNKNOWN_STATE_MODULE, one.spot, text);
+    let diagnostic = session.diagnostic(codes::UNKNOWN_STATE_MODULE, one.spot, text);
     match schema::nearest_module(&chunk.state) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault.hint(format!("an external module would be `_states/{}`", chunk.state)),
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+        None => diagnostic.hint(format!("an external module would be `_states/{}`", chunk.state)),
     }
 }
 
@@ -226,10 +226,10 @@ fn unknown_function(
 ) -> Diagnostic {
     let chunk = &one.chunk;
     let text = format!("the state module `{}` has no function `{}`", chunk.state, chunk.fun);
-    let fault = session.diagnostic(codes::UNKNOWN_STATE_FUNCTION, one.spot, text);
+    let diagnostic = session.diagnostic(codes::UNKNOWN_STATE_FUNCTION, one.spot, text);
     match module.nearest_function(&chunk.fun) {
-        Some(near) => fault.hint(format!("did you mean `{}.{near}`?", chunk.state)),
-        None => fault.hint(format!("`zagent explain {}` lists what it has", chunk.state)),
+        Some(near) => diagnostic.hint(format!("did you mean `{}.{near}`?", chunk.state)),
+        None => diagnostic.hint(format!("`zagent explain {}` lists what it has", chunk.state)),
     }
 }
 

@@ -123,8 +123,9 @@ impl SaltConfig {
     pub fn read(file: &str, text: &str) -> Result<Self, Diagnostics> {
         let value = match Value::from_json_str(text) {
             Ok(value) => value,
-            Err(_) => yaml::load(text, ScalarSchema::Salt)
-                .map_err(|fault| Diagnostic::new(code::SALT_CONFIG, fault.message).at(file, fault.pos))?,
+            Err(_) => yaml::load(text, ScalarSchema::Salt).map_err(|diagnostic| {
+                Diagnostic::new(code::SALT_CONFIG, diagnostic.message).at(file, diagnostic.pos)
+            })?,
         };
         let opts = match value {
             Value::Null => Arc::default(),
@@ -142,51 +143,51 @@ impl SaltConfig {
     /// # Errors
     /// Fails with every option that matters and has an impossible value.
     pub fn from_opts(file: &str, opts: &Map) -> Result<Self, Diagnostics> {
-        let mut pick = OptionReader { file, opts, faults: Diagnostics::default() };
+        let mut reader = OptionReader { file, opts, diagnostics: Diagnostics::default() };
         let mut config = Self::default();
-        config.id = pick.text("id");
-        config.nodegroups = pick.map("nodegroups");
-        config.failhard = pick.flag("failhard", config.failhard);
-        config.state_auto_order = pick.flag("state_auto_order", config.state_auto_order);
-        config.jinja_env = pick.map("jinja_env");
-        config.jinja_sls_env = pick.map("jinja_sls_env");
+        config.id = reader.text("id");
+        config.nodegroups = reader.map("nodegroups");
+        config.failhard = reader.flag("failhard", config.failhard);
+        config.state_auto_order = reader.flag("state_auto_order", config.state_auto_order);
+        config.jinja_env = reader.map("jinja_env");
+        config.jinja_sls_env = reader.map("jinja_sls_env");
         for (old, new) in [("jinja_trim_blocks", "trim_blocks"), ("jinja_lstrip_blocks", "lstrip_blocks")] {
-            if pick.flag(old, false) {
+            if reader.flag(old, false) {
                 config.jinja_env.insert(new, true);
                 config.jinja_sls_env.insert(new, true);
             }
         }
-        config.pillar_merge_lists = pick.flag("pillar_merge_lists", false);
+        config.pillar_merge_lists = reader.flag("pillar_merge_lists", false);
         config.pillar_source_merging_strategy =
-            pick.choice("pillar_source_merging_strategy", &MergeStrategy::NAMES);
-        config.pillar_includes_override_sls = pick.flag("pillar_includes_override_sls", false);
-        config.disabled_requisites = pick.texts("disabled_requisites");
-        config.saltenv = pick.text("saltenv").or_else(|| pick.text("environment"));
-        config.pillarenv = pick.text("pillarenv");
-        if config.pillarenv.is_none() && pick.flag("pillarenv_from_saltenv", false) {
+            reader.choice("pillar_source_merging_strategy", &MergeStrategy::NAMES);
+        config.pillar_includes_override_sls = reader.flag("pillar_includes_override_sls", false);
+        config.disabled_requisites = reader.texts("disabled_requisites");
+        config.saltenv = reader.text("saltenv").or_else(|| reader.text("environment"));
+        config.pillarenv = reader.text("pillarenv");
+        if config.pillarenv.is_none() && reader.flag("pillarenv_from_saltenv", false) {
             config.pillarenv.clone_from(&config.saltenv);
         }
-        config.renderer = pick.text("renderer").unwrap_or(config.renderer);
-        config.state_top = pick.text("state_top").unwrap_or(config.state_top);
+        config.renderer = reader.text("renderer").unwrap_or(config.renderer);
+        config.state_top = reader.text("state_top").unwrap_or(config.state_top);
         config.top_file_merging_strategy =
-            pick.choice("top_file_merging_strategy", &["merge", "merge_all", "same"]);
-        config.env_order = pick.texts("env_order");
-        config.default_top = pick.text("default_top").unwrap_or(config.default_top);
-        config.master_tops_first = pick.flag("master_tops_first", false);
-        config.grains = pick.map("grains");
-        config.file_roots = pick.roots("file_roots");
-        config.pillar_roots = pick.roots("pillar_roots");
+            reader.choice("top_file_merging_strategy", &["merge", "merge_all", "same"]);
+        config.env_order = reader.texts("env_order");
+        config.default_top = reader.text("default_top").unwrap_or(config.default_top);
+        config.master_tops_first = reader.flag("master_tops_first", false);
+        config.grains = reader.map("grains");
+        config.file_roots = reader.roots("file_roots");
+        config.pillar_roots = reader.roots("pillar_roots");
         config.opts = opts.clone();
-        let mut faults = pick.faults;
-        faults.0.sort_by_key(|fault| fault.location.as_ref().map(|place| place.pos));
-        faults.into_result().map(|()| config)
+        let mut diagnostics = reader.diagnostics;
+        diagnostics.0.sort_by_key(|diagnostic| diagnostic.location.as_ref().map(|place| place.pos));
+        diagnostics.into_result().map(|()| config)
     }
 }
 
 struct OptionReader<'o> {
     file: &'o str,
     opts: &'o Map,
-    faults: Diagnostics,
+    diagnostics: Diagnostics,
 }
 
 impl OptionReader<'_> {
@@ -198,7 +199,7 @@ impl OptionReader<'_> {
     fn report_wrong_type(&mut self, name: &str, want: &str) {
         let pos = self.opts.entry(name).map_or(Pos::NONE, |entry| entry.at);
         let message = format!("the option `{name}` takes {want}");
-        self.faults.push(Diagnostic::new(code::SALT_CONFIG, message).at(self.file, pos));
+        self.diagnostics.push(Diagnostic::new(code::SALT_CONFIG, message).at(self.file, pos));
     }
 
     fn text(&mut self, name: &str) -> Option<String> {
@@ -253,8 +254,8 @@ impl OptionReader<'_> {
         text.parse().unwrap_or_else(|_| {
             let near = suggest::nearest(&text, names.iter().copied());
             self.report_wrong_type(name, &format!("one of {}", names.join(", ")));
-            if let (Some(near), Some(fault)) = (near, self.faults.0.last_mut()) {
-                fault.hint = Some(format!("did you mean `{near}`?"));
+            if let (Some(near), Some(diagnostic)) = (near, self.diagnostics.0.last_mut()) {
+                diagnostic.hint = Some(format!("did you mean `{near}`?"));
             }
             T::default()
         })
@@ -322,8 +323,8 @@ mod tests {
     #[test]
     fn impossible_values_are_told_together() {
         let text = "failhard: maybe\nnodegroups: 5\npillar_source_merging_strategy: smrt\n";
-        let faults = SaltConfig::read("minion", text).unwrap_err();
-        let lines: Vec<String> = faults.0.iter().map(ToString::to_string).collect();
+        let diagnostics = SaltConfig::read("minion", text).unwrap_err();
+        let lines: Vec<String> = diagnostics.0.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             [
@@ -333,7 +334,7 @@ mod tests {
                  aggregate, overwrite, none",
             ]
         );
-        assert_eq!(faults.0[2].hint.as_deref(), Some("did you mean `smart`?"));
+        assert_eq!(diagnostics.0[2].hint.as_deref(), Some("did you mean `smart`?"));
         assert!(SaltConfig::read("minion", "[1]").is_err());
         assert!(SaltConfig::read("minion", "a: [").is_err());
     }

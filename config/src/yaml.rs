@@ -32,12 +32,16 @@ pub(crate) struct ConfigYamlError {
 }
 
 /// Reads one document; an empty one is null.
-pub(crate) fn load(text: &str, words: ScalarSchema) -> Result<Value, ConfigYamlError> {
-    load_within(text, words, MAX_NODES)
+pub(crate) fn load(text: &str, schema: ScalarSchema) -> Result<Value, ConfigYamlError> {
+    load_within(text, schema, MAX_NODES)
 }
 
 /// Reads one document of at most so many values, aliases expanded.
-pub(crate) fn load_within(text: &str, words: ScalarSchema, most: usize) -> Result<Value, ConfigYamlError> {
+pub(crate) fn load_within(
+    text: &str,
+    schema: ScalarSchema,
+    max_nodes: usize,
+) -> Result<Value, ConfigYamlError> {
     // The event parser has a few panics left on texts that are no YAML; the other parser refuses them first. What
     // it refuses without a place (a second document, too many aliases) is refused below with one.
     if let Err(error) = serde_yaml::from_str::<serde::de::IgnoredAny>(text)
@@ -51,7 +55,7 @@ pub(crate) fn load_within(text: &str, words: ScalarSchema, most: usize) -> Resul
         });
     }
     let text = format!("{}\n", text.trim_start_matches('\u{feff}'));
-    catch_unwind(AssertUnwindSafe(|| YamlReader::read(&text, words, most)))
+    catch_unwind(AssertUnwindSafe(|| YamlReader::read(&text, schema, max_nodes)))
         .unwrap_or_else(|_| Err(ConfigYamlError { message: "not YAML".into(), pos: Pos::NONE }))
 }
 
@@ -66,21 +70,21 @@ fn mark_pos(mark: Mark) -> Pos {
 
 struct YamlReader<'t> {
     parser: Parser<&'t mut &'t [u8]>,
-    words: ScalarSchema,
+    schema: ScalarSchema,
     anchors: HashMap<String, (Value, usize)>,
     nodes: usize,
-    most: usize,
+    max_nodes: usize,
     depth: usize,
 }
 
 type YamlEvent = (EventData, Pos);
 
 impl<'t> YamlReader<'t> {
-    fn read(text: &'t str, words: ScalarSchema, most: usize) -> Result<Value, ConfigYamlError> {
+    fn read(text: &'t str, schema: ScalarSchema, max_nodes: usize) -> Result<Value, ConfigYamlError> {
         let mut bytes = text.as_bytes();
         let mut parser = Parser::new();
         parser.set_input_string(&mut bytes);
-        YamlReader { parser, words, anchors: HashMap::new(), nodes: 0, most, depth: 0 }.read_document()
+        YamlReader { parser, schema, anchors: HashMap::new(), nodes: 0, max_nodes, depth: 0 }.read_document()
     }
 
     fn next(&mut self) -> Result<YamlEvent, ConfigYamlError> {
@@ -124,7 +128,7 @@ impl<'t> YamlReader<'t> {
             EventData::Scalar { anchor, tag, value, style, .. } => {
                 self.refuse_tag(tag.as_deref(), at)?;
                 let plain = style == ScalarStyle::Plain;
-                (if plain { parse_scalar(&value, self.words) } else { Value::from(value) }, anchor)
+                (if plain { parse_scalar(&value, self.schema) } else { Value::from(value) }, anchor)
             }
             EventData::SequenceStart { anchor, tag, .. } => {
                 self.refuse_tag(tag.as_deref(), at)?;
@@ -144,8 +148,8 @@ impl<'t> YamlReader<'t> {
 
     fn count_nodes(&mut self, nodes: usize, at: Pos) -> Result<(), ConfigYamlError> {
         self.nodes = self.nodes.saturating_add(nodes);
-        if self.nodes > self.most {
-            return Err(ConfigYamlError { message: format!("more than {} values", self.most), pos: at });
+        if self.nodes > self.max_nodes {
+            return Err(ConfigYamlError { message: format!("more than {} values", self.max_nodes), pos: at });
         }
         Ok(())
     }
@@ -209,15 +213,15 @@ impl<'t> YamlReader<'t> {
     }
 }
 
-fn parse_scalar(text: &str, words: ScalarSchema) -> Value {
+fn parse_scalar(text: &str, schema: ScalarSchema) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return Value::Bool(true),
         "false" | "False" | "FALSE" => return Value::Bool(false),
-        "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == ScalarSchema::Salt => {
+        "yes" | "Yes" | "YES" | "on" | "On" | "ON" if schema == ScalarSchema::Salt => {
             return Value::Bool(true);
         }
-        "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == ScalarSchema::Salt => {
+        "no" | "No" | "NO" | "off" | "Off" | "OFF" if schema == ScalarSchema::Salt => {
             return Value::Bool(false);
         }
         _ => {}

@@ -33,7 +33,7 @@ pub const PROTOCOL: u32 = 1;
 
 /// A place at which a test lets an act fail or the process die.
 #[cfg(feature = "failpoints")]
-pub(crate) fn point(name: &str) -> std::io::Result<()> {
+pub(crate) fn fail_point(name: &str) -> std::io::Result<()> {
     match fail::eval(name, Option::unwrap_or_default) {
         None => Ok(()),
         Some(what) if what == "abort" => std::process::abort(),
@@ -43,6 +43,6 @@ pub(crate) fn point(name: &str) -> std::io::Result<()> {
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "with the feature it fails")]
-pub(crate) const fn point(_: &str) -> std::io::Result<()> {
+pub(crate) const fn fail_point(_: &str) -> std::io::Result<()> {
     Ok(())
 }

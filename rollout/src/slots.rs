@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fail_point;
 use crate::json_file::{self, JsonFileError};
-use crate::point;
 
 /// The name of the program that came with the package, where slots are listed.
 pub const BUILT_IN: &str = "built-in";
@@ -167,11 +167,11 @@ impl Slots {
         let slot = BinarySlot { version: version.into(), blake3: found, size, source: source.into() };
         // It syncs the directory, and so the name of the program too.
         json_file::write(&new.join(SLOT_FILE), &slot)?;
-        point("slots::written").map_err(disk_error("write", &new))?;
+        fail_point("slots::written").map_err(disk_error("write", &new))?;
         let place = self.dir.join(version);
         remove_path(&place)?;
         fs::rename(&new, &place).map_err(disk_error("move", &new))?;
-        point("slots::named").map_err(disk_error("write", &place))?;
+        fail_point("slots::named").map_err(disk_error("write", &place))?;
         self.sync_dir()
     }
 

@@ -112,8 +112,8 @@ impl ApiClient {
     ///
     /// # Errors
     /// Fails when there is no answer, or the daemon says no.
-    pub fn trigger(&self, wish: &RunRequest) -> Result<Ticket, ClientError> {
-        let body = serde_json::to_vec(wish).map_err(|e| self.invalid_reply(e.to_string()))?;
+    pub fn trigger(&self, request: &RunRequest) -> Result<Ticket, ClientError> {
+        let body = serde_json::to_vec(request).map_err(|e| self.invalid_reply(e.to_string()))?;
         let reply = self.send_request("POST", "/v1/trigger", &body)?;
         if let (409 | 422, Ok(refused)) = (reply.code, serde_json::from_slice(&reply.body)) {
             return Err(ClientError::Refused(refused));

@@ -43,12 +43,12 @@ impl ApiBackend for FakeBackend {
         if self.paused { Err("the current generation does not compile".into()) } else { Ok(()) }
     }
 
-    fn trigger(&self, wish: RunRequest) -> Result<Ticket, RunRefused> {
+    fn trigger(&self, request: RunRequest) -> Result<Ticket, RunRefused> {
         if self.paused {
             let message = "paused until 15:30 (disk swap): zagent resume".into();
             return Err(RunRefused { why: RunRefusedReason::Paused, message });
         }
-        self.requests.lock().unwrap().push(wish);
+        self.requests.lock().unwrap().push(request);
         Ok(Ticket(7))
     }
 

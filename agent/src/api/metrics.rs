@@ -47,51 +47,50 @@ impl Metrics {
     /// The text, for what the process uses.
     #[must_use]
     pub fn render(&self, process: ProcessMetrics) -> String {
-        let mut sheet = MetricsText::default();
-        self.write_runs(&mut sheet);
-        self.write_revision(&mut sheet);
-        self.write_holds(&mut sheet);
-        self.write_fetch_failures(&mut sheet);
-        let mut info = sheet.family("zagent_build_info", "gauge", "The version of the agent.");
+        let mut out = MetricsText::default();
+        self.write_runs(&mut out);
+        self.write_revision(&mut out);
+        self.write_holds(&mut out);
+        self.write_fetch_failures(&mut out);
+        let mut info = out.family("zagent_build_info", "gauge", "The version of the agent.");
         info.sample(&[("version", &self.status.version)], 1);
         if let Some(bytes) = process.resident {
-            sheet.single("process_resident_memory_bytes", "gauge", "Bytes of the process in memory.", bytes);
+            out.single("process_resident_memory_bytes", "gauge", "Bytes of the process in memory.", bytes);
         }
         if let Some(fds) = process.fds {
-            sheet.single("process_open_fds", "gauge", "Open file descriptors of the process.", fds);
+            out.single("process_open_fds", "gauge", "Open file descriptors of the process.", fds);
         }
-        sheet.text
+        out.text
     }
 
-    fn write_runs(&self, sheet: &mut MetricsText) {
+    fn write_runs(&self, out: &mut MetricsText) {
         let status = &self.status;
         if let Some(time) = status.last_success {
             let help = "When a run last succeeded.";
-            sheet.single("zagent_last_success_timestamp_seconds", "gauge", help, seconds(time));
+            out.single("zagent_last_success_timestamp_seconds", "gauge", help, seconds(time));
         }
         if let Some(run) = &status.last_run {
             let help = "When the last run began.";
-            sheet.single("zagent_last_run_timestamp_seconds", "gauge", help, seconds(run.at));
+            out.single("zagent_last_run_timestamp_seconds", "gauge", help, seconds(run.at));
             let help = "How long the last run took.";
             let took = format!("{}.{:03}", run.duration_ms / 1000, run.duration_ms % 1000);
-            sheet.single("zagent_last_run_duration_seconds", "gauge", help, took);
-            let mut states = sheet.family("zagent_states", "gauge", "States of the last run, by result.");
+            out.single("zagent_last_run_duration_seconds", "gauge", help, took);
+            let mut states = out.family("zagent_states", "gauge", "States of the last run, by result.");
             for word in ["changed", "failed", "skipped", "unchanged"] {
                 states.sample(&[("result", word)], run.counts.get(word).copied().unwrap_or(0));
             }
         }
         let help = "States that a run without news had to put right.";
-        sheet.single("zagent_drift_states", "gauge", help, status.drift);
-        let mut runs =
-            sheet.family("zagent_runs_total", "counter", "Runs since the agent started, by result.");
+        out.single("zagent_drift_states", "gauge", help, status.drift);
+        let mut runs = out.family("zagent_runs_total", "counter", "Runs since the agent started, by result.");
         for (result, count) in &self.runs {
             runs.sample(&[("result", result)], count);
         }
         let help = "Revisions that were rolled back.";
-        sheet.single("zagent_rollbacks_total", "counter", help, status.rollbacks);
+        out.single("zagent_rollbacks_total", "counter", help, status.rollbacks);
     }
 
-    fn write_revision(&self, sheet: &mut MetricsText) {
+    fn write_revision(&self, out: &mut MetricsText) {
         if let Some(current) = &self.status.current {
             let help = "The revision that runs read, and who signed it.";
             let signed_by = current.signed_by.join(",");
@@ -101,32 +100,32 @@ impl Metrics {
                 ("signed_by", &signed_by),
                 ("branch", current.branch.as_deref().unwrap_or_default()),
             ];
-            sheet.family("zagent_revision_info", "gauge", help).sample(&labels, 1);
+            out.family("zagent_revision_info", "gauge", help).sample(&labels, 1);
         }
         if let Some(expires) = self.status.current.as_ref().and_then(|c| c.expires) {
             let help = "When the manifest of the current generation ends to be valid.";
-            sheet.single("zagent_expires_timestamp_seconds", "gauge", help, seconds(expires));
+            out.single("zagent_expires_timestamp_seconds", "gauge", help, seconds(expires));
         }
         let help =
             "For how long a newer revision is known that the node is not on; 0 when it is on the newest.";
         let behind = self.status.behind_duration().map_or(0, |behind| behind.as_secs());
-        sheet.single("zagent_behind_seconds", "gauge", help, behind);
+        out.single("zagent_behind_seconds", "gauge", help, behind);
     }
 
-    fn write_holds(&self, sheet: &mut MetricsText) {
+    fn write_holds(&self, out: &mut MetricsText) {
         let status = &self.status;
         let flag = |claim: bool| u8::from(claim);
-        sheet.single("zagent_paused", "gauge", "1 while the agent is paused.", flag(status.paused.is_some()));
-        sheet.single("zagent_pinned", "gauge", "1 while the node is pinned.", flag(status.pinned.is_some()));
+        out.single("zagent_paused", "gauge", "1 while the agent is paused.", flag(status.paused.is_some()));
+        out.single("zagent_pinned", "gauge", "1 while the node is pinned.", flag(status.pinned.is_some()));
         let help = "Revisions that failed their health checks and are not tried again.";
-        sheet.single("zagent_quarantined", "gauge", help, status.quarantined.len());
+        out.single("zagent_quarantined", "gauge", help, status.quarantined.len());
         let help = "1 when the host should be rebooted.";
-        sheet.single("zagent_reboot_required", "gauge", help, flag(status.reboot.is_some()));
+        out.single("zagent_reboot_required", "gauge", help, flag(status.reboot.is_some()));
     }
 
-    fn write_fetch_failures(&self, sheet: &mut MetricsText) {
+    fn write_fetch_failures(&self, out: &mut MetricsText) {
         let help = "How often a remote did not answer as it should, by kind.";
-        let mut failures = sheet.family("zagent_fetch_failures_total", "counter", help);
+        let mut failures = out.family("zagent_fetch_failures_total", "counter", help);
         for remote in &self.status.remotes {
             for (kind, count) in &remote.failures {
                 failures.sample(&[("remote", &remote.url), ("kind", kind)], count);
@@ -145,14 +144,14 @@ struct MetricsText {
 }
 
 struct MetricFamily<'s> {
-    sheet: &'s mut MetricsText,
+    out: &'s mut MetricsText,
     name: &'static str,
 }
 
 impl MetricsText {
     fn family(&mut self, name: &'static str, kind: &str, help: &str) -> MetricFamily<'_> {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        MetricFamily { sheet: self, name }
+        MetricFamily { out: self, name }
     }
 
     fn single(&mut self, name: &'static str, kind: &str, help: &str, value: impl std::fmt::Display) {
@@ -164,7 +163,7 @@ impl MetricFamily<'_> {
     fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels: Vec<String> =
             labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escape_label(text))).collect();
-        let text = &mut self.sheet.text;
+        let text = &mut self.out.text;
         let _ = match labels.as_slice() {
             [] => writeln!(text, "{} {value}", self.name),
             labels => writeln!(text, "{}{{{}}} {value}", self.name, labels.join(",")),

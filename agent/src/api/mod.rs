@@ -48,7 +48,7 @@ pub trait ApiBackend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason why there will be none.
-    fn trigger(&self, wish: RunRequest) -> Result<Ticket, RunRefused>;
+    fn trigger(&self, request: RunRequest) -> Result<Ticket, RunRefused>;
 
     /// What became of a wish. The last few results are remembered.
     fn progress(&self, ticket: Ticket) -> RequestProgress;

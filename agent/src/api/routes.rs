@@ -34,15 +34,15 @@ pub(super) struct SocketPeer {
 /// Where questions are put.
 #[derive(Clone)]
 pub(super) struct ApiState {
-    answers: Arc<dyn ApiBackend>,
+    backend: Arc<dyn ApiBackend>,
     /// Without it, questions of clients that left would wait behind one that is not answered, without end.
     permits: Arc<Semaphore>,
     pub(super) limits: ApiLimits,
 }
 
 impl ApiState {
-    pub(super) fn new(answers: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
-        Self { answers, permits: Arc::new(Semaphore::new(asking)), limits }
+    pub(super) fn new(backend: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
+        Self { backend, permits: Arc::new(Semaphore::new(asking)), limits }
     }
 
     /// Puts a question on another thread: a lock that is held may hold that one, never this.
@@ -50,12 +50,12 @@ impl ApiState {
         &self,
         question: impl FnOnce(&dyn ApiBackend) -> T + Send + 'static,
     ) -> Result<T, Response> {
-        let answers = Arc::clone(&self.answers);
+        let backend = Arc::clone(&self.backend);
         let asked = async {
             let turn = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             let question = move || {
                 let _turn = turn;
-                question(&*answers)
+                question(&*backend)
             };
             tokio::task::spawn_blocking(question).await.ok()
         };
@@ -72,20 +72,20 @@ impl ApiState {
 }
 
 /// What everybody may ask.
-pub(super) fn public_router(desk: ApiState) -> Router {
-    common_routes().layer(DefaultBodyLimit::max(desk.limits.body_bytes)).with_state(desk)
+pub(super) fn public_router(state: ApiState) -> Router {
+    common_routes().layer(DefaultBodyLimit::max(state.limits.body_bytes)).with_state(state)
 }
 
 /// What those may ask who may open the socket.
-pub(super) fn socket_router(desk: ApiState) -> Router {
+pub(super) fn socket_router(state: ApiState) -> Router {
     common_routes()
         .route("/v1/status", get(status))
         .route("/v1/runs/last", get(last_run))
         .route("/v1/trigger", post(trigger))
         .route("/v1/trigger/{ticket}", get(progress))
         .route("/v1/changed", post(changed))
-        .layer(DefaultBodyLimit::max(desk.limits.body_bytes))
-        .with_state(desk)
+        .layer(DefaultBodyLimit::max(state.limits.body_bytes))
+        .with_state(state)
 }
 
 fn common_routes() -> Router<ApiState> {
@@ -99,35 +99,35 @@ fn error_response(code: StatusCode, message: &str) -> Response {
     (code, Json(serde_json::json!({"error": message}))).into_response()
 }
 
-async fn healthz(State(desk): State<ApiState>) -> Response {
-    match desk.query(|answers| answers.is_alive()).await {
+async fn healthz(State(state): State<ApiState>) -> Response {
+    match state.query(|backend| backend.is_alive()).await {
         Ok(true) => "ok\n".into_response(),
         Ok(false) => (StatusCode::SERVICE_UNAVAILABLE, "the agent's loop stands still\n").into_response(),
         Err(response) => response,
     }
 }
 
-async fn readyz(State(desk): State<ApiState>) -> Response {
-    match desk.query(|answers| answers.readiness()).await {
+async fn readyz(State(state): State<ApiState>) -> Response {
+    match state.query(|backend| backend.readiness()).await {
         Ok(Ok(())) => "ready\n".into_response(),
         Ok(Err(reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
         Err(response) => response,
     }
 }
 
-async fn metrics(State(desk): State<ApiState>) -> Response {
-    match desk.query(|answers| answers.metrics().render(ProcessMetrics::measure())).await {
+async fn metrics(State(state): State<ApiState>) -> Response {
+    match state.query(|backend| backend.metrics().render(ProcessMetrics::measure())).await {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
         Err(response) => response,
     }
 }
 
-async fn status(State(desk): State<ApiState>) -> Result<Response, Response> {
-    Ok(Json(desk.query(|answers| answers.status()).await?).into_response())
+async fn status(State(state): State<ApiState>) -> Result<Response, Response> {
+    Ok(Json(state.query(|backend| backend.status()).await?).into_response())
 }
 
-async fn last_run(State(desk): State<ApiState>) -> Result<Response, Response> {
-    let run = desk.query(|answers| answers.status().last_run).await?;
+async fn last_run(State(state): State<ApiState>) -> Result<Response, Response> {
+    let run = state.query(|backend| backend.status().last_run).await?;
     Ok(run.map_or_else(
         || error_response(StatusCode::NOT_FOUND, "there was no run yet"),
         |run| Json(run).into_response(),
@@ -135,19 +135,19 @@ async fn last_run(State(desk): State<ApiState>) -> Result<Response, Response> {
 }
 
 async fn trigger(
-    State(desk): State<ApiState>,
+    State(state): State<ApiState>,
     Extension(peer): Extension<SocketPeer>,
-    wish: Result<Json<RunRequest>, JsonRejection>,
+    request: Result<Json<RunRequest>, JsonRejection>,
 ) -> Result<Response, Response> {
-    let Json(wish) = wish.map_err(|e| error_response(e.status(), &e.body_text()))?;
+    let Json(request) = request.map_err(|e| error_response(e.status(), &e.body_text()))?;
     tracing::info!(
         uid = peer.uid,
         pid = peer.pid,
-        test = wish.test,
-        sls = wish.sls.join(","),
+        test = request.test,
+        sls = request.sls.join(","),
         "asked for a run"
     );
-    let answer = desk.query(move |answers| answers.trigger(wish)).await?;
+    let answer = state.query(move |backend| backend.trigger(request)).await?;
     Ok(match answer {
         Ok(ticket) => (StatusCode::ACCEPTED, Json(ticket)).into_response(),
         Err(refused) => (status_code(&refused), Json(refused)).into_response(),
@@ -165,10 +165,10 @@ fn status_code(refused: &RunRefused) -> StatusCode {
 }
 
 /// What became of a wish; while nothing did, the answer waits a while for news.
-async fn progress(State(desk): State<ApiState>, Path(ticket): Path<u64>) -> Result<Response, Response> {
-    let until = Instant::now() + desk.limits.progress_wait;
+async fn progress(State(state): State<ApiState>, Path(ticket): Path<u64>) -> Result<Response, Response> {
+    let until = Instant::now() + state.limits.progress_wait;
     loop {
-        let progress = desk.query(move |answers| answers.progress(Ticket(ticket))).await?;
+        let progress = state.query(move |backend| backend.progress(Ticket(ticket))).await?;
         let is_over = matches!(progress, RequestProgress::Done { .. } | RequestProgress::Unknown);
         if is_over || Instant::now() >= until {
             return Ok(Json(progress).into_response());
@@ -178,10 +178,10 @@ async fn progress(State(desk): State<ApiState>, Path(ticket): Path<u64>) -> Resu
 }
 
 async fn changed(
-    State(desk): State<ApiState>,
+    State(state): State<ApiState>,
     Extension(peer): Extension<SocketPeer>,
 ) -> Result<Response, Response> {
     tracing::info!(uid = peer.uid, pid = peer.pid, "told that pause, pin or quarantine changed");
-    desk.query(|answers| answers.controls_changed()).await?;
+    state.query(|backend| backend.controls_changed()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -135,7 +135,7 @@ pub struct ApiServer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     listen: Option<SocketAddr>,
-    _door: SocketGuard,
+    _socket_guard: SocketGuard,
 }
 
 impl ApiServer {
@@ -160,8 +160,8 @@ impl Drop for ApiServer {
 ///
 /// # Errors
 /// Fails when an address cannot be had or the thread cannot be started.
-pub fn serve(config: ApiConfig, answers: Arc<dyn ApiBackend>) -> Result<ApiServer, ApiError> {
-    let (door, unix) = SocketGuard::open(&config.socket, config.group.as_deref())?;
+pub fn serve(config: ApiConfig, backend: Arc<dyn ApiBackend>) -> Result<ApiServer, ApiError> {
+    let (socket_guard, unix) = SocketGuard::open(&config.socket, config.group.as_deref())?;
     let tcp = config.listen.map(bind_tcp).transpose()?;
     let listen = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let runtime = Builder::new_current_thread()
@@ -181,12 +181,12 @@ pub fn serve(config: ApiConfig, answers: Arc<dyn ApiBackend>) -> Result<ApiServe
     let all = ApiListeners {
         unix,
         tcp,
-        desk: ApiState::new(answers, config.limits, BACKEND_THREADS),
+        state: ApiState::new(backend, config.limits, BACKEND_THREADS),
         open_to_group: config.group.is_some(),
     };
     let thread = std::thread::Builder::new().name("api".into()).stack_size(2 * THREAD_STACK);
     let thread = thread.spawn(move || run_server(runtime, all, stopped)).map_err(ApiError::Thread)?;
-    Ok(ApiServer { stop: Some(stop), thread: Some(thread), listen, _door: door })
+    Ok(ApiServer { stop: Some(stop), thread: Some(thread), listen, _socket_guard: socket_guard })
 }
 
 fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ApiError> {
@@ -197,24 +197,24 @@ fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ApiError> {
 struct ApiListeners {
     unix: tokio::net::UnixListener,
     tcp: Option<tokio::net::TcpListener>,
-    desk: ApiState,
+    state: ApiState,
     open_to_group: bool,
 }
 
 fn run_server(runtime: Runtime, all: ApiListeners, stopped: oneshot::Receiver<()>) {
-    let ApiListeners { unix, tcp, desk, open_to_group } = all;
-    runtime.spawn(serve_unix(unix, desk.clone(), open_to_group));
+    let ApiListeners { unix, tcp, state, open_to_group } = all;
+    runtime.spawn(serve_unix(unix, state.clone(), open_to_group));
     if let Some(tcp) = tcp {
-        runtime.spawn(serve_tcp(tcp, desk));
+        runtime.spawn(serve_tcp(tcp, state));
     }
     // The sender says nothing; it goes away.
     let _ = runtime.block_on(stopped);
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
 }
 
-async fn serve_unix(unix: tokio::net::UnixListener, desk: ApiState, open_to_group: bool) {
+async fn serve_unix(unix: tokio::net::UnixListener, state: ApiState, open_to_group: bool) {
     let (seats, router, limits) =
-        (connection_permits(&desk.limits), routes::socket_router(desk.clone()), desk.limits);
+        (connection_permits(&state.limits), routes::socket_router(state.clone()), state.limits);
     let own = geteuid().as_raw();
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
         let Some((stream, _)) = accept_or_wait(unix.accept().await).await else { continue };
@@ -229,9 +229,9 @@ async fn serve_unix(unix: tokio::net::UnixListener, desk: ApiState, open_to_grou
     }
 }
 
-async fn serve_tcp(tcp: tokio::net::TcpListener, desk: ApiState) {
+async fn serve_tcp(tcp: tokio::net::TcpListener, state: ApiState) {
     let (seats, router, limits) =
-        (connection_permits(&desk.limits), routes::public_router(desk.clone()), desk.limits);
+        (connection_permits(&state.limits), routes::public_router(state.clone()), state.limits);
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
         let Some((stream, _)) = accept_or_wait(tcp.accept().await).await else { continue };
         tokio::spawn(serve_connection(stream, router.clone(), limits, seat));

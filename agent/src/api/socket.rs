@@ -43,7 +43,7 @@ impl SocketGuard {
         let address = SocketAddrUnix::new(path).map_err(|e| cannot("use the name of")(e.into()))?;
         rustix::net::bind(&socket, &address).map_err(|e| cannot("bind")(e.into()))?;
         let made = std::fs::symlink_metadata(path).map_err(cannot("look at"))?;
-        let door = Self { path: path.to_owned(), inode: inode_of(&made) };
+        let socket_guard = Self { path: path.to_owned(), inode: inode_of(&made) };
         // A socket that does not listen yet refuses everybody, so nobody slips in before the mode is set.
         if let Some(group) = group {
             chown(path, None, Some(group)).map_err(|e| cannot("change the group of")(e.into()))?;
@@ -51,7 +51,7 @@ impl SocketGuard {
         let mode = if group.is_some() { 0o660 } else { 0o600 };
         std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(cannot("set the mode of"))?;
         rustix::net::listen(&socket, BACKLOG).map_err(|e| cannot("listen on")(e.into()))?;
-        Ok((door, socket.into()))
+        Ok((socket_guard, socket.into()))
     }
 }
 

@@ -171,8 +171,8 @@ impl TreeArgs {
                 self.trees_from_paths(named, &states.display().to_string(), settings)
             }
             None => {
-                let ground = installed_source(settings)?;
-                self.trees_in_dir(&ground.top, &ground.revision, settings)
+                let states_source = installed_source(settings)?;
+                self.trees_in_dir(&states_source.top, &states_source.revision, settings)
             }
         }
     }

@@ -57,9 +57,9 @@ impl HistoryArgs {
         let answer = history.get(run, Timestamp::now()).map_err(to_cli_error)?;
         print_warnings(&answer.warnings, ui);
         let (record, mask) = (answer.found, SecretMask::default());
-        let sheet =
+        let view =
             ReportView { report: &record.report, tally: record.tally, mask: &mask, zone: local_zone() };
-        ui.print(&sheet.render(self.out, ui.verbose > 0, ui.paint));
+        ui.print(&view.render(self.out, ui.verbose > 0, ui.paint));
         Ok(())
     }
 

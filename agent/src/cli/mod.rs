@@ -300,9 +300,9 @@ fn run_with_ui(
 fn run_request(asked: &CliRequest, ui: &mut Ui<'_>) -> ExitStatus {
     match asked.run(ui) {
         Ok(exit) => exit,
-        Err(trouble) => {
-            print_error(&trouble, asked.format(), ui);
-            trouble.exit()
+        Err(cli_error) => {
+            print_error(&cli_error, asked.format(), ui);
+            cli_error.exit()
         }
     }
 }
@@ -355,16 +355,17 @@ fn print_clap_error(error: &clap::Error, ui: &mut Ui<'_>, terminal: (bool, bool)
 }
 
 /// Tells a refusal: as data when data was asked for, else drawn on stderr.
-fn print_error(trouble: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
+fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     match format {
-        ReportFormat::Json => ui.print(&json(&trouble.to_json())),
+        ReportFormat::Json => ui.print(&json(&cli_error.to_json())),
         ReportFormat::Yaml => {
-            let value = serde_json::from_value::<zagent_config::Value>(trouble.to_json()).unwrap_or_default();
+            let value =
+                serde_json::from_value::<zagent_config::Value>(cli_error.to_json()).unwrap_or_default();
             ui.print(&yaml(&value));
         }
-        ReportFormat::Ndjson => ui.print(&format!("{}\n", trouble.to_json())),
+        ReportFormat::Ndjson => ui.print(&format!("{}\n", cli_error.to_json())),
         ReportFormat::Highstate => {
-            if let CliError::CompileErrors(faults) = trouble {
+            if let CliError::CompileErrors(faults) = cli_error {
                 ui.print(&report::render_compile_errors(&faults.0, ui.paint));
             }
         }
@@ -375,7 +376,7 @@ fn print_error(trouble: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
         return;
     }
     let paint = ui.err_paint;
-    match trouble {
+    match cli_error {
         CliError::Usage { message, hint } | CliError::Refusal { message, hint, .. } => {
             ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), crate::output::sanitize(message)));
             if let Some(hint) = hint {

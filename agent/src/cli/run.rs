@@ -134,8 +134,8 @@ impl RunArgs {
             seed: cycle::machine_seed(settings.id.as_str()),
             cancel: &cancel,
         };
-        let mut stage = CliTurnHooks { args: self, tree, order, settings: &settings, cancel: &cancel, ui };
-        let ended = turn.run(&mut stage)?;
+        let mut hooks = CliTurnHooks { args: self, tree, order, settings: &settings, cancel: &cancel, ui };
+        let ended = turn.run(&mut hooks)?;
         let of_run = ended
             .report
             .as_ref()
@@ -213,8 +213,9 @@ impl TurnHooks for CliTurnHooks<'_, '_> {
         Ok(job.compiler.compile(&job.want).map(drop)?)
     }
 
-    fn run(&mut self, ground: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError> {
-        let job = self.tree.job_for_dir(&ground.top, &ground.revision, self.settings.clone())?;
+    fn run(&mut self, states_source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError> {
+        let job =
+            self.tree.job_for_dir(&states_source.top, &states_source.revision, self.settings.clone())?;
         let planned = job.plan(!self.order.test, self.args.order.fresh, self.ui)?;
         let by = (self.order, trigger, self.cancel);
         let report = run_and_print(&job, &planned, by, &self.args.report, self.ui)?;
@@ -287,10 +288,10 @@ pub(super) fn run_and_print(
     drop(watcher);
     let report = report?;
     let mask = job.mask(false);
-    let sheet = ReportView::new(&report, &mask, zone);
+    let view = ReportView::new(&report, &mask, zone);
     ui.print(&match args.out {
-        ReportFormat::Ndjson => sheet.summary_line(),
-        format => sheet.render(format, ui.verbose > 0, ui.paint),
+        ReportFormat::Ndjson => view.summary_line(),
+        format => view.render(format, ui.verbose > 0, ui.paint),
     });
     Ok(report)
 }
@@ -299,9 +300,9 @@ pub(super) fn run_and_print(
 fn record_history(job: &CompileJob, report: &RunReport, ui: &mut Ui<'_>) {
     let history = History::new(&job.settings.paths(), job.settings.run.keep);
     let kept = history.record(report, &job.mask(false)).and_then(|()| history.drain_if_full(report.start));
-    let troubles = kept.unwrap_or_else(|trouble| vec![trouble]);
-    for trouble in troubles {
-        super::warn(&crate::cli_error::error_chain(&trouble), ui);
+    let troubles = kept.unwrap_or_else(|cli_error| vec![cli_error]);
+    for cli_error in troubles {
+        super::warn(&crate::cli_error::error_chain(&cli_error), ui);
     }
 }
 

@@ -47,13 +47,13 @@ pub(super) fn load_or_last_good(
     last: Option<&Path>,
     warn: &mut dyn FnMut(&str),
 ) -> Result<Settings, CliError> {
-    let trouble = match load(config) {
-        Err(trouble @ CliError::Configuration(_)) => trouble,
+    let cli_error = match load(config) {
+        Err(cli_error @ CliError::Configuration(_)) => cli_error,
         other => return other,
     };
     let last = last.map_or_else(|| Paths::new(DEFAULT_ROOT).last_config(), Path::to_owned);
-    let Ok(settings) = load(Some(&last)) else { return Err(trouble) };
-    warn(&format!("the configuration is wrong, the last good one holds: {}", trouble.summary()));
+    let Ok(settings) = load(Some(&last)) else { return Err(cli_error) };
+    warn(&format!("the configuration is wrong, the last good one holds: {}", cli_error.summary()));
     Ok(settings)
 }
 

@@ -82,8 +82,9 @@ impl SourceArgs {
             notes: Vec::new(),
             check_compiles: &mut compiles,
         };
-        let wish = SyncOptions { allow_rewind, retry_refused: true, preview, hold: None, reverify: preview };
-        let synced = sync.sync_head(wish, now);
+        let options =
+            SyncOptions { allow_rewind, retry_refused: true, preview, hold: None, reverify: preview };
+        let synced = sync.sync_head(options, now);
         sync.notes.iter().for_each(|note| warn(note, ui));
         let synced = synced.map_err(|error| CliError::from_cache(&error))?;
         if !preview && let Err(error) = memory.save(&paths.memory()) {

@@ -76,7 +76,7 @@ impl WatchdogArgs {
         }
         let config = self.config.clone();
         let load: LoadSettings =
-            Arc::new(move || settings::load(config.as_deref()).map_err(|trouble| trouble.summary()));
+            Arc::new(move || settings::load(config.as_deref()).map_err(|cli_error| cli_error.summary()));
         let pace = match self.pace {
             PaceArg::Real => WatchdogPace {
                 poll: settings.rollout.poll,
@@ -114,7 +114,7 @@ impl WatchdogStatusArgs {
                     }
                 })?
             }
-            Err(trouble) => return Err(trouble),
+            Err(cli_error) => return Err(cli_error),
         };
         match self.common.out {
             OutputFormat::Text => ui.print(&status_text(&status, Timestamp::now(), ui.paint)),

@@ -120,25 +120,25 @@ pub enum SyncDecision {
 
 /// Decides.
 #[must_use]
-pub fn decide_revision(offer: &RemoteOffer, standing: &NodeView<'_>, now: Timestamp) -> SyncDecision {
-    let pinned = match standing.pin.map(|pin| &pin.to) {
+pub fn decide_revision(offer: &RemoteOffer, view: &NodeView<'_>, now: Timestamp) -> SyncDecision {
+    let pinned = match view.pin.map(|pin| &pin.to) {
         Some(PinTarget::Commit(revision)) => Some((revision.clone(), RevisionRole::Pinned)),
         Some(PinTarget::Branch(_)) => offer.head.clone().map(|head| (head, RevisionRole::Pinned)),
         None => None,
     };
     if let Some((revision, role)) = pinned {
-        return judge_revision(revision, role, standing, now);
+        return judge_revision(revision, role, view, now);
     }
-    if standing.pin.is_some() {
+    if view.pin.is_some() {
         return SyncDecision::Nothing;
     }
-    match standing.constraint {
+    match view.constraint {
         Some(RolloutConstraint::Take { revision, .. }) => {
-            return judge_revision(revision.clone(), RevisionRole::Rollout, standing, now);
+            return judge_revision(revision.clone(), RevisionRole::Rollout, view, now);
         }
-        Some(RolloutConstraint::Stay { words, .. }) if standing.current.is_some() => {
+        Some(RolloutConstraint::Stay { words, .. }) if view.current.is_some() => {
             return match offer.head.clone() {
-                Some(head) if standing.current == Some(head.as_str()) => {
+                Some(head) if view.current == Some(head.as_str()) => {
                     SyncDecision::Current(head, RevisionRole::Followed)
                 }
                 Some(head) => SyncDecision::Stay(head, words.clone()),
@@ -146,11 +146,11 @@ pub fn decide_revision(offer: &RemoteOffer, standing: &NodeView<'_>, now: Timest
             };
         }
         Some(RolloutConstraint::Stay { from: Some(from), .. }) => {
-            return judge_revision(from.clone(), RevisionRole::Rollout, standing, now);
+            return judge_revision(from.clone(), RevisionRole::Rollout, view, now);
         }
-        Some(RolloutConstraint::Keep { to, head, words }) if standing.current == Some(to.as_str()) => {
+        Some(RolloutConstraint::Keep { to, head, words }) if view.current == Some(to.as_str()) => {
             match offer.head.clone() {
-                Some(now) if standing.current == Some(now.as_str()) => {}
+                Some(now) if view.current == Some(now.as_str()) => {}
                 Some(now) if head.as_ref().is_none_or(|then| *then == now) => {
                     return SyncDecision::Stay(now, words.clone());
                 }
@@ -162,16 +162,16 @@ pub fn decide_revision(offer: &RemoteOffer, standing: &NodeView<'_>, now: Timest
     // A testing branch stands on a followed one; alone it is nothing, and one that does not count leaves the followed one.
     if let (Some(testing), Some(head)) = (&offer.testing, &offer.head)
         && testing != head
-        && standing.testing_counts(offer) != Some(false)
+        && view.testing_counts(offer) != Some(false)
     {
-        let wanted = judge_revision(testing.clone(), RevisionRole::Testing, standing, now);
+        let wanted = judge_revision(testing.clone(), RevisionRole::Testing, view, now);
         if matches!(wanted, SyncDecision::Take(..) | SyncDecision::Current(..)) {
             let weigh = || SyncDecision::CheckTesting(testing.clone(), head.clone());
-            return if standing.testing_counts(offer) == Some(true) { wanted } else { weigh() };
+            return if view.testing_counts(offer) == Some(true) { wanted } else { weigh() };
         }
     }
     match offer.head.clone() {
-        Some(head) => judge_revision(head, RevisionRole::Followed, standing, now),
+        Some(head) => judge_revision(head, RevisionRole::Followed, view, now),
         None => SyncDecision::Nothing,
     }
 }
@@ -179,20 +179,20 @@ pub fn decide_revision(offer: &RemoteOffer, standing: &NodeView<'_>, now: Timest
 fn judge_revision(
     revision: Revision,
     role: RevisionRole,
-    standing: &NodeView<'_>,
+    view: &NodeView<'_>,
     now: Timestamp,
 ) -> SyncDecision {
-    if standing.current == Some(revision.as_str()) {
+    if view.current == Some(revision.as_str()) {
         return SyncDecision::Current(revision, role);
     }
     // Whoever pins a node to a revision after it was quarantined knows better, and so does whoever orders it by name.
-    let anyway = matches!(standing.constraint, Some(RolloutConstraint::Take { anyway: true, .. }));
+    let anyway = matches!(view.constraint, Some(RolloutConstraint::Take { anyway: true, .. }));
     let knows_better = |since: Timestamp| match role {
-        RevisionRole::Pinned => standing.pin.is_some_and(|pin| pin.since > since),
+        RevisionRole::Pinned => view.pin.is_some_and(|pin| pin.since > since),
         RevisionRole::Rollout => anyway,
         RevisionRole::Followed | RevisionRole::Testing => false,
     };
-    if standing.quarantined.iter().any(|(bad, since)| *bad == revision && !knows_better(*since)) {
+    if view.quarantined.iter().any(|(bad, since)| *bad == revision && !knows_better(*since)) {
         return SyncDecision::Quarantined(revision);
     }
     let judged = |held: &&HeldRevision| {
@@ -206,7 +206,7 @@ fn judge_revision(
         // A clock that was set back says nothing about how long it has been.
         held.revision == revision && held.since <= now && now.duration_since(held.since) < pause
     };
-    match standing.held.filter(|_| !standing.retry_refused).filter(judged) {
+    match view.held.filter(|_| !view.retry_refused).filter(judged) {
         Some(held) => SyncDecision::Held(held.clone()),
         None => SyncDecision::Take(revision, role),
     }
@@ -264,8 +264,8 @@ mod tests {
             (&often, false, false),
             (&long_ago, false, true),
         ] {
-            let standing = NodeView { held: Some(held), retry_refused: insists, ..at_a.clone() };
-            let wanted = decide_revision(&offer(&b), &standing, now);
+            let view = NodeView { held: Some(held), retry_refused: insists, ..at_a.clone() };
+            let wanted = decide_revision(&offer(&b), &view, now);
             let expected = if taken {
                 SyncDecision::Take(b.clone(), RevisionRole::Followed)
             } else {
@@ -287,8 +287,8 @@ mod tests {
             [(now - SignedDuration::from_secs(1), false), (now + SignedDuration::from_secs(1), true)]
         {
             let pin = pin(since);
-            let standing = NodeView { pin: Some(&pin), quarantined: &bad, ..at_a.clone() };
-            let wanted = decide_revision(&offer(&a), &standing, now);
+            let view = NodeView { pin: Some(&pin), quarantined: &bad, ..at_a.clone() };
+            let wanted = decide_revision(&offer(&a), &view, now);
             let expected = if taken {
                 SyncDecision::Take(b.clone(), RevisionRole::Pinned)
             } else {
@@ -328,9 +328,9 @@ mod tests {
             SyncDecision::Current(t.clone(), RevisionRole::Testing)
         );
         let refused = held('e', HoldReason::Refused, now);
-        let standing = NodeView { held: Some(&refused), ..with(&on_top) };
+        let view = NodeView { held: Some(&refused), ..with(&on_top) };
         assert_eq!(
-            decide_revision(&both, &standing, now),
+            decide_revision(&both, &view, now),
             SyncDecision::Current(a, RevisionRole::Followed),
             "an odd testing branch"
         );
@@ -354,14 +354,14 @@ mod tests {
             (&a, Some(&b), &a, SyncDecision::Current(a.clone(), RevisionRole::Followed)),
             (&c, Some(&b), &b, take(&b)),
         ] {
-            let ruling = keep(then);
-            let standing = NodeView {
+            let constraint = keep(then);
+            let view = NodeView {
                 current: Some(current.as_str()),
-                constraint: Some(&ruling),
+                constraint: Some(&constraint),
                 ..NodeView::default()
             };
             let offer = RemoteOffer { head: Some(head.clone()), testing: None };
-            assert_eq!(decide_revision(&offer, &standing, now), wanted, "{current} {then:?} {head}");
+            assert_eq!(decide_revision(&offer, &view, now), wanted, "{current} {then:?} {head}");
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
             wanted(revision.clone(), RevisionRole::Rollout)
         };
         let on_b = SyncDecision::Current(b.clone(), RevisionRole::Followed);
-        for (current, ruling, wanted) in [
+        for (current, constraint, wanted) in [
             (Some(&a), stay(None), held()),
             (Some(&a), stay(Some(&c)), held()),
             (Some(&b), stay(None), on_b),
@@ -391,8 +391,8 @@ mod tests {
             (None, take(false), given(SyncDecision::Take, &c)),
         ] {
             let current = current.map(Revision::as_str);
-            let standing = NodeView { current, constraint: Some(&ruling), ..NodeView::default() };
-            assert_eq!(decide_revision(&offer, &standing, now), wanted, "{current:?} {ruling:?}");
+            let view = NodeView { current, constraint: Some(&constraint), ..NodeView::default() };
+            assert_eq!(decide_revision(&offer, &view, now), wanted, "{current:?} {constraint:?}");
         }
         let headless =
             NodeView { current: Some(a.as_str()), constraint: Some(&stay(None)), ..NodeView::default() };
@@ -402,19 +402,19 @@ mod tests {
         for (anyway, wanted) in
             [(false, SyncDecision::Quarantined(c.clone())), (true, given(SyncDecision::Take, &c))]
         {
-            let ruling = take(anyway);
-            let standing = NodeView { quarantined: &bad, constraint: Some(&ruling), ..NodeView::default() };
-            assert_eq!(decide_revision(&offer, &standing, now), wanted, "anyway: {anyway}");
+            let constraint = take(anyway);
+            let view = NodeView { quarantined: &bad, constraint: Some(&constraint), ..NodeView::default() };
+            assert_eq!(decide_revision(&offer, &view, now), wanted, "anyway: {anyway}");
         }
 
         let pin = NodePin { to: PinTarget::Commit(a.clone()), since: now, by: "root".into(), reason: None };
-        for ruling in [stay(None), take(true)] {
+        for constraint in [stay(None), take(true)] {
             let on_c = NodeView { current: Some(c.as_str()), ..NodeView::default() };
-            let standing = NodeView { pin: Some(&pin), constraint: Some(&ruling), ..on_c };
+            let view = NodeView { pin: Some(&pin), constraint: Some(&constraint), ..on_c };
             assert_eq!(
-                decide_revision(&offer, &standing, now),
+                decide_revision(&offer, &view, now),
                 SyncDecision::Take(a.clone(), RevisionRole::Pinned),
-                "{ruling:?}"
+                "{constraint:?}"
             );
         }
     }

@@ -42,66 +42,66 @@ impl Turn<'_> {
     pub(super) fn converge_and_check(
         &self,
         cache: &Cache,
-        ground: StatesSource,
+        source: StatesSource,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<TurnOutcome, CliError> {
         if self.test {
-            let ran = stage.run(&ground, self.trigger)?;
+            let ran = hooks.run(&source, self.trigger)?;
             return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
         }
         // While a rollout judges what is on trial, this is just a run of it.
         let judged = RolloutState::read(&self.settings.paths())
-            .is_ok_and(|course| course.is_judging(sync::plain_revision(&ground.revision)));
+            .is_ok_and(|rollout_state| rollout_state.is_judging(sync::plain_revision(&source.revision)));
         if judged {
-            let ran = stage.run(&ground, self.trigger)?;
-            let told = self.note_run(&ran, false, None, memory, stage);
-            self.note_reboot_request(&ran.report, stage);
-            return Ok(self.finish_run(ran, told, memory, stage));
+            let ran = hooks.run(&source, self.trigger)?;
+            let told = self.note_run(&ran, false, None, memory, hooks);
+            self.note_reboot_request(&ran.report, hooks);
+            return Ok(self.finish_run(ran, told, memory, hooks));
         }
-        let tried = self.attempt(&ground, memory, stage)?;
+        let tried = self.attempt(&source, memory, hooks)?;
         if let Some(why) = &tried.rejection {
-            return self.roll_back(cache, &ground, why, memory, stage);
+            return self.roll_back(cache, &source, why, memory, hooks);
         }
         if tried.on_trial && !self.partial && tried.report.as_ref().is_some_and(|report| !report.canceled) {
-            self.end_trial(stage);
+            self.end_trial(hooks);
         }
-        save_memory(memory, &self.settings.paths(), stage);
-        self.reboot_if_needed(stage);
+        save_memory(memory, &self.settings.paths(), hooks);
+        self.reboot_if_needed(hooks);
         Ok(TurnOutcome { report: tried.report, ..TurnOutcome::default() })
     }
 
     /// Runs, and tells what speaks against what is on trial.
     pub(super) fn attempt(
         &self,
-        ground: &StatesSource,
+        source: &StatesSource,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<AttemptResult, CliError> {
-        let trial = self.next_trial(ground, stage);
+        let trial = self.next_trial(source, hooks);
         if trial.as_ref().is_some_and(|trial| trial.tries > MAX_TRIES) {
             let why = format!("{MAX_TRIES} runs of it were cut off before they came to an end");
             return Ok(AttemptResult { report: None, on_trial: true, rejection: Some(why) });
         }
-        let ran = match stage.run(ground, self.trigger) {
+        let ran = match hooks.run(source, self.trigger) {
             Ok(ran) => ran,
             Err(trouble) => {
                 if let Some(trial) = trial.filter(|_| trouble.exit() == ExitStatus::Locked) {
                     // It never began: that is no try.
-                    self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, stage);
+                    self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, hooks);
                 }
                 return Err(trouble);
             }
         };
-        let told = self.note_run(&ran, trial.is_some(), None, memory, stage);
-        self.note_reboot_request(&ran.report, stage);
+        let told = self.note_run(&ran, trial.is_some(), None, memory, hooks);
+        self.note_reboot_request(&ran.report, hooks);
         let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
         let lost = self.find_regressions(before.unwrap_or_default(), &ran.report, memory);
         let is_bad = trial.is_some() && lost.requires_rollback();
         if !is_bad && lost != Regressions::default() {
-            stage.warn(&lost.summary());
+            hooks.warn(&lost.summary());
         }
-        told.join().iter().for_each(|error| stage.warn(&error_chain(error)));
+        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
         Ok(AttemptResult {
             report: Some(ran.report),
             on_trial: trial.is_some(),
@@ -110,26 +110,26 @@ impl Turn<'_> {
     }
 
     /// The trial of the generation, one try further; the checks of before are made with the first.
-    fn next_trial(&self, ground: &StatesSource, stage: &mut dyn TurnHooks) -> Option<GenerationTrial> {
-        let SourceGuard::Generation(generation, _) = &ground.guard else { return None };
+    fn next_trial(&self, source: &StatesSource, hooks: &mut dyn TurnHooks) -> Option<GenerationTrial> {
+        let SourceGuard::Generation(generation, _) = &source.guard else { return None };
         let mut trial = GenerationTrial::load(&self.settings.paths(), generation.name())?;
         if trial.before.is_none() {
             trial.before = Some(health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel));
         }
         trial.tries += 1;
-        self.save_trial(&trial, stage);
+        self.save_trial(&trial, hooks);
         Some(trial)
     }
 
-    fn save_trial(&self, trial: &GenerationTrial, stage: &mut dyn TurnHooks) {
+    fn save_trial(&self, trial: &GenerationTrial, hooks: &mut dyn TurnHooks) {
         if let Err(error) = trial.save(&self.settings.paths()) {
-            stage.warn(&error_chain(&error));
+            hooks.warn(&error_chain(&error));
         }
     }
 
-    pub(super) fn end_trial(&self, stage: &mut dyn TurnHooks) {
+    pub(super) fn end_trial(&self, hooks: &mut dyn TurnHooks) {
         if let Err(error) = GenerationTrial::end(&self.settings.paths()) {
-            stage.warn(&error_chain(&error));
+            hooks.warn(&error_chain(&error));
         }
     }
 
@@ -140,13 +140,13 @@ impl Turn<'_> {
         news: bool,
         rolled_back: Option<&str>,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> webhook::PendingWebhooks {
         let failed_before = memory.failures > 0;
         memory.note_run(&ran.report, news, self.partial);
         let path = self.settings.audit.clone().unwrap_or_else(|| self.settings.paths().audit());
         if let Err(error) = audit::write(&path, &ran.report, &ran.mask) {
-            stage.warn(&error_chain(&error));
+            hooks.warn(&error_chain(&error));
         }
         let mut occasions = run_occasions(&ran.report, failed_before);
         occasions.extend(rolled_back.map(|_| WebhookOccasion::Rollback));
@@ -182,26 +182,26 @@ impl Turn<'_> {
         bad: &StatesSource,
         why: &str,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<TurnOutcome, CliError> {
         let paths = self.settings.paths();
-        self.end_trial(stage);
+        self.end_trial(hooks);
         let failed = TurnOutcome { rolled_back: true, ..TurnOutcome::default() };
         let Ok(revision) = sync::plain_revision(&bad.revision).parse::<Revision>() else {
-            stage.warn(&format!("{why}; the states of the image cannot be rolled back"));
-            save_memory(memory, &paths, stage);
+            hooks.warn(&format!("{why}; the states of the image cannot be rolled back"));
+            save_memory(memory, &paths, hooks);
             return Ok(failed);
         };
-        self.quarantine(&revision, why, memory, stage);
+        self.quarantine(&revision, why, memory, hooks);
         let back = match cache.rollback(None) {
             Ok(back) => back,
             Err(error) => {
-                stage.warn(&format!("{why}; there is nothing to roll back to: {}", error_chain(&error)));
-                save_memory(memory, &paths, stage);
+                hooks.warn(&format!("{why}; there is nothing to roll back to: {}", error_chain(&error)));
+                save_memory(memory, &paths, hooks);
                 return Ok(failed);
             }
         };
-        self.rerun_current(back, (revision.short(), why), memory, stage)
+        self.rerun_current(back, (revision.short(), why), memory, hooks)
     }
 
     /// From now on the revision is left alone.
@@ -210,13 +210,13 @@ impl Turn<'_> {
         bad: &Revision,
         why: &str,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) {
         let now = Timestamp::now();
         let run = memory.last_run.as_ref().map(|run| run.run.clone()).unwrap_or_default();
         let one = QuarantinedRevision { revision: bad.clone(), since: now, reason: why.to_owned(), run };
         if let Err(error) = Quarantine::add(&self.settings.paths(), one) {
-            stage.warn(&error_chain(&error));
+            hooks.warn(&error_chain(&error));
         }
         memory.hold_revision(bad.clone(), HoldReason::Quarantined, format!("it is quarantined: {why}"), now);
     }
@@ -227,22 +227,22 @@ impl Turn<'_> {
         back: Generation,
         (bad, why): (&str, &str),
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<TurnOutcome, CliError> {
         let paths = self.settings.paths();
-        stage.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
+        hooks.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
         memory.rollbacks += 1;
         // Whatever becomes of the run that follows: that the revision is gone is known.
-        save_memory(memory, &paths, stage);
-        let ground = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
-        let ran = stage.run(&ground, RunTrigger::Rollout)?;
+        save_memory(memory, &paths, hooks);
+        let source = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
+        let ran = hooks.run(&source, RunTrigger::Rollout)?;
         let words = format!("rolled back from {bad}: {why}");
-        let told = self.note_run(&ran, true, Some(&words), memory, stage);
+        let told = self.note_run(&ran, true, Some(&words), memory, hooks);
         for verdict in self.check_health(memory).iter().filter(|verdict| !verdict.ok) {
-            stage.warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
+            hooks.warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
         }
-        save_memory(memory, &paths, stage);
-        told.join().iter().for_each(|error| stage.warn(&error_chain(error)));
+        save_memory(memory, &paths, hooks);
+        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
         Ok(TurnOutcome { report: Some(ran.report), rolled_back: true, ..TurnOutcome::default() })
     }
 
@@ -252,16 +252,16 @@ impl Turn<'_> {
         ran: CompletedRun,
         told: webhook::PendingWebhooks,
         memory: &AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> TurnOutcome {
-        save_memory(memory, &self.settings.paths(), stage);
-        told.join().iter().for_each(|error| stage.warn(&error_chain(error)));
-        self.reboot_if_needed(stage);
+        save_memory(memory, &self.settings.paths(), hooks);
+        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
+        self.reboot_if_needed(hooks);
         TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() }
     }
 
     /// Notes that a state which changed something wants the host rebooted: `fire_event: zagent/reboot`.
-    fn note_reboot_request(&self, report: &RunReport, stage: &mut dyn TurnHooks) {
+    fn note_reboot_request(&self, report: &RunReport, hooks: &mut dyn TurnHooks) {
         let asks = |state: &&StateOutcome| {
             state.status() == StateStatus::Changed
                 && state.details.get("event").and_then(Value::as_str) == Some(REBOOT_EVENT)
@@ -270,25 +270,25 @@ impl Turn<'_> {
         let reason = format!("the state `{}` asked for it", state.id);
         let (paths, host) = (self.settings.paths(), reboot::RebootHost::default());
         if let Err(error) = reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
-            stage.warn(&error_chain(&error));
+            hooks.warn(&error_chain(&error));
         }
     }
 
     /// Reboots the host when that is needed, allowed and wanted.
-    fn reboot_if_needed(&self, stage: &mut dyn TurnHooks) {
+    fn reboot_if_needed(&self, hooks: &mut dyn TurnHooks) {
         let (paths, host) = (self.settings.paths(), reboot::RebootHost::default());
         let needed = match reboot::reboot_needed(&paths, &host) {
             Ok(needed) => needed,
-            Err(error) => return stage.warn(&error_chain(&error)),
+            Err(error) => return hooks.warn(&error_chain(&error)),
         };
         let Some(need) = needed else { return };
         let (rules, windows, now) = (&self.settings.reboot, &self.settings.windows, Timestamp::now());
         let standing = windows::window_state(windows, now, &local_zone());
         match reboot::decide(rules, Some(&need), windows, standing, now) {
             reboot::RebootDecision::Reboot { notice } => {
-                stage.warn(&format!("rebooting: {}", need.reason));
+                hooks.warn(&format!("rebooting: {}", need.reason));
                 if let Err(error) = host.reboot(&need.reason, notice, self.cancel) {
-                    stage.warn(&error_chain(&error));
+                    hooks.warn(&error_chain(&error));
                 }
             }
             reboot::RebootDecision::Wait { why } => tracing::info!(need.reason, why, "a reboot is needed"),

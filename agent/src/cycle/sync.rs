@@ -85,7 +85,7 @@ impl StatesSync<'_> {
     ///
     /// # Errors
     /// Fails when the cache cannot be used. Remotes and revisions that are no good are no error of this.
-    pub fn sync_head(&mut self, wish: SyncOptions, now: Timestamp) -> Result<SyncOutcome, CacheError> {
+    pub fn sync_head(&mut self, options: SyncOptions, now: Timestamp) -> Result<SyncOutcome, CacheError> {
         let source = &self.settings.source;
         if source.remotes.is_empty() {
             return Ok(SyncOutcome::NoRemote);
@@ -98,24 +98,24 @@ impl StatesSync<'_> {
         self.memory.note_remotes(&failed, found.as_ref(), now);
         let Some(found) = found else { return Ok(SyncOutcome::Offline(failed)) };
         let offer = RemoteOffer { head: found.head.clone(), testing: found.testing.clone() };
-        if !wish.preview
+        if !options.preview
             && let Err(error) =
                 self.orders.rollout_state.note_head(&self.settings.paths(), offer.head.as_ref())
         {
             self.notes.push(error_chain(&error));
         }
-        let mut wanted = self.decide(&offer, wish, now)?;
+        let mut wanted = self.decide(&offer, options, now)?;
         if let SyncDecision::CheckTesting(testing, head) = wanted {
             self.check_testing(&mut remotes, &found, (testing, head), deadline)?;
-            wanted = self.decide(&offer, wish, now)?;
+            wanted = self.decide(&offer, options, now)?;
         }
         self.note_testing(&offer, &found);
         self.memory.note_offer(&wanted, &offer, &found, self.orders, now);
         match wanted {
             SyncDecision::Nothing => Ok(SyncOutcome::Offline(vec![no_branch_error(&found)])),
-            SyncDecision::Current(revision, role) if wish.reverify => {
+            SyncDecision::Current(revision, role) if options.reverify => {
                 let offered = OfferedRevision { found: &found, revision: &revision, role };
-                let taken = self.take_revision(&mut remotes, &offered, wish, (deadline, now));
+                let taken = self.take_revision(&mut remotes, &offered, options, (deadline, now));
                 let held = |NotTaken(why, message)| HeldRevision {
                     revision: revision.clone(),
                     why,
@@ -141,7 +141,7 @@ impl StatesSync<'_> {
                 )))
             }
             SyncDecision::Take(revision, role) => {
-                if let Some(why) = wish.hold {
+                if let Some(why) = options.hold {
                     return Ok(SyncOutcome::Held(self.memory.hold_revision(
                         revision,
                         why,
@@ -150,7 +150,7 @@ impl StatesSync<'_> {
                     )));
                 }
                 let offered = OfferedRevision { found: &found, revision: &revision, role };
-                match self.take_revision(&mut remotes, &offered, wish, (deadline, now)) {
+                match self.take_revision(&mut remotes, &offered, options, (deadline, now)) {
                     Ok(synced) => {
                         self.memory.held = None;
                         Ok(synced)
@@ -214,7 +214,7 @@ impl StatesSync<'_> {
         &mut self,
         remotes: &mut Remotes,
         offered: &OfferedRevision<'_>,
-        wish: SyncOptions,
+        options: SyncOptions,
         (deadline, now): (Deadline, Timestamp),
     ) -> Result<SyncOutcome, NotTaken> {
         let OfferedRevision { found, revision, role } = *offered;
@@ -235,7 +235,7 @@ impl StatesSync<'_> {
                 remotes.fetch(want, &store, Instant::now(), deadline)?;
                 let mut line = BranchHistory { remotes, store: &store, want, deadline };
                 let staged = self.cache.stage_commit(&store, revision)?;
-                let ancestry = self.ancestry(&staged, &line_name, wish, &mut line)?;
+                let ancestry = self.ancestry(&staged, &line_name, options, &mut line)?;
                 (staged, ancestry)
             }
         };
@@ -246,7 +246,7 @@ impl StatesSync<'_> {
             source: &found.url,
             ancestry,
             base_branch: (role == RevisionRole::Testing).then_some(found.branch.as_str()),
-            allow_rewind: wish.allow_rewind,
+            allow_rewind: options.allow_rewind,
         };
         let verified = staged.verify(&proof)?;
         if let Err(trouble) = (self.check_compiles)(&verified.dir()) {
@@ -254,7 +254,7 @@ impl StatesSync<'_> {
             let words = trouble.summary().replace(&format!("{}/", verified.dir().display()), "");
             return Err(NotTaken(HoldReason::Broken, format!("it does not compile: {words}")));
         }
-        if wish.preview {
+        if options.preview {
             return Ok(SyncOutcome::Preview(Box::new(verified)));
         }
         let generation = verified.publish()?;
@@ -271,10 +271,10 @@ impl StatesSync<'_> {
         &self,
         staged: &StagedRevision,
         branch: &str,
-        wish: SyncOptions,
+        options: SyncOptions,
         line: &mut BranchHistory<'_>,
     ) -> Result<Ancestry, NotTaken> {
-        if !self.settings.trust.fast_forward || wish.allow_rewind {
+        if !self.settings.trust.fast_forward || options.allow_rewind {
             return Ok(Ancestry::Unknown);
         }
         let doubted =
@@ -298,21 +298,21 @@ impl StatesSync<'_> {
     fn decide(
         &self,
         offer: &RemoteOffer,
-        wish: SyncOptions,
+        options: SyncOptions,
         now: Timestamp,
     ) -> Result<SyncDecision, CacheError> {
         let current = self.cache.current()?;
         let quarantined = self.orders.quarantined_revisions();
-        let ruling =
+        let constraint =
             self.orders.rollout_state.constraint(&self.settings.id, self.settings.rollout.follow, now);
         let standing = NodeView {
             current: current.as_ref().map(|generation| plain_revision(&generation.record().revision)),
             pin: self.orders.pin.as_ref(),
-            constraint: ruling.as_ref(),
+            constraint: constraint.as_ref(),
             held: self.memory.held.as_ref(),
             quarantined: &quarantined,
             weighed: self.memory.weighed.as_ref(),
-            retry_refused: wish.retry_refused || wish.allow_rewind,
+            retry_refused: options.retry_refused || options.allow_rewind,
         };
         Ok(decide_revision(offer, &standing, now))
     }

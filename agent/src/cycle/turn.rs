@@ -31,7 +31,7 @@ pub trait TurnHooks {
     ///
     /// # Errors
     /// Why there was no run.
-    fn run(&mut self, ground: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError>;
+    fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError>;
 
     /// Tells what stops nothing.
     fn warn(&mut self, words: &str);
@@ -93,11 +93,11 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// Why there was no run.
-    pub fn run(self, stage: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
-        let ended = self.run_turn(stage);
+    pub fn run(self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
+        let ended = self.run_turn(hooks);
         // A daemon tells the board by itself.
         if !self.test && !self.partial && self.sync_options.is_some() && self.has_no_daemon() {
-            self.publish_report(stage);
+            self.publish_report(hooks);
         }
         ended
     }
@@ -107,7 +107,7 @@ impl Turn<'_> {
         std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
     }
 
-    fn run_turn(&self, stage: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
+    fn run_turn(&self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
         let now = Timestamp::now();
         let paths = self.settings.paths();
         if !self.test {
@@ -118,19 +118,19 @@ impl Turn<'_> {
         let cache =
             Cache::open(&paths, &self.settings.source).map_err(|error| CliError::from_cache(&error))?;
         if !self.test && (cache.needs_repair() || cache.current().is_err()) {
-            repair_cache(&cache, stage);
+            repair_cache(&cache, hooks);
         }
-        let obstacle = self.change_obstacle(&orders, now, stage);
+        let obstacle = self.change_obstacle(&orders, now, hooks);
         if !self.test && !self.partial {
             if self.sync_options.is_some() && self.trigger != RunTrigger::Rollout {
-                self.read_records(stage);
+                self.read_records(hooks);
             }
             let (closed, paused) =
                 (obstacle.is_some(), obstacle.as_ref().is_some_and(|(why, _)| *why == HoldReason::Paused));
             let mut work =
-                TurnWork { cache: &cache, memory: &mut memory, hooks: stage, window_closed: closed, paused };
+                TurnWork { cache: &cache, memory: &mut memory, hooks: hooks, window_closed: closed, paused };
             let ended = self.follow_rollout(&mut work);
-            save_memory(&memory, &paths, stage);
+            save_memory(&memory, &paths, hooks);
             if let Some(ended) = ended? {
                 return Ok(ended);
             }
@@ -141,15 +141,15 @@ impl Turn<'_> {
         // What a rollout led to counts from here on.
         let orders = OperatorOrders::read(&paths, now);
         let synced =
-            self.sync_states(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), stage);
+            self.sync_states(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), hooks);
         if !self.test {
-            save_memory(&memory, &paths, stage);
+            save_memory(&memory, &paths, hooks);
         }
         let synced = synced?;
         if let Some((why, words)) = obstacle {
             return self.stop_held(why, words, memory);
         }
-        let held = self.report_sync(&synced, stage);
+        let held = self.report_sync(&synced, hooks);
         // Whoever was only called because of a new revision has nothing to do without it.
         let has_new = matches!(synced, SyncOutcome::Published(_) | SyncOutcome::Preview(_));
         if self.trigger == RunTrigger::Git
@@ -158,8 +158,8 @@ impl Turn<'_> {
         {
             return Ok(TurnOutcome { held, ..TurnOutcome::default() });
         }
-        let ground = self.find_source(&cache, synced, &mut memory, stage)?;
-        let ended = self.converge_and_check(&cache, ground, &mut memory, stage)?;
+        let source = self.find_source(&cache, synced, &mut memory, hooks)?;
+        let ended = self.converge_and_check(&cache, source, &mut memory, hooks)?;
         let rolled_back = ended.rolled_back;
         Ok(TurnOutcome { held: held.filter(|_| !rolled_back), ..ended })
     }
@@ -169,14 +169,14 @@ impl Turn<'_> {
         &self,
         orders: &OperatorOrders,
         now: Timestamp,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Option<(HoldReason, String)> {
         let (why, words) = orders.change_obstacle(&self.settings.windows, now, &local_zone())?;
         if self.test {
             return None;
         }
         if why == HoldReason::Window && self.trigger == RunTrigger::Manual {
-            stage.warn(&words);
+            hooks.warn(&words);
             return None;
         }
         Some((why, words))
@@ -201,11 +201,11 @@ impl Turn<'_> {
         orders: &OperatorOrders,
         memory: &mut AgentMemory,
         hold: Option<HoldReason>,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<SyncOutcome, CliError> {
-        let Some(wish) = self.sync_options else { return Ok(SyncOutcome::NoRemote) };
-        let wish = SyncOptions { hold, preview: self.test, ..wish };
-        let mut compiles = |top: &Path| stage.check_compiles(top);
+        let Some(options) = self.sync_options else { return Ok(SyncOutcome::NoRemote) };
+        let options = SyncOptions { hold, preview: self.test, ..options };
+        let mut compiles = |top: &Path| hooks.check_compiles(top);
         let mut sync = StatesSync {
             settings: self.settings,
             cache,
@@ -215,21 +215,21 @@ impl Turn<'_> {
             notes: Vec::new(),
             check_compiles: &mut compiles,
         };
-        let synced = sync.sync_head(wish, Timestamp::now());
+        let synced = sync.sync_head(options, Timestamp::now());
         let notes = std::mem::take(&mut sync.notes);
-        notes.iter().for_each(|note| stage.warn(note));
+        notes.iter().for_each(|note| hooks.warn(note));
         synced.map_err(|error| CliError::from_cache(&error))
     }
 
     /// Tells what the sync found; gives back what is not taken.
-    fn report_sync(&self, synced: &SyncOutcome, stage: &mut dyn TurnHooks) -> Option<HeldRevision> {
+    fn report_sync(&self, synced: &SyncOutcome, hooks: &mut dyn TurnHooks) -> Option<HeldRevision> {
         match synced {
             SyncOutcome::Held(held) => {
-                stage.warn(&format!("revision {} is not taken: {}", held.revision.short(), held.message));
+                hooks.warn(&format!("revision {} is not taken: {}", held.revision.short(), held.message));
                 Some(held.clone())
             }
             SyncOutcome::Offline(errors) => {
-                errors.iter().for_each(|error| stage.warn(&error_chain(error)));
+                errors.iter().for_each(|error| hooks.warn(&error_chain(error)));
                 None
             }
             SyncOutcome::NoRemote
@@ -245,7 +245,7 @@ impl Turn<'_> {
         cache: &Cache,
         synced: SyncOutcome,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<StatesSource, CliError> {
         let unreachable = matches!(synced, SyncOutcome::Offline(_));
         let refused = match &synced {
@@ -264,14 +264,14 @@ impl Turn<'_> {
             return Err(no_states_error(self.settings.source.remotes.is_empty(), unreachable, refused));
         };
         if found.is_baked() && !self.settings.source.remotes.is_empty() {
-            stage.warn(states_source::FALLBACK_WARNING);
+            hooks.warn(states_source::FALLBACK_WARNING);
         }
         match found.guard {
             SourceGuard::Generation(generation, pin) => {
-                let whole = self.verify_or_restage(cache, &generation, memory, stage)?;
-                let ground = StatesSource::from_generation(whole.unwrap_or(*generation));
+                let whole = self.verify_or_restage(cache, &generation, memory, hooks)?;
+                let source = StatesSource::from_generation(whole.unwrap_or(*generation));
                 drop(pin);
-                ground.map_err(|error| CliError::from_cache(&error))
+                source.map_err(|error| CliError::from_cache(&error))
             }
             held => Ok(StatesSource { guard: held, ..found }),
         }
@@ -283,7 +283,7 @@ impl Turn<'_> {
         cache: &Cache,
         generation: &Generation,
         memory: &mut AgentMemory,
-        stage: &mut dyn TurnHooks,
+        hooks: &mut dyn TurnHooks,
     ) -> Result<Option<Generation>, CliError> {
         let now = Timestamp::now();
         let every =
@@ -299,7 +299,7 @@ impl Turn<'_> {
             }
             Err(tampered) => tampered,
         };
-        stage.warn(&format!(
+        hooks.warn(&format!(
             "the cache was changed behind our back: {}; staging it anew",
             error_chain(&tampered)
         ));
@@ -316,21 +316,21 @@ impl Turn<'_> {
 }
 
 /// Puts right what an interrupted turn left behind.
-fn repair_cache(cache: &Cache, stage: &mut dyn TurnHooks) {
+fn repair_cache(cache: &Cache, hooks: &mut dyn TurnHooks) {
     match cache.repair() {
         // Somebody else is at work on it, and does the same first.
         Ok(_) | Err(CacheError::Busy { .. }) => {}
-        Err(error) => stage.warn(&error_chain(&error)),
+        Err(error) => hooks.warn(&error_chain(&error)),
     }
 }
 
 pub(super) fn save_memory(
     memory: &AgentMemory,
     paths: &zagent_config::paths::Paths,
-    stage: &mut dyn TurnHooks,
+    hooks: &mut dyn TurnHooks,
 ) {
     if let Err(error) = memory.save(&paths.memory()) {
-        stage.warn(&format!("what was seen is not kept: {}", error_chain(&error)));
+        hooks.warn(&format!("what was seen is not kept: {}", error_chain(&error)));
     }
 }
 

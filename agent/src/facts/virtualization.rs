@@ -61,9 +61,9 @@ impl<'a> VirtProbe<'a> {
     fn new(facts: &'a Facts) -> Self {
         let tree = &facts.tree;
         let environ = tree.read_bytes("/proc/1/environ").unwrap_or_default();
-        let mut look = Self { facts, tree, environ, has_dmi: tree.exists(DMI), product: String::new() };
-        look.product = look.dmi("product_name");
-        look
+        let mut probe = Self { facts, tree, environ, has_dmi: tree.exists(DMI), product: String::new() };
+        probe.product = probe.dmi("product_name");
+        probe
     }
 
     fn dmi(&self, file: &str) -> String {
@@ -75,18 +75,18 @@ impl<'a> VirtProbe<'a> {
 }
 
 pub(super) fn collect(facts: &Facts) -> Map {
-    let look = VirtProbe::new(facts);
+    let probe = VirtProbe::new(facts);
     let mut found = VirtKind { kind: "physical".into(), subtype: None };
-    apply_detected(&look, &mut found);
-    chroot(&look, &mut found);
-    openvz(&look, &mut found);
-    xen(&look, &mut found);
-    product(&look, &mut found);
-    container(&look, &mut found);
+    apply_detected(&probe, &mut found);
+    chroot(&probe, &mut found);
+    openvz(&probe, &mut found);
+    xen(&probe, &mut found);
+    product(&probe, &mut found);
+    container(&probe, &mut found);
     if found.subtype.is_some() && found.kind == "physical" {
         found.kind = "virtual".into();
     }
-    cloud(&look, &mut found);
+    cloud(&probe, &mut found);
     let mut map = Map::from_iter([("virtual", found.kind)]);
     if let Some(subtype) = found.subtype {
         map.insert("virtual_subtype", subtype);
@@ -95,8 +95,8 @@ pub(super) fn collect(facts: &Facts) -> Map {
 }
 
 /// Containers before machines, as `systemd-detect-virt` answers.
-fn apply_detected(look: &VirtProbe<'_>, found: &mut VirtKind) {
-    let answer = container_manager(look).or_else(|| detect_hypervisor(look)).unwrap_or_default();
+fn apply_detected(probe: &VirtProbe<'_>, found: &mut VirtKind) {
+    let answer = container_manager(probe).or_else(|| detect_hypervisor(probe)).unwrap_or_default();
     match &*answer {
         "qemu" | "kvm" | "oracle" | "xen" | "bochs" | "uml" | "systemd-nspawn" => found.set(&answer, None),
         "vmware" => found.set("VMware", None),
@@ -111,55 +111,55 @@ fn apply_detected(look: &VirtProbe<'_>, found: &mut VirtKind) {
     }
 }
 
-fn container_manager(look: &VirtProbe<'_>) -> Option<String> {
+fn container_manager(probe: &VirtProbe<'_>) -> Option<String> {
     let named = ["/run/host/container-manager", "/run/systemd/container"];
-    let named = named.iter().find_map(|path| look.tree.read_line(path).filter(|l| !l.is_empty()));
+    let named = named.iter().find_map(|path| probe.tree.read_line(path).filter(|l| !l.is_empty()));
     let name = named.or_else(|| {
-        let value = look.environ.split(|b| *b == 0).find_map(|v| v.strip_prefix(b"container="))?;
+        let value = probe.environ.split(|b| *b == 0).find_map(|v| v.strip_prefix(b"container="))?;
         Some(String::from_utf8_lossy(value).into_owned()).filter(|v| !v.is_empty())
     });
     match name {
         // The runtime did not say who it is; its marker file may.
         Some(name) if name != "oci" => Some(name),
-        _ if look.tree.exists("/run/.containerenv") => Some("podman".into()),
-        _ if look.tree.exists("/.dockerenv") => Some("docker".into()),
+        _ if probe.tree.exists("/run/.containerenv") => Some("podman".into()),
+        _ if probe.tree.exists("/.dockerenv") => Some("docker".into()),
         name => name,
     }
 }
 
-fn detect_hypervisor(look: &VirtProbe<'_>) -> Option<String> {
-    let firmware = firmware(look);
+fn detect_hypervisor(probe: &VirtProbe<'_>) -> Option<String> {
+    let firmware = firmware(probe);
     if let Some(sure @ ("oracle" | "xen" | "amazon" | "parallels")) = firmware {
         return Some(sure.into());
     }
-    if memmem::find(look.facts.cpuinfo(), b"User Mode Linux").is_some() {
+    if memmem::find(probe.facts.cpuinfo(), b"User Mode Linux").is_some() {
         return Some("uml".into());
     }
     // The processor would name the hypervisor, but asking it takes an instruction and not a file; the clocks that
     // the kernel offers name it as well.
-    let clocks = look.tree.read_text("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+    let clocks = probe.tree.read_text("/sys/devices/system/clocksource/clocksource0/available_clocksource");
     let clocks = clocks.unwrap_or_default();
     let by_clock = [("kvm-clock", "kvm"), ("hyperv", "microsoft")];
     let by_clock = by_clock.iter().find(|(clock, _)| clocks.contains(clock)).map(|(_, name)| *name);
-    let by_type = || look.tree.read_line("/sys/hypervisor/type").filter(|t| t == "xen");
-    by_clock.or(firmware).map(str::to_owned).or_else(by_type).or_else(|| device_tree(look))
+    let by_type = || probe.tree.read_line("/sys/hypervisor/type").filter(|t| t == "xen");
+    by_clock.or(firmware).map(str::to_owned).or_else(by_type).or_else(|| device_tree(probe))
 }
 
-fn firmware(look: &VirtProbe<'_>) -> Option<&'static str> {
+fn firmware(probe: &VirtProbe<'_>) -> Option<&'static str> {
     let files = ["product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"];
     files.iter().find_map(|file| {
-        let text = look.dmi(file);
+        let text = probe.dmi(file);
         VENDORS.iter().find(|(vendor, _)| text.starts_with(vendor)).map(|(_, name)| *name)
     })
 }
 
-fn device_tree(look: &VirtProbe<'_>) -> Option<String> {
-    let compatible = look.tree.read_text("/proc/device-tree/hypervisor/compatible")?;
+fn device_tree(probe: &VirtProbe<'_>) -> Option<String> {
+    let compatible = probe.tree.read_text("/proc/device-tree/hypervisor/compatible")?;
     ["kvm", "xen", "vmware"].iter().find(|name| compatible.contains(*name)).map(|name| (*name).to_owned())
 }
 
-fn chroot(look: &VirtProbe<'_>, found: &mut VirtKind) {
-    let place = |path| look.tree.metadata(path).map(|m| (m.dev(), m.ino()));
+fn chroot(probe: &VirtProbe<'_>, found: &mut VirtKind) {
+    let place = |path| probe.tree.metadata(path).map(|m| (m.dev(), m.ino()));
     if let (Some(own), Some(init)) = (place("/"), place("/proc/1/root/."))
         && own != init
     {
@@ -167,16 +167,16 @@ fn chroot(look: &VirtProbe<'_>, found: &mut VirtKind) {
     }
 }
 
-fn openvz(look: &VirtProbe<'_>, found: &mut VirtKind) {
-    if !look.tree.is_dir("/proc/vz") {
+fn openvz(probe: &VirtProbe<'_>, found: &mut VirtKind) {
+    if !probe.tree.is_dir("/proc/vz") {
         return;
     }
-    if look.tree.exists("/proc/vz/version") {
+    if probe.tree.exists("/proc/vz/version") {
         found.kind = "openvzhn".into();
-    } else if look.tree.exists("/proc/vz/veinfo") {
+    } else if probe.tree.exists("/proc/vz/veinfo") {
         found.kind = "openvzve".into();
     }
-    let status = look.tree.read_text("/proc/self/status").unwrap_or_default();
+    let status = probe.tree.read_text("/proc/self/status").unwrap_or_default();
     let id = status.lines().find_map(|l| l.strip_prefix("envID:")?.trim().parse::<u64>().ok());
     match id {
         Some(0) => found.kind = "openvzhn".into(),
@@ -185,30 +185,30 @@ fn openvz(look: &VirtProbe<'_>, found: &mut VirtKind) {
     }
 }
 
-fn xen(look: &VirtProbe<'_>, found: &mut VirtKind) {
-    if !["/proc/sys/xen", "/sys/bus/xen", "/proc/xen"].iter().any(|dir| look.tree.is_dir(dir)) {
+fn xen(probe: &VirtProbe<'_>, found: &mut VirtKind) {
+    if !["/proc/sys/xen", "/sys/bus/xen", "/proc/xen"].iter().any(|dir| probe.tree.is_dir(dir)) {
         return;
     }
-    let capabilities = look.tree.read_text("/proc/xen/capabilities");
-    let subtype = if look.tree.exists("/proc/xen/xsd_kva") {
+    let capabilities = probe.tree.read_text("/proc/xen/capabilities");
+    let subtype = if probe.tree.exists("/proc/xen/xsd_kva") {
         Some("Xen Dom0")
-    } else if look.product == "HVM domU" {
+    } else if probe.product == "HVM domU" {
         Some("Xen HVM DomU")
     } else if let Some(capabilities) = capabilities {
         Some(if capabilities.contains("control_d") { "Xen Dom0" } else { "Xen PV DomU" })
     } else {
-        look.tree.is_dir("/sys/bus/xen/drivers/xenconsole").then_some("Xen PV DomU")
+        probe.tree.is_dir("/sys/bus/xen/drivers/xenconsole").then_some("Xen PV DomU")
     };
     if let Some(subtype) = subtype {
         found.set("xen", Some(subtype));
     }
 }
 
-fn product(look: &VirtProbe<'_>, found: &mut VirtKind) {
-    if memmem::find(look.facts.cpuinfo(), b"QEMU Virtual CPU").is_some() {
+fn product(probe: &VirtProbe<'_>, found: &mut VirtKind) {
+    if memmem::find(probe.facts.cpuinfo(), b"QEMU Virtual CPU").is_some() {
         found.kind = "kvm".into();
     }
-    let name = &look.product;
+    let name = &probe.product;
     if name.contains("VirtualBox") {
         found.set("VirtualBox", None);
     } else if name.contains("RHEV Hypervisor") {
@@ -222,8 +222,8 @@ fn product(look: &VirtProbe<'_>, found: &mut VirtKind) {
     }
 }
 
-fn container(look: &VirtProbe<'_>, found: &mut VirtKind) {
-    let groups = look.tree.read_text("/proc/1/cgroup").unwrap_or_default();
+fn container(probe: &VirtProbe<'_>, found: &mut VirtKind) {
+    let groups = probe.tree.read_text("/proc/1/cgroup").unwrap_or_default();
     let has = |part: &str| groups.contains(part);
     if has(":/lxc/") {
         found.set("container", Some("LXC"));
@@ -234,23 +234,23 @@ fn container(look: &VirtProbe<'_>, found: &mut VirtKind) {
     } else if [":/system.slice/docker", ":/docker/", ":/docker-ce/"].into_iter().any(has) {
         found.set("container", Some("Docker"));
     }
-    if memmem::find(&look.environ, b"container=lxc").is_some() {
+    if memmem::find(&probe.environ, b"container=lxc").is_some() {
         found.set("container", Some("LXC"));
     }
 }
 
-fn cloud(look: &VirtProbe<'_>, found: &mut VirtKind) {
+fn cloud(probe: &VirtProbe<'_>, found: &mut VirtKind) {
     if !matches!(&*found.kind, "qemu" | "kvm" | "xen" | "amazon" | "Nitro") {
         return;
     }
-    let (vendor, product) = (look.dmi("sys_vendor"), &look.product);
+    let (vendor, product) = (probe.dmi("sys_vendor"), &probe.product);
     if vendor == "Amazon EC2" {
         if found.kind != "xen" {
             found.kind = "Nitro".into();
         }
         let named = if product.is_empty() { vendor } else { format!("{vendor} ({product})") };
         found.subtype = Some(named);
-    } else if look.dmi("product_version").contains(".amazon") {
+    } else if probe.dmi("product_version").contains(".amazon") {
         found.subtype = Some("Amazon EC2".into());
     } else if vendor == "Nutanix" && product == "AHV" {
         found.subtype = Some("Nutanix AHV".into());

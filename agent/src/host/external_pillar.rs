@@ -21,8 +21,8 @@ pub(super) fn run_external(
     command.stdin = serde_json::to_vec(input).map_err(|e| format!("cannot write the pillar as JSON: {e}"))?;
     let outcome = exec::run(&command).map_err(|e| error_message(&e))?;
     if !outcome.success() {
-        let said = String::from_utf8_lossy(&outcome.stderr);
-        let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
+        let output = String::from_utf8_lossy(&outcome.stderr);
+        let last = output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
         return Err(format!("`{program}` ended with code {}: {last}", outcome.shell_code()));
     }
     if outcome.truncated {

@@ -140,12 +140,12 @@ impl<'a> GitCli<'a> {
         {
             command.env.push((SSH_COMMAND.into(), SSH_BATCH_MODE.into()));
         }
-        let mut said = self.tools.run(command)?;
+        let mut output = self.tools.run(command)?;
         if let Some(secret) = &self.secret {
-            (said.stdout, said.stderr) =
-                (said.stdout.replace(secret, "***"), said.stderr.replace(secret, "***"));
+            (output.stdout, output.stderr) =
+                (output.stdout.replace(secret, "***"), output.stderr.replace(secret, "***"));
         }
-        Ok(said)
+        Ok(output)
     }
 
     fn command(&self, words: &[String]) -> ExecCommand {
@@ -173,8 +173,8 @@ impl<'a> GitCli<'a> {
         dir: &Path,
         args: &[A],
     ) -> Result<Option<String>, FunctionError> {
-        let said = self.run(Some(dir), args)?;
-        Ok(said.is_success().then(|| said.stdout.trim().to_owned()))
+        let output = self.run(Some(dir), args)?;
+        Ok(output.is_success().then(|| output.stdout.trim().to_owned()))
     }
 
     /// The same; what it printed, or a refusal with what it complained about.
@@ -183,11 +183,11 @@ impl<'a> GitCli<'a> {
         dir: Option<&Path>,
         args: &[A],
     ) -> Result<String, FunctionError> {
-        let said = self.run(dir, args)?;
-        if said.is_success() {
-            Ok(said.stdout)
+        let output = self.run(dir, args)?;
+        if output.is_success() {
+            Ok(output.stdout)
         } else {
-            Err(FunctionError::failed(redact_passwords(said.message())))
+            Err(FunctionError::failed(redact_passwords(output.message())))
         }
     }
 
@@ -235,11 +235,11 @@ impl<'a> GitCli<'a> {
 
     /// The values of a key of the configuration; `scope` is `--local` in a directory, or `--global`.
     pub(crate) fn config_values(&self, dir: Option<&Path>, key: &str) -> Result<Vec<String>, FunctionError> {
-        let said = self.run(dir, &["config", config_scope(dir), "--null", "--get-all", key])?;
-        match said.code {
-            0 => Ok(said.stdout.split_terminator('\0').map(str::to_owned).collect()),
+        let output = self.run(dir, &["config", config_scope(dir), "--null", "--get-all", key])?;
+        match output.code {
+            0 => Ok(output.stdout.split_terminator('\0').map(str::to_owned).collect()),
             1 => Ok(Vec::new()),
-            _ => Err(FunctionError::failed(said.message().to_owned())),
+            _ => Err(FunctionError::failed(output.message().to_owned())),
         }
     }
 
@@ -361,8 +361,8 @@ mod tests {
         let (machine, home) = (Machine::new(), tempfile::tempdir().unwrap());
         let git = git(&machine, home.path());
         let reach = |git: &GitCli<'_>| {
-            let said = git.run(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();
-            assert!(!said.is_success());
+            let output = git.run(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();
+            assert!(!output.is_success());
             called(home.path())
         };
         let plain = reach(&git);

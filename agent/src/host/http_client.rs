@@ -137,13 +137,13 @@ pub(crate) fn check_response(answer: &HttpResponse, asked: &Map) -> Result<Strin
         let found = fancy_regex::Regex::new(pattern).map(|r| r.is_match(text).unwrap_or(false));
         found.map_err(|e| format!("`{pattern}` is no regular expression: {e}"))
     };
-    let (mut said, mut fine) = (Vec::new(), true);
+    let (mut output, mut fine) = (Vec::new(), true);
     if let Some(wanted) = get("match").map(python_str) {
         let (what, found) = match kind("match_type").as_str() {
             "pcre" => ("pattern", search(&wanted, &answer.body)?),
             _ => ("text", answer.body.contains(&wanted)),
         };
-        said.push(format!("Match {what} \"{wanted}\" was {}found.", if found { "" } else { "not " }));
+        output.push(format!("Match {what} \"{wanted}\" was {}found.", if found { "" } else { "not " }));
         fine &= found;
     }
     if let Some(wanted) = get("status") {
@@ -163,14 +163,14 @@ pub(crate) fn check_response(answer: &HttpResponse, asked: &Map) -> Result<Strin
                 (format!("Status {what} was {}found.", if found { "" } else { "not " }), found)
             }
         };
-        said.push(words);
+        output.push(words);
         fine &= found;
     }
     if let Some(error) = &answer.error {
-        said.push(error.clone());
+        output.push(error.clone());
     }
-    let said = said.join(" ");
-    if fine { Ok(said) } else { Err(said) }
+    let output = output.join(" ");
+    if fine { Ok(output) } else { Err(output) }
 }
 
 #[cfg(test)]

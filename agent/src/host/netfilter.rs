@@ -285,19 +285,19 @@ impl IptablesChain {
 
     /// The same; a failure is a refusal with what it said.
     pub(crate) fn run_checked(&self, tools: &Tools<'_>, words: &[String]) -> Result<(), FunctionError> {
-        let said = self.run_query(tools, words)?;
-        if said.is_success() { Ok(()) } else { Err(FunctionError::failed(said.message().to_owned())) }
+        let output = self.run_query(tools, words)?;
+        if output.is_success() { Ok(()) } else { Err(FunctionError::failed(output.message().to_owned())) }
     }
 
     /// Its policy and rules; nothing when there is no such chain.
     pub(crate) fn list_rules(&self, tools: &Tools<'_>) -> Result<Option<Vec<String>>, FunctionError> {
         let mut words = vec!["-S".to_owned()];
         words.extend(Some(self.name.clone()).filter(|n| !n.is_empty()));
-        let said = self.run_query(tools, &words)?;
-        if said.is_success() {
-            return Ok(Some(said.stdout.lines().map(str::to_owned).collect()));
+        let output = self.run_query(tools, &words)?;
+        if output.is_success() {
+            return Ok(Some(output.stdout.lines().map(str::to_owned).collect()));
         }
-        match classify_not_found(&said) {
+        match classify_not_found(&output) {
             IptablesNotFound::Chain => Ok(None),
             // What it says of a chain that is not there and of one that only `nft` can read: the list of all tells.
             IptablesNotFound::Ambiguous if !self.name.is_empty() => {
@@ -306,9 +306,9 @@ impl IptablesChain {
                 if all.is_success() && !all.stdout.lines().any(is_it) {
                     return Ok(None);
                 }
-                Err(FunctionError::failed(said.message().to_owned()))
+                Err(FunctionError::failed(output.message().to_owned()))
             }
-            _ => Err(FunctionError::failed(said.message().to_owned())),
+            _ => Err(FunctionError::failed(output.message().to_owned())),
         }
     }
 
@@ -316,13 +316,13 @@ impl IptablesChain {
     pub(crate) fn has_rule(&self, tools: &Tools<'_>, rule: &[String]) -> Result<bool, FunctionError> {
         let words: Vec<String> =
             ["-C".to_owned(), self.name.clone()].into_iter().chain(rule.iter().cloned()).collect();
-        let said = self.run_query(tools, &words)?;
-        if said.is_success() {
+        let output = self.run_query(tools, &words)?;
+        if output.is_success() {
             return Ok(true);
         }
-        match classify_not_found(&said) {
+        match classify_not_found(&output) {
             IptablesNotFound::Chain | IptablesNotFound::Rule => Ok(false),
-            _ => Err(FunctionError::failed(said.message().to_owned())),
+            _ => Err(FunctionError::failed(output.message().to_owned())),
         }
     }
 
@@ -347,10 +347,10 @@ enum IptablesNotFound {
 }
 
 /// What is told apart by words: a code stands for too much.
-fn classify_not_found(said: &super::CommandOutput) -> IptablesNotFound {
-    let words = said.message();
+fn classify_not_found(output: &super::CommandOutput) -> IptablesNotFound {
+    let words = output.message();
     let has = |part: &str| words.contains(part);
-    match said.code {
+    match output.code {
         1 if has("Bad rule (does a matching rule exist") => IptablesNotFound::Rule,
         1 if has("No chain/target/match by that name") => IptablesNotFound::Chain,
         1 if has("chain `") && has("is incompatible") => IptablesNotFound::Ambiguous,
@@ -430,8 +430,8 @@ mod tests {
                 IptablesNotFound::OtherError,
             ),
         ] {
-            let said = super::super::CommandOutput { code, stdout: String::new(), stderr: words.into() };
-            assert_eq!(classify_not_found(&said), want, "{words}");
+            let output = super::super::CommandOutput { code, stdout: String::new(), stderr: words.into() };
+            assert_eq!(classify_not_found(&output), want, "{words}");
         }
     }
 

@@ -77,11 +77,11 @@ impl<'t> OpenSsl<'t> {
 
     /// What the program prints; a failure is a refusal with what it said.
     pub(crate) fn run_checked(&self, words: &[&str], pass: Option<&str>) -> Result<String, FunctionError> {
-        let said = self.run(words, pass)?;
-        if said.is_success() {
-            Ok(said.stdout)
+        let output = self.run(words, pass)?;
+        if output.is_success() {
+            Ok(output.stdout)
         } else {
-            Err(FunctionError::failed(format!("openssl: {}", said.message())))
+            Err(FunctionError::failed(format!("openssl: {}", output.message())))
         }
     }
 
@@ -91,8 +91,8 @@ impl<'t> OpenSsl<'t> {
         words: &[&str],
         pass: Option<&str>,
     ) -> Result<Option<String>, FunctionError> {
-        let said = self.run(words, pass)?;
-        Ok(said.is_success().then_some(said.stdout))
+        let output = self.run(words, pass)?;
+        Ok(output.is_success().then_some(output.stdout))
     }
 
     /// A new private key.

@@ -26,8 +26,8 @@ pub(super) fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Res
     command.env = vec![("LC_ALL".into(), "C".into())];
     let outcome = exec::run(&command).map_err(|e| error_message(&e))?;
     if !outcome.success() {
-        let said = String::from_utf8_lossy(&outcome.stderr);
-        let last = said.lines().rev().find(|l| l.starts_with("gpg: ")).unwrap_or("gpg: no reason given");
+        let output = String::from_utf8_lossy(&outcome.stderr);
+        let last = output.lines().rev().find(|l| l.starts_with("gpg: ")).unwrap_or("gpg: no reason given");
         return Err(format!("{last} (keys in `{home}`)"));
     }
     String::from_utf8(outcome.stdout).map_err(|_| "the decrypted secret is not text".into())

@@ -35,13 +35,13 @@ impl PrivateTempFile {
             let path = std::env::temp_dir().join(name);
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(mut file) => {
-                    let scratch = Self(path);
+                    let temp_file = Self(path);
                     file.write_all(content)?;
                     if owner.is_some() {
                         std::os::unix::fs::fchown(&file, owner, None)?;
                     }
                     file.set_permissions(Permissions::from_mode(mode))?;
-                    return Ok(scratch);
+                    return Ok(temp_file);
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = e,
                 Err(e) => return Err(e),
@@ -69,15 +69,15 @@ mod tests {
 
     #[test]
     fn it_is_ours_and_goes_away() {
-        let scratch = PrivateTempFile::new(b"#!/bin/sh\n", ".sh", None).unwrap();
-        let path = scratch.path().to_owned();
+        let temp_file = PrivateTempFile::new(b"#!/bin/sh\n", ".sh", None).unwrap();
+        let path = temp_file.path().to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o500);
         assert_eq!(path.extension().unwrap(), "sh");
         let secret = PrivateTempFile::new_secret(b"key", "", None).unwrap();
         assert_eq!(std::fs::metadata(secret.path()).unwrap().permissions().mode() & 0o7777, 0o600);
         let other = PrivateTempFile::new(b"", "", None).unwrap();
         assert_ne!(other.path(), path);
-        drop(scratch);
+        drop(temp_file);
         assert!(!path.exists());
     }
 }

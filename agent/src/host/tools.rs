@@ -133,11 +133,15 @@ impl<'a> Tools<'a> {
         program: &str,
         args: &[A],
     ) -> Result<CommandOutput, FunctionError> {
-        let said = self.run_change(program, args)?;
-        if said.is_success() {
-            return Ok(said);
+        let output = self.run_change(program, args)?;
+        if output.is_success() {
+            return Ok(output);
         }
-        Err(FunctionError::failed(format!("`{program}` ended with code {}: {}", said.code, said.message())))
+        Err(FunctionError::failed(format!(
+            "`{program}` ended with code {}: {}",
+            output.code,
+            output.message()
+        )))
     }
 
     /// A command that speaks plainly, for whoever has more to say about it (`env`, `cwd`, `stdin`, `user`).
@@ -172,12 +176,12 @@ impl<'a> Tools<'a> {
             }
             _ => {}
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let program = command.program.to_string_lossy().into_owned();
         let outcome =
             exec::run(&command).map_err(|e| FunctionError::failed(super::machine::error_message(&e)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = CommandOutput {
+        let output = CommandOutput {
             code: outcome.shell_code(),
             stdout: text(&outcome.stdout),
             stderr: text(&outcome.stderr),
@@ -187,7 +191,7 @@ impl<'a> Tools<'a> {
                 let limit = command.timeout.unwrap_or_default();
                 Err(FunctionError::failed(format!(
                     "`{program}` was ended after {limit:?}: {}",
-                    said.message()
+                    output.message()
                 )))
             }
             ExitReason::Cancelled => {
@@ -200,13 +204,13 @@ impl<'a> Tools<'a> {
                 )))
             }
             ExitReason::Exited(_) | ExitReason::Signaled(_) => {
-                if let Some(left) = left.filter(|left| begun.elapsed() > *left) {
-                    let took = begun.elapsed();
+                if let Some(left) = left.filter(|left| started.elapsed() > *left) {
+                    let took = started.elapsed();
                     tracing::warn!(
                         "`{program}` took {took:.0?}, longer than the {left:.0?} of the state: ended before, it would have left the host half-way"
                     );
                 }
-                Ok(said)
+                Ok(output)
             }
         }
     }
@@ -227,7 +231,7 @@ mod tests {
             Tools::new(&machine).with_limits(&cancel, soon()).run(command)
         };
         assert!(sleep(false).is_err_and(|e| e.message().contains("was ended after")));
-        assert!(sleep(true).is_ok_and(|said| said.is_success()));
+        assert!(sleep(true).is_ok_and(|output| output.is_success()));
 
         let mut late = Tools::command("true", &[""; 0], Duration::from_secs(60));
         late.uninterruptible = true;

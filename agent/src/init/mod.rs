@@ -73,12 +73,12 @@ impl InitError {
 /// Fails when the directory holds something, and when a file cannot be written.
 pub fn init_repository(dir: &Path, force: bool) -> Result<InitResult, InitError> {
     require_empty(dir, force)?;
-    let mut made = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
+    let mut result = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
     for file in BASE_FILES.iter().chain(EXAMPLE_FILES) {
-        write_starter(dir, file, &mut made)?;
+        write_starter(dir, file, &mut result)?;
     }
-    made.git = git::setup_git(dir, &made.written);
-    Ok(made)
+    result.git = git::setup_git(dir, &result.written);
+    Ok(result)
 }
 
 /// A repository that was just made with `git init` or cloned empty is as good as an empty directory.
@@ -103,7 +103,7 @@ fn require_empty(dir: &Path, force: bool) -> Result<(), InitError> {
     }
 }
 
-fn write_starter(dir: &Path, file: &StarterFile, made: &mut InitResult) -> Result<(), InitError> {
+fn write_starter(dir: &Path, file: &StarterFile, result: &mut InitResult) -> Result<(), InitError> {
     let path = dir.join(file.path);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(InitError::io("make the directory", parent))?;
@@ -112,9 +112,9 @@ fn write_starter(dir: &Path, file: &StarterFile, made: &mut InitResult) -> Resul
     match options.write(true).create_new(true).mode(file.mode).open(&path) {
         Ok(mut open) => {
             open.write_all(file.text.as_bytes()).map_err(InitError::io("write", &path))?;
-            made.written.push(file.path.to_owned());
+            result.written.push(file.path.to_owned());
         }
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => made.kept.push(file.path.to_owned()),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => result.kept.push(file.path.to_owned()),
         Err(e) => return Err(InitError::io("write", &path)(e)),
     }
     Ok(())
@@ -158,10 +158,10 @@ mod tests {
         let refused = init_repository(dir.path(), false).unwrap_err();
         assert!(matches!(&refused, InitError::NotEmpty { found, .. } if found == "README.md"), "{refused}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        let made = init_repository(dir.path(), true).unwrap();
-        assert_eq!(made.kept, ["README.md"]);
+        let result = init_repository(dir.path(), true).unwrap();
+        assert_eq!(result.kept, ["README.md"]);
         assert_eq!(fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
-        assert!(made.written.contains(&"states/top.sls".to_owned()));
+        assert!(result.written.contains(&"states/top.sls".to_owned()));
         // A link to elsewhere is there, too.
         let other = tempfile::tempdir().unwrap();
         let aim = other.path().join("aim");

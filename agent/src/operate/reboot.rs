@@ -250,7 +250,7 @@ pub fn decide(
     policy: &RebootSettings,
     need: Option<&RebootNeed>,
     windows: &[MaintenanceWindow],
-    standing: WindowState,
+    window_state: WindowState,
     now: Timestamp,
 ) -> RebootDecision {
     let wait = |why: &str| RebootDecision::Wait { why: why.to_owned() };
@@ -265,7 +265,7 @@ pub fn decide(
         }
         _ => {}
     }
-    match standing {
+    match window_state {
         WindowState::Closed { opens: Some(opens) } => {
             wait(&format!("the next maintenance window opens at {opens:.0}"))
         }

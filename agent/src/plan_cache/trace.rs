@@ -58,37 +58,37 @@ impl CompileTrace {
 
     /// Writes it; false when it is not to be kept.
     pub(super) fn to_bytes(&self, now: SystemTime, out: &mut Vec<u8>) -> bool {
-        let told = self.entries();
+        let entries = self.entries();
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let now = u64::try_from(now).unwrap_or(u64::MAX);
         let fresh = |s: &FileStamp| s.of[3].max(s.of[4]).saturating_add(FRESH_NANOS) > now;
-        if told.uncacheable || told.files.values().any(fresh) {
+        if entries.uncacheable || entries.files.values().any(fresh) {
             return false;
         }
-        write_varint(out, told.files.len() as u64);
-        for ((side, env, path), stamp) in &told.files {
+        write_varint(out, entries.files.len() as u64);
+        for ((side, env, path), stamp) in &entries.files {
             out.push(*side as u8);
             write_text(out, env);
             write_text(out, path);
             stamp.of.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         }
-        write_varint(out, told.lists.len() as u64);
-        for ((side, env), digest) in &told.lists {
+        write_varint(out, entries.lists.len() as u64);
+        for ((side, env), digest) in &entries.lists {
             out.push(*side as u8);
             write_text(out, env);
             out.extend_from_slice(digest);
         }
-        write_varint(out, told.grains.len() as u64);
-        for (name, digest) in &told.grains {
+        write_varint(out, entries.grains.len() as u64);
+        for (name, digest) in &entries.grains {
             write_text(out, name);
             out.extend_from_slice(digest);
         }
-        for whole in [&told.all_grains, &told.functions] {
+        for whole in [&entries.all_grains, &entries.functions] {
             out.push(u8::from(whole.is_some()));
             out.extend_from_slice(whole.as_ref().map_or(&[][..], |d| d));
         }
-        write_varint(out, told.calls.len() as u64);
-        for (call, digest) in &told.calls {
+        write_varint(out, entries.calls.len() as u64);
+        for (call, digest) in &entries.calls {
             write_text(out, &call.function);
             call.args.iter().cloned().collect::<Value>().to_bytes(out);
             call.kwargs.to_bytes(out);
@@ -182,15 +182,15 @@ impl TracedFiles {
     /// Stamps before a look, so that a change meanwhile is seen as one.
     fn record_stamp(&self, env: &str, path: &str) {
         let key = (self.side, env.to_owned(), path.to_owned());
-        let mut told = self.trace.entries();
-        if told.files.contains_key(&key) {
+        let mut entries = self.trace.entries();
+        if entries.files.contains_key(&key) {
             return;
         }
         match self.inner.stamp(env, path) {
             Some(stamp) => {
-                told.files.insert(key, stamp);
+                entries.files.insert(key, stamp);
             }
-            None => told.uncacheable = true,
+            None => entries.uncacheable = true,
         }
     }
 }
@@ -249,18 +249,18 @@ struct TracedHost {
 impl TemplateHost for TracedHost {
     fn grain(&self, name: &str) -> Option<Value> {
         let grain = self.inner.grain(name);
-        let mut told = self.trace.entries();
-        if !told.grains.contains_key(name) {
-            told.grains.insert(name.to_owned(), value_digest(grain.as_ref()));
+        let mut entries = self.trace.entries();
+        if !entries.grains.contains_key(name) {
+            entries.grains.insert(name.to_owned(), value_digest(grain.as_ref()));
         }
         grain
     }
 
     fn grains(&self) -> Value {
         let grains = self.inner.grains();
-        let mut told = self.trace.entries();
-        if told.all_grains.is_none() {
-            told.all_grains = Some(value_digest(Some(&grains)));
+        let mut entries = self.trace.entries();
+        if entries.all_grains.is_none() {
+            entries.all_grains = Some(value_digest(Some(&grains)));
         }
         grains
     }

@@ -114,10 +114,10 @@ pub(super) struct PriorEffects {
 
 impl StateTask<'_> {
     /// Runs it to its end.
-    pub(super) fn run(&mut self, scene: &StateCtx<'_>) -> ConvergeResult {
-        let _names = (self.mode == ConvergeMode::Simulate)
-            .then(|| AssumedScope::enter(&scene.shared.assumed_accounts));
-        let mut ended = match catch_unwind(AssertUnwindSafe(|| self.run_with_retry(scene))) {
+    pub(super) fn run(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
+        let _names =
+            (self.mode == ConvergeMode::Simulate).then(|| AssumedScope::enter(&ctx.shared.assumed_accounts));
+        let mut ended = match catch_unwind(AssertUnwindSafe(|| self.run_with_retry(ctx))) {
             Ok(ended) => ended,
             Err(panic) => ConvergeResult::failed(StateError::new(panic_message(&*panic))),
         };
@@ -127,25 +127,25 @@ impl StateTask<'_> {
         ended
     }
 
-    fn run_with_retry(&mut self, scene: &StateCtx<'_>) -> ConvergeResult {
-        let Some(retry) = self.chunk.args.get("retry") else { return self.attempt_and_react(scene) };
+    fn run_with_retry(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
+        let Some(retry) = self.chunk.args.get("retry") else { return self.attempt_and_react(ctx) };
         let retry = StateRetry::from_value(retry);
         if self.mode != ConvergeMode::Apply {
-            let mut ended = self.attempt_and_react(scene);
+            let mut ended = self.attempt_and_react(ctx);
             if self.mode == ConvergeMode::Simulate {
                 let said = std::mem::take(&mut ended.done.comment);
                 ended.done.comment = format!("{said}  {}", retry.describe());
             }
             return ended;
         }
-        let parallel = self.chunk.args.contains("parallel") && scene.compat == Compat::Salt;
-        retry::run_with_retries(&retry, parallel, scene.cancel, self.index as u64, || {
-            self.attempt_and_react(scene)
+        let parallel = self.chunk.args.contains("parallel") && ctx.compat == Compat::Salt;
+        retry::run_with_retries(&retry, parallel, ctx.cancel, self.index as u64, || {
+            self.attempt_and_react(ctx)
         })
     }
 
     /// The same scene, with the time that one look, change or guard has.
-    fn with_timeout<'s>(&self, scene: &StateCtx<'s>) -> StateCtx<'s> {
+    fn with_timeout<'s>(&self, ctx: &StateCtx<'s>) -> StateCtx<'s> {
         let timeout = match self.chunk.args.get("timeout") {
             Some(Value::Int(n)) => u64::try_from(*n).ok().map(Duration::from_secs),
             Some(Value::Float(n)) => Duration::try_from_secs_f64(*n).ok(),
@@ -153,33 +153,33 @@ impl StateTask<'_> {
         };
         // Nothing means no limit, as in Salt.
         let timeout = timeout.filter(|t| !t.is_zero());
-        StateCtx { deadline: timeout.and_then(|t| Instant::now().checked_add(t)), ..*scene }
+        StateCtx { deadline: timeout.and_then(|t| Instant::now().checked_add(t)), ..*ctx }
     }
 
-    fn attempt_and_react(&mut self, scene: &StateCtx<'_>) -> ConvergeResult {
+    fn attempt_and_react(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
         if self.is_listener {
-            return self.run_reaction(scene);
+            return self.run_reaction(ctx);
         }
-        let own = self.run_guarded(scene);
+        let own = self.run_guarded(ctx);
         let is_settled = own.guarded || !own.done.changes.is_empty() || self.mode == ConvergeMode::CheckOnly;
         if self.should_react == ShouldReact::No || is_settled {
             return own;
         }
         if self.should_react == ShouldReact::Maybe {
-            return self.uncertain_reaction(own, scene);
+            return self.uncertain_reaction(own, ctx);
         }
         // Strict: what would change by itself needs no reaction, and what nobody can tell stays so.
-        if scene.compat == Compat::Strict && own.result != Some(true) {
-            return if own.unknown { self.certain_reaction(own, scene) } else { own };
+        if ctx.compat == Compat::Strict && own.result != Some(true) {
+            return if own.unknown { self.certain_reaction(own, ctx) } else { own };
         }
-        let mut reaction = self.run_reaction(scene);
+        let mut reaction = self.run_reaction(ctx);
         reaction.run_numbers += own.run_numbers;
         reaction
     }
 
     /// It would react to what nobody can foresee: unknown, unless it changes anyway or has no answer to it.
-    fn uncertain_reaction(&mut self, own: ConvergeResult, scene: &StateCtx<'_>) -> ConvergeResult {
-        if own.result != Some(true) || self.run_reaction(scene).result == Some(true) {
+    fn uncertain_reaction(&mut self, own: ConvergeResult, ctx: &StateCtx<'_>) -> ConvergeResult {
+        if own.result != Some(true) || self.run_reaction(ctx).result == Some(true) {
             return own;
         }
         let veil = self.build_state().map_or(Effects::ALL, |state| state.writes());
@@ -188,16 +188,16 @@ impl StateTask<'_> {
     }
 
     /// Whatever it finds by then: what it watches changes, so it either changes too or reacts to that.
-    fn certain_reaction(&mut self, own: ConvergeResult, scene: &StateCtx<'_>) -> ConvergeResult {
-        let reaction = self.run_reaction(scene);
+    fn certain_reaction(&mut self, own: ConvergeResult, ctx: &StateCtx<'_>) -> ConvergeResult {
+        let reaction = self.run_reaction(ctx);
         if reaction.result.is_none() && !reaction.unknown { reaction } else { own }
     }
 
     /// Guards, the state itself, and `run_check_cmd`.
-    fn run_guarded(&mut self, scene: &StateCtx<'_>) -> ConvergeResult {
+    fn run_guarded(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
         let guards = !guard::owns_guards(&self.chunk.state);
         let mut ended = match if guards {
-            guard::evaluate(&self.chunk, &self.with_timeout(scene))
+            guard::evaluate(&self.chunk, &self.with_timeout(ctx))
         } else {
             Ok(GuardDecision::Run)
         } {
@@ -208,13 +208,13 @@ impl StateTask<'_> {
                 guarded: true,
                 ..ConvergeResult::new(Some(true), ApplyResult::new(comment, Map::new()))
             },
-            Ok(GuardDecision::Run) => self.check_and_apply(scene),
+            Ok(GuardDecision::Run) => self.check_and_apply(ctx),
             Err(failure) => ConvergeResult::failed(failure),
         };
         if guard::has_check_cmd(&self.chunk)
-            && (self.mode == ConvergeMode::Apply || scene.compat == Compat::Salt)
+            && (self.mode == ConvergeMode::Apply || ctx.compat == Compat::Salt)
         {
-            (ended.result, ended.done.comment) = match guard::run_check_cmd(&self.chunk, scene) {
+            (ended.result, ended.done.comment) = match guard::run_check_cmd(&self.chunk, ctx) {
                 Ok(()) => (Some(true), "check_cmd determined the state succeeded".into()),
                 Err(words) => (Some(false), words),
             };
@@ -229,15 +229,15 @@ impl StateTask<'_> {
         asked && guard::has_guards(&self.chunk)
     }
 
-    fn check_and_apply(&mut self, scene: &StateCtx<'_>) -> ConvergeResult {
-        let scene = &self.with_timeout(scene);
+    fn check_and_apply(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
+        let ctx = &self.with_timeout(ctx);
         let (how, shadow) = (self.mode, self.prior_effects);
         let looked = self.check_result.take();
         let state = match self.build_state() {
             Ok(state) => state,
             Err(failure) => return ConvergeResult::failed(failure),
         };
-        let look = || if how == ConvergeMode::Apply { state.check(scene) } else { state.preview(scene) };
+        let look = || if how == ConvergeMode::Apply { state.check(ctx) } else { state.preview(ctx) };
         let look = match looked.map_or_else(look, Ok) {
             Ok(look) => look,
             Err(failure) => {
@@ -255,14 +255,14 @@ impl StateTask<'_> {
         {
             // Whoever brings it: by then it is there.
             if comes && look.verdict == Verdict::Drifted {
-                state.simulate(scene);
+                state.simulate(ctx);
             }
             let hidden = hidden | below;
             // A package takes nothing away from those after it; a command may.
             let shaky = hidden.intersects(Effects::FILES);
             let ended =
                 ConvergeResult { failure_unknown: shaky, ..unknown_result(&**state, hidden, &look.comment) };
-            return if simulate_settled(&mut **state, hidden, scene) {
+            return if simulate_settled(&mut **state, hidden, ctx) {
                 ConvergeResult { unpredicted: Effects::NONE, ..ended }
             } else {
                 ended
@@ -270,17 +270,17 @@ impl StateTask<'_> {
         }
         match how {
             _ if look.verdict == Verdict::InSync => ConvergeResult::new(Some(true), into_apply_result(look)),
-            ConvergeMode::Apply => apply_and_verify(&mut **state, scene),
-            ConvergeMode::Simulate => simulate_apply(&mut **state, look, hidden | below, scene),
+            ConvergeMode::Apply => apply_and_verify(&mut **state, ctx),
+            ConvergeMode::Simulate => simulate_apply(&mut **state, look, hidden | below, ctx),
             ConvergeMode::CheckOnly => result_from_check(look),
         }
     }
 
-    fn run_reaction(&mut self, scene: &StateCtx<'_>) -> ConvergeResult {
-        let scene = &self.with_timeout(scene);
+    fn run_reaction(&mut self, ctx: &StateCtx<'_>) -> ConvergeResult {
+        let ctx = &self.with_timeout(ctx);
         let how = self.mode;
         if self.is_listener {
-            match guard::evaluate(&self.chunk, scene) {
+            match guard::evaluate(&self.chunk, ctx) {
                 Ok(GuardDecision::Skip { comment }) => {
                     return ConvergeResult::new(Some(true), ApplyResult::new(comment, Map::new()));
                 }
@@ -293,12 +293,12 @@ impl StateTask<'_> {
             Err(failure) => return ConvergeResult::failed(failure),
         };
         if how == ConvergeMode::Apply {
-            return match note_irreversible(&**state, scene).and_then(|()| state.react(scene)) {
+            return match note_irreversible(&**state, ctx).and_then(|()| state.react(ctx)) {
                 Ok(done) => ConvergeResult::new(Some(true), done),
                 Err(failure) => ConvergeResult::failed(failure),
             };
         }
-        match state.predict_reaction(scene) {
+        match state.predict_reaction(ctx) {
             Ok(look) => {
                 let veil = if look.verdict == Verdict::InSync { Effects::NONE } else { state.writes() };
                 ConvergeResult { unpredicted: veil, ..result_from_check(look) }
@@ -341,25 +341,24 @@ fn unknown_result(state: &dyn State, hidden: Effects, now: &str) -> ConvergeResu
 }
 
 /// True when what a state leaves does not depend on what it finds; that is imagined then, and nothing is hidden after it.
-fn simulate_settled(state: &mut dyn State, hidden: Effects, scene: &StateCtx<'_>) -> bool {
-    state.is_deterministic()
-        && (state.apply(scene).is_ok() || simulate_assuming(state, hidden, scene).is_some())
+fn simulate_settled(state: &mut dyn State, hidden: Effects, ctx: &StateCtx<'_>) -> bool {
+    state.is_deterministic() && (state.apply(ctx).is_ok() || simulate_assuming(state, hidden, ctx).is_some())
 }
 
 /// Changes, and looks whether that was enough.
-fn apply_and_verify(state: &mut dyn State, scene: &StateCtx<'_>) -> ConvergeResult {
-    if let Err(failure) = note_irreversible(state, scene) {
+fn apply_and_verify(state: &mut dyn State, ctx: &StateCtx<'_>) -> ConvergeResult {
+    if let Err(failure) = note_irreversible(state, ctx) {
         return ConvergeResult::failed(failure);
     }
-    let mut done = match state.apply(scene) {
+    let mut done = match state.apply(ctx) {
         Ok(done) => done,
         Err(failure) => return ConvergeResult::failed(failure),
     };
     // Once the run is stopped nobody may look any more; what was let finish is told as it ended.
-    if scene.compat == Compat::Salt || !state.is_convergent() || scene.cancel.is_cancelled() {
+    if ctx.compat == Compat::Salt || !state.is_convergent() || ctx.cancel.is_cancelled() {
         return ConvergeResult::new(Some(true), done);
     }
-    let still = match state.check(scene) {
+    let still = match state.check(ctx) {
         Ok(look) if look.verdict == Verdict::Drifted => look.comment,
         Ok(_) => return ConvergeResult::new(Some(true), done),
         Err(failure) => failure.result.comment,
@@ -369,9 +368,9 @@ fn apply_and_verify(state: &mut dyn State, scene: &StateCtx<'_>) -> ConvergeResu
 }
 
 /// Notes what cannot be undone, before it is done.
-fn note_irreversible(state: &dyn State, scene: &StateCtx<'_>) -> Result<(), StateError> {
-    match (state.irreversible_reason(), scene.journal) {
-        (Some(why), Some(journal)) => Ok(journal.note_irreversible(scene.tag, why)?),
+fn note_irreversible(state: &dyn State, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+    match (state.irreversible_reason(), ctx.journal) {
+        (Some(why), Some(journal)) => Ok(journal.note_irreversible(ctx.tag, why)?),
         _ => Ok(()),
     }
 }
@@ -391,11 +390,11 @@ fn simulate_apply(
     state: &mut dyn State,
     look: CheckResult,
     hidden: Effects,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
 ) -> ConvergeResult {
     let mut ended = result_from_check(look);
     // Salt's dry runs know nothing of the states before.
-    if scene.compat == Compat::Salt {
+    if ctx.compat == Compat::Salt {
         ended.unpredicted = Effects::ALL;
         return ended;
     }
@@ -405,14 +404,14 @@ fn simulate_apply(
     }
     if !state.is_predictable() {
         if ended.result.is_none() {
-            state.simulate(scene);
+            state.simulate(ctx);
         }
         return ended;
     }
-    if let Err(failure) = state.apply(scene) {
+    if let Err(failure) = state.apply(ctx) {
         // What it lacks (a user, a directory) may be there by then.
         if !hidden.is_none() {
-            return match simulate_assuming(state, hidden, scene) {
+            return match simulate_assuming(state, hidden, ctx) {
                 Some(lacks) => {
                     ended.done.comment = format!("{}\n{lacks}", ended.done.comment);
                     ended
@@ -427,12 +426,12 @@ fn simulate_apply(
 }
 
 /// What must come with a package for it to go well, where nothing but packages can bring it; what it makes is imagined then.
-fn simulate_assuming(state: &mut dyn State, hidden: Effects, scene: &StateCtx<'_>) -> Option<String> {
+fn simulate_assuming(state: &mut dyn State, hidden: Effects, ctx: &StateCtx<'_>) -> Option<String> {
     if hidden.intersects(Effects::FILES) || !hidden.intersects(Effects::PACKAGE_FILES) {
         return None;
     }
-    let lacks = state.assume(scene).ok().filter(|lacks| !lacks.is_empty())?;
-    state.apply(scene).ok()?;
+    let lacks = state.assume(ctx).ok().filter(|lacks| !lacks.is_empty())?;
+    state.apply(ctx).ok()?;
     Some(format!("A package before it is taken to bring {}", lacks.join(" and ")))
 }
 

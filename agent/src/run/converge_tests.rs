@@ -91,17 +91,17 @@ fn run(
     what: &'static str,
     args: &str,
     how: ConvergeMode,
-    stage: &StateTestBed,
+    test_bed: &StateTestBed,
 ) -> (Option<bool>, String, bool, [usize; 2]) {
     let (mut task, calls) = task(what, args, how);
-    let ended = task.run(&stage.scene());
+    let ended = task.run(&test_bed.scene());
     let calls = calls.map(|count| count.load(Ordering::Relaxed));
     (ended.result, ended.done.comment, !ended.done.changes.is_empty(), calls)
 }
 
 #[test]
 fn behind_a_veil_only_what_is_seen_counts() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     let rows = [
         ("is right", Effects::NONE, false, Some(true), false, Effects::NONE),
         ("changes", Effects::NONE, false, None, false, Effects::SERVICES),
@@ -123,57 +123,57 @@ fn behind_a_veil_only_what_is_seen_counts() {
         let (mut task, _) = task(what, "{}", ConvergeMode::Simulate);
         (task.prior_effects, task.should_react) =
             (shadow, if react { ShouldReact::Yes } else { ShouldReact::No });
-        let ended = task.run(&stage.scene());
+        let ended = task.run(&test_bed.scene());
         let found = (ended.result, ended.unknown, ended.unpredicted);
         assert_eq!(found, (result, unknown, left), "{what} behind {veil:?}: {}", ended.done.comment);
     }
 }
 
 /// What a real state foresees behind a veil: its result, whether that is unknown, and its words.
-fn simulated(asked: (&str, &str, &str), veil: Effects, scene: &StateCtx<'_>) -> (Option<bool>, bool, String) {
+fn simulated(asked: (&str, &str, &str), veil: Effects, ctx: &StateCtx<'_>) -> (Option<bool>, bool, String) {
     let (mut task, _) = task("is right", "{}", ConvergeMode::Simulate);
     let chunk = chunk(asked.0, asked.1, asked.2);
     (task.state, task.tag) = (Some(crate::states::testing::build_state(&chunk)), chunk.tag());
     task.prior_effects = PriorEffects { unpredicted: veil, any: !veil.is_none(), ..PriorEffects::default() };
-    let ended = task.run(scene);
+    let ended = task.run(ctx);
     (ended.result, ended.unknown, ended.done.comment)
 }
 
 #[test]
 fn a_package_is_taken_to_bring_a_directory_and_an_owner() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     let overlay = crate::fs::Overlay::new(Arc::new(crate::fs::Disk::default()));
-    let scene = StateCtx { fs: &overlay, ..stage.scene() };
-    let (dir, file) = (stage.path("brought"), stage.path("brought/conf"));
+    let ctx = StateCtx { fs: &overlay, ..test_bed.scene() };
+    let (dir, file) = (test_bed.path("brought"), test_bed.path("brought/conf"));
     let args = r#"{"contents": "x", "user": "nobody-has-this"}"#;
-    let (result, unknown, words) = simulated(("file.managed", &file, args), Effects::PACKAGE_CHANGE, &scene);
+    let (result, unknown, words) = simulated(("file.managed", &file, args), Effects::PACKAGE_CHANGE, &ctx);
     assert_eq!((result, unknown), (None, false), "{words}");
     let lacks = format!("the user nobody-has-this and the directory {dir}");
     assert!(words.ends_with(&format!("\nA package before it is taken to bring {lacks}")), "{words}");
     let data = r#"{"dataset": {"a": 1}, "formatter": "json"}"#;
-    let beside = stage.path("brought/too/data");
+    let beside = test_bed.path("brought/too/data");
     let (result, unknown, words) =
-        simulated(("file.serialize", &beside, data), Effects::PACKAGE_CHANGE, &scene);
+        simulated(("file.serialize", &beside, data), Effects::PACKAGE_CHANGE, &ctx);
     assert_eq!((result, unknown), (None, false), "{words}");
     // Nobody knows more of the directory than that.
-    let (_, unknown, words) = simulated(("file.directory", &dir, "{}"), Effects::PACKAGE_CHANGE, &scene);
+    let (_, unknown, words) = simulated(("file.directory", &dir, "{}"), Effects::PACKAGE_CHANGE, &ctx);
     assert!(unknown, "{words}");
     // A command may do anything, and what nothing brings is missing.
-    let other = stage.path("other/conf");
+    let other = test_bed.path("other/conf");
     let (_, unknown, words) =
-        simulated(("file.managed", &other, args), Effects::PACKAGE_CHANGE | Effects::FILES, &scene);
+        simulated(("file.managed", &other, args), Effects::PACKAGE_CHANGE | Effects::FILES, &ctx);
     assert!(unknown && words.contains("may be others by then"), "{words}");
-    let (result, unknown, words) = simulated(("file.managed", &other, args), Effects::NONE, &scene);
+    let (result, unknown, words) = simulated(("file.managed", &other, args), Effects::NONE, &ctx);
     assert_eq!((result, unknown), (Some(false), false), "{words}");
 }
 
 #[test]
 fn what_watches_something_unknown_is_told_by_what_it_does_itself() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     for (what, unknown) in [("changes", false), ("is right", true), ("cannot look", false)] {
         let (mut task, _) = task(what, "{}", ConvergeMode::Simulate);
         task.should_react = ShouldReact::Maybe;
-        let ended = task.run(&stage.scene());
+        let ended = task.run(&test_bed.scene());
         assert_eq!(ended.unknown, unknown, "{what}: {}", ended.done.comment);
     }
 }
@@ -235,19 +235,19 @@ fn a_panic_is_the_failure_of_that_state() {
 
 #[test]
 fn only_a_change_is_tried_again() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     let retry = r#"{"retry": {"attempts": 3, "interval": 0}}"#;
-    let (result, comment, _, calls) = run("fails half-way", retry, ConvergeMode::Apply, &stage);
+    let (result, comment, _, calls) = run("fails half-way", retry, ConvergeMode::Apply, &test_bed);
     let tried = |n: u8| {
         format!("Attempt {n}: Returned a result of \"False\", with the following comment: \"done\"\n")
     };
     assert_eq!((result, comment), (Some(false), format!("{}{}done", tried(1), tried(2))));
     assert_eq!(calls, [3, 3]);
     for how in [ConvergeMode::CheckOnly, ConvergeMode::Simulate] {
-        assert_eq!(run("cannot look", retry, how, &stage).3, [1, 0], "{how:?}");
+        assert_eq!(run("cannot look", retry, how, &test_bed).3, [1, 0], "{how:?}");
     }
-    stage.cancel.cancel();
-    let (result, comment, _, calls) = run("fails half-way", retry, ConvergeMode::Apply, &stage);
+    test_bed.cancel.cancel();
+    let (result, comment, _, calls) = run("fails half-way", retry, ConvergeMode::Apply, &test_bed);
     assert_eq!(
         (result, comment.as_str(), calls),
         (Some(false), "done", [1, 1]),

@@ -67,13 +67,13 @@ pub fn runs_command(chunk: &Chunk) -> bool {
 ///
 /// # Errors
 /// Fails when a guard calls a function that is not there or fails; in strict mode also when a command cannot be started.
-pub fn evaluate(chunk: &Chunk, scene: &StateCtx<'_>) -> Result<GuardDecision, StateError> {
+pub fn evaluate(chunk: &Chunk, ctx: &StateCtx<'_>) -> Result<GuardDecision, StateError> {
     let args = &chunk.args;
     if !has_guards(chunk) {
         return Ok(GuardDecision::Run);
     }
     let (onlyif, unless, creates) = (args.get("onlyif"), args.get("unless"), args.get("creates"));
-    let asker = GuardEvaluator { chunk, scene, options: OnceCell::new() };
+    let asker = GuardEvaluator { chunk, ctx, options: OnceCell::new() };
     let mut skips = false;
     let mut comments = Vec::new();
     let mut note = |said: ConditionResult| {
@@ -96,15 +96,15 @@ pub fn evaluate(chunk: &Chunk, scene: &StateCtx<'_>) -> Result<GuardDecision, St
 ///
 /// # Errors
 /// Fails in Salt's words when one of them does.
-pub fn run_check_cmd(chunk: &Chunk, scene: &StateCtx<'_>) -> Result<(), String> {
+pub fn run_check_cmd(chunk: &Chunk, ctx: &StateCtx<'_>) -> Result<(), String> {
     let failed = "check_cmd determined the state failed";
     let commands = chunk.args.get("check_cmd").map(as_entries).unwrap_or_default();
     // Salt finds no success in an empty list.
-    if commands.is_empty() && scene.compat == Compat::Salt {
+    if commands.is_empty() && ctx.compat == Compat::Salt {
         return Err(failed.into());
     }
     for entry in commands {
-        let mut options = scene
+        let mut options = ctx
             .command_options(&chunk.args, OptionKeys::RunasOnly, &[])
             .map_err(|words| format!("{failed}: {words}"))?;
         options.discard_output = true;
@@ -161,7 +161,7 @@ impl GuardKind {
 
 struct GuardEvaluator<'a, 's> {
     chunk: &'a Chunk,
-    scene: &'a StateCtx<'s>,
+    ctx: &'a StateCtx<'s>,
     /// Read once, and only when a command needs them.
     options: OnceCell<Result<CommandOptions, String>>,
 }
@@ -203,7 +203,7 @@ impl GuardEvaluator<'_, '_> {
 
     /// Salt stumbles over an empty list.
     fn require_comment(&self, said: ConditionResult) -> Result<ConditionResult, StateError> {
-        match (&said.comment, self.scene.compat) {
+        match (&said.comment, self.ctx.compat) {
             (None, Compat::Salt) => {
                 Err(StateError::new("An exception occurred in this state: KeyError: 'comment'"))
             }
@@ -234,7 +234,7 @@ impl GuardEvaluator<'_, '_> {
                 if let Some(question) =
                     builtin_test::parse(line, options.cwd.as_deref()).filter(|_| is_local_shell(options))
                 {
-                    return Ok(question.evaluate(self.scene.fs));
+                    return Ok(question.evaluate(self.ctx.fs));
                 }
                 options.run_line(line).map_err(|e| error_chain(&e))
             }
@@ -250,7 +250,7 @@ impl GuardEvaluator<'_, '_> {
                 let code = salt_retcode(&outcome);
                 Ok(code == 0 || codes.contains(&code))
             }
-            Err(_) if self.scene.compat == Compat::Salt => Ok(which.holds_if_unstartable()),
+            Err(_) if self.ctx.compat == Compat::Salt => Ok(which.holds_if_unstartable()),
             Err(words) => {
                 Err(StateError::new(format!("cannot tell whether `{}` holds: {words}", which.key())))
             }
@@ -267,7 +267,7 @@ impl GuardEvaluator<'_, '_> {
             .into_iter()
             .map(value_text)
             .collect();
-        let mut options = self.scene.command_options(&self.chunk.args, OptionKeys::Guard, &skip)?;
+        let mut options = self.ctx.command_options(&self.chunk.args, OptionKeys::Guard, &skip)?;
         options.discard_output = true;
         Ok(options)
     }
@@ -283,22 +283,20 @@ impl GuardEvaluator<'_, '_> {
         let mut kwargs = entry.clone();
         kwargs.retain(|e| !matches!(e.key.as_str(), Some("fun" | "args" | "get_return")));
         let value =
-            self.scene.host.call(&FunctionCall { function: function.clone(), args, kwargs }).map_err(
-                |e| {
-                    let key = which.key();
-                    StateError::new(match (e, self.scene.compat) {
-                        (CallError::Unknown, Compat::Salt) => {
-                            format!("An exception occurred in this state: KeyError: '{function}'")
-                        }
-                        (CallError::Unknown, Compat::Strict) => {
-                            format!("`{key}` calls `{function}`, and there is no such function here")
-                        }
-                        (CallError::Forbidden(words) | CallError::Failed(words), _) => {
-                            format!("cannot tell whether `{key}` holds: `{function}` failed: {words}")
-                        }
-                    })
-                },
-            )?;
+            self.ctx.host.call(&FunctionCall { function: function.clone(), args, kwargs }).map_err(|e| {
+                let key = which.key();
+                StateError::new(match (e, self.ctx.compat) {
+                    (CallError::Unknown, Compat::Salt) => {
+                        format!("An exception occurred in this state: KeyError: '{function}'")
+                    }
+                    (CallError::Unknown, Compat::Strict) => {
+                        format!("`{key}` calls `{function}`, and there is no such function here")
+                    }
+                    (CallError::Forbidden(words) | CallError::Failed(words), _) => {
+                        format!("cannot tell whether `{key}` holds: `{function}` failed: {words}")
+                    }
+                })
+            })?;
         let value = match entry.get("get_return").filter(|p| p.is_truthy()) {
             Some(path) => traverse(&value, &value_text(path), DEFAULT_DELIMITER).cloned().unwrap_or_default(),
             None => value,
@@ -310,9 +308,9 @@ impl GuardEvaluator<'_, '_> {
         let exists = |v: &Value| -> Result<bool, StateError> {
             let Some(text) = v.as_str() else { return Ok(false) };
             let Ok(path) = std::path::absolute(text) else { return Ok(false) };
-            match self.scene.fs.stat(&path) {
+            match self.ctx.fs.stat(&path) {
                 Ok(stat) => Ok(stat.is_some()),
-                Err(_) if self.scene.compat == Compat::Salt => Ok(false),
+                Err(_) if self.ctx.compat == Compat::Salt => Ok(false),
                 Err(e) => Err(e.into()),
             }
         };

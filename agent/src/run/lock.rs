@@ -47,7 +47,7 @@ impl RunLock {
     pub fn acquire(
         path: &Path,
         run: &str,
-        patience: Duration,
+        timeout: Duration,
         cancel: &CancelToken,
     ) -> Result<Self, LockError> {
         let broken = |source| LockError::Broken { path: path.to_owned(), source };
@@ -55,7 +55,7 @@ impl RunLock {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path).map_err(broken)?;
         let mut told = false;
-        let until = Instant::now().checked_add(patience);
+        let until = Instant::now().checked_add(timeout);
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,

@@ -149,7 +149,7 @@ fn node_levels(sorted: &[u32], after: &[Vec<u32>], band: &[OrderBand]) -> Vec<u3
 /// What may start.
 #[derive(Debug)]
 pub struct RunQueue {
-    lanes: RankedGraph,
+    ranked_graph: RankedGraph,
     unfinished_before: Vec<u32>,
     finished: usize,
     order: QueueOrder,
@@ -165,25 +165,25 @@ enum QueueOrder {
 impl RunQueue {
     /// A queue in which nothing has started.
     #[must_use]
-    pub fn new(lanes: RankedGraph, schedule: RunSchedule) -> Self {
-        let left = lanes.before.clone();
+    pub fn new(ranked_graph: RankedGraph, schedule: RunSchedule) -> Self {
+        let left = ranked_graph.before.clone();
         let order = match schedule {
             RunSchedule::Levels => QueueOrder::Levels { next: 0, running: 0 },
             RunSchedule::Ordered => QueueOrder::Ordered { next: 0, alone: None, aside: Vec::new() },
             RunSchedule::Eager => {
                 let mut rank = vec![0; left.len()];
-                for (place, &node) in lanes.ranked.iter().enumerate() {
+                for (place, &node) in ranked_graph.ranked.iter().enumerate() {
                     rank[node as usize] = to_u32(place);
                 }
                 let mut waiting = [0; 3];
-                for band in &lanes.band {
+                for band in &ranked_graph.band {
                     waiting[*band as usize] += 1;
                 }
                 let held = (0..to_u32(left.len())).filter(|&n| left[n as usize] == 0).collect();
                 QueueOrder::Eager { ready: BinaryHeap::new(), rank, waiting, held }
             }
         };
-        let mut queue = Self { lanes, unfinished_before: left, finished: 0, order };
+        let mut queue = Self { ranked_graph, unfinished_before: left, finished: 0, order };
         queue.release_ready();
         queue
     }
@@ -191,7 +191,7 @@ impl RunQueue {
     /// The level of a node, from zero.
     #[must_use]
     pub fn level(&self, node: usize) -> usize {
-        self.lanes.level(node)
+        self.ranked_graph.level(node)
     }
 
     /// True when every node is finished.
@@ -204,10 +204,11 @@ impl RunQueue {
     pub fn next_ready(&mut self) -> Option<usize> {
         let node = match &mut self.order {
             QueueOrder::Levels { next, running } => {
-                let node = *self.lanes.ranked.get(*next)?;
-                let before = next.checked_sub(1).map(|p| self.lanes.ranked[p]);
-                let opens =
-                    before.is_some_and(|b| self.lanes.level[b as usize] < self.lanes.level[node as usize]);
+                let node = *self.ranked_graph.ranked.get(*next)?;
+                let before = next.checked_sub(1).map(|p| self.ranked_graph.ranked[p]);
+                let opens = before.is_some_and(|b| {
+                    self.ranked_graph.level[b as usize] < self.ranked_graph.level[node as usize]
+                });
                 if opens && *running > 0 {
                     return None;
                 }
@@ -226,7 +227,7 @@ impl RunQueue {
                     loop {
                         let node = to_u32(*next);
                         let (left, parallel) =
-                            (*self.unfinished_before.get(*next)?, self.lanes.parallel[*next]);
+                            (*self.unfinished_before.get(*next)?, self.ranked_graph.parallel[*next]);
                         if left == 0 {
                             *next += 1;
                             *alone = (!parallel).then_some(node);
@@ -247,7 +248,7 @@ impl RunQueue {
     /// Tells that a node has ended, however it ended.
     pub fn finish(&mut self, node: usize) {
         self.finished += 1;
-        for &then in &self.lanes.after[node] {
+        for &then in &self.ranked_graph.after[node] {
             self.unfinished_before[then as usize] -= 1;
             if let (0, QueueOrder::Eager { held, .. }) =
                 (self.unfinished_before[then as usize], &mut self.order)
@@ -257,7 +258,7 @@ impl RunQueue {
         }
         match &mut self.order {
             QueueOrder::Levels { running, .. } => *running -= 1,
-            QueueOrder::Eager { waiting, .. } => waiting[self.lanes.band[node] as usize] -= 1,
+            QueueOrder::Eager { waiting, .. } => waiting[self.ranked_graph.band[node] as usize] -= 1,
             QueueOrder::Ordered { alone, .. } => {
                 if *alone == Some(to_u32(node)) {
                     *alone = None;
@@ -273,7 +274,7 @@ impl RunQueue {
         if held.is_empty() {
             return;
         }
-        let band = &self.lanes.band;
+        let band = &self.ranked_graph.band;
         held.retain(|&node| {
             let open = waiting[..band[node as usize] as usize].iter().all(|left| *left == 0);
             if open {

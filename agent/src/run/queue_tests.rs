@@ -97,9 +97,9 @@ proptest! {
 
     #[test]
     fn a_level_never_starts_before_the_last_one_ended((nodes, edges) in graphs(), picks in proptest::collection::vec(0_usize..60, 8)) {
-        let lanes = lanes(&nodes, &edges);
-        let level: Vec<usize> = (0..nodes.len()).map(|n| lanes.level(n)).collect();
-        let mut queue = RunQueue::new(lanes, RunSchedule::Levels);
+        let ranked_graph = lanes(&nodes, &edges);
+        let level: Vec<usize> = (0..nodes.len()).map(|n| ranked_graph.level(n)).collect();
+        let mut queue = RunQueue::new(ranked_graph, RunSchedule::Levels);
         let mut mixed = false;
         let taken = drive(&mut queue, &picks, |running, _, node| {
             mixed |= node.is_some_and(|n| running.iter().any(|r| level[*r] != level[n]));

@@ -23,7 +23,7 @@ use crate::fs::{Disk, FileSystem, FsError, Overlay};
 use crate::host::CancelToken;
 use crate::output::RunProgress;
 use crate::states::{
-    self, ExternalMemo, RenderTemplate, RestoreOutcome, RunShared, StateCtx, UndoNote, UndoReplay,
+    self, ExternalUndoNote, RenderTemplate, RestoreOutcome, RunShared, StateCtx, UndoNote, UndoReplay,
 };
 use crate::undo::{self, JournalReader, RevertOptions, RevertedState, UndoJournal, UndoOutcome};
 
@@ -156,10 +156,10 @@ impl StateRun<'_> {
             failhard: self.failhard,
         };
         let cache = self.paths.downloads();
-        let run = |ground: &dyn RunFs, spare: &Path| {
-            let stage = RunCtx {
+        let run = |run_fs: &dyn RunFs, spare: &Path| {
+            let run_ctx = RunCtx {
                 plan: self.plan,
-                run_fs: ground,
+                run_fs: run_fs,
                 files: self.files,
                 host: self.host,
                 pillar: self.pillar,
@@ -168,7 +168,7 @@ impl StateRun<'_> {
                 cancel,
                 progress: self.progress,
             };
-            runner::run_plan(&stage, self.templates, &settings)
+            runner::run_plan(&run_ctx, self.templates, &settings)
         };
         if settings.mode == RunMode::Test {
             let spare = create_spare_dir()?;
@@ -188,8 +188,8 @@ impl StateRun<'_> {
         let dir = path.parent().unwrap_or(&path);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|source| StateRunError::Root { path: self.paths.root().to_owned(), source })?;
-        let patience = self.order.timeout.map_or(LOCK_TIMEOUT, |t| t.min(LOCK_TIMEOUT));
-        let lock = RunLock::acquire(&path, &self.run, patience, cancel)?;
+        let timeout = self.order.timeout.map_or(LOCK_TIMEOUT, |t| t.min(LOCK_TIMEOUT));
+        let lock = RunLock::acquire(&path, &self.run, timeout, cancel)?;
         undo::recover(&self.paths.undo())?;
         Ok(lock)
     }
@@ -242,29 +242,29 @@ impl StateRun<'_> {
         };
         let choice = RevertOptions { is_forced: self.order.force, tags };
         let returns = RefCell::new(UndoReplay::default());
-        let other = |tag: &str, data: &serde_json::Value, ground: &dyn RunFs| {
+        let other = |tag: &str, data: &serde_json::Value, run_fs: &dyn RunFs| {
             let cache = self.paths.downloads();
-            let (fs, shared) = (ground.state_fs(tag), RunShared::default());
-            let scene = self.revert_ctx(tag, ground, &*fs, &shared, &cache);
-            undo_note(data, &scene, &mut returns.borrow_mut(), self.order.force)
+            let (fs, shared) = (run_fs.state_fs(tag), RunShared::default());
+            let ctx = self.revert_ctx(tag, run_fs, &*fs, &shared, &cache);
+            undo_note(data, &ctx, &mut returns.borrow_mut(), self.order.force)
         };
         let reverted = if test {
             let overlay: Arc<dyn FileSystem> = Arc::new(Overlay::new(Arc::new(Disk::new(None))));
-            let ground = OverlayRunFs(Arc::clone(&overlay));
+            let run_fs = OverlayRunFs(Arc::clone(&overlay));
             undo::revert_with(
                 &notes,
                 &|_| Arc::clone(&overlay),
-                &|tag, data| other(tag, data, &ground),
+                &|tag, data| other(tag, data, &run_fs),
                 &choice,
             )
         } else {
             let journal = Arc::new(UndoJournal::create(&root, &self.run)?);
             let disk = Disk::new(Some(Arc::clone(&journal)));
-            let ground = DiskRunFs { disk: &disk, journal: &journal };
+            let run_fs = DiskRunFs { disk: &disk, journal: &journal };
             let reverted = undo::revert_with(
                 &notes,
                 &|tag| Arc::new(disk.for_state(tag)),
-                &|tag, data| other(tag, data, &ground),
+                &|tag, data| other(tag, data, &run_fs),
                 &choice,
             );
             self.finish_journal(&disk, &journal);
@@ -278,14 +278,14 @@ impl StateRun<'_> {
     fn revert_ctx<'s>(
         &'s self,
         tag: &'s str,
-        ground: &'s dyn RunFs,
+        run_fs: &'s dyn RunFs,
         fs: &'s dyn FileSystem,
         shared: &'s RunShared,
         cache: &'s Path,
     ) -> StateCtx<'s> {
         StateCtx {
             tag,
-            journal: ground.journal(),
+            journal: run_fs.journal(),
             fs,
             files: self.files,
             host: self.host,
@@ -305,13 +305,13 @@ impl StateRun<'_> {
 /// Undoes what is no file: puts a thing back, or asks the module of the tree that left the note.
 fn undo_note(
     data: &serde_json::Value,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     returns: &mut UndoReplay,
     is_forced: bool,
 ) -> UndoOutcome {
-    let test = scene.is_dry();
+    let test = ctx.is_dry();
     if let Some(note) = UndoNote::read(data) {
-        return match returns.replay_note(&note, is_forced, test, scene) {
+        return match returns.replay_note(&note, is_forced, test, ctx) {
             Ok(None | Some(RestoreOutcome::AlreadyRestored)) => UndoOutcome::AlreadyRestored,
             Ok(Some(RestoreOutcome::Skipped(why))) => UndoOutcome::LeftAlone(why),
             Ok(Some(RestoreOutcome::Restored(done))) => {
@@ -324,13 +324,13 @@ fn undo_note(
             )),
         };
     }
-    let Some(memo) = ExternalMemo::read(data) else { return unknown_note() };
+    let Some(memo) = ExternalUndoNote::read(data) else { return unknown_note() };
     let what = memo.describe();
     if test {
         let changes = Map::from_iter([(what.as_str(), Value::from("undone"))]);
         return UndoOutcome::Undone { comment: format!("`{what}` would be asked to undo it"), changes };
     }
-    match states::revert_external(&memo, scene) {
+    match states::revert_external(&memo, ctx) {
         Ok(done) => UndoOutcome::Undone { comment: done.comment, changes: done.changes },
         Err(failure) => UndoOutcome::Failed(format!("`{what}` was not undone: {}", failure.result.comment)),
     }

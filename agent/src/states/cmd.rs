@@ -139,13 +139,13 @@ impl CmdState {
     }
 
     /// Runs it under this name.
-    fn execute(&self, name: &str, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn execute(&self, name: &str, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.verify_args()?;
-        self.verify_directory(scene)?;
-        let options = scene.command_options(&self.args, OptionKeys::All, &[]).map_err(StateError::new)?;
+        self.verify_directory(ctx)?;
+        let options = ctx.command_options(&self.args, OptionKeys::All, &[]).map_err(StateError::new)?;
         let ran = match self.function {
-            CmdFunction::Run => self.run(name, &options, scene)?,
-            CmdFunction::Script => script::run_script(self, name, options, scene)?,
+            CmdFunction::Run => self.run(name, &options, ctx)?,
+            CmdFunction::Script => script::run_script(self, name, options, ctx)?,
         };
         let mut comment = format!("{} run", self.quoted(name));
         if ran.is_missing {
@@ -159,31 +159,26 @@ impl CmdState {
         let done = ApplyResult::new(comment, ran.changes())
             .with_detail("retcode", ran.code.map_or(Value::Null, Value::Int));
         let (done, succeeded) = if self.is_stateful() && !ran.cancelled {
-            stateful::reinterpret(done, succeeded, scene.compat)
+            stateful::reinterpret(done, succeeded, ctx.compat)
         } else {
             (done, succeeded)
         };
         if succeeded { Ok(done) } else { Err(done.into()) }
     }
 
-    fn verify_directory(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn verify_directory(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(cwd) = self.args.get("cwd").filter(|v| v.is_truthy()).map(value_text) else { return Ok(()) };
         let path = std::path::Path::new(&cwd);
-        let stat = if path.is_absolute() { scene.fs.stat(path)? } else { None };
+        let stat = if path.is_absolute() { ctx.fs.stat(path)? } else { None };
         if stat.is_some_and(|s| s.kind == crate::fs::FileKind::Dir) {
             return Ok(());
         }
         Err(StateError::new(format!("Desired working directory \"{cwd}\" is not available")))
     }
 
-    fn run(
-        &self,
-        name: &str,
-        options: &CommandOptions,
-        scene: &StateCtx<'_>,
-    ) -> Result<CmdResult, StateError> {
+    fn run(&self, name: &str, options: &CommandOptions, ctx: &StateCtx<'_>) -> Result<CmdResult, StateError> {
         let rendered = if self.flag("template") {
-            Some(self.render(name.to_owned(), name, Map::new(), scene)?)
+            Some(self.render(name.to_owned(), name, Map::new(), ctx)?)
         } else {
             None
         };
@@ -249,13 +244,13 @@ impl CmdState {
         source: String,
         path: &str,
         variables: Map,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<String, StateError> {
         if let Some(engine) = self.args.get("template").map(value_text).filter(|t| t != "jinja") {
             return Err(StateError::new(format!("`template` knows jinja only, not {engine}")));
         }
         let template = FileTemplate { env: self.env.clone(), path: path.to_owned(), source, variables };
-        scene.templates.render(&template).map_err(StateError::new)
+        ctx.templates.render(&template).map_err(StateError::new)
     }
 }
 
@@ -282,17 +277,17 @@ impl State for CmdState {
         if self.watch_only { Ok(CheckResult::in_sync("")) } else { self.predict_run() }
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let Some(name) = self.test_name().filter(|_| !self.watch_only) else { return self.check(scene) };
-        let done = self.execute(name, scene)?;
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let Some(name) = self.test_name().filter(|_| !self.watch_only) else { return self.check(ctx) };
+        let done = self.execute(name, ctx)?;
         if done.changes.is_empty() {
             return Ok(CheckResult::in_sync(done.comment));
         }
         Ok(CheckResult::drifted(done.comment, done.changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.execute(&self.name, scene)
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.execute(&self.name, ctx)
     }
 
     fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {

@@ -57,7 +57,7 @@ impl Effects {
             (Effects::STORES, "what programs keep"),
         ];
         let names: Vec<&str> =
-            NAMES.iter().filter(|(veil, _)| self.intersects(*veil)).map(|(_, n)| *n).collect();
+            NAMES.iter().filter(|(effects, _)| self.intersects(*effects)).map(|(_, n)| *n).collect();
         match names.split_last() {
             Some((last, [])) => (*last).to_owned(),
             Some((last, rest)) if !self.is_all() => format!("{} and {last}", rest.join(", ")),

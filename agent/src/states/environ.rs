@@ -41,8 +41,8 @@ struct EnvironSetenv {
 
 impl EnvironSetenv {
     /// What differs: a text to set, null to take away.
-    fn pending_changes(&self, scene: &StateCtx<'_>) -> Map {
-        let shared = scene.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
+    fn pending_changes(&self, ctx: &StateCtx<'_>) -> Map {
+        let shared = ctx.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
         let now = |name: &str| match shared.get(name) {
             Some(set) => set.clone(),
             None => std::env::var(name).ok(),
@@ -64,25 +64,25 @@ impl EnvironSetenv {
 }
 
 impl State for EnvironSetenv {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let changes = self.pending_changes(scene);
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let changes = self.pending_changes(ctx);
         if changes.is_empty() {
             return Ok(CheckResult::in_sync("Environ values were already set with the correct values"));
         }
         Ok(CheckResult::drifted("Environ values will be changed", changes))
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let look = self.check(scene)?;
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let look = self.check(ctx)?;
         if look.changes.is_empty() {
             return Ok(CheckResult::in_sync("Environ values are already set with the correct values"));
         }
         Ok(look)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let changes = self.pending_changes(scene);
-        let mut shared = scene.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let changes = self.pending_changes(ctx);
+        let mut shared = ctx.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in changes.iter() {
             shared.insert(value_text(key), value.as_str().map(str::to_owned));
         }

@@ -114,8 +114,8 @@ impl ExecRun {
     }
 
     /// Runs a line: the command, or a guard, which shares all but the output.
-    fn run(&self, line: &str, is_guard: bool, scene: &StateCtx<'_>) -> Result<ExitOutcome, String> {
-        let runas = scene.command_options(&self.args, OptionKeys::RunasOnly, &[])?;
+    fn run(&self, line: &str, is_guard: bool, ctx: &StateCtx<'_>) -> Result<ExitOutcome, String> {
+        let runas = ctx.command_options(&self.args, OptionKeys::RunasOnly, &[])?;
         let cwd = self.args.get("cwd").filter(|v| v.is_truthy()).map(|v| PathBuf::from(value_text(v)));
         let mut env = runas.env.clone();
         env.extend(self.env.iter().cloned());
@@ -134,7 +134,7 @@ impl ExecRun {
             ..runas
         };
         let words = self.argv(line).map_err(|f| f.result.comment)?;
-        let command = options.with_deadline(scene.deadline).command(words).map_err(|e| error_chain(&e))?;
+        let command = options.with_deadline(ctx.deadline).command(words).map_err(|e| error_chain(&e))?;
         exec::run(&command).map_err(|e| error_chain(&e))
     }
 
@@ -147,11 +147,11 @@ impl ExecRun {
         &self,
         name: &str,
         line: Option<&String>,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<bool>, StateError> {
         let Some(line) = line else { return Ok(None) };
         let failed = |why: &str| StateError::new(format!("cannot tell whether `{name}` holds: {why}"));
-        let outcome = self.run(line, true, scene).map_err(|e| failed(&e))?;
+        let outcome = self.run(line, true, ctx).map_err(|e| failed(&e))?;
         match outcome.reason {
             ExitReason::Exited(code) => Ok(Some(code == 0)),
             ExitReason::Signaled(_) => Ok(Some(false)),
@@ -160,25 +160,25 @@ impl ExecRun {
         }
     }
 
-    fn is_created(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
+    fn is_created(&self, ctx: &StateCtx<'_>) -> Result<bool, StateError> {
         Ok(match &self.creates {
-            Some(path) => scene.fs.stat(path)?.is_some(),
+            Some(path) => ctx.fs.stat(path)?.is_some(),
             None => false,
         })
     }
 
     /// What there is to do. Guards are asked only when their answer counts.
-    fn decision(&self, scene: &StateCtx<'_>) -> Result<ExecDecision, StateError> {
+    fn decision(&self, ctx: &StateCtx<'_>) -> Result<ExecDecision, StateError> {
         let mut found = ExecFacts {
             is_triggered: self.is_triggered,
-            is_created: self.is_created(scene)?,
+            is_created: self.is_created(ctx)?,
             refresh_only: self.refresh_only,
             ..ExecFacts::default()
         };
         if !found.is_triggered && !found.is_created {
-            found.onlyif = self.run_guard("onlyif", self.onlyif.as_ref(), scene)?;
+            found.onlyif = self.run_guard("onlyif", self.onlyif.as_ref(), ctx)?;
             if found.onlyif != Some(false) {
-                found.unless = self.run_guard("unless", self.unless.as_ref(), scene)?;
+                found.unless = self.run_guard("unless", self.unless.as_ref(), ctx)?;
             }
         }
         Ok(decide(&found))
@@ -202,9 +202,9 @@ impl ExecRun {
     }
 
     /// Runs the command, and says whether things are then as they should be.
-    fn execute(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn execute(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let command = &self.command;
-        let outcome = self.run(command, false, scene).map_err(StateError::new)?;
+        let outcome = self.run(command, false, ctx).map_err(StateError::new)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         let (code, stdout, stderr) = (salt_retcode(&outcome), text(&outcome.stdout), text(&outcome.stderr));
         if self.logs {
@@ -229,7 +229,7 @@ impl ExecRun {
             }
             ExitReason::Exited(_) | ExitReason::Signaled(_) => {}
         }
-        if self.creates.is_some() && self.is_created(scene)? || self.expected_codes.contains(&code) {
+        if self.creates.is_some() && self.is_created(ctx)? || self.expected_codes.contains(&code) {
             return Ok(done(format!("Command \"{command}\" executed{via}")));
         }
         let wanted = self.expected_codes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -239,22 +239,22 @@ impl ExecRun {
 }
 
 impl State for ExecRun {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.is_triggered = !scene.shared.watched_changes(&self.tag).is_empty();
-        Ok(self.predict_run(self.decision(scene)?))
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.is_triggered = !ctx.shared.watched_changes(&self.tag).is_empty();
+        Ok(self.predict_run(self.decision(ctx)?))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.execute(scene)
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.execute(ctx)
     }
 
     fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         Ok(self.predict_run(ExecDecision::Refresh))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.is_triggered = true;
-        self.execute(scene)
+        self.execute(ctx)
     }
 
     fn irreversible_reason(&self) -> Option<&'static str> {

@@ -82,12 +82,12 @@ impl ExternalUndoNote {
     }
 
     /// Notes it, where the run notes anything.
-    fn record(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let Some(journal) = scene.journal else { return Ok(()) };
+    fn record(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let Some(journal) = ctx.journal else { return Ok(()) };
         let data = serde_json::to_value(self).map_err(|e| {
             StateError::new(format!("the arguments of `{}` are no JSON: {e}", self.describe()))
         })?;
-        Ok(journal.note_other(scene.tag, data)?)
+        Ok(journal.note_other(ctx.tag, data)?)
     }
 }
 
@@ -95,17 +95,17 @@ impl ExternalUndoNote {
 ///
 /// # Errors
 /// Fails when the module fails, or there is none.
-pub fn revert(memo: &ExternalUndoNote, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+pub fn revert(memo: &ExternalUndoNote, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
     let args = memo.args.as_map().cloned().unwrap_or_default();
     let mut chunk = Chunk::single(&memo.module, &memo.function, "", args);
     chunk.name = memo.name.clone();
     chunk.id = zagent_compiler::name_text(&memo.name).into();
     let state = ExternalState { chunk };
-    if state.module_source(scene)?.is_none() {
+    if state.module_source(ctx)?.is_none() {
         return Err(StateError::new(format!("there is no module `{}` in the tree any more", memo.module)));
     }
-    memo.inverse().record(scene)?;
-    state.execute(&memo.call, scene)
+    memo.inverse().record(ctx)?;
+    state.execute(&memo.call, ctx)
 }
 
 struct ExternalState {
@@ -120,16 +120,16 @@ struct ExternalReply {
 }
 
 impl ExternalState {
-    fn call_module(&self, call: &str, test: bool, scene: &StateCtx<'_>) -> Result<ExternalReply, StateError> {
+    fn call_module(&self, call: &str, test: bool, ctx: &StateCtx<'_>) -> Result<ExternalReply, StateError> {
         let name = &*self.chunk.state;
-        let program = self.install_program(scene)?;
-        let limit = self.time_limit(scene)?;
+        let program = self.install_program(ctx)?;
+        let limit = self.time_limit(ctx)?;
         let mut command = ExecCommand::new(program);
-        command.stdin = self.request_json(call, test, scene)?;
+        command.stdin = self.request_json(call, test, ctx)?;
         command.timeout = Some(limit);
         command.output_cap = MAX_REPLY;
         command.cwd = Some("/".into());
-        command.cancel = Some(Arc::clone(scene.cancel));
+        command.cancel = Some(Arc::clone(ctx.cancel));
         let outcome = exec::run(&command).map_err(|e| StateError::new(error_chain(&e)))?;
         let said = stderr_excerpt(&outcome.stderr);
         match outcome.reason {
@@ -152,7 +152,7 @@ impl ExternalState {
         }
     }
 
-    fn request_json(&self, call: &str, test: bool, scene: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
+    fn request_json(&self, call: &str, test: bool, ctx: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
         let mut args = self.chunk.args.clone();
         args.insert("name", self.chunk.name.clone());
         let question = Value::from(Map::from_iter([
@@ -160,13 +160,13 @@ impl ExternalState {
             ("function", Value::from(&*self.chunk.fun)),
             ("args", args.into()),
             ("test", test.into()),
-            ("grains", scene.host.grains()),
+            ("grains", ctx.host.grains()),
         ]));
         serde_json::to_vec(&question)
             .map_err(|e| StateError::new(format!("the arguments of `{}` are no JSON: {e}", self.chunk.id)))
     }
 
-    fn time_limit(&self, scene: &StateCtx<'_>) -> Result<Duration, StateError> {
+    fn time_limit(&self, ctx: &StateCtx<'_>) -> Result<Duration, StateError> {
         let bad = |v: &Value| {
             StateError::new(format!("`timeout` must be a number of seconds, not {}", value_text(v)))
         };
@@ -178,20 +178,20 @@ impl ExternalState {
                 Duration::try_from_secs_f64(seconds).map_err(|_| bad(v))?
             }
         };
-        let left = scene.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let left = ctx.deadline.map(|d| d.saturating_duration_since(Instant::now()));
         Ok(left.map_or(own, |left| own.min(left)))
     }
 
     /// The module as a file of our own, named by its content.
-    fn install_program(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-        let Some(content) = self.module_source(scene)? else { return Err(unavailable_error(&self.chunk)) };
+    fn install_program(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+        let Some(content) = self.module_source(ctx)? else { return Err(unavailable_error(&self.chunk)) };
         if content.starts_with(b"\x7fELF") || content.starts_with(b"#!") {
             let digest = format!("{:x}", Sha256::digest(&content));
-            let kept = scene.cache_dir.join("modules").join(&digest);
+            let kept = ctx.cache_dir.join("modules").join(&digest);
             if is_installed(&kept, &content) {
                 return Ok(kept);
             }
-            return write_program(&scene.staging_dir.join("modules"), &digest, &content).map_err(|e| {
+            return write_program(&ctx.staging_dir.join("modules"), &digest, &content).map_err(|e| {
                 StateError::new(format!("cannot keep module `{}` in the cache: {e}", self.chunk.state))
             });
         }
@@ -201,23 +201,23 @@ impl ExternalState {
     }
 
     /// `_states/NAME`, or `_states/NAME.ext`.
-    fn module_source(&self, scene: &StateCtx<'_>) -> Result<Option<Arc<[u8]>>, StateError> {
+    fn module_source(&self, ctx: &StateCtx<'_>) -> Result<Option<Arc<[u8]>>, StateError> {
         let exact = format!("{MODULES_FOLDER}{}", self.chunk.state);
-        if let Some(content) = scene.files.read(crate::files::BASE, &exact).map_err(StateError::new)? {
+        if let Some(content) = ctx.files.read(crate::files::BASE, &exact).map_err(StateError::new)? {
             return Ok(Some(content));
         }
-        let all = scene.files.list(crate::files::BASE).map_err(StateError::new)?;
+        let all = ctx.files.list(crate::files::BASE).map_err(StateError::new)?;
         let fits = |path: &&String| {
             let rest = path.strip_prefix(exact.as_str());
             rest.is_some_and(|r| r.starts_with('.') && !r.contains('/'))
         };
         let Some(path) = all.iter().find(fits) else { return Ok(None) };
-        scene.files.read(crate::files::BASE, path).map_err(StateError::new)
+        ctx.files.read(crate::files::BASE, path).map_err(StateError::new)
     }
 
     /// `apply` or `revert`: there is no third way out.
-    fn execute(&self, call: &str, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let answer = self.call_module(call, false, scene)?;
+    fn execute(&self, call: &str, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let answer = self.call_module(call, false, ctx)?;
         let mut done = ApplyResult::new(answer.comment, answer.changes);
         match answer.result {
             Some(true) => return Ok(done),
@@ -233,8 +233,8 @@ impl ExternalState {
 }
 
 impl State for ExternalState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let answer = self.call_module("check", true, scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let answer = self.call_module("check", true, ctx)?;
         match answer.result {
             Some(true) => Ok(CheckResult::in_sync(answer.comment)),
             Some(false) => Err(ApplyResult::new(answer.comment, answer.changes).into()),
@@ -242,9 +242,9 @@ impl State for ExternalState {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        ExternalUndoNote::new(&self.chunk).record(scene)?;
-        self.execute(APPLY, scene)
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        ExternalUndoNote::new(&self.chunk).record(ctx)?;
+        self.execute(APPLY, ctx)
     }
 
     fn is_convergent(&self) -> bool {

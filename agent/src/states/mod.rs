@@ -37,7 +37,7 @@ use zagent_config::{Map, Value};
 
 pub use args::ChunkArgs;
 pub use effects::Effects;
-pub use external::{ExternalUndoNote as ExternalMemo, revert as revert_external};
+pub use external::{ExternalUndoNote, revert as revert_external};
 pub use undoable::{RestoreOutcome, UndoNote, UndoReplay, Undoable};
 use undoable::{key_with_provider, split_key};
 
@@ -198,37 +198,37 @@ pub trait State: Send {
     ///
     /// # Errors
     /// Fails when it cannot look, or when what is asked for cannot be.
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError>;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError>;
 
     /// Makes it so. Called only after a look that did not find everything right.
     ///
     /// # Errors
     /// Fails with what it had done by then.
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError>;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError>;
 
     /// What a dry run says. By default what `check` says; another answer has only who makes its own words and results for a
     /// dry run (`test.*`, a stateful command with a `test_name`).
     ///
     /// # Errors
     /// Fails as `check` does.
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.check(scene)
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.check(ctx)
     }
 
     /// What a reaction to a watched change would do (Salt's `mod_watch`). By default what `check` says.
     ///
     /// # Errors
     /// Fails as `check` does.
-    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.check(scene)
+    fn predict_reaction(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.check(ctx)
     }
 
     /// Answers a change of what it watches, when it had nothing to do itself. By default it applies once more.
     ///
     /// # Errors
     /// Fails as `apply` does.
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.apply(scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.apply(ctx)
     }
 
     /// True when a look after `apply` must find everything right: the state is about how things are, not about an act.
@@ -259,8 +259,8 @@ pub trait State: Send {
 
     /// True when what a look found holds although some of what it sees may be different by then; `hidden` says what.
     /// By default nothing does, but that a file belongs to users who are there already.
-    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
-        let _ = look;
+    fn still_valid(&self, checked: &CheckResult, hidden: Effects) -> bool {
+        let _ = checked;
         self.is_predictable() && hidden == Effects::USERS
     }
 
@@ -273,8 +273,8 @@ pub trait State: Send {
 
     /// True when what it lacks may come along with a package: a directory, a unit, a user. Then it cannot be told what it
     /// would do while a package would come before it, whether it waits for that package by a requisite or not.
-    fn package_may_provide(&self, look: &CheckResult) -> bool {
-        let _ = look;
+    fn package_may_provide(&self, checked: &CheckResult) -> bool {
+        let _ = checked;
         false
     }
 
@@ -288,14 +288,14 @@ pub trait State: Send {
     ///
     /// # Errors
     /// Fails when it cannot be imagined.
-    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
-        let _ = scene;
+    fn assume(&self, ctx: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        let _ = ctx;
         Ok(Vec::new())
     }
 
     /// Tells the states after it in a dry run what they may count on, where that cannot be put into files.
-    fn simulate(&self, scene: &StateCtx<'_>) {
-        let _ = scene;
+    fn simulate(&self, ctx: &StateCtx<'_>) {
+        let _ = ctx;
     }
 
     /// True when one act may serve several states of this function.

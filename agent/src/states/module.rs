@@ -44,8 +44,8 @@ impl ModuleRun {
         })
     }
 
-    fn predict_calls(&self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let known = scene.host.functions();
+    fn predict_calls(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let known = ctx.host.functions();
         let has = |name: &str| known.contains(&name);
         if self.is_legacy_style() {
             if !has(&self.name) {
@@ -61,19 +61,19 @@ impl ModuleRun {
         };
         let (missing, there) = (names(false), names(true));
         if !missing.is_empty() {
-            let many = plural_suffix(missing.len(), scene.compat);
+            let many = plural_suffix(missing.len(), ctx.compat);
             return Err(StateError::new(format!("Unavailable function{many}: {}.", missing.join(", "))));
         }
-        let many = plural_suffix(there.len(), scene.compat);
+        let many = plural_suffix(there.len(), ctx.compat);
         Ok(CheckResult::drifted(format!("Function{many} {} to be executed.", there.join(", ")), Map::new()))
     }
 
-    fn execute(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.predict_calls(scene)?;
-        if self.is_legacy_style() { self.execute_legacy(scene) } else { self.execute_calls(scene) }
+    fn execute(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.predict_calls(ctx)?;
+        if self.is_legacy_style() { self.execute_legacy(ctx) } else { self.execute_calls(ctx) }
     }
 
-    fn execute_legacy(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn execute_legacy(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
         let mut call = FunctionCall { function: name.clone(), args: Vec::new(), kwargs: Map::new() };
         for (key, value) in self.call_args.iter() {
@@ -90,7 +90,7 @@ impl ModuleRun {
                 }
             }
         }
-        let value = scene.host.call_mutating(&call).map_err(|e| {
+        let value = ctx.host.call_mutating(&call).map_err(|e| {
             StateError::new(match missing_argument(&e) {
                 Some(argument) => format!("The following arguments are missing: {argument}"),
                 None => {
@@ -107,11 +107,11 @@ impl ModuleRun {
         if fine { Ok(done) } else { Err(done.into()) }
     }
 
-    fn execute_calls(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn execute_calls(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let (mut failures, mut successes) = (Vec::new(), Vec::new());
         let mut changes = Map::new();
         for (key, function, given) in self.calls() {
-            let value = match scene.host.call_mutating(&build_call(function, given)) {
+            let value = match ctx.host.call_mutating(&build_call(function, given)) {
                 Ok(value) => value,
                 Err(e) => {
                     let why = missing_argument(&e).map(|a| format!("Missing arguments: {a}"));
@@ -206,16 +206,16 @@ impl State for ModuleRun {
         (!self.is_legacy_style()).then(|| self.calls().map(|(key, _, _)| Value::from(key)).collect())
     }
 
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        if self.watch_only { Ok(CheckResult::in_sync("")) } else { self.predict_calls(scene) }
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.watch_only { Ok(CheckResult::in_sync("")) } else { self.predict_calls(ctx) }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.execute(scene)
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.execute(ctx)
     }
 
-    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.predict_calls(scene)
+    fn predict_reaction(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.predict_calls(ctx)
     }
 
     fn reads(&self) -> Effects {

@@ -85,8 +85,8 @@ fn fake_changes() -> Map {
 }
 
 /// What Salt says of an argument that cannot be used.
-fn argument_error(scene: &StateCtx<'_>, words: &str) -> StateError {
-    StateError::new(match scene.compat {
+fn argument_error(ctx: &StateCtx<'_>, words: &str) -> StateError {
+    StateError::new(match ctx.compat {
         Compat::Salt => {
             format!("An exception occurred in this state: salt.exceptions.SaltInvocationError: {words}")
         }
@@ -115,7 +115,7 @@ impl TestState {
     }
 
     /// What a real run answers.
-    fn run_reply(&self, scene: &StateCtx<'_>) -> Result<TestReply, StateError> {
+    fn run_reply(&self, ctx: &StateCtx<'_>) -> Result<TestReply, StateError> {
         Ok(match self.fun {
             TestFunction::Nop => TestReply::new(true, "Success!"),
             TestFunction::Succeed => TestReply::new(true, self.comment("Success!")),
@@ -123,25 +123,25 @@ impl TestState {
             TestFunction::Fail => TestReply::new(false, self.comment("Failure!")),
             TestFunction::FailChanged => TestReply::new(false, self.comment("Failure!")).with_changes(),
             TestFunction::Configurable => {
-                let (changes, result) = self.configured_choices(scene)?;
+                let (changes, result) = self.configured_choices(ctx)?;
                 let answer = TestReply::new(result.pick(), self.comment(""));
                 if changes.pick() { answer.with_changes() } else { answer }
             }
             TestFunction::Notification => match self.args.get("text").filter(|t| t.is_truthy()) {
                 Some(text) => TestReply::new(true, crate::host::command_options::value_text(text)),
-                None => return Err(argument_error(scene, "Missing required argument text.")),
+                None => return Err(argument_error(ctx, "Missing required argument text.")),
             },
             TestFunction::Pillar => {
                 let (result, comment) =
-                    pillar::check_pillar(&self.args, scene.pillar).map_err(|w| argument_error(scene, w))?;
+                    pillar::check_pillar(&self.args, ctx.pillar).map_err(|w| argument_error(ctx, w))?;
                 TestReply::new(result, comment)
             }
-            TestFunction::Watch => self.watch_reply(scene),
+            TestFunction::Watch => self.watch_reply(ctx),
         })
     }
 
     /// What a dry run answers; it differs from the real one in words, and for some in the result.
-    fn dry_run_reply(&self, scene: &StateCtx<'_>) -> Result<TestReply, StateError> {
+    fn dry_run_reply(&self, ctx: &StateCtx<'_>) -> Result<TestReply, StateError> {
         let would =
             |comment: &str| TestReply { result: None, changes: fake_changes(), comment: comment.into() };
         Ok(match self.fun {
@@ -151,7 +151,7 @@ impl TestState {
             TestFunction::FailChanged => would("If we weren't testing, this would be failed with changes"),
             TestFunction::Fail => TestReply::new(false, "If we weren't testing, this would be a failure!"),
             TestFunction::Configurable => {
-                let (changes, result) = self.configured_choices(scene)?;
+                let (changes, result) = self.configured_choices(ctx)?;
                 let may_fail = self.args.get("allow_test_mode_failure").is_some_and(Value::is_truthy);
                 let comment = match self.comment("") {
                     none if none.is_empty() => "This is a test".into(),
@@ -165,12 +165,12 @@ impl TestState {
                 let answer = TestReply { result, changes: Map::new(), comment };
                 if matches!(changes, FixedOrRandom::Fixed(true)) { answer.with_changes() } else { answer }
             }
-            _ => self.run_reply(scene)?,
+            _ => self.run_reply(ctx)?,
         })
     }
 
     /// `changes` and `result` of a configurable state.
-    fn configured_choices(&self, scene: &StateCtx<'_>) -> Result<(FixedOrRandom, FixedOrRandom), StateError> {
+    fn configured_choices(&self, ctx: &StateCtx<'_>) -> Result<(FixedOrRandom, FixedOrRandom), StateError> {
         let choice = |key: &str| match self.args.get(key) {
             None => Ok(FixedOrRandom::Fixed(true)),
             Some(Value::Bool(value)) => Ok(FixedOrRandom::Fixed(*value)),
@@ -180,7 +180,7 @@ impl TestState {
                     "You have specified the state option '{key}' with invalid arguments. It must be either True, False, or \
                      'Random'"
                 );
-                Err(argument_error(scene, &words))
+                Err(argument_error(ctx, &words))
             }
         };
         let choices = (choice("changes")?, choice("result")?);
@@ -189,15 +189,15 @@ impl TestState {
             Some(_) => {
                 let words = "You have specified the state option 'warnings' with invalid arguments. It must be a string or a \
                              list of strings";
-                Err(argument_error(scene, words))
+                Err(argument_error(ctx, words))
             }
         }
     }
 
     /// What a watch answers: `result`, `comment` and `changes` may be given.
-    fn watch_reply(&self, scene: &StateCtx<'_>) -> TestReply {
+    fn watch_reply(&self, ctx: &StateCtx<'_>) -> TestReply {
         let fired = || {
-            let list: Value = scene.shared.watched_changes(&self.tag).into_iter().map(Value::from).collect();
+            let list: Value = ctx.shared.watched_changes(&self.tag).into_iter().map(Value::from).collect();
             Map::from_iter([("Requisites with changes", list)])
         };
         let changes = match self.args.get("changes") {
@@ -228,44 +228,44 @@ impl State for TestState {
         true
     }
 
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let is_random = |key| {
             self.args.get(key).and_then(Value::as_str).is_some_and(|w| w.eq_ignore_ascii_case("random"))
         };
         if self.fun == TestFunction::Configurable && (is_random("changes") || is_random("result")) {
-            self.configured_choices(scene)?;
+            self.configured_choices(ctx)?;
             return Ok(CheckResult::unknown("its outcome is left to chance"));
         }
-        let real = self.run_reply(scene)?;
+        let real = self.run_reply(ctx)?;
         match real.result {
             Some(true) if real.changes.is_empty() && !self.args.contains("warnings") => {
                 real.into_check_result()
             }
             // It is neither right nor wrong yet: what it has to say is its act.
-            _ => Ok(CheckResult::drifted(self.dry_run_reply(scene)?.comment, real.changes)),
+            _ => Ok(CheckResult::drifted(self.dry_run_reply(ctx)?.comment, real.changes)),
         }
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        if let Ok(look @ CheckResult { verdict: super::Verdict::Unknown(_), .. }) = self.check(scene) {
-            return Ok(look);
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if let Ok(checked @ CheckResult { verdict: super::Verdict::Unknown(_), .. }) = self.check(ctx) {
+            return Ok(checked);
         }
-        self.dry_run_reply(scene)?.into_check_result()
+        self.dry_run_reply(ctx)?.into_check_result()
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        match self.run_reply(scene)?.into_apply_result() {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        match self.run_reply(ctx)?.into_apply_result() {
             Ok(done) => Ok(self.with_warnings(done)),
             Err(failure) => Err(self.with_warnings(failure.result).into()),
         }
     }
 
-    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.watch_reply(scene).into_check_result()
+    fn predict_reaction(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.watch_reply(ctx).into_check_result()
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.watch_reply(scene).into_apply_result()
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.watch_reply(ctx).into_apply_result()
     }
 
     fn reads(&self) -> Effects {

@@ -157,30 +157,30 @@ pub(crate) fn build_state(chunk: &Chunk) -> Box<dyn State> {
 }
 
 /// What a run of one state says, as the runner composes it: result, comment, changes.
-pub(crate) fn apply_chunk(chunk: &Chunk, scene: &StateCtx<'_>) -> String {
+pub(crate) fn apply_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
     let mut state = match super::build(chunk) {
         Ok(state) => state,
         Err(failure) => return result_line("false", &failure.result),
     };
-    match state.check(scene) {
-        Ok(look) if look.verdict == Verdict::InSync => check_line(Ok(look)),
-        Ok(_) => apply_line(state.apply(scene)),
+    match state.check(ctx) {
+        Ok(checked) if checked.verdict == Verdict::InSync => check_line(Ok(checked)),
+        Ok(_) => apply_line(state.apply(ctx)),
         Err(failure) => result_line("false", &failure.result),
     }
 }
 
 /// What a dry run of one state says.
-pub(crate) fn preview_chunk(chunk: &Chunk, scene: &StateCtx<'_>) -> String {
+pub(crate) fn preview_chunk(chunk: &Chunk, ctx: &StateCtx<'_>) -> String {
     super::build(chunk)
-        .map_or_else(|f| result_line("false", &f.result), |mut state| check_line(state.preview(scene)))
+        .map_or_else(|f| result_line("false", &f.result), |mut state| check_line(state.preview(ctx)))
 }
 
 /// A look in one line.
-pub(crate) fn check_line(look: Result<CheckResult, StateError>) -> String {
-    match look {
-        Ok(look) => {
-            let result = if look.verdict == Verdict::InSync { "true" } else { "null" };
-            result_line(result, &ApplyResult::new(look.comment, look.changes))
+pub(crate) fn check_line(checked: Result<CheckResult, StateError>) -> String {
+    match checked {
+        Ok(checked) => {
+            let result = if checked.verdict == Verdict::InSync { "true" } else { "null" };
+            result_line(result, &ApplyResult::new(checked.comment, checked.changes))
         }
         Err(failure) => result_line("false", &failure.result),
     }

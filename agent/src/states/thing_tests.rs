@@ -44,14 +44,14 @@ fn notes(root: &std::path::Path, run: &str) -> Vec<UndoNote> {
 
 #[test]
 fn a_thing_is_put_back_unless_somebody_else_changed_it() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let root = tempfile::tempdir().unwrap();
     let journal = UndoJournal::create(root.path(), "one").unwrap();
     let disk = Disk::default();
-    let scene = StateCtx { journal: Some(&journal), tag: "t", fs: &disk, ..stage.scene() };
+    let ctx = StateCtx { journal: Some(&journal), tag: "t", fs: &disk, ..test_bed.scene() };
     *LAMP.lock().unwrap() = Value::Null;
-    scene.with_undo(&TestLamp, "hall", || set("off")).unwrap();
-    scene.with_undo(&TestLamp, "hall", || set("on")).unwrap();
+    ctx.with_undo(&TestLamp, "hall", || set("off")).unwrap();
+    ctx.with_undo(&TestLamp, "hall", || set("on")).unwrap();
     let noted = notes(root.path(), "one");
     assert_eq!(noted.len(), 4, "before and after, twice");
     assert_eq!(noted[0].describe(), "lamp hall");
@@ -62,7 +62,7 @@ fn a_thing_is_put_back_unless_somebody_else_changed_it() {
         let mut returns = UndoReplay::default();
         let mut told = Vec::new();
         for note in &noted {
-            match returns.restore_note(&TestLamp, note, RestoreOptions { is_forced, test }, &scene) {
+            match returns.restore_note(&TestLamp, note, RestoreOptions { is_forced, test }, &ctx) {
                 Ok(None) => {}
                 Ok(Some(RestoreOutcome::Restored(done))) => told.push(done.comment),
                 Ok(Some(RestoreOutcome::AlreadyRestored)) => told.push("already".into()),
@@ -108,7 +108,7 @@ impl Undoable for TestBox {
 
 #[test]
 fn what_holds_something_is_kept_even_when_forced() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let note = |how: UndoSnapshot| UndoNote { thing: "box".into(), key: "blue".into(), snapshot: how };
     let put = |before: Value, is_forced: bool| {
         let course = RestoreOptions { is_forced, test: false };
@@ -116,7 +116,7 @@ fn what_holds_something_is_kept_even_when_forced() {
             &TestBox,
             &note(UndoSnapshot::Before(before)),
             course,
-            &stage.scene(),
+            &test_bed.scene(),
         ) {
             Ok(Some(RestoreOutcome::Skipped(why))) => why,
             other => format!("{other:?}"),
@@ -137,17 +137,17 @@ impl Undoable for TestNest {
         "nest"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let found = scene.fs.lstat(key.as_str().unwrap_or_default().as_ref())?;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let found = ctx.fs.lstat(key.as_str().unwrap_or_default().as_ref())?;
         Ok(found.map_or(Value::Null, |_| "built".into()))
     }
 
-    fn restore(&self, key: &Value, _: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        Ok(scene.fs.remove(key.as_str().unwrap_or_default().as_ref())?)
+    fn restore(&self, key: &Value, _: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        Ok(ctx.fs.remove(key.as_str().unwrap_or_default().as_ref())?)
     }
 
-    fn simulate_restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        self.restore(key, to, scene)
+    fn simulate_restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        self.restore(key, to, ctx)
     }
 
     fn leftovers(&self, _: &Value, _: &StateCtx<'_>) -> Result<Option<String>, StateError> {
@@ -157,11 +157,11 @@ impl Undoable for TestNest {
 
 #[test]
 fn a_dry_run_takes_files_away_that_go_with_a_thing() {
-    let stage = StateTestBed::new();
-    let path = stage.path("nest");
+    let test_bed = StateTestBed::new();
+    let path = test_bed.path("nest");
     std::fs::write(&path, "").unwrap();
     let overlay = crate::fs::Overlay::new(std::sync::Arc::new(Disk::default()));
-    let scene = StateCtx { fs: &overlay, ..stage.scene() };
+    let ctx = StateCtx { fs: &overlay, ..test_bed.scene() };
     let note = UndoNote {
         thing: "nest".into(),
         key: path.as_str().into(),
@@ -171,23 +171,23 @@ fn a_dry_run_takes_files_away_that_go_with_a_thing() {
         &TestNest,
         &note,
         RestoreOptions { is_forced: false, test },
-        &scene,
+        &ctx,
     ) {
         Ok(Some(RestoreOutcome::Restored(done))) => done.comment,
         other => format!("{other:?}"),
     };
     assert_eq!(put(true), format!("nest {path} would be put back; an egg stays"));
-    assert!(stage.exists("nest") && overlay.lstat(path.as_ref()).unwrap().is_none());
+    assert!(test_bed.exists("nest") && overlay.lstat(path.as_ref()).unwrap().is_none());
 }
 
 #[test]
 fn what_failed_half_way_is_noted_all_the_same() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let root = tempfile::tempdir().unwrap();
     let journal = UndoJournal::create(root.path(), "one").unwrap();
-    let scene = StateCtx { journal: Some(&journal), tag: "t", ..stage.scene() };
+    let ctx = StateCtx { journal: Some(&journal), tag: "t", ..test_bed.scene() };
     let failed: Result<(), StateError> =
-        scene.with_undo(&TestLamp, "attic", || Err(StateError::new("no ladder")));
+        ctx.with_undo(&TestLamp, "attic", || Err(StateError::new("no ladder")));
     assert_eq!(failed.unwrap_err().result.comment, "no ladder");
     assert_eq!(notes(root.path(), "one").len(), 2);
     // Somebody else's notes are none of ours.

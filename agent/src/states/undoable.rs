@@ -21,21 +21,21 @@ pub trait Undoable: Sync {
     ///
     /// # Errors
     /// Fails when it cannot be looked at.
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError>;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError>;
 
     /// Makes it so again, from whatever it is now.
     ///
     /// # Errors
     /// Fails when it cannot be made so.
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError>;
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError>;
 
     /// Why it is not taken away again although it was new: it holds what came since and could not come back. By default
     /// nothing is lost.
     ///
     /// # Errors
     /// Fails when it cannot be looked at.
-    fn removal_blocker(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
-        let _ = (key, scene);
+    fn removal_blocker(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+        let _ = (key, ctx);
         Ok(None)
     }
 
@@ -44,8 +44,8 @@ pub trait Undoable: Sync {
     ///
     /// # Errors
     /// Fails when it cannot be imagined.
-    fn simulate_restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let _ = (key, to, scene);
+    fn simulate_restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let _ = (key, to, ctx);
         Ok(())
     }
 
@@ -53,8 +53,8 @@ pub trait Undoable: Sync {
     ///
     /// # Errors
     /// Fails when it cannot be looked at.
-    fn leftovers(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
-        let _ = (key, scene);
+    fn leftovers(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+        let _ = (key, ctx);
         Ok(None)
     }
 
@@ -184,20 +184,20 @@ impl UndoReplay {
         note: &UndoNote,
         is_forced: bool,
         test: bool,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<RestoreOutcome>, StateError> {
         let thing = super::undoables().find(|t| t.kind() == note.thing);
         let thing = thing
             .ok_or_else(|| StateError::new(format!("nobody knows how to put {} back", note.describe())))?;
-        self.restore_note(thing, note, RestoreOptions { is_forced, test }, scene)
+        self.restore_note(thing, note, RestoreOptions { is_forced, test }, ctx)
     }
 
     fn restore_note(
         &mut self,
         thing: &dyn Undoable,
         note: &UndoNote,
-        course: RestoreOptions,
-        scene: &StateCtx<'_>,
+        options: RestoreOptions,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<RestoreOutcome>, StateError> {
         let key = (note.thing.clone(), zagent_compiler::name_text(&note.key));
         let before = match &note.snapshot {
@@ -209,30 +209,30 @@ impl UndoReplay {
         };
         // In a dry run what was put back before is only imagined.
         let imagined = self.simulated.get(&key).cloned();
-        let now = imagined.map_or_else(|| thing.capture(&note.key, scene), Ok)?;
+        let now = imagined.map_or_else(|| thing.capture(&note.key, ctx), Ok)?;
         let left = self.left_as.remove(&key);
         if thing.is_same(&now, before) {
             return Ok(Some(RestoreOutcome::AlreadyRestored));
         }
-        if left.is_some_and(|left| !thing.is_same(&now, &left)) && !course.is_forced {
+        if left.is_some_and(|left| !thing.is_same(&now, &left)) && !options.is_forced {
             return Ok(Some(RestoreOutcome::Skipped(format!("{} was changed since", note.describe()))));
         }
         // Even who forces a revert does not mean data.
         if before.is_null()
-            && let Some(why) = thing.removal_blocker(&note.key, scene)?
+            && let Some(why) = thing.removal_blocker(&note.key, ctx)?
         {
             return Ok(Some(RestoreOutcome::Skipped(format!("{} is kept: {why}", note.describe()))));
         }
         let change = Map::from_iter([("old", thing.redacted(&now)), ("new", thing.redacted(before))]);
         let changes = Map::from_iter([(note.describe().as_str(), Value::from(change))]);
-        let stays = if before.is_null() { thing.leftovers(&note.key, scene)? } else { None };
+        let stays = if before.is_null() { thing.leftovers(&note.key, ctx)? } else { None };
         let stays = stays.map_or_else(String::new, |what| format!("; {what}"));
-        let word = if course.test {
-            thing.simulate_restore(&note.key, before, scene)?;
+        let word = if options.test {
+            thing.simulate_restore(&note.key, before, ctx)?;
             self.simulated.insert(key, before.clone());
             "would be put back"
         } else {
-            scene.with_undo(thing, note.key.clone(), || thing.restore(&note.key, before, scene))?;
+            ctx.with_undo(thing, note.key.clone(), || thing.restore(&note.key, before, ctx))?;
             "put back"
         };
         Ok(Some(RestoreOutcome::Restored(ApplyResult::new(

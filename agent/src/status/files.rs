@@ -50,7 +50,7 @@ pub fn read_offline(
     let course = gaps.or_default(RolloutState::read(&paths), JsonFileError::is_permission);
     let need = gaps.or_default(reboot::reboot_needed(&paths, host), JsonFileError::is_permission);
     let saved = gaps.or_default(SchedulerState::read(&paths.schedule()), JsonFileError::is_permission);
-    let mut pieces = StatusInputs {
+    let mut inputs = StatusInputs {
         node: settings.id.to_string(),
         now,
         memory: gaps
@@ -68,14 +68,14 @@ pub fn read_offline(
         reboot: need.map(RebootStatus::from),
         ..StatusInputs::default()
     };
-    pieces.health.clone_from(&pieces.memory.health);
+    inputs.health.clone_from(&inputs.memory.health);
     // Polls and runs are planned by a daemon; an entry of the schedule is written down.
     let named = |name: &String| settings.schedule.iter().any(|entry| entry.name == *name);
     let entries = saved.entries.into_iter().filter(|(name, _)| named(name));
     let first = entries.min_by_key(|(_, appointment)| appointment.at);
-    pieces.next.entry = first.map(|(name, appointment)| ScheduledEntry { name, at: appointment.at });
-    pieces.unread = gaps.notes;
-    OfflineStatus { inputs: pieces, denied: gaps.denied }
+    inputs.next.entry = first.map(|(name, appointment)| ScheduledEntry { name, at: appointment.at });
+    inputs.unread = gaps.notes;
+    OfflineStatus { inputs: inputs, denied: gaps.denied }
 }
 
 #[derive(Default)]

@@ -289,20 +289,20 @@ pub struct StatusInputs {
 impl AgentStatus {
     /// Puts the pieces together.
     #[must_use]
-    pub fn from_inputs(pieces: StatusInputs) -> Self {
-        let StatusInputs { memory, now, .. } = pieces;
+    pub fn from_inputs(inputs: StatusInputs) -> Self {
+        let StatusInputs { memory, now, .. } = inputs;
         let newest = memory.newest;
-        let on = pieces.current.as_ref().map(|c| cycle::plain_revision(&c.revision));
+        let on = inputs.current.as_ref().map(|c| cycle::plain_revision(&c.revision));
         let is_current = newest.as_ref().is_some_and(|n| Some(n.revision.as_str()) == on);
         // A reason that was noted about another revision explains nothing about this one.
         let concerns =
             |held: &HeldRevision| !is_current && newest.as_ref().is_some_and(|n| n.revision == held.revision);
         Self {
-            node: pieces.node,
+            node: inputs.node,
             version: env!("CARGO_PKG_VERSION").into(),
             at: now,
-            daemon: pieces.daemon,
-            current: pieces.current,
+            daemon: inputs.daemon,
+            current: inputs.current,
             is_current,
             why_not: memory.held.filter(concerns),
             newest,
@@ -310,18 +310,18 @@ impl AgentStatus {
             last_success: memory.last_success,
             failures: memory.failures,
             drift: memory.drift,
-            next: pieces.next,
-            paused: pieces.paused.filter(|p| p.until.is_none_or(|until| until > now)),
-            pinned: pieces.pinned,
-            rollout: pieces.rollout,
-            silent: pieces.silent,
-            quarantined: pieces.quarantined,
-            window: pieces.window,
-            reboot: pieces.reboot,
+            next: inputs.next,
+            paused: inputs.paused.filter(|p| p.until.is_none_or(|until| until > now)),
+            pinned: inputs.pinned,
+            rollout: inputs.rollout,
+            silent: inputs.silent,
+            quarantined: inputs.quarantined,
+            window: inputs.window,
+            reboot: inputs.reboot,
             remotes: memory.remotes,
-            health: pieces.health,
+            health: inputs.health,
             rollbacks: memory.rollbacks,
-            unread: pieces.unread,
+            unread: inputs.unread,
         }
     }
 

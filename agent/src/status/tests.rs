@@ -21,18 +21,18 @@ fn text(status: &AgentStatus) -> String {
     )
 }
 
-fn shown(pieces: StatusInputs) -> String {
-    text(&AgentStatus::from_inputs(pieces))
+fn shown(inputs: StatusInputs) -> String {
+    text(&AgentStatus::from_inputs(inputs))
 }
 
 /// A node that knows of a newer revision and is held back.
 fn held(why: HoldReason, message: &str) -> StatusInputs {
-    let mut pieces = fine();
-    pieces.memory.newest = Some(newest(OFFERED, at("02:08:00")));
+    let mut inputs = fine();
+    inputs.memory.newest = Some(newest(OFFERED, at("02:08:00")));
     let revision = OFFERED.parse().unwrap();
-    pieces.memory.held =
+    inputs.memory.held =
         Some(HeldRevision { revision, why, message: message.into(), since: at("02:10:00"), tries: 0 });
-    pieces
+    inputs
 }
 
 #[test]
@@ -54,96 +54,96 @@ fn behind_because_it_was_refused() {
 
 #[test]
 fn quarantined() {
-    let mut pieces = held(HoldReason::Quarantined, "health check web failed");
+    let mut inputs = held(HoldReason::Quarantined, "health check web failed");
     let one = |revision: &str| QuarantineStatus {
         revision: revision.into(),
         since: at("02:10:00"),
         message: "health check web failed: connection refused by 127.0.0.1:80".into(),
     };
-    pieces.quarantined = vec![one(OFFERED)];
-    insta::assert_snapshot!("quarantined", shown(pieces.clone()));
-    pieces.quarantined.insert(0, one(ON));
-    assert!(shown(pieces).contains("2 quarantined, last: 9b8c7d6e5f4a since 02:10"));
+    inputs.quarantined = vec![one(OFFERED)];
+    insta::assert_snapshot!("quarantined", shown(inputs.clone()));
+    inputs.quarantined.insert(0, one(ON));
+    assert!(shown(inputs).contains("2 quarantined, last: 9b8c7d6e5f4a since 02:10"));
 }
 
 #[test]
 fn paused() {
-    let mut pieces = held(HoldReason::Paused, "resume it with `zagent resume`");
+    let mut inputs = held(HoldReason::Paused, "resume it with `zagent resume`");
     let until = Some(at("15:30:00"));
     let by = Some("alice".to_owned());
-    pieces.paused = Some(PauseStatus { reason: Some("disk swap".into()), by, since: at("11:30:00"), until });
-    insta::assert_snapshot!("paused", shown(pieces.clone()));
+    inputs.paused = Some(PauseStatus { reason: Some("disk swap".into()), by, since: at("11:30:00"), until });
+    insta::assert_snapshot!("paused", shown(inputs.clone()));
     // A pause that is over is none.
-    pieces.paused.as_mut().unwrap().until = Some(at("11:59:59"));
-    assert!(AgentStatus::from_inputs(pieces).paused.is_none());
+    inputs.paused.as_mut().unwrap().until = Some(at("11:59:59"));
+    assert!(AgentStatus::from_inputs(inputs).paused.is_none());
 }
 
 #[test]
 fn pinned() {
-    let mut pieces = held(HoldReason::Pinned, "unpin it with `zagent unpin`");
+    let mut inputs = held(HoldReason::Pinned, "unpin it with `zagent unpin`");
     let reason = Some("waits for the new certificate".into());
     let since = "2026-11-14T08:00:00Z".parse().unwrap();
-    pieces.pinned = Some(PinStatus {
+    inputs.pinned = Some(PinStatus {
         to: PinTarget::Commit(ON.parse().unwrap()),
         reason,
         by: Some("root".into()),
         since,
     });
-    insta::assert_snapshot!("pinned", shown(pieces));
+    insta::assert_snapshot!("pinned", shown(inputs));
 }
 
 #[test]
 fn offline() {
-    let mut pieces = fine();
-    let remote = &mut pieces.memory.remotes[0];
+    let mut inputs = fine();
+    let remote = &mut inputs.memory.remotes[0];
     remote.failing_since = Some(at("10:02:00"));
     remote.message = Some("unreachable: no address for git.example.org".into());
-    insta::assert_snapshot!("offline", shown(pieces));
+    insta::assert_snapshot!("offline", shown(inputs));
 }
 
 #[test]
 fn window_closed() {
-    let mut pieces = held(HoldReason::Window, "it is applied when the window opens");
-    pieces.window = WindowStatus::Closed { until: Some(at("22:00:00")) };
-    insta::assert_snapshot!("window", shown(pieces));
+    let mut inputs = held(HoldReason::Window, "it is applied when the window opens");
+    inputs.window = WindowStatus::Closed { until: Some(at("22:00:00")) };
+    insta::assert_snapshot!("window", shown(inputs));
 }
 
 #[test]
 fn reboot_needed() {
-    let mut pieces = fine();
+    let mut inputs = fine();
     let reason = "state kernel.updated asked for it".into();
-    pieces.reboot = Some(RebootStatus { reason, since: Some(at("11:56:10")), at: Some(at("22:00:00")) });
-    insta::assert_snapshot!("reboot", shown(pieces));
+    inputs.reboot = Some(RebootStatus { reason, since: Some(at("11:56:10")), at: Some(at("22:00:00")) });
+    insta::assert_snapshot!("reboot", shown(inputs));
 }
 
 #[test]
 fn no_daemon() {
-    let mut pieces = StatusInputs { daemon: None, next: super::UpcomingEvents::default(), ..fine() };
-    pieces.unread = vec!["/var/lib/zagent/state/pause: permission denied".into()];
-    insta::assert_snapshot!("no_daemon", shown(pieces));
+    let mut inputs = StatusInputs { daemon: None, next: super::UpcomingEvents::default(), ..fine() };
+    inputs.unread = vec!["/var/lib/zagent/state/pause: permission denied".into()];
+    insta::assert_snapshot!("no_daemon", shown(inputs));
 }
 
 #[test]
 fn everything_at_once_is_wrong() {
-    let mut pieces = held(HoldReason::Unfetched, "the pack is larger than `source.max_pack`");
-    let run = pieces.memory.last_run.as_mut().unwrap();
+    let mut inputs = held(HoldReason::Unfetched, "the pack is larger than `source.max_pack`");
+    let run = inputs.memory.last_run.as_mut().unwrap();
     run.success = false;
     run.counts.insert("failed".into(), 5);
     run.errors = (1..=5).map(|n| format!("pkg_|-nginx{n}: no such package")).collect();
-    pieces.memory.failures = 3;
-    pieces.memory.last_success = Some(at("08:00:00"));
-    pieces.memory.drift = 2;
-    pieces.current.as_mut().unwrap().expires = Some(at("06:00:00"));
-    pieces.health[0] = verdict("web", true, false);
-    pieces.next.run = Some(at("11:40:00"));
-    insta::assert_snapshot!("wrong", shown(pieces));
+    inputs.memory.failures = 3;
+    inputs.memory.last_success = Some(at("08:00:00"));
+    inputs.memory.drift = 2;
+    inputs.current.as_mut().unwrap().expires = Some(at("06:00:00"));
+    inputs.health[0] = verdict("web", true, false);
+    inputs.next.run = Some(at("11:40:00"));
+    insta::assert_snapshot!("wrong", shown(inputs));
 }
 
 #[test]
 fn a_reason_about_another_revision_explains_nothing() {
-    let mut pieces = held(HoldReason::Refused, "unsigned");
-    pieces.memory.held.as_mut().unwrap().revision = ON.parse().unwrap();
-    let status = AgentStatus::from_inputs(pieces);
+    let mut inputs = held(HoldReason::Refused, "unsigned");
+    inputs.memory.held.as_mut().unwrap().revision = ON.parse().unwrap();
+    let status = AgentStatus::from_inputs(inputs);
     assert_eq!(
         (status.why_not.clone(), status.behind_duration().unwrap().as_secs()),
         (None, 9 * 3600 + 52 * 60)
@@ -161,8 +161,8 @@ fn what_remotes_say_cannot_steer_the_terminal_or_fill_it() {
 
 #[test]
 fn colours_say_where_to_look() {
-    let painted = |pieces| {
-        let status = AgentStatus::from_inputs(pieces);
+    let painted = |inputs| {
+        let status = AgentStatus::from_inputs(inputs);
         StatusView { status: &status, now: now(), zone: TimeZone::UTC, paint: Paint::new(true) }.render()
     };
     assert!(!painted(fine()).contains("\u{1b}[1;31m"));
@@ -171,9 +171,9 @@ fn colours_say_where_to_look() {
 
 #[test]
 fn data_comes_back_as_it_was() {
-    let mut pieces = held(HoldReason::Quarantined, "health check web failed");
-    pieces.window = WindowStatus::Open { until: None };
-    let status = AgentStatus::from_inputs(pieces);
+    let mut inputs = held(HoldReason::Quarantined, "health check web failed");
+    inputs.window = WindowStatus::Open { until: None };
+    let status = AgentStatus::from_inputs(inputs);
     let back: AgentStatus = serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap();
     assert_eq!(back, status);
 }

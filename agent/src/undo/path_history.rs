@@ -69,7 +69,7 @@ pub(super) struct PathHistories<'a> {
 
 impl<'a> PathHistories<'a> {
     pub(super) fn new(notes: &'a JournalReader, choice: &RevertOptions) -> Self {
-        let mut courses = Self { by_path: BTreeMap::new(), moves: Vec::new() };
+        let mut histories = Self { by_path: BTreeMap::new(), moves: Vec::new() };
         for record in notes.records() {
             let JournalRecord::Note(note) = record else { continue };
             if !choice.includes(&note.tag) {
@@ -77,13 +77,15 @@ impl<'a> PathHistories<'a> {
             }
             let path = &*note.path;
             if let FileChange::Move { to, .. } = &note.change {
-                courses.moves.push((path, to));
-                for (_, course) in courses.by_path.iter_mut().filter(|(inside, _)| inside.starts_with(path)) {
-                    course.push((note.seq, PathChange::Gone));
+                histories.moves.push((path, to));
+                for (_, history) in
+                    histories.by_path.iter_mut().filter(|(inside, _)| inside.starts_with(path))
+                {
+                    history.push((note.seq, PathChange::Gone));
                 }
             }
             let mut add =
-                |path: &'a Path, event| courses.by_path.entry(path).or_default().push((note.seq, event));
+                |path: &'a Path, event| histories.by_path.entry(path).or_default().push((note.seq, event));
             match &note.change {
                 FileChange::Replace { before, after } => {
                     add(
@@ -118,7 +120,7 @@ impl<'a> PathHistories<'a> {
                 FileChange::Xattrs { before, after } => add(path, PathChange::Xattrs { before, after }),
             }
         }
-        courses
+        histories
     }
 
     fn history(&self, path: &Path) -> &[(u64, PathChange<'a>)] {
@@ -168,16 +170,16 @@ impl<'a> PathHistories<'a> {
     }
 
     fn snapshot_after(&self, path: &Path, seq: u64) -> PathSnapshot<'a> {
-        let course = self.history(path);
-        snapshot_at(course, course.iter().filter(|(at, _)| *at <= seq).count())
+        let history = self.history(path);
+        snapshot_at(history, history.iter().filter(|(at, _)| *at <= seq).count())
     }
 
     /// True when a path is as it was right before this change, or before one that came earlier: there is nothing left to
     /// undo.
     pub(super) fn is_restored(&self, fs: &dyn FileSystem, path: &Path, seq: u64) -> Result<bool, FsError> {
-        let course = self.history(path);
-        for done in 0..=course.iter().filter(|(at, _)| *at < seq).count() {
-            if snapshot_at(course, done).matches(fs, path, true)? {
+        let history = self.history(path);
+        for done in 0..=history.iter().filter(|(at, _)| *at < seq).count() {
+            if snapshot_at(history, done).matches(fs, path, true)? {
                 return Ok(true);
             }
         }
@@ -198,9 +200,9 @@ impl<'a> PathHistories<'a> {
 }
 
 /// What is known after so many changes: what the next ones found, else what the last ones left.
-fn snapshot_at<'a>(course: &[(u64, PathChange<'a>)], done: usize) -> PathSnapshot<'a> {
+fn snapshot_at<'a>(history: &[(u64, PathChange<'a>)], done: usize) -> PathSnapshot<'a> {
     let mut shape = PathSnapshot::default();
-    for (_, event) in &course[done..] {
+    for (_, event) in &history[done..] {
         match event {
             PathChange::Replaced { before, .. } => {
                 shape.entry = Some(*before);
@@ -214,7 +216,7 @@ fn snapshot_at<'a>(course: &[(u64, PathChange<'a>)], done: usize) -> PathSnapsho
             PathChange::Xattrs { before, .. } => shape.xattrs = shape.xattrs.or(Some(before)),
         }
     }
-    for (_, event) in course[..done].iter().rev() {
+    for (_, event) in history[..done].iter().rev() {
         match event {
             PathChange::Replaced { after, .. } => {
                 shape.entry = Some(*after);

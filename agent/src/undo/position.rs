@@ -16,12 +16,12 @@ pub(super) struct Positions<'a>(HashMap<&'a Path, u64>);
 
 impl<'a> Positions<'a> {
     /// Looks at everything that the run touched.
-    pub(super) fn find(courses: &PathHistories<'a>, fs: &dyn FileSystem) -> Result<Self, FsError> {
+    pub(super) fn find(histories: &PathHistories<'a>, fs: &dyn FileSystem) -> Result<Self, FsError> {
         let mut found = HashMap::new();
-        for family in related_paths(courses) {
-            let mut position = find_position(courses, fs, &family, true)?;
+        for family in related_paths(histories) {
+            let mut position = find_position(histories, fs, &family, true)?;
             if position.is_none() {
-                position = self::find_position(courses, fs, &family, false)?;
+                position = self::find_position(histories, fs, &family, false)?;
             }
             if let Some(position) = position {
                 found.extend(family.into_iter().map(|path| (path, position)));
@@ -37,8 +37,8 @@ impl<'a> Positions<'a> {
 }
 
 /// Paths that depend on each other.
-fn related_paths<'a>(courses: &PathHistories<'a>) -> Vec<Vec<&'a Path>> {
-    let paths: Vec<_> = courses.paths().collect();
+fn related_paths<'a>(histories: &PathHistories<'a>) -> Vec<Vec<&'a Path>> {
+    let paths: Vec<_> = histories.paths().collect();
     let index: HashMap<_, _> = paths.iter().enumerate().map(|(at, path)| (*path, at)).collect();
     let mut heads: Vec<usize> = (0..paths.len()).collect();
     fn find_root(heads: &mut [usize], mut at: usize) -> usize {
@@ -49,7 +49,7 @@ fn related_paths<'a>(courses: &PathHistories<'a>) -> Vec<Vec<&'a Path>> {
         at
     }
     let above = paths.iter().flat_map(|path| path.ancestors().skip(1).map(move |above| (*path, above)));
-    for (one, other) in above.chain(courses.moves().iter().copied()) {
+    for (one, other) in above.chain(histories.moves().iter().copied()) {
         if let (Some(one), Some(other)) = (index.get(one), index.get(other)) {
             let (one, other) = (find_root(&mut heads, *one), find_root(&mut heads, *other));
             heads[one] = other;
@@ -64,7 +64,7 @@ fn related_paths<'a>(courses: &PathHistories<'a>) -> Vec<Vec<&'a Path>> {
 
 /// The earliest point of the run at which all these paths were as they are now.
 fn find_position(
-    courses: &PathHistories<'_>,
+    histories: &PathHistories<'_>,
     fs: &dyn FileSystem,
     family: &[&Path],
     with_time: bool,
@@ -73,10 +73,10 @@ fn find_position(
     let mut steps: BTreeMap<u64, i64> = BTreeMap::from([(0, 0)]);
     for path in family {
         let mut points = BTreeSet::from([0]);
-        path.ancestors().for_each(|part| points.extend(courses.change_seqs(part)));
+        path.ancestors().for_each(|part| points.extend(histories.change_seqs(part)));
         let mut did_fit = false;
         for point in points {
-            let does_fit = courses.matches_after(fs, path, point, with_time)?;
+            let does_fit = histories.matches_after(fs, path, point, with_time)?;
             *steps.entry(point).or_default() += i64::from(does_fit) - i64::from(did_fit);
             did_fit = does_fit;
         }

@@ -157,10 +157,10 @@ pub fn revert_with(
     other: &dyn Fn(&str, &serde_json::Value) -> UndoOutcome,
     choice: &RevertOptions,
 ) -> Vec<RevertedState> {
-    let courses = PathHistories::new(notes, choice);
+    let histories = PathHistories::new(notes, choice);
     // What cannot be looked at now cannot later either, and says so then.
-    let positions = Positions::find(&courses, &*fs("")).unwrap_or_default();
-    let way = Reverter { notes, is_forced: choice.is_forced, courses, positions };
+    let positions = Positions::find(&histories, &*fs("")).unwrap_or_default();
+    let way = Reverter { notes, is_forced: choice.is_forced, histories, positions };
     let mut states: Vec<RevertedState> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for record in notes.records().iter().rev() {
@@ -192,7 +192,7 @@ pub fn revert_with(
 struct Reverter<'a> {
     notes: &'a JournalReader,
     is_forced: bool,
-    courses: PathHistories<'a>,
+    histories: PathHistories<'a>,
     positions: Positions<'a>,
 }
 
@@ -211,19 +211,23 @@ enum EntryState {
 impl Reverter<'_> {
     fn undo_change(&self, fs: &dyn FileSystem, note: &ChangeNote) -> Result<UndoOutcome, FsError> {
         let path = &*note.path;
-        let sight = compare_entry(fs, path, &note.change)?;
+        let entry_state = compare_entry(fs, path, &note.change)?;
         let is_undone = match self.positions.for_path(path) {
             Some(position) => note.seq > position,
             // A move is told by what is at its end. Otherwise, better too little than too much.
-            None if matches!((&note.change, &sight), (FileChange::Move { .. }, EntryState::AsApplied)) => {
+            None if matches!(
+                (&note.change, &entry_state),
+                (FileChange::Move { .. }, EntryState::AsApplied)
+            ) =>
+            {
                 false
             }
-            None => self.courses.is_restored(fs, path, note.seq)?,
+            None => self.histories.is_restored(fs, path, note.seq)?,
         };
         if is_undone {
             return self.complete_undo(fs, note);
         }
-        match sight {
+        match entry_state {
             EntryState::AsApplied => {}
             EntryState::AsBefore => return finish_restore(fs, path, &note.change),
             EntryState::ChangedSince if self.is_forced => {}
@@ -253,7 +257,7 @@ impl Reverter<'_> {
                 let is_covered = matches!(before, SavedEntry::Absent) || fs.lstat(to)?.is_some();
                 if !is_covered
                     && self.positions.for_path(to).is_none()
-                    && !self.courses.is_restored(fs, to, note.seq)?
+                    && !self.histories.is_restored(fs, to, note.seq)?
                 {
                     return restore_entry(fs, self.notes, note, to, before);
                 }
@@ -261,7 +265,11 @@ impl Reverter<'_> {
             FileChange::Replace { before: before @ SavedEntry::File { times, .. }, .. } => {
                 let now = fs.lstat(&note.path)?.map(|now| now.mtime);
                 if now != Some(times.mtime)
-                    && self.courses.is_next_change(&note.path, note.seq, self.positions.for_path(&note.path))
+                    && self.histories.is_next_change(
+                        &note.path,
+                        note.seq,
+                        self.positions.for_path(&note.path),
+                    )
                     && KnownEntry::Saved(before).matches_path(fs, &note.path, None)?
                 {
                     return finish_restore(fs, &note.path, &note.change);

@@ -244,11 +244,11 @@ fn watch_paths(watcher: &std::sync::Mutex<RecommendedWatcher>, root: &Path) -> n
 }
 
 /// Waits for a change and then for quiet; false when nobody will tell any more.
-fn wait_for_quiet(events: &Receiver<()>, quiet: Duration, patience: Duration) -> bool {
+fn wait_for_quiet(events: &Receiver<()>, quiet: Duration, max_wait: Duration) -> bool {
     if events.recv().is_err() {
         return false;
     }
-    let end = Instant::now() + patience;
+    let end = Instant::now() + max_wait;
     loop {
         match events.recv_timeout(quiet) {
             Ok(()) if Instant::now() < end => {}

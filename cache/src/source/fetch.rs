@@ -62,9 +62,9 @@ impl RemoteClient {
             return Ok(());
         }
         if store.exists() && store.pack_count() < MAX_PACKS {
-            let ask = FetchRequest { have: store.tips(), ..FetchRequest::for_tips(vec![id]) };
+            let request = FetchRequest { have: store.tips(), ..FetchRequest::for_tips(vec![id]) };
             match self
-                .receive_pack(store.dir(), &ask, deadline)
+                .receive_pack(store.dir(), &request, deadline)
                 .and_then(|()| self.check_received(store, branch, revision, deadline))
             {
                 Ok(()) => return Ok(()),
@@ -76,8 +76,8 @@ impl RemoteClient {
             }
         }
         let fresh = store.create_fresh().map_err(|error| self.local_error(error))?;
-        let ask = FetchRequest::for_tips(vec![id]);
-        self.receive_pack(fresh.dir(), &ask, deadline)
+        let request = FetchRequest::for_tips(vec![id]);
+        self.receive_pack(fresh.dir(), &request, deadline)
             .and_then(|()| self.check_received(&fresh, branch, revision, deadline))?;
         store.replace_with(fresh).map_err(|error| self.local_error(error))
     }
@@ -102,9 +102,9 @@ impl RemoteClient {
                 format!("the store has nothing of the branch `{branch}` yet"),
             ));
         };
-        let ask =
+        let request =
             FetchRequest { want: vec![tip], have: vec![tip], shallow: Shallow::Deepen(by), commits: true };
-        self.receive_pack(store.dir(), &ask, deadline)
+        self.receive_pack(store.dir(), &request, deadline)
     }
 
     /// Checks what was received, and remembers it as the head of the branch.
@@ -159,7 +159,7 @@ impl RemoteClient {
     pub(super) fn receive_pack(
         &self,
         dir: &Path,
-        ask: &FetchRequest,
+        request: &FetchRequest,
         deadline: Deadline,
     ) -> Result<(), SourceError> {
         let most = self.max_object_bytes();
@@ -179,7 +179,7 @@ impl RemoteClient {
                 user_agent: ("agent", Some(AGENT.into())),
                 trace_packetlines: false,
             };
-            transfer(&repo, ask, context, &stop, most)?;
+            transfer(&repo, request, context, &stop, most)?;
             Ok(second)
         });
         match received {
@@ -208,14 +208,14 @@ impl RemoteClient {
 /// Asks for a pack and writes it, with its index.
 fn transfer<T: gix_transport::client::blocking_io::Transport>(
     repo: &gix::Repository,
-    ask: &FetchRequest,
+    request: &FetchRequest,
     context: Context<'_, T>,
     stop: &AtomicBool,
     most: usize,
 ) -> gix::Result<()> {
     let options = Options {
         shallow_file: repo.shallow_file()?,
-        shallow: &ask.shallow,
+        shallow: &request.shallow,
         tags: Tags::None,
         reject_shallow_remote: false,
     };
@@ -226,7 +226,7 @@ fn transfer<T: gix_transport::client::blocking_io::Transport>(
         alloc_limit_bytes: Some(most),
         ..Default::default()
     };
-    let mut question = SingleRound { request: ask };
+    let mut question = SingleRound { request: request };
     gix_protocol::fetch(
         &mut question,
         |reader, progress, stop| {

@@ -96,11 +96,11 @@ impl RefUpdate<'_> {
     fn to_request(&self, offer: ServerCapabilities) -> std::io::Result<Vec<u8>> {
         let zero = ObjectId::null(gix::hash::Kind::Sha1);
         let old = self.old.unwrap_or(zero);
-        let new = self.new.map_or_else(|| zero.to_string(), |sheet| sheet.revision().to_string());
+        let new = self.new.map_or_else(|| zero.to_string(), |commit| commit.revision().to_string());
         let line = format!("{old} {new} {}\0 {}\n", self.name, offer.to_protocol());
         let mut body = format!("{:04x}{line}0000", line.len() + 4).into_bytes();
-        if let Some(sheet) = self.new {
-            body.extend_from_slice(&sheet.pack()?);
+        if let Some(commit) = self.new {
+            body.extend_from_slice(&commit.pack()?);
         }
         Ok(body)
     }

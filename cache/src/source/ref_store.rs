@@ -103,10 +103,10 @@ impl RefStore {
         &mut self,
         name: &str,
         old: Option<&Revision>,
-        sheet: &PreparedCommit,
+        commit: &PreparedCommit,
         deadline: Deadline,
     ) -> Result<PushOutcome, SourceError> {
-        self.push(name, old, Some(sheet), deadline)
+        self.push(name, old, Some(commit), deadline)
     }
 
     /// Takes a ref away that points at the commit that is known.
@@ -126,7 +126,7 @@ impl RefStore {
         &mut self,
         name: &str,
         old: Option<&Revision>,
-        sheet: Option<&PreparedCommit>,
+        commit: Option<&PreparedCommit>,
         deadline: Deadline,
     ) -> Result<PushOutcome, SourceError> {
         let valid = name.starts_with("refs/") && gix::validate::reference::name(name.into()).is_ok();
@@ -135,7 +135,7 @@ impl RefStore {
             return Err(self.client.new_error(SourceErrorKind::Local, message));
         }
         let old = old.map(|revision| self.client.object_id(revision)).transpose()?;
-        self.client.push(name, old, sheet, deadline)
+        self.client.push(name, old, commit, deadline)
     }
 }
 

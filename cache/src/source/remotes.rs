@@ -91,12 +91,12 @@ impl Remotes {
     /// The remotes of the settings; `seed` tells this node from others.
     #[must_use]
     pub fn new(source: &SourceSettings, seed: u64) -> Self {
-        let one = |remote: &zagent_config::settings::RemoteSettings| RemoteSlot {
+        let slot = |remote: &zagent_config::settings::RemoteSettings| RemoteSlot {
             client: None,
             dir: None,
             health: SourceHealth { url: super::address::redact(&remote.url), ..SourceHealth::default() },
         };
-        Self { slots: source.remotes.iter().map(one).collect(), source: source.clone(), seed, prefix: None }
+        Self { slots: source.remotes.iter().map(slot).collect(), source: source.clone(), seed, prefix: None }
     }
 
     /// From now on every poll also tells, by the same question, all branches whose names begin so.
@@ -107,13 +107,13 @@ impl Remotes {
 
     /// How each remote does, in order.
     pub fn health(&self) -> impl Iterator<Item = &SourceHealth> {
-        self.slots.iter().map(|one| &one.health)
+        self.slots.iter().map(|slot| &slot.health)
     }
 
     /// The moment at which some remote may be asked again, when none may now.
     #[must_use]
     pub fn next_attempt(&self, now: Instant) -> Option<Instant> {
-        let times = self.slots.iter().map(|one| one.health.not_before.filter(|at| *at > now));
+        let times = self.slots.iter().map(|slot| slot.health.not_before.filter(|at| *at > now));
         times.min().flatten()
     }
 
@@ -198,12 +198,12 @@ impl Remotes {
         let branch = self.source.remotes[remote].branch.clone();
         let source = self.source.clone();
         self.client(remote)?;
-        let one = &mut self.slots[remote];
-        let url = one.health.url.clone();
+        let slot = &mut self.slots[remote];
+        let url = slot.health.url.clone();
         let path =
-            one.client.as_ref().and_then(RemoteClient::path).filter(|path| DirSource::is_plain_dir(path));
+            slot.client.as_ref().and_then(RemoteClient::path).filter(|path| DirSource::is_plain_dir(path));
         if let Some(path) = path {
-            let dir = one.dir.get_or_insert_with(|| DirSource::new(path, &source));
+            let dir = slot.dir.get_or_insert_with(|| DirSource::new(path, &source));
             let head = Some(dir.fingerprint(deadline)?);
             let below = BTreeMap::new();
             return Ok(RemoteHeads {
@@ -216,7 +216,7 @@ impl Remotes {
                 directory: true,
             });
         }
-        one.dir = None;
+        slot.dir = None;
         let branches: Vec<&str> = [branch.as_str()].into_iter().chain(testing).collect();
         let asked = self.prefix.clone();
         let (ids, below) = self.client(remote)?.poll_with_prefix(&branches, asked.as_deref(), deadline)?;
@@ -235,15 +235,16 @@ impl Remotes {
 
     /// The client of a remote, made when it is first needed: a file that it needs may come later.
     fn client(&mut self, remote: usize) -> Result<&mut RemoteClient, SourceError> {
-        let Some(one) = self.slots.get_mut(remote) else {
+        let Some(slot) = self.slots.get_mut(remote) else {
             let message = format!("there is no remote {remote} in the settings");
             return Err(super::error::SourceFailure::new(SourceErrorKind::Local, message).with_remote(""));
         };
-        if one.client.is_none() {
-            one.client = Some(RemoteClient::new(&self.source.remotes[remote], &self.source)?);
+        if slot.client.is_none() {
+            slot.client = Some(RemoteClient::new(&self.source.remotes[remote], &self.source)?);
         }
-        one.client.as_mut().ok_or_else(|| {
-            super::error::SourceFailure::new(SourceErrorKind::Local, "no client").with_remote(&one.health.url)
+        slot.client.as_mut().ok_or_else(|| {
+            super::error::SourceFailure::new(SourceErrorKind::Local, "no client")
+                .with_remote(&slot.health.url)
         })
     }
 
@@ -255,22 +256,22 @@ impl Remotes {
     }
 
     fn record_success(&mut self, remote: usize, now: Instant) {
-        if let Some(one) = self.slots.get_mut(remote) {
-            let url = std::mem::take(&mut one.health.url);
-            one.health = SourceHealth { url, last_answer: Some(now), ..SourceHealth::default() };
+        if let Some(slot) = self.slots.get_mut(remote) {
+            let url = std::mem::take(&mut slot.health.url);
+            slot.health = SourceHealth { url, last_answer: Some(now), ..SourceHealth::default() };
         }
     }
 
     fn record_failure(&mut self, remote: usize, error: &SourceError, now: Instant) {
         let (seed, poll) = (self.seed, self.source.poll);
-        let Some(one) = self.slots.get_mut(remote) else {
+        let Some(slot) = self.slots.get_mut(remote) else {
             return;
         };
-        let health = &mut one.health;
+        let health = &mut slot.health;
         health.failures = health.failures.saturating_add(1);
         health.error = Some((error.kind, error.message.clone()));
-        let pause = backoff(poll, health.failures, seed.wrapping_add(remote as u64));
-        health.not_before = now.checked_add(pause.max(error.retry_after.unwrap_or_default()));
+        let backoff = backoff(poll, health.failures, seed.wrapping_add(remote as u64));
+        health.not_before = now.checked_add(backoff.max(error.retry_after.unwrap_or_default()));
     }
 }
 
@@ -299,8 +300,8 @@ mod tests {
         for failures in 1..40 {
             let all: Vec<Duration> = (0..200).map(|seed| backoff(poll, failures, seed)).collect();
             let bound = (poll * 2u32.pow(failures.min(10))).min(MAX_BACKOFF);
-            assert!(all.iter().all(|one| *one < bound), "{failures}");
-            assert!(all.iter().any(|one| *one > bound / 2) && all.iter().any(|one| *one < bound / 2));
+            assert!(all.iter().all(|slot| *slot < bound), "{failures}");
+            assert!(all.iter().any(|slot| *slot > bound / 2) && all.iter().any(|slot| *slot < bound / 2));
             assert_eq!(backoff(poll, failures, 7), backoff(poll, failures, 7));
         }
     }

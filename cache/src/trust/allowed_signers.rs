@@ -133,10 +133,10 @@ impl SignerLine {
         self.key == other.key || names(self, other) || names(other, self)
     }
 
-    pub(super) fn signer(&self, armoured: &SshSignature) -> Signer {
+    pub(super) fn signer(&self, signature_block: &SshSignature) -> Signer {
         Signer {
             principal: self.principals.clone(),
-            fingerprint: armoured.fingerprint(),
+            fingerprint: signature_block.fingerprint(),
             scheme: SignatureScheme::Ssh,
         }
     }

@@ -123,15 +123,23 @@ impl AllowedSigners {
         signature: &[u8],
         now: Timestamp,
     ) -> Result<Signer, SignatureError> {
-        let armoured = SshSignature::read(signature)?;
-        armoured.check_policy(REPORT_NAMESPACE)?;
-        let mut why =
-            SignatureError::UnknownKey { fingerprint: armoured.fingerprint(), path: self.path.clone() };
-        for line in
-            self.lines.iter().filter(|line| line.key == *armoured.key() && line.matches_principal(node))
+        let signature_block = SshSignature::read(signature)?;
+        signature_block.check_policy(REPORT_NAMESPACE)?;
+        let mut why = SignatureError::UnknownKey {
+            fingerprint: signature_block.fingerprint(),
+            path: self.path.clone(),
+        };
+        for line in self
+            .lines
+            .iter()
+            .filter(|line| line.key == *signature_block.key() && line.matches_principal(node))
         {
             match line.allows(REPORT_NAMESPACE, &[now], &self.path) {
-                Ok(()) => return armoured.verify(REPORT_NAMESPACE, message).map(|()| line.signer(&armoured)),
+                Ok(()) => {
+                    return signature_block
+                        .verify(REPORT_NAMESPACE, message)
+                        .map(|()| line.signer(&signature_block));
+                }
                 Err(error) => why = error,
             }
         }
@@ -147,9 +155,9 @@ impl AllowedSigners {
         if openpgp::is_armoured(&commit.signature) {
             return self.verify_openpgp(&commit.signature, &commit.payload);
         }
-        let armoured = SshSignature::read(&commit.signature)?;
-        self.verify_ssh(&armoured, COMMIT_NAMESPACE, &commit.payload, &[now, commit.committed])
-            .map(|line| line.signer(&armoured))
+        let signature_block = SshSignature::read(&commit.signature)?;
+        self.verify_ssh(&signature_block, COMMIT_NAMESPACE, &commit.payload, &[now, commit.committed])
+            .map(|line| line.signer(&signature_block))
     }
 
     /// Who signed a manifest: one signer a person, at least `threshold` of them. `signatures` are files by name.
@@ -176,11 +184,12 @@ impl AllowedSigners {
     pub fn verify_release(
         &self,
         text: &[u8],
-        armoured: &str,
+        signature_block: &str,
         threshold: usize,
         now: Timestamp,
     ) -> Result<Vec<Signer>, SignatureError> {
-        let blocks = armoured.split_inclusive(ssh::END).map(str::trim).filter(|block| !block.is_empty());
+        let blocks =
+            signature_block.split_inclusive(ssh::END).map(str::trim).filter(|block| !block.is_empty());
         let numbered = blocks.take(MAX_SIGNATURES).enumerate();
         let signatures: Vec<_> =
             numbered.map(|(i, block)| (format!("signature {}", i + 1), block.as_bytes().to_vec())).collect();
@@ -202,9 +211,9 @@ impl AllowedSigners {
         let mut good: Vec<(&SignerLine, Signer)> = Vec::new();
         let mut refused: Vec<(String, SignatureError)> = Vec::new();
         for (name, bytes) in signatures.iter().take(MAX_SIGNATURES) {
-            let read = SshSignature::read(bytes).and_then(|armoured| {
-                let line = self.verify_ssh(&armoured, namespace, message, &[now])?;
-                Ok((line, line.signer(&armoured)))
+            let read = SshSignature::read(bytes).and_then(|signature_block| {
+                let line = self.verify_ssh(&signature_block, namespace, message, &[now])?;
+                Ok((line, line.signer(&signature_block)))
             });
             match read {
                 Ok(found) => good.push(found),
@@ -229,20 +238,20 @@ impl AllowedSigners {
     /// The line that lets this signature count at all these times.
     fn verify_ssh(
         &self,
-        armoured: &SshSignature,
+        signature_block: &SshSignature,
         namespace: &'static str,
         message: &[u8],
         times: &[Timestamp],
     ) -> Result<&SignerLine, SignatureError> {
-        let fingerprint = armoured.fingerprint();
-        armoured.check_policy(namespace)?;
-        if let Some(path) = self.revoked.revoking_file(armoured.key()) {
+        let fingerprint = signature_block.fingerprint();
+        signature_block.check_policy(namespace)?;
+        if let Some(path) = self.revoked.revoking_file(signature_block.key()) {
             return Err(SignatureError::Revoked { fingerprint, path: path.into() });
         }
         let mut why = SignatureError::UnknownKey { fingerprint, path: self.path.clone() };
-        for line in self.lines.iter().filter(|line| line.key == *armoured.key()) {
+        for line in self.lines.iter().filter(|line| line.key == *signature_block.key()) {
             match line.allows(namespace, times, &self.path) {
-                Ok(()) => return armoured.verify(namespace, message).map(|()| line),
+                Ok(()) => return signature_block.verify(namespace, message).map(|()| line),
                 Err(error) => why = error,
             }
         }
@@ -260,12 +269,12 @@ impl AllowedSigners {
 /// # Errors
 /// Fails when it is no signature of this message for [`REPORT_NAMESPACE`].
 pub fn report_key(message: &[u8], signature: &[u8]) -> Result<String, SignatureError> {
-    let armoured = SshSignature::read(signature)?;
-    armoured.check_policy(REPORT_NAMESPACE)?;
-    armoured.verify(REPORT_NAMESPACE, message)?;
+    let signature_block = SshSignature::read(signature)?;
+    signature_block.check_policy(REPORT_NAMESPACE)?;
+    signature_block.verify(REPORT_NAMESPACE, message)?;
     let unreadable =
         |error: ssh_key::Error| SignatureError::Malformed { what: "signature", why: error.to_string() };
-    ssh_key::PublicKey::from(armoured.key().clone()).to_openssh().map_err(unreadable)
+    ssh_key::PublicKey::from(signature_block.key().clone()).to_openssh().map_err(unreadable)
 }
 
 /// One signer a person: keys whose lines name the same one are one.

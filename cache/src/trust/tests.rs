@@ -58,8 +58,8 @@ proptest! {
         let signers = AllowedSigners { path: "f".into(), lines: Vec::new(), revoked: RevokedKeys::default(), keyring: None };
         prop_assert!(signers.verify_commit(&bytes, Timestamp::UNIX_EPOCH).is_err());
         let _ = commit::parse_commit(&bytes);
-        let armoured = format!("-----BEGIN SSH SIGNATURE-----\n{body}\n-----END SSH SIGNATURE-----\n");
-        prop_assert!(SshSignature::read(armoured.as_bytes()).is_err());
+        let signature_block = format!("-----BEGIN SSH SIGNATURE-----\n{body}\n-----END SSH SIGNATURE-----\n");
+        prop_assert!(SshSignature::read(signature_block.as_bytes()).is_err());
         prop_assert!(SshSignature::read(&bytes).is_err());
     }
 }

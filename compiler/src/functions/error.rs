@@ -57,10 +57,10 @@ impl FunctionError {
             }
             Self::Failed(words) => (function::FUNCTION_FAILED, format!("`{name}` failed: {words}"), None),
         };
-        let fault = Diagnostic::new(code, message);
+        let diagnostic = Diagnostic::new(code, message);
         match hint {
-            Some(hint) => fault.hint(hint),
-            None => fault,
+            Some(hint) => diagnostic.hint(hint),
+            None => diagnostic,
         }
     }
 }
@@ -68,15 +68,15 @@ impl FunctionError {
 /// The fault of a function that is not there.
 pub(super) fn unknown_function(name: &str, functions: &Functions) -> Diagnostic {
     let message = format!("there is no function `{name}` while states compile");
-    let fault = Diagnostic::new(function::UNKNOWN_FUNCTION, message);
+    let diagnostic = Diagnostic::new(function::UNKNOWN_FUNCTION, message);
     let module = name.split('.').next().unwrap_or_default();
     match functions.nearest_function(name) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
         None if functions.contains_module(module) => {
             let of_module = functions.names().into_iter().filter(|n| n.split('.').next() == Some(module));
-            fault.hint(format!("`{module}` has {}", list_names(of_module)))
+            diagnostic.hint(format!("`{module}` has {}", list_names(of_module)))
         }
-        None => fault.hint(format!("a template can ask first: `if '{name}' in salt`")),
+        None => diagnostic.hint(format!("a template can ask first: `if '{name}' in salt`")),
     }
 }
 
@@ -100,8 +100,8 @@ impl From<CallError> for FunctionError {
 }
 
 impl From<FunctionError> for CallError {
-    fn from(refusal: FunctionError) -> Self {
-        match refusal {
+    fn from(error: FunctionError) -> Self {
+        match error {
             FunctionError::Unknown => Self::Unknown,
             FunctionError::Forbidden(words) => Self::Forbidden(words),
             FunctionError::Arguments { message, .. } => Self::Failed(message),

@@ -37,12 +37,12 @@ struct SaltModule(Functions, String);
 pub struct SaltFunction(Functions, String);
 
 /// Turns a refusal into an error that carries its fault.
-fn to_template_error(functions: &Functions, name: &str, refusal: &FunctionError) -> Error {
-    diagnostic_error(refusal.to_diagnostic(name, functions))
+fn to_template_error(functions: &Functions, name: &str, error: &FunctionError) -> Error {
+    diagnostic_error(error.to_diagnostic(name, functions))
 }
 
-fn diagnostic_error(fault: Diagnostic) -> Error {
-    Error::new(ErrorKind::InvalidOperation, fault.message.clone()).with_source(fault)
+fn diagnostic_error(diagnostic: Diagnostic) -> Error {
+    Error::new(ErrorKind::InvalidOperation, diagnostic.message.clone()).with_source(diagnostic)
 }
 
 impl Functions {
@@ -56,8 +56,8 @@ impl Functions {
 fn find_diagnostic(error: &Error, functions: &Functions) -> Option<Diagnostic> {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        if let Some(fault) = cause.downcast_ref::<Diagnostic>() {
-            return Some(fault.clone());
+        if let Some(diagnostic) = cause.downcast_ref::<Diagnostic>() {
+            return Some(diagnostic.clone());
         }
         source = cause.source();
     }
@@ -74,7 +74,7 @@ fn invoke(functions: &Functions, name: &str, args: &[Value]) -> Result<Value, Er
     let named = named.into_iter().map(|(k, v)| (k.as_str().unwrap_or_default().to_owned(), v)).collect();
     functions
         .call_live(name, args.to_vec(), named)
-        .map_err(|refusal| to_template_error(functions, name, &refusal))
+        .map_err(|error| to_template_error(functions, name, &error))
 }
 
 /// Calls a function and counts what goes in; texts that come out are counted where they go on.

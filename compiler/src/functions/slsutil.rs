@@ -119,7 +119,7 @@ fn renderer(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
     let renderer = given("default_renderer").unwrap_or("jinja|yaml").to_owned();
     let pipe = inner.renderer().ok_or_else(|| FunctionError::failed("nothing can be rendered here"))?;
     pipe.render(&RenderRequest { source, renderer, variables })
-        .map_err(|fault| FunctionError::failed(fault.to_string()))
+        .map_err(|diagnostic| FunctionError::failed(diagnostic.to_string()))
 }
 
 fn path_is_kind(

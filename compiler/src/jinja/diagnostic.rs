@@ -31,14 +31,14 @@ pub(crate) fn diagnostic_from_error(
     error: &Error,
 ) -> Diagnostic {
     let mut errors = vec![error];
-    let mut told = None;
+    let mut template_error = None;
     let mut carried = None;
     let mut next = error.source();
     while let Some(source) = next {
         if let Some(e) = source.downcast_ref::<Error>() {
             errors.push(e);
         } else if let Some(t) = source.downcast_ref::<TemplateError>() {
-            told = Some(t);
+            template_error = Some(t);
         } else if let Some(f) = source.downcast_ref::<Diagnostic>() {
             carried = Some(f.clone());
         }
@@ -48,46 +48,46 @@ pub(crate) fn diagnostic_from_error(
     // An error of ours may be wrapped by the engine: the place is the innermost one that has one.
     let mut places: Vec<TemplateLocation> = errors.iter().filter_map(|e| locate_error(sources, e)).collect();
     let here = places.last();
-    let mut fault = match (carried, told) {
-        (Some(fault), _) => fault,
-        (None, Some(told)) => from_template_error(told, here, scope),
+    let mut diagnostic = match (carried, template_error) {
+        (Some(diagnostic), _) => diagnostic,
+        (None, Some(template_error)) => from_template_error(template_error, here, scope),
         (None, None) => match undefined_path(innermost, here) {
             Some(path) => undefined_diagnostic(&path, scope, here),
             None => from_engine_error(innermost),
         },
     };
-    if let (Some(pos), Some(here)) = (told.and_then(|t| t.inside), places.last()) {
+    if let (Some(pos), Some(here)) = (template_error.and_then(|t| t.inside), places.last()) {
         match here.place_inside(sources, pos) {
             Some((place, excerpt)) => {
                 if place.file == here.loaded.file {
                     places.pop();
                 }
-                fault.location = Some(place);
-                fault.excerpts.insert(0, excerpt);
+                diagnostic.location = Some(place);
+                diagnostic.excerpts.insert(0, excerpt);
             }
-            None => fault.message.push_str(&format!(" (line {} of the text)", pos.line)),
+            None => diagnostic.message.push_str(&format!(" (line {} of the text)", pos.line)),
         }
     }
-    if fault.location.is_none()
+    if diagnostic.location.is_none()
         && let Some(mut here) = places.pop()
     {
-        if let Some(word) = focus_word(&fault) {
+        if let Some(word) = focus_word(&diagnostic) {
             here.point_at(&word);
         }
         let (place, excerpt) = here.place_and_excerpt();
-        fault.location = Some(place);
-        fault.excerpts.insert(0, excerpt);
+        diagnostic.location = Some(place);
+        diagnostic.excerpts.insert(0, excerpt);
     }
     let mut chain: Vec<TraceStep> = Vec::new();
     for outer in places.iter().rev() {
         let (place, _) = outer.place_and_excerpt();
-        if fault.location.as_ref() != Some(&place) && chain.last().is_none_or(|s| s.location != place) {
+        if diagnostic.location.as_ref() != Some(&place) && chain.last().is_none_or(|s| s.location != place) {
             chain.push(TraceStep { what: "imported by".into(), location: place });
         }
     }
-    chain.append(&mut fault.chain);
-    fault.chain = chain;
-    fault
+    chain.append(&mut diagnostic.chain);
+    diagnostic.chain = chain;
+    diagnostic
 }
 
 /// A place in a template.
@@ -244,29 +244,29 @@ fn find_word(source: &str, from: usize, to: usize, word: &str) -> Option<usize> 
 }
 
 /// The word of the source that a fault is about: the last one in backticks of what is not there.
-fn focus_word(fault: &Diagnostic) -> Option<String> {
+fn focus_word(diagnostic: &Diagnostic) -> Option<String> {
     let about = [template::UNDEFINED, template::UNDEFINED_KEY, function::UNKNOWN_FUNCTION, template::SANDBOX];
-    if !about.contains(&fault.code) {
+    if !about.contains(&diagnostic.code) {
         return None;
     }
-    let end = fault.message.rfind('`')?;
-    let start = fault.message[..end].rfind('`')? + 1;
-    (start < end).then(|| fault.message[start..end].to_owned())
+    let end = diagnostic.message.rfind('`')?;
+    let start = diagnostic.message[..end].rfind('`')? + 1;
+    (start < end).then(|| diagnostic.message[start..end].to_owned())
 }
 
 fn from_template_error(
-    told: &TemplateError,
+    template_error: &TemplateError,
     here: Option<&TemplateLocation>,
     scope: &dyn RenderScope,
 ) -> Diagnostic {
-    if let (Some(index), Some(here)) = (told.operand, here)
+    if let (Some(index), Some(here)) = (template_error.operand, here)
         && let Some(Some(path)) = here.operands().get(index)
     {
         return undefined_diagnostic(path, scope, Some(here));
     }
-    let mut fault = Diagnostic::new(told.code, told.message.clone());
-    fault.hint.clone_from(&told.hint);
-    fault
+    let mut diagnostic = Diagnostic::new(template_error.code, template_error.message.clone());
+    diagnostic.hint.clone_from(&template_error.hint);
+    diagnostic
 }
 
 fn from_engine_error(error: &Error) -> Diagnostic {
@@ -275,15 +275,17 @@ fn from_engine_error(error: &Error) -> Diagnostic {
         ErrorKind::UndefinedError => Diagnostic::new(template::UNDEFINED, "a value is undefined here"),
         ErrorKind::UnknownFilter => {
             let name = detail.trim_start_matches("filter ").trim_end_matches(" is unknown");
-            let mut fault = Diagnostic::new(template::UNKNOWN_FILTER, format!("there is no filter `{name}`"));
-            fault.hint = TemplateSources::nearest_name(NameUseKind::Filter, name);
-            fault
+            let mut diagnostic =
+                Diagnostic::new(template::UNKNOWN_FILTER, format!("there is no filter `{name}`"));
+            diagnostic.hint = TemplateSources::nearest_name(NameUseKind::Filter, name);
+            diagnostic
         }
         ErrorKind::UnknownTest => {
             let name = detail.trim_start_matches("test ").trim_end_matches(" is unknown");
-            let mut fault = Diagnostic::new(template::UNKNOWN_TEST, format!("there is no test `{name}`"));
-            fault.hint = TemplateSources::nearest_name(NameUseKind::Test, name);
-            fault
+            let mut diagnostic =
+                Diagnostic::new(template::UNKNOWN_TEST, format!("there is no test `{name}`"));
+            diagnostic.hint = TemplateSources::nearest_name(NameUseKind::Test, name);
+            diagnostic
         }
         ErrorKind::OutOfFuel => Diagnostic::new(limit::FUEL, "this template takes more steps than allowed")
             .hint("look for a loop or a macro without an end"),
@@ -291,13 +293,13 @@ fn from_engine_error(error: &Error) -> Diagnostic {
             Diagnostic::new(limit::OUTPUT, "this template prints more than allowed").hint(TOO_MUCH_HINT)
         }
         kind => {
-            let mut fault = Diagnostic::new(code(kind, detail), sentence(kind, detail));
-            if fault.code == limit::OUTPUT {
-                fault.hint = Some(TOO_MUCH_HINT.into());
-            } else if fault.code == template::METHOD {
-                fault.hint = nearest_method(detail);
+            let mut diagnostic = Diagnostic::new(code(kind, detail), sentence(kind, detail));
+            if diagnostic.code == limit::OUTPUT {
+                diagnostic.hint = Some(TOO_MUCH_HINT.into());
+            } else if diagnostic.code == template::METHOD {
+                diagnostic.hint = nearest_method(detail);
             }
-            fault
+            diagnostic
         }
     }
 }

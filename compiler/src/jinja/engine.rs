@@ -132,8 +132,8 @@ impl JinjaEngine {
         let file = || self.sources.files.display(template.env, template.path);
         if template.source.len() > self.limits.source {
             let most = self.limits.source;
-            let fault = Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
-            return Err(Box::new(fault.at(file(), Pos::NONE)));
+            let diagnostic = Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+            return Err(Box::new(diagnostic.at(file(), Pos::NONE)));
         }
         let options =
             if template.sls.is_some_and(|s| !s.is_empty()) { &self.sls_options } else { &self.file_options };

@@ -48,7 +48,7 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl From<TemplateError> for Error {
-    fn from(told: TemplateError) -> Self {
-        Self::new(ErrorKind::InvalidOperation, told.message.clone()).with_source(told)
+    fn from(template_error: TemplateError) -> Self {
+        Self::new(ErrorKind::InvalidOperation, template_error.message.clone()).with_source(template_error)
     }
 }

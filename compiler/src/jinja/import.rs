@@ -111,7 +111,7 @@ impl RenderState {
         match self.sources.file_text(&self.env, &path) {
             Ok(Some(_)) => Ok(self.template_name(&path).text()),
             Ok(None) => Err(missing_template(&self.sources, &self.env, &path, asked)),
-            Err(fault) => Err(super::template_sources::diagnostic_error(fault)),
+            Err(diagnostic) => Err(super::template_sources::diagnostic_error(diagnostic)),
         }
     }
 }
@@ -206,7 +206,7 @@ fn paths_filter(state: &mut State<'_, '_>, asked: Value, must: bool) -> Result<V
 fn is_not_found(e: &Error) -> bool {
     std::error::Error::source(e)
         .and_then(|s| s.downcast_ref::<TemplateError>())
-        .is_some_and(|told| told.code == template::NOT_FOUND)
+        .is_some_and(|template_error| template_error.code == template::NOT_FOUND)
 }
 
 /// Hands an error of another template on, so that the place of the import is remembered.

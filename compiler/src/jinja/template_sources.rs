@@ -111,15 +111,17 @@ impl TemplateSources {
         }
         let file = || self.files.display(env, path);
         let unreadable = |why: String| {
-            let fault = Diagnostic::new(template::UNREADABLE, format!("cannot read the template: {why}"));
-            Box::new(fault.at(file(), Pos::NONE))
+            let diagnostic =
+                Diagnostic::new(template::UNREADABLE, format!("cannot read the template: {why}"));
+            Box::new(diagnostic.at(file(), Pos::NONE))
         };
         let text = match self.files.read(env, path).map_err(unreadable)? {
             None => None,
             Some(bytes) if bytes.len() > self.limits.source => {
                 let most = self.limits.source;
-                let fault = Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
-                return Err(Box::new(fault.at(file(), Pos::NONE)));
+                let diagnostic =
+                    Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+                return Err(Box::new(diagnostic.at(file(), Pos::NONE)));
             }
             Some(bytes) => match std::str::from_utf8(&bytes) {
                 Ok(text) => Some(Arc::from(text)),
@@ -190,13 +192,18 @@ impl TemplateSources {
             };
             let unknown = !known_names(used.kind).contains(used.name.as_str());
             if unknown {
-                let mut fault = Diagnostic::new(code, format!("there is no {what} `{}`", used.name));
-                fault.hint = Self::nearest_name(used.kind, &used.name);
+                let mut diagnostic = Diagnostic::new(code, format!("there is no {what} `{}`", used.name));
+                diagnostic.hint = Self::nearest_name(used.kind, &used.name);
                 let mut at = loaded.translation.pos(used.at);
                 let text = loaded.translation.line(at.line).to_owned();
                 at.line = loaded.line_in_file(at.line);
-                fault.excerpts.push(Excerpt { label: String::new(), line: at.line, column: at.column, text });
-                return Err(Box::new(fault.at(loaded.file.clone(), at)));
+                diagnostic.excerpts.push(Excerpt {
+                    label: String::new(),
+                    line: at.line,
+                    column: at.column,
+                    text,
+                });
+                return Err(Box::new(diagnostic.at(loaded.file.clone(), at)));
             }
         }
         Ok(())
@@ -230,8 +237,8 @@ fn known_names(kind: NameUseKind) -> &'static HashSet<&'static str> {
 }
 
 /// A fault on its way through the engine.
-pub(crate) fn diagnostic_error(fault: Box<Diagnostic>) -> Error {
-    Error::new(ErrorKind::InvalidOperation, fault.message.clone()).with_source(*fault)
+pub(crate) fn diagnostic_error(diagnostic: Box<Diagnostic>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, diagnostic.message.clone()).with_source(*diagnostic)
 }
 
 fn syntax_diagnostic(
@@ -248,10 +255,10 @@ fn syntax_diagnostic(
     let mut at = pos(source, problem.at);
     let text = source.split('\n').nth((at.line as usize).saturating_sub(1)).unwrap_or_default().to_owned();
     at.line = shift(at.line);
-    let mut fault = Diagnostic::new(code, problem.message.clone()).at(file, at);
-    fault.hint.clone_from(&problem.hint);
-    fault.excerpts.push(Excerpt { label: String::new(), line: at.line, column: at.column, text });
-    fault
+    let mut diagnostic = Diagnostic::new(code, problem.message.clone()).at(file, at);
+    diagnostic.hint.clone_from(&problem.hint);
+    diagnostic.excerpts.push(Excerpt { label: String::new(), line: at.line, column: at.column, text });
+    diagnostic
 }
 
 /// A template that is not there.

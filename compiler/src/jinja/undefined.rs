@@ -24,10 +24,11 @@ pub(super) fn undefined_diagnostic(
     let Some(of) = of else { return unknown_name(&key, scope, here) };
     if of == "salt" && resolve(scope, "salt").is_some() {
         let names: Vec<String> = keys_at(scope, "salt");
-        let mut fault = Diagnostic::new(function::UNKNOWN_FUNCTION, format!("there is no function `{key}`"));
-        fault.hint =
+        let mut diagnostic =
+            Diagnostic::new(function::UNKNOWN_FUNCTION, format!("there is no function `{key}`"));
+        diagnostic.hint =
             suggest::nearest(&key, names.iter().map(String::as_str)).map(|n| format!("did you mean `{n}`?"));
-        return fault;
+        return diagnostic;
     }
     if key.starts_with("__") {
         return Diagnostic::new(template::SANDBOX, format!("templates may not use `{key}`"));
@@ -37,28 +38,28 @@ pub(super) fn undefined_diagnostic(
 
 /// A name that an import asks a template for in vain.
 fn not_imported(name: &str, here: Option<&TemplateLocation>) -> Diagnostic {
-    let mut fault =
+    let mut diagnostic =
         Diagnostic::new(template::IMPORT_NAME, format!("the imported template does not define `{name}`"));
     let mut names = here.map(|here| here.names_imported_with(name)).unwrap_or_default();
     // What that template itself imports under this name is not handed on.
     names.retain(|other| other != name);
     let near = suggest::nearest(name, names.iter().map(String::as_str));
-    fault.hint = match near {
+    diagnostic.hint = match near {
         Some(near) => Some(format!("did you mean `{near}`?")),
         None if names.is_empty() => None,
         None => Some(format!("it defines {}", list_keys(&names))),
     };
-    fault
+    diagnostic
 }
 
 fn unknown_name(name: &str, scope: &dyn RenderScope, here: Option<&TemplateLocation>) -> Diagnostic {
     let mut names = scope.names();
     names.extend(here.into_iter().flat_map(TemplateLocation::assigned_names).cloned());
-    let mut fault = Diagnostic::new(template::UNDEFINED, format!("`{name}` is not defined"));
+    let mut diagnostic = Diagnostic::new(template::UNDEFINED, format!("`{name}` is not defined"));
     // Names of one or two letters are near to everything.
     let near = suggest::nearest(name, names.iter().map(String::as_str)).filter(|n| n.len() > 2);
-    fault.hint = near.map(|n| format!("did you mean `{n}`?"));
-    fault
+    diagnostic.hint = near.map(|n| format!("did you mean `{n}`?"));
+    diagnostic
 }
 
 fn unknown_key(
@@ -72,7 +73,7 @@ fn unknown_key(
     let called = here.filter(|_| of.contains("(...)")).and_then(|here| here.expression_before(key));
     let of = called.as_deref().unwrap_or(of);
     let what = if of.contains("(...)") { "this value".to_owned() } else { format!("`{of}`") };
-    let mut fault = Diagnostic::new(template::UNDEFINED_KEY, format!("{what} has no `{key}`"));
+    let mut diagnostic = Diagnostic::new(template::UNDEFINED_KEY, format!("{what} has no `{key}`"));
     let meant = here.and_then(|here| part_of_pillar(of).or_else(|| unaliased(of, here.source_before())));
     let meant = meant.unwrap_or_else(|| of.to_owned());
     let keys = keys_at(scope, &meant);
@@ -82,20 +83,20 @@ fn unknown_key(
             let is_plain = near.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let whole =
                 if is_plain && !in_brackets { format!("{of}.{near}") } else { format!("{of}['{near}']") };
-            fault.hint = Some(format!("did you mean `{whole}`?"));
+            diagnostic.hint = Some(format!("did you mean `{whole}`?"));
             in_pillar.iter_mut().for_each(|path| path.push(near.to_owned()));
         }
         None if in_pillar.as_ref().is_some_and(Vec::is_empty) && keys.is_empty() => {
-            fault.hint =
+            diagnostic.hint =
                 Some("this node has no pillar: does a target of the pillar's top file match it?".into());
         }
         None if !keys.is_empty() && (in_pillar.is_some() || keys.len() <= MAX_LISTED) => {
-            fault.hint = Some(format!("`{of}` has {}", list_keys(&keys)));
+            diagnostic.hint = Some(format!("`{of}` has {}", list_keys(&keys)));
         }
-        None => return fault,
+        None => return diagnostic,
     }
-    fault.pillar_key = in_pillar.filter(|path| !path.is_empty()).map(|path| path.join(":"));
-    fault
+    diagnostic.pillar_key = in_pillar.filter(|path| !path.is_empty()).map(|path| path.join(":"));
+    diagnostic
 }
 
 fn list_keys(keys: &[String]) -> String {

@@ -24,7 +24,7 @@ pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
     };
     let start = path.first().map_or(0, |&(node, _)| node);
     let session = linker.session();
-    let mut fault = session.diagnostic(
+    let mut diagnostic = session.diagnostic(
         codes::CYCLE,
         linker.spot(start),
         format!("these states wait for each other: {ring}"),
@@ -32,12 +32,12 @@ pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
     for (i, &(node, kind)) in path.iter().enumerate().take(MAX_SHOWN) {
         let (next, _) = path[(i + 1) % path.len()];
         let place = session.place(linker.spot(node));
-        fault.notes.push(format!("{place}: {} has `{}` on {}", name(node), kind.key(), name(next)));
+        diagnostic.notes.push(format!("{place}: {} has `{}` on {}", name(node), kind.key(), name(next)));
     }
     if path.len() > MAX_SHOWN {
-        fault.notes.push(format!("and {} more", path.len() - MAX_SHOWN));
+        diagnostic.notes.push(format!("and {} more", path.len() - MAX_SHOWN));
     }
-    fault.hint("take one of these requisites out; `order` or the order of the file may be enough")
+    diagnostic.hint("take one of these requisites out; `order` or the order of the file may be enough")
 }
 
 /// A cycle as (node, the requisite by which it waits for the next one).

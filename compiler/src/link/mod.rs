@@ -67,8 +67,8 @@ const MAX_EDGES: usize = 400_000;
 /// Links and sorts.
 pub(crate) fn link(session: &CompileSession, lowered: Vec<LoweredChunk>) -> Result<Plan, Diagnostics> {
     let mut linker = Linker::new(session, lowered);
-    let mut faults = Diagnostics::default();
-    let cap = linker.add_requisites(&mut faults);
+    let mut diagnostics = Diagnostics::default();
+    let cap = linker.add_requisites(&mut diagnostics);
     if linker.edges.len() >= MAX_EDGES {
         let text = format!("the states of this run point at each other more than {MAX_EDGES} times");
         let hint = "look for states that require a whole SLS, or everything by a pattern, in a loop";
@@ -76,9 +76,9 @@ pub(crate) fn link(session: &CompileSession, lowered: Vec<LoweredChunk>) -> Resu
     }
     let sorted = order::run_order(&mut linker, cap);
     if sorted.len() < linker.nodes.len() {
-        faults.push(cycle::cycle_diagnostic(&linker));
+        diagnostics.push(cycle::cycle_diagnostic(&linker));
     }
-    faults.into_result()?;
+    diagnostics.into_result()?;
     Ok(linker.finish(&sorted))
 }
 
@@ -177,11 +177,11 @@ impl<'s> Linker<'s> {
     }
 
     /// Makes the edges of every chunk; gives the order cap.
-    fn add_requisites(&mut self, faults: &mut Diagnostics) -> f64 {
+    fn add_requisites(&mut self, diagnostics: &mut Diagnostics) -> f64 {
         let mut cap = 1.0_f64;
         for i in 0..self.lowered.len() {
             let node = self.node_of[i];
-            self.link_chunk(i, node, faults);
+            self.link_chunk(i, node, diagnostics);
             if let Some(order) = integer_order(self.lowered[i].order.as_ref())
                 && order > cap - 1.0
                 && order > 0.0
@@ -192,7 +192,7 @@ impl<'s> Linker<'s> {
         cap
     }
 
-    fn link_chunk(&mut self, i: usize, node: usize, faults: &mut Diagnostics) {
+    fn link_chunk(&mut self, i: usize, node: usize, diagnostics: &mut Diagnostics) {
         if !LINKED_REQUISITES.iter().any(|kind| self.lowered[i].chunk.args.contains(kind.key())) {
             return;
         }
@@ -204,12 +204,12 @@ impl<'s> Linker<'s> {
             }
             let Value::List(list) = &value else {
                 let text = format!("`{}` of `{}` holds {}, not a list", kind.key(), self.id(i), value.kind());
-                faults.push(*self.diagnostic(codes::NOT_A_LIST, i, at, text));
+                diagnostics.push(*self.diagnostic(codes::NOT_A_LIST, i, at, text));
                 continue;
             };
             for (n, reference) in list.iter().enumerate() {
-                if let Err(fault) = self.link_reference(i, node, kind, reference, list.pos(n)) {
-                    faults.push(*fault);
+                if let Err(diagnostic) = self.link_reference(i, node, kind, reference, list.pos(n)) {
+                    diagnostics.push(*diagnostic);
                 }
             }
         }
@@ -366,9 +366,9 @@ impl<'s> Linker<'s> {
     ) -> Box<Diagnostic> {
         let what = if key == "id" { format!("`{word}`") } else { format!("`{key}: {word}`") };
         let text = format!("`{}` of `{}` points at {what}, which does not exist", kind.key(), self.id(i));
-        let mut fault = self.diagnostic(codes::MISSING, i, at, text);
-        fault.hint = self.missing_hint(key, word);
-        fault
+        let mut diagnostic = self.diagnostic(codes::MISSING, i, at, text);
+        diagnostic.hint = self.missing_hint(key, word);
+        diagnostic
     }
 
     fn missing_hint(&self, key: &str, word: &str) -> Option<String> {

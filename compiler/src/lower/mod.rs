@@ -31,14 +31,18 @@ pub(crate) struct LoweredChunk {
 }
 
 /// Tears every declaration into chunks.
-pub(crate) fn lower(session: &CompileSession, high: HighData, faults: &mut Diagnostics) -> Vec<LoweredChunk> {
+pub(crate) fn lower(
+    session: &CompileSession,
+    high: HighData,
+    diagnostics: &mut Diagnostics,
+) -> Vec<LoweredChunk> {
     let mut chunks = Vec::new();
     for (id, body) in high.into_ids() {
         if id.starts_with("__") {
             continue;
         }
         for decl in body.states() {
-            lower_decl(session, &id, &body, decl, &mut chunks, faults);
+            lower_decl(session, &id, &body, decl, &mut chunks, diagnostics);
         }
     }
     chunks
@@ -50,7 +54,7 @@ fn lower_decl(
     body: &IdDecl,
     decl: &StateDecl,
     chunks: &mut Vec<LoweredChunk>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     let Some(list) = decl.args.as_list() else { return };
     let mut draft = ChunkDraft::new(id, body, decl);
@@ -81,7 +85,7 @@ fn lower_decl(
         match entry {
             Value::Map(map) => {
                 if !one.override_name(map) {
-                    faults.push(
+                    diagnostics.push(
                         session
                             .diagnostic(
                                 codes::NAMES_ENTRY,

@@ -82,8 +82,12 @@ impl ReverseRequisite<'_> {
 }
 
 /// Reads every `_in` and `use` of the high data and leaves extensions in `high.extend`.
-pub(crate) fn reverse_requisites(session: &CompileSession, high: &mut HighData, faults: &mut Diagnostics) {
-    let mut turned = ReverseExtensions::default();
+pub(crate) fn reverse_requisites(
+    session: &CompileSession,
+    high: &mut HighData,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut extensions = ReverseExtensions::default();
     for (id, body) in high.iter() {
         for decl in body.states() {
             let Some(args) = decl.args.as_list() else { continue };
@@ -92,32 +96,35 @@ pub(crate) fn reverse_requisites(session: &CompileSession, high: &mut HighData, 
                 if !REVERSE_KEYS.contains(&key) || session.is_requisite_disabled(key) {
                     continue;
                 }
-                let turning = ReverseRequisite { id, body, module: &decl.key, key, spot: body.spot_at(at) };
+                let reverse = ReverseRequisite { id, body, module: &decl.key, key, spot: body.spot_at(at) };
                 match items {
                     Value::Map(map) => {
                         for (module, name) in map.iter() {
                             if let (Some(module), Some(name)) = (module.as_str(), name.as_str()) {
-                                let module = module_without_function(session, &turning, module, name, faults);
-                                add_reversed(&mut turned, &turning, &name.into(), &module);
+                                let module =
+                                    module_without_function(session, &reverse, module, name, diagnostics);
+                                add_reversed(&mut extensions, &reverse, &name.into(), &module);
                             }
                         }
                     }
-                    Value::List(list) => reverse_list(session, high, &turning, list, &mut turned, faults),
+                    Value::List(list) => {
+                        reverse_list(session, high, &reverse, list, &mut extensions, diagnostics)
+                    }
                     _ => {}
                 }
             }
         }
     }
-    high.extend = turned.list;
+    high.extend = extensions.list;
 }
 
 fn reverse_list(
     session: &CompileSession,
     high: &HighData,
-    turning: &ReverseRequisite<'_>,
+    reverse: &ReverseRequisite<'_>,
     items: &List,
-    turned: &mut ReverseExtensions,
-    faults: &mut Diagnostics,
+    extensions: &mut ReverseExtensions,
+    diagnostics: &mut Diagnostics,
 ) {
     // Salt walks the targets gathered so far again for each item; the repetitions show in the result.
     let mut targets: Vec<(Arc<str>, Arc<str>)> = Vec::new();
@@ -128,12 +135,12 @@ fn reverse_list(
         } else {
             targets.push((name.clone(), module.clone()));
         }
-        module_without_function(session, turning, &module, &name, faults);
+        module_without_function(session, reverse, &module, &name, diagnostics);
         for (name, module) in &targets {
-            match turning.key {
-                "use_in" => use_in(high, turning, name, module, turned),
-                "use" => use_from(high, turning, name, module, turned),
-                _ => add_reversed(turned, turning, name, module),
+            match reverse.key {
+                "use_in" => use_in(high, reverse, name, module, extensions),
+                "use" => use_from(high, reverse, name, module, extensions),
+                _ => add_reversed(extensions, reverse, name, module),
             }
         }
     }
@@ -180,18 +187,18 @@ fn ids_of_sls(high: &HighData, sls: &str) -> Vec<(Arc<str>, Arc<str>)> {
 /// Refuses `pkg.installed` where `pkg` is meant; gives the module.
 fn module_without_function(
     session: &CompileSession,
-    turning: &ReverseRequisite<'_>,
+    reverse: &ReverseRequisite<'_>,
     module: &str,
     name: &str,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) -> Arc<str> {
     let Some((plain, _)) = module.split_once('.') else { return module.into() };
-    faults.push(
+    diagnostics.push(
         session
             .diagnostic(
                 codes::DOTTED,
-                turning.spot,
-                format!("`{}` of `{}` names a function: `{module}: {name}`", turning.key, turning.id),
+                reverse.spot,
+                format!("`{}` of `{}` names a function: `{module}: {name}`", reverse.key, reverse.id),
             )
             .hint(format!("requisites go by module: `{plain}: {name}`")),
     );
@@ -200,35 +207,35 @@ fn module_without_function(
 
 /// Adds `{kind: [{module: id}]}` of the pointing state to the state it points at.
 fn add_reversed(
-    turned: &mut ReverseExtensions,
-    turning: &ReverseRequisite<'_>,
+    extensions: &mut ReverseExtensions,
+    reverse: &ReverseRequisite<'_>,
     name: &Arc<str>,
     module: &Arc<str>,
 ) {
-    let back = single_entry(turning.module.clone(), turning.id.clone());
-    let body = turned.body_for(name, turning.body);
-    body.sls = turning.body.sls.clone();
-    body.env = turning.body.env.clone();
-    body.file = turning.body.file;
-    body.at = turning.spot.pos;
+    let back = single_entry(reverse.module.clone(), reverse.id.clone());
+    let body = extensions.body_for(name, reverse.body);
+    body.sls = reverse.body.sls.clone();
+    body.env = reverse.body.env.clone();
+    body.file = reverse.body.file;
+    body.at = reverse.spot.pos;
     let args = args_of(body, module);
     let mut found = false;
     let mut items = std::mem::take(args).into_vec();
     for item in &mut items {
-        if first_key(item).map(|(k, ..)| k) != Some(turning.kind()) {
+        if first_key(item).map(|(k, ..)| k) != Some(reverse.kind()) {
             continue;
         }
         if let Value::Map(map) = item
-            && let Some(Value::List(list)) = Arc::make_mut(map).get_mut(turning.kind())
+            && let Some(Value::List(list)) = Arc::make_mut(map).get_mut(reverse.kind())
         {
-            Arc::make_mut(list).push_at(back.clone(), turning.spot.pos);
+            Arc::make_mut(list).push_at(back.clone(), reverse.spot.pos);
             found = true;
         }
     }
     if !found {
         let mut list = List::default();
-        list.push_at(back, turning.spot.pos);
-        items.push(single_entry(turning.kind(), list));
+        list.push_at(back, reverse.spot.pos);
+        items.push(single_entry(reverse.kind(), list));
     }
     *args = items.into();
 }
@@ -236,42 +243,42 @@ fn add_reversed(
 /// Copies the running state's arguments to the states that `use_in` names.
 fn use_in(
     high: &HighData,
-    turning: &ReverseRequisite<'_>,
+    reverse: &ReverseRequisite<'_>,
     name: &str,
     module: &Arc<str>,
-    turned: &mut ReverseExtensions,
+    extensions: &mut ReverseExtensions,
 ) {
     for id in find_name(name, module, high, FindBy::ByIdAndModule) {
         let own = arg_names(high, &id, module);
-        let source = turning.body.decl(turning.module);
-        copy_args(turned, &id, turning.body, module, source, &own);
+        let source = reverse.body.decl(reverse.module);
+        copy_args(extensions, &id, reverse.body, module, source, &own);
     }
 }
 
 /// Copies the arguments of the states that `use` names to the running state.
 fn use_from(
     high: &HighData,
-    turning: &ReverseRequisite<'_>,
+    reverse: &ReverseRequisite<'_>,
     name: &str,
     module: &Arc<str>,
-    turned: &mut ReverseExtensions,
+    extensions: &mut ReverseExtensions,
 ) {
     for id in find_name(name, module, high, FindBy::ByIdAndModule) {
-        let own = arg_names(high, turning.id, turning.module);
+        let own = arg_names(high, reverse.id, reverse.module);
         let source = high.get(&id).and_then(|b| b.decl(module));
-        copy_args(turned, turning.id, turning.body, turning.module, source, &own);
+        copy_args(extensions, reverse.id, reverse.body, reverse.module, source, &own);
     }
 }
 
 fn copy_args(
-    turned: &mut ReverseExtensions,
+    extensions: &mut ReverseExtensions,
     id: &Arc<str>,
     by: &IdDecl,
     module: &Arc<str>,
     source: Option<&StateDecl>,
     own: &[String],
 ) {
-    let args = args_of(turned.body_for(id, by), module);
+    let args = args_of(extensions.body_for(id, by), module);
     let Some(list) = source.and_then(|d| d.args.as_list()) else { return };
     for arg in list.iter().filter(|a| a.as_map().is_some_and(|m| m.len() == 1)) {
         let Some((key, ..)) = first_key(arg) else { continue };

@@ -8,13 +8,13 @@ use crate::merge::extend::REQUISITE_KEYS;
 use crate::session::CompileSession;
 
 /// Notes every malformed declaration.
-pub(crate) fn verify(session: &CompileSession, high: &HighData, faults: &mut Diagnostics) {
+pub(crate) fn verify(session: &CompileSession, high: &HighData, diagnostics: &mut Diagnostics) {
     for (id, body) in high.iter() {
         if id.starts_with("__") {
             continue;
         }
         for decl in body.states() {
-            verify_decl(session, id, body, decl, faults);
+            verify_decl(session, id, body, decl, diagnostics);
         }
     }
 }
@@ -24,13 +24,13 @@ fn verify_decl(
     id: &str,
     body: &IdDecl,
     decl: &StateDecl,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     let spot = body.spot_at(decl.at);
     let args = match &decl.args {
         Value::List(list) => list,
         Value::Null => {
-            faults.push(
+            diagnostics.push(
                 session
                     .diagnostic(
                         declaration::TRAILING_COLON,
@@ -42,7 +42,7 @@ fn verify_decl(
             return;
         }
         other => {
-            faults.push(
+            diagnostics.push(
                 session
                     .diagnostic(
                         declaration::NOT_A_LIST,
@@ -59,7 +59,7 @@ fn verify_decl(
         match arg {
             Value::Str(function) => {
                 if function.trim().contains(' ') {
-                    faults.push(
+                    diagnostics.push(
                         session
                             .diagnostic(
                                 declaration::FUNCTION_WHITESPACE,
@@ -73,15 +73,19 @@ fn verify_decl(
             }
             Value::Map(map) if map.is_empty() => {
                 let text = format!("an argument of `{id}` is an empty mapping");
-                faults.push(session.diagnostic(declaration::EMPTY_ARGUMENT, body.spot_at(args.pos(i)), text));
+                diagnostics.push(session.diagnostic(
+                    declaration::EMPTY_ARGUMENT,
+                    body.spot_at(args.pos(i)),
+                    text,
+                ));
             }
-            Value::Map(_) => verify_arg(session, id, body, arg, faults),
+            Value::Map(_) => verify_arg(session, id, body, arg, diagnostics),
             _ => {}
         }
     }
     match functions.len() {
         1 => {}
-        0 => faults.push(
+        0 => diagnostics.push(
             session
                 .diagnostic(
                     declaration::NO_FUNCTION,
@@ -90,7 +94,7 @@ fn verify_decl(
                 )
                 .hint(format!("write `{}.FUNCTION:`", decl.key)),
         ),
-        _ => faults.push(
+        _ => diagnostics.push(
             session
                 .diagnostic(
                     declaration::MANY_FUNCTIONS,
@@ -102,13 +106,13 @@ fn verify_decl(
     }
 }
 
-fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, faults: &mut Diagnostics) {
+fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, diagnostics: &mut Diagnostics) {
     let Some(map) = arg.as_map() else { return };
     let Some(first) = map.entries().first() else { return };
     let Some(key) = first.key.as_str() else { return };
     let spot = body.spot_at(first.at);
     if key == "names" && first.value.as_list().is_none() {
-        faults.push(
+        diagnostics.push(
             session
                 .diagnostic(
                     declaration::NAMES_NOT_LIST,
@@ -122,8 +126,8 @@ fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, fa
         return;
     }
     match &first.value {
-        Value::List(list) => verify_requisites(session, id, body, key, list, faults),
-        other => faults.push(
+        Value::List(list) => verify_requisites(session, id, body, key, list, diagnostics),
+        other => diagnostics.push(
             session
                 .diagnostic(
                     requisite::NOT_A_LIST,
@@ -134,7 +138,7 @@ fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, fa
         ),
     }
     if map.len() != 1 {
-        faults.push(
+        diagnostics.push(
             session
                 .diagnostic(
                     requisite::SHARED_ITEM,
@@ -152,7 +156,7 @@ fn verify_requisites(
     body: &IdDecl,
     key: &str,
     list: &List,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     for (i, item) in list.iter().enumerate() {
         let spot = body.spot_at(list.pos(i));
@@ -161,7 +165,7 @@ fn verify_requisites(
             Value::Map(map) if map.len() == 1 => map,
             other => {
                 let what = if other.as_map().is_some() { "a mapping of several keys" } else { other.kind() };
-                faults.push(
+                diagnostics.push(
                     session
                         .diagnostic(
                             requisite::NOT_ONE,
@@ -176,7 +180,7 @@ fn verify_requisites(
         let entry = &map.entries()[0];
         if let Some((plain, _)) = entry.key.as_str().and_then(|k| k.split_once('.')) {
             let full = entry.key.as_str().unwrap_or_default();
-            faults.push(
+            diagnostics.push(
                 session
                     .diagnostic(
                         requisite::DOTTED,
@@ -188,8 +192,8 @@ fn verify_requisites(
         }
         if matches!(entry.value, Value::List(_) | Value::Map(_)) {
             let text = format!("`{key}` of `{id}` points at {}, not at an id", entry.value.kind());
-            let fault = session.diagnostic(requisite::ILLEGAL, spot, text);
-            faults.push(fault.hint("one item a state: `- module: id`"));
+            let diagnostic = session.diagnostic(requisite::ILLEGAL, spot, text);
+            diagnostics.push(diagnostic.hint("one item a state: `- module: id`"));
         }
     }
 }

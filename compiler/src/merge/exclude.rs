@@ -60,15 +60,15 @@ pub(crate) fn exclude(session: &CompileSession, high: &mut HighData) -> Vec<Diag
     let unused = exclusions.iter().zip(&all).zip(used).filter(|(_, used)| !used);
     unused
         .map(|((e, takes), _)| {
-            let mut fault =
+            let mut diagnostic =
                 session.diagnostic(codes::EXCLUDE_NOTHING, e.spot, "this exclude takes nothing out");
             let near = match takes {
                 ExcludeRule::Id(id) => suggest::nearest(id, high.iter().map(|(id, _)| &**id)),
                 ExcludeRule::Sls(sls) => suggest::nearest(sls, high.iter().map(|(_, body)| &*body.sls)),
                 ExcludeRule::Nothing => None,
             };
-            fault.hint = near.map(|near| format!("did you mean `{near}`?"));
-            fault
+            diagnostic.hint = near.map(|near| format!("did you mean `{near}`?"));
+            diagnostic
         })
         .collect()
 }

@@ -37,10 +37,15 @@ pub(crate) enum FindBy {
 }
 
 /// Takes all waiting extensions and applies them.
-pub(crate) fn extend(session: &CompileSession, high: &mut HighData, find: FindBy, faults: &mut Diagnostics) {
+pub(crate) fn extend(
+    session: &CompileSession,
+    high: &mut HighData,
+    find: FindBy,
+    diagnostics: &mut Diagnostics,
+) {
     for Extension { id, body } in std::mem::take(&mut high.extend) {
         let Some(module) = body.states().next().map(|d| d.key.clone()) else {
-            faults.push(session.diagnostic(
+            diagnostics.push(session.diagnostic(
                 codes::EXTEND_EMPTY,
                 body.spot(),
                 format!("`extend` of `{id}` names no state"),
@@ -50,7 +55,7 @@ pub(crate) fn extend(session: &CompileSession, high: &mut HighData, find: FindBy
         let known = high.get(&id).is_some_and(|b| b.decl(&module).is_some());
         let target = if known { Some(id.clone()) } else { single_match(find_name(&id, &module, high, find)) };
         let Some(target) = target else {
-            faults.push(cannot_extend(session, &id, &module, &body, high));
+            diagnostics.push(cannot_extend(session, &id, &module, &body, high));
             continue;
         };
         if high.exclude.iter().any(|e| excludes_sls(e, &body.sls)) {
@@ -59,7 +64,7 @@ pub(crate) fn extend(session: &CompileSession, high: &mut HighData, find: FindBy
         let Some(old) = high.get_mut(&target) else { continue };
         for decl in body.decls {
             if !decl.key.starts_with("__") {
-                extend_decl(session, old, decl, (&body.sls, body.file), faults);
+                extend_decl(session, old, decl, (&body.sls, body.file), diagnostics);
             }
         }
     }
@@ -80,15 +85,15 @@ fn cannot_extend(
     body: &IdDecl,
     high: &HighData,
 ) -> zagent_config::Diagnostic {
-    let fault = session.diagnostic(
+    let diagnostic = session.diagnostic(
         codes::EXTEND_UNKNOWN,
         body.spot(),
         format!("cannot extend `{id}` ({module}): no such state is part of this run"),
     );
     let near = zagent_config::suggest::nearest(id, high.iter().map(|(id, _)| &**id));
     match near {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault.hint(format!("include the SLS that declares `{id}`")),
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+        None => diagnostic.hint(format!("include the SLS that declares `{id}`")),
     }
 }
 
@@ -121,7 +126,7 @@ fn extend_decl(
     old: &mut IdDecl,
     new: StateDecl,
     (sls, from): (&str, FileId),
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) {
     let file = old.file;
     let Some(decl) = old.decl_mut(&new.key) else {
@@ -136,7 +141,7 @@ fn extend_decl(
             RenderedPos { file: from, pos: new.at }
         };
         let text = format!("`{}` cannot be extended by `{sls}`: both sides must be lists", new.key);
-        faults.push(
+        diagnostics.push(
             session
                 .diagnostic(codes::EXTEND_NOT_LIST, spot, text)
                 .hint("put a dash in front of every argument"),

@@ -30,7 +30,7 @@ pub(crate) fn merge(session: &CompileSession, matches: &TopMatches) -> (HighData
         matches,
         order: FIRST_ORDER,
         seen: HashSet::new(),
-        faults: Diagnostics::default(),
+        diagnostics: Diagnostics::default(),
         depth: 0,
     };
     let mut high = HighData::default();
@@ -45,7 +45,7 @@ pub(crate) fn merge(session: &CompileSession, matches: &TopMatches) -> (HighData
         }
     }
     drop_repeated(&mut high.extend);
-    (high, merger.faults)
+    (high, merger.diagnostics)
 }
 
 /// The key of a line as it was written: `yes` of `yes:`.
@@ -74,7 +74,7 @@ struct SlsMerger<'s> {
     matches: &'s TopMatches,
     order: i64,
     seen: HashSet<String>,
-    faults: Diagnostics,
+    diagnostics: Diagnostics,
     depth: usize,
 }
 
@@ -89,9 +89,9 @@ impl SlsMerger<'_> {
     /// The SLS that a name or pattern of a top file stands for.
     fn resolve_pattern(&mut self, env: &Arc<str>, name: &str, reached: &ReachedBy) -> Vec<Arc<str>> {
         if !self.session.has_env(env) {
-            let fault = Diagnostic::new(codes::UNKNOWN_ENV, format!("there is no environment `{env}`"))
+            let diagnostic = Diagnostic::new(codes::UNKNOWN_ENV, format!("there is no environment `{env}`"))
                 .hint(format!("environments: {}", self.session.envs().join(", ")));
-            self.faults.push(self.session.at_requester(fault, reached));
+            self.diagnostics.push(self.session.at_requester(diagnostic, reached));
             return Vec::new();
         }
         let found = if glob::is_pattern(name) { self.available_sls(env, name) } else { Vec::new() };
@@ -101,8 +101,8 @@ impl SlsMerger<'_> {
     fn available_sls(&mut self, env: &str, pattern: &str) -> Vec<Arc<str>> {
         match self.session.available_sls(env) {
             Ok(all) => all.iter().filter(|sls| glob::matches(pattern, sls)).cloned().collect(),
-            Err(fault) => {
-                self.faults.push(*fault);
+            Err(diagnostic) => {
+                self.diagnostics.push(*diagnostic);
                 Vec::new()
             }
         }
@@ -113,10 +113,10 @@ impl SlsMerger<'_> {
         let mut high = HighData::default();
         if self.depth >= INCLUDE_DEPTH || self.session.is_limit_reached() {
             // One such fault says it all: a tree that goes too far does so in many places.
-            if self.faults.0.iter().any(|fault| fault.code == limit::INCLUDES) {
+            if self.diagnostics.0.iter().any(|diagnostic| diagnostic.code == limit::INCLUDES) {
                 return high;
             }
-            let fault = if self.depth >= INCLUDE_DEPTH {
+            let diagnostic = if self.depth >= INCLUDE_DEPTH {
                 let text = format!("`{sls}` is included {INCLUDE_DEPTH} files deep");
                 Diagnostic::new(limit::INCLUDES, text).hint("look for a chain of includes that a loop made")
             } else {
@@ -125,11 +125,11 @@ impl SlsMerger<'_> {
                 Diagnostic::new(limit::INCLUDES, text)
                     .hint("raise `limits.files` if the tree is meant to be so large")
             };
-            self.faults.push(self.session.at_requester(fault, &reached));
+            self.diagnostics.push(self.session.at_requester(diagnostic, &reached));
             return high;
         }
         let Some(path) = self.session.locate(env, sls) else {
-            self.faults.push(self.missing_sls(env, sls, &reached));
+            self.diagnostics.push(self.missing_sls(env, sls, &reached));
             return high;
         };
         let read = ReadRequest { env: env.clone(), sls: sls.clone(), path, reached };
@@ -137,8 +137,8 @@ impl SlsMerger<'_> {
         self.seen.insert(sls_key(env, sls));
         let document = match document {
             Ok(document) => document,
-            Err(fault) => {
-                self.faults.push(*fault);
+            Err(diagnostic) => {
+                self.diagnostics.push(*diagnostic);
                 return high;
             }
         };
@@ -148,16 +148,16 @@ impl SlsMerger<'_> {
             other => {
                 let spot = self.session.document_start(file);
                 let text = format!("`{sls}` renders to {}, not to a mapping of ids", other.kind());
-                self.faults.push(self.session.diagnostic(codes::NOT_A_MAPPING, spot, text));
+                self.diagnostics.push(self.session.diagnostic(codes::NOT_A_MAPPING, spot, text));
                 return high;
             }
         };
-        let own = SlsContext { sls: sls.clone(), env: env.clone(), file };
-        let includes = self.split_document(map, &own, &mut high);
+        let sls_ctx = SlsContext { sls: sls.clone(), env: env.clone(), file };
+        let includes = self.split_document(map, &sls_ctx, &mut high);
         let ids: Vec<Arc<str>> = high.iter().map(|(id, _)| id.clone()).collect();
         self.depth += 1;
         for include in includes {
-            self.merge_include(include, &own, &mut high);
+            self.merge_include(include, &sls_ctx, &mut high);
         }
         self.depth -= 1;
         if self.session.options().auto_order {
@@ -171,56 +171,61 @@ impl SlsMerger<'_> {
     }
 
     fn missing_sls(&self, env: &str, sls: &str, reached: &ReachedBy) -> Diagnostic {
-        let fault =
+        let diagnostic =
             Diagnostic::new(codes::NOT_FOUND, format!("there is no SLS `{sls}` in environment `{env}`"));
         let all = self.session.available_sls(env).unwrap_or_default();
         let path = sls.replace('.', "/");
-        let fault = match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
-            Some(near) => fault.hint(format!("did you mean `{near}`?")),
-            None => fault.hint(format!("it would be `{path}.sls` or `{path}/init.sls`")),
+        let diagnostic = match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
+            Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+            None => diagnostic.hint(format!("it would be `{path}.sls` or `{path}/init.sls`")),
         };
-        self.session.at_requester(fault, reached)
+        self.session.at_requester(diagnostic, reached)
     }
 
     /// Takes a document apart: includes, extends, excludes and ids.
-    fn split_document(&mut self, mut map: Map, own: &SlsContext, high: &mut HighData) -> Vec<IncludeItem> {
+    fn split_document(
+        &mut self,
+        mut map: Map,
+        sls_ctx: &SlsContext,
+        high: &mut HighData,
+    ) -> Vec<IncludeItem> {
         let mut includes = Vec::new();
         for entry in map.take_entries() {
             let MapEntry { key, value, at } = entry;
-            let spot = RenderedPos { file: own.file, pos: at };
+            let spot = RenderedPos { file: sls_ctx.file, pos: at };
             match key.as_str() {
-                Some("include") => includes = self.parse_includes(value, spot, own),
-                Some("extend") => self.parse_extends(value, spot, own, high),
+                Some("include") => includes = self.parse_includes(value, spot, sls_ctx),
+                Some("extend") => self.parse_extends(value, spot, sls_ctx, high),
                 Some("exclude") => self.parse_excludes(value, spot, high),
-                Some(_) => self.add_id(key, value, spot, own, high),
+                Some(_) => self.add_id(key, value, spot, sls_ctx, high),
                 None => {
                     let text = format!(
                         "the id `{}` in `{}` is {}, not a string",
                         key.json_key(),
-                        own.sls,
+                        sls_ctx.sls,
                         key.kind()
                     );
-                    let fault = self.session.diagnostic(declaration::ID_NOT_STRING, spot, text);
-                    let written = fault.excerpts.last().and_then(|e| written_key(&e.text));
+                    let diagnostic = self.session.diagnostic(declaration::ID_NOT_STRING, spot, text);
+                    let written = diagnostic.excerpts.last().and_then(|e| written_key(&e.text));
                     let hint = format!("quote it: `'{}':`", written.unwrap_or_else(|| key.json_key()));
-                    self.faults.push(fault.hint(hint));
+                    self.diagnostics.push(diagnostic.hint(hint));
                 }
             }
         }
         includes
     }
 
-    fn parse_includes(&mut self, value: Value, spot: RenderedPos, own: &SlsContext) -> Vec<IncludeItem> {
+    fn parse_includes(&mut self, value: Value, spot: RenderedPos, sls_ctx: &SlsContext) -> Vec<IncludeItem> {
         let Value::List(list) = value else {
-            let text = format!("`include` in `{}` holds {}, not a list", own.sls, value.kind());
-            let fault = self.session.diagnostic(codes::INCLUDE_NOT_LIST, spot, text);
-            self.faults.push(fault.hint("put a dash in front: `- name.of.sls`"));
+            let text = format!("`include` in `{}` holds {}, not a list", sls_ctx.sls, value.kind());
+            let diagnostic = self.session.diagnostic(codes::INCLUDE_NOT_LIST, spot, text);
+            self.diagnostics.push(diagnostic.hint("put a dash in front: `- name.of.sls`"));
             return Vec::new();
         };
         let mut includes = Vec::with_capacity(list.len());
         for (i, item) in list.iter().enumerate() {
             let at = if list.pos(i).is_known() { list.pos(i) } else { spot.pos };
-            let spot = RenderedPos { file: own.file, pos: at };
+            let spot = RenderedPos { file: sls_ctx.file, pos: at };
             let (env, name) = match item {
                 Value::Map(map) => match map.iter().next_back() {
                     Some((env, name)) => (env.as_str().map(Arc::from), name),
@@ -233,31 +238,36 @@ impl SlsMerger<'_> {
                     includes.push(IncludeItem { env, sls: sls.to_string(), spot })
                 }
                 _ => {
-                    let text = format!("an item of `include` in `{}` is {}", own.sls, name.kind());
-                    let fault = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
-                    self.faults.push(fault.hint("an include is a name, or `environment: name`"));
+                    let text = format!("an item of `include` in `{}` is {}", sls_ctx.sls, name.kind());
+                    let diagnostic = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
+                    self.diagnostics.push(diagnostic.hint("an include is a name, or `environment: name`"));
                 }
             }
         }
         includes
     }
 
-    fn parse_extends(&mut self, value: Value, spot: RenderedPos, own: &SlsContext, high: &mut HighData) {
+    fn parse_extends(&mut self, value: Value, spot: RenderedPos, sls_ctx: &SlsContext, high: &mut HighData) {
         let Value::Map(map) = value else {
-            let text = format!("`extend` in `{}` holds {}, not a mapping of ids", own.sls, value.kind());
-            let fault = self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text);
-            self.faults.push(fault.hint("write `ID:`, and under it what to add to that state"));
+            let text = format!("`extend` in `{}` holds {}, not a mapping of ids", sls_ctx.sls, value.kind());
+            let diagnostic = self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text);
+            self.diagnostics.push(diagnostic.hint("write `ID:`, and under it what to add to that state"));
             return;
         };
         for MapEntry { key, value, at } in Arc::unwrap_or_clone(map).take_entries() {
-            let spot = RenderedPos { file: own.file, pos: at };
+            let spot = RenderedPos { file: sls_ctx.file, pos: at };
             let (Some(id), Value::Map(body)) = (key.as_str(), value) else {
-                let text =
-                    format!("`extend` of `{}` in `{}` is not a mapping of states", key.json_key(), own.sls);
-                self.faults.push(self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text));
+                let text = format!(
+                    "`extend` of `{}` in `{}` is not a mapping of states",
+                    key.json_key(),
+                    sls_ctx.sls
+                );
+                self.diagnostics.push(self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text));
                 continue;
             };
-            if let Some(body) = self.build_body(id, Arc::unwrap_or_clone(body), spot, own, DottedKeys::Any) {
+            if let Some(body) =
+                self.build_body(id, Arc::unwrap_or_clone(body), spot, sls_ctx, DottedKeys::Any)
+            {
                 high.extend.push(Extension { id: id.into(), body });
             }
         }
@@ -266,8 +276,8 @@ impl SlsMerger<'_> {
     fn parse_excludes(&mut self, value: Value, spot: RenderedPos, high: &mut HighData) {
         let Value::List(list) = value else {
             let text = format!("`exclude` holds {}, not a list", value.kind());
-            let fault = self.session.diagnostic(codes::EXCLUDE_NOT_LIST, spot, text);
-            self.faults.push(fault.hint("write `- sls: NAME` or `- id: ID` behind dashes"));
+            let diagnostic = self.session.diagnostic(codes::EXCLUDE_NOT_LIST, spot, text);
+            self.diagnostics.push(diagnostic.hint("write `- sls: NAME` or `- id: ID` behind dashes"));
             return;
         };
         for (i, item) in list.iter().enumerate() {
@@ -276,20 +286,31 @@ impl SlsMerger<'_> {
         }
     }
 
-    fn add_id(&mut self, key: Value, value: Value, spot: RenderedPos, own: &SlsContext, high: &mut HighData) {
+    fn add_id(
+        &mut self,
+        key: Value,
+        value: Value,
+        spot: RenderedPos,
+        sls_ctx: &SlsContext,
+        high: &mut HighData,
+    ) {
         let Value::Str(id) = key else { return };
         let body = match value {
-            Value::Map(map) => self.build_body(&id, Arc::unwrap_or_clone(map), spot, own, DottedKeys::Once),
+            Value::Map(map) => {
+                self.build_body(&id, Arc::unwrap_or_clone(map), spot, sls_ctx, DottedKeys::Once)
+            }
             Value::Str(short) if short.contains('.') => {
                 let mut parts = short.split('.');
                 let (module, function) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
                 let args = Value::from(vec![Value::from(function)]);
-                Some(own.new_body(spot.pos, vec![StateDecl { key: module.into(), args, at: spot.pos }]))
+                Some(sls_ctx.new_body(spot.pos, vec![StateDecl { key: module.into(), args, at: spot.pos }]))
             }
             other => {
-                let text = format!("`{id}` in `{}` holds {}, not a mapping of states", own.sls, other.kind());
-                let fault = self.session.diagnostic(declaration::BODY, spot, text);
-                self.faults.push(fault.hint(format!("write\n{id}:\n  module.function:\n    - key: value")));
+                let text =
+                    format!("`{id}` in `{}` holds {}, not a mapping of states", sls_ctx.sls, other.kind());
+                let diagnostic = self.session.diagnostic(declaration::BODY, spot, text);
+                self.diagnostics
+                    .push(diagnostic.hint(format!("write\n{id}:\n  module.function:\n    - key: value")));
                 None
             }
         };
@@ -304,18 +325,18 @@ impl SlsMerger<'_> {
         id: &str,
         mut map: Map,
         spot: RenderedPos,
-        own: &SlsContext,
+        sls_ctx: &SlsContext,
         split: DottedKeys,
     ) -> Option<IdDecl> {
-        let mut body = own.new_body(spot.pos, Vec::with_capacity(map.len()));
+        let mut body = sls_ctx.new_body(spot.pos, Vec::with_capacity(map.len()));
         let mut keys: Vec<Arc<str>> = Vec::new();
         let mut sound = true;
         let mut dotted = Vec::new();
         for MapEntry { key, mut value, at } in map.take_entries() {
             let Value::Str(key) = key else {
-                let text = format!("a key of `{id}` in `{}` is {}, not a string", own.sls, key.kind());
-                let fault = self.session.diagnostic(declaration::KEY_NOT_STRING, own.spot(at), text);
-                self.faults.push(fault.hint("write `module.function:`"));
+                let text = format!("a key of `{id}` in `{}` is {}, not a string", sls_ctx.sls, key.kind());
+                let diagnostic = self.session.diagnostic(declaration::KEY_NOT_STRING, sls_ctx.spot(at), text);
+                self.diagnostics.push(diagnostic.hint("write `module.function:`"));
                 sound = false;
                 continue;
             };
@@ -333,7 +354,7 @@ impl SlsMerger<'_> {
                         continue;
                     };
                     if split == DottedKeys::Once && keys.contains(&module) {
-                        self.faults.push(self.duplicate_module(id, &module, own.spot(at)));
+                        self.diagnostics.push(self.duplicate_module(id, &module, sls_ctx.spot(at)));
                         sound = false;
                         continue;
                     }
@@ -362,10 +383,10 @@ impl SlsMerger<'_> {
             .hint("one function a module and id; use two ids")
     }
 
-    fn merge_include(&mut self, include: IncludeItem, own: &SlsContext, high: &mut HighData) {
-        let Some(sls) = self.resolve_relative(&include, own) else { return };
-        let Some(env) = self.resolve_env(&include, &sls, own) else { return };
-        let found = if glob::is_pattern(&sls) { self.available_sls(&own.env, &sls) } else { Vec::new() };
+    fn merge_include(&mut self, include: IncludeItem, sls_ctx: &SlsContext, high: &mut HighData) {
+        let Some(sls) = self.resolve_relative(&include, sls_ctx) else { return };
+        let Some(env) = self.resolve_env(&include, &sls, sls_ctx) else { return };
+        let found = if glob::is_pattern(&sls) { self.available_sls(&sls_ctx.env, &sls) } else { Vec::new() };
         let targets = if found.is_empty() { vec![Arc::from(sls)] } else { found };
         for target in targets {
             if self.seen.contains(&sls_key(&env, &target)) {
@@ -373,26 +394,26 @@ impl SlsMerger<'_> {
             }
             let mut state = self.read_sls(&env, &target, ReachedBy::Included { spot: include.spot });
             for (_, body) in state.iter_mut() {
-                body.included_from.push(own.sls.clone());
+                body.included_from.push(sls_ctx.sls.clone());
             }
             self.merge_sls(high, state);
         }
     }
 
     /// Resolves leading dots against the including SLS.
-    fn resolve_relative(&mut self, include: &IncludeItem, own: &SlsContext) -> Option<String> {
+    fn resolve_relative(&mut self, include: &IncludeItem, sls_ctx: &SlsContext) -> Option<String> {
         let rest = include.sls.trim_start_matches('.');
         let levels = include.sls.len() - rest.len();
         if levels == 0 {
             return Some(include.sls.clone());
         }
-        let mut parts: Vec<&str> = own.sls.split('.').collect();
-        if self.session.path(own.file).ends_with("/init.sls") {
+        let mut parts: Vec<&str> = sls_ctx.sls.split('.').collect();
+        if self.session.path(sls_ctx.file).ends_with("/init.sls") {
             parts.push("init");
         }
         if levels > parts.len() {
-            let text = format!("`{}` in `{}` climbs above the root of the tree", include.sls, own.sls);
-            self.faults.push(self.session.diagnostic(codes::ABOVE_ROOT, include.spot, text));
+            let text = format!("`{}` in `{}` climbs above the root of the tree", include.sls, sls_ctx.sls);
+            self.diagnostics.push(self.session.diagnostic(codes::ABOVE_ROOT, include.spot, text));
             return None;
         }
         parts.truncate(parts.len() - levels);
@@ -401,48 +422,53 @@ impl SlsMerger<'_> {
     }
 
     /// The environment that an include means.
-    fn resolve_env(&mut self, include: &IncludeItem, sls: &str, own: &SlsContext) -> Option<Arc<str>> {
-        let Some(named) = &include.env else { return Some(own.env.clone()) };
+    fn resolve_env(&mut self, include: &IncludeItem, sls: &str, sls_ctx: &SlsContext) -> Option<Arc<str>> {
+        let Some(named) = &include.env else { return Some(sls_ctx.env.clone()) };
         if &**named == "_xenv" {
-            return self.resolve_any_env(include, sls, own);
+            return self.resolve_any_env(include, sls, sls_ctx);
         }
         if !self.session.has_env(named) {
             let text = format!("there is no environment `{named}` to include `{sls}` from");
-            let fault = self.session.diagnostic(codes::UNKNOWN_ENV, include.spot, text);
+            let diagnostic = self.session.diagnostic(codes::UNKNOWN_ENV, include.spot, text);
             let envs = self.session.envs();
             let near = zagent_config::suggest::nearest(named, envs.iter().map(String::as_str));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("environments: {}", envs.join(", ")),
             };
-            self.faults.push(fault.hint(hint));
+            self.diagnostics.push(diagnostic.hint(hint));
             return None;
         }
         if self.matches.has_env(named) || !self.available_sls(named, sls).is_empty() {
             return Some(named.clone());
         }
         let text = format!("there is no SLS `{sls}` in environment `{named}`");
-        self.faults.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
+        self.diagnostics.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
         None
     }
 
     /// `_xenv`: the one selected environment that has it, or the current one if it is among them.
-    fn resolve_any_env(&mut self, include: &IncludeItem, sls: &str, own: &SlsContext) -> Option<Arc<str>> {
+    fn resolve_any_env(
+        &mut self,
+        include: &IncludeItem,
+        sls: &str,
+        sls_ctx: &SlsContext,
+    ) -> Option<Arc<str>> {
         let envs: Vec<Arc<str>> = self.matches.envs.iter().map(|(env, _)| env.clone()).collect();
         let having: Vec<Arc<str>> =
             envs.into_iter().filter(|env| !self.available_sls(env, sls).is_empty()).collect();
         match having.as_slice() {
             [only] => Some(only.clone()),
-            _ if having.contains(&own.env) => Some(own.env.clone()),
+            _ if having.contains(&sls_ctx.env) => Some(sls_ctx.env.clone()),
             [] => {
                 let text = format!("no selected environment has the SLS `{sls}`");
-                self.faults.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
+                self.diagnostics.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
                 None
             }
             several => {
                 let text = format!("several environments have the SLS `{sls}`: {}", several.join(", "));
-                let fault = self.session.diagnostic(codes::AMBIGUOUS, include.spot, text);
-                self.faults.push(fault.hint("name one: `- environment: sls`"));
+                let diagnostic = self.session.diagnostic(codes::AMBIGUOUS, include.spot, text);
+                self.diagnostics.push(diagnostic.hint("name one: `- environment: sls`"));
                 None
             }
         }
@@ -458,11 +484,11 @@ impl SlsMerger<'_> {
             {
                 let text =
                     format!("the id `{id}` is declared twice, in `{}` and in `{}`", first.sls, body.sls);
-                let fault = self.session.diagnostic(codes::CONFLICT, body.spot(), text);
+                let diagnostic = self.session.diagnostic(codes::CONFLICT, body.spot(), text);
                 let place = self.session.place(first.spot());
-                let fault = fault.note(format!("first declared here: {place}"));
-                self.faults
-                    .push(fault.hint("ids are unique across all SLS: rename one and give it a `name:`"));
+                let diagnostic = diagnostic.note(format!("first declared here: {place}"));
+                self.diagnostics
+                    .push(diagnostic.hint("ids are unique across all SLS: rename one and give it a `name:`"));
             }
             high.insert(id, body);
         }

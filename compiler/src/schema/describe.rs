@@ -287,7 +287,7 @@ impl DescriptionBlock {
 
     /// Reads all of it.
     pub(super) fn describe(&self, module: &'static str) -> FunctionDoc {
-        let mut told = FunctionDoc {
+        let mut doc = FunctionDoc {
             module,
             name: self.name,
             summary: "",
@@ -297,28 +297,28 @@ impl DescriptionBlock {
             needed: Vec::new(),
             example: String::new(),
         };
-        self.parse_into(&mut told);
-        told
+        self.parse_into(&mut doc);
+        doc
     }
 
-    fn parse_into(&self, told: &mut FunctionDoc) {
+    fn parse_into(&self, doc: &mut FunctionDoc) {
         let words = |line: &'static str| line.split(' ').collect::<Vec<_>>();
         for line in self.lines.lines() {
             let line = &line[1..];
             match line.split_once(' ') {
-                Some((":", summary)) => told.summary = summary,
+                Some((":", summary)) => doc.summary = summary,
                 Some((">", example)) => {
-                    told.example.push_str(example);
-                    told.example.push('\n');
+                    doc.example.push_str(example);
+                    doc.example.push('\n');
                 }
-                Some(("!", names)) => told.exclusive.push(words(names)),
-                Some(("+", names)) => told.needed.push(words(names)),
-                Some(_) => told.parameters.extend(StateParameter::parse_line(line)),
+                Some(("!", names)) => doc.exclusive.push(words(names)),
+                Some(("+", names)) => doc.needed.push(words(names)),
+                Some(_) => doc.parameters.extend(StateParameter::parse_line(line)),
                 None => {
                     if let Some(shared) =
                         find_block(self.file, line).filter(|shared| shared.name != self.name)
                     {
-                        shared.parse_into(told);
+                        shared.parse_into(doc);
                     }
                 }
             }

@@ -92,7 +92,7 @@ impl StateModule {
     /// Its functions, sorted by name.
     pub fn functions(&self) -> impl Iterator<Item = StateFunction> + use<> {
         let module = self.name;
-        let (listed, told) = match self.functions {
+        let (listed, doc) = match self.functions {
             ModuleFunctions::Listed(lines) => (lines, ""),
             ModuleFunctions::Described(text) => ("", text),
         };
@@ -101,12 +101,12 @@ impl StateModule {
             let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
             StateFunction { name, module, body: FunctionSource::Listed(parameters) }
         });
-        let told = describe::blocks(told).map(move |block| StateFunction {
+        let doc = describe::blocks(doc).map(move |block| StateFunction {
             name: block.name,
             module,
             body: FunctionSource::Described(block),
         });
-        listed.chain(told)
+        listed.chain(doc)
     }
 
     /// One of its functions.

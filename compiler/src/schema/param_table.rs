@@ -61,16 +61,16 @@ impl ParamTable {
                 function.parameters().into_iter().for_each(|name| table.set_kinds(name, ParamKinds::ANY))
             }
             FunctionSource::Described(block) => {
-                let told = block.describe(function.module);
-                if told.traits.takes_any {
+                let doc = block.describe(function.module);
+                if doc.traits.takes_any {
                     table.unnamed = UnnamedParams::Taken;
                 }
-                for p in &told.parameters {
+                for p in &doc.parameters {
                     table.set_kinds(p.name, p.kinds);
                 }
-                table.name = told.parameter("name").map_or(ParamKinds::ANY, |p| p.kinds);
-                table.required = told.parameters.iter().filter(|p| p.is_required).map(|p| p.name).collect();
-                (table.exclusive, table.needed) = (told.exclusive, told.needed);
+                table.name = doc.parameter("name").map_or(ParamKinds::ANY, |p| p.kinds);
+                table.required = doc.parameters.iter().filter(|p| p.is_required).map(|p| p.name).collect();
+                (table.exclusive, table.needed) = (doc.exclusive, doc.needed);
             }
         }
         table

@@ -43,22 +43,22 @@ impl Manifest {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Err(refuse(code::SYNTAX, "the manifest is not UTF-8".into()));
         };
-        let mut checker = ManifestChecker { file, text, faults: Diagnostics::default() };
+        let mut checker = ManifestChecker { file, text, diagnostics: Diagnostics::default() };
         let value = match yaml::load_within(text, ScalarSchema::Core, MAX_NODES) {
             Ok(value) => value,
-            Err(fault) => {
-                checker.report(fault.pos, Diagnostic::new(code::SYNTAX, fault.message));
-                return Err(checker.faults);
+            Err(diagnostic) => {
+                checker.report(diagnostic.pos, Diagnostic::new(code::SYNTAX, diagnostic.message));
+                return Err(checker.diagnostics);
             }
         };
         let Value::Map(map) = &value else {
             let kind = value.kind();
             let message = format!("a manifest holds a mapping, this is {kind}");
             checker.report(Pos::new(1, 1), Diagnostic::new(code::WRONG_TYPE, message));
-            return Err(checker.faults);
+            return Err(checker.diagnostics);
         };
         let manifest = checker.read_manifest(map);
-        checker.faults.into_result().map(|()| manifest)
+        checker.diagnostics.into_result().map(|()| manifest)
     }
 }
 
@@ -90,20 +90,25 @@ pub fn path_problem(path: &str) -> Option<&'static str> {
 struct ManifestChecker<'t> {
     file: &'t str,
     text: &'t str,
-    faults: Diagnostics,
+    diagnostics: Diagnostics,
 }
 
 impl ManifestChecker<'_> {
-    fn report(&mut self, pos: Pos, mut fault: Diagnostic) {
-        if self.faults.0.len() >= MAX_FAULTS {
+    fn report(&mut self, pos: Pos, mut diagnostic: Diagnostic) {
+        if self.diagnostics.0.len() >= MAX_FAULTS {
             return;
         }
         let line = usize::try_from(pos.line).unwrap_or_default().checked_sub(1);
         if let Some(text) = line.and_then(|line| self.text.lines().nth(line)) {
             let text = text.chars().take(200).collect();
-            fault.excerpts.push(Excerpt { label: String::new(), line: pos.line, column: pos.column, text });
+            diagnostic.excerpts.push(Excerpt {
+                label: String::new(),
+                line: pos.line,
+                column: pos.column,
+                text,
+            });
         }
-        self.faults.push(fault.at(self.file, pos));
+        self.diagnostics.push(diagnostic.at(self.file, pos));
     }
 
     fn report_error<T>(&mut self, pos: Pos, code: Code, message: String) -> Option<T> {
@@ -150,20 +155,20 @@ impl ManifestChecker<'_> {
             if names.contains(&&*name) && entry.key.as_str().is_some() {
                 continue;
             }
-            let fault = Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in {of}"));
-            let fault = match suggest::nearest(&name, names.iter().copied()) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault,
+            let diagnostic = Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in {of}"));
+            let diagnostic = match suggest::nearest(&name, names.iter().copied()) {
+                Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+                None => diagnostic,
             };
-            self.report(entry.at, fault);
+            self.report(entry.at, diagnostic);
         }
     }
 
     fn check_schema(&mut self, map: &Map) {
         match map.entry("schema") {
             None => {
-                let fault = Diagnostic::new(code::MISSING, "a manifest needs the key `schema`");
-                self.report(Pos::new(1, 1), fault.hint(format!("write `schema: {SCHEMA}` at its top")));
+                let diagnostic = Diagnostic::new(code::MISSING, "a manifest needs the key `schema`");
+                self.report(Pos::new(1, 1), diagnostic.hint(format!("write `schema: {SCHEMA}` at its top")));
             }
             Some(entry) => match &entry.value {
                 Value::Int(SCHEMA) => {}
@@ -180,9 +185,10 @@ impl ManifestChecker<'_> {
     }
 
     fn report_wrong_type<T>(&mut self, at: Pos, key: &str, want: &str, got: &Value) -> Option<T> {
-        let fault = Diagnostic::new(code::WRONG_TYPE, format!("`{key}` takes {want}, not {}", got.kind()));
+        let diagnostic =
+            Diagnostic::new(code::WRONG_TYPE, format!("`{key}` takes {want}, not {}", got.kind()));
         let quotes = want.starts_with("text") && !matches!(got, Value::Map(_) | Value::List(_) | Value::Null);
-        self.report(at, if quotes { fault.hint("put it in quotes") } else { fault });
+        self.report(at, if quotes { diagnostic.hint("put it in quotes") } else { diagnostic });
         None
     }
 
@@ -227,12 +233,12 @@ impl ManifestChecker<'_> {
             return Some(found);
         }
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-        let fault = Diagnostic::new(code::VALUE, format!("`{key}` is one of {list}"));
+        let diagnostic = Diagnostic::new(code::VALUE, format!("`{key}` is one of {list}"));
         self.report(
             at,
             match suggest::nearest(text, words.iter().copied()) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault,
+                Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+                None => diagnostic,
             },
         );
         None
@@ -262,8 +268,8 @@ impl ManifestChecker<'_> {
         for entry in map.entries() {
             let Some(path) = entry.key.as_str() else {
                 let shown = entry.key.json_key();
-                let fault = Diagnostic::new(code::WRONG_TYPE, format!("the path `{shown}` is not text"));
-                self.report(entry.at, fault.hint("put it in quotes"));
+                let diagnostic = Diagnostic::new(code::WRONG_TYPE, format!("the path `{shown}` is not text"));
+                self.report(entry.at, diagnostic.hint("put it in quotes"));
                 continue;
             };
             if let Some(why) = path_problem(path) {

@@ -13,14 +13,20 @@ pub(super) struct SettingsBuilder<'s> {
 impl SettingsBuilder<'_> {
     /// Who said a key last; `Default` when nobody did.
     fn last_origin(&self, path: &str, entry: Option<&str>) -> SettingOrigin {
-        let mut said = self.merged.assigned.iter().filter(|s| s.key.path == path);
-        let found = said.find(|s| s.entry.as_deref() == entry || entry.is_none());
+        let mut assigned = self.merged.assigned.iter().filter(|s| s.key.path == path);
+        let found = assigned.find(|s| s.entry.as_deref() == entry || entry.is_none());
         found.map_or(SettingOrigin::Default, |s| s.origin.clone())
     }
 
-    fn report(&self, checker: &mut SettingsChecker<'_>, path: &str, entry: Option<&str>, fault: Diagnostic) {
+    fn report(
+        &self,
+        checker: &mut SettingsChecker<'_>,
+        path: &str,
+        entry: Option<&str>,
+        diagnostic: Diagnostic,
+    ) {
         let origin = self.last_origin(path, entry);
-        checker.report(ValueLocation::from_origin(&origin), fault);
+        checker.report(ValueLocation::from_origin(&origin), diagnostic);
     }
 
     /// The settings; faults are noted, and what they concern has its default.
@@ -96,8 +102,9 @@ impl SettingsBuilder<'_> {
             match text.parse() {
                 Ok(id) => return id,
                 Err(error) => {
-                    let fault = Diagnostic::new(code::NODE_ID, format!("`{text}` cannot be an id: {error}"));
-                    self.report(checker, "id", None, fault);
+                    let diagnostic =
+                        Diagnostic::new(code::NODE_ID, format!("`{text}` cannot be an id: {error}"));
+                    self.report(checker, "id", None, diagnostic);
                 }
             }
         }
@@ -109,8 +116,9 @@ impl SettingsBuilder<'_> {
         match text.parse() {
             Ok(name) => Some(name),
             Err(error) => {
-                let fault = Diagnostic::new(code::NODE_ID, format!("`{path}` cannot be `{text}`: {error}"));
-                self.report(checker, path, None, fault);
+                let diagnostic =
+                    Diagnostic::new(code::NODE_ID, format!("`{path}` cannot be `{text}`: {error}"));
+                self.report(checker, path, None, diagnostic);
                 None
             }
         }
@@ -126,9 +134,9 @@ impl SettingsBuilder<'_> {
                     pillar: record.path_if("pillar"),
                 }),
                 Err(error) => {
-                    let fault =
+                    let diagnostic =
                         Diagnostic::new(code::NODE_ID, format!("`{name}` cannot be an environment: {error}"));
-                    self.report(checker, "environments", Some(name), fault);
+                    self.report(checker, "environments", Some(name), diagnostic);
                 }
             }
         }

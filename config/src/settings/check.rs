@@ -57,22 +57,22 @@ impl<'o> ValueLocation<'o> {
 /// Collects faults while it checks.
 pub(super) struct SettingsChecker<'f> {
     pub(super) fragments: &'f [ConfigFragment],
-    pub(super) faults: Diagnostics,
+    pub(super) diagnostics: Diagnostics,
 }
 
 impl SettingsChecker<'_> {
     /// Notes a fault at a place.
-    pub(super) fn report(&mut self, at: ValueLocation<'_>, fault: Diagnostic) {
-        let mut fault = fault;
+    pub(super) fn report(&mut self, at: ValueLocation<'_>, diagnostic: Diagnostic) {
+        let mut diagnostic = diagnostic;
         let file = match at.origin {
             SettingOrigin::File { file, .. } => {
                 let fragment = self.fragments.iter().find(|f| f.file == *file);
-                fault.excerpts.extend(fragment.and_then(|f| f.excerpt(at.pos)));
+                diagnostic.excerpts.extend(fragment.and_then(|f| f.excerpt(at.pos)));
                 file.to_string()
             }
             other => other.to_string(),
         };
-        self.faults.push(fault.at(file, at.pos));
+        self.diagnostics.push(diagnostic.at(file, at.pos));
     }
 
     fn report_error(&mut self, at: ValueLocation<'_>, code: Code, message: String) -> Option<CheckedValue> {
@@ -155,10 +155,10 @@ impl SettingsChecker<'_> {
                 let Some(CheckedValue::Text(text)) = self.check_text(path, kind, value, at) else {
                     return None;
                 };
-                let Some(fault) = text_checks::check_text(kind, path, &text) else {
+                let Some(diagnostic) = text_checks::check_text(kind, path, &text) else {
                     return Some(CheckedValue::Text(text));
                 };
-                self.report(at, fault);
+                self.report(at, diagnostic);
                 None
             }
             SettingKind::Programs => self.check_programs(path, value, at),
@@ -204,8 +204,8 @@ impl SettingsChecker<'_> {
         let time = match value {
             Value::Str(text) => units::parse_duration(text),
             Value::Int(n) => {
-                let fault = Diagnostic::new(code::UNITS, format!("`{path}` is a time and needs a unit"));
-                self.report(at, fault.hint(format!("write `{n}s`, or use `m`, `h`, `d`, `ms`")));
+                let diagnostic = Diagnostic::new(code::UNITS, format!("`{path}` is a time and needs a unit"));
+                self.report(at, diagnostic.hint(format!("write `{n}s`, or use `m`, `h`, `d`, `ms`")));
                 return None;
             }
             other => return self.report_wrong_type(at, path, "a time such as `60s`, `30m` or `4h`", other),
@@ -264,13 +264,13 @@ impl SettingsChecker<'_> {
         if names.contains(&text) {
             return Some(text.to_owned());
         }
-        let fault =
+        let diagnostic =
             Diagnostic::new(code::CHOICE, format!("`{path}` is `{text}`; it takes {}", quoted_list(names)));
-        let fault = match suggest::nearest(text, names.iter().copied()) {
-            Some(near) => fault.hint(format!("did you mean `{near}`?")),
-            None => fault,
+        let diagnostic = match suggest::nearest(text, names.iter().copied()) {
+            Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+            None => diagnostic,
         };
-        self.report(at, fault);
+        self.report(at, diagnostic);
         None
     }
 
@@ -352,23 +352,23 @@ impl SettingsChecker<'_> {
             self.report_wrong_type(at, path, "a mapping", value);
             return None;
         };
-        let before = self.faults.0.len();
+        let before = self.diagnostics.0.len();
         for entry in map.entries() {
             let name = entry.key.json_key();
             if !keys.iter().any(|key| key.path == name) {
-                let fault =
+                let diagnostic =
                     Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in `{path}`"));
-                let fault = match suggest::nearest(&name, keys.iter().map(|key| key.path)) {
-                    Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                    None => fault,
+                let diagnostic = match suggest::nearest(&name, keys.iter().map(|key| key.path)) {
+                    Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+                    None => diagnostic,
                 };
-                self.report(at.at_inner(entry.at), fault);
+                self.report(at.at_inner(entry.at), diagnostic);
             }
         }
         let mut record = CheckedRecord::default();
         for key in keys {
-            let said = map.entry(key.path).filter(|e| !e.value.is_null());
-            let checked = match said {
+            let assigned = map.entry(key.path).filter(|e| !e.value.is_null());
+            let checked = match assigned {
                 Some(e) => self.check(&format!("{path}.{}", key.path), key.kind, &e.value, at.at_inner(e.at)),
                 None if matches!(key.default, SettingDefault::Required) => {
                     self.report_error(at, code::MISSING, format!("`{path}` needs the key `{}`", key.path))
@@ -377,7 +377,7 @@ impl SettingsChecker<'_> {
             };
             record.0.extend(checked.map(|checked| (key.path, checked)));
         }
-        (self.faults.0.len() == before).then_some(record)
+        (self.diagnostics.0.len() == before).then_some(record)
     }
 }
 

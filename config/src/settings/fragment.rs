@@ -66,9 +66,9 @@ impl ConfigFragment {
             )
             .at(file, Pos::new(1, 1))
             .into()),
-            Err(fault) => {
-                let mut out = Diagnostic::new(code::SYNTAX, fault.message).at(file, fault.pos);
-                out.excerpts.extend(this.excerpt(fault.pos));
+            Err(diagnostic) => {
+                let mut out = Diagnostic::new(code::SYNTAX, diagnostic.message).at(file, diagnostic.pos);
+                out.excerpts.extend(this.excerpt(diagnostic.pos));
                 Err(out.into())
             }
         }
@@ -98,11 +98,11 @@ impl ConfigLocation {
     /// # Errors
     /// Fails with every file that cannot be read or is no YAML.
     pub fn read_fragments(&self) -> Result<Vec<ConfigFragment>, Diagnostics> {
-        let mut faults = Diagnostics::default();
+        let mut diagnostics = Diagnostics::default();
         let mut fragments = Vec::new();
         let mut take = |read: Result<Option<ConfigFragment>, Diagnostics>| match read {
             Ok(fragment) => fragments.extend(fragment),
-            Err(found) => faults.0.extend(found.0),
+            Err(found) => diagnostics.0.extend(found.0),
         };
         match self {
             Self::File(file) => take(read_fragment(file, true)),
@@ -110,11 +110,11 @@ impl ConfigLocation {
                 take(read_fragment(&dir.join(paths::CONFIG_FILE), false));
                 match list_fragments(&dir.join(paths::FRAGMENTS_DIR)) {
                     Ok(files) => files.iter().for_each(|file| take(read_fragment(file, true))),
-                    Err(fault) => take(Err(fault)),
+                    Err(diagnostic) => take(Err(diagnostic)),
                 }
             }
         }
-        faults.into_result().map(|()| fragments)
+        diagnostics.into_result().map(|()| fragments)
     }
 }
 
@@ -133,18 +133,18 @@ fn read_fragment(path: &Path, must: bool) -> Result<Option<ConfigFragment>, Diag
 }
 
 fn list_fragments(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
-    let fault = |error: std::io::Error| -> Diagnostics {
+    let diagnostic = |error: std::io::Error| -> Diagnostics {
         Diagnostic::new(code::UNREADABLE, format!("cannot list it: {error}"))
             .at(dir.display().to_string(), Pos::NONE)
             .into()
     };
     let entries = match std::fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(fault)?,
+        other => other.map_err(diagnostic)?,
     };
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry.map_err(fault)?.path();
+        let path = entry.map_err(diagnostic)?.path();
         let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
         if !hidden && path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
             files.push(path);

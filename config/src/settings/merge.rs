@@ -36,7 +36,7 @@ pub(super) struct AssignedSetting {
 pub struct MergedConfig {
     pub(super) assigned: Vec<AssignedSetting>,
     pub(super) fragments: Vec<ConfigFragment>,
-    pub(super) faults: Diagnostics,
+    pub(super) diagnostics: Diagnostics,
 }
 
 impl MergedConfig {
@@ -57,7 +57,7 @@ impl MergedConfig {
             let origin = SettingOrigin::Flag(flag.flag.clone());
             match schema::find(&flag.key) {
                 Some(key) => merged.assign_text(key, &flag.value, origin),
-                None => merged.faults.push(unknown_key("", &flag.key).at(&flag.flag, Pos::NONE)),
+                None => merged.diagnostics.push(unknown_key("", &flag.key).at(&flag.flag, Pos::NONE)),
             }
         }
         merged
@@ -65,9 +65,9 @@ impl MergedConfig {
 
     fn merge_section(&mut self, fragment: &ConfigFragment, path: &str, map: &Map) {
         for entry in map.entries() {
-            let mut place = |mut fault: Diagnostic| {
-                fault.excerpts.extend(fragment.excerpt(entry.at));
-                self.faults.push(fault.at(&*fragment.file, entry.at));
+            let mut place = |mut diagnostic: Diagnostic| {
+                diagnostic.excerpts.extend(fragment.excerpt(entry.at));
+                self.diagnostics.push(diagnostic.at(&*fragment.file, entry.at));
             };
             let Some(name) = entry.key.as_str() else {
                 place(Diagnostic::new(
@@ -110,14 +110,14 @@ impl MergedConfig {
             match names.iter().position(|n| *n == name) {
                 Some(i) => self.assign_text(&schema::KEYS[i], &value, SettingOrigin::Variable(name)),
                 None => {
-                    let fault =
+                    let diagnostic =
                         Diagnostic::new(code::UNKNOWN_VARIABLE, format!("the variable `{name}` sets no key"));
                     let near = suggest::nearest(&name, names.iter().map(String::as_str));
-                    let fault = match near {
-                        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                        None => fault,
+                    let diagnostic = match near {
+                        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+                        None => diagnostic,
                     };
-                    self.faults.push(fault.at(name, Pos::NONE));
+                    self.diagnostics.push(diagnostic.at(name, Pos::NONE));
                 }
             }
         }
@@ -144,9 +144,10 @@ impl MergedConfig {
                 }
             }
             Ok(value) => self.assign(key, None, value, origin),
-            Err(fault) => {
-                let message = format!("the value for `{}` is not YAML: {}", key.path, fault.message);
-                self.faults.push(Diagnostic::new(code::SYNTAX, message).at(origin.to_string(), Pos::NONE));
+            Err(diagnostic) => {
+                let message = format!("the value for `{}` is not YAML: {}", key.path, diagnostic.message);
+                self.diagnostics
+                    .push(Diagnostic::new(code::SYNTAX, message).at(origin.to_string(), Pos::NONE));
             }
         }
     }
@@ -169,14 +170,14 @@ impl MergedConfig {
 /// An unknown key, with the nearest known one: in its section, or of the same name elsewhere.
 fn unknown_key(section: &str, name: &str) -> Diagnostic {
     let full = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-    let fault = Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{full}`"));
+    let diagnostic = Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{full}`"));
     let elsewhere = || schema::KEYS.iter().map(|k| k.path).find(|p| p.rsplit('.').next() == Some(name));
     let near = suggest::nearest(name, schema::names_in(section)).map(|near| match section {
         "" => near.to_owned(),
         section => format!("{section}.{near}"),
     });
     match near.or_else(|| elsewhere().map(str::to_owned)) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault,
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+        None => diagnostic,
     }
 }

@@ -99,8 +99,10 @@ impl MergedConfig {
     /// # Errors
     /// Fails with every fault there is.
     pub fn into_settings(mut self, host_name: Option<&str>) -> Result<Settings, Diagnostics> {
-        let mut checker =
-            SettingsChecker { fragments: &self.fragments, faults: std::mem::take(&mut self.faults) };
+        let mut checker = SettingsChecker {
+            fragments: &self.fragments,
+            diagnostics: std::mem::take(&mut self.diagnostics),
+        };
         let mut effective = Vec::new();
         let mut all = CheckedRecord::default();
         for key in schema::KEYS {
@@ -109,14 +111,14 @@ impl MergedConfig {
         }
         let settings =
             SettingsBuilder { merged: &self, record: &all, host_name }.build(&mut checker, effective);
-        let mut faults = checker.faults;
-        faults.0.sort_by_key(|fault| self.sort_key(fault));
-        faults.into_result().map(|()| settings)
+        let mut diagnostics = checker.diagnostics;
+        diagnostics.0.sort_by_key(|diagnostic| self.sort_key(diagnostic));
+        diagnostics.into_result().map(|()| settings)
     }
 
     /// Where a fault comes among the others: as the files and their lines do, then variables and flags.
-    fn sort_key(&self, fault: &Diagnostic) -> (usize, Pos) {
-        let Some(place) = &fault.location else { return (usize::MAX, Pos::NONE) };
+    fn sort_key(&self, diagnostic: &Diagnostic) -> (usize, Pos) {
+        let Some(place) = &diagnostic.location else { return (usize::MAX, Pos::NONE) };
         let file = self.fragments.iter().position(|f| *f.file == *place.file);
         (file.unwrap_or(usize::MAX), place.pos)
     }
@@ -130,49 +132,49 @@ impl MergedConfig {
     ) -> CheckedValue {
         let mut out = default_value(key);
         let mut show = |key: String, value, origin| effective.push(EffectiveSetting { key, value, origin });
-        let mut told = false;
-        for said in self.assigned.iter().filter(|s| s.key.path == key.path) {
-            let path = match &said.entry {
+        let mut is_explicit = false;
+        for assigned in self.assigned.iter().filter(|s| s.key.path == key.path) {
+            let path = match &assigned.entry {
                 Some(entry) => format!("{}.{entry}", key.path),
                 None => key.path.to_owned(),
             };
-            let at = ValueLocation::from_origin(&said.origin);
-            if key.kind.is_additive() && said.entry.is_none() {
-                let fault = Diagnostic::new(
+            let at = ValueLocation::from_origin(&assigned.origin);
+            if key.kind.is_additive() && assigned.entry.is_none() {
+                let diagnostic = Diagnostic::new(
                     code::WRONG_TYPE,
-                    format!("`{path}` takes a mapping of names, not {}", said.value.kind()),
+                    format!("`{path}` takes a mapping of names, not {}", assigned.value.kind()),
                 );
-                checker.report(at, fault);
+                checker.report(at, diagnostic);
                 continue;
             }
-            let Some(checked) = checker.check(&path, key.kind, &said.value, at) else { continue };
-            told = true;
+            let Some(checked) = checker.check(&path, key.kind, &assigned.value, at) else { continue };
+            is_explicit = true;
             show(
                 path,
-                if key.kind.is_additive() { shown_value(&checked, said) } else { checked.to_value() },
-                said.origin.clone(),
+                if key.kind.is_additive() { shown_value(&checked, assigned) } else { checked.to_value() },
+                assigned.origin.clone(),
             );
-            match (&mut out, checked, &said.entry) {
+            match (&mut out, checked, &assigned.entry) {
                 (CheckedValue::Named(named), CheckedValue::Records(records), Some(entry)) => {
                     named.extend(records.into_iter().map(|record| (entry.clone(), record)));
                 }
                 (CheckedValue::Groups(groups), CheckedValue::Groups(_), Some(entry)) => {
-                    groups.insert(entry.as_str(), said.value.clone());
+                    groups.insert(entry.as_str(), assigned.value.clone());
                 }
                 (out, checked, _) => *out = checked,
             }
         }
-        if !told {
+        if !is_explicit {
             show(key.path.to_owned(), out.to_value(), SettingOrigin::Default);
         }
         out
     }
 }
 
-fn shown_value(checked: &CheckedValue, said: &merge::AssignedSetting) -> Value {
+fn shown_value(checked: &CheckedValue, assigned: &merge::AssignedSetting) -> Value {
     match checked {
         CheckedValue::Records(records) => records.first().map(CheckedRecord::to_value).unwrap_or_default(),
-        _ => said.value.clone(),
+        _ => assigned.value.clone(),
     }
 }
 

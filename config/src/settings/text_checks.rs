@@ -84,15 +84,15 @@ fn check_time_zone(path: &str, text: &str) -> Option<Diagnostic> {
     if text == LOCAL || TimeZone::get(text).is_ok() {
         return None;
     }
-    let fault = Diagnostic::new(code::UNITS, format!("`{path}`: this host knows no time zone `{text}`"));
+    let diagnostic = Diagnostic::new(code::UNITS, format!("`{path}`: this host knows no time zone `{text}`"));
     if jiff::tz::db().is_definitively_empty() {
         let hint = "this host has no time zones at all: install `tzdata`, or write `local` or `UTC`";
-        return Some(fault.hint(hint));
+        return Some(diagnostic.hint(hint));
     }
     let known: Vec<String> = jiff::tz::db().available().map(|name| name.as_str().to_owned()).collect();
     Some(match crate::suggest::nearest(text, known.iter().map(String::as_str)) {
-        Some(near) => fault.hint(format!("did you mean `{near}`?")),
-        None => fault.hint("write a name such as `Europe/Berlin`, or `local`"),
+        Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
+        None => diagnostic.hint("write a name such as `Europe/Berlin`, or `local`"),
     })
 }
 
@@ -143,8 +143,8 @@ mod tests {
         assert_eq!(message_of(SettingKind::Unit, "a b"), "`k` is no name of a unit");
         assert_eq!(message_of(SettingKind::Zone, "local"), "fine");
         assert_eq!(message_of(SettingKind::Zone, "Europe/Berlin"), "fine");
-        let fault = super::check_text(SettingKind::Zone, "k", "Europe/Berlim").unwrap();
-        assert_eq!(fault.message, "`k`: this host knows no time zone `Europe/Berlim`");
-        assert_eq!(fault.hint.as_deref(), Some("did you mean `Europe/Berlin`?"));
+        let diagnostic = super::check_text(SettingKind::Zone, "k", "Europe/Berlim").unwrap();
+        assert_eq!(diagnostic.message, "`k`: this host knows no time zone `Europe/Berlim`");
+        assert_eq!(diagnostic.hint.as_deref(), Some("did you mean `Europe/Berlin`?"));
     }
 }

@@ -133,22 +133,22 @@ impl SubdictSearch {
             Value::Map(map) if map.is_empty() => Ok(false),
             Value::Map(map) => self.matches_map(map, value),
             Value::List(list) => {
-                let wanted = ValueMatcher::new(self.compare, value);
+                let matcher = ValueMatcher::new(self.compare, value);
                 for member in list.iter() {
                     if let Value::Map(map) = member
                         && self.matches_map(map, value)?
                     {
                         return Ok(true);
                     }
-                    if self.matches_scalar(member, &wanted)? {
+                    if self.matches_scalar(member, &matcher)? {
                         return Ok(true);
                     }
                 }
                 Ok(false)
             }
             other => {
-                let wanted = ValueMatcher::new(self.compare, value);
-                self.matches_scalar(other, &wanted)
+                let matcher = ValueMatcher::new(self.compare, value);
+                self.matches_scalar(other, &matcher)
             }
         }
     }
@@ -163,9 +163,9 @@ impl SubdictSearch {
         if pattern == "*" || map.contains(pattern) {
             return Ok(true);
         }
-        let wanted = ValueMatcher::new(self.compare, pattern);
+        let matcher = ValueMatcher::new(self.compare, pattern);
         for key in map.keys() {
-            if self.matches_scalar(key, &wanted)? {
+            if self.matches_scalar(key, &matcher)? {
                 return Ok(true);
             }
         }
@@ -190,11 +190,11 @@ impl SubdictSearch {
                 Value::List(list) => {
                     let mut any = false;
                     for item in list.iter() {
-                        any = any || self.matches_scalar(item, &wanted)?;
+                        any = any || self.matches_scalar(item, &matcher)?;
                     }
                     any
                 }
-                other => self.matches_scalar(other, &wanted)?,
+                other => self.matches_scalar(other, &matcher)?,
             };
             if matched {
                 return Ok(true);
@@ -203,10 +203,10 @@ impl SubdictSearch {
         Ok(false)
     }
 
-    fn matches_scalar(&mut self, value: &Value, wanted: &ValueMatcher) -> Result<bool, TooManySteps> {
+    fn matches_scalar(&mut self, value: &Value, matcher: &ValueMatcher) -> Result<bool, TooManySteps> {
         self.count_step()?;
         let text = python_str(value).to_lowercase();
-        match wanted {
+        match matcher {
             ValueMatcher::Glob(glob) => Ok(glob.matches(&text)),
             ValueMatcher::Exact(exact) => Ok(*exact == text),
             ValueMatcher::Pcre(None) => Ok(false),

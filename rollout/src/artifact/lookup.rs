@@ -11,13 +11,14 @@ use crate::record::{Artifact, Component};
 /// # Errors
 /// Fails when the repository cannot be asked, and when a ref does not hold what its name says.
 pub fn published_artifacts(
-    shelf: &mut RefStore,
+    ref_store: &mut RefStore,
     component: Component,
     version: &str,
     deadline: Deadline,
 ) -> Result<Vec<Artifact>, ArtifactError> {
     let mut all = Vec::new();
-    for (_, machine, revision) in list_published(shelf, deadline)?.into_iter().filter(|(v, ..)| v == version)
+    for (_, machine, revision) in
+        list_published(ref_store, deadline)?.into_iter().filter(|(v, ..)| v == version)
     {
         let reference = format!("refs/zagent/release/{version}/{machine}");
         let failed = |source: SourceError| ArtifactError::Git {
@@ -25,7 +26,7 @@ pub fn published_artifacts(
             source: Box::new(source),
         };
         let odd = |why: String| ArtifactError::NoRelease { reference: reference.clone(), why };
-        let taken = shelf.fetch(std::slice::from_ref(&revision), deadline).map_err(failed)?;
+        let taken = ref_store.fetch(std::slice::from_ref(&revision), deadline).map_err(failed)?;
         let text = taken.read_file(&revision, RELEASE_FILE).map_err(failed)?;
         let text = text.ok_or_else(|| odd(format!("it has no `{RELEASE_FILE}`")))?;
         let found: PublishedRelease =

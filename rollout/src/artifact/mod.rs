@@ -97,11 +97,11 @@ impl ArtifactFetcher {
             }
         }
         if let Some(reference) = &artifact.reference {
-            let Some(shelf) = &mut self.ref_store else {
+            let Some(ref_store) = &mut self.ref_store else {
                 return Err(ArtifactError::NoRepository { reference: reference.clone() });
             };
             return download_file(artifact, into, stop, |sink| {
-                parts::read_parts(shelf, reference, sink, deadline)
+                parts::read_parts(ref_store, reference, sink, deadline)
             });
         }
         Err(last)

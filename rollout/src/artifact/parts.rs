@@ -40,7 +40,7 @@ pub(super) fn part_name(number: usize) -> String {
 
 /// Reads a binary out of a ref.
 pub(super) fn read_parts(
-    shelf: &mut RefStore,
+    ref_store: &mut RefStore,
     reference: &str,
     sink: &mut ArtifactSink<'_>,
     deadline: Deadline,
@@ -50,10 +50,10 @@ pub(super) fn read_parts(
         ArtifactError::Git { reference: reference.to_owned(), source }
     };
     let nothing = |why: &str| ArtifactError::NoRelease { reference: reference.to_owned(), why: why.into() };
-    let mut refs = shelf.list(&[reference.to_owned()], deadline).map_err(failed)?;
+    let mut refs = ref_store.list(&[reference.to_owned()], deadline).map_err(failed)?;
     let revision = refs.remove(reference).ok_or_else(|| nothing("the repository does not have it"))?;
     sink.write_chunk(&[])?;
-    let taken = shelf.fetch(std::slice::from_ref(&revision), deadline).map_err(failed)?;
+    let taken = ref_store.fetch(std::slice::from_ref(&revision), deadline).map_err(failed)?;
     let mut number = 0;
     while let Some(bytes) = taken.read_file(&revision, &part_name(number)).map_err(failed)? {
         sink.write_chunk(&bytes)?;

@@ -58,9 +58,9 @@ impl ReleaseBinary {
     ///
     /// # Errors
     /// Fails when it cannot be read, is for another machine than was said, or a key does not sign.
-    pub fn read(edition: &PublishRequest<'_>) -> Result<Self, ArtifactError> {
-        let unread = |source| ArtifactError::Unreadable { path: edition.file.into(), source };
-        let mut file = File::open(edition.file).map_err(unread)?;
+    pub fn read(request: &PublishRequest<'_>) -> Result<Self, ArtifactError> {
+        let unread = |source| ArtifactError::Unreadable { path: request.file.into(), source };
+        let mut file = File::open(request.file).map_err(unread)?;
         let (mut hasher, mut size, mut parts) = (blake3::Hasher::new(), 0, Vec::new());
         loop {
             let mut bytes = Vec::with_capacity(PART_BYTES);
@@ -78,20 +78,20 @@ impl ReleaseBinary {
             parts.push(bytes);
         }
         let head = parts.first().map_or(&[][..], |first| &first[..first.len().min(ELF_HEADER_BYTES)]);
-        let (os, arch) = resolve_machine(head, edition.os, edition.arch)?;
-        let reference = Some(release_ref(edition.version, &os, &arch));
+        let (os, arch) = resolve_machine(head, request.os, request.arch)?;
+        let reference = Some(release_ref(request.version, &os, &arch));
         let blake3 = hasher.finalize().to_hex().to_string();
         let mut artifact = Artifact { os, arch, size, blake3, url: None, reference, signature: None };
         let text =
-            ReleaseArtifact { component: edition.component, version: edition.version, artifact: &artifact }
+            ReleaseArtifact { component: request.component, version: request.version, artifact: &artifact }
                 .signed_text()?;
         let signed = |key: &std::path::PathBuf| trust::sign(key, trust::RELEASE_NAMESPACE, text.as_bytes());
-        let signatures = edition.keys.iter().map(signed).collect::<Result<Vec<_>, _>>()?;
+        let signatures = request.keys.iter().map(signed).collect::<Result<Vec<_>, _>>()?;
         artifact.signature = (!signatures.is_empty()).then(|| signatures.concat());
-        let version = edition.version.to_owned();
+        let version = request.version.to_owned();
         Ok(Self {
             parts,
-            published: PublishedRelease { schema: 1, component: edition.component, version, artifact },
+            published: PublishedRelease { schema: 1, component: request.component, version, artifact },
         })
     }
 
@@ -101,7 +101,7 @@ impl ReleaseBinary {
     /// Fails when the repository cannot be asked or does not take it, or has other bytes under that version.
     pub fn publish(
         &mut self,
-        shelf: &mut RefStore,
+        ref_store: &mut RefStore,
         author: &str,
         now: Timestamp,
         deadline: Deadline,
@@ -109,17 +109,17 @@ impl ReleaseBinary {
         let PublishedRelease { version, artifact, .. } = &self.published;
         let name = release_ref(version, &artifact.os, &artifact.arch);
         let failed = git_error(&name);
-        let old = shelf.list(std::slice::from_ref(&name), deadline).map_err(&failed)?.remove(&name);
+        let old = ref_store.list(std::slice::from_ref(&name), deadline).map_err(&failed)?.remove(&name);
         let outcome = match &old {
             None => PublishOutcome::Published,
-            Some(revision) => match self.compare_published(shelf, &name, revision, deadline)? {
+            Some(revision) => match self.compare_published(ref_store, &name, revision, deadline)? {
                 false => return Ok(PublishOutcome::Unchanged),
                 true => PublishOutcome::SignaturesAdded,
             },
         };
         let sheet = self.build_commit(old.as_ref(), author, now)?;
         let refused = |why: String| ArtifactError::PushRejected { reference: name.clone(), why };
-        match shelf.update(&name, old.as_ref(), &sheet, deadline).map_err(&failed)? {
+        match ref_store.update(&name, old.as_ref(), &sheet, deadline).map_err(&failed)? {
             PushOutcome::Done => Ok(outcome),
             PushOutcome::Stale => {
                 Err(refused("somebody else published it at the same time; try again".into()))
@@ -128,7 +128,7 @@ impl ReleaseBinary {
                 Err(refused(message))
             }
             PushOutcome::Unknown(error) => {
-                let now = shelf.list(std::slice::from_ref(&name), deadline).map_err(&failed)?;
+                let now = ref_store.list(std::slice::from_ref(&name), deadline).map_err(&failed)?;
                 if now.get(&name) == Some(sheet.revision()) { Ok(outcome) } else { Err(failed(error)) }
             }
         }
@@ -137,13 +137,13 @@ impl ReleaseBinary {
     /// Looks at what was published before; true when there is a signature to add.
     fn compare_published(
         &mut self,
-        shelf: &mut RefStore,
+        ref_store: &mut RefStore,
         name: &str,
         revision: &Revision,
         deadline: Deadline,
     ) -> Result<bool, ArtifactError> {
         let failed = git_error(name);
-        let taken = shelf.fetch(std::slice::from_ref(revision), deadline).map_err(&failed)?;
+        let taken = ref_store.fetch(std::slice::from_ref(revision), deadline).map_err(&failed)?;
         let odd = |why: String| ArtifactError::NoRelease { reference: name.to_owned(), why };
         let text = taken.read_file(revision, RELEASE_FILE).map_err(&failed)?;
         let text = text.ok_or_else(|| odd(format!("it has no `{RELEASE_FILE}`")))?;
@@ -214,11 +214,11 @@ fn resolve_machine(
 /// # Errors
 /// Fails when the repository cannot be asked.
 pub fn list_published(
-    shelf: &mut RefStore,
+    ref_store: &mut RefStore,
     deadline: Deadline,
 ) -> Result<Vec<(String, String, Revision)>, ArtifactError> {
     let prefix = "refs/zagent/release/";
-    let refs = shelf.list(&[prefix.to_owned()], deadline).map_err(git_error(prefix))?;
+    let refs = ref_store.list(&[prefix.to_owned()], deadline).map_err(git_error(prefix))?;
     let read = |(name, revision): (String, Revision)| {
         let (version, machine) = name.strip_prefix(prefix)?.split_once('/')?;
         Some((version.to_owned(), machine.to_owned(), revision))

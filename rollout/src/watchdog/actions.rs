@@ -17,7 +17,7 @@ use crate::driver_logic::PREPARE_LIMIT;
 use crate::phase::{self, NodeAction, NodePhase, NodeState};
 use crate::slots::AgentProgram;
 use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
-use crate::{json_file, point};
+use crate::{fail_point, json_file};
 
 /// The note about a binary that does not come.
 const FETCH_NOTE: &str = "fetch";
@@ -48,9 +48,9 @@ impl Watchdog<'_> {
         }
         for action in actions {
             // Here a power cut finds what was decided and not done.
-            let _ = point("watchdog::decided");
+            let _ = fail_point("watchdog::decided");
             self.perform_action(action, now);
-            let _ = point("watchdog::done");
+            let _ = fail_point("watchdog::done");
         }
     }
 
@@ -61,7 +61,7 @@ impl Watchdog<'_> {
         if is_written || matches!(node.phase, NodePhase::RollingBack { .. }) {
             self.node = node;
         }
-        let _ = point("watchdog::written");
+        let _ = fail_point("watchdog::written");
         is_written
     }
 
@@ -247,7 +247,7 @@ impl Watchdog<'_> {
         self.save_state();
         let process = process::start_process(&program.path, &self.setup.agent_args)
             .map_err(|error| format!("`{}` cannot be started: {error}", program.path.display()))?;
-        let _ = point("watchdog::started");
+        let _ = fail_point("watchdog::started");
         tracing::info!(pid = process.pid, version = program.version, "the agent is started");
         // The first look is not at once: it has to come up.
         self.due.look = std::time::Instant::now() + self.setup.pace.readiness;

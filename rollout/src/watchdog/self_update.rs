@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::process::ProcessIdentity;
 use super::saved_state::{UpdateDecision, decide_update};
 use super::{Watchdog, WatchdogEvent, error_chain};
+use crate::fail_point;
 use crate::phase::NodePhase;
-use crate::point;
 use crate::slots::AgentProgram;
 
 /// How often somebody who waits looks again.
@@ -85,7 +85,7 @@ impl Watchdog<'_> {
             return;
         }
         tracing::info!(from = self.own_version, to = program.version, "the watchdog renews itself");
-        let _ = point("watchdog::renewing");
+        let _ = fail_point("watchdog::renewing");
         let mut command = Command::new(&program.path);
         let error = command.args(&self.setup.args).exec();
         self.refuse_successor(error.to_string());

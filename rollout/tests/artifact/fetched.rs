@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use zagent_cache::needs;
 use zagent_cache::trust;
-use zagent_config::settings::Require;
+use zagent_config::settings::RequiredSignatures;
 use zagent_rollout::artifact::{ArtifactError, ReleaseArtifact, ReleaseTrust, select_artifact};
 use zagent_rollout::record::{Artifact, Component};
 

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use zagent_cache::source::{Deadline, RefStore};
-use zagent_config::settings::{ManifestRule, Require, TrustSettings};
+use zagent_config::settings::{ManifestRule, RequiredSignatures, TrustSettings};
 use zagent_rollout::artifact::{ArtifactError, ArtifactFetcher, ReleaseArtifact, ReleaseTrust};
 use zagent_rollout::record::{Artifact, Component};
 
@@ -38,7 +38,7 @@ fn release(artifact: &Artifact) -> ReleaseArtifact<'_> {
     ReleaseArtifact { component: Component::Agent, version: "1.2.3", artifact }
 }
 
-fn trust(dir: &Path, require: Require) -> TrustSettings {
+fn trust(dir: &Path, require: RequiredSignatures) -> TrustSettings {
     TrustSettings {
         require,
         allowed_signers: dir.join("allowed_signers"),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use zagent_cache::needs;
 use zagent_cache::source::RefStore;
 use zagent_cache::testing::test_source;
-use zagent_config::settings::Require;
+use zagent_config::settings::RequiredSignatures;
 use zagent_rollout::artifact::{
     ArtifactError, PublishOutcome, PublishRequest, ReleaseBinary, list_published,
 };

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use serde_json::json;
 use zagent_config::ids::RolloutId;
 use zagent_rollout::record::{NodeProgress, RECORD_SCHEMA, RolloutMode, RolloutRecord, RolloutStatus};
-use zagent_rollout::{BatchSize, Span, batches};
+use zagent_rollout::{BatchSize, Span, split_batches};
 
 use super::board::Board;
 use super::dice::Dice;

@@ -9,7 +9,7 @@ use super::{ApiClient, ApiLimits, ClientError, FakeBackend, RunRequest, TestServ
 
 #[test]
 fn garbage_gets_a_refusal_or_nothing() {
-    let scene = TestServer::new(FakeBackend::default());
+    let server = TestServer::new(FakeBackend::default());
     let garbage: [&[u8]; 8] = [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"\r\n\r\n\r\n\r\n",
@@ -21,54 +21,54 @@ fn garbage_gets_a_refusal_or_nothing() {
         b"GET /v1/status HTTP/1.1\r\nhost: \x00\r\n\r\n",
     ];
     for bytes in garbage {
-        let mut stream = scene.unix();
+        let mut stream = server.unix();
         stream.write_all(bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let answer = rest(&mut stream);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{bytes:?}: {answer}");
     }
-    scene.client().status().unwrap();
+    server.client().status().unwrap();
 }
 
 #[test]
 fn a_header_and_a_body_have_a_bound() {
-    let scene = TestServer::new(FakeBackend::default());
-    let mut stream = scene.unix();
+    let server = TestServer::new(FakeBackend::default());
+    let mut stream = server.unix();
     // The daemon may hang up before all of it is written.
     let _ = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\nx: ");
     let _ = stream.write_all(&vec![b'a'; 1 << 20]);
     assert!(!rest(&mut stream).starts_with("HTTP/1.1 2"));
 
-    let mut stream = scene.unix();
+    let mut stream = server.unix();
     let many: String = (0..500).map(|n| format!("x{n}: 1\r\n")).collect();
     let _ = stream.write_all(format!("GET /v1/status HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes());
     assert!(rest(&mut stream).starts_with("HTTP/1.1 431"));
 
     let sls = vec!["x".repeat(1 << 10); 65];
-    let error = scene.client().trigger(&RunRequest { sls, ..RunRequest::default() }).unwrap_err();
+    let error = server.client().trigger(&RunRequest { sls, ..RunRequest::default() }).unwrap_err();
     assert!(matches!(error, ClientError::Failed { code: 413, .. } | ClientError::Io { .. }), "{error:?}");
-    assert!(scene.fake.requests.lock().unwrap().is_empty());
+    assert!(server.fake.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_wish_that_nobody_understands_is_refused_in_words() {
-    let scene = TestServer::new(FakeBackend::default());
+    let server = TestServer::new(FakeBackend::default());
     for (body, words) in [("{\"tset\": true}", "tset"), ("[", "EOF"), ("{\"sls\": \"web\"}", "sls")] {
-        let mut stream = scene.unix();
+        let mut stream = server.unix();
         let head = "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-type: application/json";
         write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
         let answer = rest(&mut stream);
         assert!(answer.starts_with("HTTP/1.1 4") && answer.contains(words), "{answer}");
     }
-    assert!(scene.fake.requests.lock().unwrap().is_empty());
+    assert!(server.fake.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn one_byte_and_then_nothing_is_cut_off() {
-    let scene = TestServer::new(FakeBackend::default());
+    let server = TestServer::new(FakeBackend::default());
     for start in ["G", "POST /v1/trigger HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"] {
         let began = Instant::now();
-        let mut stream = scene.unix();
+        let mut stream = server.unix();
         stream.write_all(start.as_bytes()).unwrap();
         let answer = rest(&mut stream);
         assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
@@ -78,19 +78,19 @@ fn one_byte_and_then_nothing_is_cut_off() {
 
 #[test]
 fn those_who_wait_outside_get_their_turn_when_others_are_cut_off() {
-    let scene = TestServer::with(FakeBackend::default(), ApiLimits { connections: 4, ..quick() });
-    let idle: Vec<UnixStream> = (0..40).map(|_| scene.unix()).collect();
+    let server = TestServer::with(FakeBackend::default(), ApiLimits { connections: 4, ..quick() });
+    let idle: Vec<UnixStream> = (0..40).map(|_| server.unix()).collect();
     // Each idle one keeps its seat for as long as a header may take, four at a time.
-    scene.client().status().unwrap();
+    server.client().status().unwrap();
     drop(idle);
 }
 
 /// Sockets of the daemon, as the system counts them: those of other tests are not among them.
-fn sockets(scene: &TestServer) -> usize {
+fn sockets(server: &TestServer) -> usize {
     let unix = std::fs::read_to_string("/proc/net/unix").unwrap();
-    let path = scene.socket().display().to_string();
+    let path = server.socket().display().to_string();
     let tcp = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let port = format!(":{:04X}", scene.serving.as_ref().unwrap().listen().unwrap().port());
+    let port = format!(":{:04X}", server.serving.as_ref().unwrap().listen().unwrap().port());
     let is_open = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         // The local address, and the inode, which is 0 once the process has let go of it.
@@ -102,18 +102,18 @@ fn sockets(scene: &TestServer) -> usize {
 
 #[test]
 fn two_hundred_requests_leave_no_socket_behind() {
-    let scene = TestServer::new(FakeBackend::default());
-    assert_eq!(sockets(&scene), 2);
+    let server = TestServer::new(FakeBackend::default());
+    assert_eq!(sockets(&server), 2);
     for n in 0..200 {
-        scene.client().status().unwrap();
-        assert!(scene.get("/metrics").starts_with("HTTP/1.1 200"), "{n}");
+        server.client().status().unwrap();
+        assert!(server.get("/metrics").starts_with("HTTP/1.1 200"), "{n}");
         // Half a request, and gone.
-        scene.unix().write_all(b"GET /v1").unwrap();
+        server.unix().write_all(b"GET /v1").unwrap();
     }
     // A connection is let go of a moment after its client is.
     let until = Instant::now() + Duration::from_secs(20);
-    while sockets(&scene) > 2 {
-        assert!(Instant::now() < until, "{} sockets are left", sockets(&scene));
+    while sockets(&server) > 2 {
+        assert!(Instant::now() < until, "{} sockets are left", sockets(&server));
         std::thread::yield_now();
     }
 }

@@ -85,94 +85,94 @@ fn rest(stream: &mut impl Read) -> String {
 
 #[test]
 fn the_socket_answers_everything() {
-    let scene = TestServer::new(FakeBackend { waits: 5, ..FakeBackend::default() });
-    let client = scene.client();
+    let server = TestServer::new(FakeBackend { waits: 5, ..FakeBackend::default() });
+    let client = server.client();
     assert_eq!(client.status().unwrap(), AgentStatus::from_inputs(samples::fine()));
     assert_eq!(client.last_run().unwrap().unwrap().run, "20261116T115600-3f9a7");
     client.notify_changed().unwrap();
-    assert_eq!(scene.fake.told.load(Ordering::SeqCst), 1);
-    let wish = RunRequest { sls: vec!["web.conf".into()], test: true, fetch: false, wait: true };
-    let ticket = client.trigger(&wish).unwrap();
-    assert_eq!(*scene.fake.requests.lock().unwrap(), [wish]);
+    assert_eq!(server.fake.told.load(Ordering::SeqCst), 1);
+    let request = RunRequest { sls: vec!["web.conf".into()], test: true, fetch: false, wait: true };
+    let ticket = client.trigger(&request).unwrap();
+    assert_eq!(*server.fake.requests.lock().unwrap(), [request]);
     assert_eq!(client.wait(ticket).unwrap().unwrap().exit, 0);
-    assert!(scene.fake.asked.load(Ordering::SeqCst) > 5);
+    assert!(server.fake.asked.load(Ordering::SeqCst) > 5);
     assert_eq!(client.wait(Ticket(8)).unwrap(), None);
 }
 
 #[test]
 fn a_refusal_keeps_its_words() {
-    let scene = TestServer::new(FakeBackend { paused: true, ..FakeBackend::default() });
-    let refused = scene.client().trigger(&RunRequest::default()).unwrap_err();
+    let server = TestServer::new(FakeBackend { paused: true, ..FakeBackend::default() });
+    let refused = server.client().trigger(&RunRequest::default()).unwrap_err();
     assert!(matches!(&refused, ClientError::Refused(r) if r.why == RunRefusedReason::Paused), "{refused:?}");
     assert_eq!(refused.to_string(), "paused until 15:30 (disk swap): zagent resume");
 }
 
 #[test]
 fn tcp_tells_health_and_numbers_and_nothing_else() {
-    let scene = TestServer::new(FakeBackend::default());
+    let server = TestServer::new(FakeBackend::default());
     assert!(
-        scene.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && scene.get("/healthz").ends_with("ok\n")
+        server.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && server.get("/healthz").ends_with("ok\n")
     );
-    assert!(scene.get("/readyz").ends_with("ready\n"));
-    let metrics = scene.get("/metrics");
+    assert!(server.get("/readyz").ends_with("ready\n"));
+    let metrics = server.get("/metrics");
     assert!(
         metrics.contains("content-type: text/plain; version=0.0.4") && metrics.contains("zagent_paused 0\n")
     );
     for path in ["/", "/v1/status", "/v1/runs/last", "/v1/trigger/7", "/metrics/", "/healthz/../v1/status"] {
-        assert!(scene.get(path).starts_with("HTTP/1.1 404"), "{path}");
+        assert!(server.get(path).starts_with("HTTP/1.1 404"), "{path}");
     }
     for path in ["/v1/trigger", "/v1/changed"] {
         let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
         assert!(
-            scene.tcp(&format!("{head}content-length: 2\r\n\r\n{{}}")).starts_with("HTTP/1.1 404"),
+            server.tcp(&format!("{head}content-length: 2\r\n\r\n{{}}")).starts_with("HTTP/1.1 404"),
             "{path}"
         );
     }
-    assert!(scene.fake.requests.lock().unwrap().is_empty());
+    assert!(server.fake.requests.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
-    let scene = TestServer::new(FakeBackend { paused: true, stuck: true.into(), ..FakeBackend::default() });
-    assert!(scene.get("/healthz").starts_with("HTTP/1.1 503"));
-    let ready = scene.get("/readyz");
+    let server = TestServer::new(FakeBackend { paused: true, stuck: true.into(), ..FakeBackend::default() });
+    assert!(server.get("/healthz").starts_with("HTTP/1.1 503"));
+    let ready = server.get("/readyz");
     assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("does not compile\n"), "{ready}");
 }
 
 #[test]
 fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
-    let scene = TestServer::new(FakeBackend::default());
-    let held = scene.fake.lock.lock().unwrap();
+    let server = TestServer::new(FakeBackend::default());
+    let held = server.fake.lock.lock().unwrap();
     for _ in 0..4 {
-        let failed = scene.client().status().unwrap_err();
+        let failed = server.client().status().unwrap_err();
         assert!(matches!(failed, ClientError::Failed { code: 503, .. }), "{failed:?}");
     }
     drop(held);
     // The two threads that were held answer to nobody first.
-    let answered = (0..100).any(|_| scene.client().status().is_ok());
+    let answered = (0..100).any(|_| server.client().status().is_ok());
     assert!(answered);
 }
 
 #[test]
 fn ending_does_not_wait_for_a_client_or_a_lock() {
-    let mut scene = TestServer::with(FakeBackend::default(), ApiLimits::default());
-    let mut idle = scene.unix();
-    let mut asking = scene.unix();
-    let fake = Arc::clone(&scene.fake);
+    let mut server = TestServer::with(FakeBackend::default(), ApiLimits::default());
+    let mut idle = server.unix();
+    let mut asking = server.unix();
+    let fake = Arc::clone(&server.fake);
     let held = fake.lock.lock().unwrap();
     asking.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    scene.serving = None;
+    server.serving = None;
     drop(held);
     assert_eq!((rest(&mut idle), rest(&mut asking)), (String::new(), String::new()));
-    assert!(!scene.socket().exists());
-    assert!(matches!(scene.client().status(), Err(ClientError::NoDaemon(_))));
+    assert!(!server.socket().exists());
+    assert!(matches!(server.client().status(), Err(ClientError::NoDaemon(_))));
 }
 
 #[test]
 fn only_its_owner_can_open_it() {
-    let scene = TestServer::new(FakeBackend::default());
+    let server = TestServer::new(FakeBackend::default());
     let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!((mode(scene.socket()), mode(scene.dir.path().join("run"))), (0o600, 0o700));
+    assert_eq!((mode(server.socket()), mode(server.dir.path().join("run"))), (0o600, 0o700));
 }
 
 #[test]
@@ -217,11 +217,11 @@ fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
 
 #[test]
 fn the_socket_of_a_successor_is_left_alone() {
-    let mut scene = TestServer::new(FakeBackend::default());
-    std::fs::remove_file(scene.socket()).unwrap();
-    let _successor = UnixListener::bind(scene.socket()).unwrap();
-    scene.serving = None;
-    assert!(scene.socket().exists());
+    let mut server = TestServer::new(FakeBackend::default());
+    std::fs::remove_file(server.socket()).unwrap();
+    let _successor = UnixListener::bind(server.socket()).unwrap();
+    server.serving = None;
+    assert!(server.socket().exists());
 }
 
 #[test]

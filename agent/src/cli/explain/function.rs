@@ -33,8 +33,8 @@ pub(super) fn explain_name(what: &str, paint: Paint) -> Option<Result<Explanatio
 /// One parameter of a function, or one that every state takes.
 pub(super) fn explain_parameter(what: &str, name: &str, paint: Paint) -> Result<Explanation, CliError> {
     let found = find_function(what).ok_or_else(|| unknown_name(what))?;
-    let told = found.describe();
-    let own = told.as_ref().and_then(|d| d.parameter(name));
+    let explanation = found.describe();
+    let own = explanation.as_ref().and_then(|d| d.parameter(name));
     if let Some(parameter) = own.or_else(|| schema::keyword(name)) {
         let text = format!("{}\n{}", paint.bold(what), parameter_text(parameter, paint));
         let mut data = parameter_json(parameter);
@@ -77,20 +77,24 @@ fn find_function(what: &str) -> Option<StateFunction> {
 
 /// Its functions, with what they do as far as that is described.
 fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
-    let told: Vec<(&str, Option<FunctionDoc>)> = found.functions().map(|f| (f.name, f.describe())).collect();
-    let count = format!("{} state functions", told.len());
+    let explanation: Vec<(&str, Option<FunctionDoc>)> =
+        found.functions().map(|f| (f.name, f.describe())).collect();
+    let count = format!("{} state functions", explanation.len());
     let mut text =
         format!("{}: {}\n", paint.bold(found.name), schema::module_purpose(found.name).unwrap_or(&count));
-    let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + found.name.len() + 1;
-    for (name, description) in &told {
+    let width =
+        explanation.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + found.name.len() + 1;
+    for (name, description) in &explanation {
         let full = format!("{}.{name}", found.name);
         let summary = description.as_ref().map_or("", |d| d.summary);
         let line = format!("  {}  {summary}", paint.cyan(format!("{full:width$}")));
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let functions: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
-    let summaries: serde_json::Map<String, Value> =
-        told.iter().filter_map(|(name, d)| Some(((*name).to_owned(), d.as_ref()?.summary.into()))).collect();
+    let functions: Vec<&str> = explanation.iter().map(|(name, _)| *name).collect();
+    let summaries: serde_json::Map<String, Value> = explanation
+        .iter()
+        .filter_map(|(name, d)| Some(((*name).to_owned(), d.as_ref()?.summary.into())))
+        .collect();
     let data = object!({
         "module": found.name, "purpose": schema::module_purpose(found.name), "functions": functions, "summaries": summaries,
     });
@@ -98,40 +102,42 @@ fn explain_module(found: &schema::StateModule, paint: Paint) -> Explanation {
 }
 
 fn explain_function(what: &str, found: StateFunction, paint: Paint) -> Explanation {
-    let Some(told) = found.describe() else { return explain_undescribed(what, found, paint) };
-    let mut text = format!("{}\n{}\n", paint.bold(what), wrap_line(told.summary, 0));
-    if told.traits.is_unimplemented {
+    let Some(explanation) = found.describe() else { return explain_undescribed(what, found, paint) };
+    let mut text = format!("{}\n{}\n", paint.bold(what), wrap_line(explanation.summary, 0));
+    if explanation.traits.is_unimplemented {
         text.push_str("Salt has it; zagent does not carry it out.\n");
     }
     let _ = writeln!(text, "\n{}", paint.bold("parameters"));
-    for parameter in &told.parameters {
+    for parameter in &explanation.parameters {
         text.push_str(&parameter_text(parameter, paint));
     }
-    if told.parameters.is_empty() {
+    if explanation.parameters.is_empty() {
         text.push_str("  none of its own\n");
     }
     if found.takes_any() {
         text.push_str("  any other parameter is taken too\n");
     }
     text.push('\n');
-    for (heading, groups) in [("at most one of", &told.exclusive), ("at least one of", &told.needed)] {
+    for (heading, groups) in
+        [("at most one of", &explanation.exclusive), ("at least one of", &explanation.needed)]
+    {
         for names in groups {
             let _ = writeln!(text, "{}: {}", paint.bold(heading), names.join(", "));
         }
     }
-    let _ = writeln!(text, "{}: {}", paint.bold("dry run"), told.dry_run_summary());
-    let _ = writeln!(text, "{}: {}", paint.bold("undo"), told.undo_summary());
+    let _ = writeln!(text, "{}: {}", paint.bold("dry run"), explanation.dry_run_summary());
+    let _ = writeln!(text, "{}: {}", paint.bold("undo"), explanation.undo_summary());
     let _ = writeln!(text, "\n{}\n{}", paint.bold("every state also takes"), common_keywords());
     let _ = writeln!(text, "{}", paint.bold("example"));
-    for line in told.example.lines() {
+    for line in explanation.example.lines() {
         let _ = writeln!(text, "    {line}");
     }
     let data = object!({
-        "function": what, "summary": told.summary,
-        "parameters": told.parameters.iter().map(parameter_json).collect::<Vec<_>>(),
-        "takes_any": found.takes_any(), "at_most_one": told.exclusive, "at_least_one": told.needed,
-        "built": !told.traits.is_unimplemented, "dry_run": told.dry_run_summary(), "undo": told.undo_summary(),
-        "example": told.example, "every_state": keyword_names(),
+        "function": what, "summary": explanation.summary,
+        "parameters": explanation.parameters.iter().map(parameter_json).collect::<Vec<_>>(),
+        "takes_any": found.takes_any(), "at_most_one": explanation.exclusive, "at_least_one": explanation.needed,
+        "built": !explanation.traits.is_unimplemented, "dry_run": explanation.dry_run_summary(), "undo": explanation.undo_summary(),
+        "example": explanation.example, "every_state": keyword_names(),
     });
     Explanation { text, data }
 }

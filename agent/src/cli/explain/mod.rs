@@ -45,7 +45,7 @@ impl ExplainArgs {
     }
 
     pub(super) fn run(&self, ui: &mut Ui<'_>) -> Result<ExitStatus, CliError> {
-        let told = match self.what.as_deref() {
+        let explanation = match self.what.as_deref() {
             None => explain_codes(ui.paint),
             Some(what) => match &self.parameter {
                 None => self.explain(what, ui)?,
@@ -53,9 +53,11 @@ impl ExplainArgs {
             },
         };
         ui.print(&match self.out {
-            OutputFormat::Text => told.text,
-            OutputFormat::Json => json(&told.data),
-            OutputFormat::Yaml => yaml(&serde_json::from_value::<Value>(told.data).unwrap_or_default()),
+            OutputFormat::Text => explanation.text,
+            OutputFormat::Json => json(&explanation.data),
+            OutputFormat::Yaml => {
+                yaml(&serde_json::from_value::<Value>(explanation.data).unwrap_or_default())
+            }
         });
         Ok(ExitStatus::Success)
     }
@@ -79,8 +81,8 @@ impl ExplainArgs {
         if self.tree.states.is_some() {
             let job = self.tree.job()?;
             let plan = job.compile(ui)?.plan;
-            if let Some(told) = explain_states(&job, &plan, what, ui.paint) {
-                return Ok(told);
+            if let Some(explanation) = explain_states(&job, &plan, what, ui.paint) {
+                return Ok(explanation);
             }
             return function::explain_name(what, ui.paint).unwrap_or_else(|| Err(unknown_state(&plan, what)));
         }
@@ -142,9 +144,10 @@ fn explain_states(job: &CompileJob, plan: &Plan, what: &str, paint: Paint) -> Op
     if found.is_empty() {
         return None;
     }
-    let told: Vec<Explanation> = found.into_iter().map(|i| explain_state(job, plan, i, paint)).collect();
-    let text = told.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join("\n");
-    Some(Explanation { text, data: told.into_iter().map(|t| t.data).collect() })
+    let explanation: Vec<Explanation> =
+        found.into_iter().map(|i| explain_state(job, plan, i, paint)).collect();
+    let text = explanation.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join("\n");
+    Some(Explanation { text, data: explanation.into_iter().map(|t| t.data).collect() })
 }
 
 fn explain_state(job: &CompileJob, plan: &Plan, i: usize, paint: Paint) -> Explanation {

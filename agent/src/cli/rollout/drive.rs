@@ -76,19 +76,21 @@ impl RolloutDriveArgs {
             (board_args::open_records(&settings)?, board_args::open_reports(&settings)?);
         let me = self.name.clone().unwrap_or_else(|| board_args::driver_id(&settings));
         let driver = RolloutDriver { id: me, records: records.as_mut(), reports: reports.as_mut() };
-        let mut wheel = CliDriveLoop { driver, format: self.format() };
+        let mut drive_loop = CliDriveLoop { driver, format: self.format() };
         let ids = match &self.id {
             Some(id) => {
-                wheel.ensure_may_drive(id, self.adopt)?;
+                drive_loop.ensure_may_drive(id, self.adopt)?;
                 vec![id.clone()]
             }
-            None => wheel.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_cli_error)?,
+            None => {
+                drive_loop.driver.adoptable_rollouts(Timestamp::now()).map_err(board_args::to_cli_error)?
+            }
         };
         if ids.is_empty() {
             self.place.print("nothing to drive: every rollout is over or has a driver\n", &object!([]), ui);
             return Ok(ExitStatus::Success);
         }
-        let (records, exit) = wheel.run_until_done(ids, ui)?;
+        let (records, exit) = drive_loop.run_until_done(ids, ui)?;
         let texts: Vec<String> = records.iter().map(|record| format!("{}\n", end_summary(record))).collect();
         self.place.print(&texts.concat(), &records, ui);
         Ok(exit)
@@ -199,56 +201,56 @@ impl CliDriveLoop<'_> {
         let _signals = SignalWatcher::watch(&cancel);
         let named = ids.len() > 1;
         let is_alone = !named;
-        let ride = |id| CliDrivenRollout {
+        let driven = |id| CliDrivenRollout {
             id,
             live: RolloutProgress::new(self.format, named, ui),
             last: None,
             backoff: BACKOFF.0,
         };
-        let mut rides: Vec<CliDrivenRollout> = ids.into_iter().map(ride).collect();
+        let mut all_driven: Vec<CliDrivenRollout> = ids.into_iter().map(driven).collect();
         let (mut done, mut worst) = (Vec::new(), ExitStatus::Success);
-        while !rides.is_empty() {
+        while !all_driven.is_empty() {
             let mut wait = HEARTBEAT;
             let mut left = Vec::new();
-            for mut ride in rides {
-                match self.drive_step(&mut ride, ui) {
+            for mut driven in all_driven {
+                match self.drive_step(&mut driven, ui) {
                     Ok(CliDriveStep::Wait(time)) => {
                         wait = wait.min(time);
-                        left.push(ride);
+                        left.push(driven);
                         continue;
                     }
-                    Err(trouble) if is_alone => {
-                        ride.live.finish();
-                        return Err(trouble);
+                    Err(cli_error) if is_alone => {
+                        driven.live.finish();
+                        return Err(cli_error);
                     }
                     // What is wrong with one is no reason to leave the others without a driver.
-                    Err(trouble) => {
-                        let words = format!("{} is not driven any more: {}", ride.id, trouble.summary());
-                        ride.live.print_message(&one_line(&words), ui);
-                        worst = worse_exit(worst, trouble.exit());
+                    Err(cli_error) => {
+                        let words = format!("{} is not driven any more: {}", driven.id, cli_error.summary());
+                        driven.live.print_message(&one_line(&words), ui);
+                        worst = worse_exit(worst, cli_error.exit());
                     }
                     Ok(CliDriveStep::Finished) => {}
                     Ok(CliDriveStep::SteppedAside(driver)) => {
-                        let words = format!("{driver} drives {} now: stepped aside", ride.id);
-                        ride.live.print_message(&words, ui);
+                        let words = format!("{driver} drives {} now: stepped aside", driven.id);
+                        driven.live.print_message(&words, ui);
                         worst = worse_exit(worst, ExitStatus::Locked);
                     }
                 }
-                ride.live.finish();
-                worst = worse_exit(worst, ride.last.as_ref().map_or(ExitStatus::Success, exit_status));
-                done.extend(ride.last);
+                driven.live.finish();
+                worst = worse_exit(worst, driven.last.as_ref().map_or(ExitStatus::Success, exit_status));
+                done.extend(driven.last);
             }
-            rides = left;
-            if !rides.is_empty() {
-                progress::wait_redrawing(wait, rides.iter().map(|ride| &ride.live), &cancel);
+            all_driven = left;
+            if !all_driven.is_empty() {
+                progress::wait_redrawing(wait, all_driven.iter().map(|driven| &driven.live), &cancel);
             }
             if cancel.is_cancelled() {
                 worst = worse_exit(worst, ExitStatus::Locked);
-                for ride in rides {
-                    ride.live.finish();
-                    let left = self.driver.release(&ride.id).is_ok();
-                    ui.message(&stopped_text(&ride.id, left));
-                    done.extend(ride.last);
+                for driven in all_driven {
+                    driven.live.finish();
+                    let left = self.driver.release(&driven.id).is_ok();
+                    ui.message(&stopped_text(&driven.id, left));
+                    done.extend(driven.last);
                 }
                 break;
             }
@@ -256,19 +258,23 @@ impl CliDriveLoop<'_> {
         Ok((done, worst))
     }
 
-    fn drive_step(&mut self, ride: &mut CliDrivenRollout, ui: &mut Ui<'_>) -> Result<CliDriveStep, CliError> {
+    fn drive_step(
+        &mut self,
+        driven: &mut CliDrivenRollout,
+        ui: &mut Ui<'_>,
+    ) -> Result<CliDriveStep, CliError> {
         let now = Timestamp::now();
-        match self.driver.drive_once(&ride.id, now) {
+        match self.driver.drive_once(&driven.id, now) {
             Ok(DriveOutcome::Continues { record, wait, .. }) => {
-                ride.live.show_record(&record, now, ui);
+                driven.live.show_record(&record, now, ui);
                 let wait = wait
                     .min(POLL_INTERVAL.saturating_add(POLL_PER_NODE.saturating_mul(polled_nodes(&record))));
-                (ride.last, ride.backoff) = (Some(record), BACKOFF.0);
+                (driven.last, driven.backoff) = (Some(record), BACKOFF.0);
                 Ok(CliDriveStep::Wait(wait))
             }
             Ok(DriveOutcome::Finished(record)) => {
-                ride.live.show_record(&record, now, ui);
-                ride.last = Some(record);
+                driven.live.show_record(&record, now, ui);
+                driven.last = Some(record);
                 Ok(CliDriveStep::Finished)
             }
             Ok(DriveOutcome::SteppedAside { driver }) => Ok(CliDriveStep::SteppedAside(driver)),
@@ -276,10 +282,10 @@ impl CliDriveLoop<'_> {
             Err(
                 error @ (DriveError::ReadFailed { .. }
                 | DriveError::WriteFailed { end: WriteFailureOutcome::HeartbeatMissed, .. }),
-            ) if ride.last.is_some() => {
-                let wait = ride.backoff;
-                ride.backoff = (wait * 2).min(BACKOFF.1);
-                ride.live.print_message(
+            ) if driven.last.is_some() => {
+                let wait = driven.backoff;
+                driven.backoff = (wait * 2).min(BACKOFF.1);
+                driven.live.print_message(
                     &format!("{}; again in {}s", one_line(&error_chain(&error)), wait.as_secs()),
                     ui,
                 );

@@ -105,8 +105,8 @@ impl RolloutStartArgs {
             records: records.as_mut(),
             reports: reports.as_mut(),
         };
-        let mut wheel = CliDriveLoop { driver, format: self.format() };
-        let (mut done, exit_code) = wheel.run_until_done(vec![id], ui)?;
+        let mut drive_loop = CliDriveLoop { driver, format: self.format() };
+        let (mut done, exit_code) = drive_loop.run_until_done(vec![id], ui)?;
         let last = done.pop().unwrap_or(record);
         let text = match exit_status(&last) {
             ExitStatus::Success => format!("{}\n", end_summary(&last)),

@@ -66,8 +66,8 @@ pub(super) fn node_reports(
     }
     let all = board_args::open_reports(settings)
         .and_then(|mut all| all.latest_reports(component).map_err(board_args::to_cli_error));
-    all.unwrap_or_else(|trouble| {
-        warn(&format!("what nodes say is not known: {}", trouble.summary()), ui);
+    all.unwrap_or_else(|cli_error| {
+        warn(&format!("what nodes say is not known: {}", cli_error.summary()), ui);
         BTreeMap::new()
     })
 }

@@ -321,13 +321,13 @@ fn what_is_wrong_with_one_rollout_leaves_the_others_driven() {
     let (there, gone): (RolloutId, RolloutId) = (busy.record.id.clone(), "gone".parse().unwrap());
     let driver =
         zagent_rollout::driver::RolloutDriver { id: "ada".into(), records: &mut busy, reports: &mut Quiet };
-    let mut wheel = super::drive::CliDriveLoop { driver, format: crate::output::OutputFormat::Json };
+    let mut drive_loop = super::drive::CliDriveLoop { driver, format: crate::output::OutputFormat::Json };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut ui = crate::output::Ui::new(&mut out, &mut err, (false, false));
-    let (records, exit) = wheel.run_until_done(vec![gone.clone(), there.clone()], &mut ui).unwrap();
+    let (records, exit) = drive_loop.run_until_done(vec![gone.clone(), there.clone()], &mut ui).unwrap();
     assert_eq!(records.iter().map(|record| &record.id).collect::<Vec<_>>(), [&there]);
     assert_eq!(exit, ExitStatus::Usage, "the worst that happened");
-    let alone = wheel.run_until_done(vec![gone], &mut ui).unwrap_err();
+    let alone = drive_loop.run_until_done(vec![gone], &mut ui).unwrap_err();
     assert_eq!(alone.exit(), ExitStatus::Usage);
     let said = String::from_utf8(err).unwrap();
     assert!(said.contains("gone is not driven any more: there is no rollout gone"), "{said}");
@@ -375,13 +375,13 @@ fn a_word_is_said_until_it_is_heard() {
     assert!(apply_action(&mut busy, &id, RolloutAction::Resume, "by ada").is_err());
     busy.record = rolling();
     busy.losses = usize::MAX;
-    let trouble = apply_action(&mut busy, &id, RolloutAction::Pause, "by ada").unwrap_err();
-    assert_eq!(trouble.exit(), ExitStatus::Locked, "others write all the time");
-    let trouble =
+    let cli_error = apply_action(&mut busy, &id, RolloutAction::Pause, "by ada").unwrap_err();
+    assert_eq!(cli_error.exit(), ExitStatus::Locked, "others write all the time");
+    let cli_error =
         apply_action(&mut busy, &"agent-1.4.0-20261117".parse().unwrap(), RolloutAction::Abort, "x")
             .unwrap_err();
-    assert_eq!(trouble.exit(), ExitStatus::Usage);
-    assert!(format!("{trouble:?}").contains("did you mean `agent-1.4.0-20261116`"), "{trouble:?}");
+    assert_eq!(cli_error.exit(), ExitStatus::Usage);
+    assert!(format!("{cli_error:?}").contains("did you mean `agent-1.4.0-20261116`"), "{cli_error:?}");
 }
 
 #[test]

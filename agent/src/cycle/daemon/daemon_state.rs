@@ -115,12 +115,12 @@ impl ApiBackend for DaemonState {
         self.lock_inner().ready.clone()
     }
 
-    fn trigger(&self, wish: RunRequest) -> Result<Ticket, RunRefused> {
+    fn trigger(&self, request: RunRequest) -> Result<Ticket, RunRefused> {
         let refuse = |why, message: &str| Err(RunRefused { why, message: message.into() });
         let ticket = {
             let mut inner = self.lock_inner();
             let waiting = inner.tickets.iter().filter(|(_, p)| *p == RequestProgress::Waiting).count();
-            let paused = inner.pieces.paused.as_ref().filter(|_| !wish.test);
+            let paused = inner.pieces.paused.as_ref().filter(|_| !request.test);
             if let Some(paused) = paused.filter(|p| p.until.is_none_or(|until| until > Timestamp::now())) {
                 let reason = paused.reason.as_deref().unwrap_or("no reason is given");
                 let message = format!("the agent is paused: {reason}; `zagent resume` ends that");
@@ -140,7 +140,7 @@ impl ApiBackend for DaemonState {
             }
             ticket
         };
-        if self.send(DaemonEvent::RunRequested(wish, ticket)) {
+        if self.send(DaemonEvent::RunRequested(request, ticket)) {
             Ok(ticket)
         } else {
             refuse(RunRefusedReason::Stopping, "the daemon is about to end")

@@ -45,7 +45,7 @@ impl DriverThread {
 }
 
 fn drive_rollouts(settings: &Settings, stop: &Receiver<()>) {
-    let mut wheel = DriveLoop {
+    let mut drive_loop = DriveLoop {
         me: format!("{}/daemon", settings.id),
         settings,
         stores: None,
@@ -54,14 +54,14 @@ fn drive_rollouts(settings: &Settings, stop: &Receiver<()>) {
     };
     let mut said = None;
     loop {
-        let wait = wheel.next_due().saturating_duration_since(Instant::now());
+        let wait = drive_loop.next_due().saturating_duration_since(Instant::now());
         match stop.recv_timeout(wait) {
             Err(RecvTimeoutError::Timeout) | Ok(()) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         // Whatever falls over in there, rollouts are driven on: nobody else may be there to do it.
-        let went = std::panic::catch_unwind(AssertUnwindSafe(|| wheel.run_due())).unwrap_or_else(|_| {
-            wheel.stores = None;
+        let went = std::panic::catch_unwind(AssertUnwindSafe(|| drive_loop.run_due())).unwrap_or_else(|_| {
+            drive_loop.stores = None;
             tracing::error!("driving rollouts fell over; the lines above say where. It goes on");
             Err("it fell over".into())
         });

@@ -117,11 +117,11 @@ pub(super) struct JobQueue {
 }
 
 impl JobQueue {
-    pub(super) fn push(&mut self, errand: Job) -> QueueResult {
-        if self.waiting.iter_mut().any(|waiting| waiting.merge(&errand)) {
+    pub(super) fn push(&mut self, job: Job) -> QueueResult {
+        if self.waiting.iter_mut().any(|waiting| waiting.merge(&job)) {
             return QueueResult::Merged;
         }
-        self.waiting.push_back(errand);
+        self.waiting.push_back(job);
         QueueResult::Queued
     }
 
@@ -167,8 +167,8 @@ mod tests {
     fn the_command_line_says_it_all() {
         let probe = Job::new(JobKind::Probe).args(&["--config".into(), "/x".into()], &["--more".into()]);
         assert_eq!(probe, ["show", "lowstate", "--config", "/x"], "a probe is no turn");
-        let errand = Job { test: true, sls: vec!["a".into(), "b.c".into()], ..turn(RunTrigger::Git, false) };
-        let args = errand.args(&["--config".into(), "/x".into()], &["--more".into()]);
+        let job = Job { test: true, sls: vec!["a".into(), "b.c".into()], ..turn(RunTrigger::Git, false) };
+        let args = job.args(&["--config".into(), "/x".into()], &["--more".into()]);
         assert_eq!(
             args,
             [

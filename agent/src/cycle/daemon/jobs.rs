@@ -22,28 +22,27 @@ impl Daemon<'_> {
         if self.running.is_some() || self.stopping {
             return;
         }
-        let Some(errand) = self.queue.pop() else { return };
-        let args = errand.args(&self.setup.args, &self.setup.turn_args);
+        let Some(job) = self.queue.pop() else { return };
+        let args = job.args(&self.setup.args, &self.setup.turn_args);
         let events = self.events.clone();
-        let quiet = errand.kind == JobKind::Probe;
+        let quiet = job.kind == JobKind::Probe;
         // The loop outlives its processes.
         let ended = move |status| drop(events.send(DaemonEvent::JobEnded(status)));
         match TurnProcess::start(&self.setup.program, &args, quiet, ended) {
             Ok(child) => {
-                tracing::debug!(pid = child.pid(), what = errand.label(), "started");
-                self.state.set_progress(&errand.tickets, &RequestProgress::Running { since: now });
+                tracing::debug!(pid = child.pid(), what = job.label(), "started");
+                self.state.set_progress(&job.tickets, &RequestProgress::Running { since: now });
                 let longest = turn_timeout(self.settings.source.timeout, self.settings.run.timeout);
                 let until = Instant::now() + longest;
-                self.running = Some(RunningJob { child, job: errand, since: now, until, terminated: false });
+                self.running = Some(RunningJob { child, job: job, since: now, until, terminated: false });
             }
             Err(error) => {
                 let program = self.setup.program.display();
                 let words = format!("cannot start a turn: {error}; was `{program}` replaced or removed?");
                 tracing::error!("{words}");
-                self.state
-                    .finish(&errand.tickets, RequestResult { exit: 1, run: None, message: Some(words) });
+                self.state.finish(&job.tickets, RequestResult { exit: 1, run: None, message: Some(words) });
                 self.clock.run_ended(now, false, false);
-                if let Some(name) = &errand.entry {
+                if let Some(name) = &job.entry {
                     self.clock.entry_ended(name, now);
                 }
             }
@@ -68,12 +67,12 @@ impl Daemon<'_> {
 
     /// A process ended.
     pub(super) fn on_job_ended(&mut self, status: io::Result<ExitStatus>, now: Timestamp) {
-        let Some(RunningJob { job: errand, since, .. }) = self.running.take() else { return };
+        let Some(RunningJob { job: job, since, .. }) = self.running.take() else { return };
         let code = status.ok().and_then(|status| status.code()).unwrap_or(1);
         self.memory = AgentMemory::load(&self.settings.paths().memory());
         self.read_files();
         self.no_source = self.has_no_source();
-        match errand.kind {
+        match job.kind {
             JobKind::Probe => {
                 self.state.set_ready(match code {
                     0 => self.verify_current(),
@@ -85,9 +84,9 @@ impl Daemon<'_> {
                 let ran = self.memory.last_run.clone().filter(|run| run.at >= since);
                 let success = code == 0;
                 // A turn for a revision that was not taken, and a step of a rollout, may have run nothing, and one of a few SLS says nothing about the rest.
-                let whole = errand.sls.is_empty()
+                let whole = job.sls.is_empty()
                     && (ran.is_some() || !matches!(trigger, RunTrigger::Git | RunTrigger::Rollout));
-                if !errand.test && whole {
+                if !job.test && whole {
                     let went_well = ran.as_ref().map_or(success, |run| run.success);
                     self.state.count_run(went_well);
                     let news = matches!(trigger, RunTrigger::Git | RunTrigger::Rollout);
@@ -102,10 +101,10 @@ impl Daemon<'_> {
                 if trigger == RunTrigger::Rollout {
                     self.on_turn_ended(now);
                 }
-                let message = self.job_message(&errand, ran.is_some(), code);
+                let message = self.job_message(&job, ran.is_some(), code);
                 let exit = u8::try_from(code).unwrap_or(1);
-                self.state.finish(&errand.tickets, RequestResult { exit, run: ran, message });
-                if let Some(name) = &errand.entry {
+                self.state.finish(&job.tickets, RequestResult { exit, run: ran, message });
+                if let Some(name) = &job.entry {
                     self.clock.entry_ended(name, now);
                 }
                 self.save_schedule();
@@ -114,9 +113,9 @@ impl Daemon<'_> {
     }
 
     /// What there is to say beside the run.
-    fn job_message(&self, errand: &Job, ran: bool, code: i32) -> Option<String> {
+    fn job_message(&self, job: &Job, ran: bool, code: i32) -> Option<String> {
         const LOG: &str = "the daemon's log (`journalctl -u zagent`)";
-        if errand.test {
+        if job.test {
             return Some(format!("a dry run leaves no record: its report is in {LOG}"));
         }
         let held = self

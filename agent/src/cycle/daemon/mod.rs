@@ -136,7 +136,7 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
     };
     let _signals =
         DaemonSignals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;
-    let desk = Arc::new(DaemonState::new(events.clone()));
+    let state = Arc::new(DaemonState::new(events.clone()));
     let paths = settings.paths();
     let config = api::ApiConfig {
         socket: paths.socket(),
@@ -144,7 +144,7 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
         listen: settings.listen,
         limits: api::ApiLimits::default(),
     };
-    let _serving = api::serve(config, Arc::clone(&desk) as Arc<dyn api::ApiBackend>)
+    let _serving = api::serve(config, Arc::clone(&state) as Arc<dyn api::ApiBackend>)
         .map_err(|error| failed("cannot answer", &error))?;
     let now = Timestamp::now();
     let saved = SchedulerState::read(&paths.schedule()).unwrap_or_else(|error| {
@@ -163,7 +163,7 @@ pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
         watches: Vec::new(),
         queue: JobQueue::default(),
         running: None,
-        state: desk,
+        state: state,
         notify: SdNotify::from_env(),
         events,
         since: now,
@@ -256,36 +256,36 @@ impl Daemon<'_> {
                 let Some(entry) = self.settings.schedule.iter().find(|entry| entry.name == *name) else {
                     return self.clock.skip_due(&due, now);
                 };
-                let mut errand = Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false });
-                errand.sls.clone_from(&entry.sls);
-                errand.test = entry.test;
-                errand.entry = Some(name.clone());
+                let mut job = Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false });
+                job.sls.clone_from(&entry.sls);
+                job.test = entry.test;
+                job.entry = Some(name.clone());
                 self.clock.entry_started(name, now);
-                self.queue_automatic(errand, now);
+                self.queue_automatic(job, now);
             }
         }
         self.save_schedule();
     }
 
     /// Queues an errand that nobody asked for by hand, unless changes are not wanted now.
-    fn queue_automatic(&mut self, errand: Job, now: Timestamp) {
-        let nothing = self.no_source && matches!(errand.kind, JobKind::Turn { fetch: false, .. });
-        let obstacle = self.change_obstacle(now).filter(|_| !errand.test).map(|(_, words)| words);
+    fn queue_automatic(&mut self, job: Job, now: Timestamp) {
+        let nothing = self.no_source && matches!(job.kind, JobKind::Turn { fetch: false, .. });
+        let obstacle = self.change_obstacle(now).filter(|_| !job.test).map(|(_, words)| words);
         match nothing.then(|| states_source::NO_STATES.to_owned()).or(obstacle) {
             Some(words) => {
                 tracing::info!(why = words, "no run now");
-                if let Some(name) = &errand.entry {
+                if let Some(name) = &job.entry {
                     self.clock.entry_ended(name, now);
                 }
             }
-            None => self.enqueue(errand, now),
+            None => self.enqueue(job, now),
         }
     }
 
     /// Queues an errand; an entry that joins one of its own that waits has no end of its own.
-    fn enqueue(&mut self, errand: Job, now: Timestamp) {
-        let entry = errand.entry.clone();
-        if let (QueueResult::Merged, Some(name)) = (self.queue.push(errand), entry) {
+    fn enqueue(&mut self, job: Job, now: Timestamp) {
+        let entry = job.entry.clone();
+        if let (QueueResult::Merged, Some(name)) = (self.queue.push(job), entry) {
             self.clock.entry_ended(&name, now);
         }
     }
@@ -304,10 +304,10 @@ impl Daemon<'_> {
         match event {
             DaemonEvent::Polled(polled) => self.on_polled(*polled, now),
             DaemonEvent::Rollouts(heard) => self.on_thread_event(heard, now),
-            DaemonEvent::RunRequested(wish, ticket) => {
-                let mut errand = Job::new(JobKind::Turn { trigger: RunTrigger::Manual, fetch: wish.fetch });
-                (errand.test, errand.sls, errand.tickets) = (wish.test, wish.sls, vec![ticket]);
-                self.queue.push(errand);
+            DaemonEvent::RunRequested(request, ticket) => {
+                let mut job = Job::new(JobKind::Turn { trigger: RunTrigger::Manual, fetch: request.fetch });
+                (job.test, job.sls, job.tickets) = (request.test, request.sls, vec![ticket]);
+                self.queue.push(job);
             }
             DaemonEvent::OrdersChanged => {
                 self.read_files();
@@ -317,8 +317,8 @@ impl Daemon<'_> {
                 }
             }
             DaemonEvent::SourceChanged => {
-                let errand = Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true });
-                self.queue_automatic(errand, now);
+                let job = Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true });
+                self.queue_automatic(job, now);
             }
             DaemonEvent::JobEnded(status) => self.on_job_ended(status, now),
             DaemonEvent::Reload => self.reload(now),

@@ -311,18 +311,18 @@ impl Daemon<'_> {
 }
 
 /// How often the records are asked for while a rollout speaks of this node; with none it is not in a hurry.
-fn rollout_poll_interval(course: &RolloutState, poll: Duration, now: Timestamp) -> Option<Duration> {
-    course.is_under_way(now).then(|| poll.min(IDLE_POLL_INTERVAL))
+fn rollout_poll_interval(rollout_state: &RolloutState, poll: Duration, now: Timestamp) -> Option<Duration> {
+    rollout_state.is_under_way(now).then(|| poll.min(IDLE_POLL_INTERVAL))
 }
 
 /// Whether the phase, the record or the time asks for a turn.
-fn is_turn_due(course: &RolloutState, hold: RolloutHold<'_>, now: Timestamp) -> bool {
-    match course.node.phase {
+fn is_turn_due(rollout_state: &RolloutState, hold: RolloutHold<'_>, now: Timestamp) -> bool {
+    match rollout_state.node.phase {
         // How it does, and that its time is over, does not wait for anybody.
         NodePhase::Applying { .. } | NodePhase::Soaking { .. } | NodePhase::RollingBack { .. } => true,
         NodePhase::Preparing { .. } if !hold.paused => true,
         NodePhase::Idle | NodePhase::Preparing { .. } | NodePhase::Staged { .. } => {
-            course.desired_action(hold, now).is_some()
+            rollout_state.desired_action(hold, now).is_some()
         }
     }
 }

@@ -45,10 +45,10 @@ impl Daemon<'_> {
         if let Err(error) = self.orders.rollout_state.note_head(&self.settings.paths(), offer.head.as_ref()) {
             tracing::warn!("{}", error_chain(&error));
         }
-        let ruling =
+        let constraint =
             self.orders.rollout_state.constraint(&self.settings.id, self.settings.rollout.follow, now);
         let standing = NodeView {
-            constraint: ruling.as_ref(),
+            constraint: constraint.as_ref(),
             current: self.seen.current.as_ref().map(|current| sync::plain_revision(&current.revision)),
             pin: self.orders.pin.as_ref(),
             held: self.memory.held.as_ref(),

@@ -95,17 +95,18 @@ impl Turn<'_> {
     fn advance_rollout(&self, work: &mut TurnWork<'_>) -> Result<Option<TurnOutcome>, CliError> {
         let paths = self.settings.paths();
         let current = current_revision(work.cache);
-        let settled = RolloutState::update(&paths, |course| course.set_settled(current.as_deref()));
-        let mut course = match settled {
-            Ok((course, ())) => course,
+        let settled =
+            RolloutState::update(&paths, |rollout_state| rollout_state.set_settled(current.as_deref()));
+        let mut rollout_state = match settled {
+            Ok((rollout_state, ())) => rollout_state,
             Err(error) => {
                 work.hooks.warn(&error_chain(&error));
                 return Ok(None);
             }
         };
-        let mut event = match course.node.phase {
+        let mut event = match rollout_state.node.phase {
             NodePhase::Idle | NodePhase::Staged { .. } => None,
-            NodePhase::Soaking { .. } => Some(self.check_soak(&course, work)),
+            NodePhase::Soaking { .. } => Some(self.check_soak(&rollout_state, work)),
             // What was cut off is begun anew, which a pause forbids; it does not stop the time.
             NodePhase::Preparing { .. } | NodePhase::Applying { .. } if work.paused => Some(NodeEvent::Tick),
             NodePhase::Preparing { .. } | NodePhase::Applying { .. } | NodePhase::RollingBack { .. } => {
@@ -125,7 +126,7 @@ impl Turn<'_> {
             };
             let head =
                 stay::followed_head(work.memory.newest.as_ref(), &self.settings.source.remotes).cloned();
-            let asked = || course.desired_action(hold, now).map(|event| (event, true));
+            let asked = || rollout_state.desired_action(hold, now).map(|event| (event, true));
             let Some((next, is_asked)) = event.take().map(|event| (event, false)).or_else(asked) else {
                 break;
             };
@@ -138,18 +139,18 @@ impl Turn<'_> {
                 }
             };
             // What is asked for and changes nothing would be asked for ever.
-            if is_asked && after == course && actions.is_empty() {
+            if is_asked && after == rollout_state && actions.is_empty() {
                 break;
             }
-            if after != course {
+            if after != rollout_state {
                 tracing::info!(phase = ?after.node.phase, "the rollout goes on");
             }
-            course = after;
+            rollout_state = after;
             // The checks after the run were its first look.
             event = is_applied.then_some(NodeEvent::Ready);
             let mut waits = false;
             for action in actions {
-                let act = self.perform_action(action, &course, &orders, work)?;
+                let act = self.perform_action(action, &rollout_state, &orders, work)?;
                 waits = act.retry_later;
                 (event, ended) = (act.event.or(event), act.outcome.or(ended));
             }
@@ -163,17 +164,17 @@ impl Turn<'_> {
     fn perform_action(
         &self,
         action: NodeAction,
-        course: &RolloutState,
+        rollout_state: &RolloutState,
         orders: &OperatorOrders,
         work: &mut TurnWork<'_>,
     ) -> Result<ActionResult, CliError> {
         match action {
             NodeAction::Fetch(order) => Ok(self.fetch_order(&order, orders, work)),
-            NodeAction::Apply(_) => match course.current_order() {
+            NodeAction::Apply(_) => match rollout_state.current_order() {
                 Some(order) => self.apply_order(order, orders, work),
                 None => Ok(ActionResult::default()),
             },
-            NodeAction::RollBack(back) => self.roll_back_order(&back, course, work),
+            NodeAction::RollBack(back) => self.roll_back_order(&back, rollout_state, work),
             NodeAction::Settle(_) => {
                 self.end_trial(work.hooks);
                 Ok(ActionResult::default())
@@ -224,10 +225,10 @@ impl Turn<'_> {
             },
         };
         self.begin_trial(&generation, work.hooks);
-        let ground =
+        let source =
             StatesSource::from_generation(generation).map_err(|error| CliError::from_cache(&error))?;
         let failures = work.memory.failures;
-        let tried = self.attempt(&ground, work.memory, work.hooks)?;
+        let tried = self.attempt(&source, work.memory, work.hooks)?;
         turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
         let speaks = |report: &RunReport| run_rejection(report, failures);
         let against = tried.rejection.or_else(|| tried.report.as_ref().and_then(speaks));
@@ -243,15 +244,16 @@ impl Turn<'_> {
     }
 
     /// How the new revision does, by the checks that were fine before it came.
-    fn check_soak(&self, course: &RolloutState, work: &mut TurnWork<'_>) -> NodeEvent {
+    fn check_soak(&self, rollout_state: &RolloutState, work: &mut TurnWork<'_>) -> NodeEvent {
         let current = match work.cache.current() {
             Ok(Some(current))
-                if sync::plain_revision(&current.record().revision) == course.node.current_version() =>
+                if sync::plain_revision(&current.record().revision)
+                    == rollout_state.node.current_version() =>
             {
                 current
             }
             // Neither is the fault of the revision: it is not looked at, and not to blame.
-            Ok(_) => return moved_event(course),
+            Ok(_) => return moved_event(rollout_state),
             Err(error) => {
                 work.hooks
                     .warn(&format!("nobody can tell how the new revision does: {}", error_chain(&error)));
@@ -273,10 +275,10 @@ impl Turn<'_> {
     fn roll_back_order(
         &self,
         back: &str,
-        course: &RolloutState,
+        rollout_state: &RolloutState,
         work: &mut TurnWork<'_>,
     ) -> Result<ActionResult, CliError> {
-        let NodePhase::RollingBack { order, why, rejects, .. } = &course.node.phase else {
+        let NodePhase::RollingBack { order, why, rejects, .. } = &rollout_state.node.phase else {
             return Ok(ActionResult::default());
         };
         let paths = self.settings.paths();
@@ -327,10 +329,10 @@ impl Turn<'_> {
             .to
             .parse()
             .map_err(|_| format!("`{}` is no commit: a rollout of states names one", order.to))?;
-        let ruling = RolloutConstraint::Take { revision, anyway: order.anyway };
-        let wish = SyncOptions { allow_rewind: order.anyway, preview, ..SyncOptions::default() };
-        let stage = &mut *work.hooks;
-        let mut compiles = |top: &std::path::Path| stage.check_compiles(top);
+        let constraint = RolloutConstraint::Take { revision, anyway: order.anyway };
+        let options = SyncOptions { allow_rewind: order.anyway, preview, ..SyncOptions::default() };
+        let hooks = &mut *work.hooks;
+        let mut compiles = |top: &std::path::Path| hooks.check_compiles(top);
         let mut sync = StatesSync {
             settings: self.settings,
             cache: work.cache,
@@ -340,24 +342,24 @@ impl Turn<'_> {
             notes: Vec::new(),
             check_compiles: &mut compiles,
         };
-        sync.sync_to(&ruling, wish, Timestamp::now()).map_err(|error| error_chain(&error))
+        sync.sync_to(&constraint, options, Timestamp::now()).map_err(|error| error_chain(&error))
     }
 
-    fn begin_trial(&self, generation: &Generation, stage: &mut dyn TurnHooks) {
+    fn begin_trial(&self, generation: &Generation, hooks: &mut dyn TurnHooks) {
         let paths = self.settings.paths();
         // Cut off between publication and trial, it has none yet.
         if GenerationTrial::load(&paths, generation.name()).is_none()
             && let Err(error) = GenerationTrial::begin(&paths, generation.name())
         {
-            stage.warn(&error_chain(&error));
+            hooks.warn(&error_chain(&error));
         }
     }
 }
 
 /// Somebody moved the node to another revision while the new one proved itself: that is their word against the rollout's.
-fn moved_event(course: &RolloutState) -> NodeEvent {
+fn moved_event(rollout_state: &RolloutState) -> NodeEvent {
     let why = "somebody moved the node to another revision".to_owned();
-    match course.node.current_rollout() {
+    match rollout_state.node.current_rollout() {
         Some(rollout) => NodeEvent::Withdraw(rollout.clone(), why),
         None => NodeEvent::Tick,
     }
@@ -410,14 +412,16 @@ mod tests {
             [NodeEvent::Prepare(order), NodeEvent::Fetched, NodeEvent::Apply(rollout), NodeEvent::Applied];
         let node =
             led.into_iter().fold(NodeState::with_version("a"), |node, event| step(&node, event, at(0)).0);
-        let mut course = RolloutState { node, ..RolloutState::default() };
+        let mut rollout_state = RolloutState { node, ..RolloutState::default() };
         for second in 1..=3 {
-            let event = moved_event(&course);
-            course.node = step(&course.node, event, at(second)).0;
+            let event = moved_event(&rollout_state);
+            rollout_state.node = step(&rollout_state.node, event, at(second)).0;
         }
-        let NodePhase::RollingBack { rejects, why, .. } = &course.node.phase else { panic!("{course:?}") };
+        let NodePhase::RollingBack { rejects, why, .. } = &rollout_state.node.phase else {
+            panic!("{rollout_state:?}")
+        };
         assert!(!rejects && why.contains("somebody moved"), "{why}");
-        assert!(course.node.rejected.is_empty());
+        assert!(rollout_state.node.rejected.is_empty());
     }
 
     #[test]

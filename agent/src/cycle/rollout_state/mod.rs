@@ -90,11 +90,11 @@ impl RolloutState {
         change: impl FnOnce(&mut Self) -> R,
     ) -> Result<(Self, R), JsonFileError> {
         let mut after = (Self::default(), R::default());
-        json_file::update(&paths.rollout_states(), |course: &mut Self| {
-            let before = course.clone();
-            let answer = change(course);
-            after = (course.clone(), answer);
-            (*course != before).then_some(())
+        json_file::update(&paths.rollout_states(), |rollout_state: &mut Self| {
+            let before = rollout_state.clone();
+            let answer = change(rollout_state);
+            after = (rollout_state.clone(), answer);
+            (*rollout_state != before).then_some(())
         })?;
         Ok(after)
     }
@@ -110,12 +110,12 @@ impl RolloutState {
         head: Option<&Revision>,
         now: Timestamp,
     ) -> Result<(Self, Vec<NodeAction>), JsonFileError> {
-        Self::update(paths, |course| {
+        Self::update(paths, |rollout_state| {
             if let NodeEvent::Prepare(order) = &event {
-                course.kept = RolloutPlacement::from_order(order, head);
+                rollout_state.kept = RolloutPlacement::from_order(order, head);
             }
-            let (node, actions) = phase::step(&course.node, event, now);
-            course.node = node;
+            let (node, actions) = phase::step(&rollout_state.node, event, now);
+            rollout_state.node = node;
             actions
         })
     }

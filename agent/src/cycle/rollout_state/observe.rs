@@ -51,10 +51,10 @@ impl RolloutState {
         me: &NodeReport,
     ) -> Result<(), JsonFileError> {
         let FoundRecords { mut records, unread } = found;
-        Self::update(paths, |course| {
-            let known = course.records.iter().filter(|record| unread.contains(&record.id)).cloned();
+        Self::update(paths, |rollout_state| {
+            let known = rollout_state.records.iter().filter(|record| unread.contains(&record.id)).cloned();
             records.extend(known);
-            course.observe(&records, me);
+            rollout_state.observe(&records, me);
         })
         .map(drop)
     }
@@ -62,7 +62,7 @@ impl RolloutState {
 
 impl Turn<'_> {
     /// Tells the board how this node does, once.
-    pub(in crate::cycle) fn publish_report(&self, stage: &mut dyn TurnHooks) {
+    pub(in crate::cycle) fn publish_report(&self, hooks: &mut dyn TurnHooks) {
         let settings = self.settings;
         if settings.board.kind == BoardKind::None {
             return;
@@ -82,12 +82,12 @@ impl Turn<'_> {
         let told = BoardReports::open(settings)
             .and_then(|reports| reports.map_or(Ok(()), |mut reports| reports.put(&report)));
         if let Err(error) = told {
-            stage.warn(&format!("the board is not told how this node does: {}", error_chain(&error)));
+            hooks.warn(&format!("the board is not told how this node does: {}", error_chain(&error)));
         }
     }
 
     /// Reads the records.
-    pub(in crate::cycle) fn read_records(&self, stage: &mut dyn TurnHooks) {
+    pub(in crate::cycle) fn read_records(&self, hooks: &mut dyn TurnHooks) {
         let heard = node_report::open_records(self.settings).map_err(|error| error_chain(&error)).and_then(
             |records| {
                 let Some(mut records) = records else { return Ok(()) };
@@ -101,7 +101,7 @@ impl Turn<'_> {
             },
         );
         if let Err(words) = heard {
-            stage.warn(&format!(
+            hooks.warn(&format!(
                 "rollouts cannot be read, so the node goes by what it last heard of them: {words}"
             ));
         }

@@ -67,8 +67,8 @@ impl RolloutState {
     ) -> Result<(), JsonFileError> {
         let is_blind = self.kept.as_ref().is_some_and(|kept| kept.head.is_none());
         let Some(head) = head.filter(|_| is_blind) else { return Ok(()) };
-        Self::update(paths, |course| {
-            if let Some(kept) = &mut course.kept {
+        Self::update(paths, |rollout_state| {
+            if let Some(kept) = &mut rollout_state.kept {
                 kept.head.get_or_insert_with(|| head.clone());
             }
         })

@@ -97,13 +97,13 @@ fn found(records: &[RolloutRecord], unread: &[&str]) -> FoundRecords {
 }
 
 fn heard(records: &[RolloutRecord]) -> RolloutState {
-    let mut course = RolloutState { node: NodeState::with_version(OLD), ..RolloutState::default() };
-    course.observe(records, &me());
-    course
+    let mut rollout_state = RolloutState { node: NodeState::with_version(OLD), ..RolloutState::default() };
+    rollout_state.observe(records, &me());
+    rollout_state
 }
 
-fn words(course: &RolloutState, follow: FollowMode) -> String {
-    match course.constraint(&id("web-03"), follow, at(1)) {
+fn words(rollout_state: &RolloutState, follow: FollowMode) -> String {
+    match rollout_state.constraint(&id("web-03"), follow, at(1)) {
         Some(RolloutConstraint::Stay { words, .. }) => words,
         other => panic!("{other:?}"),
     }
@@ -111,20 +111,23 @@ fn words(course: &RolloutState, follow: FollowMode) -> String {
 
 #[test]
 fn a_node_waits_for_its_batch_and_says_so() {
-    let course = heard(&[record("web-42")]);
-    assert_eq!(course.desired_action(FREE, at(1)), None);
-    let told = words(&course, FollowMode::Head);
+    let rollout_state = heard(&[record("web-42")]);
+    assert_eq!(rollout_state.desired_action(FREE, at(1)), None);
+    let told = words(&rollout_state, FollowMode::Head);
     assert!(told.starts_with("held back by rollout web-42: batch 3 of 3, waiting; "), "{told}");
     assert!(told.contains("zagent pin"), "{told}");
-    let status = course.rollout_status(&id("web-03")).unwrap();
+    let status = rollout_state.rollout_status(&id("web-03")).unwrap();
     assert_eq!((status.batch, status.batches, status.phase.as_str()), (Some(3), 3, "waiting"));
 
     let released = RolloutRecord { current_batch: 2, serial: 2, ..record("web-42") };
     let asked = heard(std::slice::from_ref(&released)).desired_action(FREE, at(1));
     assert!(matches!(asked, Some(NodeEvent::Prepare(order)) if order.to == NEW));
     let others = RolloutRecord { batches: vec![vec![id("db-01")]], ..released };
-    let course = heard(&[others, RolloutRecord { dry_run: true, ..record("dry") }]);
-    assert_eq!((course.records.len(), course.constraint(&id("web-03"), FollowMode::Head, at(1))), (0, None));
+    let rollout_state = heard(&[others, RolloutRecord { dry_run: true, ..record("dry") }]);
+    assert_eq!(
+        (rollout_state.records.len(), rollout_state.constraint(&id("web-03"), FollowMode::Head, at(1))),
+        (0, None)
+    );
 }
 
 #[test]
@@ -132,20 +135,20 @@ fn only_what_this_node_needs_is_kept_and_nothing_old_is_believed() {
     let mut long = RolloutRecord { serial: 5, ..record("web-42") };
     long.nodes.insert(id("web-01"), NodeProgress::default());
     long.nodes.insert(id("web-03"), NodeProgress { status: NodeStatus::Prepared, ..NodeProgress::default() });
-    let mut course = heard(&[long]);
-    let kept = &course.records[0];
+    let mut rollout_state = heard(&[long]);
+    let kept = &rollout_state.records[0];
     assert_eq!(
         (kept.nodes.len(), kept.batch_of(&id("web-03")), kept.batch_of(&id("web-01"))),
         (1, Some(2), None)
     );
-    let before = course.clone();
-    course
+    let before = rollout_state.clone();
+    rollout_state
         .observe(&[RolloutRecord { serial: 4, state: RolloutStatus::Completed, ..record("web-42") }], &me());
-    assert_eq!(course, before, "somebody shows an old one again");
-    course.observe(&[], &me());
-    assert!(course.records.is_empty());
+    assert_eq!(rollout_state, before, "somebody shows an old one again");
+    rollout_state.observe(&[], &me());
+    assert!(rollout_state.records.is_empty());
     assert_eq!(
-        course.node.heard.values().map(|heard| heard.serial).collect::<Vec<_>>(),
+        rollout_state.node.heard.values().map(|heard| heard.serial).collect::<Vec<_>>(),
         [5],
         "and may do so later, too"
     );
@@ -163,8 +166,8 @@ fn what_is_over_lets_go_unless_it_was_aborted() {
         (RolloutStatus::Aborting, FollowMode::Head, true),
         (RolloutStatus::Aborted, FollowMode::Head, true),
     ] {
-        let ruling = heard(&[state(state_is)]).constraint(&id("web-03"), follow, at(1));
-        assert_eq!(ruling.is_some(), stays, "{state_is:?} {follow:?}");
+        let constraint = heard(&[state(state_is)]).constraint(&id("web-03"), follow, at(1));
+        assert_eq!(constraint.is_some(), stays, "{state_is:?} {follow:?}");
     }
     let told = words(&heard(&[state(RolloutStatus::Aborted)]), FollowMode::Head);
     assert!(told.contains("web-42 was aborted: web-01 failed") && told.contains("deleted"), "{told}");
@@ -182,12 +185,12 @@ fn what_is_over_lets_go_unless_it_was_aborted() {
 
 /// A node that was led so far by a record that is released.
 fn led(record: &RolloutRecord, events: &[NodeEvent]) -> RolloutState {
-    let mut course = heard(std::slice::from_ref(record));
-    let asked = course.desired_action(FREE, at(1)).unwrap();
+    let mut rollout_state = heard(std::slice::from_ref(record));
+    let asked = rollout_state.desired_action(FREE, at(1)).unwrap();
     for event in [asked].into_iter().chain(events.iter().cloned()) {
-        course.node = zagent_rollout::phase::step(&course.node, event, at(2)).0;
+        rollout_state.node = zagent_rollout::phase::step(&rollout_state.node, event, at(2)).0;
     }
-    course
+    rollout_state
 }
 
 #[test]
@@ -203,10 +206,10 @@ fn a_closed_window_holds_what_is_not_begun_and_no_emergency() {
     }
     let soaking = [NodeEvent::Fetched, NodeEvent::Apply(released.id.clone()), NodeEvent::Applied];
     let aborted = RolloutRecord { state: RolloutStatus::Aborted, serial: 9, ..released.clone() };
-    let mut course = led(&released, &soaking);
-    course.observe(&[aborted], &me());
+    let mut rollout_state = led(&released, &soaking);
+    rollout_state.observe(&[aborted], &me());
     assert!(
-        matches!(course.desired_action(closed, at(3)), Some(NodeEvent::Withdraw(..))),
+        matches!(rollout_state.desired_action(closed, at(3)), Some(NodeEvent::Withdraw(..))),
         "going back is always allowed"
     );
 }
@@ -216,14 +219,14 @@ fn a_pin_and_a_record_that_is_gone_end_it_here() {
     let released = RolloutRecord { current_batch: 2, phase: BatchPhase::Apply, ..record("web-42") };
     let steps = [NodeEvent::Fetched, NodeEvent::Apply(released.id.clone()), NodeEvent::Applied];
     for done in 0..=steps.len() {
-        let course = led(&released, &steps[..done]);
+        let rollout_state = led(&released, &steps[..done]);
         let pinned = RolloutHold { pinned: Some("pinned to main"), ..FREE };
-        let asked = course.desired_action(pinned, at(3));
+        let asked = rollout_state.desired_action(pinned, at(3));
         assert!(
             matches!(&asked, Some(NodeEvent::Withdraw(_, why)) if why.contains("pinned to main")),
             "{done} {asked:?}"
         );
-        let mut gone = course.clone();
+        let mut gone = rollout_state.clone();
         gone.observe(&[], &me());
         assert!(matches!(gone.desired_action(FREE, at(3)), Some(NodeEvent::Withdraw(..))), "{done}");
         assert!(
@@ -247,11 +250,11 @@ fn a_pause_holds_what_is_not_begun_and_nothing_else() {
         "no apply, emergency or not"
     );
     let soaking = [NodeEvent::Fetched, NodeEvent::Apply(released.id.clone()), NodeEvent::Applied];
-    let mut course = led(&apply, &soaking);
-    course.observe(&[RolloutRecord { phase: BatchPhase::Confirm, serial: 9, ..apply.clone() }], &me());
-    assert!(matches!(course.desired_action(paused, at(90)), Some(NodeEvent::Confirm(_))));
-    course.observe(&[RolloutRecord { state: RolloutStatus::Aborted, serial: 10, ..apply }], &me());
-    assert!(matches!(course.desired_action(paused, at(90)), Some(NodeEvent::Withdraw(..))));
+    let mut rollout_state = led(&apply, &soaking);
+    rollout_state.observe(&[RolloutRecord { phase: BatchPhase::Confirm, serial: 9, ..apply.clone() }], &me());
+    assert!(matches!(rollout_state.desired_action(paused, at(90)), Some(NodeEvent::Confirm(_))));
+    rollout_state.observe(&[RolloutRecord { state: RolloutStatus::Aborted, serial: 10, ..apply }], &me());
+    assert!(matches!(rollout_state.desired_action(paused, at(90)), Some(NodeEvent::Withdraw(..))));
 }
 
 fn by_clock(name: &str) -> RolloutRecord {
@@ -266,13 +269,13 @@ fn late() -> Timestamp {
 #[test]
 fn the_clock_asks_by_itself() {
     let clock = by_clock("web-42");
-    let course = heard(std::slice::from_ref(&clock));
-    assert_eq!(course.records.len(), 1, "its target means the node");
+    let rollout_state = heard(std::slice::from_ref(&clock));
+    assert_eq!(rollout_state.records.len(), 1, "its target means the node");
     let end = at(450);
-    assert!(matches!(course.desired_action(FREE, end), Some(NodeEvent::Prepare(_))));
-    assert!(course.is_under_way(end));
+    assert!(matches!(rollout_state.desired_action(FREE, end), Some(NodeEvent::Prepare(_))));
+    assert!(rollout_state.is_under_way(end));
     assert!(
-        course.constraint(&id("web-03"), FollowMode::Head, end).is_some(),
+        rollout_state.constraint(&id("web-03"), FollowMode::Head, end).is_some(),
         "until then the head is not taken"
     );
     let elsewhere = RolloutRecord { target: "db-*".into(), ..clock };
@@ -281,16 +284,16 @@ fn the_clock_asks_by_itself() {
 
 #[test]
 fn a_rollout_by_the_clock_is_over_when_its_time_is() {
-    let course = heard(&[by_clock("web-42")]);
-    assert!(!course.is_under_way(late()), "nobody polls for ever");
-    assert_eq!(course.constraint(&id("web-03"), FollowMode::Head, late()), None);
-    assert_eq!(course.desired_action(FREE, late()), None, "who follows heads goes on with these");
+    let rollout_state = heard(&[by_clock("web-42")]);
+    assert!(!rollout_state.is_under_way(late()), "nobody polls for ever");
+    assert_eq!(rollout_state.constraint(&id("web-03"), FollowMode::Head, late()), None);
+    assert_eq!(rollout_state.desired_action(FREE, late()), None, "who follows heads goes on with these");
     let waits = RolloutHold::none(FollowMode::Rollouts);
     assert!(
-        matches!(course.desired_action(waits, late()), Some(NodeEvent::Prepare(_))),
+        matches!(rollout_state.desired_action(waits, late()), Some(NodeEvent::Prepare(_))),
         "who does not takes it late"
     );
-    assert!(course.constraint(&id("web-03"), FollowMode::Rollouts, late()).is_some());
+    assert!(rollout_state.constraint(&id("web-03"), FollowMode::Rollouts, late()).is_some());
 
     let paused = heard(&[RolloutRecord { state: RolloutStatus::Paused, ..by_clock("web-42") }]);
     assert!(
@@ -303,12 +306,12 @@ fn a_rollout_by_the_clock_is_over_when_its_time_is() {
 
 #[test]
 fn by_the_clock_a_node_that_is_held_begins_later() {
-    let mut course = heard(&[by_clock("web-42")]);
+    let mut rollout_state = heard(&[by_clock("web-42")]);
     let pinned = RolloutHold { pinned: Some("pinned to main"), ..FREE };
-    assert_eq!(course.desired_action(pinned, at(450)), None);
-    assert!(course.desired_action(FREE, at(450)).is_some());
-    course.observe(&[by_clock("web-42")], &NodeReport { degraded: Some("crash loop".into()), ..me() });
-    assert_eq!(course.desired_action(FREE, at(450)), None, "the plan says that it is left out");
+    assert_eq!(rollout_state.desired_action(pinned, at(450)), None);
+    assert!(rollout_state.desired_action(FREE, at(450)).is_some());
+    rollout_state.observe(&[by_clock("web-42")], &NodeReport { degraded: Some("crash loop".into()), ..me() });
+    assert_eq!(rollout_state.desired_action(FREE, at(450)), None, "the plan says that it is left out");
 }
 
 #[test]
@@ -316,17 +319,21 @@ fn the_newest_word_counts_also_against_an_older_clock() {
     let old = by_clock("web-42");
     let new =
         RolloutRecord { created: at(5), state: RolloutStatus::Completed, to: OLD.into(), ..record("web-43") };
-    let course = heard(&[old, new]);
-    assert_eq!(course.desired_action(FREE, at(450)), None, "the older one does not take the node back");
-    assert_eq!(course.constraint(&id("web-03"), FollowMode::Head, at(450)), None);
-    assert!(!course.is_under_way(at(450)));
+    let rollout_state = heard(&[old, new]);
+    assert_eq!(
+        rollout_state.desired_action(FREE, at(450)),
+        None,
+        "the older one does not take the node back"
+    );
+    assert_eq!(rollout_state.constraint(&id("web-03"), FollowMode::Head, at(450)), None);
+    assert!(!rollout_state.is_under_way(at(450)));
 }
 
 /// A node that took part and confirmed, and knew this head when it began.
 fn confirmed(record: &RolloutRecord, head: Option<&str>, second: i64) -> RolloutState {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
-    RolloutState::update(&paths, |course| course.set_settled(Some(OLD))).unwrap();
+    RolloutState::update(&paths, |rollout_state| rollout_state.set_settled(Some(OLD))).unwrap();
     RolloutState::store_records(&paths, found(std::slice::from_ref(record), &[]), &me()).unwrap();
     let head = head.map(|head| head.parse().unwrap());
     let order = zagent_rollout::node::order_from_record(record);
@@ -341,44 +348,47 @@ fn confirmed(record: &RolloutRecord, head: Option<&str>, second: i64) -> Rollout
     for (event, later) in steps {
         RolloutState::step(&paths, event, head.as_ref(), at(second + later)).unwrap();
     }
-    let course = RolloutState::read(&paths).unwrap();
-    assert_eq!((course.node.running.as_str(), &course.node.phase), (record.to.as_str(), &NodePhase::Idle));
-    course
+    let rollout_state = RolloutState::read(&paths).unwrap();
+    assert_eq!(
+        (rollout_state.node.running.as_str(), &rollout_state.node.phase),
+        (record.to.as_str(), &NodePhase::Idle)
+    );
+    rollout_state
 }
 
 #[test]
 fn what_a_rollout_led_to_is_not_undone_by_its_end() {
     let head = "cccccccccccccccccccccccccccccccccccccccc";
     let released = RolloutRecord { current_batch: 2, phase: BatchPhase::Apply, ..record("web-42") };
-    let mut course = confirmed(&released, Some(head), 0);
+    let mut rollout_state = confirmed(&released, Some(head), 0);
     let over = RolloutRecord { state: RolloutStatus::Completed, serial: 9, ..released };
-    course.observe(std::slice::from_ref(&over), &me());
+    rollout_state.observe(std::slice::from_ref(&over), &me());
     let Some(RolloutConstraint::Keep { to, head: Some(then), words }) =
-        course.constraint(&id("web-03"), FollowMode::Head, at(200))
+        rollout_state.constraint(&id("web-03"), FollowMode::Head, at(200))
     else {
-        panic!("{:?}", course.constraint(&id("web-03"), FollowMode::Head, at(200)));
+        panic!("{:?}", rollout_state.constraint(&id("web-03"), FollowMode::Head, at(200)));
     };
     assert_eq!((to.as_str(), then.as_str()), (NEW, head));
     assert!(words.contains("web-42") && words.contains("new commit"), "{words}");
     assert!(matches!(
-        course.constraint(&id("web-03"), FollowMode::Rollouts, at(200)),
+        rollout_state.constraint(&id("web-03"), FollowMode::Rollouts, at(200)),
         Some(RolloutConstraint::Stay { .. })
     ));
 
-    let mut tidy = course.clone();
+    let mut tidy = rollout_state.clone();
     tidy.observe(&[], &me());
     assert!(
         tidy.constraint(&id("web-03"), FollowMode::Head, at(200)).is_some(),
         "nor when its record is tidied away"
     );
-    let mut moved = course.clone();
+    let mut moved = rollout_state.clone();
     moved.set_settled(Some(OLD));
     assert_eq!(
         (moved.kept.as_ref(), moved.constraint(&id("web-03"), FollowMode::Head, at(200))),
         (None, None)
     );
 
-    let mut aborted = course;
+    let mut aborted = rollout_state;
     aborted.observe(&[RolloutRecord { state: RolloutStatus::Aborted, serial: 10, ..over }], &me());
     assert!(aborted.constraint(&id("web-03"), FollowMode::Head, at(200)).is_some());
     aborted.observe(&[], &me());
@@ -390,7 +400,7 @@ fn a_head_that_was_not_known_is_the_one_that_is_seen_first() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
     let kept = RolloutPlacement { rollout: "web-42".parse().unwrap(), to: NEW.into(), head: None };
-    RolloutState::update(&paths, |course| course.kept = Some(kept)).unwrap();
+    RolloutState::update(&paths, |rollout_state| rollout_state.kept = Some(kept)).unwrap();
     let head = |of: &str| of.parse().unwrap();
     for (seen, known) in [(None, None), (Some(head(OLD)), Some(OLD)), (Some(head(NEW)), Some(OLD))] {
         RolloutState::read(&paths).unwrap().note_head(&paths, seen.as_ref()).unwrap();
@@ -421,15 +431,21 @@ fn what_is_kept_is_written_when_it_changed_and_settles_on_what_the_node_is_on() 
     assert!(!RolloutState::is_news(&paths, &found(&[], &[])), "no rollout ever spoke of this node");
     let released = RolloutRecord { current_batch: 2, phase: BatchPhase::Apply, ..record("web-42") };
     RolloutState::store_records(&paths, found(std::slice::from_ref(&released), &[]), &me()).unwrap();
-    RolloutState::update(&paths, |course| course.set_settled(Some(OLD))).unwrap();
+    RolloutState::update(&paths, |rollout_state| rollout_state.set_settled(Some(OLD))).unwrap();
     assert!(RolloutState::is_news(&paths, &found(&[], &[])), "that it is gone now is news");
     let asked = RolloutState::read(&paths).unwrap().desired_action(FREE, at(1)).unwrap();
-    let (course, actions) = RolloutState::step(&paths, asked, None, at(1)).unwrap();
-    assert_eq!((actions.len(), course.node.running.as_str()), (1, OLD));
-    assert_eq!(RolloutState::read(&paths).unwrap(), course);
-    let (course, ()) = RolloutState::update(&paths, |course| course.set_settled(Some(NEW))).unwrap();
-    assert_eq!(course.node.running, OLD, "what it goes back to does not move while it is in a rollout");
-    assert!(matches!(course.node.phase, NodePhase::Preparing { .. }) && !course.is_judging(OLD));
+    let (rollout_state, actions) = RolloutState::step(&paths, asked, None, at(1)).unwrap();
+    assert_eq!((actions.len(), rollout_state.node.running.as_str()), (1, OLD));
+    assert_eq!(RolloutState::read(&paths).unwrap(), rollout_state);
+    let (rollout_state, ()) =
+        RolloutState::update(&paths, |rollout_state| rollout_state.set_settled(Some(NEW))).unwrap();
+    assert_eq!(
+        rollout_state.node.running, OLD,
+        "what it goes back to does not move while it is in a rollout"
+    );
+    assert!(
+        matches!(rollout_state.node.phase, NodePhase::Preparing { .. }) && !rollout_state.is_judging(OLD)
+    );
     std::fs::write(paths.rollout_states(), "{").unwrap();
     assert!(
         RolloutState::step(&paths, NodeEvent::Fetched, None, at(2)).is_err(),

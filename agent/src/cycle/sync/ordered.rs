@@ -24,15 +24,15 @@ impl StatesSync<'_> {
     /// Fails when the cache cannot be used.
     pub fn sync_to(
         &mut self,
-        ruling: &RolloutConstraint,
-        wish: SyncOptions,
+        constraint: &RolloutConstraint,
+        options: SyncOptions,
         now: Timestamp,
     ) -> Result<SyncOutcome, CacheError> {
         let current = self.cache.current()?;
         let quarantined = self.orders.quarantined_revisions();
         let standing = NodeView {
             current: current.as_ref().map(|generation| plain_revision(&generation.record().revision)),
-            constraint: Some(ruling),
+            constraint: Some(constraint),
             held: self.memory.held.as_ref(),
             quarantined: &quarantined,
             // What was refused as the head of a branch is looked at again when somebody orders it: that is what a fleet
@@ -41,7 +41,7 @@ impl StatesSync<'_> {
             ..NodeView::default()
         };
         match decide_revision(&RemoteOffer::default(), &standing, now) {
-            SyncDecision::Take(revision, role) => Ok(self.fetch_ordered(&revision, role, wish, now)),
+            SyncDecision::Take(revision, role) => Ok(self.fetch_ordered(&revision, role, options, now)),
             SyncDecision::Held(held) => Ok(SyncOutcome::Held(held)),
             SyncDecision::Quarantined(revision) => {
                 let message = self.orders.quarantine_reason(&revision);
@@ -64,7 +64,7 @@ impl StatesSync<'_> {
         &mut self,
         revision: &Revision,
         role: RevisionRole,
-        wish: SyncOptions,
+        options: SyncOptions,
         now: Timestamp,
     ) -> SyncOutcome {
         let deadline = Deadline::after(self.settings.source.timeout);
@@ -87,7 +87,7 @@ impl StatesSync<'_> {
                 directory: false,
             };
             let offered = OfferedRevision { found: &found, revision, role };
-            match self.take_revision(&mut remotes, &offered, wish, (deadline, now)) {
+            match self.take_revision(&mut remotes, &offered, options, (deadline, now)) {
                 Ok(synced) => {
                     self.memory.held = self.memory.held.take().filter(|held| held.revision != *revision);
                     return synced;
@@ -135,8 +135,8 @@ mod tests {
             notes: Vec::new(),
             check_compiles: &mut |_| Ok(()),
         };
-        let ruling = RolloutConstraint::Take { revision, anyway: false };
-        let SyncOutcome::Held(held) = sync.sync_to(&ruling, SyncOptions::default(), now).unwrap() else {
+        let constraint = RolloutConstraint::Take { revision, anyway: false };
+        let SyncOutcome::Held(held) = sync.sync_to(&constraint, SyncOptions::default(), now).unwrap() else {
             panic!("there is no remote that has it")
         };
         assert!(held.message.contains("no Git remote"), "{}", held.message);

@@ -93,13 +93,13 @@ impl OverlayLayer {
     }
 
     /// How many names an entry has: those below that still lead to it, and those that are new.
-    pub(super) fn nlink(&self, base: &dyn FileSystem, spot: &ResolvedPath) -> io::Result<u64> {
-        let id = spot.stat.ok_or(Errno::NOENT)?.id;
+    pub(super) fn nlink(&self, base: &dyn FileSystem, resolved: &ResolvedPath) -> io::Result<u64> {
+        let id = resolved.stat.ok_or(Errno::NOENT)?.id;
         let is_his =
             |path: &Path| base.lstat(path).is_ok_and(|found| found.is_some_and(|found| found.id == id));
         let path = match self.inodes.get(&id) {
             Some(OverlayInode { base_path: below, .. }) => below.as_deref(),
-            None => Some(spot.path.as_path()),
+            None => Some(resolved.path.as_path()),
         };
         let below = path.map_or(Ok(0), |path| base.nlink(path)).map_err(base_error)?;
         let new = self.names.values().filter(|name| **name == Some(id)).count() as u64;
@@ -112,13 +112,13 @@ impl OverlayLayer {
         &self,
         base: &dyn FileSystem,
         path: &Path,
-        way: LinkPolicy,
+        policy: LinkPolicy,
     ) -> io::Result<ResolvedPath> {
         if !path.is_absolute() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
         }
         let (parent, name) = path_at::split_path(path);
-        let dir = self.resolve_dir(base, parent, way)?;
+        let dir = self.resolve_dir(base, parent, policy)?;
         self.resolve_in(base, dir, name)
     }
 
@@ -127,16 +127,18 @@ impl OverlayLayer {
         &self,
         base: &dyn FileSystem,
         path: &Path,
-        way: LinkPolicy,
+        policy: LinkPolicy,
     ) -> io::Result<ResolvedPath> {
-        let mut spot = self.resolve(base, path, way)?;
+        let mut resolved = self.resolve(base, path, policy)?;
         for _ in 0..=MAX_LINKS {
-            let Some(stat) = spot.stat.filter(|stat| stat.kind == FileKind::Link) else { return Ok(spot) };
-            if way == LinkPolicy::ForWrite && !path_at::is_trusted_link(&stat, &spot.dir.stat) {
+            let Some(stat) = resolved.stat.filter(|stat| stat.kind == FileKind::Link) else {
+                return Ok(resolved);
+            };
+            if policy == LinkPolicy::ForWrite && !path_at::is_trusted_link(&stat, &resolved.dir.stat) {
                 return Err(path_at::untrusted_link_error());
             }
-            let target = spot.dir.path.join(self.target(base, &spot)?);
-            spot = self.resolve(base, &target, way)?;
+            let target = resolved.dir.path.join(self.target(base, &resolved)?);
+            resolved = self.resolve(base, &target, policy)?;
         }
         Err(Errno::LOOP.into())
     }
@@ -145,15 +147,17 @@ impl OverlayLayer {
     pub(super) fn resolve_for_change(&self, base: &dyn FileSystem, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..=MAX_LINKS {
-            let spot = match self.resolve(base, &path, LinkPolicy::ForWrite) {
+            let resolved = match self.resolve(base, &path, LinkPolicy::ForWrite) {
                 Err(error) if path_at::is_missing(&error) => return Ok(path),
-                spot => spot?,
+                resolved => resolved?,
             };
-            let Some(stat) = spot.stat.filter(|stat| stat.kind == FileKind::Link) else { return Ok(path) };
-            if !path_at::is_trusted_link(&stat, &spot.dir.stat) {
+            let Some(stat) = resolved.stat.filter(|stat| stat.kind == FileKind::Link) else {
+                return Ok(path);
+            };
+            if !path_at::is_trusted_link(&stat, &resolved.dir.stat) {
                 return Err(path_at::untrusted_link_error());
             }
-            path = spot.dir.path.join(self.target(base, &spot)?);
+            path = resolved.dir.path.join(self.target(base, &resolved)?);
         }
         Err(Errno::LOOP.into())
     }
@@ -187,12 +191,12 @@ impl OverlayLayer {
         Ok(Some((self.inodes.get(&stat.id).map_or(stat, |inode| inode.stat), true)))
     }
 
-    fn resolve_dir(&self, base: &dyn FileSystem, path: &Path, way: LinkPolicy) -> io::Result<ResolvedDir> {
+    fn resolve_dir(&self, base: &dyn FileSystem, path: &Path, policy: LinkPolicy) -> io::Result<ResolvedDir> {
         let known = self.dir_cache.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
-        if let Some(dir) = known.filter(|dir| way == LinkPolicy::ForRead || dir.is_trusted) {
+        if let Some(dir) = known.filter(|dir| policy == LinkPolicy::ForRead || dir.is_trusted) {
             return Ok(dir);
         }
-        let dir = self.walk(base, path, way)?;
+        let dir = self.walk(base, path, policy)?;
         self.dir_cache.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), dir.clone());
         Ok(dir)
     }
@@ -204,7 +208,7 @@ impl OverlayLayer {
         Ok(ResolvedDir { path: PathBuf::from("/"), stat, device, in_base: true, is_trusted: true })
     }
 
-    fn walk(&self, base: &dyn FileSystem, path: &Path, way: LinkPolicy) -> io::Result<ResolvedDir> {
+    fn walk(&self, base: &dyn FileSystem, path: &Path, policy: LinkPolicy) -> io::Result<ResolvedDir> {
         let mut left: VecDeque<OsString> = path_at::path_components(path).collect();
         let mut trail = vec![self.root(base)?];
         let mut links = 0;
@@ -228,7 +232,7 @@ impl OverlayLayer {
                         return Err(Errno::LOOP.into());
                     }
                     is_trusted &= path_at::is_trusted_link(&stat, &dir.stat);
-                    if !is_trusted && way == LinkPolicy::ForWrite {
+                    if !is_trusted && policy == LinkPolicy::ForWrite {
                         return Err(path_at::untrusted_link_error());
                     }
                     let target =
@@ -249,24 +253,24 @@ impl OverlayLayer {
     }
 
     /// Where the link at a place points.
-    pub(super) fn target(&self, base: &dyn FileSystem, spot: &ResolvedPath) -> io::Result<PathBuf> {
-        let stat = spot.stat.ok_or(Errno::NOENT)?;
+    pub(super) fn target(&self, base: &dyn FileSystem, resolved: &ResolvedPath) -> io::Result<PathBuf> {
+        let stat = resolved.stat.ok_or(Errno::NOENT)?;
         match self.inodes.get(&stat.id) {
             Some(OverlayInode { body: InodeBody::Target(target), .. }) => Ok(target.clone()),
             Some(OverlayInode { base_path: None, .. }) => Err(Errno::INVAL.into()),
             Some(OverlayInode { base_path: Some(path), .. }) => base.read_link(path).map_err(base_error),
-            None => base.read_link(&spot.path).map_err(base_error),
+            None => base.read_link(&resolved.path).map_err(base_error),
         }
     }
 
     /// The entry at a place if it is new or changed.
-    pub(super) fn inode(&self, spot: &ResolvedPath) -> Option<&OverlayInode> {
-        spot.stat.and_then(|stat| self.inodes.get(&stat.id))
+    pub(super) fn inode(&self, resolved: &ResolvedPath) -> Option<&OverlayInode> {
+        resolved.stat.and_then(|stat| self.inodes.get(&stat.id))
     }
 
     /// The entry at a place, to be changed.
-    pub(super) fn inode_mut(&mut self, spot: &ResolvedPath) -> io::Result<&mut OverlayInode> {
-        let stat = spot.stat.ok_or(Errno::NOENT)?;
+    pub(super) fn inode_mut(&mut self, resolved: &ResolvedPath) -> io::Result<&mut OverlayInode> {
+        let stat = resolved.stat.ok_or(Errno::NOENT)?;
         // Who may go where may depend on it.
         if matches!(stat.kind, FileKind::Dir | FileKind::Link) {
             self.clear_cache();
@@ -277,24 +281,24 @@ impl OverlayLayer {
             } else {
                 InodeBody::Empty
             };
-            OverlayInode { stat, body, base_path: Some(spot.path.clone()), attrs: None, xattrs: None }
+            OverlayInode { stat, body, base_path: Some(resolved.path.clone()), attrs: None, xattrs: None }
         }))
     }
 
     /// Puts a new entry at a place.
-    pub(super) fn add_entry(&mut self, spot: &ResolvedPath, mut inode: OverlayInode) {
+    pub(super) fn add_entry(&mut self, resolved: &ResolvedPath, mut inode: OverlayInode) {
         self.last += 1;
         inode.stat.id = (0, self.last);
         self.inodes.insert(inode.stat.id, inode);
-        self.set_name(spot, Some((0, self.last)));
+        self.set_name(resolved, Some((0, self.last)));
     }
 
     /// Lets a name stand for another entry or for none.
-    pub(super) fn set_name(&mut self, spot: &ResolvedPath, id: Option<InodeId>) {
-        if spot.stat.is_some_and(|stat| matches!(stat.kind, FileKind::Dir | FileKind::Link)) {
+    pub(super) fn set_name(&mut self, resolved: &ResolvedPath, id: Option<InodeId>) {
+        if resolved.stat.is_some_and(|stat| matches!(stat.kind, FileKind::Dir | FileKind::Link)) {
             self.clear_cache();
         }
-        self.names.insert(spot.path.clone(), id);
+        self.names.insert(resolved.path.clone(), id);
     }
 
     fn clear_cache(&mut self) {
@@ -302,12 +306,12 @@ impl OverlayLayer {
     }
 
     /// Takes an entry away with all that is in it.
-    pub(super) fn remove(&mut self, spot: &ResolvedPath) {
-        let inside: Vec<_> = self.names_inside(&spot.path).map(|(path, _)| path.clone()).collect();
+    pub(super) fn remove(&mut self, resolved: &ResolvedPath) {
+        let inside: Vec<_> = self.names_inside(&resolved.path).map(|(path, _)| path.clone()).collect();
         for path in inside {
             self.names.remove(&path);
         }
-        self.set_name(spot, None);
+        self.set_name(resolved, None);
     }
 
     fn names_inside<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, Option<InodeId>)> {
@@ -322,15 +326,16 @@ impl OverlayLayer {
     pub(super) fn list(
         &self,
         base: &dyn FileSystem,
-        spot: &ResolvedPath,
+        resolved: &ResolvedPath,
     ) -> io::Result<Vec<(OsString, FileKind)>> {
-        let stat = spot.stat.ok_or(Errno::NOENT)?;
+        let stat = resolved.stat.ok_or(Errno::NOENT)?;
         if stat.kind != FileKind::Dir {
             return Err(Errno::NOTDIR.into());
         }
         let mut found = Vec::new();
         let mut hidden = HashSet::new();
-        for (path, id) in self.names_inside(&spot.path).filter(|(path, _)| path.parent() == Some(&spot.path))
+        for (path, id) in
+            self.names_inside(&resolved.path).filter(|(path, _)| path.parent() == Some(&resolved.path))
         {
             let Some(name) = path.file_name() else { continue };
             hidden.insert(name);
@@ -338,16 +343,17 @@ impl OverlayLayer {
                 found.push((name.to_owned(), inode.stat.kind));
             }
         }
-        if self.is_in_base(spot) {
-            let names = base.read_dir(&spot.path).map_err(base_error)?;
+        if self.is_in_base(resolved) {
+            let names = base.read_dir(&resolved.path).map_err(base_error)?;
             found.extend(names.into_iter().filter(|(name, _)| !hidden.contains(&**name)));
         }
         found.sort_unstable();
         Ok(found)
     }
 
-    fn is_in_base(&self, spot: &ResolvedPath) -> bool {
-        spot.dir.in_base && (spot.path == spot.dir.path || !self.names.contains_key(&spot.path))
+    fn is_in_base(&self, resolved: &ResolvedPath) -> bool {
+        resolved.dir.in_base
+            && (resolved.path == resolved.dir.path || !self.names.contains_key(&resolved.path))
     }
 
     /// Moves an entry with all that is in it.
@@ -360,21 +366,21 @@ impl OverlayLayer {
         // Every entry gets a name of its own first: the files below have them under the old path only.
         let mut moved: Vec<(PathBuf, InodeId)> = Vec::new();
         let mut left = vec![(from.clone(), to.path.clone())];
-        while let Some((spot, path)) = left.pop() {
-            let stat = spot.stat.ok_or(Errno::NOENT)?;
+        while let Some((resolved, path)) = left.pop() {
+            let stat = resolved.stat.ok_or(Errno::NOENT)?;
             if stat.kind == FileKind::Dir {
                 let dir = ResolvedDir {
-                    path: spot.path.clone(),
+                    path: resolved.path.clone(),
                     stat,
-                    device: spot.dir.device,
-                    in_base: self.is_in_base(&spot),
+                    device: resolved.dir.device,
+                    in_base: self.is_in_base(&resolved),
                     is_trusted: true,
                 };
-                for (name, _) in self.list(base, &spot)? {
+                for (name, _) in self.list(base, &resolved)? {
                     left.push((self.resolve_in(base, dir.clone(), &name)?, path.join(&name)));
                 }
             }
-            self.inode_mut(&spot)?;
+            self.inode_mut(&resolved)?;
             moved.push((path, stat.id));
         }
         self.remove(from);

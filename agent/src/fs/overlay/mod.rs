@@ -49,53 +49,53 @@ impl Overlay {
         is_followed: bool,
     ) -> io::Result<(RwLockReadGuard<'_, OverlayLayer>, ResolvedPath)> {
         let layer = self.read_layer();
-        let spot = match is_followed {
+        let resolved = match is_followed {
             true => layer.resolve_end(&*self.base, path, LinkPolicy::ForRead)?,
             false => layer.resolve(&*self.base, path, LinkPolicy::ForRead)?,
         };
-        Ok((layer, spot))
+        Ok((layer, resolved))
     }
 
     /// What stands at a place; none when nothing does or a directory on the way is missing.
     fn stat_at(&self, path: &Path, is_followed: bool) -> io::Result<Option<Stat>> {
         match self.resolve(path, is_followed) {
-            Ok((_, spot)) => Ok(spot.stat),
+            Ok((_, resolved)) => Ok(resolved.stat),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn read_content(&self, layer: &OverlayLayer, spot: &ResolvedPath) -> io::Result<Arc<[u8]>> {
-        match spot.stat.ok_or(Errno::NOENT)?.kind {
+    fn read_content(&self, layer: &OverlayLayer, resolved: &ResolvedPath) -> io::Result<Arc<[u8]>> {
+        match resolved.stat.ok_or(Errno::NOENT)?.kind {
             FileKind::File => {}
             FileKind::Dir => return Err(Errno::ISDIR.into()),
             FileKind::Socket => return Err(Errno::NXIO.into()),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
         }
-        let below = match layer.inode(spot) {
+        let below = match layer.inode(resolved) {
             Some(OverlayInode { body: InodeBody::Bytes(bytes), .. }) => return Ok(bytes.clone()),
             Some(OverlayInode { base_path: Some(path), .. }) => path,
-            _ => &spot.path,
+            _ => &resolved.path,
         };
         Ok(self.base.read(below).map_err(|error| error.source)?.into())
     }
 
     fn put_file(&self, path: &Path, content: &[u8], meta: FileMeta) -> io::Result<()> {
         let mut layer = self.write_layer();
-        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-        let kept = stat_replaceable(&spot)?.filter(|old| old.kind == FileKind::File);
-        reject_kernel_dir(&spot.dir.path)?;
-        let mut stat = new_stat(&spot, FileKind::File, meta, 0o666 & !umask());
+        let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        let kept = stat_replaceable(&resolved)?.filter(|old| old.kind == FileKind::File);
+        reject_kernel_dir(&resolved.dir.path)?;
+        let mut stat = new_stat(&resolved, FileKind::File, meta, 0o666 & !umask());
         let mut xattrs = Vec::new();
         if let Some(kept) = kept {
             stat.mode = meta.mode.unwrap_or(kept.mode);
             stat.uid = meta.uid.unwrap_or(kept.uid);
             stat.gid = meta.gid.unwrap_or(kept.gid);
-            xattrs = xattr::without_content_xattrs(self.xattrs_at(&layer, &spot)?);
+            xattrs = xattr::without_content_xattrs(self.xattrs_at(&layer, &resolved)?);
         }
         stat.size = content.len() as u64;
         layer.add_entry(
-            &spot,
+            &resolved,
             OverlayInode { xattrs: Some(xattrs), ..new_inode(stat, InodeBody::Bytes(content.into())) },
         );
         Ok(())
@@ -103,25 +103,28 @@ impl Overlay {
 
     fn put_dir(&self, path: &Path, meta: FileMeta) -> io::Result<()> {
         let mut layer = self.write_layer();
-        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-        if spot.stat.is_some() {
+        let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        if resolved.stat.is_some() {
             return Err(Errno::EXIST.into());
         }
-        let usual = 0o777 & !umask() | spot.dir.stat.mode & 0o2000;
-        layer.add_entry(&spot, new_inode(new_stat(&spot, FileKind::Dir, meta, usual), InodeBody::Empty));
+        let usual = 0o777 & !umask() | resolved.dir.stat.mode & 0o2000;
+        layer.add_entry(
+            &resolved,
+            new_inode(new_stat(&resolved, FileKind::Dir, meta, usual), InodeBody::Empty),
+        );
         Ok(())
     }
 
     fn put_link(&self, path: &Path, target: &Path, meta: FileMeta) -> io::Result<()> {
         let mut layer = self.write_layer();
-        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-        stat_replaceable(&spot)?;
+        let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        stat_replaceable(&resolved)?;
         if target.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        let mut stat = new_stat(&spot, FileKind::Link, FileMeta { mode: Some(0o777), ..meta }, 0o777);
+        let mut stat = new_stat(&resolved, FileKind::Link, FileMeta { mode: Some(0o777), ..meta }, 0o777);
         stat.size = target.as_os_str().len() as u64;
-        layer.add_entry(&spot, new_inode(stat, InodeBody::Target(target.to_owned())));
+        layer.add_entry(&resolved, new_inode(stat, InodeBody::Target(target.to_owned())));
         Ok(())
     }
 
@@ -129,31 +132,31 @@ impl Overlay {
         let mut layer = self.write_layer();
         let source = layer.resolve(&*self.base, existing, LinkPolicy::ForWrite)?;
         let found = source.stat.ok_or(Errno::NOENT)?;
-        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-        let old = stat_replaceable(&spot)?;
+        let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        let old = stat_replaceable(&resolved)?;
         if found.kind == FileKind::Dir {
             return Err(Errno::PERM.into());
         }
         if old.is_some_and(|old| old.id == found.id) {
             return Ok(());
         }
-        if source.dir.device != spot.dir.device {
+        if source.dir.device != resolved.dir.device {
             return Err(Errno::XDEV.into());
         }
         layer.inode_mut(&source)?;
-        layer.set_name(&spot, Some(found.id));
+        layer.set_name(&resolved, Some(found.id));
         Ok(())
     }
 
     fn put_node(&self, path: &Path, kind: FileKind, device: (u32, u32), meta: FileMeta) -> io::Result<()> {
         let node = DeviceNode::new(kind, device)?;
         let mut layer = self.write_layer();
-        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-        if spot.stat.is_some() {
+        let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        if resolved.stat.is_some() {
             return Err(Errno::EXIST.into());
         }
-        let stat = Stat { device: node.device(), ..new_stat(&spot, kind, meta, 0o666 & !umask()) };
-        layer.add_entry(&spot, new_inode(stat, InodeBody::Empty));
+        let stat = Stat { device: node.device(), ..new_stat(&resolved, kind, meta, 0o666 & !umask()) };
+        layer.add_entry(&resolved, new_inode(stat, InodeBody::Empty));
         Ok(())
     }
 
@@ -186,12 +189,12 @@ impl Overlay {
 
     fn remove_entry(&self, path: &Path) -> io::Result<()> {
         let mut layer = self.write_layer();
-        let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-        if spot.path == spot.dir.path {
+        let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+        if resolved.path == resolved.dir.path {
             return Err(Errno::INVAL.into());
         }
-        spot.stat.ok_or(Errno::NOENT)?;
-        layer.remove(&spot);
+        resolved.stat.ok_or(Errno::NOENT)?;
+        layer.remove(&resolved);
         Ok(())
     }
 
@@ -202,52 +205,52 @@ impl Overlay {
         edit: impl FnOnce(&mut OverlayInode),
     ) -> io::Result<()> {
         let mut layer = self.write_layer();
-        let spot = match is_followed {
+        let resolved = match is_followed {
             true => layer.resolve_end(&*self.base, path, LinkPolicy::ForWrite)?,
             false => layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?,
         };
-        layer.inode_mut(&spot).map(edit)
+        layer.inode_mut(&resolved).map(edit)
     }
 
     fn read_attrs(&self, path: &Path) -> io::Result<Option<String>> {
-        let (layer, spot) = self.resolve(path, true)?;
-        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, FileKind::File | FileKind::Dir) {
+        let (layer, resolved) = self.resolve(path, true)?;
+        if !matches!(resolved.stat.ok_or(Errno::NOENT)?.kind, FileKind::File | FileKind::Dir) {
             return Ok(None);
         }
-        let below = match layer.inode(&spot) {
+        let below = match layer.inode(&resolved) {
             Some(OverlayInode { attrs: Some(attrs), .. }) => return Ok(Some(attrs.clone())),
             Some(OverlayInode { base_path: None, .. }) => return Ok(Some(String::new())),
             Some(OverlayInode { base_path: Some(path), .. }) => path,
-            None => &spot.path,
+            None => &resolved.path,
         };
         self.base.attrs(below).map_err(|error| error.source)
     }
 
-    fn xattrs_at(&self, layer: &OverlayLayer, spot: &ResolvedPath) -> io::Result<Vec<Xattr>> {
-        if !matches!(spot.stat.ok_or(Errno::NOENT)?.kind, FileKind::File | FileKind::Dir) {
+    fn xattrs_at(&self, layer: &OverlayLayer, resolved: &ResolvedPath) -> io::Result<Vec<Xattr>> {
+        if !matches!(resolved.stat.ok_or(Errno::NOENT)?.kind, FileKind::File | FileKind::Dir) {
             return Ok(Vec::new());
         }
-        let below = match layer.inode(spot) {
+        let below = match layer.inode(resolved) {
             Some(OverlayInode { xattrs: Some(xattrs), .. }) => return Ok(xattrs.clone()),
             Some(OverlayInode { base_path: None, .. }) => return Ok(Vec::new()),
             Some(OverlayInode { base_path: Some(path), .. }) => path,
-            None => &spot.path,
+            None => &resolved.path,
         };
         self.base.xattrs(below).map_err(|error| error.source)
     }
 }
 
-fn stat_replaceable(spot: &ResolvedPath) -> io::Result<Option<Stat>> {
-    match spot.stat.map(|old| old.kind) {
-        None | Some(FileKind::File | FileKind::Link) => Ok(spot.stat),
+fn stat_replaceable(resolved: &ResolvedPath) -> io::Result<Option<Stat>> {
+    match resolved.stat.map(|old| old.kind) {
+        None | Some(FileKind::File | FileKind::Link) => Ok(resolved.stat),
         Some(FileKind::Dir) => Err(Errno::ISDIR.into()),
         Some(_) => Err(Errno::EXIST.into()),
     }
 }
 
 /// What a new entry has when it replaces nothing.
-fn new_stat(spot: &ResolvedPath, kind: FileKind, meta: FileMeta, usual: u32) -> Stat {
-    let dir = &spot.dir.stat;
+fn new_stat(resolved: &ResolvedPath, kind: FileKind, meta: FileMeta, usual: u32) -> Stat {
+    let dir = &resolved.dir.stat;
     let group = if dir.mode & 0o2000 != 0 { dir.gid } else { rustix::process::getegid().as_raw() };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let now = i128::try_from(now).unwrap_or(i128::MAX);
@@ -270,7 +273,8 @@ fn new_inode(stat: Stat, body: InodeBody) -> OverlayInode {
 
 impl FileSystem for Overlay {
     fn nlink(&self, path: &Path) -> Result<u64, FsError> {
-        let count = self.resolve(path, false).and_then(|(layer, spot)| layer.nlink(&*self.base, &spot));
+        let count =
+            self.resolve(path, false).and_then(|(layer, resolved)| layer.nlink(&*self.base, &resolved));
         count.map_err(|error| FsError::new("look at", path, error))
     }
 
@@ -290,8 +294,8 @@ impl FileSystem for Overlay {
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         let read = || {
-            let (layer, spot) = self.resolve(path, true)?;
-            self.read_content(&layer, &spot).map(|content| content.to_vec())
+            let (layer, resolved) = self.resolve(path, true)?;
+            self.read_content(&layer, &resolved).map(|content| content.to_vec())
         };
         read().map_err(|error| FsError::new("read", path, error))
     }
@@ -309,19 +313,19 @@ impl FileSystem for Overlay {
             return self.base.compare(path, content);
         }
         let compare = || {
-            let (layer, spot) = match self.resolve(path, true) {
+            let (layer, resolved) = match self.resolve(path, true) {
                 Err(error) if is_missing(&error) => return Ok(None),
                 answer => answer?,
             };
-            let Some(stat) = spot.stat else { return Ok(None) };
+            let Some(stat) = resolved.stat else { return Ok(None) };
             if stat.kind != FileKind::File || stat.size != content.len() as u64 {
                 return Ok(Some((stat, false)));
             }
-            let is_same = match layer.inode(&spot) {
+            let is_same = match layer.inode(&resolved) {
                 Some(OverlayInode { body: InodeBody::Bytes(bytes), .. }) => **bytes == *content,
-                Some(_) => *self.read_content(&layer, &spot)? == *content,
+                Some(_) => *self.read_content(&layer, &resolved)? == *content,
                 None => {
-                    let answer = self.base.compare(&spot.path, content);
+                    let answer = self.base.compare(&resolved.path, content);
                     answer.map_err(|error: FsError| error.source)?.is_some_and(|(_, is_same)| is_same)
                 }
             };
@@ -332,9 +336,9 @@ impl FileSystem for Overlay {
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, FsError> {
         let read = || {
-            let (layer, spot) = self.resolve(path, false)?;
-            match spot.stat.ok_or(Errno::NOENT)?.kind {
-                FileKind::Link => layer.target(&*self.base, &spot),
+            let (layer, resolved) = self.resolve(path, false)?;
+            match resolved.stat.ok_or(Errno::NOENT)?.kind {
+                FileKind::Link => layer.target(&*self.base, &resolved),
                 _ => Err(Errno::INVAL.into()),
             }
         };
@@ -350,15 +354,15 @@ impl FileSystem for Overlay {
     fn read_for_change(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         let read = || {
             let layer = self.read_layer();
-            let spot = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
-            self.read_content(&layer, &spot).map(|content| content.to_vec())
+            let resolved = layer.resolve(&*self.base, path, LinkPolicy::ForWrite)?;
+            self.read_content(&layer, &resolved).map(|content| content.to_vec())
         };
         read().map_err(|error| FsError::new("read", path, error))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<(OsString, FileKind)>, FsError> {
         self.resolve(path, true)
-            .and_then(|(layer, spot)| layer.list(&*self.base, &spot))
+            .and_then(|(layer, resolved)| layer.list(&*self.base, &resolved))
             .map_err(|error| FsError::new("list", path, error))
     }
 
@@ -434,7 +438,7 @@ impl FileSystem for Overlay {
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>, FsError> {
         self.resolve(path, true)
-            .and_then(|(layer, spot)| self.xattrs_at(&layer, &spot))
+            .and_then(|(layer, resolved)| self.xattrs_at(&layer, &resolved))
             .map_err(|error| FsError::new("read extended attributes of", path, error))
     }
 

@@ -50,16 +50,16 @@ impl AccountTools<'_> {
         for word in args.last().into_iter().chain([&name]) {
             verify_name(word)?;
         }
-        let said = self.0.run_change(program, args)?;
-        if said.is_success() {
+        let output = self.0.run_change(program, args)?;
+        if output.is_success() {
             return Ok(());
         }
-        Err(self.command_error(program, &said, name))
+        Err(self.command_error(program, &output, name))
     }
 
-    fn command_error(&self, program: &str, said: &CommandOutput, name: &str) -> FunctionError {
-        let words = format!("`{program}` ended with code {}: {}", said.code, said.message());
-        let busy = if said.code == EXIT_USER_BUSY { self.user_processes(name) } else { Vec::new() };
+    fn command_error(&self, program: &str, output: &CommandOutput, name: &str) -> FunctionError {
+        let words = format!("`{program}` ended with code {}: {}", output.code, output.message());
+        let busy = if output.code == EXIT_USER_BUSY { self.user_processes(name) } else { Vec::new() };
         if busy.is_empty() {
             return FunctionError::failed(words);
         }
@@ -138,14 +138,14 @@ impl AccountTools<'_> {
         verify_name(name)?;
         let flags = [purge.then_some("-r"), force.then_some("-f"), Some(name)];
         let args: Vec<&str> = flags.into_iter().flatten().collect();
-        let said = self.0.run_change("userdel", &args)?;
+        let output = self.0.run_change("userdel", &args)?;
         // 12: the home directory could not be removed. A mail box that is not there counts as that, and is none.
-        let is_mail =
-            said.code == 12 && (said.stderr.contains("var/mail") || said.stderr.contains("var/spool/mail"));
-        if said.is_success() || is_mail {
+        let is_mail = output.code == 12
+            && (output.stderr.contains("var/mail") || output.stderr.contains("var/spool/mail"));
+        if output.is_success() || is_mail {
             return Ok(());
         }
-        Err(self.command_error("userdel", &said, name))
+        Err(self.command_error("userdel", &output, name))
     }
 
     /// Sets `uid`, `gid`, `gecos`, `home` or `shell`. `more` are flags of `usermod` besides.
@@ -214,8 +214,8 @@ impl AccountTools<'_> {
         let timeout = self.0.machine.timeout;
         let mut command = Tools::command("chpasswd", &["-e"], timeout);
         command.stdin = format!("{name}:{hash}\n").into_bytes();
-        let said = self.0.run(command)?;
-        if said.is_success() { Ok(()) } else { Err(self.command_error("chpasswd", &said, name)) }
+        let output = self.0.run(command)?;
+        if output.is_success() { Ok(()) } else { Err(self.command_error("chpasswd", &output, name)) }
     }
 
     /// Locks a password, or opens it again.

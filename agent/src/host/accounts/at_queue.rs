@@ -68,11 +68,11 @@ fn require_at(tools: &Tools<'_>) -> Result<(), FunctionError> {
 /// All jobs.
 pub(crate) fn list_jobs(tools: &Tools<'_>) -> Result<Vec<AtJob>, FunctionError> {
     require_at(tools)?;
-    let said = tools.run_query("at", &["-l"])?;
-    if !said.is_success() {
-        return Err(FunctionError::failed(format!("cannot list the jobs of at: {}", said.message())));
+    let output = tools.run_query("at", &["-l"])?;
+    if !output.is_success() {
+        return Err(FunctionError::failed(format!("cannot list the jobs of at: {}", output.message())));
     }
-    let mut jobs: Vec<AtJob> = said.stdout.lines().filter_map(parse_atq_line).collect();
+    let mut jobs: Vec<AtJob> = output.stdout.lines().filter_map(parse_atq_line).collect();
     for job in &mut jobs {
         let text = tools.run_query("at", &["-c", &job.id.to_string()])?.stdout;
         (job.tag, job.note) =
@@ -110,18 +110,20 @@ pub(crate) fn add_job(
         command.user = Some(user_ids(&found)?);
         command.env.push(("LOGNAME".into(), name.into()));
     }
-    let said = tools.run(command)?;
-    let id = said
+    let output = tools.run(command)?;
+    let id = output
         .stderr
         .lines()
         .find_map(|l| l.strip_prefix("job ")?.split_whitespace().next()?.parse::<i64>().ok());
-    match id.filter(|_| said.is_success()) {
+    match id.filter(|_| output.is_success()) {
         Some(id) => {
             let made = list_jobs(tools)?.into_iter().find(|j| j.id == id);
             Ok(made.unwrap_or_else(|| AtJob { id, ..AtJob::default() }))
         }
-        None if said.message().contains("Garbled time") => Err(FunctionError::failed("invalid timespec")),
-        None => Err(FunctionError::failed(format!("`at` ended with code {}: {}", said.code, said.message()))),
+        None if output.message().contains("Garbled time") => Err(FunctionError::failed("invalid timespec")),
+        None => {
+            Err(FunctionError::failed(format!("`at` ended with code {}: {}", output.code, output.message())))
+        }
     }
 }
 

@@ -64,9 +64,9 @@ impl IniFile {
     }
 
     /// The text.
-    pub(crate) fn render(&self, spelling: &IniFormat) -> String {
-        let bare = spelling.separator.trim();
-        let separator = match (bare, spelling.no_spaces) {
+    pub(crate) fn render(&self, style: &IniFormat) -> String {
+        let bare = style.separator.trim();
+        let separator = match (bare, style.no_spaces) {
             ("", _) => " ".to_owned(),
             (bare, true) => bare.to_owned(),
             (bare, false) => format!(" {bare} "),

@@ -264,8 +264,8 @@ pub(crate) fn scan_host_keys(
     args.extend(port.into_iter().flat_map(|p| ["-p", p]));
     args.extend(enc.into_iter().flat_map(|e| ["-t", e]));
     args.push(host);
-    let said = tools.run_query("ssh-keyscan", &args)?;
-    Ok(said.stdout.lines().filter_map(KnownHostsEntry::parse).collect())
+    let output = tools.run_query("ssh-keyscan", &args)?;
+    Ok(output.stdout.lines().filter_map(KnownHostsEntry::parse).collect())
 }
 
 #[cfg(test)]

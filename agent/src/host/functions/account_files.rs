@@ -197,8 +197,8 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         Ok(Map::from_iter([("jobs", wanted.map(|j| Value::from(j.to_salt_map())).collect::<Value>())]).into())
     }),
     query_fn("at.atc", "jobid", |m, a| {
-        let said = Tools::new(m).run_query("at", &["-c", &arg_or_empty(a, "jobid")])?;
-        Ok(said.stdout.into())
+        let output = Tools::new(m).run_query("at", &["-c", &arg_or_empty(a, "jobid")])?;
+        Ok(output.stdout.into())
     }),
     change_fn("at.atrm", "*", |m, a| {
         let tools = Tools::new(m);

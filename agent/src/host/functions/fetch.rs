@@ -169,27 +169,27 @@ fn http_query(args: &FunctionArgs<Value>, wait: f64) -> Result<Value, FunctionEr
             crate::host::CancelToken::new().wait(RETRY_INTERVAL);
             continue;
         }
-        let mut said = Map::new();
+        let mut output = Map::new();
         if is_enabled(&options, "status") {
-            said.insert("status", answer.status.map_or(Value::Null, |s| Value::Int(s.into())));
+            output.insert("status", answer.status.map_or(Value::Null, |s| Value::Int(s.into())));
         }
         if is_enabled(&options, "headers") {
-            said.insert("headers", answer.headers);
+            output.insert("headers", answer.headers);
         }
         match answer.error {
-            Some(error) => _ = said.insert("error", error),
+            Some(error) => _ = output.insert("error", error),
             None if !is_good => {
-                _ = said.insert("error", format!("HTTP {}", answer.status.unwrap_or_default()));
+                _ = output.insert("error", format!("HTTP {}", answer.status.unwrap_or_default()));
             }
             None => {}
         }
-        said.insert("body", answer.body.as_str());
+        output.insert("body", answer.body.as_str());
         if is_enabled(&options, "decode")
             && let Ok(value) = Value::from_json_str(&answer.body)
         {
-            said.insert("dict", value);
+            output.insert("dict", value);
         }
-        return Ok(said.into());
+        return Ok(output.into());
     }
 }
 

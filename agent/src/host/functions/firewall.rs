@@ -16,8 +16,8 @@ const RULE_SIGNATURE: &str = "table? chain? rule? family?";
 
 pub(super) const FUNCTIONS: &[ExecFunction] = &[
     query_fn_needing("iptables", "iptables.version", "family?", |m, a| {
-        let said = Tools::new(m).run_query(chain_arg(a).program(), &["--version"])?;
-        Ok(said.stdout.split_whitespace().nth(1).unwrap_or_default().into())
+        let output = Tools::new(m).run_query(chain_arg(a).program(), &["--version"])?;
+        Ok(output.stdout.split_whitespace().nth(1).unwrap_or_default().into())
     }),
     query_fn("iptables.build_rule", "table? chain? command? position? full? family? **", build_rule),
     query_fn_needing("iptables", "iptables.check", RULE_SIGNATURE, |m, a| {
@@ -67,8 +67,8 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         change_chain(&chain_arg(a), &Tools::new(m), &["-X", &chain_arg(a).name], &[])
     }),
     query_fn_needing("nft", "nftables.version", "", |m, _| {
-        let said = Tools::new(m).run_query("nft", &["--version"])?;
-        Ok(said.stdout.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('v').into())
+        let output = Tools::new(m).run_query("nft", &["--version"])?;
+        Ok(output.stdout.split_whitespace().nth(1).unwrap_or_default().trim_start_matches('v').into())
     }),
     query_fn_needing("nft", "nftables.list_tables", "family?", |m, _| {
         let out = Tools::new(m).run_checked("nft", &["list", "tables"])?.stdout;

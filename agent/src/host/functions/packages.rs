@@ -112,11 +112,11 @@ fn list_arg(args: &FunctionArgs<Value>, key: &str) -> Vec<String> {
 
 /// What pip said to these words.
 fn run_pip(machine: &Machine, args: &FunctionArgs<Value>, words: &[String]) -> Result<Value, FunctionError> {
-    let said = language_packages(args, "pip", "bin_env").run_command(&Tools::new(machine), words)?;
+    let output = language_packages(args, "pip", "bin_env").run_command(&Tools::new(machine), words)?;
     Ok(Map::from_iter([
-        ("retcode", Value::from(i64::from(said.code))),
-        ("stdout", said.stdout.trim_end().into()),
-        ("stderr", said.stderr.trim_end().into()),
+        ("retcode", Value::from(i64::from(output.code))),
+        ("stdout", output.stdout.trim_end().into()),
+        ("stderr", output.stderr.trim_end().into()),
     ])
     .into())
 }
@@ -126,8 +126,8 @@ fn debconf_selections(machine: &Machine, args: &FunctionArgs<Value>) -> Result<V
     let empty = flag_arg(args, "fetchempty", true);
     let mut all: std::collections::BTreeMap<String, Vec<Value>> = std::collections::BTreeMap::new();
     for answer in debconf::load_answers(machine)?.into_iter().filter(|a| empty || !a.value.is_empty()) {
-        let said = [answer.question, answer.kind, answer.value].into_iter().map(Value::from).collect();
-        all.entry(answer.package).or_default().push(said);
+        let output = [answer.question, answer.kind, answer.value].into_iter().map(Value::from).collect();
+        all.entry(answer.package).or_default().push(output);
     }
     Ok(all.into_iter().map(|(p, list)| (p, list.into_iter().collect::<Value>())).collect::<Map>().into())
 }

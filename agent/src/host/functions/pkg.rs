@@ -52,8 +52,8 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
 
 /// The manager of the machine and what it has installed.
 fn read_database(machine: &Machine) -> Result<(SelectedProvider, PkgDb), FunctionError> {
-    let chosen = packages::select_provider(machine, None)?;
-    Ok((chosen, chosen.provider.read_db(machine)?))
+    let selected = packages::select_provider(machine, None)?;
+    Ok((selected, selected.provider.read_db(machine)?))
 }
 
 fn versions_value(versions: &[String], as_list: bool) -> Value {
@@ -124,7 +124,7 @@ fn is_installed(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, 
 
 /// The versions that would be installed: empty when the installed one is as new. The package lists are not refreshed.
 fn candidates(machine: &Machine, names: &[String], args: &FunctionArgs<Value>) -> Result<Map, FunctionError> {
-    let (chosen, db) = read_database(machine)?;
+    let (selected, db) = read_database(machine)?;
     if !machine.is_this_host() {
         return Err(FunctionError::failed("only the host itself tells what it can have"));
     }
@@ -132,12 +132,12 @@ fn candidates(machine: &Machine, names: &[String], args: &FunctionArgs<Value>) -
         fromrepo: optional_text_arg(args, "fromrepo").map(str::to_owned),
         ..PkgActionOptions::default()
     };
-    let offers = chosen.provider.query_available(&Tools::new(machine), names, &options)?;
+    let offers = selected.provider.query_available(&Tools::new(machine), names, &options)?;
     let mut out = Map::new();
     for name in names {
         let newest = offers.get(name).map(|o| o.candidate.as_str()).unwrap_or_default();
         let have = db.version(name);
-        let is_newer = have.is_empty() || chosen.provider.version_scheme().compare(&have, newest).is_lt();
+        let is_newer = have.is_empty() || selected.provider.version_scheme().compare(&have, newest).is_lt();
         let is_wanted = is_newer || flag_arg(args, "show_installed", false);
         out.insert(name.as_str(), if is_wanted { newest } else { "" });
     }
@@ -159,20 +159,20 @@ fn upgrade_available(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Va
 }
 
 fn list_upgrades(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let chosen = packages::select_provider(machine, None)?;
+    let selected = packages::select_provider(machine, None)?;
     let options = PkgActionOptions {
         fromrepo: optional_text_arg(args, "fromrepo").map(str::to_owned),
         dist_upgrade: flag_arg(args, "dist_upgrade", true),
         ..PkgActionOptions::default()
     };
-    let steps = PkgRunner::new(Tools::new(machine), chosen).dry_run(&PkgAction::Upgrade(&[], &options))?;
+    let steps = PkgRunner::new(Tools::new(machine), selected).dry_run(&PkgAction::Upgrade(&[], &options))?;
     let steps = steps.unwrap_or_default();
     let coming = steps.iter().filter(|s| !s.new.is_empty());
     Ok(coming.map(|s| (s.name.as_str(), Value::from(s.new.as_str()))).collect::<Map>().into())
 }
 
 fn list_repo_pkgs(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let chosen = packages::select_provider(machine, None)?;
+    let selected = packages::select_provider(machine, None)?;
     let names = names_arg(args)?;
     if names.is_empty() {
         return Err(FunctionError::bad_arguments(
@@ -183,7 +183,7 @@ fn list_repo_pkgs(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value
         fromrepo: optional_text_arg(args, "fromrepo").map(str::to_owned),
         ..PkgActionOptions::default()
     };
-    let offers = chosen.provider.query_available(&Tools::new(machine), &names, &options)?;
+    let offers = selected.provider.query_available(&Tools::new(machine), &names, &options)?;
     Ok(offers.iter().map(|(n, o)| (n.as_str(), versions_value(&o.versions, true))).collect::<Map>().into())
 }
 

@@ -132,8 +132,8 @@ fn arg_text(args: &FunctionArgs<Value>, name: &str) -> String {
 }
 
 /// What Salt says of a program: true, or its complaint.
-fn true_or_message(said: &CommandOutput) -> Value {
-    if said.is_success() { true.into() } else { said.message().into() }
+fn true_or_message(output: &CommandOutput) -> Value {
+    if output.is_success() { true.into() } else { output.message().into() }
 }
 
 fn is_debian(machine: &Machine) -> bool {
@@ -154,8 +154,8 @@ fn sysctl_show(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, F
         let file = machine.read(path)?.unwrap_or_default();
         return Ok(sysctl::parse_config(&file).collect::<Map>().into());
     }
-    let said = Tools::new(machine).run_query("sysctl", &["-a"])?;
-    Ok(said.stdout.lines().filter_map(|l| l.split_once(" = ")).collect::<Map>().into())
+    let output = Tools::new(machine).run_query("sysctl", &["-a"])?;
+    Ok(output.stdout.lines().filter_map(|l| l.split_once(" = ")).collect::<Map>().into())
 }
 
 fn sysctl_persist(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
@@ -177,10 +177,10 @@ fn sysctl_persist(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value
 fn load_or_remove(machine: &Machine, args: &FunctionArgs<Value>, on: bool) -> Result<Value, FunctionError> {
     let name = text_arg(args, "mod")?;
     let before = kernel_modules::list_loaded(machine)?;
-    let said = Tools::new(machine).run_change(if on { "modprobe" } else { "rmmod" }, &["--", name])?;
-    if !said.is_success() {
+    let output = Tools::new(machine).run_change(if on { "modprobe" } else { "rmmod" }, &["--", name])?;
+    if !output.is_success() {
         let verb = if on { "loading" } else { "removing" };
-        return Ok(format!("Error {verb} module {name}: {}", said.message()).into());
+        return Ok(format!("Error {verb} module {name}: {}", output.message()).into());
     }
     let after = kernel_modules::list_loaded(machine)?;
     let (more, less) = if on { (&after, &before) } else { (&before, &after) };
@@ -290,6 +290,6 @@ fn shut_down(machine: &Machine, args: &FunctionArgs<Value>, how: &str) -> Result
             other => other,
         },
     };
-    let said = Tools::new(machine).run_checked("shutdown", &[how, &at])?;
-    Ok(said.message().into())
+    let output = Tools::new(machine).run_checked("shutdown", &[how, &at])?;
+    Ok(output.message().into())
 }

@@ -117,12 +117,12 @@ impl PkgAction<'_> {
     }
 
     /// What steps of it touch although it is held and not named. Who names nothing means everything.
-    pub(super) fn unnamed_held(&self, steps: &[PkgChange], db: &PkgDb) -> Vec<String> {
+    pub(super) fn unnamed_held(&self, changes: &[PkgChange], db: &PkgDb) -> Vec<String> {
         let named: Vec<String> =
             self.package_names().into_iter().map(|n| db.without_native_arch(n)).collect();
         let is_beside = |name: &str| {
             !named.is_empty() && !named.iter().any(|n| n == name) && db.get(name).is_some_and(|p| p.is_held)
         };
-        steps.iter().filter(|s| is_beside(&s.name)).map(|s| s.name.clone()).collect()
+        changes.iter().filter(|s| is_beside(&s.name)).map(|s| s.name.clone()).collect()
     }
 }

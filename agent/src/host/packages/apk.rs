@@ -38,18 +38,18 @@ impl PkgProvider for Apk {
         Ok(db::parse_apk_db(&text.unwrap_or_default()))
     }
 
-    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![command_line(program, act)?])
+    fn command_lines(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, action)?])
     }
 
-    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
-        let mut line = command_line(program, act)?;
+    fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
+        let mut line = command_line(program, action)?;
         line.insert(2, "--simulate".into());
         Some(line)
     }
 
-    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
-        said.lines().filter_map(parse_step).collect()
+    fn parse_dry_run(&self, output: &str) -> Vec<PkgChange> {
+        output.lines().filter_map(parse_step).collect()
     }
 
     fn query_available(
@@ -69,9 +69,9 @@ impl PkgProvider for Apk {
     }
 }
 
-fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+fn command_line(program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
     let mut line = to_strings(&[program, "--no-interactive"]);
-    match act {
+    match action {
         PkgAction::Refresh => line.push("update".into()),
         PkgAction::Install(targets, options) => {
             line.push(if options.reinstall { "fix" } else { "add" }.into());
@@ -116,11 +116,11 @@ fn parse_step(line: &str) -> Option<PkgChange> {
 }
 
 /// `vim policy:`, then `  9.0-r0:` for each version, the newest last, with its places below.
-pub(super) fn parse_policy(said: &str) -> AvailablePkgs {
+pub(super) fn parse_policy(output: &str) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     let mut current: Option<(String, AvailablePkg)> = None;
     let mut version = "";
-    for line in said.lines() {
+    for line in output.lines() {
         if let Some(name) = line.strip_suffix(" policy:") {
             all.extend(current.take());
             current = Some((name.to_owned(), AvailablePkg::default()));

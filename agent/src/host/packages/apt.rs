@@ -46,27 +46,27 @@ impl PkgProvider for Apt {
         Ok(db::parse_dpkg_status(&status, native.as_deref().filter(|t| !t.is_empty())))
     }
 
-    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+    fn command_lines(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
         let mark = |how: &str, names: &[String]| {
             let mut line = to_strings(&["apt-mark", how]);
             line.extend(names.iter().cloned());
             Some(vec![line])
         };
-        match act {
+        match action {
             PkgAction::Hold(names) => mark("hold", names),
             PkgAction::Unhold(names) => mark("unhold", names),
-            _ => Some(vec![command_line(program, act)]),
+            _ => Some(vec![command_line(program, action)]),
         }
     }
 
-    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
-        let mut line = command_line(program, act);
+    fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
+        let mut line = command_line(program, action);
         line.insert(1, "-s".into());
         Some(line)
     }
 
-    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
-        said.lines().filter_map(parse_step).collect()
+    fn parse_dry_run(&self, output: &str) -> Vec<PkgChange> {
+        output.lines().filter_map(parse_step).collect()
     }
 
     fn query_available(
@@ -81,11 +81,11 @@ impl PkgProvider for Apt {
         }
         line.push("--".into());
         line.extend(names.iter().cloned());
-        let said = tools.run_query("apt-cache", &line)?;
-        if !said.is_success() {
-            return Err(FunctionError::failed(super::runner::failure_summary("apt-cache", &said)));
+        let output = tools.run_query("apt-cache", &line)?;
+        if !output.is_success() {
+            return Err(FunctionError::failed(super::runner::failure_summary("apt-cache", &output)));
         }
-        Ok(parse_policy(&said.stdout))
+        Ok(parse_policy(&output.stdout))
     }
 
     fn needs_refresh(&self, machine: &Machine) -> bool {
@@ -120,9 +120,9 @@ fn conffile_options(new: bool) -> Vec<String> {
     how.iter().flat_map(|h| ["-o".to_owned(), format!("DPkg::Options::={h}")]).collect()
 }
 
-fn command_line(program: &str, act: &PkgAction<'_>) -> Vec<String> {
+fn command_line(program: &str, action: &PkgAction<'_>) -> Vec<String> {
     let mut line = to_strings(&[program, "-q", "-y"]);
-    match act {
+    match action {
         PkgAction::Refresh => line.push("update".into()),
         PkgAction::Install(targets, options) => {
             line.extend(option_flags(options));
@@ -191,10 +191,10 @@ fn parse_step(line: &str) -> Option<PkgChange> {
 }
 
 /// What `apt-cache policy` says of several packages.
-pub(super) fn parse_policy(said: &str) -> AvailablePkgs {
+pub(super) fn parse_policy(output: &str) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
     let mut current: Option<(String, AvailablePkg)> = None;
-    for line in said.lines() {
+    for line in output.lines() {
         if !line.starts_with(' ') {
             all.extend(current.take());
             current = line.strip_suffix(':').map(|name| (name.to_owned(), AvailablePkg::default()));

@@ -52,18 +52,18 @@ impl PkgProvider for Dnf {
         read_rpm_db(machine, self.hold_files(), db::parse_dnf_locks)
     }
 
-    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![command_line(program, act)])
+    fn command_lines(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, action)])
     }
 
-    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
-        let mut line = command_line(program, act);
+    fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
+        let mut line = command_line(program, action);
         line[1] = "--assumeno".into();
         Some(line)
     }
 
-    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
-        parse_transaction(said)
+    fn parse_dry_run(&self, output: &str) -> Vec<PkgChange> {
+        parse_transaction(output)
     }
 
     fn query_available(
@@ -82,13 +82,13 @@ impl PkgProvider for Dnf {
     }
 
     fn list_groups(&self, tools: &Tools<'_>) -> Result<PkgGroups, FunctionError> {
-        let said = tools.run_query("dnf", &["-q", "group", "list", "--hidden"])?;
-        Ok(parse_sections(&said.stdout, &GROUP_HEADINGS))
+        let output = tools.run_query("dnf", &["-q", "group", "list", "--hidden"])?;
+        Ok(parse_sections(&output.stdout, &GROUP_HEADINGS))
     }
 
     fn group_members(&self, tools: &Tools<'_>, name: &str) -> Result<PkgGroups, FunctionError> {
-        let said = tools.run_query("dnf", &["-q", "group", "info", name])?;
-        let group = parse_sections(&said.stdout, &MEMBER_HEADINGS);
+        let output = tools.run_query("dnf", &["-q", "group", "info", name])?;
+        let group = parse_sections(&output.stdout, &MEMBER_HEADINGS);
         if group.is_empty() {
             return Err(FunctionError::failed(format!("Group '{name}' not found")));
         }
@@ -150,9 +150,9 @@ fn repo_flags(options: &PkgActionOptions) -> Vec<String> {
     line
 }
 
-fn command_line(program: &str, act: &PkgAction<'_>) -> Vec<String> {
+fn command_line(program: &str, action: &PkgAction<'_>) -> Vec<String> {
     let mut line = to_strings(&[program, "-y"]);
-    match act {
+    match action {
         PkgAction::Refresh => line.extend(to_strings(&["-q", "makecache", "--refresh"])),
         PkgAction::Install(targets, options) => {
             line.extend(repo_flags(options));
@@ -190,10 +190,10 @@ fn command_line(program: &str, act: &PkgAction<'_>) -> Vec<String> {
 }
 
 /// The table of a transaction: ` vim-enhanced  x86_64  2:9.0-1.fc38  updates  2.0 M` below `Installing:`.
-fn parse_transaction(said: &str) -> Vec<PkgChange> {
+fn parse_transaction(output: &str) -> Vec<PkgChange> {
     let mut comes = None;
     let mut all = Vec::new();
-    for line in said.lines() {
+    for line in output.lines() {
         if !line.starts_with(' ') {
             let heads = ["Installing", "Upgrading", "Reinstalling", "Downgrading"];
             comes = match line {
@@ -216,10 +216,10 @@ fn parse_transaction(said: &str) -> Vec<PkgChange> {
 }
 
 /// Indented names below headlines such as ` Mandatory Packages:`; a line that ends with a colon is a headline.
-pub(super) fn parse_sections(said: &str, kinds: &[(&'static str, &'static str)]) -> PkgGroups {
+pub(super) fn parse_sections(output: &str, kinds: &[(&'static str, &'static str)]) -> PkgGroups {
     let mut all = PkgGroups::new();
     let mut current = None;
-    for line in said.lines() {
+    for line in output.lines() {
         let word = line.trim();
         if let Some(head) = word.strip_suffix(':') {
             let head = head.to_lowercase();
@@ -233,9 +233,9 @@ pub(super) fn parse_sections(said: &str, kinds: &[(&'static str, &'static str)])
 }
 
 /// Lines of `name.arch  version  repository`; the newest is the one that would come.
-pub(super) fn parse_pkg_list(said: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
+pub(super) fn parse_pkg_list(output: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
-    for line in said.lines() {
+    for line in output.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [full, version, _] = words[..] else { continue };
         let Some((name, _)) = full.rsplit_once('.') else { continue };

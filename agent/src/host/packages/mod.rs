@@ -57,17 +57,17 @@ pub(crate) trait PkgProvider: Sync {
     fn read_db(&self, machine: &Machine) -> Result<PkgDb, FunctionError>;
 
     /// The command lines that do it; nothing when this manager cannot.
-    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>>;
+    fn command_lines(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<Vec<String>>>;
 
     /// The command lines that only tell what would be done; nothing when this manager cannot.
-    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>>;
+    fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>>;
 
     /// What a rehearsal said.
-    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange>;
+    fn parse_dry_run(&self, output: &str) -> Vec<PkgChange>;
 
     /// What a rehearsal that failed said, as people read it.
-    fn readable_failure(&self, said: CommandOutput) -> CommandOutput {
-        said
+    fn readable_failure(&self, output: CommandOutput) -> CommandOutput {
+        output
     }
 
     /// True when a command line that ends with this code has done what it was told.

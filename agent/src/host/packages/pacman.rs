@@ -36,13 +36,13 @@ impl PkgProvider for Pacman {
         Ok(db::parse_pacman_dirs(&machine.list_dir(LOCAL_DB)))
     }
 
-    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![command_line(program, act)?])
+    fn command_lines(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, action)?])
     }
 
-    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
-        let (format, mut line) = match act {
-            PkgAction::Install(..) | PkgAction::Upgrade(..) => ("+ %n %v", command_line(program, act)?),
+    fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
+        let (format, mut line) = match action {
+            PkgAction::Install(..) | PkgAction::Upgrade(..) => ("+ %n %v", command_line(program, action)?),
             // `--nosave` and `--print` may not be used together.
             PkgAction::Remove(names, _) => {
                 ("- %n %v", command_line(program, &PkgAction::Remove(names, false))?)
@@ -53,7 +53,7 @@ impl PkgProvider for Pacman {
         Some(line)
     }
 
-    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
+    fn parse_dry_run(&self, output: &str) -> Vec<PkgChange> {
         let one = |line: &str| {
             // Other lines tell what it is busy with.
             let (sign, rest) = line.split_once(' ').filter(|(sign, _)| matches!(*sign, "+" | "-"))?;
@@ -61,7 +61,7 @@ impl PkgProvider for Pacman {
             let (old, new) = if sign == "-" { (version, "") } else { ("", version) };
             Some(PkgChange { name: name.into(), old: old.into(), new: new.into() })
         };
-        said.lines().filter_map(one).collect()
+        output.lines().filter_map(one).collect()
     }
 
     fn query_available(
@@ -81,9 +81,9 @@ impl PkgProvider for Pacman {
     }
 }
 
-fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+fn command_line(program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
     let mut line = vec![program.to_owned()];
-    match act {
+    match action {
         PkgAction::Refresh => line.extend(to_strings(&["-Sy", "--noconfirm"])),
         PkgAction::Install(targets, options) => {
             let is_file = targets.iter().any(|t| t.file.is_some());
@@ -117,9 +117,9 @@ fn repo_qualified(name: &str, options: &PkgActionOptions) -> String {
 }
 
 /// Blocks of `Name : vim` and `Version : 9.0-1`.
-pub(super) fn parse_info(said: &str) -> AvailablePkgs {
+pub(super) fn parse_info(output: &str) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
-    for block in said.split("\n\n") {
+    for block in output.split("\n\n") {
         let field = |key: &str| {
             block.lines().find_map(|l| {
                 let (k, v) = l.split_once(" : ")?;

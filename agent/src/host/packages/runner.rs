@@ -56,24 +56,24 @@ pub(crate) struct PkgRunner<'a> {
 
 impl<'a> PkgRunner<'a> {
     /// Speaks with the manager that was chosen.
-    pub(crate) const fn new(tools: Tools<'a>, chosen: SelectedProvider) -> Self {
-        Self { tools, selected: chosen }
+    pub(crate) const fn new(tools: Tools<'a>, selected: SelectedProvider) -> Self {
+        Self { tools, selected: selected }
     }
 
     /// Does it.
     ///
     /// # Errors
     /// Fails when the manager cannot, or does, or when somebody else keeps it busy for too long.
-    pub(crate) fn execute(&self, act: &PkgAction<'_>) -> Result<(), FunctionError> {
-        act.verify_names()?;
-        let lines = self.selected.provider.command_lines(self.selected.program, act);
+    pub(crate) fn execute(&self, action: &PkgAction<'_>) -> Result<(), FunctionError> {
+        action.verify_names()?;
+        let lines = self.selected.provider.command_lines(self.selected.program, action);
         let lines = lines.ok_or_else(|| self.unsupported())?;
         // A manager takes a lock that it may not open for one that somebody holds, and waits for it.
         if !rustix::process::geteuid().is_root() {
             return Err(FunctionError::failed("only root may change packages: run it with sudo"));
         }
         // A catalogue can be fetched again; packages must not be left half-way.
-        let finishes = !matches!(act, PkgAction::Refresh);
+        let finishes = !matches!(action, PkgAction::Refresh);
         lines.iter().try_for_each(|line| self.run_with_lock_wait(line, finishes))
     }
 
@@ -85,18 +85,21 @@ impl<'a> PkgRunner<'a> {
     ///
     /// # Errors
     /// Fails with the manager's words when it would fail.
-    pub(crate) fn dry_run(&self, act: &PkgAction<'_>) -> Result<Option<Vec<PkgChange>>, FunctionError> {
-        act.verify_names()?;
-        let Some(line) = self.selected.provider.dry_run_command(self.selected.program, act) else {
+    pub(crate) fn dry_run(&self, action: &PkgAction<'_>) -> Result<Option<Vec<PkgChange>>, FunctionError> {
+        action.verify_names()?;
+        let Some(line) = self.selected.provider.dry_run_command(self.selected.program, action) else {
             return Ok(None);
         };
-        let said = self.run_line(&line, self.tools.machine.timeout.max(LOCK_TIMEOUT), false)?;
-        let steps = self.selected.provider.parse_dry_run(&said.stdout);
+        let output = self.run_line(&line, self.tools.machine.timeout.max(LOCK_TIMEOUT), false)?;
+        let changes = self.selected.provider.parse_dry_run(&output.stdout);
         // Some managers end with 1 when they are told to go no further.
-        if said.is_success() || !steps.is_empty() {
-            return Ok(Some(steps));
+        if output.is_success() || !changes.is_empty() {
+            return Ok(Some(changes));
         }
-        Err(FunctionError::failed(failure_summary(&line[0], &self.selected.provider.readable_failure(said))))
+        Err(FunctionError::failed(failure_summary(
+            &line[0],
+            &self.selected.provider.readable_failure(output),
+        )))
     }
 
     /// The same, and refused when it would touch what somebody holds and the act does not name.
@@ -105,13 +108,13 @@ impl<'a> PkgRunner<'a> {
     /// Fails as [`Self::dry_run`] does, and when it would touch more than it may.
     pub(crate) fn dry_run_checked(
         &self,
-        act: &PkgAction<'_>,
+        action: &PkgAction<'_>,
         db: &PkgDb,
     ) -> Result<Option<Vec<PkgChange>>, FunctionError> {
-        let steps = self.dry_run(act)?;
-        let held = act.unnamed_held(steps.as_deref().unwrap_or_default(), db);
+        let changes = self.dry_run(action)?;
+        let held = action.unnamed_held(changes.as_deref().unwrap_or_default(), db);
         if held.is_empty() {
-            return Ok(steps);
+            return Ok(changes);
         }
         Err(FunctionError::failed(format!(
             "these packages are held and would change too: {}",
@@ -136,8 +139,8 @@ impl<'a> PkgRunner<'a> {
     fn simulate_line(&self, line: &[String]) -> Result<Vec<PkgChange>, FunctionError> {
         let mut line = line.to_vec();
         line.insert(1, "-s".into());
-        let said = self.run_line(&line, self.tools.machine.timeout.max(LOCK_TIMEOUT), false)?;
-        Ok(self.selected.provider.parse_dry_run(&said.stdout))
+        let output = self.run_line(&line, self.tools.machine.timeout.max(LOCK_TIMEOUT), false)?;
+        Ok(self.selected.provider.parse_dry_run(&output.stdout))
     }
 
     /// Mends what somebody left half-way; says what it was.
@@ -188,9 +191,9 @@ impl<'a> PkgRunner<'a> {
             "apt-get" | "apt-mark" | "dpkg" => dpkg,
             _ => &[],
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
-            let waited = begun.elapsed();
+            let waited = started.elapsed();
             let holder = lock_holder::find_lock_holder(self.tools.machine, locks);
             if let Some((file, who)) = &holder {
                 if waited >= patience {
@@ -204,16 +207,16 @@ impl<'a> PkgRunner<'a> {
                 let rest = patience.saturating_sub(waited).as_secs();
                 line.splice(1..1, ["-o".to_owned(), format!("DPkg::Lock::Timeout={rest}")]);
             }
-            let said = self.run_line(&line, RUN_TIMEOUT, finishes)?;
-            if self.selected.provider.is_success_code(said.code) {
+            let output = self.run_line(&line, RUN_TIMEOUT, finishes)?;
+            if self.selected.provider.is_success_code(output.code) {
                 return Ok(());
             }
             let is_busy =
-                LOCK_BUSY_MESSAGES.iter().any(|b| said.stderr.contains(b) || said.stdout.contains(b));
-            if !is_busy || begun.elapsed() >= patience {
+                LOCK_BUSY_MESSAGES.iter().any(|b| output.stderr.contains(b) || output.stdout.contains(b));
+            if !is_busy || started.elapsed() >= patience {
                 let who = lock_holder::find_lock_holder(self.tools.machine, locks).filter(|_| is_busy);
                 return Err(who.map_or_else(
-                    || FunctionError::failed(failure_summary(&line[0], &said)),
+                    || FunctionError::failed(failure_summary(&line[0], &output)),
                     |(file, who)| lock_busy_error(file, &who, patience),
                 ));
             }
@@ -223,8 +226,8 @@ impl<'a> PkgRunner<'a> {
 }
 
 /// Why packages are not mended: others would go.
-fn removal_refusal(broken: &[String], steps: &[PkgChange]) -> Option<String> {
-    let gone: Vec<&str> = steps.iter().filter(|s| s.new.is_empty()).map(|s| s.name.as_str()).collect();
+fn removal_refusal(broken: &[String], changes: &[PkgChange]) -> Option<String> {
+    let gone: Vec<&str> = changes.iter().filter(|s| s.new.is_empty()).map(|s| s.name.as_str()).collect();
     let (broken, names) = (broken.join(", "), gone.join(", "));
     let words = format!("packages were left half-way ({broken}), and to repair them would remove {names}");
     (!gone.is_empty()).then_some(words)
@@ -247,7 +250,7 @@ const NOISE_PREFIXES: [&str; 5] = [
 ];
 
 /// The lines that say what went wrong; how the program ended stands first when it did not choose to, or does not say why.
-pub(super) fn failure_summary(program: &str, said: &CommandOutput) -> String {
+pub(super) fn failure_summary(program: &str, output: &CommandOutput) -> String {
     const MARKS: [&str; 8] =
         ["E: ", "Err:", "dpkg: error", "dpkg-deb: error", "error:", "Error:", "ERROR:", "Problem"];
     // Those that tell what it is about in the lines below.
@@ -262,7 +265,7 @@ pub(super) fn failure_summary(program: &str, said: &CommandOutput) -> String {
         "exists in filesystem",
     ];
     let mut lines: Vec<&str> = Vec::new();
-    for text in [&said.stderr, &said.stdout] {
+    for text in [&output.stderr, &output.stdout] {
         let (mut follows, mut is_open) = (false, false);
         for line in text.lines().map(str::trim_end) {
             let is_marked =
@@ -280,14 +283,14 @@ pub(super) fn failure_summary(program: &str, said: &CommandOutput) -> String {
     if lines.len() > 1 {
         lines.retain(|l| !l.contains("Sub-process /usr/bin/dpkg returned an error code"));
     }
-    let end = match said.code {
-        129..=192 => Some(format!("`{program}` was ended by signal {}", said.code - 128)),
+    let end = match output.code {
+        129..=192 => Some(format!("`{program}` was ended by signal {}", output.code - 128)),
         code => lines.is_empty().then(|| format!("`{program}` ended with code {code}")),
     };
     if lines.is_empty() {
         let is_noise = |line: &&str| NOISE_PREFIXES.iter().any(|noise| line.starts_with(noise));
         let told = |text: &str| text.lines().any(|l| !l.trim().is_empty() && !is_noise(&l));
-        let text = if told(&said.stderr) { &said.stderr } else { &said.stdout };
+        let text = if told(&output.stderr) { &output.stderr } else { &output.stdout };
         let all: Vec<&str> = text.trim().lines().filter(|l| !is_noise(l)).collect();
         lines = all[all.len().saturating_sub(MAX_ERROR_LINES / 2)..].to_vec();
     }
@@ -315,33 +318,34 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_in_few_words() {
-        let said = |err: &str, out: &str| CommandOutput { code: 100, stdout: out.into(), stderr: err.into() };
+        let output =
+            |err: &str, out: &str| CommandOutput { code: 100, stdout: out.into(), stderr: err.into() };
         let full = "dpkg: error processing archive /x/big.deb (--unpack):\n cannot copy extracted data for './usr/big': \
                     failed to write (No space left on device)\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n";
-        let essence = |said: CommandOutput| failure_summary("apt-get", &said);
-        let words = essence(said(full, "Reading package lists...\nUnpacking big\n"));
+        let essence = |output: CommandOutput| failure_summary("apt-get", &output);
+        let words = essence(output(full, "Reading package lists...\nUnpacking big\n"));
         assert!(
             words.starts_with("dpkg: error processing archive")
                 && words.ends_with("(No space left on device)")
         );
         assert_eq!(
-            essence(said("E: Unable to locate package x\n", "a\nb\n")),
+            essence(output("E: Unable to locate package x\n", "a\nb\n")),
             "E: Unable to locate package x"
         );
         let dnf = "Error: \n Problem: conflicting requests\n  - nothing provides x needed by y-1-1.noarch\n(try to add)\n";
         let words = "Error:\n Problem: conflicting requests\n  - nothing provides x needed by y-1-1.noarch";
-        assert_eq!(essence(said(dnf, "Last metadata expiration check\n")), words);
+        assert_eq!(essence(output(dnf, "Last metadata expiration check\n")), words);
         let zypper = "Problem occurred during removal of packages:\nFailed to cache rpm database (1).\n\nPlease see above.\n";
         let words = "Problem occurred during removal of packages:\nFailed to cache rpm database (1).";
-        assert_eq!(essence(said(zypper, "")), words);
+        assert_eq!(essence(output(zypper, "")), words);
         let words = "error: failed to prepare transaction\n:: removing a breaks dependency 'a' required by b";
         let out = "checking dependencies...\n:: removing a breaks dependency 'a' required by b\n";
-        assert_eq!(essence(said("error: failed to prepare transaction\n", out)), words);
+        assert_eq!(essence(output("error: failed to prepare transaction\n", out)), words);
         let tail = "`apt-get` ended with code 100:\n2\n3\n4\n5\n6\n7";
-        assert_eq!(essence(said("", "1\n2\n3\n4\n5\n6\n7\n")), tail);
-        assert_eq!(essence(said("", "")), "`apt-get` ended with code 100");
+        assert_eq!(essence(output("", "1\n2\n3\n4\n5\n6\n7\n")), tail);
+        assert_eq!(essence(output("", "")), "`apt-get` ended with code 100");
         let noise = "debconf: delaying package configuration, since apt-utils is not installed\n";
-        let killed = |err: &str, out: &str| essence(CommandOutput { code: 137, ..said(err, out) });
+        let killed = |err: &str, out: &str| essence(CommandOutput { code: 137, ..output(err, out) });
         assert_eq!(killed(noise, ""), "`apt-get` was ended by signal 9");
         assert_eq!(killed(noise, "Unpacking x\n"), "`apt-get` was ended by signal 9:\nUnpacking x");
         assert_eq!(killed("E: x\n", ""), "`apt-get` was ended by signal 9:\nE: x");

@@ -8,15 +8,15 @@ fn provider(name: &str) -> &'static dyn PkgProvider {
     PROVIDERS.into_iter().find(|p| p.name() == name || p.aliases().contains(&name)).unwrap()
 }
 
-fn told(name: &str, act: &PkgAction<'_>) -> String {
+fn told(name: &str, action: &PkgAction<'_>) -> String {
     let provider = provider(name);
-    let lines = provider.command_lines(provider.program_names()[0], act).unwrap_or_default();
+    let lines = provider.command_lines(provider.program_names()[0], action).unwrap_or_default();
     lines.iter().map(|line| line.join(" ")).collect::<Vec<_>>().join("; ")
 }
 
-fn seen(name: &str, said: &str) -> Vec<String> {
-    let steps = provider(name).parse_dry_run(said);
-    steps.iter().map(|s| format!("{} [{}] [{}]", s.name, s.old, s.new)).collect()
+fn seen(name: &str, output: &str) -> Vec<String> {
+    let changes = provider(name).parse_dry_run(output);
+    changes.iter().map(|s| format!("{} [{}] [{}]", s.name, s.old, s.new)).collect()
 }
 
 const STATUS: &str = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21\nDescription: x\n Status: no\n\n\
@@ -95,12 +95,12 @@ fn rehearsals_are_understood() {
 fn a_rehearsal_of_zypper_that_fails_is_told_in_words() {
     let out = "<message type=\"info\">Loading repository data...</message>\n<message type=\"error\">Package &apos;nosuch&apos; not \
                found.</message>\n<prompt id=\"1\">\n<description>Problem: nothing provides a &amp; b\n Solution 1: x\n</description>\n";
-    let said = provider("zypper").readable_failure(CommandOutput {
+    let output = provider("zypper").readable_failure(CommandOutput {
         code: 104,
         stdout: out.into(),
         stderr: String::new(),
     });
-    assert_eq!(said.stdout, "Package 'nosuch' not found.\nProblem: nothing provides a & b\n Solution 1: x");
+    assert_eq!(output.stdout, "Package 'nosuch' not found.\nProblem: nothing provides a & b\n Solution 1: x");
     let done: Vec<i32> = (0..110).filter(|code| provider("zypper").is_success_code(*code)).collect();
     assert_eq!(done, [0, 102, 103, 106]);
     assert!(provider("dnf").is_success_code(0) && !provider("dnf").is_success_code(102));
@@ -176,15 +176,15 @@ fn managers_are_told_in_their_words() {
         PkgTarget::from_name("git"),
     ];
     let plain = PkgActionOptions::default();
-    let act = PkgAction::Install(&targets, &plain);
+    let action = PkgAction::Install(&targets, &plain);
     let apt = "apt-get -q -y -o DPkg::Options::=--force-confold -o DPkg::Options::=--force-confdef --allow-change-held-packages \
                install vim=1.2-3 git";
-    assert_eq!(told("aptpkg", &act), apt);
-    assert_eq!(told("yumpkg", &act), "dnf -y install vim-1.2-3 git");
-    assert_eq!(told("apkpkg", &act), "apk --no-interactive add vim=1.2-3 git");
-    assert_eq!(told("pacmanpkg", &act), "pacman -S --noconfirm --needed vim git");
+    assert_eq!(told("aptpkg", &action), apt);
+    assert_eq!(told("yumpkg", &action), "dnf -y install vim-1.2-3 git");
+    assert_eq!(told("apkpkg", &action), "apk --no-interactive add vim=1.2-3 git");
+    assert_eq!(told("pacmanpkg", &action), "pacman -S --noconfirm --needed vim git");
     let zypper = "zypper -n install --auto-agree-with-licenses --name vim=1.2-3 git";
-    assert_eq!(told("zypperpkg", &act), zypper);
+    assert_eq!(told("zypperpkg", &action), zypper);
     let newest = PkgActionOptions { upgrade_installed: true, ..PkgActionOptions::default() };
     assert_eq!(told("dnf", &PkgAction::Install(&targets[1..], &newest)), "dnf -y --best install git");
     assert_eq!(
@@ -230,8 +230,8 @@ fn only_names_are_told_and_only_what_is_named_may_lose_its_hold() {
     }
     db.add_version("other", "1");
     let step = |name: &str| PkgChange { name: name.into(), old: "1".into(), new: String::new() };
-    let steps = [step("lib"), step("app"), step("other")];
-    let beside = |names: &[&str]| PkgAction::Remove(&to_strings(names), false).unnamed_held(&steps, &db);
+    let changes = [step("lib"), step("app"), step("other")];
+    let beside = |names: &[&str]| PkgAction::Remove(&to_strings(names), false).unnamed_held(&changes, &db);
     assert_eq!(beside(&["lib"]), ["app"]);
     assert!(beside(&["lib", "app"]).is_empty());
     assert!(
@@ -239,7 +239,7 @@ fn only_names_are_told_and_only_what_is_named_may_lose_its_hold() {
             .verify_names()
             .is_err()
     );
-    assert!(PkgAction::Upgrade(&[], &PkgActionOptions::default()).unnamed_held(&steps, &db).is_empty());
+    assert!(PkgAction::Upgrade(&[], &PkgActionOptions::default()).unnamed_held(&changes, &db).is_empty());
 }
 
 #[test]
@@ -274,8 +274,8 @@ fn what_the_system_calls_its_own_is_preferred() {
         ("ID=gentoo\n", "apt"),
     ] {
         write("etc/os-release", release);
-        let chosen = select_provider(&machine, None).map(|c| c.provider.name()).map_err(|e| e.message());
-        assert_eq!(chosen, Ok(want), "{release}");
+        let selected = select_provider(&machine, None).map(|c| c.provider.name()).map_err(|e| e.message());
+        assert_eq!(selected, Ok(want), "{release}");
     }
 }
 

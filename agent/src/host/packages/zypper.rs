@@ -36,13 +36,13 @@ impl PkgProvider for Zypper {
         dnf::read_rpm_db(machine, self.hold_files(), db::parse_zypper_locks)
     }
 
-    fn command_lines(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
-        Some(vec![command_line(program, act)?])
+    fn command_lines(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<Vec<String>>> {
+        Some(vec![command_line(program, action)?])
     }
 
-    fn dry_run_command(&self, program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+    fn dry_run_command(&self, program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
         const VERBS: [&str; 4] = ["install", "remove", "update", "dist-upgrade"];
-        let mut line = command_line(program, act)?;
+        let mut line = command_line(program, action)?;
         let verb = line.iter().position(|w| VERBS.contains(&w.as_str()))?;
         line.insert(verb + 1, "--dry-run".into());
         // A table for people breaks its rows as the terminal is wide, and there is none.
@@ -50,12 +50,12 @@ impl PkgProvider for Zypper {
         Some(line)
     }
 
-    fn parse_dry_run(&self, said: &str) -> Vec<PkgChange> {
-        parse_summary(said)
+    fn parse_dry_run(&self, output: &str) -> Vec<PkgChange> {
+        parse_summary(output)
     }
 
-    fn readable_failure(&self, said: CommandOutput) -> CommandOutput {
-        CommandOutput { stdout: error_messages(&said.stdout), ..said }
+    fn readable_failure(&self, output: CommandOutput) -> CommandOutput {
+        CommandOutput { stdout: error_messages(&output.stdout), ..output }
     }
 
     fn is_success_code(&self, code: i32) -> bool {
@@ -78,9 +78,9 @@ impl PkgProvider for Zypper {
     }
 }
 
-fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
+fn command_line(program: &str, action: &PkgAction<'_>) -> Option<Vec<String>> {
     let mut line = to_strings(&[program, "-n"]);
-    match act {
+    match action {
         PkgAction::Refresh => line.push("refresh".into()),
         PkgAction::Install(targets, options) => {
             line.extend(options.skip_verify.then(|| "--no-gpg-checks".to_owned()));
@@ -119,10 +119,10 @@ fn command_line(program: &str, act: &PkgAction<'_>) -> Option<Vec<String>> {
 }
 
 /// The summary of a transaction: `<solvable name="vim" edition="9.1-1" edition-old="9.0-1" …>` in `<to-upgrade>`.
-fn parse_summary(said: &str) -> Vec<PkgChange> {
+fn parse_summary(output: &str) -> Vec<PkgChange> {
     let mut goes = false;
     let mut all = Vec::new();
-    for tag in said.split('<').filter_map(|piece| piece.split_once('>')).map(|(tag, _)| tag) {
+    for tag in output.split('<').filter_map(|piece| piece.split_once('>')).map(|(tag, _)| tag) {
         let name = tag.split_whitespace().next().unwrap_or_default();
         if name.starts_with("to-") {
             goes = name.starts_with("to-remove");
@@ -149,16 +149,16 @@ fn xml_unescape(text: &str) -> String {
 }
 
 /// What stands in messages of errors and in the description of what it would ask.
-fn error_messages(said: &str) -> String {
-    let pieces = said.split('<').filter_map(|piece| piece.split_once('>'));
+fn error_messages(output: &str) -> String {
+    let pieces = output.split('<').filter_map(|piece| piece.split_once('>'));
     let told = pieces.filter(|(tag, _)| *tag == "message type=\"error\"" || *tag == "description");
     told.map(|(_, text)| xml_unescape(text.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
 /// The table of a search: `i | vim | package | 9.0-1.1 | x86_64 | repo`.
-pub(super) fn parse_search(said: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
+pub(super) fn parse_search(output: &str, provider: &dyn PkgProvider) -> AvailablePkgs {
     let mut all = AvailablePkgs::new();
-    for line in said.lines() {
+    for line in output.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, name, "package", version, _, repo] = cells[..] else { continue };
         if !repo.starts_with('(') {

@@ -46,11 +46,11 @@ pub(crate) fn normalize_locale(locale: &str) -> String {
 
 /// All locales that there are.
 pub(crate) fn list_locales(tools: &Tools<'_>) -> Result<Vec<String>, FunctionError> {
-    let said = tools.run_query("locale", &["-a"])?;
-    if !said.is_success() {
-        return Err(FunctionError::failed(format!("`locale -a` failed: {}", said.message())));
+    let output = tools.run_query("locale", &["-a"])?;
+    if !output.is_success() {
+        return Err(FunctionError::failed(format!("`locale -a` failed: {}", output.message())));
     }
-    Ok(said.stdout.lines().map(str::to_owned).collect())
+    Ok(output.stdout.lines().map(str::to_owned).collect())
 }
 
 /// True when there is such a locale.

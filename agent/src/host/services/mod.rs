@@ -94,8 +94,12 @@ pub(crate) trait ServiceProvider {
     fn boot_state(&self, name: &str) -> Result<BootState, FunctionError>;
 
     /// Does it; a manager that says no is an answer. `no_block` does not wait for the end of it.
-    fn perform(&self, act: ServiceAction, name: &str, no_block: bool)
-    -> Result<CommandOutput, FunctionError>;
+    fn perform(
+        &self,
+        action: ServiceAction,
+        name: &str,
+        no_block: bool,
+    ) -> Result<CommandOutput, FunctionError>;
 
     /// All services, sorted.
     fn list(&self) -> Result<Vec<String>, FunctionError>;
@@ -150,14 +154,19 @@ pub(crate) trait ServiceProvider {
     }
 
     /// The same as [`ServiceProvider::perform`], and a manager that says no is a refusal with its words.
-    fn perform_checked(&self, act: ServiceAction, name: &str, no_block: bool) -> Result<(), FunctionError> {
-        let said = self.perform(act, name, no_block)?;
-        if said.is_success() {
+    fn perform_checked(
+        &self,
+        action: ServiceAction,
+        name: &str,
+        no_block: bool,
+    ) -> Result<(), FunctionError> {
+        let output = self.perform(action, name, no_block)?;
+        if output.is_success() {
             return Ok(());
         }
-        let mut words = said.message().to_owned();
+        let mut words = output.message().to_owned();
         if words.is_empty() {
-            words = format!("`{} {name}` ended with code {}", act.command_word(), said.code);
+            words = format!("`{} {name}` ended with code {}", action.command_word(), output.code);
         }
         Err(FunctionError::failed(words))
     }

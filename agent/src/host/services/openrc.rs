@@ -29,8 +29,8 @@ impl ServiceProvider for OpenRc<'_> {
         if !unit_files::has_init_script(self.tools.machine, name) {
             return Ok(None);
         }
-        let said = self.tools.run_query("rc-service", &["--quiet", name, "status"])?;
-        Ok(Some(ServiceStatus { is_running: said.is_success(), ..ServiceStatus::default() }))
+        let output = self.tools.run_query("rc-service", &["--quiet", name, "status"])?;
+        Ok(Some(ServiceStatus { is_running: output.is_success(), ..ServiceStatus::default() }))
     }
 
     fn boot_state(&self, name: &str) -> Result<BootState, FunctionError> {
@@ -39,11 +39,11 @@ impl ServiceProvider for OpenRc<'_> {
 
     fn perform(
         &self,
-        act: ServiceAction,
+        action: ServiceAction,
         name: &str,
         _no_block: bool,
     ) -> Result<CommandOutput, FunctionError> {
-        match act {
+        match action {
             ServiceAction::Enable => self.tools.run_change("rc-update", &["add", name, DEFAULT_RUNLEVEL]),
             ServiceAction::Disable => {
                 // With `--all` it ends with 1, as most runlevels do not have the service.
@@ -61,7 +61,7 @@ impl ServiceProvider for OpenRc<'_> {
             }
             ServiceAction::ForceReload => self.tools.run_change("rc-service", &[name, "reload"]),
             ServiceAction::Start | ServiceAction::Stop | ServiceAction::Restart | ServiceAction::Reload => {
-                self.tools.run_change("rc-service", &[name, act.command_word()])
+                self.tools.run_change("rc-service", &[name, action.command_word()])
             }
         }
     }

@@ -75,12 +75,13 @@ impl<'a> Systemd<'a> {
     }
 
     fn properties(&self, name: &str, properties: &str) -> Result<String, FunctionError> {
-        let said = self.tools.run_query("systemctl", &["show", "-p", properties, "--", &unit_name(name)])?;
+        let output =
+            self.tools.run_query("systemctl", &["show", "-p", properties, "--", &unit_name(name)])?;
         // A template has no properties, and an old systemd calls that an error.
-        if !said.is_success() && !said.message().contains("nit name") {
-            return Err(FunctionError::failed(format!("`systemctl show` failed: {}", said.message())));
+        if !output.is_success() && !output.message().contains("nit name") {
+            return Err(FunctionError::failed(format!("`systemctl show` failed: {}", output.message())));
         }
-        Ok(said.stdout)
+        Ok(output.stdout)
     }
 
     /// The name under which a unit is enabled: an alias stands for another.
@@ -144,22 +145,22 @@ impl ServiceProvider for Systemd<'_> {
         }
         let root = if self.is_booted { "--system" } else { "--root=/" };
         let ask = |name: &str| self.tools.run_query("systemctl", &[root, "is-enabled", "--", name]);
-        let said = ask(&unit_name(name))?;
-        if said.stdout.trim() == "alias" {
+        let output = ask(&unit_name(name))?;
+        if output.stdout.trim() == "alias" {
             return Ok(parse_boot_state(&ask(&self.primary_name(name)?)?.stdout));
         }
-        Ok(parse_boot_state(&said.stdout))
+        Ok(parse_boot_state(&output.stdout))
     }
 
     fn perform(
         &self,
-        act: ServiceAction,
+        action: ServiceAction,
         name: &str,
         no_block: bool,
     ) -> Result<CommandOutput, FunctionError> {
         let mut args: Vec<&str> = Vec::new();
         let mut name = unit_name(name);
-        match act {
+        match action {
             ServiceAction::Enable | ServiceAction::Disable => name = self.primary_name(&name)?,
             ServiceAction::Mask(true) | ServiceAction::Unmask(true) => args.push("--runtime"),
             ServiceAction::Mask(false) | ServiceAction::Unmask(false) => {}
@@ -169,7 +170,7 @@ impl ServiceProvider for Systemd<'_> {
                     self.daemon_reload()?;
                 }
                 let ends = matches!(
-                    act,
+                    action,
                     ServiceAction::Stop
                         | ServiceAction::Restart
                         | ServiceAction::FullRestart
@@ -183,7 +184,7 @@ impl ServiceProvider for Systemd<'_> {
         if !self.is_booted {
             args.push("--root=/");
         }
-        args.extend([act.command_word(), "--", &name]);
+        args.extend([action.command_word(), "--", &name]);
         self.tools.run_change("systemctl", &args)
     }
 
@@ -192,11 +193,11 @@ impl ServiceProvider for Systemd<'_> {
         let mut names = unit_files::list_units(machine);
         names.extend(unit_files::list_init_scripts(machine));
         if self.is_booted {
-            let said = self
+            let output = self
                 .tools
                 .run_query("systemctl", &["list-units", "--all", "--full", "--no-legend", "--no-pager"])?;
             names.extend(
-                parse_unit_files(&said.stdout)
+                parse_unit_files(&output.stdout)
                     .filter(|(_, load)| *load != "not-found")
                     .map(|(n, _)| n.to_owned()),
             );
@@ -210,10 +211,10 @@ impl ServiceProvider for Systemd<'_> {
         let machine = self.tools.machine;
         let mut names: Vec<String> = if machine.is_this_host() {
             let root = if self.is_booted { "--system" } else { "--root=/" };
-            let said = self
+            let output = self
                 .tools
                 .run_query("systemctl", &[root, "list-unit-files", "--full", "--no-legend", "--no-pager"])?;
-            parse_unit_files(&said.stdout)
+            parse_unit_files(&output.stdout)
                 .filter(|(_, state)| *state == word)
                 .map(|(n, _)| n.to_owned())
                 .collect()
@@ -235,14 +236,14 @@ impl ServiceProvider for Systemd<'_> {
 
     fn list_running(&self) -> Result<Vec<String>, FunctionError> {
         let args = ["list-units", "--state=running", "--full", "--no-legend", "--no-pager"];
-        let said = self.tools.run_query("systemctl", &args)?;
-        let mut names: Vec<String> = parse_unit_files(&said.stdout).map(|(n, _)| n.to_owned()).collect();
+        let output = self.tools.run_query("systemctl", &args)?;
+        let mut names: Vec<String> = parse_unit_files(&output.stdout).map(|(n, _)| n.to_owned()).collect();
         names.sort_unstable();
         Ok(names)
     }
 
     fn show_properties(&self, name: &str) -> Result<String, FunctionError> {
-        self.tools.run_query("systemctl", &["show", "--", &unit_name(name)]).map(|said| said.stdout)
+        self.tools.run_query("systemctl", &["show", "--", &unit_name(name)]).map(|output| output.stdout)
     }
 
     fn is_masked(&self, name: &str, runtime: bool) -> Option<bool> {
@@ -268,8 +269,8 @@ impl ServiceProvider for Systemd<'_> {
         let journal = self
             .tools
             .run_query("journalctl", &["-u", &name, "-n", JOURNAL_LINES, "-o", "cat", "--no-pager", "-q"]);
-        if let Ok(said) = journal {
-            let text = said.stdout.trim();
+        if let Ok(output) = journal {
+            let text = output.stdout.trim();
             let from = text.char_indices().rev().nth(JOURNAL_MAX_CHARS - 1).map_or(0, |(at, _)| at);
             let text = text.get(from..).unwrap_or_default();
             if !text.is_empty() {

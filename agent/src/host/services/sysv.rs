@@ -38,8 +38,8 @@ impl ServiceProvider for SysV<'_> {
         if !unit_files::has_init_script(self.tools.machine, name) {
             return Ok(None);
         }
-        let said = self.run_script(name, "status")?;
-        Ok(Some(ServiceStatus { is_running: said.is_success(), ..ServiceStatus::default() }))
+        let output = self.run_script(name, "status")?;
+        Ok(Some(ServiceStatus { is_running: output.is_success(), ..ServiceStatus::default() }))
     }
 
     fn boot_state(&self, name: &str) -> Result<BootState, FunctionError> {
@@ -52,11 +52,11 @@ impl ServiceProvider for SysV<'_> {
 
     fn perform(
         &self,
-        act: ServiceAction,
+        action: ServiceAction,
         name: &str,
         _no_block: bool,
     ) -> Result<CommandOutput, FunctionError> {
-        match act {
+        match action {
             ServiceAction::Enable => self.set_runlevel_links(name, true),
             ServiceAction::Disable => self.set_runlevel_links(name, false),
             ServiceAction::Mask(_) | ServiceAction::Unmask(_) => {
@@ -66,7 +66,7 @@ impl ServiceProvider for SysV<'_> {
                 self.run_script(name, "stop")?;
                 self.run_script(name, "start")
             }
-            _ => self.run_script(name, act.command_word()),
+            _ => self.run_script(name, action.command_word()),
         }
     }
 

@@ -48,9 +48,9 @@ pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitErro
             work.copy_roots(dirs, &into.join(name), &others)?;
         }
     }
-    let mut made = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
+    let mut result = InitResult { written: Vec::new(), kept: Vec::new(), git: GitSetup::Untouched };
     for file in starter_files::BASE_FILES {
-        write_starter(target, file, &mut made)?;
+        write_starter(target, file, &mut result)?;
     }
     let git = git::setup_git(target, &[".".to_owned()]);
     Ok(CopySummary { files: work.files, skipped: work.skipped, environments, git })

@@ -19,9 +19,9 @@ const CHANGES_INDENT: usize = 14;
 const LABEL_WIDTH: usize = "Succeeded".len() + 2;
 
 /// The whole report.
-pub(super) fn render_highstate(sheet: &ReportView<'_>, paint: Paint) -> String {
+pub(super) fn render_highstate(view: &ReportView<'_>, paint: Paint) -> String {
     let mut out = String::new();
-    let states = &sheet.report.states;
+    let states = &view.report.states;
     let host = format!("{HOST}:");
     let host = match () {
         () if states.iter().any(|s| s.result == Some(false)) => paint.red(host),
@@ -30,14 +30,14 @@ pub(super) fn render_highstate(sheet: &ReportView<'_>, paint: Paint) -> String {
     };
     let _ = writeln!(out, "{host}");
     for outcome in states {
-        write_state(&mut out, outcome, sheet, paint);
+        write_state(&mut out, outcome, view, paint);
     }
-    write_summary(&mut out, sheet, paint);
+    write_summary(&mut out, view, paint);
     out
 }
 
-fn write_state(out: &mut String, outcome: &StateOutcome, sheet: &ReportView<'_>, paint: Paint) {
-    let shown = |text: &str| sanitize(&sheet.mask.mask_str(text));
+fn write_state(out: &mut String, outcome: &StateOutcome, view: &ReportView<'_>, paint: Paint) {
+    let shown = |text: &str| sanitize(&view.mask.mask_str(text));
     let colour = |line: String| match outcome.result {
         Some(false) => paint.red(line),
         None => paint.yellow(line),
@@ -55,20 +55,20 @@ fn write_state(out: &mut String, outcome: &StateOutcome, sheet: &ReportView<'_>,
     }
     line(format!("      Result: {}", python_repr(&outcome.result.into())));
     line(format!("     Comment: {}", shown(outcome.comment.trim()).replace('\n', "\n              ")));
-    line(format!("     Started: {}", salt_time(outcome.start, &sheet.zone)));
+    line(format!("     Started: {}", salt_time(outcome.start, &view.zone)));
     line(format!("    Duration: {:?} ms", salt_millis(outcome.duration)));
     line("     Changes:   ".into());
     if !outcome.changes.is_empty() {
-        write_nested(out, &sheet.mask.mask_value(&outcome.changes.clone().into()), CHANGES_INDENT, "", paint);
+        write_nested(out, &view.mask.mask_value(&outcome.changes.clone().into()), CHANGES_INDENT, "", paint);
     }
 }
 
-fn write_summary(out: &mut String, sheet: &ReportView<'_>, paint: Paint) {
-    let states = &sheet.report.states;
+fn write_summary(out: &mut String, view: &ReportView<'_>, paint: Paint) {
+    let states = &view.report.states;
     let failed = states.iter().filter(|s| s.result == Some(false)).count();
     let undecided = states.iter().filter(|s| s.result.is_none()).count();
     // A report from the history lists no unchanged states; they succeeded all the same.
-    let total = sheet.tally.total().max(states.len());
+    let total = view.tally.total().max(states.len());
     let unlisted = total - states.len();
     let succeeded = states.iter().filter(|s| s.result == Some(true)).count() + undecided + unlisted;
     let changed = states.iter().filter(|s| !s.changes.is_empty()).count();

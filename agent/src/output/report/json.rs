@@ -15,10 +15,10 @@ use crate::run::{RunMode, SkipReason, StateOutcome};
 const STATE_SIZE_HINT: usize = 640;
 
 /// The whole report.
-pub(super) fn render_json(sheet: &ReportView<'_>) -> String {
-    let mut out = Vec::with_capacity(1024 + sheet.report.states.len() * STATE_SIZE_HINT);
+pub(super) fn render_json(view: &ReportView<'_>) -> String {
+    let mut out = Vec::with_capacity(1024 + view.report.states.len() * STATE_SIZE_HINT);
     // Keys are texts and numbers are finite or null: there is nothing that JSON cannot say, and a vector takes all.
-    let _ = serde_json::to_writer_pretty(&mut out, &ReportJson(sheet));
+    let _ = serde_json::to_writer_pretty(&mut out, &ReportJson(view));
     out.push(b'\n');
     String::from_utf8(out).unwrap_or_default()
 }
@@ -29,8 +29,8 @@ pub(super) fn state_line(outcome: &StateOutcome, mask: &SecretMask, zone: &TimeZ
 }
 
 /// Everything but the states as one line.
-pub(super) fn summary_line(sheet: &ReportView<'_>) -> String {
-    json_line(&SummaryJson(sheet))
+pub(super) fn summary_line(view: &ReportView<'_>) -> String {
+    json_line(&SummaryJson(view))
 }
 
 fn json_line(value: &impl Serialize) -> String {
@@ -62,8 +62,8 @@ impl Serialize for SummaryJson<'_> {
     }
 }
 
-fn write_header<M: SerializeMap>(map: &mut M, sheet: &ReportView<'_>) -> Result<(), M::Error> {
-    let (report, mask, tally) = (sheet.report, sheet.mask, &sheet.tally);
+fn write_header<M: SerializeMap>(map: &mut M, view: &ReportView<'_>) -> Result<(), M::Error> {
+    let (report, mask, tally) = (view.report, view.mask, &view.tally);
     map.serialize_entry("run", &report.run)?;
     map.serialize_entry("node", &MaskedText(mask, &report.node))?;
     map.serialize_entry("revision", &MaskedText(mask, &report.revision))?;

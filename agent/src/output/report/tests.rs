@@ -171,12 +171,12 @@ fn a_dry_run_never_reads_as_done() {
 fn a_report_from_the_history_counts_what_it_does_not_list() {
     let report = samples::failed();
     let mask = mask();
-    let mut sheet = ReportView::new(&report, &mask, TimeZone::UTC);
-    sheet.tally.unchanged = 1000;
-    let salt = sheet.render(ReportFormat::Highstate, false, Paint::default());
+    let mut view = ReportView::new(&report, &mask, TimeZone::UTC);
+    view.tally.unchanged = 1000;
+    let salt = view.render(ReportFormat::Highstate, false, Paint::default());
     assert!(salt.contains("Succeeded: 1003 (changed=3)\nFailed:       3\n"), "{salt}");
     assert!(salt.contains("Total states run:     1006\n"), "{salt}");
-    let text = sheet.render(ReportFormat::Text, true, Paint::default());
+    let text = view.render(ReportFormat::Text, true, Paint::default());
     assert!(text.contains("1000 unchanged, 1 not needed"), "{text}");
 }
 
@@ -197,9 +197,9 @@ fn long_chains_of_skipped_states_are_blamed_on_the_first() {
 fn colour_only_adds_codes() {
     let report = samples::failed();
     let mask = mask();
-    let sheet = ReportView::new(&report, &mask, TimeZone::UTC);
+    let view = ReportView::new(&report, &mask, TimeZone::UTC);
     for format in [ReportFormat::Text, ReportFormat::Highstate] {
-        let painted = sheet.render(format, false, Paint::new(true));
+        let painted = view.render(format, false, Paint::new(true));
         let mut plain = String::new();
         let mut rest = painted.as_str();
         while let Some((before, after)) = rest.split_once('\u{1b}') {
@@ -207,7 +207,7 @@ fn colour_only_adds_codes() {
             rest = after.split_once('m').unwrap().1;
         }
         plain.push_str(rest);
-        assert_eq!(plain, sheet.render(format, false, Paint::default()));
+        assert_eq!(plain, view.render(format, false, Paint::default()));
     }
 }
 

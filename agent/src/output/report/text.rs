@@ -24,17 +24,17 @@ const MAX_LINE_CHARS: usize = 160;
 const SALT_NOTE: &str = "\nNote: No changes made, actual changes may\nbe different due to other states.";
 
 /// The whole report.
-pub(super) fn render_text(sheet: &ReportView<'_>, all: bool, paint: Paint) -> String {
-    let page = ReportText { view: sheet, words: ModeWords::for_mode(sheet.report.mode), all, paint };
+pub(super) fn render_text(view: &ReportView<'_>, all: bool, paint: Paint) -> String {
+    let page = ReportText { view: view, words: ModeWords::for_mode(view.report.mode), all, paint };
     let mut out = String::new();
     page.write_title(&mut out);
-    for outcome in &sheet.report.states {
+    for outcome in &view.report.states {
         let is_quiet = matches!(outcome.status(), StateStatus::Unchanged | StateStatus::Skipped);
         if all || !is_quiet || outcome.has_detail(IRREVERSIBLE) {
             page.write_state(&mut out, outcome);
         }
     }
-    let groups = skip_groups::group_skipped(&sheet.report.states);
+    let groups = skip_groups::group_skipped(&view.report.states);
     page.write_skipped(&mut out, &groups);
     page.write_unchanged(&mut out, &groups);
     if out.lines().count() > SCREEN_LINES {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::states::testing::{StateTestBed, chunk};
 
-fn said(stage: &StateTestBed, args: &str) -> String {
-    match evaluate(&chunk("test.nop", "x", args), &stage.scene()) {
+fn said(test_bed: &StateTestBed, args: &str) -> String {
+    match evaluate(&chunk("test.nop", "x", args), &test_bed.scene()) {
         Ok(GuardDecision::Run) => "run".into(),
         Ok(GuardDecision::Skip { comment }) => comment,
         Err(failure) => format!("failed: {}", failure.result.comment),
@@ -13,7 +13,7 @@ fn said(stage: &StateTestBed, args: &str) -> String {
 
 #[test]
 fn guards_answer_as_salt_does() {
-    let stage = StateTestBed::with_files(&[], r#"{"flag": {"deep": ""}}"#);
+    let test_bed = StateTestBed::with_files(&[], r#"{"flag": {"deep": ""}}"#);
     let rows = [
         ("{}", "run"),
         (r#"{"onlyif": "true"}"#, "run"),
@@ -77,13 +77,13 @@ fn guards_answer_as_salt_does() {
         (r#"{"onlyif": "sleep 1000", "timeout": 0.05}"#, "onlyif condition is false"),
     ];
     for (args, want) in rows {
-        assert_eq!(said(&stage, args), want, "{args}");
+        assert_eq!(said(&test_bed, args), want, "{args}");
     }
 }
 
 #[test]
 fn strict_tells_what_cannot_be_told() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     for (args, want) in [
         (r#"{"onlyif": []}"#, "run"),
         (
@@ -95,13 +95,13 @@ fn strict_tells_what_cannot_be_told() {
             "failed: `unless` calls `no.such`, and there is no such function here",
         ),
     ] {
-        assert_eq!(said(&stage, args), want, "{args}");
+        assert_eq!(said(&test_bed, args), want, "{args}");
     }
 }
 
 #[test]
 fn check_cmd_has_the_last_word() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let no = || Err("check_cmd determined the state failed".to_owned());
     for (args, want) in [
         (r#"{"check_cmd": ["true"]}"#, Ok(())),
@@ -109,10 +109,10 @@ fn check_cmd_has_the_last_word() {
         (r#"{"check_cmd": ["true", "false"]}"#, no()),
         (r#"{"check_cmd": []}"#, no()),
     ] {
-        assert_eq!(run_check_cmd(&chunk("test.nop", "x", args), &stage.scene()), want, "{args}");
+        assert_eq!(run_check_cmd(&chunk("test.nop", "x", args), &test_bed.scene()), want, "{args}");
     }
     let nobody = chunk("test.nop", "x", r#"{"check_cmd": "true", "runas": "no_such_user_zz"}"#);
-    assert!(run_check_cmd(&nobody, &stage.scene()).is_err());
+    assert!(run_check_cmd(&nobody, &test_bed.scene()).is_err());
     for (function, args, want) in [
         ("test.nop", "{}", false),
         ("test.nop", r#"{"check_cmd": "true"}"#, true),
@@ -147,8 +147,8 @@ fn what_a_shell_answers_itself_starts_nothing() {
 
 #[test]
 fn the_own_answers_are_the_programs() {
-    let stage = StateTestBed::new();
-    let at = |name: &str| stage.path(name);
+    let test_bed = StateTestBed::new();
+    let at = |name: &str| test_bed.path(name);
     std::fs::write(at("empty"), "").unwrap();
     std::fs::write(at("full"), "x").unwrap();
     std::fs::create_dir(at("dir")).unwrap();
@@ -176,7 +176,7 @@ fn the_own_answers_are_the_programs() {
         );
     }
     assert_eq!(
-        builtin_test::parse("test -f full", Some(stage.dir.path()))
+        builtin_test::parse("test -f full", Some(test_bed.dir.path()))
             .map(|q| q.evaluate(&crate::fs::Disk::default())),
         Some(true)
     );

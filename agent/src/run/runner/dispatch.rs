@@ -39,14 +39,14 @@ impl<'p> Runner<'_, 'p> {
         let ordered = self.settings.schedule == RunSchedule::Ordered;
         let aside = ordered && !task.is_listener && self.graph.nodes[task.index].parallel;
         let number = aside.then(|| self.next_run_number(1));
-        self.stage.progress.started(task.index, &task.tag);
+        self.run_ctx.progress.started(task.index, &task.tag);
         self.locks.acquire(task.index, resources);
         self.pool.send_task(task, number);
     }
 
     /// Tells a state which others of its kind are ready too, so that one act may serve them all.
     fn aggregate(&self, task: &mut StateTask<'p>) {
-        let (plan, index) = (self.stage.plan, task.index);
+        let (plan, index) = (self.run_ctx.plan, task.index);
         let chunk = &plan.chunks[index];
         let Some(state) =
             task.state.as_mut().filter(|state| task.mode == ConvergeMode::Apply && state.can_batch())
@@ -102,9 +102,9 @@ impl<'p> Runner<'_, 'p> {
         let quick =
             guard::has_guards(chunk) && !guard::runs_command(chunk) && !guard::owns_guards(&chunk.state);
         quick && !converge::is_slow(chunk) && {
-            let fs = self.stage.run_fs.state_fs(&task.tag);
-            let scene = state_ctx(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
-            matches!(guard::evaluate(chunk, &scene), Ok(guard::GuardDecision::Skip { .. }))
+            let fs = self.run_ctx.run_fs.state_fs(&task.tag);
+            let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &task.tag);
+            matches!(guard::evaluate(chunk, &ctx), Ok(guard::GuardDecision::Skip { .. }))
         }
     }
 
@@ -113,10 +113,10 @@ impl<'p> Runner<'_, 'p> {
         if task.should_react != ShouldReact::No || task.is_listener {
             return false;
         }
-        let fs = self.stage.run_fs.state_fs(&task.tag);
-        let scene = state_ctx(self.stage, self.settings, self.templates, self.shared, &*fs, &task.tag);
+        let fs = self.run_ctx.run_fs.state_fs(&task.tag);
+        let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &task.tag);
         let Some(state) = task.state.as_mut() else { return true };
-        match catch_unwind(AssertUnwindSafe(|| state.check(&scene))) {
+        match catch_unwind(AssertUnwindSafe(|| state.check(&ctx))) {
             Ok(Ok(look)) => {
                 let right = look.verdict == Verdict::InSync;
                 task.check_result = Some(look);
@@ -131,9 +131,9 @@ impl<'p> Runner<'_, 'p> {
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
-            let fs = self.stage.run_fs.state_fs(&tag);
-            let scene = state_ctx(self.stage, self.settings, self.templates, self.shared, &*fs, &tag);
-            task.run(&scene)
+            let fs = self.run_ctx.run_fs.state_fs(&tag);
+            let ctx = state_ctx(self.run_ctx, self.settings, self.templates, self.shared, &*fs, &tag);
+            task.run(&ctx)
         };
         self.finish_ran(task.index, tag, None, ended);
     }

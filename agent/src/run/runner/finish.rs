@@ -84,7 +84,7 @@ impl Runner<'_, '_> {
         ended: ConvergeResult,
         skip: Option<SkipReason>,
     ) {
-        let Some(chunk) = self.stage.plan.chunks.get(index) else { return };
+        let Some(chunk) = self.run_ctx.plan.chunks.get(index) else { return };
         let strict_test = self.settings.mode == RunMode::Test && self.settings.compat == Compat::Strict;
         // What a state ignores on purpose moves nobody else.
         let is_hushed = ended.done.details.get("skip_req").is_some_and(Value::is_truthy);
@@ -156,7 +156,7 @@ impl Runner<'_, '_> {
         if chunk.args.get("no_log").is_some_and(Value::is_truthy) {
             mask_outcome(&mut outcome);
         }
-        self.stage.progress.finished(&outcome);
+        self.run_ctx.progress.finished(&outcome);
         self.outcomes.push(outcome);
     }
 }

@@ -97,7 +97,11 @@ pub struct RunResult {
 
 /// Runs a plan. `templates` is only used on this thread.
 #[must_use]
-pub fn run_plan(stage: &RunCtx<'_>, templates: &dyn RenderTemplate, settings: &RunnerSettings) -> RunResult {
+pub fn run_plan(
+    run_ctx: &RunCtx<'_>,
+    templates: &dyn RenderTemplate,
+    settings: &RunnerSettings,
+) -> RunResult {
     let (to_me, inbox) = mpsc::channel();
     let (to_workers, work) = mpsc::channel();
     let work = Arc::new(Mutex::new(work));
@@ -105,15 +109,15 @@ pub fn run_plan(stage: &RunCtx<'_>, templates: &dyn RenderTemplate, settings: &R
     std::thread::scope(|scope| {
         let spawn = || {
             let (work, to_me, shared) = (Arc::clone(&work), to_me.clone(), &shared);
-            scope.spawn(move || worker_loop(stage, settings, &work, &to_me, shared));
+            scope.spawn(move || worker_loop(run_ctx, settings, &work, &to_me, shared));
         };
         let pool = WorkerPool { to_workers, spawn: &spawn, workers: 0, busy: 0 };
-        Runner::new(stage, templates, settings, &shared, pool).run_loop(&inbox)
+        Runner::new(run_ctx, templates, settings, &shared, pool).run_loop(&inbox)
     })
 }
 
 fn state_ctx<'s>(
-    stage: &RunCtx<'s>,
+    run_ctx: &RunCtx<'s>,
     settings: &RunnerSettings,
     templates: &'s dyn RenderTemplate,
     shared: &'s RunShared,
@@ -122,27 +126,27 @@ fn state_ctx<'s>(
 ) -> StateCtx<'s> {
     StateCtx {
         tag,
-        journal: stage.run_fs.journal(),
+        journal: run_ctx.run_fs.journal(),
         fs,
-        files: stage.files,
-        host: stage.host,
+        files: run_ctx.files,
+        host: run_ctx.host,
         templates,
-        pillar: stage.pillar,
-        plan: stage.plan,
+        pillar: run_ctx.pillar,
+        plan: run_ctx.plan,
         compat: settings.compat,
-        cancel: stage.cancel,
+        cancel: run_ctx.cancel,
         deadline: None,
         shared,
-        cache_dir: stage.cache,
-        staging_dir: stage.spare,
+        cache_dir: run_ctx.cache,
+        staging_dir: run_ctx.spare,
     }
 }
 
 /// The graph of a plan and its lanes; should what is implied close a circle, then only what was written counts.
 fn rank_graph(plan: &Plan, implied: bool) -> (RunGraph, RankedGraph) {
     let graph = RunGraph::new(plan, implied);
-    if let Some(lanes) = RankedGraph::new(&graph.nodes, &graph.edges) {
-        return (graph, lanes);
+    if let Some(ranked_graph) = RankedGraph::new(&graph.nodes, &graph.edges) {
+        return (graph, ranked_graph);
     }
     tracing::error!(
         implied,
@@ -150,8 +154,9 @@ fn rank_graph(plan: &Plan, implied: bool) -> (RunGraph, RankedGraph) {
     );
     let graph = RunGraph::new(plan, false);
     // A plan has no circles: the compiler refuses them.
-    let lanes = RankedGraph::new(&graph.nodes, &graph.edges).or_else(|| RankedGraph::new(&graph.nodes, &[]));
-    (graph, lanes.unwrap_or_default())
+    let ranked_graph =
+        RankedGraph::new(&graph.nodes, &graph.edges).or_else(|| RankedGraph::new(&graph.nodes, &[]));
+    (graph, ranked_graph.unwrap_or_default())
 }
 
 /// What others need to know of a state that has ended.
@@ -179,7 +184,7 @@ enum HaltReason {
 }
 
 struct Runner<'s, 'p> {
-    stage: &'s RunCtx<'p>,
+    run_ctx: &'s RunCtx<'p>,
     templates: &'s dyn RenderTemplate,
     settings: &'s RunnerSettings,
     shared: &'s RunShared,
@@ -204,21 +209,21 @@ struct Runner<'s, 'p> {
 
 impl<'s, 'p> Runner<'s, 'p> {
     fn new(
-        stage: &'s RunCtx<'p>,
+        run_ctx: &'s RunCtx<'p>,
         templates: &'s dyn RenderTemplate,
         settings: &'s RunnerSettings,
         shared: &'s RunShared,
         pool: WorkerPool<'s, 'p>,
     ) -> Self {
-        let (graph, lanes) = rank_graph(stage.plan, settings.schedule != RunSchedule::Ordered);
-        let count = stage.plan.chunks.len();
+        let (graph, ranked_graph) = rank_graph(run_ctx.plan, settings.schedule != RunSchedule::Ordered);
+        let count = run_ctx.plan.chunks.len();
         Self {
-            stage,
+            run_ctx,
             templates,
             settings,
             shared,
             pool,
-            queue: RunQueue::new(lanes, settings.schedule),
+            queue: RunQueue::new(ranked_graph, settings.schedule),
             graph,
             finished: vec![None; count],
             prereq_checks: HashMap::new(),
@@ -236,7 +241,7 @@ impl<'s, 'p> Runner<'s, 'p> {
 
     fn run_loop(mut self, inbox: &Receiver<WorkerMessage>) -> RunResult {
         loop {
-            if self.halt.is_none() && self.stage.cancel.is_cancelled() {
+            if self.halt.is_none() && self.run_ctx.cancel.is_cancelled() {
                 self.cancel_run();
             }
             self.start_blocked();
@@ -254,7 +259,7 @@ impl<'s, 'p> Runner<'s, 'p> {
         }
         self.run_listeners(inbox);
         // Who was at work when the word came may have been the last.
-        let canceled = self.halt == Some(HaltReason::Cancelled) || self.stage.cancel.is_cancelled();
+        let canceled = self.halt == Some(HaltReason::Cancelled) || self.run_ctx.cancel.is_cancelled();
         self.outcomes.sort_by_key(|o| o.run_num);
         RunResult { states: self.outcomes, canceled, aborted: self.aborted }
     }
@@ -286,7 +291,7 @@ impl<'s, 'p> Runner<'s, 'p> {
     }
 
     fn cancel_run(&mut self) {
-        self.stage.cancel.cancel();
+        self.run_ctx.cancel.cancel();
         self.halt = Some(HaltReason::Cancelled);
     }
 

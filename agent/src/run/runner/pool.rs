@@ -19,7 +19,7 @@ pub(super) type WorkItem<'p> = (StateTask<'p>, Option<u64>);
 
 /// A worker's life: take, run, tell.
 pub(super) fn worker_loop<'p>(
-    stage: &RunCtx<'p>,
+    run_ctx: &RunCtx<'p>,
     settings: &RunnerSettings,
     work: &Mutex<Receiver<WorkItem<'p>>>,
     to_me: &Sender<WorkerMessage>,
@@ -32,9 +32,9 @@ pub(super) fn worker_loop<'p>(
         let tag = std::mem::take(&mut task.tag);
         let ended = {
             let _mask = UmaskGuard::set(chunk_umask(&task.chunk));
-            let fs = stage.run_fs.state_fs(&tag);
-            let scene = state_ctx(stage, settings, &templates, shared, &*fs, &tag);
-            task.run(&scene)
+            let fs = run_ctx.run_fs.state_fs(&tag);
+            let ctx = state_ctx(run_ctx, settings, &templates, shared, &*fs, &tag);
+            task.run(&ctx)
         };
         // Nobody listens any more only when the run itself is gone.
         let _ = to_me.send(WorkerMessage::Finished(task.index, tag, number, Box::new(ended)));

@@ -21,11 +21,11 @@ impl Runner<'_, '_> {
     /// At the end, those who listen react, one after the other.
     pub(super) fn run_listeners(&mut self, inbox: &Receiver<WorkerMessage>) {
         let stopped = matches!(self.halt, Some(HaltReason::Cancelled | HaltReason::Aborted));
-        if stopped || !listeners::has_listeners(self.stage.plan) {
+        if stopped || !listeners::has_listeners(self.run_ctx.plan) {
             return;
         }
         let marks = std::mem::take(&mut self.finished);
-        let all = listeners::find_listeners(self.stage.plan, |i| match marks[i] {
+        let all = listeners::find_listeners(self.run_ctx.plan, |i| match marks[i] {
             Some(mark) if mark.unknown => DidChange::Maybe,
             Some(mark) if mark.changed => DidChange::Yes,
             _ => DidChange::No,
@@ -55,7 +55,7 @@ impl Runner<'_, '_> {
     }
 
     pub(super) fn run_listener(&mut self, chunk: Chunk, level: usize, inbox: &Receiver<WorkerMessage>) {
-        if self.stage.cancel.is_cancelled() {
+        if self.run_ctx.cancel.is_cancelled() {
             self.halt = Some(HaltReason::Cancelled);
             return;
         }
@@ -66,7 +66,7 @@ impl Runner<'_, '_> {
             if self.settings.mode == RunMode::Test { ConvergeMode::Simulate } else { ConvergeMode::Apply };
         let task = StateTask {
             index: usize::MAX,
-            chunk: Cow::Owned(slot::fill_slots(&chunk, self.stage.host).into_owned()),
+            chunk: Cow::Owned(slot::fill_slots(&chunk, self.run_ctx.host).into_owned()),
             tag: tag.clone(),
             state: None,
             check_result: None,
@@ -77,7 +77,7 @@ impl Runner<'_, '_> {
             start: Timestamp::now(),
             started_at: Instant::now(),
         };
-        self.stage.progress.started(self.stage.plan.chunks.len(), &tag);
+        self.run_ctx.progress.started(self.run_ctx.plan.chunks.len(), &tag);
         self.pool.send_task(task, None);
         let ended = loop {
             if let Some((_, _, _, ended)) = self.receive(inbox) {

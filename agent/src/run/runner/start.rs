@@ -19,10 +19,10 @@ use crate::states::StateError;
 impl<'p> Runner<'_, 'p> {
     /// Decides about a node that may start.
     pub(super) fn start_node(&mut self, index: usize) {
-        let chunk = &self.stage.plan.chunks[index];
+        let chunk = &self.run_ctx.plan.chunks[index];
         let tag = chunk.tag();
         if self.halt.is_none()
-            && (self.stage.cancel.is_cancelled() || self.deadline.is_some_and(|d| Instant::now() >= d))
+            && (self.run_ctx.cancel.is_cancelled() || self.deadline.is_some_and(|d| Instant::now() >= d))
         {
             self.cancel_run();
         }
@@ -59,7 +59,7 @@ impl<'p> Runner<'_, 'p> {
 
     /// How those that a chunk waits for have ended.
     pub(super) fn requisite_results(&self, index: usize) -> Vec<RequisiteResult<'p>> {
-        let plan = self.stage.plan;
+        let plan = self.run_ctx.plan;
         let all = self.graph.requisites.for_chunk(index).iter();
         all.filter_map(|&(from, kind)| {
             let mark = self.finished[from]?;
@@ -80,7 +80,7 @@ impl<'p> Runner<'_, 'p> {
 
     /// What a watcher watches and has changed, as `state: id`, in the order it names them.
     pub(super) fn changed_watches(&self, index: usize) -> Vec<String> {
-        let chunks = &self.stage.plan.chunks;
+        let chunks = &self.run_ctx.plan.chunks;
         let watched = self.graph.requisites.for_chunk(index).iter();
         let watched = watched.filter(|(_, kind)| matches!(kind, Requisite::Watch | Requisite::WatchAny));
         let mut fired: Vec<&Chunk> = watched
@@ -107,7 +107,7 @@ impl<'p> Runner<'_, 'p> {
     }
 
     pub(super) fn start_task(&mut self, index: usize, tag: String, react: ShouldReact) {
-        let chunk = &self.stage.plan.chunks[index];
+        let chunk = &self.run_ctx.plan.chunks[index];
         if let Some(words) = self.invalid_argument(chunk) {
             self.aborted = Some(words);
             self.halt = Some(HaltReason::Aborted);
@@ -118,7 +118,7 @@ impl<'p> Runner<'_, 'p> {
             RunMode::Test => ConvergeMode::Simulate,
             RunMode::Apply | RunMode::Revert => ConvergeMode::Apply,
         };
-        let chunk = match catch_unwind(AssertUnwindSafe(|| slot::fill_slots(chunk, self.stage.host))) {
+        let chunk = match catch_unwind(AssertUnwindSafe(|| slot::fill_slots(chunk, self.run_ctx.host))) {
             Ok(chunk) => chunk,
             Err(panic) => {
                 let ended = ConvergeResult::failed(StateError::new(panic_message(&*panic)));

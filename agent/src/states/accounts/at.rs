@@ -20,18 +20,18 @@ impl Undoable for AtJobUndo {
         "at"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let note = zagent_compiler::name_text(key);
-        let found = at_queue::list_jobs(&scene.tools())?.into_iter().find(|job| job.note == note);
+        let found = at_queue::list_jobs(&ctx.tools())?.into_iter().find(|job| job.note == note);
         Ok(found.map_or(Value::Null, |job| Value::Int(job.id)))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         if !to.is_null() {
             return Err(StateError::new("a job of at that is gone cannot be made again"));
         }
-        let now = self.capture(key, scene)?.as_int();
-        Ok(at_queue::remove_jobs(&scene.tools(), &now.into_iter().collect::<Vec<_>>())?)
+        let now = self.capture(key, ctx)?.as_int();
+        Ok(at_queue::remove_jobs(&ctx.tools(), &now.into_iter().collect::<Vec<_>>())?)
     }
 }
 
@@ -65,9 +65,9 @@ impl AtPresent {
         format!("job {} added and will run{user} on {}", self.job, self.time)
     }
 
-    fn check_job(&self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check_job(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         if let Some(tag) = self.tag.as_ref().filter(|_| self.is_unique)
-            && at_queue::list_jobs(&scene.tools())?.iter().any(|job| job.tag == *tag)
+            && at_queue::list_jobs(&ctx.tools())?.iter().any(|job| job.tag == *tag)
         {
             return Ok(CheckResult::in_sync(format!("atleast one job with tag {tag} exists.")));
         }
@@ -76,31 +76,27 @@ impl AtPresent {
 }
 
 impl State for AtPresent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        if self.only_on_watch { Ok(CheckResult::in_sync("")) } else { self.check_job(scene) }
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.only_on_watch { Ok(CheckResult::in_sync("")) } else { self.check_job(ctx) }
     }
 
-    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.check_job(scene)
+    fn predict_reaction(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.check_job(ctx)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let (tag, user) = (self.tag.as_deref(), self.user.as_deref());
         let note = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
         let job = at_queue::add_note(&self.job, &note);
-        let made = scene.with_undo(&AT_JOB_UNDO, note, || {
-            Ok(at_queue::add_job(&scene.tools(), &self.time, &job, tag, user)?)
+        let made = ctx.with_undo(&AT_JOB_UNDO, note, || {
+            Ok(at_queue::add_job(&ctx.tools(), &self.time, &job, tag, user)?)
         })?;
         Ok(ApplyResult::new(self.comment(), made.to_salt_map()))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let look = self.check_job(scene)?;
-        if look.changes.is_empty() {
-            Ok(ApplyResult::new(look.comment, Map::new()))
-        } else {
-            self.apply(scene)
-        }
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let look = self.check_job(ctx)?;
+        if look.changes.is_empty() { Ok(ApplyResult::new(look.comment, Map::new())) } else { self.apply(ctx) }
     }
 
     fn is_convergent(&self) -> bool {
@@ -166,8 +162,8 @@ impl AtAbsent {
         self.id.is_none_or(|id| id == job.id) && self.filters.iter().all(fits)
     }
 
-    fn find_jobs(&self, scene: &StateCtx<'_>) -> Result<Vec<i64>, StateError> {
-        let jobs = at_queue::list_jobs(&scene.tools())?;
+    fn find_jobs(&self, ctx: &StateCtx<'_>) -> Result<Vec<i64>, StateError> {
+        let jobs = at_queue::list_jobs(&ctx.tools())?;
         Ok(jobs.iter().filter(|job| self.matches_job(job)).map(|job| job.id).collect())
     }
 }
@@ -177,8 +173,8 @@ fn removed_changes(jobs: &[i64]) -> Map {
 }
 
 impl State for AtAbsent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let jobs = self.find_jobs(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let jobs = self.find_jobs(ctx)?;
         if jobs.is_empty() {
             let none = || "removed 0 job(s)".to_owned();
             return Ok(CheckResult::in_sync(
@@ -188,9 +184,9 @@ impl State for AtAbsent {
         Ok(CheckResult::drifted(format!("removed {} job(s)", jobs.len()), removed_changes(&jobs)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let jobs = self.find_jobs(scene)?;
-        at_queue::remove_jobs(&scene.tools(), &jobs)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let jobs = self.find_jobs(ctx)?;
+        at_queue::remove_jobs(&ctx.tools(), &jobs)?;
         Ok(ApplyResult::new(format!("removed {} job(s)", jobs.len()), removed_changes(&jobs)))
     }
 

@@ -18,13 +18,13 @@ impl Undoable for CrontabUndo {
         "crontab"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let text = crontab::read_crontab(&scene.tools(), &zagent_compiler::name_text(key))?;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let text = crontab::read_crontab(&ctx.tools(), &zagent_compiler::name_text(key))?;
         Ok(text.map_or(Value::Null, Value::from))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        Ok(crontab::write_crontab(&scene.tools(), &zagent_compiler::name_text(key), to.as_str())?)
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        Ok(crontab::write_crontab(&ctx.tools(), &zagent_compiler::name_text(key), to.as_str())?)
     }
 }
 
@@ -87,8 +87,8 @@ impl CronState {
         }))
     }
 
-    fn plan(&self, scene: &StateCtx<'_>) -> Result<CronPlan, StateError> {
-        let tools = scene.tools();
+    fn plan(&self, ctx: &StateCtx<'_>) -> Result<CronPlan, StateError> {
+        let tools = ctx.tools();
         let old = crontab::read_crontab(&tools, &self.user)?;
         let text = old.as_deref().unwrap_or_default();
         let tab = || Crontab::parse(text);
@@ -103,7 +103,7 @@ impl CronState {
                 (CrontabChange::Unchanged, text.to_owned())
             }
             CronFunction::File { chunk, .. } => {
-                let new = read_source(&ChunkArgs::new(chunk), &self.name, scene)?;
+                let new = read_source(&ChunkArgs::new(chunk), &self.name, ctx)?;
                 (if new == text { CrontabChange::Unchanged } else { CrontabChange::Updated }, new)
             }
         };
@@ -200,8 +200,8 @@ fn job_from_args(args: &ChunkArgs<'_>) -> Result<CronJob, StateError> {
 }
 
 impl State for CronState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let plan = self.plan(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let plan = self.plan(ctx)?;
         if plan.became == CrontabChange::Unchanged {
             return Ok(CheckResult::in_sync(plan.comment));
         }
@@ -209,10 +209,10 @@ impl State for CronState {
         Ok(CheckResult::drifted(self.preview_comment(plan.became), self.changes(&plan)).with_diff(lines))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let plan = self.plan(scene)?;
-        scene.with_undo(&CRONTAB_UNDO, self.user.as_str(), || {
-            Ok(crontab::write_crontab(&scene.tools(), &self.user, Some(&plan.new))?)
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let plan = self.plan(ctx)?;
+        ctx.with_undo(&CRONTAB_UNDO, self.user.as_str(), || {
+            Ok(crontab::write_crontab(&ctx.tools(), &self.user, Some(&plan.new))?)
         })?;
         Ok(ApplyResult::new(plan.comment.as_str(), self.changes(&plan)))
     }

@@ -106,10 +106,10 @@ impl GroupPresent {
     }
 
     /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
-    fn verify(&mut self, scene: &StateCtx<'_>, changes: Option<&Map>) -> Result<(), StateError> {
-        let tools = scene.tools();
+    fn verify(&mut self, ctx: &StateCtx<'_>, changes: Option<&Map>) -> Result<(), StateError> {
+        let tools = ctx.tools();
         let is_imagined = assumed_accounts::assumed_id(AccountKind::Group, &self.name).is_some();
-        if scene.compat == Compat::Salt || is_imagined {
+        if ctx.compat == Compat::Salt || is_imagined {
             return Ok(());
         }
         let is_asked = |key: &str| changes.is_none_or(|changes| changes.contains(key));
@@ -209,26 +209,26 @@ impl GroupPresent {
 }
 
 impl State for GroupPresent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let tools = scene.tools();
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let tools = ctx.tools();
         let Some(group) = find_group(tools.machine, &self.name, self.local)? else {
             self.verify_gid_free(tools.machine)?;
-            self.verify(scene, None)?;
-            let changes = self.creation_changes(scene.compat);
+            self.verify(ctx, None)?;
+            let changes = self.creation_changes(ctx.compat);
             return Ok(CheckResult::drifted(format!("Group {} set to be added", self.name), changes));
         };
         let changes = self.changes(&group);
         if changes.is_empty() {
             return Ok(CheckResult::in_sync(format!("Group {} is present and up to date", self.name)));
         }
-        self.verify(scene, Some(&changes))?;
+        self.verify(ctx, Some(&changes))?;
         Ok(CheckResult::drifted(Self::preview_comment(&changes), changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let acts = AccountTools(scene.tools());
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(ctx.tools());
         let found = find_group(acts.0.machine, &self.name, self.local)?;
-        scene.with_undo(&undo::GROUP_UNDO, self.name.as_str(), || match &found {
+        ctx.with_undo(&undo::GROUP_UNDO, self.name.as_str(), || match &found {
             None => self.create_group(&acts),
             Some(group) => self.update_group(&acts, &self.changes(group)),
         })
@@ -238,9 +238,9 @@ impl State for GroupPresent {
         account_reads()
     }
 
-    fn simulate(&self, scene: &StateCtx<'_>) {
+    fn simulate(&self, ctx: &StateCtx<'_>) {
         let gid = self.gid.and_then(|gid| u32::try_from(gid).ok());
-        scene.shared.assumed_accounts.add(AccountKind::Group, &self.name, gid);
+        ctx.shared.assumed_accounts.add(AccountKind::Group, &self.name, gid);
     }
 
     fn writes(&self) -> Effects {
@@ -281,20 +281,20 @@ impl GroupAbsent {
 }
 
 impl State for GroupAbsent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let machine = scene.tools().machine;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let machine = ctx.tools().machine;
         let Some(group) = find_group(machine, &self.name, self.local)? else {
             return Ok(CheckResult::in_sync("Group not present"));
         };
-        if scene.compat == Compat::Strict {
+        if ctx.compat == Compat::Strict {
             account_checks::verify_group_unused(machine, &group)?;
         }
         Ok(CheckResult::drifted(format!("Group {} is set for removal", self.name), self.changes()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let acts = AccountTools(scene.tools());
-        scene.with_undo(&undo::GROUP_UNDO, self.name.as_str(), || Ok(acts.delete_group(&self.name)?))?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(ctx.tools());
+        ctx.with_undo(&undo::GROUP_UNDO, self.name.as_str(), || Ok(acts.delete_group(&self.name)?))?;
         Ok(ApplyResult::new(format!("Removed group {}", self.name), self.changes()))
     }
 

@@ -196,10 +196,10 @@ impl TextFile for AliasState {
         Ok(TextEdit::Change { new, would, did, changes: single_change("alias", name.as_str()) })
     }
 
-    fn after_write(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn after_write(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         // In a dry run there is no file to read.
-        if !scene.is_dry() && scene.tools().which("newaliases").is_some() {
-            scene.tools().run_change("newaliases", &[] as &[&str])?;
+        if !ctx.is_dry() && ctx.tools().which("newaliases").is_some() {
+            ctx.tools().run_change("newaliases", &[] as &[&str])?;
         }
         Ok(())
     }

@@ -59,27 +59,27 @@ impl IniState {
         ini: &mut IniFile,
         section: Option<&str>,
         (key, value): (&Value, &Value),
-        told: &mut IniEditLog,
+        log: &mut IniEditLog,
     ) {
         let (option, value) = (ini_value_text(key), ini_value_text(value));
         let place = section.map_or_else(String::new, |s| format!(" in section {s}"));
         let was = ini.get(section, &option).map(str::to_owned);
         if was.as_deref() == Some(&*value) {
-            told.preview.push_str(&format!("Unchanged key {option}{place}.\n"));
+            log.preview.push_str(&format!("Unchanged key {option}{place}.\n"));
             return;
         }
-        told.preview.push_str(&format!("Changed key {option}{place}.\n"));
-        told.record_change(section, &option, was.as_deref(), Some(&value));
+        log.preview.push_str(&format!("Changed key {option}{place}.\n"));
+        log.record_change(section, &option, was.as_deref(), Some(&value));
         ini.set(section, &option, &value);
     }
 
-    fn edit_options_present(&self, ini: &mut IniFile, strict: bool, told: &mut IniEditLog) {
+    fn edit_options_present(&self, ini: &mut IniFile, strict: bool, log: &mut IniEditLog) {
         if strict {
-            self.remove_other_options(ini, told);
+            self.remove_other_options(ini, log);
         }
         for (key, value) in self.sections.iter() {
             let Value::Map(options) = value else {
-                self.set_option(ini, None, (key, value), told);
+                self.set_option(ini, None, (key, value), log);
                 continue;
             };
             let name = ini_value_text(key);
@@ -88,21 +88,21 @@ impl IniState {
                 let mut after = Map::new();
                 for (option, value) in options.iter() {
                     let (option, value) = (ini_value_text(option), ini_value_text(value));
-                    told.preview.push_str(&format!("Changed key {option} in section {name}.\n"));
+                    log.preview.push_str(&format!("Changed key {option} in section {name}.\n"));
                     ini.set(Some(&name), &option, &value);
                     after.insert(option, value);
                 }
-                told.changes.insert(name, before_after(Value::Null, after.into()));
+                log.changes.insert(name, before_after(Value::Null, after.into()));
                 continue;
             }
             for option in options.iter() {
-                self.set_option(ini, Some(&name), option, told);
+                self.set_option(ini, Some(&name), option, log);
             }
         }
     }
 
     /// Takes away what is not asked for.
-    fn remove_other_options(&self, ini: &mut IniFile, told: &mut IniEditLog) {
+    fn remove_other_options(&self, ini: &mut IniFile, log: &mut IniEditLog) {
         let asked = |key: &Value| {
             self.sections.iter().find(|(k, _)| ini_value_text(k) == ini_value_text(key)).map(|(_, v)| v)
         };
@@ -112,40 +112,40 @@ impl IniState {
                 (Value::Map(_), Some(Value::Map(wanted))) => {
                     for (option, was) in value.as_map().into_iter().flat_map(Map::iter) {
                         if !wanted.keys().any(|k| ini_value_text(k) == ini_value_text(option)) {
-                            told.preview.push_str(&format!(
+                            log.preview.push_str(&format!(
                                 "Deleted key {} in section {name}.\n",
                                 ini_value_text(option)
                             ));
                             ini.remove(Some(&name), &ini_value_text(option));
-                            told.record_change(Some(&name), &ini_value_text(option), was.as_str(), None);
+                            log.record_change(Some(&name), &ini_value_text(option), was.as_str(), None);
                         }
                     }
                 }
                 (Value::Map(_), _) => {
-                    told.preview.push_str(&format!("Removed section {name}.\n"));
+                    log.preview.push_str(&format!("Removed section {name}.\n"));
                     ini.remove_section(&name);
-                    told.changes.insert(name, before_after(value.clone(), Value::Null));
+                    log.changes.insert(name, before_after(value.clone(), Value::Null));
                 }
                 (_, None | Some(Value::Map(_))) => {
-                    told.preview.push_str(&format!("Removed key {name}.\n"));
+                    log.preview.push_str(&format!("Removed key {name}.\n"));
                     ini.remove(None, &name);
-                    told.record_change(None, &name, value.as_str(), None);
+                    log.record_change(None, &name, value.as_str(), None);
                 }
                 _ => {}
             }
         }
     }
 
-    fn edit_options_absent(&self, ini: &mut IniFile, told: &mut IniEditLog) {
+    fn edit_options_absent(&self, ini: &mut IniFile, log: &mut IniEditLog) {
         for (key, value) in self.sections.iter() {
             let name = ini_value_text(key);
             let Value::List(options) = value else {
                 match ini.remove(None, &name) {
                     Some(was) => {
-                        told.preview.push_str(&format!("Deleted key {name}.\n"));
-                        told.changes.insert(name, was);
+                        log.preview.push_str(&format!("Deleted key {name}.\n"));
+                        log.changes.insert(name, was);
                     }
-                    None => told.preview.push_str(&format!("Key {name} does not exist.\n")),
+                    None => log.preview.push_str(&format!("Key {name} does not exist.\n")),
                 }
                 continue;
             };
@@ -153,37 +153,37 @@ impl IniState {
             for option in options.iter().map(ini_value_text) {
                 match ini.remove(Some(&name), &option) {
                     Some(was) => {
-                        told.preview.push_str(&format!("Deleted key {option} in section {name}.\n"));
+                        log.preview.push_str(&format!("Deleted key {option} in section {name}.\n"));
                         gone.insert(option, was);
                     }
                     None => {
-                        told.preview.push_str(&format!("Key {option} in section {name} does not exist.\n"))
+                        log.preview.push_str(&format!("Key {option} in section {name} does not exist.\n"))
                     }
                 }
             }
             if !gone.is_empty() {
-                told.changes.insert(name, Value::from(gone));
+                log.changes.insert(name, Value::from(gone));
             }
         }
     }
 
-    fn edit_sections(&self, ini: &mut IniFile, is_wanted: bool, told: &mut IniEditLog) {
+    fn edit_sections(&self, ini: &mut IniFile, is_wanted: bool, log: &mut IniEditLog) {
         for name in self.sections.keys().map(ini_value_text) {
             if is_wanted {
                 let is_new = ini.add_section(&name);
                 let words = if is_new { "Created new section" } else { "Section unchanged" };
-                told.preview.push_str(&format!("{words} {name}.\n"));
+                log.preview.push_str(&format!("{words} {name}.\n"));
                 if is_new {
-                    told.changes.insert(name, before_after(Value::Null, Value::empty_map()));
+                    log.changes.insert(name, before_after(Value::Null, Value::empty_map()));
                 }
                 continue;
             }
             match ini.remove_section(&name) {
                 Some(was) => {
-                    told.preview.push_str(&format!("Deleted section {name}.\n"));
-                    told.changes.insert(name, was);
+                    log.preview.push_str(&format!("Deleted section {name}.\n"));
+                    log.changes.insert(name, was);
                 }
-                None => told.preview.push_str(&format!("Section {name} does not exist.\n")),
+                None => log.preview.push_str(&format!("Section {name} does not exist.\n")),
             }
         }
     }
@@ -221,22 +221,22 @@ impl TextFile for IniState {
 
     fn edit(&self, old: Option<&str>, _: &StateCtx<'_>) -> Result<TextEdit, StateError> {
         let mut ini = IniFile::parse(old.unwrap_or_default(), &self.spelling.separator);
-        let mut told = IniEditLog::default();
+        let mut log = IniEditLog::default();
         match self.function {
-            IniFunction::SetOptions { strict } => self.edit_options_present(&mut ini, strict, &mut told),
-            IniFunction::RemoveOptions => self.edit_options_absent(&mut ini, &mut told),
-            IniFunction::AddSections => self.edit_sections(&mut ini, true, &mut told),
-            IniFunction::RemoveSections => self.edit_sections(&mut ini, false, &mut told),
+            IniFunction::SetOptions { strict } => self.edit_options_present(&mut ini, strict, &mut log),
+            IniFunction::RemoveOptions => self.edit_options_absent(&mut ini, &mut log),
+            IniFunction::AddSections => self.edit_sections(&mut ini, true, &mut log),
+            IniFunction::RemoveSections => self.edit_sections(&mut ini, false, &mut log),
         }
-        if told.changes.is_empty() {
+        if log.changes.is_empty() {
             return Ok(TextEdit::InSync("No anomaly detected".into()));
         }
         let new = ini.render(&self.spelling);
         Ok(TextEdit::Change {
             new,
-            would: told.preview,
+            would: log.preview,
             did: "Changes take effect".into(),
-            changes: told.changes,
+            changes: log.changes,
         })
     }
 

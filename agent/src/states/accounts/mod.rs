@@ -74,13 +74,13 @@ fn would_create(look: &CheckResult) -> bool {
 }
 
 /// Makes a directory and those on the way to it that are not there.
-fn make_dir_all(scene: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
+fn make_dir_all(ctx: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
     let mut missing = Vec::new();
     for dir in dir.ancestors() {
-        if scene.fs.stat(dir)?.is_some() {
+        if ctx.fs.stat(dir)?.is_some() {
             break;
         }
         missing.push(dir);
     }
-    missing.into_iter().rev().try_for_each(|dir| Ok(scene.fs.make_dir(dir, meta)?))
+    missing.into_iter().rev().try_for_each(|dir| Ok(ctx.fs.make_dir(dir, meta)?))
 }

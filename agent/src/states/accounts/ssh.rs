@@ -42,17 +42,17 @@ impl SshAuthState {
         })())
     }
 
-    fn user_and_home(&self, scene: &StateCtx<'_>) -> Result<(PasswdEntry, PathBuf), StateError> {
-        let (user, path) = ssh_keys::resolve_user_file(scene.tools().machine, &self.user, &self.config)?;
+    fn user_and_home(&self, ctx: &StateCtx<'_>) -> Result<(PasswdEntry, PathBuf), StateError> {
+        let (user, path) = ssh_keys::resolve_user_file(ctx.tools().machine, &self.user, &self.config)?;
         Ok((user, path.into()))
     }
 
     /// The keys that are asked for.
-    fn wanted_keys(&self, scene: &StateCtx<'_>) -> Result<Vec<AuthorizedKey>, StateError> {
+    fn wanted_keys(&self, ctx: &StateCtx<'_>) -> Result<Vec<AuthorizedKey>, StateError> {
         let args = ChunkArgs::new(&self.chunk);
         let options = args.texts("options")?;
         if let Some(from) = args.text("source")?.filter(|s| !s.is_empty()) {
-            let text = read_source(&args, &from, scene)
+            let text = read_source(&args, &from, ctx)
                 .map_err(|e| StateError::new(format!("Failed to add the ssh key. {}", e.result.comment)))?;
             let mut keys: Vec<AuthorizedKey> = text.lines().filter_map(AuthorizedKey::parse).collect();
             if keys.is_empty() {
@@ -178,21 +178,21 @@ impl SshAuthState {
 }
 
 impl TextFile for SshAuthState {
-    fn path(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-        Ok(self.user_and_home(scene)?.1)
+    fn path(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+        Ok(self.user_and_home(ctx)?.1)
     }
 
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<TextEdit, StateError> {
-        let (user, path) = self.user_and_home(scene)?;
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<TextEdit, StateError> {
+        let (user, path) = self.user_and_home(ctx)?;
         if self.function != SshAuthFunction::Absent
             && path.starts_with(&user.home)
-            && scene.fs.stat(Path::new(&user.home))?.is_none()
+            && ctx.fs.stat(Path::new(&user.home))?.is_none()
         {
             return Err(StateError::new(
                 "Failed to add the ssh key. Is the home directory available, and/or does the key file exist?",
             ));
         }
-        let keys = self.wanted_keys(scene)?;
+        let keys = self.wanted_keys(ctx)?;
         let old = old.unwrap_or_default();
         Ok(if self.function == SshAuthFunction::Absent {
             self.edit_absent(&keys, old)
@@ -201,8 +201,8 @@ impl TextFile for SshAuthState {
         })
     }
 
-    fn prepare_parent(&self, path: &Path, scene: &StateCtx<'_>) -> Result<FileMeta, StateError> {
-        make_user_dir(&self.user_and_home(scene)?.0, path, scene)
+    fn prepare_parent(&self, path: &Path, ctx: &StateCtx<'_>) -> Result<FileMeta, StateError> {
+        make_user_dir(&self.user_and_home(ctx)?.0, path, ctx)
     }
 
     fn reads(&self) -> Effects {
@@ -215,15 +215,15 @@ impl TextFile for SshAuthState {
 }
 
 /// Makes the directory of a file of a user; how the file is owned.
-fn make_user_dir(user: &PasswdEntry, path: &Path, scene: &StateCtx<'_>) -> Result<FileMeta, StateError> {
+fn make_user_dir(user: &PasswdEntry, path: &Path, ctx: &StateCtx<'_>) -> Result<FileMeta, StateError> {
     let (uid, gid) = (u32::try_from(user.uid).ok(), u32::try_from(user.gid).ok());
     if let Some(dir) = path.parent()
-        && scene.fs.stat(dir)?.is_none()
+        && ctx.fs.stat(dir)?.is_none()
     {
         if let Some(above) = dir.parent() {
-            super::make_dir_all(scene, above, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+            super::make_dir_all(ctx, above, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
         }
-        scene.fs.make_dir(dir, FileMeta { mode: Some(0o700), uid, gid })?;
+        ctx.fs.make_dir(dir, FileMeta { mode: Some(0o700), uid, gid })?;
     }
     Ok(FileMeta { mode: Some(0o600), uid, gid })
 }
@@ -291,7 +291,7 @@ impl SshKnownHostsState {
     }
 
     /// The lines that are put there.
-    fn fetch_lines(&self, scene: &StateCtx<'_>) -> Result<Vec<KnownHostsEntry>, StateError> {
+    fn fetch_lines(&self, ctx: &StateCtx<'_>) -> Result<Vec<KnownHostsEntry>, StateError> {
         let mut lines = match (&self.key, &self.enc) {
             (Some(key), Some(enc)) => {
                 vec![KnownHostsEntry {
@@ -301,7 +301,7 @@ impl SshKnownHostsState {
                 }]
             }
             _ => ssh_keys::scan_host_keys(
-                &scene.tools(),
+                &ctx.tools(),
                 &self.name,
                 self.port.as_deref(),
                 self.enc.as_deref(),
@@ -328,12 +328,12 @@ impl SshKnownHostsState {
 }
 
 impl TextFile for SshKnownHostsState {
-    fn path(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-        let tools = scene.tools();
+    fn path(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+        let tools = ctx.tools();
         Ok(ssh_keys::known_hosts_file(tools.machine, self.user.as_deref(), self.config.as_deref())?.into())
     }
 
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<TextEdit, StateError> {
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<TextEdit, StateError> {
         let old = old.unwrap_or_default();
         let default = if self.user.is_some() { ".ssh/known_hosts" } else { "/etc/ssh/ssh_known_hosts" };
         let (name, config) = (&self.name, self.config.as_deref().unwrap_or(default));
@@ -361,7 +361,7 @@ impl TextFile for SshKnownHostsState {
         if self.is_in_sync(&found.iter().collect::<Vec<_>>()) {
             return Ok(TextEdit::InSync(format!("{name} already exists in {config}")));
         }
-        let lines = self.fetch_lines(scene)?;
+        let lines = self.fetch_lines(ctx)?;
         let replaced = |line: &str| own(line).is_some_and(|is| lines.iter().any(|known| known.enc == is.enc));
         let mut new: String = old.split_inclusive('\n').filter(|line| !replaced(line)).collect();
         if !new.is_empty() && !new.ends_with('\n') {
@@ -384,14 +384,14 @@ impl TextFile for SshKnownHostsState {
         })
     }
 
-    fn prepare_parent(&self, path: &Path, scene: &StateCtx<'_>) -> Result<FileMeta, StateError> {
+    fn prepare_parent(&self, path: &Path, ctx: &StateCtx<'_>) -> Result<FileMeta, StateError> {
         let Some(user) = &self.user else {
             if let Some(dir) = path.parent() {
-                super::make_dir_all(scene, dir, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+                super::make_dir_all(ctx, dir, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
             }
             return Ok(FileMeta { mode: Some(0o600), ..FileMeta::default() });
         };
-        make_user_dir(&ssh_keys::resolve_user_file(scene.tools().machine, user, "%h")?.0, path, scene)
+        make_user_dir(&ssh_keys::resolve_user_file(ctx.tools().machine, user, "%h")?.0, path, ctx)
     }
 
     fn reads(&self) -> Effects {

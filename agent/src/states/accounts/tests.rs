@@ -7,67 +7,67 @@ use crate::states::testing::{StateTestBed, apply_chunk, build_state, check_line,
 
 #[test]
 fn options_are_set_once() {
-    let stage = StateTestBed::new();
-    let path = stage.path("app.ini");
+    let test_bed = StateTestBed::new();
+    let path = test_bed.path("app.ini");
     std::fs::write(&path, "# own\n[server]\n#port = 80\n").expect("written");
     let args = r#"{"sections": {"server": {"port": 8080}, "top": true}}"#;
     let chunk = chunk("ini.options_present", &path, args);
-    let would = preview_chunk(&chunk, &stage.scene());
+    let would = preview_chunk(&chunk, &test_bed.scene());
     assert!(
         would.starts_with(r#"null "Changed key port in section server.\nChanged key top.\n""#),
         "{would}"
     );
     assert_eq!(
-        apply_chunk(&chunk, &stage.scene()),
+        apply_chunk(&chunk, &test_bed.scene()),
         r#"true "Changes take effect" {"server":{"port":{"before":null,"after":"8080"}},"top":{"before":null,"after":"True"}}"#
     );
     let left = std::fs::read_to_string(&path).expect("read");
     assert_eq!(left, "# own\ntop = True\n\n[server]\nport = 8080\n");
-    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "No anomaly detected" {}"#);
+    assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "No anomaly detected" {}"#);
 }
 
 #[test]
 fn strict_options_take_others_away() {
-    let stage = StateTestBed::new();
-    let path = stage.path("app.ini");
+    let test_bed = StateTestBed::new();
+    let path = test_bed.path("app.ini");
     std::fs::write(&path, "gone = 1\n\n[a]\nx = 1\ny = 2\n\n[b]\nz = 3\n").expect("written");
     let chunk = chunk("ini.options_present", &path, r#"{"strict": true, "sections": {"a": {"x": 1}}}"#);
-    let done = apply_chunk(&chunk, &stage.scene());
+    let done = apply_chunk(&chunk, &test_bed.scene());
     assert!(done.contains(r#""b":{"before":{"z":"3"},"after":null}"#), "{done}");
     assert_eq!(std::fs::read_to_string(&path).expect("read"), "[a]\nx = 1\n");
 }
 
 #[test]
 fn bytes_that_are_no_text_stay() {
-    let stage = StateTestBed::new();
-    let path = stage.path("old.ini");
+    let test_bed = StateTestBed::new();
+    let path = test_bed.path("old.ini");
     std::fs::write(&path, b"# caf\xe9\na = 1\n").expect("written");
     let chunk = chunk("ini.options_absent", &path, r#"{"sections": ["a"]}"#);
-    assert!(apply_chunk(&chunk, &stage.scene()).starts_with(r#"true "Changes take effect""#));
+    assert!(apply_chunk(&chunk, &test_bed.scene()).starts_with(r#"true "Changes take effect""#));
     assert_eq!(std::fs::read(&path).expect("read"), b"# caf\xe9\n");
 }
 
 #[test]
 fn hosts_that_are_known_by_key_need_no_network() {
-    let stage = StateTestBed::new();
-    let path = stage.path("known_hosts");
+    let test_bed = StateTestBed::new();
+    let path = test_bed.path("known_hosts");
     let key = "AAAAC3NzaC1lZDI1NTE5AAAAIBqV5mKZ2m6vHqjGcz3eX8Yp3pD0lTz2FnqX2pFvYl1m";
     std::fs::write(&path, "other ssh-rsa AAAA\n").expect("written");
     let args =
         format!(r#"{{"config": "{path}", "enc": "ed25519", "key": "{key}", "hash_known_hosts": false}}"#);
     let present = chunk("ssh_known_hosts.present", "git", &args);
-    assert!(apply_chunk(&present, &stage.scene()).contains("git's key saved to"));
+    assert!(apply_chunk(&present, &test_bed.scene()).contains("git's key saved to"));
     let left = std::fs::read_to_string(&path).expect("read");
     assert_eq!(left, format!("other ssh-rsa AAAA\ngit ssh-ed25519 {key}\n"));
-    assert!(apply_chunk(&present, &stage.scene()).contains("git already exists in"));
+    assert!(apply_chunk(&present, &test_bed.scene()).contains("git already exists in"));
     let absent = chunk("ssh_known_hosts.absent", "git", &format!(r#"{{"config": "{path}"}}"#));
-    assert!(apply_chunk(&absent, &stage.scene()).starts_with("true"));
+    assert!(apply_chunk(&absent, &test_bed.scene()).starts_with("true"));
     assert_eq!(std::fs::read_to_string(&path).expect("read"), "other ssh-rsa AAAA\n");
 }
 
 #[test]
 fn what_cannot_be_asked_for_is_refused() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for (function, args, words) in [
         ("user.present", r#"{"fullname": "a,b"}"#, "Unsupported char ',' in a,b"),
         ("user.present", r#"{"expire": "soon"}"#, "`expire` must be a number of days, not soon"),
@@ -84,29 +84,29 @@ fn what_cannot_be_asked_for_is_refused() {
         ("ssh_auth.present", r#"{"user": "nobody-such"}"#, "User 'nobody-such' does not exist"),
         ("at.present", r#"{"timespec": "now", "unique_tag": true}"#, "no tag provided"),
     ] {
-        let said = apply_chunk(&chunk(function, "nobody-such", args), &stage.scene());
+        let said = apply_chunk(&chunk(function, "nobody-such", args), &test_bed.scene());
         assert!(said.starts_with("false") && said.contains(words), "{function}: {said}");
     }
 }
 
 #[test]
 fn a_user_that_is_not_there_would_be_added() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let groups = r#"{"groups": ["nosuchgroup"], "password": "$6$a$b"}"#;
-    let said = preview_chunk(&chunk("user.present", "nobody-such", groups), &stage.scene());
+    let said = preview_chunk(&chunk("user.present", "nobody-such", groups), &test_bed.scene());
     assert_eq!(
         said,
         r#"null "User nobody-such set to be added (pending groups: nosuchgroup)" {"name":"nobody-such"}"#
     );
-    let said = preview_chunk(&chunk("user.absent", "nobody-such", "{}"), &stage.scene());
+    let said = preview_chunk(&chunk("user.absent", "nobody-such", "{}"), &test_bed.scene());
     assert_eq!(said, r#"true "User nobody-such is not present" {}"#);
-    let said = preview_chunk(&chunk("group.absent", "nobody-such", "{}"), &stage.scene());
+    let said = preview_chunk(&chunk("group.absent", "nobody-such", "{}"), &test_bed.scene());
     assert_eq!(said, r#"true "Group not present" {}"#);
 }
 
 #[test]
 fn a_package_may_bring_who_is_missing() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     for (function, name, comes) in [
         ("user.present", "nobody-such", true),
         ("group.present", "nobody-such", true),
@@ -114,7 +114,7 @@ fn a_package_may_bring_who_is_missing() {
         ("group.present", "root", false),
     ] {
         let mut state = build_state(&chunk(function, name, r#"{"system": true}"#));
-        let look = state.check(&stage.scene()).expect("a look");
+        let look = state.check(&test_bed.scene()).expect("a look");
         assert_eq!(state.package_may_provide(&look), comes, "{function} {name}");
         assert!(
             !build_state(&chunk(function, name, "{}")).package_may_provide(&look),
@@ -125,7 +125,7 @@ fn a_package_may_bring_who_is_missing() {
 
 #[test]
 fn what_would_fail_is_foretold() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     for (function, name, args, words) in [
         ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, "not present: nosuchgroup"),
         (
@@ -141,9 +141,10 @@ fn what_would_fail_is_foretold() {
         ("group.absent", "root", "{}", "it is the main group of user root"),
     ] {
         let chunk = chunk(function, name, args);
-        for said in
-            [preview_chunk(&chunk, &stage.scene()), check_line(build_state(&chunk).check(&stage.scene()))]
-        {
+        for said in [
+            preview_chunk(&chunk, &test_bed.scene()),
+            check_line(build_state(&chunk).check(&test_bed.scene())),
+        ] {
             assert!(said.starts_with("false") && said.contains(words), "{function} {args}: {said}");
         }
     }
@@ -153,14 +154,14 @@ fn what_would_fail_is_foretold() {
     assert!(said.starts_with("null"), "{said}");
     if Tools::new(&Machine::new()).which("gpasswd").is_some() {
         let chunk = chunk("group.present", "nobody-such", r#"{"members": ["nosuchuser"]}"#);
-        let said = preview_chunk(&chunk, &stage.scene());
+        let said = preview_chunk(&chunk, &test_bed.scene());
         assert!(said.starts_with("false") && said.contains("not present: nosuchuser"), "{said}");
     }
 }
 
 #[test]
 fn who_is_missing_stays_so_behind_other_users() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     for (function, name, args, is_lost) in [
         ("user.present", "nobody-such", r#"{"groups": ["nosuchgroup"]}"#, true),
         ("user.present", "nobody-such", r#"{"gid": "nosuchgroup"}"#, true),
@@ -169,7 +170,7 @@ fn who_is_missing_stays_so_behind_other_users() {
         ("group.absent", "root", "{}", false),
     ] {
         let mut state = build_state(&chunk(function, name, args));
-        assert!(state.preview(&stage.scene()).is_err(), "{function} {args}");
+        assert!(state.preview(&test_bed.scene()).is_err(), "{function} {args}");
         assert_eq!(state.fails_regardless(Effects::USERS), is_lost, "{function} {args}");
         assert!(!state.fails_regardless(Effects::PACKAGE_CHANGE), "a package may bring it");
     }
@@ -177,12 +178,12 @@ fn who_is_missing_stays_so_behind_other_users() {
 
 #[test]
 fn groups_that_would_be_made_before_count() {
-    let stage = StateTestBed::strict();
-    let names = &stage.shared.assumed_accounts;
+    let test_bed = StateTestBed::strict();
+    let names = &test_bed.shared.assumed_accounts;
     names.add(AccountKind::Group, "nosuchgroup", None);
     let _known = AssumedScope::enter(names);
     let args = r#"{"groups": ["nosuchgroup"], "uid": 54321, "home": "/srv/x", "shell": "/bin/sh", "usergroup": true}"#;
-    let said = preview_chunk(&chunk("user.present", "nobody-such", args), &stage.scene());
+    let said = preview_chunk(&chunk("user.present", "nobody-such", args), &test_bed.scene());
     let told =
         r#"{"name":"nobody-such","uid":54321,"groups":["nosuchgroup"],"home":"/srv/x","shell":"/bin/sh"}"#;
     assert_eq!(
@@ -191,7 +192,7 @@ fn groups_that_would_be_made_before_count() {
     );
     let group = chunk("group.present", "nobody-such", r#"{"gid": 54321, "addusers": ["root"]}"#);
     assert_eq!(
-        preview_chunk(&group, &stage.scene()),
+        preview_chunk(&group, &test_bed.scene()),
         r#"null "Group nobody-such set to be added" {"name":"nobody-such","gid":54321,"members":["root"]}"#
     );
 }

@@ -31,10 +31,10 @@ pub(super) enum TextEdit {
 /// A text, and what it should hold.
 pub(super) trait TextFile: Send {
     /// Where the file is.
-    fn path(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError>;
+    fn path(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError>;
 
     /// What becomes of the text; nothing is the text of a file that is not there.
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<TextEdit, StateError>;
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<TextEdit, StateError>;
 
     /// Makes what has to be there first, and says how a new file is owned.
     fn prepare_parent(&self, _: &Path, _: &StateCtx<'_>) -> Result<FileMeta, StateError> {
@@ -66,12 +66,12 @@ pub(super) trait TextFile: Send {
 pub(super) struct TextFileState<T>(pub(super) T);
 
 impl<T: TextFile> TextFileState<T> {
-    fn read_file(&self, scene: &StateCtx<'_>) -> Result<(PathBuf, Option<DecodedText>), StateError> {
-        let path = scene.fs.resolve_for_change(&self.0.path(scene)?)?;
-        if scene.fs.stat(&path)?.is_none() {
+    fn read_file(&self, ctx: &StateCtx<'_>) -> Result<(PathBuf, Option<DecodedText>), StateError> {
+        let path = ctx.fs.resolve_for_change(&self.0.path(ctx)?)?;
+        if ctx.fs.stat(&path)?.is_none() {
             return Ok((path, None));
         }
-        let bytes = scene.fs.read_for_change(&path)?;
+        let bytes = ctx.fs.read_for_change(&path)?;
         Ok((path, Some(DecodedText::decode(bytes))))
     }
 }
@@ -98,27 +98,27 @@ impl DecodedText {
 }
 
 impl<T: TextFile> State for TextFileState<T> {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (_, old) = self.read_file(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (_, old) = self.read_file(ctx)?;
         let old = old.map(|t| t.text);
-        Ok(match self.0.edit(old.as_deref(), scene)? {
+        Ok(match self.0.edit(old.as_deref(), ctx)? {
             TextEdit::InSync(words) => CheckResult::in_sync(words),
             TextEdit::Change { new, would, changes, .. } => CheckResult::drifted(would, changes)
                 .with_diff(unified_diff(old.as_deref().unwrap_or_default(), &new)),
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (path, old) = self.read_file(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (path, old) = self.read_file(ctx)?;
         let text = old.as_ref().map(|t| &*t.text);
-        let TextEdit::Change { new, did, changes, .. } = self.0.edit(text, scene)? else {
+        let TextEdit::Change { new, did, changes, .. } = self.0.edit(text, ctx)? else {
             return Ok(ApplyResult::default());
         };
-        let meta = self.0.prepare_parent(&path, scene)?;
+        let meta = self.0.prepare_parent(&path, ctx)?;
         let meta = if old.is_some() { FileMeta::default() } else { meta };
-        scene.fs.write(&path, &DecodedText::encode(&new, old.as_ref().is_some_and(|t| t.is_bytes)), meta)?;
+        ctx.fs.write(&path, &DecodedText::encode(&new, old.as_ref().is_some_and(|t| t.is_bytes)), meta)?;
         let done = ApplyResult::new(did, changes).with_diff(unified_diff(text.unwrap_or_default(), &new));
-        match self.0.after_write(scene) {
+        match self.0.after_write(ctx) {
             Ok(()) => Ok(done),
             Err(failure) => Err(ApplyResult { comment: failure.result.comment, ..done }.into()),
         }
@@ -156,20 +156,20 @@ pub(super) fn unified_diff(old: &str, new: &str) -> String {
 pub(super) fn read_source(
     args: &ChunkArgs<'_>,
     source: &str,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
 ) -> Result<String, StateError> {
     let env = args.chunk.env.to_string();
     let missing = || StateError::new(format!("Source file {source} is missing"));
     let bytes = if let Some(path) = source.strip_prefix("salt://") {
         let path = path.split('?').next().unwrap_or_default();
-        scene.files.read(&env, path).map_err(StateError::new)?.ok_or_else(missing)?.to_vec()
+        ctx.files.read(&env, path).map_err(StateError::new)?.ok_or_else(missing)?.to_vec()
     } else if source.starts_with('/') {
         let path = Path::new(source);
-        scene.fs.stat(path)?.ok_or_else(missing)?;
-        scene.fs.read(path)?
+        ctx.fs.stat(path)?.ok_or_else(missing)?;
+        ctx.fs.read(path)?
     } else if let ContentLocation::Web(_) = parse_location(source) {
         let found =
-            FileSources::single(source, args)?.find_source(scene, &env, source).map_err(StateError::new)?;
+            FileSources::single(source, args)?.find_source(ctx, &env, source).map_err(StateError::new)?;
         found.bytes.to_vec()
     } else {
         let shown = redact(source);
@@ -187,7 +187,7 @@ pub(super) fn read_source(
             }
             let path = source.trim_start_matches("salt://").to_owned();
             let template = crate::states::FileTemplate { env, path, source: text, variables };
-            scene.templates.render(&template).map_err(StateError::new)
+            ctx.templates.render(&template).map_err(StateError::new)
         }
         Some(other) => Err(StateError::new(format!("`template` knows jinja only, not {other}"))),
     }
@@ -220,10 +220,10 @@ mod tests {
                     .unwrap();
             }
         });
-        let stage = StateTestBed::new();
+        let test_bed = StateTestBed::new();
         let said = |more: &str| {
             let chunk = chunk("cron.file", &url, &format!("{{{more}}}"));
-            read_source(&ChunkArgs::new(&chunk), &url, &stage.scene()).map_err(|f| f.result.comment)
+            read_source(&ChunkArgs::new(&chunk), &url, &test_bed.scene()).map_err(|f| f.result.comment)
         };
         assert!(said("").is_err_and(|e| e.contains("source_hash")));
         let wrong = format!(r#""source_hash": "{}""#, "0".repeat(64));
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(said(&format!(r#""source_hash": "{hi}""#)), Ok("hi\n".to_owned()));
         assert_eq!(said(r#""skip_verify": true"#), Ok("hi\n".to_owned()));
         let chunk = chunk("cron.file", "ftp://u:p@h/x", "{}");
-        let foreign = read_source(&ChunkArgs::new(&chunk), "ftp://u:p@h/x", &stage.scene());
+        let foreign = read_source(&ChunkArgs::new(&chunk), "ftp://u:p@h/x", &test_bed.scene());
         assert!(foreign.is_err_and(|f| f.result.comment.contains("ftp://<redacted>@h/x must be")));
     }
 }

@@ -38,8 +38,8 @@ impl Undoable for UserUndo {
         "user"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let tools = scene.tools();
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let tools = ctx.tools();
         let name = zagent_compiler::name_text(key);
         let Some(user) = accounts::find_local_user(tools.machine, &name)? else { return Ok(Value::Null) };
         let all = accounts::read_groups(tools.machine)?;
@@ -61,14 +61,14 @@ impl Undoable for UserUndo {
         Ok(out.into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let name = zagent_compiler::name_text(key);
-        let acts = AccountTools(scene.tools());
+        let acts = AccountTools(ctx.tools());
         let now = accounts::find_local_user(acts.0.machine, &name)?;
         let Value::Map(to) = to else {
             let Some(user) = now else { return Ok(()) };
             acts.delete_user(&name, false, false)?;
-            return remove_untouched_home(scene, &user, Path::new(SKEL_DIR));
+            return remove_untouched_home(ctx, &user, Path::new(SKEL_DIR));
         };
         let user = match now {
             Some(user) => user,
@@ -95,16 +95,16 @@ impl Undoable for UserUndo {
         Ok(())
     }
 
-    fn simulate_restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        match accounts::find_local_user(scene.tools().machine, &zagent_compiler::name_text(key))? {
-            Some(user) if to.is_null() => remove_untouched_home(scene, &user, Path::new(SKEL_DIR)),
+    fn simulate_restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        match accounts::find_local_user(ctx.tools().machine, &zagent_compiler::name_text(key))? {
+            Some(user) if to.is_null() => remove_untouched_home(ctx, &user, Path::new(SKEL_DIR)),
             _ => Ok(()),
         }
     }
 
-    fn leftovers(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
-        let found = accounts::find_local_user(scene.tools().machine, &zagent_compiler::name_text(key))?;
-        found.map_or(Ok(None), |user| remaining_home_note(scene, &user, Path::new(SKEL_DIR)))
+    fn leftovers(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+        let found = accounts::find_local_user(ctx.tools().machine, &zagent_compiler::name_text(key))?;
+        found.map_or(Ok(None), |user| remaining_home_note(ctx, &user, Path::new(SKEL_DIR)))
     }
 
     fn redacted(&self, how: &Value) -> Value {
@@ -161,8 +161,8 @@ enum HomeState {
 }
 
 /// Looks at the home of a user.
-fn inspect_home(scene: &StateCtx<'_>, user: &PasswdEntry, skel: &Path) -> Result<HomeState, StateError> {
-    let (fs, home) = (scene.fs, Path::new(&user.home));
+fn inspect_home(ctx: &StateCtx<'_>, user: &PasswdEntry, skel: &Path) -> Result<HomeState, StateError> {
+    let (fs, home) = (ctx.fs, Path::new(&user.home));
     let is_own = |s: &Stat| s.kind == FileKind::Dir && i64::from(s.uid) == user.uid && user.uid != 0;
     if !fs.lstat(home)?.as_ref().is_some_and(is_own) {
         return Ok(HomeState::None);
@@ -182,20 +182,20 @@ fn inspect_home(scene: &StateCtx<'_>, user: &PasswdEntry, skel: &Path) -> Result
 }
 
 /// Removes the home of a user that is no more, when nothing was put there since.
-fn remove_untouched_home(scene: &StateCtx<'_>, user: &PasswdEntry, skel: &Path) -> Result<(), StateError> {
-    match inspect_home(scene, user, skel)? {
-        HomeState::Untouched => Ok(scene.fs.remove(Path::new(&user.home))?),
+fn remove_untouched_home(ctx: &StateCtx<'_>, user: &PasswdEntry, skel: &Path) -> Result<(), StateError> {
+    match inspect_home(ctx, user, skel)? {
+        HomeState::Untouched => Ok(ctx.fs.remove(Path::new(&user.home))?),
         HomeState::None | HomeState::Used(_) => Ok(()),
     }
 }
 
 /// Says that a home stays, and whose it was: its number may be given to somebody else.
 fn remaining_home_note(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     user: &PasswdEntry,
     skel: &Path,
 ) -> Result<Option<String>, StateError> {
-    let HomeState::Used(file) = inspect_home(scene, user, skel)? else { return Ok(None) };
+    let HomeState::Used(file) = inspect_home(ctx, user, skel)? else { return Ok(None) };
     let PasswdEntry { name, uid, home, .. } = user;
     Ok(Some(format!(
         "its home {home} stays, for it holds `{file}`, which the run did not make. It belongs to the uid {uid}, \
@@ -208,18 +208,18 @@ impl Undoable for GroupUndo {
         "group"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let name = zagent_compiler::name_text(key);
-        let found = accounts::find_local_group(scene.tools().machine, &name)?;
+        let found = accounts::find_local_group(ctx.tools().machine, &name)?;
         Ok(found.map_or(Value::Null, |GroupEntry { gid, members, .. }| {
             let members: Value = members.into_iter().map(Value::from).collect();
             Map::from_iter([("gid", Value::Int(gid)), ("members", members)]).into()
         }))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let name = zagent_compiler::name_text(key);
-        let acts = AccountTools(scene.tools());
+        let acts = AccountTools(ctx.tools());
         let now = accounts::find_local_group(acts.0.machine, &name)?;
         let Value::Map(to) = to else {
             if now.is_some() {
@@ -250,39 +250,43 @@ mod tests {
 
     #[test]
     fn a_home_goes_only_as_it_came() {
-        let stage = StateTestBed::new();
+        let test_bed = StateTestBed::new();
         for dir in ["skel", "home"] {
-            std::fs::create_dir(stage.path(dir)).expect("made");
-            std::fs::write(stage.path(&format!("{dir}/.profile")), "x\n").expect("written");
+            std::fs::create_dir(test_bed.path(dir)).expect("made");
+            std::fs::write(test_bed.path(&format!("{dir}/.profile")), "x\n").expect("written");
         }
         let number = match nix::unistd::Uid::effective().as_raw() {
             0 => 54321,
             own => own,
         };
-        std::os::unix::fs::chown(stage.path("home"), Some(number), None).expect("given");
+        std::os::unix::fs::chown(test_bed.path("home"), Some(number), None).expect("given");
         let user = |uid: i64| PasswdEntry {
             name: "x".into(),
             password: "x".into(),
             uid,
             gid: uid,
             gecos: String::new(),
-            home: stage.path("home"),
+            home: test_bed.path("home"),
             shell: String::new(),
         };
-        let (own, skel) = (user(number.into()), stage.path("skel"));
+        let (own, skel) = (user(number.into()), test_bed.path("skel"));
         let forget = |user: &PasswdEntry| {
-            remove_untouched_home(&stage.scene(), user, Path::new(&skel)).expect("looked at")
+            remove_untouched_home(&test_bed.scene(), user, Path::new(&skel)).expect("looked at")
         };
         forget(&user(0));
-        assert!(stage.exists("home"), "somebody else's stays");
-        let pipe = stage.path("home/pipe");
+        assert!(test_bed.exists("home"), "somebody else's stays");
+        let pipe = test_bed.path("home/pipe");
         assert!(
-            Command::new("mkfifo").args([&pipe, &stage.path("skel/pipe")]).status().expect("run").success()
+            Command::new("mkfifo")
+                .args([&pipe, &test_bed.path("skel/pipe")])
+                .status()
+                .expect("run")
+                .success()
         );
         forget(&own);
-        assert!(stage.exists("home"), "a pipe is not read");
+        assert!(test_bed.exists("home"), "a pipe is not read");
         let told = |user: &PasswdEntry| {
-            remaining_home_note(&stage.scene(), user, Path::new(&skel)).expect("looked at")
+            remaining_home_note(&test_bed.scene(), user, Path::new(&skel)).expect("looked at")
         };
         let words = told(&own).expect("it stays");
         let start = format!("its home {} stays, for it holds `pipe`", own.home);
@@ -291,6 +295,6 @@ mod tests {
         std::fs::remove_file(&pipe).expect("removed");
         assert_eq!(told(&own), None);
         forget(&own);
-        assert!(!stage.exists("home"));
+        assert!(!test_bed.exists("home"));
     }
 }

@@ -120,15 +120,15 @@ impl UserPresent {
     }
 
     /// Refuses what the programs would refuse; what may be asked of Salt is left to them, as in Salt.
-    fn verify(&mut self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn verify(&mut self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         // Who is made by a state before is judged there.
         let is_imagined = assumed_accounts::assumed_id(AccountKind::User, &self.name).is_some();
-        if scene.compat == Compat::Salt || is_imagined {
+        if ctx.compat == Compat::Salt || is_imagined {
             return Ok(());
         }
-        let machine = scene.tools().machine;
+        let machine = ctx.tools().machine;
         let user = self.find_user(machine)?;
-        let changes = user.as_ref().map_or_else(|| Ok(Map::new()), |user| self.changes(user, scene))?;
+        let changes = user.as_ref().map_or_else(|| Ok(Map::new()), |user| self.changes(user, ctx))?;
         let is_asked = |key: &str| user.is_none() || changes.contains(key);
         if user.is_none() {
             account_checks::verify_name("user", &self.name)?;
@@ -191,8 +191,8 @@ impl UserPresent {
     }
 
     /// What has to change in a user that is there, by Salt's names.
-    fn changes(&self, user: &PasswdEntry, scene: &StateCtx<'_>) -> Result<Map, StateError> {
-        let tools = scene.tools();
+    fn changes(&self, user: &PasswdEntry, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
+        let tools = ctx.tools();
         let machine = tools.machine;
         let mut change = Map::new();
         if let Some(uid) = self.uid.filter(|uid| *uid != user.uid) {
@@ -212,7 +212,7 @@ impl UserPresent {
         let home = self.home.as_ref().unwrap_or(&user.home);
         if self.createhome
             && home.starts_with('/')
-            && scene.fs.stat(Path::new(home))?.is_none_or(|s| s.kind != FileKind::Dir)
+            && ctx.fs.stat(Path::new(home))?.is_none_or(|s| s.kind != FileKind::Dir)
         {
             change.insert("homeDoesNotExist", home.as_str());
         }
@@ -322,17 +322,17 @@ impl UserPresent {
         shown
     }
 
-    fn check_user(&self, scene: &StateCtx<'_>, missing: &[String]) -> Result<CheckResult, StateError> {
-        let Some(user) = self.find_user(scene.tools().machine)? else {
+    fn check_user(&self, ctx: &StateCtx<'_>, missing: &[String]) -> Result<CheckResult, StateError> {
+        let Some(user) = self.find_user(ctx.tools().machine)? else {
             let pending = if missing.is_empty() {
                 String::new()
             } else {
                 format!(" (pending groups: {})", missing.join(","))
             };
-            let changes = self.creation_changes(scene)?;
+            let changes = self.creation_changes(ctx)?;
             return Ok(CheckResult::drifted(format!("User {} set to be added{pending}", self.name), changes));
         };
-        let mut changes = Self::masked_changes(&self.changes(&user, scene)?);
+        let mut changes = Self::masked_changes(&self.changes(&user, ctx)?);
         if !missing.is_empty() {
             changes.insert("groups (pending creation)", missing.join(","));
         }
@@ -348,9 +348,9 @@ impl UserPresent {
     }
 
     /// What is told of a user that would be made. Salt tells its name alone.
-    fn creation_changes(&self, scene: &StateCtx<'_>) -> Result<Map, StateError> {
+    fn creation_changes(&self, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
         let mut told = Map::from_iter([("name", Value::from(self.name.as_str()))]);
-        if scene.compat == Compat::Salt {
+        if ctx.compat == Compat::Salt {
             return Ok(told);
         }
         if let Some(uid) = self.uid {
@@ -359,7 +359,7 @@ impl UserPresent {
         if let Some(gid) = &self.gid {
             told.insert("gid", gid.as_str());
         }
-        let machine = scene.tools().machine;
+        let machine = ctx.tools().machine;
         let mut groups = self.groups.clone().unwrap_or_default();
         for group in &self.optional_groups {
             if account_checks::group_exists(machine, group)? && !groups.contains(group) {
@@ -388,36 +388,36 @@ fn missing_groups_error(groups: &[String]) -> StateError {
 }
 
 impl State for UserPresent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let missing = self.missing_groups(scene.tools().machine)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let missing = self.missing_groups(ctx.tools().machine)?;
         if !missing.is_empty() {
             return Err(missing_groups_error(&missing));
         }
-        self.verify(scene)?;
-        self.check_user(scene, &[])
+        self.verify(ctx)?;
+        self.check_user(ctx, &[])
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let missing = self.missing_groups(scene.tools().machine)?;
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let missing = self.missing_groups(ctx.tools().machine)?;
         // An earlier state may make the groups: of a dry run it is known which, a `prereq` looks before its time.
-        if scene.is_dry() && scene.compat == Compat::Strict {
+        if ctx.is_dry() && ctx.compat == Compat::Strict {
             let is_lost = |group: &&String| assumed_accounts::assumed_id(AccountKind::Group, group).is_none();
             let lost: Vec<String> = missing.iter().filter(is_lost).cloned().collect();
             self.is_lost = !lost.is_empty();
             if self.is_lost {
                 return Err(missing_groups_error(&lost));
             }
-            self.verify(scene)?;
+            self.verify(ctx)?;
         }
-        self.check_user(scene, &missing)
+        self.check_user(ctx, &missing)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let acts = AccountTools(scene.tools());
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(ctx.tools());
         let found = self.find_user(acts.0.machine)?;
-        scene.with_undo(&undo::USER_UNDO, self.name.as_str(), || match &found {
+        ctx.with_undo(&undo::USER_UNDO, self.name.as_str(), || match &found {
             None => self.create_user(&acts),
-            Some(user) => self.update_user(user, &acts, scene),
+            Some(user) => self.update_user(user, &acts, ctx),
         })
     }
 
@@ -430,8 +430,8 @@ impl State for UserPresent {
         if self.createhome { Effects::USERS | Effects::PACKAGE_FILES } else { Effects::USERS }
     }
 
-    fn simulate(&self, scene: &StateCtx<'_>) {
-        let names = &scene.shared.assumed_accounts;
+    fn simulate(&self, ctx: &StateCtx<'_>) {
+        let names = &ctx.shared.assumed_accounts;
         names.add(AccountKind::User, &self.name, self.uid.and_then(|uid| u32::try_from(uid).ok()));
         // Most systems give a new user a group of that name.
         if self.gid.is_none() {

@@ -27,47 +27,47 @@ impl UserAbsent {
         Self { name: args.name(), purge: flag("purge"), force: flag("force"), local: flag("local") }
     }
 
-    fn find_user(&self, scene: &StateCtx<'_>) -> Result<Option<PasswdEntry>, StateError> {
+    fn find_user(&self, ctx: &StateCtx<'_>) -> Result<Option<PasswdEntry>, StateError> {
         let find = if self.local { accounts::find_local_user } else { accounts::find_user };
-        Ok(find(scene.tools().machine, &self.name)?)
+        Ok(find(ctx.tools().machine, &self.name)?)
     }
 
     /// The home that goes with the user; Salt does not tell of it. What belongs to somebody else stays, unless that is forced.
     fn removed_home<'u>(
         &self,
         user: &'u PasswdEntry,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<&'u str>, StateError> {
-        if !self.purge || scene.compat == Compat::Salt {
+        if !self.purge || ctx.compat == Compat::Salt {
             return Ok(None);
         }
-        let found = scene.fs.lstat(Path::new(&user.home))?.filter(|found| found.kind == FileKind::Dir);
+        let found = ctx.fs.lstat(Path::new(&user.home))?.filter(|found| found.kind == FileKind::Dir);
         let is_lost = found.is_some_and(|found| self.force || i64::from(found.uid) == user.uid);
         Ok(is_lost.then_some(&*user.home))
     }
 }
 
 impl State for UserAbsent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let Some(user) = self.find_user(scene)? else {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let Some(user) = self.find_user(ctx)? else {
             return Ok(CheckResult::in_sync(format!("User {} is not present", self.name)));
         };
         let mut changes = Map::from_iter([(self.name.as_str(), Value::from("removed"))]);
         let mut words = format!("User {} set for removal", self.name);
-        if let Some(home) = self.removed_home(&user, scene)? {
+        if let Some(home) = self.removed_home(&user, ctx)? {
             words.push_str(&format!(", and with it {home} and all that is in it"));
             changes.insert(home, HOME_REMOVED);
         }
         Ok(CheckResult::drifted(words, changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let acts = AccountTools(scene.tools());
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let acts = AccountTools(ctx.tools());
         let machine = acts.0.machine;
-        let user = self.find_user(scene)?;
+        let user = self.find_user(ctx)?;
         let before = user.as_ref().map(|user| accounts::groups_of_user(machine, user)).transpose()?;
-        let home = user.as_ref().map_or(Ok(None), |user| self.removed_home(user, scene))?;
-        scene.with_undo(&undo::USER_UNDO, self.name.as_str(), || {
+        let home = user.as_ref().map_or(Ok(None), |user| self.removed_home(user, ctx))?;
+        ctx.with_undo(&undo::USER_UNDO, self.name.as_str(), || {
             acts.delete_user(&self.name, self.purge, self.force)
                 .map_err(|e| StateError::new(format!("Failed to remove user {}: {}", self.name, e.message())))
         })?;
@@ -79,7 +79,7 @@ impl State for UserAbsent {
         }
         changes.insert(self.name.as_str(), "removed");
         if let Some(home) = home
-            && scene.fs.lstat(Path::new(home))?.is_none()
+            && ctx.fs.lstat(Path::new(home))?.is_none()
         {
             changes.insert(home, HOME_REMOVED);
         }
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_purge_tells_of_the_home() {
-        let stage = StateTestBed::strict();
-        std::fs::create_dir(stage.path("home")).expect("made");
+        let test_bed = StateTestBed::strict();
+        std::fs::create_dir(test_bed.path("home")).expect("made");
         let uid = nix::unistd::Uid::effective().as_raw().into();
         let text = |text: &str| text.to_owned();
         let user = |uid: i64, home: &str| PasswdEntry {
@@ -125,18 +125,18 @@ mod tests {
             uid,
             gid: uid,
             gecos: String::new(),
-            home: stage.path(home),
+            home: test_bed.path(home),
             shell: String::new(),
         };
         let lost = |purge: bool, force: bool, user: &PasswdEntry| {
             let state = UserAbsent { name: text("x"), purge, force, local: false };
-            state.removed_home(user, &stage.scene()).expect("looked at").map(str::to_owned)
+            state.removed_home(user, &test_bed.scene()).expect("looked at").map(str::to_owned)
         };
         let own = user(uid, "home");
-        assert_eq!(lost(true, false, &own), Some(stage.path("home")));
+        assert_eq!(lost(true, false, &own), Some(test_bed.path("home")));
         assert_eq!(lost(false, false, &own), None);
         assert_eq!(lost(true, false, &user(uid, "nowhere")), None);
         assert_eq!(lost(true, false, &user(uid + 1, "home")), None, "somebody else's stays");
-        assert_eq!(lost(true, true, &user(uid + 1, "home")), Some(stage.path("home")));
+        assert_eq!(lost(true, true, &user(uid + 1, "home")), Some(test_bed.path("home")));
     }
 }

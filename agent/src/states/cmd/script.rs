@@ -13,16 +13,16 @@ pub(super) fn run_script(
     cmd: &CmdState,
     name: &str,
     options: CommandOptions,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
 ) -> Result<CmdResult, StateError> {
     let source = cmd.args.get("source").filter(|v| !v.is_null()).map_or_else(|| name.to_owned(), value_text);
-    let Some(mut content) = script_content(&source, &cmd.env, scene)? else {
+    let Some(mut content) = script_content(&source, &cmd.env, ctx)? else {
         return Ok(CmdResult { code: Some(1), is_missing: true, ..CmdResult::without_output() });
     };
     if cmd.flag("template") {
         let text = String::from_utf8(content)
             .map_err(|_| StateError::new(format!("`{source}` is no template: it is not UTF-8")))?;
-        content = cmd.render(text, tree_path(&source), template_variables(&cmd.args), scene)?.into_bytes();
+        content = cmd.render(text, tree_path(&source), template_variables(&cmd.args), ctx)?.into_bytes();
     }
     let owner = options.runas.as_ref().map(|who| who.ids.uid);
     let cannot = |e| StateError::new(format!("cannot write the script `{source}` to a file of its own: {e}"));
@@ -55,10 +55,10 @@ fn script_arguments(args: Option<&Value>, name: &str) -> Result<Vec<String>, Sta
 }
 
 /// The bytes of a script: `salt://` from the tree, a path from the host.
-fn script_content(source: &str, env: &str, scene: &StateCtx<'_>) -> Result<Option<Vec<u8>>, StateError> {
+fn script_content(source: &str, env: &str, ctx: &StateCtx<'_>) -> Result<Option<Vec<u8>>, StateError> {
     if let Some(rest) = source.strip_prefix("salt://") {
         let (path, env) = rest.split_once("?saltenv=").unwrap_or((rest, env));
-        let read = scene.files.read(env, path.trim_start_matches('|')).map_err(StateError::new)?;
+        let read = ctx.files.read(env, path.trim_start_matches('|')).map_err(StateError::new)?;
         return Ok(read.map(|bytes| bytes.to_vec()));
     }
     let path = Path::new(source.strip_prefix("file://").unwrap_or(source));
@@ -70,7 +70,7 @@ fn script_content(source: &str, env: &str, scene: &StateCtx<'_>) -> Result<Optio
         }
         return Ok(None);
     }
-    match scene.fs.read(path) {
+    match ctx.fs.read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.is_not_found() => Ok(None),
         Err(e) => Err(e.into()),

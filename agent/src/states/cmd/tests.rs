@@ -80,15 +80,15 @@ const RUNS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn real_answers_of_run() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for &(name, args, want) in RUNS {
-        assert_eq!(apply_chunk(&chunk("cmd.run", name, args), &stage.scene()), want, "{name} {args}");
+        assert_eq!(apply_chunk(&chunk("cmd.run", name, args), &test_bed.scene()), want, "{name} {args}");
     }
 }
 
 #[test]
 fn stateful_commands_speak_for_themselves() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let rows = [
         (
             r#"echo working; echo; echo "changed=yes comment='it changed' extra=1""#,
@@ -117,8 +117,8 @@ fn stateful_commands_speak_for_themselves() {
     ];
     for (name, want) in rows {
         let chunk = chunk("cmd.run", name, r#"{"stateful": true}"#);
-        assert_eq!(apply_chunk(&chunk, &stage.scene()), want, "{name}");
-        assert_eq!(preview_chunk(&chunk, &stage.scene()), r#"null "" {}"#);
+        assert_eq!(apply_chunk(&chunk, &test_bed.scene()), want, "{name}");
+        assert_eq!(preview_chunk(&chunk, &test_bed.scene()), r#"null "" {}"#);
     }
     let strict = StateTestBed::strict();
     let one_line = chunk("cmd.run", "echo changed=yes", r#"{"stateful": true}"#);
@@ -127,7 +127,7 @@ fn stateful_commands_speak_for_themselves() {
 
 #[test]
 fn a_stateful_dry_run_asks_its_test() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for (test, want) in [
         (
             r#"echo changed=yes comment=tst"#,
@@ -138,29 +138,29 @@ fn a_stateful_dry_run_asks_its_test() {
     ] {
         let args = format!(r#"{{"stateful": [{{"test_name": "{test}"}}]}}"#);
         let chunk = chunk("cmd.run", "echo never", &args);
-        assert_eq!(preview_chunk(&chunk, &stage.scene()), want, "{test}");
+        assert_eq!(preview_chunk(&chunk, &test_bed.scene()), want, "{test}");
     }
 }
 
 #[test]
 fn dry_runs_start_nothing() {
-    let stage = StateTestBed::new();
-    let made = stage.path("made");
+    let test_bed = StateTestBed::new();
+    let made = test_bed.path("made");
     let touch = chunk("cmd.run", &format!("touch {made}"), r#"{"cwd": "/no/dir"}"#);
     let want =
         format!(r#"null "Command \"touch {made}\" would have been executed" {{"cmd":"touch {made}"}}"#);
-    assert_eq!(preview_chunk(&touch, &stage.scene()), want);
+    assert_eq!(preview_chunk(&touch, &test_bed.scene()), want);
     let script = chunk("cmd.script", "salt://s.sh", "{}");
     assert_eq!(
-        preview_chunk(&script, &stage.scene()),
+        preview_chunk(&script, &test_bed.scene()),
         r#"null "Command 'salt://s.sh' would have been executed" {}"#
     );
-    assert!(!stage.exists("made"));
+    assert!(!test_bed.exists("made"));
 }
 
 #[test]
 fn those_that_wait_run_for_a_watch_only() {
-    let stage = StateTestBed::with_files(&[("s.sh", "#!/bin/sh\necho script\n")], "{}");
+    let test_bed = StateTestBed::with_files(&[("s.sh", "#!/bin/sh\necho script\n")], "{}");
     for (function, name, ran) in [
         (
             "cmd.wait",
@@ -179,11 +179,11 @@ fn those_that_wait_run_for_a_watch_only() {
         ),
     ] {
         let chunk = chunk(function, name, "{}");
-        assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "" {}"#, "{function}");
-        assert_eq!(preview_chunk(&chunk, &stage.scene()), r#"true "" {}"#, "{function}");
-        assert_eq!(apply_line(build_state(&chunk).react(&stage.scene())), ran, "{function}");
+        assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "" {}"#, "{function}");
+        assert_eq!(preview_chunk(&chunk, &test_bed.scene()), r#"true "" {}"#, "{function}");
+        assert_eq!(apply_line(build_state(&chunk).react(&test_bed.scene())), ran, "{function}");
         assert!(
-            check_line(build_state(&chunk).predict_reaction(&stage.scene()))
+            check_line(build_state(&chunk).predict_reaction(&test_bed.scene()))
                 .contains("would have been executed"),
             "{function}"
         );
@@ -197,8 +197,8 @@ fn scripts_run_with_their_arguments() {
         ("bare", "echo no interpreter\n"),
         ("bad", "#!/bin/sh\nexit 4\n"),
     ];
-    let stage = StateTestBed::with_files(&files, "{}");
-    let here = stage.path("on host.sh");
+    let test_bed = StateTestBed::with_files(&files, "{}");
+    let here = test_bed.path("on host.sh");
     std::fs::write(&here, "#!/bin/sh\necho from the host\n").unwrap();
     let rows = [
         ("s.sh a b", r#"{"source": "salt://s.sh"}"#.to_owned(), r#"true "Command 's.sh a b' run" {"pid":1,"retcode":0,"stdout":" {{ v }} sh 2 a b","stderr":""}"#),
@@ -210,34 +210,35 @@ fn scripts_run_with_their_arguments() {
         ("c", r#"{"source": "salt://s.sh", "context": "x"}"#.into(), r#"false "Invalidly-formatted 'context' parameter. Must be formed as a dict." {}"#),
     ];
     for (name, args, want) in rows {
-        assert_eq!(apply_chunk(&chunk("cmd.script", name, &args), &stage.scene()), want, "{name} {args}");
+        assert_eq!(apply_chunk(&chunk("cmd.script", name, &args), &test_bed.scene()), want, "{name} {args}");
     }
 }
 
 #[test]
 fn a_command_is_rendered_when_asked() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let chunk = chunk("cmd.run", "echo {{ x }}", r#"{"template": "jinja"}"#);
-    assert!(apply_chunk(&chunk, &stage.scene()).starts_with("true "));
+    assert!(apply_chunk(&chunk, &test_bed.scene()).starts_with("true "));
     let mako = super::super::testing::chunk("cmd.run", "echo", r#"{"template": "mako"}"#);
-    assert!(apply_chunk(&mako, &stage.scene()).contains("knows jinja only"));
+    assert!(apply_chunk(&mako, &test_bed.scene()).contains("knows jinja only"));
 }
 
 #[test]
 fn python_is_refused_in_words() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for fun in ["call", "wait_call"] {
         assert!(
-            apply_chunk(&chunk(&format!("cmd.{fun}"), "f", "{}"), &stage.scene()).contains("no Python here")
+            apply_chunk(&chunk(&format!("cmd.{fun}"), "f", "{}"), &test_bed.scene())
+                .contains("no Python here")
         );
     }
 }
 
 #[test]
 fn a_stopped_run_stops_its_command() {
-    let stage = StateTestBed::new();
-    stage.cancel.cancel();
+    let test_bed = StateTestBed::new();
+    test_bed.cancel.cancel();
     assert!(
-        apply_chunk(&chunk("cmd.run", "sleep 1000", "{}"), &stage.scene()).contains("the run was stopped")
+        apply_chunk(&chunk("cmd.run", "sleep 1000", "{}"), &test_bed.scene()).contains("the run was stopped")
     );
 }

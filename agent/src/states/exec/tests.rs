@@ -94,19 +94,19 @@ fn the_table_holds_on_a_host_and_dry_runs_say_so() {
     for provider in ["posix", "shell"] {
         for (more, dry, runs) in rows {
             for triggered in [false, true] {
-                let stage = StateTestBed::new();
-                let made = stage.path("made");
+                let test_bed = StateTestBed::new();
+                let made = test_bed.path("made");
                 let args = format!(r#"{{"command": "touch {made}", "provider": "{provider}"{more}}}"#);
                 let chunk = chunk("exec.run", "x", &args);
                 if triggered {
-                    stage.set_watched_changes(&chunk, &["file: /etc/x"]);
+                    test_bed.set_watched_changes(&chunk, &["file: /etc/x"]);
                 }
                 let want = if triggered { SUBSCRIBE } else { dry };
-                let said = preview_chunk(&chunk, &stage.scene());
+                let said = preview_chunk(&chunk, &test_bed.scene());
                 assert!(said.starts_with(&format!("{want} ")), "{args} {triggered}: {said}");
-                assert!(!stage.exists("made"), "a dry run ran it: {args}");
-                apply_chunk(&chunk, &stage.scene());
-                assert_eq!(stage.exists("made"), runs || triggered, "{args} {triggered}");
+                assert!(!test_bed.exists("made"), "a dry run ran it: {args}");
+                apply_chunk(&chunk, &test_bed.scene());
+                assert_eq!(test_bed.exists("made"), runs || triggered, "{args} {triggered}");
             }
         }
     }
@@ -114,23 +114,23 @@ fn the_table_holds_on_a_host_and_dry_runs_say_so() {
 
 #[test]
 fn a_reaction_needs_no_guard() {
-    let stage = StateTestBed::new();
-    let made = stage.path("made");
+    let test_bed = StateTestBed::new();
+    let made = test_bed.path("made");
     let args = format!(r#"{{"command": "touch {made}", "onlyif": "false", "creates": "/etc/passwd"}}"#);
     let chunk = chunk("exec.run", "x", &args);
-    assert!(check_line(build_state(&chunk).predict_reaction(&stage.scene())).starts_with(SUBSCRIBE));
-    let said = apply_line(build_state(&chunk).react(&stage.scene()));
+    assert!(check_line(build_state(&chunk).predict_reaction(&test_bed.scene())).starts_with(SUBSCRIBE));
+    let said = apply_line(build_state(&chunk).react(&test_bed.scene()));
     assert!(
         said.starts_with(&format!(r#"true "Command \"touch {made}\" executed via subscribe""#)),
         "{said}"
     );
-    assert!(stage.exists("made"));
+    assert!(test_bed.exists("made"));
 }
 
 #[test]
 fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
-    let stage = StateTestBed::new();
-    let script = stage.path("not-executable");
+    let test_bed = StateTestBed::new();
+    let script = test_bed.path("not-executable");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
     for guard in ["onlyif", "unless"] {
         for (line, want) in
@@ -138,7 +138,7 @@ fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
         {
             let args = format!(r#"{{"command": "true", "{guard}": "{line}", "timeout": "50ms"}}"#);
             for said in
-                [preview_chunk, apply_chunk].map(|act| act(&chunk("exec.run", "x", &args), &stage.scene()))
+                [preview_chunk, apply_chunk].map(|act| act(&chunk("exec.run", "x", &args), &test_bed.scene()))
             {
                 assert!(said.starts_with(&format!("false \"cannot tell whether `{guard}` holds")), "{said}");
                 assert!(said.contains(want), "{said}");
@@ -149,8 +149,8 @@ fn a_guard_that_fails_is_an_answer_and_one_that_cannot_start_is_not() {
 
 #[test]
 fn exit_codes_and_the_created_file_decide_success() {
-    let stage = StateTestBed::new();
-    let made = stage.path("made");
+    let test_bed = StateTestBed::new();
+    let made = test_bed.path("made");
     for (args, want) in [
         (r#"{"command": "sh -c 'exit 3'"}"#.to_owned(), false),
         (r#"{"command": "sh -c 'exit 3'", "returns": [0, 3]}"#.into(), true),
@@ -161,10 +161,10 @@ fn exit_codes_and_the_created_file_decide_success() {
         (r#"{"command": "sleep 1000", "timeout": 0.05, "returns": [1]}"#.into(), false),
         (r#"{"command": "no-such-program"}"#.into(), false),
     ] {
-        let said = apply_chunk(&chunk("exec.run", "x", &args), &stage.scene());
+        let said = apply_chunk(&chunk("exec.run", "x", &args), &test_bed.scene());
         assert_eq!(said.starts_with("true "), want, "{args}: {said}");
     }
-    let said = apply_chunk(&chunk("exec.run", "sh -c 'exit 7'", "{}"), &stage.scene());
+    let said = apply_chunk(&chunk("exec.run", "sh -c 'exit 7'", "{}"), &test_bed.scene());
     assert_eq!(
         said,
         r#"false "Command \"sh -c 'exit 7'\" executed and returned 7, not one of: 0" {"pid":1,"retcode":7,"stdout":"","stderr":""}"#
@@ -173,8 +173,8 @@ fn exit_codes_and_the_created_file_decide_success() {
 
 #[test]
 fn command_and_guards_share_directory_environment_and_path() {
-    let stage = StateTestBed::new();
-    let bin = stage.path("bin");
+    let test_bed = StateTestBed::new();
+    let bin = test_bed.path("bin");
     std::fs::create_dir(&bin).unwrap();
     let tool = format!("{bin}/tool");
     std::fs::write(&tool, "#!/bin/sh\necho \"$A in $PWD\"\ntest \"$A\" = 'b c'\n").unwrap();
@@ -182,24 +182,24 @@ fn command_and_guards_share_directory_environment_and_path() {
     let args = format!(
         r#"{{"command": "tool", "onlyif": "tool", "cwd": "/usr", "environment": ["A=b c"], "path": "{bin}:/bin"}}"#
     );
-    let said = apply_chunk(&chunk("exec.run", "x", &args), &stage.scene());
+    let said = apply_chunk(&chunk("exec.run", "x", &args), &test_bed.scene());
     assert!(said.contains(r#""stdout":"b c in /usr""#), "{said}");
 }
 
 #[test]
 fn posix_expands_nothing_and_shell_does() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for (provider, want) in [("posix", "$HOME * | cat"), ("shell", "x")] {
         let args = format!(r#"{{"provider": "{provider}", "environment": {{"X": "x"}}}}"#);
         let name = if provider == "posix" { "echo '$HOME' * | cat" } else { "echo $X | cat" };
-        let said = apply_chunk(&chunk("exec.run", name, &args), &stage.scene());
+        let said = apply_chunk(&chunk("exec.run", name, &args), &test_bed.scene());
         assert!(said.contains(&format!(r#""stdout":"{want}""#)), "{said}");
     }
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for (args, want) in [
         (r#"{"provider": "perl"}"#, "posix and shell"),
         (r#"{"path": "/bin:bin"}"#, "no absolute directory"),
@@ -214,7 +214,7 @@ fn what_makes_no_sense_is_refused() {
         (r#"{"onlyif": ["true"]}"#, "must be text"),
         (r#"{"cwd": "/no/dir"}"#, "either not absolute or does not exist"),
     ] {
-        let said = apply_chunk(&chunk("exec.run", "true", args), &stage.scene());
+        let said = apply_chunk(&chunk("exec.run", "true", args), &test_bed.scene());
         assert!(said.starts_with("false ") && said.contains(want), "{args}: {said}");
     }
 }
@@ -235,9 +235,9 @@ a:
 n: test.nop
 other: test.nop
 ";
-    let stage = StateTestBed::with_files(&[("t.sls", sls)], "{}");
-    let place = |id: &str| stage.plan.chunks.iter().position(|c| &*c.id == id).unwrap();
-    let watched: Vec<usize> = stage
+    let test_bed = StateTestBed::with_files(&[("t.sls", sls)], "{}");
+    let place = |id: &str| test_bed.plan.chunks.iter().position(|c| &*c.id == id).unwrap();
+    let watched: Vec<usize> = test_bed
         .plan
         .graph
         .edges
@@ -248,5 +248,5 @@ other: test.nop
     let mut want = vec![place("/etc/x"), place("n"), place("other")];
     want.sort_unstable();
     assert_eq!(watched, want);
-    assert!(build("run", &ChunkArgs::new(&stage.plan.chunks[place("a")])).unwrap().is_ok());
+    assert!(build("run", &ChunkArgs::new(&test_bed.plan.chunks[place("a")])).unwrap().is_ok());
 }

@@ -22,18 +22,18 @@ esac
 
 #[test]
 fn a_module_checks_applies_and_reverts() {
-    let stage = StateTestBed::with_files(&[("_states/marker", MARKER)], "{}");
-    let chunk = chunk("marker.present", "m", &format!(r#"{{"file": "{}"}}"#, stage.path("made")));
-    assert_eq!(preview_chunk(&chunk, &stage.scene()), r#"null "would make it" {"made":"it"}"#);
-    assert!(!stage.exists("made"));
-    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "made" {"made":"it"}"#);
-    assert!(stage.exists("made"));
-    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "there" {}"#);
+    let test_bed = StateTestBed::with_files(&[("_states/marker", MARKER)], "{}");
+    let chunk = chunk("marker.present", "m", &format!(r#"{{"file": "{}"}}"#, test_bed.path("made")));
+    assert_eq!(preview_chunk(&chunk, &test_bed.scene()), r#"null "would make it" {"made":"it"}"#);
+    assert!(!test_bed.exists("made"));
+    assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "made" {"made":"it"}"#);
+    assert!(test_bed.exists("made"));
+    assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "there" {}"#);
     assert_eq!(
-        apply_line(revert(&ExternalUndoNote::new(&chunk), &stage.scene())),
+        apply_line(revert(&ExternalUndoNote::new(&chunk), &test_bed.scene())),
         r#"true "undone" {"made":"gone"}"#
     );
-    assert!(!stage.exists("made"));
+    assert!(!test_bed.exists("made"));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn anything_but_an_answer_is_a_failure_in_words() {
             "#!/bin/sh\necho '{\"result\": false, \"comment\": \"it cannot be\", \"changes\": {\"a\": 1}}'\n",
         ),
     ];
-    let stage = StateTestBed::with_files(&modules, "{}");
+    let test_bed = StateTestBed::with_files(&modules, "{}");
     for (module, want) in [
         ("silent", "not JSON"),
         ("babble", "not JSON"),
@@ -73,27 +73,29 @@ fn anything_but_an_answer_is_a_failure_in_words() {
         } else {
             super::super::testing::chunk(&format!("{module}.present"), "x", "{}")
         };
-        let said = check_line(build_state(&chunk).check(&stage.scene()));
+        let said = check_line(build_state(&chunk).check(&test_bed.scene()));
         assert!(said.starts_with("false ") && said.contains(want), "{module}: {said}");
     }
 }
 
 #[test]
 fn null_is_no_answer_to_an_order() {
-    let stage = StateTestBed::with_files(&[("_states/shy", "#!/bin/sh\necho '{\"result\": null}'\n")], "{}");
-    let said = apply_chunk(&chunk("shy.present", "x", "{}"), &stage.scene());
+    let test_bed =
+        StateTestBed::with_files(&[("_states/shy", "#!/bin/sh\necho '{\"result\": null}'\n")], "{}");
+    let said = apply_chunk(&chunk("shy.present", "x", "{}"), &test_bed.scene());
     assert_eq!(said, r#"false "module `shy` answered null to `apply`" {}"#);
 }
 
 #[test]
 fn a_file_that_was_tampered_with_is_written_anew() {
-    let stage = StateTestBed::with_files(
+    let test_bed = StateTestBed::with_files(
         &[("_states/fine", "#!/bin/sh\necho '{\"result\": true, \"comment\": \"real\"}'\n")],
         "{}",
     );
     let chunk = chunk("fine.present", "x", "{}");
-    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "real" {}"#);
-    let kept = std::fs::read_dir(stage.dir.path().join("modules")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "real" {}"#);
+    let kept =
+        std::fs::read_dir(test_bed.dir.path().join("modules")).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&kept, "#!/bin/sh\necho '{\"result\": true, \"comment\": \"evil\"}'\n").unwrap();
-    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "real" {}"#);
+    assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "real" {}"#);
 }

@@ -38,8 +38,8 @@ impl EventState {
 }
 
 impl State for EventState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        if self.only_on_watch { Ok(CheckResult::in_sync("")) } else { self.predict_reaction(scene) }
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.only_on_watch { Ok(CheckResult::in_sync("")) } else { self.predict_reaction(ctx) }
     }
 
     fn predict_reaction(&mut self, _: &StateCtx<'_>) -> Result<CheckResult, StateError> {

@@ -66,26 +66,26 @@ enum GrainsPlan {
 }
 
 impl GrainsState {
-    fn path(scene: &StateCtx<'_>) -> std::path::PathBuf {
-        yaml_map_file::configured_dir("facts_dir", scene)
+    fn path(ctx: &StateCtx<'_>) -> std::path::PathBuf {
+        yaml_map_file::configured_dir("facts_dir", ctx)
             .unwrap_or_else(|| DEFAULT_FACTS_DIR.into())
             .join(GRAINS_FILE)
     }
 
     /// The value now: what the file says, which the facts of this run do not know yet, or what the host says.
-    fn current_value(&self, file: &Map, scene: &StateCtx<'_>) -> Option<Value> {
+    fn current_value(&self, file: &Map, ctx: &StateCtx<'_>) -> Option<Value> {
         let written = traverse(&Value::from(file.clone()), &self.name, ":").cloned();
         written.or_else(|| {
             let (first, rest) = self.name.split_once(':').unwrap_or((&self.name, ""));
             // What was in the file when the run began and is not now is gone.
-            let grain = scene.host.grain(first)?;
+            let grain = ctx.host.grain(first)?;
             if rest.is_empty() { Some(grain) } else { traverse(&grain, rest, ":").cloned() }
         })
     }
 
-    fn plan(&self, file: &Map, scene: &StateCtx<'_>) -> Result<GrainsPlan, StateError> {
+    fn plan(&self, file: &Map, ctx: &StateCtx<'_>) -> Result<GrainsPlan, StateError> {
         let (name, shown) = (&self.name, python_str(&self.value));
-        let now = self.current_value(file, scene);
+        let now = self.current_value(file, ctx);
         let one = |key: &str, value: Value| Map::from_iter([(key, value)]);
         let wrong = |words: &str| Err(StateError::new(words));
         Ok(match (self.function, now) {
@@ -249,28 +249,28 @@ fn set_at_path(map: &mut Map, path: &str, value: Option<Value>) {
 }
 
 impl State for GrainsState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let file = yaml_map_file::read(&Self::path(scene), scene)?;
-        Ok(match self.plan(&file, scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let file = yaml_map_file::read(&Self::path(ctx), ctx)?;
+        Ok(match self.plan(&file, ctx)? {
             GrainsPlan::InSync(comment) => CheckResult::in_sync(comment),
             GrainsPlan::Set(would, _, changes, _) => CheckResult::drifted(would, changes),
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let mut file = yaml_map_file::read(&Self::path(scene), scene)?;
-        match self.plan(&file, scene)? {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let mut file = yaml_map_file::read(&Self::path(ctx), ctx)?;
+        match self.plan(&file, ctx)? {
             GrainsPlan::InSync(comment) => Ok(ApplyResult::new(comment, Map::new())),
             GrainsPlan::Set(_, did, changes, value) => {
                 // A value below another keeps its neighbours.
                 if let Some((first, _)) = self.name.split_once(':')
                     && !file.contains(first)
-                    && let Some(whole @ Value::Map(_)) = scene.host.grain(first)
+                    && let Some(whole @ Value::Map(_)) = ctx.host.grain(first)
                 {
                     file.insert(first, whole);
                 }
                 set_at_path(&mut file, &self.name, value);
-                yaml_map_file::write(&Self::path(scene), &file, scene)?;
+                yaml_map_file::write(&Self::path(ctx), &file, ctx)?;
                 Ok(ApplyResult::new(did, changes))
             }
         }

@@ -82,19 +82,19 @@ impl State for HttpQuery {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         // A time beyond all clocks has no end.
         let end = now().checked_add(self.wait);
-        let end = end.map_or(scene.deadline, |end| Some(scene.deadline.map_or(end, |d| d.min(end))));
+        let end = end.map_or(ctx.deadline, |end| Some(ctx.deadline.map_or(end, |d| d.min(end))));
         loop {
             let said = match self.send_query()? {
                 Ok(said) => return Ok(ApplyResult::new(said, Map::new())),
                 Err(said) => said,
             };
-            if scene.cancel.is_cancelled() || self.is_past_deadline(end) {
+            if ctx.cancel.is_cancelled() || self.is_past_deadline(end) {
                 return Err(StateError::new(said));
             }
-            scene.cancel.wait(self.retry_interval);
+            ctx.cancel.wait(self.retry_interval);
         }
     }
 

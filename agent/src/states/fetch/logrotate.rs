@@ -39,17 +39,17 @@ impl LogrotateSet {
     }
 
     /// The files, the first of which is the one that includes the others.
-    fn config_files(&self, scene: &StateCtx<'_>) -> Result<Vec<(PathBuf, String)>, StateError> {
+    fn config_files(&self, ctx: &StateCtx<'_>) -> Result<Vec<(PathBuf, String)>, StateError> {
         let text = |path: &Path| -> Result<String, StateError> {
-            Ok(String::from_utf8_lossy(&scene.fs.read(path)?).into_owned())
+            Ok(String::from_utf8_lossy(&ctx.fs.read(path)?).into_owned())
         };
         let main = text(&self.file)?;
         let mut files = Vec::new();
         for included in logrotate::includes(&main) {
             let path = PathBuf::from(included);
-            match scene.fs.stat(&path)?.map(|s| s.kind) {
+            match ctx.fs.stat(&path)?.map(|s| s.kind) {
                 Some(FileKind::Dir) => {
-                    for (name, kind) in scene.fs.read_dir(&path)? {
+                    for (name, kind) in ctx.fs.read_dir(&path)? {
                         if kind == FileKind::File {
                             files.push((path.join(&name), text(&path.join(name))?));
                         }
@@ -64,8 +64,8 @@ impl LogrotateSet {
     }
 
     /// The file that has to change, its new text, and the old value; nothing when all is right.
-    fn find_drift(&self, scene: &StateCtx<'_>) -> Result<Option<(PathBuf, String, Value)>, StateError> {
-        let files = self.config_files(scene)?;
+    fn find_drift(&self, ctx: &StateCtx<'_>) -> Result<Option<(PathBuf, String, Value)>, StateError> {
+        let files = self.config_files(ctx)?;
         let block = self.block.as_deref();
         let at = match block {
             Some(block) => files.iter().position(|(_, text)| logrotate::has_block(text, block)),
@@ -95,8 +95,8 @@ impl LogrotateSet {
 }
 
 impl State for LogrotateSet {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        Ok(match self.find_drift(scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(match self.find_drift(ctx)? {
             None => CheckResult::in_sync(self.comment("already has")),
             Some((_, _, now)) => {
                 let changes = Map::from_iter([("old", now), ("new", self.wanted.clone())]);
@@ -105,9 +105,9 @@ impl State for LogrotateSet {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let Some((path, text, now)) = self.find_drift(scene)? else { return Ok(ApplyResult::default()) };
-        scene.fs.write(&path, text.as_bytes(), FileMeta::default())?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let Some((path, text, now)) = self.find_drift(ctx)? else { return Ok(ApplyResult::default()) };
+        ctx.fs.write(&path, text.as_bytes(), FileMeta::default())?;
         let changes = Map::from_iter([("old", now), ("new", self.wanted.clone())]);
         Ok(ApplyResult::new(self.comment("did"), changes))
     }

@@ -114,8 +114,8 @@ struct ScheduleEntries {
 }
 
 /// Where the agent reads pieces of its configuration.
-fn schedule_dir(scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-    yaml_map_file::configured_dir("fragments_dir", scene).ok_or_else(|| {
+fn schedule_dir(ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+    yaml_map_file::configured_dir("fragments_dir", ctx).ok_or_else(|| {
         StateError::new(format!(
             "the configuration is one file (--config), which states do not write: schedules need {CONFIG_DIR}/{FRAGMENTS_DIR}"
         ))
@@ -123,23 +123,23 @@ fn schedule_dir(scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
 }
 
 impl ScheduleEntries {
-    fn read(scene: &StateCtx<'_>) -> Result<Self, StateError> {
-        let dir = schedule_dir(scene)?;
+    fn read(ctx: &StateCtx<'_>) -> Result<Self, StateError> {
+        let dir = schedule_dir(ctx)?;
         let inner = |name: &str| -> Result<Map, StateError> {
-            let all = yaml_map_file::read(&dir.join(name), scene)?;
+            let all = yaml_map_file::read(&dir.join(name), ctx)?;
             Ok(all.get("schedule").and_then(Value::as_map).cloned().unwrap_or_default())
         };
         Ok(Self { enabled: inner(ENABLED_FILE)?, disabled: inner(DISABLED_FILE)? })
     }
 
-    fn write(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let dir = schedule_dir(scene)?;
+    fn write(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let dir = schedule_dir(ctx)?;
         for (name, entries) in [(ENABLED_FILE, &self.enabled), (DISABLED_FILE, &self.disabled)] {
             let mut all = Map::new();
             if !entries.is_empty() {
                 all.insert("schedule", entries.clone());
             }
-            yaml_map_file::write(&dir.join(name), &all, scene)?;
+            yaml_map_file::write(&dir.join(name), &all, ctx)?;
         }
         Ok(())
     }
@@ -150,9 +150,9 @@ type ScheduleChange = (String, String, Map, ScheduleEntries);
 
 impl ScheduleState {
     /// What is to be done; only words when all is right.
-    fn plan(&self, scene: &StateCtx<'_>) -> Result<Result<ScheduleChange, String>, StateError> {
+    fn plan(&self, ctx: &StateCtx<'_>) -> Result<Result<ScheduleChange, String>, StateError> {
         let name = &self.name;
-        let mut all = ScheduleEntries::read(scene)?;
+        let mut all = ScheduleEntries::read(ctx)?;
         let now = all.enabled.get(name).or_else(|| all.disabled.get(name)).cloned();
         let is_on = all.enabled.contains(name);
         let one = |value: Value| Map::from_iter([(name.as_str(), value)]);
@@ -225,21 +225,21 @@ impl ScheduleState {
 const AGENT_UNITS: [&str; 2] = ["zagent.service", "zagent-watchdog.service"];
 
 impl State for ScheduleState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        Ok(match self.plan(scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(match self.plan(ctx)? {
             Ok((would, _, changes, _)) => CheckResult::drifted(would, changes),
             Err(right) => CheckResult::in_sync(right),
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (_, did, changes, entries) = match self.plan(scene)? {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (_, did, changes, entries) = match self.plan(ctx)? {
             Ok(plan) => plan,
             Err(right) => return Ok(ApplyResult::new(right, Map::new())),
         };
-        entries.write(scene)?;
-        let tools = scene.tools();
-        if !scene.is_dry() && tools.which("systemctl").is_some() {
+        entries.write(ctx)?;
+        let tools = ctx.tools();
+        if !ctx.is_dry() && tools.which("systemctl").is_some() {
             // Who does not run reads it when it starts.
             for unit in AGENT_UNITS {
                 if tools.run_query("systemctl", &["is-active", "--quiet", unit])?.is_success() {

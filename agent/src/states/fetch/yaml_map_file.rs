@@ -12,18 +12,18 @@ use crate::fs::FileMeta;
 use crate::states::file::parents;
 
 /// The directory that the configuration names for such files; nothing when it names none.
-pub(super) fn configured_dir(option: &str, scene: &StateCtx<'_>) -> Option<PathBuf> {
+pub(super) fn configured_dir(option: &str, ctx: &StateCtx<'_>) -> Option<PathBuf> {
     let call = FunctionCall { function: "test.get_opts".into(), args: Vec::new(), kwargs: Map::new() };
-    let opts = scene.host.call(&call).ok()?;
+    let opts = ctx.host.call(&call).ok()?;
     opts.as_map()?.get(option).and_then(Value::as_str).map(PathBuf::from)
 }
 
 /// What the file holds; an empty mapping when it is not there.
-pub(super) fn read(path: &Path, scene: &StateCtx<'_>) -> Result<Map, StateError> {
-    if scene.fs.stat(path)?.is_none() {
+pub(super) fn read(path: &Path, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
+    if ctx.fs.stat(path)?.is_none() {
         return Ok(Map::new());
     }
-    let bytes = scene.fs.read(path)?;
+    let bytes = ctx.fs.read(path)?;
     let text = String::from_utf8_lossy(&bytes);
     let limits = zagent_compiler::TreeLimits::default();
     match zagent_compiler::yaml::load(&text, &limits) {
@@ -37,15 +37,15 @@ pub(super) fn read(path: &Path, scene: &StateCtx<'_>) -> Result<Map, StateError>
 }
 
 /// Writes it, or takes the file away when nothing is left.
-pub(super) fn write(path: &Path, map: &Map, scene: &StateCtx<'_>) -> Result<(), StateError> {
+pub(super) fn write(path: &Path, map: &Map, ctx: &StateCtx<'_>) -> Result<(), StateError> {
     if map.is_empty() {
-        return if scene.fs.stat(path)?.is_some() { Ok(scene.fs.remove(path)?) } else { Ok(()) };
+        return if ctx.fs.stat(path)?.is_some() { Ok(ctx.fs.remove(path)?) } else { Ok(()) };
     }
-    parents::make_parents(scene, path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+    parents::make_parents(ctx, path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
     // JSON is YAML.
     let json = serde_json::to_string_pretty(&Value::from(map.clone()))
         .map_err(|e| StateError::new(format!("`{}` cannot be written: {e}", path.display())))?;
     let text = format!("# States write this file; what others write here is lost.\n{json}\n");
     let meta = FileMeta { mode: Some(0o644), ..FileMeta::default() };
-    Ok(scene.fs.write(path, text.as_bytes(), meta)?)
+    Ok(ctx.fs.write(path, text.as_bytes(), meta)?)
 }

@@ -51,13 +51,13 @@ impl FileAbsent {
 }
 
 impl State for FileAbsent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
-        match scene.fs.lstat(&self.path)?.map(|found| found.kind) {
+        match ctx.fs.lstat(&self.path)?.map(|found| found.kind) {
             None => Ok(CheckResult::in_sync(format!("File {path} is not present"))),
             // Salt overlooks pipes, sockets and devices.
             Some(kind)
-                if scene.compat == Compat::Salt
+                if ctx.compat == Compat::Salt
                     && !matches!(kind, FileKind::File | FileKind::Dir | FileKind::Link) =>
             {
                 Ok(CheckResult::in_sync(format!("File {path} is not present")))
@@ -72,19 +72,19 @@ impl State for FileAbsent {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let path = self.path.display();
-        let what = match scene.fs.lstat(&self.path)?.map(|found| found.kind) {
+        let what = match ctx.fs.lstat(&self.path)?.map(|found| found.kind) {
             None => return Ok(ApplyResult::new(format!("File {path} is not present"), Map::new())),
             Some(FileKind::Dir) => "directory",
             Some(_) => "file",
         };
-        scene.fs.remove(&self.path)?;
+        ctx.fs.remove(&self.path)?;
         Ok(ApplyResult::new(format!("Removed {what} {path}"), self.removed_changes()))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {
@@ -101,9 +101,9 @@ impl State for FileAbsent {
 }
 
 impl State for FileExistence {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
-        let exists = scene.fs.stat(&self.path)?.is_some();
+        let exists = ctx.fs.stat(&self.path)?.is_some();
         match (exists, self.should_exist) {
             (true, true) => Ok(CheckResult::in_sync(format!("Path {path} exists"))),
             (false, false) => Ok(CheckResult::in_sync(format!("Path {path} is missing"))),
@@ -112,8 +112,8 @@ impl State for FileExistence {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.check(scene).map(|look| ApplyResult::new(look.comment, look.changes))
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.check(ctx).map(|checked| ApplyResult::new(checked.comment, checked.changes))
     }
 
     fn is_predictable(&self) -> bool {

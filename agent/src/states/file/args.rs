@@ -67,12 +67,12 @@ pub(in crate::states) fn reject_signatures(args: &ChunkArgs<'_>) -> Result<(), S
 /// Fails as the state does.
 pub(in crate::states) fn reapply(
     state: &mut dyn State,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
 ) -> Result<ApplyResult, StateError> {
-    let look = state.check(scene)?;
-    match look.verdict {
-        Verdict::InSync => Ok(ApplyResult::new(look.comment, look.changes)),
-        Verdict::Drifted | Verdict::Unknown(_) => state.apply(scene),
+    let checked = state.check(ctx)?;
+    match checked.verdict {
+        Verdict::InSync => Ok(ApplyResult::new(checked.comment, checked.changes)),
+        Verdict::Drifted | Verdict::Unknown(_) => state.apply(ctx),
     }
 }
 
@@ -80,8 +80,8 @@ pub(in crate::states) fn reapply(
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(in crate::states) fn exists(scene: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
-    Ok(scene.fs.lstat(path)?.is_some())
+pub(in crate::states) fn exists(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
+    Ok(ctx.fs.lstat(path)?.is_some())
 }
 
 /// What stands at a path, links followed when asked to.
@@ -89,19 +89,19 @@ pub(in crate::states) fn exists(scene: &StateCtx<'_>, path: &Path) -> Result<boo
 /// # Errors
 /// Fails when it cannot be looked at.
 pub(in crate::states) fn stat(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     path: &Path,
     follow: bool,
 ) -> Result<Option<Stat>, StateError> {
-    Ok(if follow { scene.fs.stat(path)? } else { scene.fs.lstat(path)? })
+    Ok(if follow { ctx.fs.stat(path)? } else { ctx.fs.lstat(path)? })
 }
 
 /// True when a directory stands at a path, links followed.
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(in crate::states) fn is_dir(scene: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
-    Ok(scene.fs.stat(path)?.is_some_and(|found| found.kind == FileKind::Dir))
+pub(in crate::states) fn is_dir(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
+    Ok(ctx.fs.stat(path)?.is_some_and(|found| found.kind == FileKind::Dir))
 }
 
 /// A path with `~` as the home directory of who runs this.

@@ -21,16 +21,16 @@ pub(super) fn is_requested(args: &ChunkArgs<'_>) -> Result<bool, StateError> {
 /// # Errors
 /// Fails when it cannot be copied.
 pub(super) fn save_backup(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     path: &Path,
     found: &Stat,
     content: &[u8],
 ) -> Result<(), StateError> {
-    let copy = backup_path(scene.cache_dir, path, &Zoned::now());
+    let copy = backup_path(ctx.cache_dir, path, &Zoned::now());
     let private = FileMeta { mode: Some(0o700), ..FileMeta::default() };
-    parents::make_parents(scene, &copy, private)?;
+    parents::make_parents(ctx, &copy, private)?;
     let meta = FileMeta { mode: Some(found.mode), uid: Some(found.uid), gid: Some(found.gid) };
-    Ok(scene.fs.write(&copy, content, meta)?)
+    Ok(ctx.fs.write(&copy, content, meta)?)
 }
 
 /// Where the copy goes: the path below `file_backup`, with the time as Salt writes it.

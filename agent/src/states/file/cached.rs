@@ -52,7 +52,7 @@ pub(super) fn build_not_cached(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 impl FileCached {
-    fn expected_digest(&self, scene: &StateCtx<'_>) -> Result<Option<FileDigest>, StateError> {
+    fn expected_digest(&self, ctx: &StateCtx<'_>) -> Result<Option<FileDigest>, StateError> {
         let is_web =
             matches!(parse_location(&self.name), ContentLocation::Web(_) | ContentLocation::Foreign(_));
         if is_web && !self.skip_verify && self.hash.is_none() && !self.fetch.use_etag {
@@ -64,22 +64,22 @@ impl FileCached {
         }
         let Some(hash) = self.hash.as_deref().filter(|_| !self.skip_verify) else { return Ok(None) };
         let names = DigestNames { hash_name: self.hash_name.as_deref(), file: "", source: &self.name };
-        sources::source_digest(scene, &self.env, &self.fetch, hash, &names).map(Some).map_err(StateError::new)
+        sources::source_digest(ctx, &self.env, &self.fetch, hash, &names).map(Some).map_err(StateError::new)
     }
 
     fn check_local(
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         path: &Path,
         sum: Option<&FileDigest>,
     ) -> Result<CheckResult, StateError> {
         let shown = path.display();
-        if scene.fs.stat(path)?.is_none() {
+        if ctx.fs.stat(path)?.is_none() {
             return Err(StateError::new(format!("File {shown} is not present on the minion")));
         }
         let Some(sum) = sum else {
             return Ok(CheckResult::in_sync(format!("File {shown} is present on the minion")));
         };
-        let content = scene.fs.read(path)?;
+        let content = ctx.fs.read(path)?;
         let (found, wanted) = (sum.algorithm.digest(&content), &sum.digits);
         if found == *wanted {
             return Ok(CheckResult::in_sync(format!(
@@ -91,8 +91,8 @@ impl FileCached {
         )))
     }
 
-    fn cache_path(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-        cached_path(scene, &self.env, &self.name).ok_or_else(|| self.fetch_error())
+    fn cache_path(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+        cached_path(ctx, &self.env, &self.name).ok_or_else(|| self.fetch_error())
     }
 
     fn fetch_error(&self) -> StateError {
@@ -101,17 +101,17 @@ impl FileCached {
     }
 
     /// The content of a file of the tree.
-    fn tree_content(&self, scene: &StateCtx<'_>) -> Result<Arc<[u8]>, StateError> {
+    fn tree_content(&self, ctx: &StateCtx<'_>) -> Result<Arc<[u8]>, StateError> {
         let ContentLocation::Tree(own, path) = parse_location(&self.name) else {
             return Err(self.fetch_error());
         };
-        let read = scene.files.read(own.unwrap_or(&self.env), path).map_err(StateError::new)?;
+        let read = ctx.files.read(own.unwrap_or(&self.env), path).map_err(StateError::new)?;
         read.ok_or_else(|| self.fetch_error())
     }
 
-    fn cached_content(scene: &StateCtx<'_>, copy: &Path) -> Result<Option<Vec<u8>>, StateError> {
-        match scene.fs.stat(copy)? {
-            Some(found) if found.kind == FileKind::File => Ok(Some(scene.fs.read(copy)?)),
+    fn cached_content(ctx: &StateCtx<'_>, copy: &Path) -> Result<Option<Vec<u8>>, StateError> {
+        match ctx.fs.stat(copy)? {
+            Some(found) if found.kind == FileKind::File => Ok(Some(ctx.fs.read(copy)?)),
             _ => Ok(None),
         }
     }
@@ -135,26 +135,26 @@ impl FileCached {
 
     fn fetch_content(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         copy: &Path,
         sum: Option<&FileDigest>,
     ) -> Result<Vec<u8>, StateError> {
         if let ContentLocation::Web(url) = parse_location(&self.name) {
             let fetch = Downloader { use_etag: true, ..self.fetch };
-            return fetch.fetch_bytes(scene, &self.env, url, sum).map_err(StateError::new);
+            return fetch.fetch_bytes(ctx, &self.env, url, sum).map_err(StateError::new);
         }
-        let content = self.tree_content(scene)?;
-        parents::make_parents(scene, copy, FileMeta { mode: Some(0o700), ..FileMeta::default() })?;
-        scene.fs.write(copy, &content, FileMeta { mode: Some(0o600), ..FileMeta::default() })?;
+        let content = self.tree_content(ctx)?;
+        parents::make_parents(ctx, copy, FileMeta { mode: Some(0o700), ..FileMeta::default() })?;
+        ctx.fs.write(copy, &content, FileMeta { mode: Some(0o600), ..FileMeta::default() })?;
         Ok(content.to_vec())
     }
 }
 
 impl State for FileCached {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let sum = self.expected_digest(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let sum = self.expected_digest(ctx)?;
         let is_right = match parse_location(&self.name) {
-            ContentLocation::Local(path) => return Self::check_local(scene, Path::new(path), sum.as_ref()),
+            ContentLocation::Local(path) => return Self::check_local(ctx, Path::new(path), sum.as_ref()),
             ContentLocation::Foreign(url) => {
                 return Err(StateError::new(format!(
                     "the protocol of `{}` is not supported here",
@@ -162,11 +162,11 @@ impl State for FileCached {
                 )));
             }
             ContentLocation::Tree(..) => {
-                let content = self.tree_content(scene)?;
-                scene.fs.compare(&self.cache_path(scene)?, &content)?.is_some_and(|(_, is_same)| is_same)
+                let content = self.tree_content(ctx)?;
+                ctx.fs.compare(&self.cache_path(ctx)?, &content)?.is_some_and(|(_, is_same)| is_same)
             }
             ContentLocation::Web(_) => {
-                let kept = Self::cached_content(scene, &self.cache_path(scene)?)?;
+                let kept = Self::cached_content(ctx, &self.cache_path(ctx)?)?;
                 match (&sum, kept) {
                     (Some(sum), Some(kept)) => sum.matches(&kept),
                     (None, Some(_)) => {
@@ -178,19 +178,19 @@ impl State for FileCached {
                 }
             }
         };
-        let copy = self.cache_path(scene)?;
+        let copy = self.cache_path(ctx)?;
         if is_right {
             return Ok(CheckResult::in_sync(Self::in_sync_comment(&copy, sum.as_ref())));
         }
-        let is_kept = scene.fs.stat(&copy)?.is_some();
+        let is_kept = ctx.fs.stat(&copy)?.is_some();
         Ok(CheckResult::drifted(self.predicted_comment(is_kept, sum.as_ref()), Map::new()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (sum, copy) = (self.expected_digest(scene)?, self.cache_path(scene)?);
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (sum, copy) = (self.expected_digest(ctx)?, self.cache_path(ctx)?);
         let algorithm = sum.as_ref().map_or(DigestAlgorithm::Sha256, |sum| sum.algorithm);
-        let old = Self::cached_content(scene, &copy)?.map(|kept| algorithm.digest(&kept));
-        let new = algorithm.digest(&self.fetch_content(scene, &copy, sum.as_ref())?);
+        let old = Self::cached_content(ctx, &copy)?.map(|kept| algorithm.digest(&kept));
+        let new = algorithm.digest(&self.fetch_content(ctx, &copy, sum.as_ref())?);
         let mut changes = Map::new();
         if old.as_ref() != Some(&new) {
             let change: Map =
@@ -210,8 +210,8 @@ impl State for FileCached {
         }
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {
@@ -230,28 +230,28 @@ impl State for FileCached {
 }
 
 impl State for FileNotCached {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
-        let Some(copy) = cached_path(scene, &self.env, name) else {
+        let Some(copy) = cached_path(ctx, &self.env, name) else {
             let path = name.strip_prefix("file://").unwrap_or(name);
             return Ok(CheckResult::in_sync(format!("File {path} is a local path, no action taken")));
         };
-        if scene.fs.lstat(&copy)?.is_none() {
+        if ctx.fs.lstat(&copy)?.is_none() {
             return Ok(CheckResult::in_sync(format!("{} is not cached", redact(name))));
         }
         let changes = [("deleted", true)].into_iter().collect();
         Ok(CheckResult::drifted(format!("{} is set to be deleted", copy.display()), changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let Some(copy) = cached_path(scene, &self.env, &self.name) else { return Ok(ApplyResult::default()) };
-        scene.fs.remove(&copy)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let Some(copy) = cached_path(ctx, &self.env, &self.name) else { return Ok(ApplyResult::default()) };
+        ctx.fs.remove(&copy)?;
         let changes = [("deleted", true)].into_iter().collect();
         Ok(ApplyResult::new(format!("{} was deleted", copy.display()), changes))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

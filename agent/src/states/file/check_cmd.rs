@@ -34,7 +34,7 @@ impl CheckCmd {
     ///
     /// # Errors
     /// Fails in Salt's words, with what the command said, when it does not like it.
-    pub(super) fn run(&self, scene: &StateCtx<'_>, content: &[u8], meta: FileMeta) -> Result<(), StateError> {
+    pub(super) fn run(&self, ctx: &StateCtx<'_>, content: &[u8], meta: FileMeta) -> Result<(), StateError> {
         let unable = |error: String| StateError::new(format!("Unable to check_cmd file: {error}"));
         let io = |e: std::io::Error| unable(e.to_string());
         let dir = self.tmp_dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -49,9 +49,9 @@ impl CheckCmd {
         let mut words = shell_words::split(&self.command)
             .ok_or_else(|| unable("a quotation mark is not closed".into()))?;
         words.push(path.to_string_lossy().into_owned());
-        let options = CommandOptions { cancel: Some(Arc::clone(scene.cancel)), ..CommandOptions::default() };
+        let options = CommandOptions { cancel: Some(Arc::clone(ctx.cancel)), ..CommandOptions::default() };
         let command =
-            options.with_deadline(scene.deadline).command(words).map_err(|e| unable(error_chain(&e)))?;
+            options.with_deadline(ctx.deadline).command(words).map_err(|e| unable(error_chain(&e)))?;
         let outcome = exec::run(&command).map_err(|e| unable(error_chain(&e)))?;
         if outcome.success() {
             return Ok(());

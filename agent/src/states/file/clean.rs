@@ -26,16 +26,12 @@ impl KeptPaths {
     ///
     /// # Errors
     /// Fails when what is kept cannot be looked at.
-    pub(super) fn find_required(
-        scene: &StateCtx<'_>,
-        dir: &Path,
-        require: &Value,
-    ) -> Result<Self, StateError> {
+    pub(super) fn find_required(ctx: &StateCtx<'_>, dir: &Path, require: &Value) -> Result<Self, StateError> {
         let mut keep = Self::default();
-        for chunk in scene.plan.chunks.iter().filter(|c| &*c.state == "file" && !c.prereq.check) {
+        for chunk in ctx.plan.chunks.iter().filter(|c| &*c.state == "file" && !c.prereq.check) {
             let name = name_text(&chunk.name);
             let is_required = is_required(require, &chunk.id, &name);
-            let is_neighbour = scene.compat == Compat::Strict && creates_path(chunk);
+            let is_neighbour = ctx.compat == Compat::Strict && creates_path(chunk);
             if !is_required && !is_neighbour {
                 continue;
             }
@@ -43,9 +39,8 @@ impl KeptPaths {
             if path == dir || !path.is_absolute() {
                 continue;
             }
-            if path.starts_with(dir) && scene.fs.stat(&path)?.is_some_and(|found| found.kind == FileKind::Dir)
-            {
-                keep.add_dir(scene, chunk, &path)?;
+            if path.starts_with(dir) && ctx.fs.stat(&path)?.is_some_and(|found| found.kind == FileKind::Dir) {
+                keep.add_dir(ctx, chunk, &path)?;
             }
             keep.add(path);
         }
@@ -62,17 +57,17 @@ impl KeptPaths {
         self.paths.insert(path);
     }
 
-    fn add_dir(&mut self, scene: &StateCtx<'_>, chunk: &Chunk, path: &Path) -> Result<(), StateError> {
+    fn add_dir(&mut self, ctx: &StateCtx<'_>, chunk: &Chunk, path: &Path) -> Result<(), StateError> {
         if &*chunk.fun == "recurse" {
-            let files = recurse::source_tree(&ChunkArgs::new(chunk), scene)?;
+            let files = recurse::source_tree(&ChunkArgs::new(chunk), ctx)?;
             files.paths().for_each(|path| self.add(path));
             return Ok(());
         }
         // A directory that cleans itself knows better what belongs in it.
-        if chunk.args.get("clean").is_some_and(Value::is_truthy) && scene.compat == Compat::Strict {
+        if chunk.args.get("clean").is_some_and(Value::is_truthy) && ctx.compat == Compat::Strict {
             return Ok(());
         }
-        for level in walk::walk_levels(scene, path, None)? {
+        for level in walk::walk_levels(ctx, path, None)? {
             level.files.into_iter().chain(level.dirs).for_each(|entry| self.add(entry.path));
         }
         Ok(())

@@ -44,15 +44,15 @@ pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 impl FileCopy {
-    fn source_stat(&self, scene: &StateCtx<'_>) -> Result<Stat, StateError> {
+    fn source_stat(&self, ctx: &StateCtx<'_>) -> Result<Stat, StateError> {
         let missing = || StateError::new(format!("Source file \"{}\" is not present", self.source.display()));
-        scene.fs.stat(&self.source)?.ok_or_else(missing)
+        ctx.fs.stat(&self.source)?.ok_or_else(missing)
     }
 
     /// Where the copy goes.
-    fn destination(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+    fn destination(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
         match self.source.file_name() {
-            Some(name) if self.subdir && is_dir(scene, &self.name)? => Ok(self.name.join(name)),
+            Some(name) if self.subdir && is_dir(ctx, &self.name)? => Ok(self.name.join(name)),
             _ => Ok(self.name.clone()),
         }
     }
@@ -62,12 +62,12 @@ impl FileCopy {
     }
 
     /// True when a copy that is there holds what its source holds; nobody compares directories.
-    fn is_same(&self, scene: &StateCtx<'_>, source: &Stat, path: &Path) -> Result<bool, StateError> {
+    fn is_same(&self, ctx: &StateCtx<'_>, source: &Stat, path: &Path) -> Result<bool, StateError> {
         if source.kind != FileKind::File {
             return Ok(false);
         }
-        let content = scene.fs.read(&self.source)?;
-        Ok(scene.fs.compare(path, &content)?.is_some_and(|(_, is_same)| is_same))
+        let content = ctx.fs.read(&self.source)?;
+        Ok(ctx.fs.compare(path, &content)?.is_some_and(|(_, is_same)| is_same))
     }
 
     /// Owner and mode of the copy.
@@ -102,55 +102,55 @@ impl FileCopy {
 /// # Errors
 /// Fails when something cannot be read or written.
 pub(super) fn copy_entry(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     from: &Path,
     to: &Path,
     meta: FileMeta,
 ) -> Result<(), StateError> {
     let mut todo = vec![(from.to_owned(), to.to_owned(), 0)];
     while let Some((from, to, depth)) = todo.pop() {
-        let found = if depth == 0 { scene.fs.stat(&from)? } else { scene.fs.lstat(&from)? };
+        let found = if depth == 0 { ctx.fs.stat(&from)? } else { ctx.fs.lstat(&from)? };
         let Some(found) = found else { continue };
         let mode = if depth == 0 { meta.mode.or(Some(found.mode)) } else { Some(found.mode) };
         let meta = FileMeta { mode, ..meta };
         match found.kind {
             FileKind::File => {
                 let content = match depth {
-                    0 => scene.fs.read(&from)?,
-                    _ => scene.fs.read_for_change(&from)?,
+                    0 => ctx.fs.read(&from)?,
+                    _ => ctx.fs.read_for_change(&from)?,
                 };
-                scene.fs.write(&to, &content, meta)?;
+                ctx.fs.write(&to, &content, meta)?;
                 if depth > 0 {
-                    scene.fs.set_times(&to, found.atime, found.mtime)?;
+                    ctx.fs.set_times(&to, found.atime, found.mtime)?;
                 }
             }
             FileKind::Link => {
-                scene.fs.symlink(&to, &scene.fs.read_link(&from)?, FileMeta { mode: None, ..meta })?
+                ctx.fs.symlink(&to, &ctx.fs.read_link(&from)?, FileMeta { mode: None, ..meta })?
             }
             FileKind::Dir if depth < MAX_DEPTH => {
-                scene.fs.make_dir(&to, meta)?;
-                let names = scene.fs.read_dir(&from)?;
+                ctx.fs.make_dir(&to, meta)?;
+                let names = ctx.fs.read_dir(&from)?;
                 todo.extend(
                     names.into_iter().rev().map(|(name, _)| (from.join(&name), to.join(&name), depth + 1)),
                 );
             }
             FileKind::Dir => return Err(StateError::new(format!("{} is too deep to copy", from.display()))),
-            kind => scene.fs.make_node(&to, kind, found.device, meta)?,
+            kind => ctx.fs.make_node(&to, kind, found.device, meta)?,
         }
     }
     Ok(())
 }
 
 impl State for FileCopy {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let source = self.source_stat(scene)?;
-        let path = self.destination(scene)?;
-        if exists(scene, &path)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let source = self.source_stat(ctx)?;
+        let path = self.destination(ctx)?;
+        if exists(ctx, &path)? {
             if !self.force {
                 return Ok(CheckResult::in_sync(Self::kept_comment(&path)));
             }
             // Salt copies again whatever is there.
-            if scene.compat == Compat::Strict && self.is_same(scene, &source, &path)? {
+            if ctx.compat == Compat::Strict && self.is_same(ctx, &source, &path)? {
                 return Ok(CheckResult::in_sync(Self::kept_comment(&path)));
             }
         }
@@ -158,39 +158,39 @@ impl State for FileCopy {
         Ok(CheckResult::drifted(format!("File \"{source}\" is set to be copied to \"{path}\""), Map::new()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let source = self.source_stat(scene)?;
-        let path = self.destination(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let source = self.source_stat(ctx)?;
+        let path = self.destination(ctx)?;
         let meta = self.meta(&source)?;
         let mut comment = format!("Copied \"{}\" to \"{}\"", self.source.display(), self.name.display());
-        if let Some(found) = scene.fs.lstat(&path)? {
+        if let Some(found) = ctx.fs.lstat(&path)? {
             if !self.force {
                 return Ok(ApplyResult::new(Self::kept_comment(&path), Map::new()));
             }
-            if self.is_same(scene, &source, &path)? {
+            if self.is_same(ctx, &source, &path)? {
                 comment.push_str(" - files are identical but force flag is set");
             }
             if found.kind != FileKind::File || source.kind != FileKind::File {
-                scene.fs.remove(&path)?;
+                ctx.fs.remove(&path)?;
             }
         }
-        if !parents::parent_exists(scene, &path)? {
+        if !parents::parent_exists(ctx, &path)? {
             if !self.makedirs {
                 let parent = path.parent().unwrap_or(&path).display();
                 return Err(StateError::new(format!("The target directory {parent} is not present")));
             }
             let mode = self.dir_mode.or_else(|| meta.mode.map(parents::mode_for_dirs));
-            parents::make_parents(scene, &path, FileMeta { mode, ..meta })?;
+            parents::make_parents(ctx, &path, FileMeta { mode, ..meta })?;
         }
-        copy_entry(scene, &self.source, &path, meta)?;
+        copy_entry(ctx, &self.source, &path, meta)?;
         let mut changes = Map::new();
         changes.insert(path.to_string_lossy().into_owned(), self.source.to_string_lossy().into_owned());
         self.note_metadata(&source, &mut changes);
         Ok(ApplyResult::new(comment, changes))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

@@ -156,14 +156,14 @@ impl DesiredContent {
     /// Fails in Salt's words when it cannot be had.
     pub(super) fn render_content(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
     ) -> Result<Option<RenderedContent>, StateError> {
         let (given, what) = match &self.origin {
             ContentOrigin::Nothing => return Ok(None),
             ContentOrigin::Source(sources) => {
-                return self.content_from_source(scene, env, file, sources).map(Some);
+                return self.content_from_source(ctx, env, file, sources).map(Some);
             }
             ContentOrigin::Text(text) => {
                 let bytes =
@@ -172,11 +172,11 @@ impl DesiredContent {
             }
             ContentOrigin::Contents(value) => (value.clone(), "'contents'".to_owned()),
             ContentOrigin::Pillar(keys) => {
-                let get = |key: &str| traverse(scene.pillar, key, self.delimiter()).cloned();
+                let get = |key: &str| traverse(ctx.pillar, key, self.delimiter()).cloned();
                 (lookup_keys(keys, "Pillar", &get)?, format!("contents_pillar {}", keys_text(keys)))
             }
             ContentOrigin::Grains(keys) => {
-                let get = |key: &str| grain_value(scene, key, self.delimiter());
+                let get = |key: &str| grain_value(ctx, key, self.delimiter());
                 (lookup_keys(keys, "Grain", &get)?, format!("contents_grains {}", keys_text(keys)))
             }
         };
@@ -189,7 +189,7 @@ impl DesiredContent {
         let bytes = contents::join_contents(&given, self.newline);
         let bytes = match &self.template {
             Some(kind) => self.render_template(
-                scene,
+                ctx,
                 TemplateOrigin { env, path: "contents", source: None },
                 file,
                 kind,
@@ -212,17 +212,17 @@ impl DesiredContent {
 
     fn content_from_source(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
         sources: &FileSources,
     ) -> Result<RenderedContent, StateError> {
-        let found = sources.find_source(scene, env, file).map_err(unmanageable_error)?;
+        let found = sources.find_source(ctx, env, file).map_err(unmanageable_error)?;
         let bytes = match &self.template {
             Some(kind) => {
                 let (env, path) = template_path(env, &found.source);
                 let at = TemplateOrigin { env, path, source: Some(&found.source.text) };
-                self.render_template(scene, at, file, kind, &found.bytes)
+                self.render_template(ctx, at, file, kind, &found.bytes)
                     .map_err(|failure| unmanageable_error(failure.result.comment))?
             }
             None => found.bytes,
@@ -240,7 +240,7 @@ impl DesiredContent {
 
     fn render_template(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         at: TemplateOrigin<'_>,
         file: &str,
         kind: &str,
@@ -258,12 +258,12 @@ impl DesiredContent {
         if let (Some(Value::List(_)), Some(chosen)) = (variables.get("source"), chosen) {
             variables.insert("source", chosen);
         }
-        if let Some(texts) = accumulated_texts(scene, file) {
+        if let Some(texts) = accumulated_texts(ctx, file) {
             variables.insert("accumulator", texts);
         }
         let template = FileTemplate { env: env.into(), path: path.into(), source, variables };
         let before = functions::call_count();
-        let text = scene.templates.render(&template).map_err(StateError::new)?;
+        let text = ctx.templates.render(&template).map_err(StateError::new)?;
         self.reads_host.set(functions::call_count() != before);
         Ok(ContentBytes::Owned(text.into_bytes()))
     }
@@ -292,8 +292,8 @@ fn template_path<'s>(env: &'s str, source: &'s FileSource) -> (&'s str, &'s str)
 }
 
 /// What `file.accumulated` gathered for this file, by accumulator.
-fn accumulated_texts(scene: &StateCtx<'_>, file: &str) -> Option<Map> {
-    let all = super::edit::accumulated::texts_for_file(scene, std::path::Path::new(file));
+fn accumulated_texts(ctx: &StateCtx<'_>, file: &str) -> Option<Map> {
+    let all = super::edit::accumulated::texts_for_file(ctx, std::path::Path::new(file));
     let list = |texts: &[String]| texts.iter().map(|t| Value::from(t.as_str())).collect::<Value>();
     (!all.is_empty()).then(|| all.iter().map(|(name, texts)| (name.as_str(), list(texts))).collect())
 }
@@ -325,12 +325,12 @@ fn lookup_keys(keys: &Value, what: &str, get: &dyn Fn(&str) -> Option<Value>) ->
     Ok(texts.join("\n").into())
 }
 
-fn grain_value(scene: &StateCtx<'_>, key: &str, delimiter: &str) -> Option<Value> {
+fn grain_value(ctx: &StateCtx<'_>, key: &str, delimiter: &str) -> Option<Value> {
     let (first, rest) = key.split_once(delimiter).unwrap_or((key, ""));
-    match scene.host.grain(first) {
+    match ctx.host.grain(first) {
         Some(value) if rest.is_empty() => Some(value),
         Some(value) => traverse(&value, rest, delimiter).cloned(),
-        None => scene.host.grain(key),
+        None => ctx.host.grain(key),
     }
 }
 

@@ -111,11 +111,11 @@ impl FileDirectory {
         }
     }
 
-    fn obstacle(&self, scene: &StateCtx<'_>, found: Option<&Stat>) -> Result<Option<Obstacle>, StateError> {
+    fn obstacle(&self, ctx: &StateCtx<'_>, found: Option<&Stat>) -> Result<Option<Obstacle>, StateError> {
         let Some(found) = found else { return Ok(None) };
         match found.kind {
             FileKind::Dir => Ok(None),
-            FileKind::Link => match scene.fs.stat(&self.path)?.map(|end| end.kind) {
+            FileKind::Link => match ctx.fs.stat(&self.path)?.map(|end| end.kind) {
                 Some(FileKind::File) => Ok(Some(Obstacle::File)),
                 _ if !self.allow_symlink || self.force => Ok(Some(Obstacle::Link)),
                 Some(FileKind::Dir) => Ok(None),
@@ -131,9 +131,9 @@ impl FileDirectory {
     }
 
     /// Fails when nobody allows for what stands in the way.
-    fn may_replace(&self, scene: &StateCtx<'_>, obstacle: Obstacle) -> Result<(), StateError> {
+    fn may_replace(&self, ctx: &StateCtx<'_>, obstacle: Obstacle) -> Result<(), StateError> {
         match &self.backupname {
-            Some(backup) if !self.force && exists(scene, backup)? => Err(StateError::new(format!(
+            Some(backup) if !self.force && exists(ctx, backup)? => Err(StateError::new(format!(
                 "File exists where the backup target {} should go",
                 backup.display()
             ))),
@@ -145,14 +145,14 @@ impl FileDirectory {
         }
     }
 
-    fn check_obstacle(&self, scene: &StateCtx<'_>, obstacle: Obstacle) -> Result<CheckResult, StateError> {
-        self.may_replace(scene, obstacle)?;
+    fn check_obstacle(&self, ctx: &StateCtx<'_>, obstacle: Obstacle) -> Result<CheckResult, StateError> {
+        self.may_replace(ctx, obstacle)?;
         let path = self.path.display();
         let mut changes = Map::new();
         let comment = match &self.backupname {
             Some(backup) => {
                 let backup_shown = backup.display();
-                if exists(scene, backup)? {
+                if exists(ctx, backup)? {
                     changes.insert(
                         "forced",
                         format!("Existing file at backup path {backup_shown} would be removed"),
@@ -185,22 +185,22 @@ impl FileDirectory {
 
     fn plan(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         found: &Stat,
         levels: &[WalkLevel],
     ) -> Result<DirectoryPlan, StateError> {
         let mut plan = DirectoryPlan::default();
         if let Some(recurse) = self.recurse {
-            self.walk_entries(scene, &recurse, levels, |path, found, perms| {
+            self.walk_entries(ctx, &recurse, levels, |path, found, perms| {
                 plan.note(path, perms.changes(found));
                 Ok(())
             })?;
         }
         if !self.children_only {
-            plan.note(&self.path, self.own_perms(scene.compat).changes(found));
+            plan.note(&self.path, self.own_perms(ctx.compat).changes(found));
         }
         if self.clean {
-            let keep = KeptPaths::find_required(scene, &self.path, &self.require)?;
+            let keep = KeptPaths::find_required(ctx, &self.path, &self.require)?;
             for path in keep.unmanaged_paths(&self.path, levels, &self.filter) {
                 let mut removed = Map::new();
                 removed.insert("removed", "Removed due to clean");
@@ -214,7 +214,7 @@ impl FileDirectory {
     /// Goes through all that `recurse` is about.
     fn walk_entries(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         recurse: &DirectoryRecurse,
         levels: &[WalkLevel],
         mut with: impl FnMut(&Path, &Stat, &Perms) -> Result<(), StateError>,
@@ -226,7 +226,7 @@ impl FileDirectory {
             let dirs = level.dirs.iter().filter(|_| !recurse.ignore_dirs).map(|e| (e, &of_dirs));
             for (entry, perms) in files.chain(dirs) {
                 // A link that leads nowhere, or an entry that has just gone, has nothing to set.
-                if let Some(found) = stat(scene, &entry.path, self.follow)? {
+                if let Some(found) = stat(ctx, &entry.path, self.follow)? {
                     with(&entry.path, &found, perms)?;
                 }
             }
@@ -234,57 +234,57 @@ impl FileDirectory {
         Ok(())
     }
 
-    fn levels(&self, scene: &StateCtx<'_>) -> Result<Vec<WalkLevel>, StateError> {
+    fn levels(&self, ctx: &StateCtx<'_>) -> Result<Vec<WalkLevel>, StateError> {
         if self.recurse.is_none() && !self.clean {
             return Ok(Vec::new());
         }
-        walk::walk_levels(scene, &self.path, self.max_depth)
+        walk::walk_levels(ctx, &self.path, self.max_depth)
     }
 
-    fn remove_obstacle(&self, scene: &StateCtx<'_>, obstacle: Obstacle) -> Result<Map, StateError> {
-        self.may_replace(scene, obstacle)?;
+    fn remove_obstacle(&self, ctx: &StateCtx<'_>, obstacle: Obstacle) -> Result<Map, StateError> {
+        self.may_replace(ctx, obstacle)?;
         let mut changes = Map::new();
         if let Some(backup) = &self.backupname {
-            if exists(scene, backup)? {
-                scene.fs.remove(backup)?;
+            if exists(ctx, backup)? {
+                ctx.fs.remove(backup)?;
             }
-            scene.fs.rename(&self.path, backup)?;
+            ctx.fs.rename(&self.path, backup)?;
             return Ok(changes);
         }
-        scene.fs.remove(&self.path)?;
+        ctx.fs.remove(&self.path)?;
         let what = if obstacle == Obstacle::File { "File" } else { "Symlink" };
         changes.insert("forced", format!("{what} was forcibly replaced"));
         Ok(changes)
     }
 
-    fn make_directory(&self, scene: &StateCtx<'_>, mut changes: Map) -> Result<ApplyResult, StateError> {
+    fn make_directory(&self, ctx: &StateCtx<'_>, mut changes: Map) -> Result<ApplyResult, StateError> {
         changes.insert(self.shown_path(), new_dir_changes());
         let meta = self.perms.meta()?;
-        if !parents::parent_exists(scene, &self.path)? {
+        if !parents::parent_exists(ctx, &self.path)? {
             if !self.makedirs {
                 let comment = format!("No directory to create {} in", self.path.display());
                 return Err(ApplyResult::new(comment, changes).into());
             }
-            parents::make_parents(scene, &self.path, meta)?;
+            parents::make_parents(ctx, &self.path, meta)?;
         }
-        scene.fs.make_dir(&self.path, meta)?;
+        ctx.fs.make_dir(&self.path, meta)?;
         Ok(ApplyResult::new("", changes))
     }
 
-    fn apply_plan(&self, scene: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
-        let levels = self.levels(scene)?;
-        let plan = self.plan(scene, found, &levels)?;
+    fn apply_plan(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
+        let levels = self.levels(ctx)?;
+        let plan = self.plan(ctx, found, &levels)?;
         let mut changes = plan.changes_map();
         if self.recurse.is_some_and(|r| r.silent) {
             changes = Map::new();
             changes.insert("recursion", "Changes silenced");
         }
         if !self.children_only {
-            set_perms(scene, &self.path, found, &self.perms, self.follow, &mut changes)?;
+            set_perms(ctx, &self.path, found, &self.perms, self.follow, &mut changes)?;
         }
         if let Some(recurse) = self.recurse {
-            self.walk_entries(scene, &recurse, &levels, |path, found, perms| {
-                set_perms(scene, path, found, perms, self.follow, &mut changes)
+            self.walk_entries(ctx, &recurse, &levels, |path, found, perms| {
+                set_perms(ctx, path, found, perms, self.follow, &mut changes)
             })?;
         }
         let path = self.path.display();
@@ -293,7 +293,7 @@ impl FileDirectory {
             false => format!("Directory {path} updated"),
         };
         if !plan.unmanaged.is_empty() {
-            changes.insert("removed", remove_all(scene, &plan.unmanaged)?);
+            changes.insert("removed", remove_all(ctx, &plan.unmanaged)?);
             comment = format!("Files cleaned from directory {path}");
         }
         Ok(ApplyResult::new(comment, changes))
@@ -304,11 +304,11 @@ impl FileDirectory {
 ///
 /// # Errors
 /// Fails when one cannot be removed.
-pub(super) fn remove_all(scene: &StateCtx<'_>, paths: &[PathBuf]) -> Result<Value, StateError> {
+pub(super) fn remove_all(ctx: &StateCtx<'_>, paths: &[PathBuf]) -> Result<Value, StateError> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let mut removed = Vec::new();
     for path in topmost(&paths) {
-        scene.fs.remove(path)?;
+        ctx.fs.remove(path)?;
         removed.push(Value::from(path.to_string_lossy().into_owned()));
     }
     Ok(removed.into())
@@ -316,7 +316,7 @@ pub(super) fn remove_all(scene: &StateCtx<'_>, paths: &[PathBuf]) -> Result<Valu
 
 /// Sets what differs, and notes it as Salt does: the last value of each kind.
 fn set_perms(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     path: &Path,
     found: &Stat,
     perms: &Perms,
@@ -330,7 +330,7 @@ fn set_perms(
     if found.kind == FileKind::Link {
         meta.mode = None;
     }
-    scene.fs.set_meta(path, meta, follow)?;
+    ctx.fs.set_meta(path, meta, follow)?;
     for (key, value) in perms.changes(found).iter() {
         changes.insert(key.clone(), value.clone());
     }
@@ -375,14 +375,14 @@ fn trim_slash(path: PathBuf) -> PathBuf {
 }
 
 impl State for FileDirectory {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.is_assumed = scene.is_dry() && scene.shared.is_assumed_dir(&self.path);
-        let found = stat(scene, &self.path, self.follow)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.is_assumed = ctx.is_dry() && ctx.shared.is_assumed_dir(&self.path);
+        let found = stat(ctx, &self.path, self.follow)?;
         // Without a link on the way the common case is this one look.
         if found.is_some_and(|found| found.kind != FileKind::Dir) || self.force {
-            let itself = scene.fs.lstat(&self.path)?;
-            if let Some(obstacle) = self.obstacle(scene, itself.as_ref())? {
-                return self.check_obstacle(scene, obstacle);
+            let itself = ctx.fs.lstat(&self.path)?;
+            if let Some(obstacle) = self.obstacle(ctx, itself.as_ref())? {
+                return self.check_obstacle(ctx, obstacle);
             }
         }
         let Some(found) = found else {
@@ -390,11 +390,11 @@ impl State for FileDirectory {
             let shown = [(self.shown_path(), new_dir_changes())].into_iter().collect();
             return Ok(CheckResult::drifted(predicted_comment(&changes), shown));
         };
-        let levels = self.levels(scene)?;
+        let levels = self.levels(ctx)?;
         let is_alone = self.recurse.is_none() && !self.clean;
         let plan = match is_alone && (self.children_only || self.perms.matches(&found)) {
             true => DirectoryPlan::default(),
-            false => self.plan(scene, &found, &levels)?,
+            false => self.plan(ctx, &found, &levels)?,
         };
         if plan.changes.is_empty() {
             return Ok(CheckResult::in_sync(format!(
@@ -405,30 +405,30 @@ impl State for FileDirectory {
         Ok(CheckResult::drifted(predicted_comment(&plan.changes), plan.changes_map()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.perms.owner.ids()?;
-        let itself = scene.fs.lstat(&self.path)?;
-        let changes = match self.obstacle(scene, itself.as_ref())? {
-            Some(obstacle) => self.remove_obstacle(scene, obstacle)?,
+        let itself = ctx.fs.lstat(&self.path)?;
+        let changes = match self.obstacle(ctx, itself.as_ref())? {
+            Some(obstacle) => self.remove_obstacle(ctx, obstacle)?,
             None => Map::new(),
         };
-        match stat(scene, &self.path, self.follow)? {
-            Some(found) if is_dir(scene, &self.path)? => self.apply_plan(scene, &found),
-            _ => self.make_directory(scene, changes),
+        match stat(ctx, &self.path, self.follow)? {
+            Some(found) if is_dir(ctx, &self.path)? => self.apply_plan(ctx, &found),
+            _ => self.make_directory(ctx, changes),
         }
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {
         true
     }
 
-    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
+    fn still_valid(&self, checked: &CheckResult, hidden: Effects) -> bool {
         // A package may bring a directory, and leaves one alone that is there.
-        let is_there = look.verdict == Verdict::InSync && !self.clean && self.recurse.is_none();
+        let is_there = checked.verdict == Verdict::InSync && !self.clean && self.recurse.is_none();
         !self.is_assumed && (hidden == Effects::USERS || is_there && !hidden.intersects(Effects::FILES))
     }
 
@@ -436,18 +436,18 @@ impl State for FileDirectory {
         !self.clean && self.recurse.is_none()
     }
 
-    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
-        let mut lacks = self.perms.owner.assume_accounts(scene);
+    fn assume(&self, ctx: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        let mut lacks = self.perms.owner.assume_accounts(ctx);
         if !self.makedirs {
-            lacks.extend(parents::assume_parent(scene, &self.path)?);
+            lacks.extend(parents::assume_parent(ctx, &self.path)?);
         }
         Ok(lacks)
     }
 
-    fn package_may_provide(&self, look: &CheckResult) -> bool {
+    fn package_may_provide(&self, checked: &CheckResult) -> bool {
         // Below these, packages bring nothing that they do not take for theirs.
         let is_peoples = ["/home", "/root", "/srv"].iter().any(|dir| self.path.starts_with(dir));
-        self.is_assumed || look.verdict != Verdict::InSync && !is_peoples
+        self.is_assumed || checked.verdict != Verdict::InSync && !is_peoples
     }
 
     fn check_cost(&self) -> CheckCost {

@@ -57,12 +57,12 @@ impl Downloader {
     /// Fails in words when it cannot be had, or does not have the digest.
     pub(in crate::states) fn fetch_bytes(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         url: &str,
         sum: Option<&FileDigest>,
     ) -> Result<Vec<u8>, String> {
-        read_download(&self.fetch_file(scene, env, url, sum)?, url)
+        read_download(&self.fetch_file(ctx, env, url, sum)?, url)
     }
 
     /// The same as a file that is kept: it may be longer than the memory.
@@ -71,7 +71,7 @@ impl Downloader {
     /// Fails in words when it cannot be had, or does not have the digest.
     pub(in crate::states) fn fetch_file(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         url: &str,
         sum: Option<&FileDigest>,
@@ -80,11 +80,11 @@ impl Downloader {
             Some(sum) => sum.algorithm.digest_file(path).is_ok_and(|digits| digits == sum.digits),
             None => !self.use_etag && path.is_file(),
         };
-        let kept = [staging_path(scene, env, url), cache_path(scene, env, url)];
+        let kept = [staging_path(ctx, env, url), cache_path(ctx, env, url)];
         if let Some(kept) = kept.into_iter().flatten().find(fits) {
             return Ok(kept);
         }
-        let new = self.download_to_cache(scene, env, url)?;
+        let new = self.download_to_cache(ctx, env, url)?;
         let Some(sum) = sum else { return Ok(new) };
         let got = sum.algorithm.digest_file(&new).map_err(|e| download_error(url, &e.to_string()))?;
         if got == sum.digits {
@@ -101,41 +101,41 @@ impl Downloader {
     /// Fails in words when it cannot be had.
     pub(in crate::states) fn refetch_bytes(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         url: &str,
     ) -> Result<Vec<u8>, String> {
-        read_download(&self.download_to_cache(scene, env, url)?, url)
+        read_download(&self.download_to_cache(ctx, env, url)?, url)
     }
 
     /// Removes the copies of an address.
-    pub(in crate::states) fn remove_cached(&self, scene: &StateCtx<'_>, env: &str, url: &str) {
-        for kept in [staging_path(scene, env, url), cache_path(scene, env, url)].into_iter().flatten() {
+    pub(in crate::states) fn remove_cached(&self, ctx: &StateCtx<'_>, env: &str, url: &str) {
+        for kept in [staging_path(ctx, env, url), cache_path(ctx, env, url)].into_iter().flatten() {
             // What is not there need not go, and what stays is only in the way of the disk.
             let _ = std::fs::remove_file(kept);
         }
     }
 
-    fn download_to_cache(&self, scene: &StateCtx<'_>, env: &str, url: &str) -> Result<PathBuf, String> {
-        let target = staging_path(scene, env, url).ok_or_else(|| download_error(url, "no such address"))?;
-        let dir = target.parent().unwrap_or(scene.staging_dir);
+    fn download_to_cache(&self, ctx: &StateCtx<'_>, env: &str, url: &str) -> Result<PathBuf, String> {
+        let target = staging_path(ctx, env, url).ok_or_else(|| download_error(url, "no such address"))?;
+        let dir = target.parent().unwrap_or(ctx.staging_dir);
         let io = |e: std::io::Error| download_error(url, &e.to_string());
         std::fs::create_dir_all(dir).map_err(io)?;
         let mut file = tempfile::Builder::new().prefix(".download-").tempfile_in(dir).map_err(io)?;
-        self.stream(scene, url, &mut file).map_err(|e| download_error(url, &e))?;
+        self.stream(ctx, url, &mut file).map_err(|e| download_error(url, &e))?;
         file.persist(&target).map_err(|e| io(e.error))?;
         Ok(target)
     }
 
-    fn stream(&self, scene: &StateCtx<'_>, url: &str, to: &mut impl Write) -> Result<(), String> {
-        let end = download_deadline(scene);
+    fn stream(&self, ctx: &StateCtx<'_>, url: &str, to: &mut impl Write) -> Result<(), String> {
+        let end = download_deadline(ctx);
         let left = end.saturating_duration_since(now());
         let agent = ureq::Agent::new_with_config(self.http_config(left));
         let mut answer = agent.get(url).call().map_err(|e| e.to_string())?;
         let mut body = answer.body_mut().with_config().limit(MAX_DOWNLOAD).reader();
         let mut chunk = vec![0; CHUNK];
         loop {
-            if scene.cancel.is_cancelled() {
+            if ctx.cancel.is_cancelled() {
                 return Err("the run was stopped".into());
             }
             if now() >= end {
@@ -162,9 +162,9 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn download_deadline(scene: &StateCtx<'_>) -> Instant {
+fn download_deadline(ctx: &StateCtx<'_>) -> Instant {
     let longest = now() + DOWNLOAD_TIMEOUT;
-    scene.deadline.map_or(longest, |deadline| deadline.min(longest))
+    ctx.deadline.map_or(longest, |deadline| deadline.min(longest))
 }
 
 fn download_error(url: &str, error: &str) -> String {
@@ -187,13 +187,13 @@ fn digest_mismatch(sum: &FileDigest, url: &str, got: &str) -> String {
 }
 
 /// Where the copy of an address is kept.
-pub(in crate::states) fn cache_path(scene: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
-    path_in_cache(scene.cache_dir, env, url)
+pub(in crate::states) fn cache_path(ctx: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
+    path_in_cache(ctx.cache_dir, env, url)
 }
 
 /// Where a new copy of an address is put.
-fn staging_path(scene: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
-    path_in_cache(scene.staging_dir, env, url)
+fn staging_path(ctx: &StateCtx<'_>, env: &str, url: &str) -> Option<PathBuf> {
+    path_in_cache(ctx.staging_dir, env, url)
 }
 
 fn path_in_cache(cache: &Path, env: &str, url: &str) -> Option<PathBuf> {

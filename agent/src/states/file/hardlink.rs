@@ -57,16 +57,16 @@ pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 impl FileHardlink {
-    fn current_status(&self, scene: &StateCtx<'_>) -> Result<HardlinkStatus, StateError> {
+    fn current_status(&self, ctx: &StateCtx<'_>) -> Result<HardlinkStatus, StateError> {
         verify_owner(&self.owner)?;
         let dir = |path: &Path, way: &str| {
             Err(StateError::new(format!("Unable to hard link {way} directory {}", path.display())))
         };
-        let found = scene.fs.stat(&self.path)?;
+        let found = ctx.fs.stat(&self.path)?;
         if found.is_some_and(|found| found.kind == FileKind::Dir) {
             return dir(&self.path, "to");
         }
-        let Some(target) = scene.fs.stat(&self.target)? else {
+        let Some(target) = ctx.fs.stat(&self.target)? else {
             return Err(StateError::new(format!(
                 "Target {} for hard link does not exist",
                 self.target.display()
@@ -75,10 +75,10 @@ impl FileHardlink {
         if target.kind == FileKind::Dir {
             return dir(&self.target, "from");
         }
-        match scene.fs.lstat(&self.path)? {
+        match ctx.fs.lstat(&self.path)? {
             None => Ok(HardlinkStatus::Missing),
             Some(found) if found.id == target.id => Ok(HardlinkStatus::Same),
-            Some(_) if scene.fs.nlink(&self.path)? > 1 => Ok(HardlinkStatus::OtherLink),
+            Some(_) if ctx.fs.nlink(&self.path)? > 1 => Ok(HardlinkStatus::OtherLink),
             Some(_) => Ok(HardlinkStatus::File),
         }
     }
@@ -89,8 +89,8 @@ impl FileHardlink {
 }
 
 impl State for FileHardlink {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let now = self.current_status(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let now = self.current_status(ctx)?;
         let (path, target) = (self.path.to_string_lossy().into_owned(), self.target.display());
         let one = |key: &str| -> Map { [(key, path.as_str())].into_iter().collect() };
         match now {
@@ -115,8 +115,8 @@ impl State for FileHardlink {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let now = self.current_status(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let now = self.current_status(ctx)?;
         let (path, target) = (self.path.display(), self.target.display());
         let mut changes = Map::new();
         match now {
@@ -126,21 +126,21 @@ impl State for FileHardlink {
             }
             _ => {}
         }
-        if !parents::parent_exists(scene, &self.path)? {
+        if !parents::parent_exists(ctx, &self.path)? {
             if !self.makedirs {
                 let parent = self.path.parent().unwrap_or(&self.path).display();
                 return Err(StateError::new(format!("Directory {parent} for hard link is not present")));
             }
             let owner =
-                if scene.compat == Compat::Salt { self.owner.or_current_user() } else { self.owner.clone() };
+                if ctx.compat == Compat::Salt { self.owner.or_current_user() } else { self.owner.clone() };
             let ids = owner.ids()?;
             parents::make_parents(
-                scene,
+                ctx,
                 &self.path,
                 FileMeta { mode: self.dir_mode, uid: ids.uid, gid: ids.gid },
             )?;
         }
-        scene.fs.hard_link(&self.path, &self.target)?;
+        ctx.fs.hard_link(&self.path, &self.target)?;
         changes.insert("new", self.path.to_string_lossy().into_owned());
         let comment = match now {
             HardlinkStatus::OtherLink => format!("Set target of hard link {path} -> {target}"),
@@ -149,17 +149,17 @@ impl State for FileHardlink {
         Ok(ApplyResult::new(comment, changes))
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut look = self.check(scene).map_err(dry_run_error(&self.path, "hard link"))?;
-        if look.verdict == Verdict::InSync {
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx).map_err(dry_run_error(&self.path, "hard link"))?;
+        if checked.verdict == Verdict::InSync {
             let (path, target) = (self.path.display(), self.target.display());
-            look.comment = format!("The hard link {path} is presently targetting {target}");
+            checked.comment = format!("The hard link {path} is presently targetting {target}");
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

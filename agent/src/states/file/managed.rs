@@ -144,35 +144,35 @@ impl FileManaged {
     }
 
     /// How things stand; `reuse` takes what the last look made.
-    fn current_status(&mut self, scene: &StateCtx<'_>, reuse: bool) -> Result<ManagedStatus, StateError> {
+    fn current_status(&mut self, ctx: &StateCtx<'_>, reuse: bool) -> Result<ManagedStatus, StateError> {
         // Such a name is that of a directory: the file would have to lie in it under no name at all.
-        if self.path.as_os_str().as_bytes().ends_with(b"/") && scene.fs.stat(&self.path)?.is_none() {
+        if self.path.as_os_str().as_bytes().ends_with(b"/") && ctx.fs.stat(&self.path)?.is_none() {
             return Err(StateError::new("Parent directory not present"));
         }
-        if !self.create && scene.fs.stat(&self.path)?.is_none_or(|found| found.kind != FileKind::File) {
+        if !self.create && ctx.fs.stat(&self.path)?.is_none_or(|found| found.kind != FileKind::File) {
             return Ok(ManagedStatus::NotCreated);
         }
         if !self.replace
-            && let Some(found) = scene.fs.stat(&self.path)?
+            && let Some(found) = ctx.fs.stat(&self.path)?
         {
             self.verify_kind(&found)?;
             return Ok(ManagedStatus::ContentIgnored(found));
         }
-        if let Some(found) = self.unchanged_stat(scene)? {
+        if let Some(found) = self.unchanged_stat(ctx)? {
             return Ok(ManagedStatus::ContentIgnored(found));
         }
         let made = match self.rendered.take().filter(|_| reuse) {
             Some(made) => made,
-            None => self.desired.render_content(scene, &self.env, &self.path.to_string_lossy())?,
+            None => self.desired.render_content(ctx, &self.env, &self.path.to_string_lossy())?,
         };
         if self.keep_mode {
             self.perms.mode = made.as_ref().and_then(|made| made.mode);
         }
         let Some(made) = made else { return Ok(ManagedStatus::Missing(None)) };
-        if !self.follow && scene.fs.lstat(&self.path)?.is_some_and(|found| found.kind == FileKind::Link) {
+        if !self.follow && ctx.fs.lstat(&self.path)?.is_some_and(|found| found.kind == FileKind::Link) {
             return Ok(ManagedStatus::Link(made));
         }
-        match scene.fs.compare(&self.path, &made.bytes)? {
+        match ctx.fs.compare(&self.path, &made.bytes)? {
             None => Ok(ManagedStatus::Missing(Some(made))),
             Some((found, is_same)) => {
                 self.verify_kind(&found)?;
@@ -182,16 +182,16 @@ impl FileManaged {
     }
 
     /// The file when it is there with the digest that its source has: nobody needs to be asked for the content then.
-    fn unchanged_stat(&self, scene: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
+    fn unchanged_stat(&self, ctx: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
         let Some(sources) = self.desired.sources().filter(|s| s.is_remote() && !self.desired.is_template())
         else {
             return Ok(None);
         };
-        let Some(found) = scene.fs.stat(&self.path)?.filter(|found| found.kind == FileKind::File) else {
+        let Some(found) = ctx.fs.stat(&self.path)?.filter(|found| found.kind == FileKind::File) else {
             return Ok(None);
         };
-        match sources.known_digest(scene, &self.env, &self.path.to_string_lossy()) {
-            Ok(Some(sum)) => Ok(sum.matches_file(scene.fs, &self.path)?.then_some(found)),
+        match sources.known_digest(ctx, &self.env, &self.path.to_string_lossy()) {
+            Ok(Some(sum)) => Ok(sum.matches_file(ctx.fs, &self.path)?.then_some(found)),
             Ok(None) => Ok(None),
             Err(error) => Err(StateError::new(format!("Unable to manage file: {error}"))),
         }
@@ -207,11 +207,11 @@ impl FileManaged {
     }
 
     /// Where the file really is: at the end of the links that lead to it.
-    fn resolve_target(&self, scene: &StateCtx<'_>) -> Result<PathBuf, StateError> {
+    fn resolve_target(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
         if !self.follow {
             return Ok(self.path.clone());
         }
-        Ok(scene.fs.resolve_for_change(&self.path)?)
+        Ok(ctx.fs.resolve_for_change(&self.path)?)
     }
 }
 
@@ -229,9 +229,9 @@ const ADMIN_DIRS: [&str; 5] = ["/etc", "/home", "/root", "/srv", "/opt"];
 
 /// True when what was found of a file that is written as a whole holds behind this veil: a package does not bring just what
 /// the state says, and where a person's file is it puts its own beside it.
-pub(super) fn content_still_valid(path: &Path, look: &CheckResult, hidden: Effects) -> bool {
+pub(super) fn content_still_valid(path: &Path, checked: &CheckResult, hidden: Effects) -> bool {
     let is_own = || ADMIN_DIRS.iter().any(|dir| path.starts_with(dir));
-    !hidden.intersects(Effects::FILES) && !hidden.is_all() && (look.verdict != Verdict::InSync || is_own())
+    !hidden.intersects(Effects::FILES) && !hidden.is_all() && (checked.verdict != Verdict::InSync || is_own())
 }
 
 /// The mode of a file of a tree.
@@ -244,68 +244,66 @@ pub(super) struct TreeMode {
 }
 
 impl State for FileManaged {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         self.rendered = None;
-        let now = self.current_status(scene, false)?;
-        let look = match &now {
+        let now = self.current_status(ctx, false)?;
+        let checked = match &now {
             ManagedStatus::NotCreated => {
                 let path = self.path.display();
                 CheckResult::in_sync(format!("File {path} is not present and is not set for creation"))
             }
-            ManagedStatus::ContentIgnored(found) => self.check_metadata(scene, found)?,
+            ManagedStatus::ContentIgnored(found) => self.check_metadata(ctx, found)?,
             ManagedStatus::Missing(made) => self.check_missing(made.as_ref()),
-            ManagedStatus::Present(found, made, is_same) => {
-                self.check_content(scene, found, made, *is_same)?
-            }
+            ManagedStatus::Present(found, made, is_same) => self.check_content(ctx, found, made, *is_same)?,
             ManagedStatus::Link(made) => {
-                let (changes, shown) = self.link_changes(scene, &made.bytes)?;
+                let (changes, shown) = self.link_changes(ctx, &made.bytes)?;
                 CheckResult::drifted(self.predicted_comment(), changes).with_diff(shown)
             }
         };
-        if look.verdict != Verdict::InSync {
+        if checked.verdict != Verdict::InSync {
             // What could not be written is told by the look already.
-            self.resolve_target(scene)?;
+            self.resolve_target(ctx)?;
             self.rendered = match now {
                 ManagedStatus::Missing(made) => Some(made),
                 ManagedStatus::Present(_, made, _) | ManagedStatus::Link(made) => Some(Some(made)),
                 ManagedStatus::NotCreated | ManagedStatus::ContentIgnored(_) => None,
             };
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.perms.owner.ids()?;
-        let done = match self.current_status(scene, true)? {
+        let done = match self.current_status(ctx, true)? {
             ManagedStatus::NotCreated => ApplyResult::default(),
-            ManagedStatus::ContentIgnored(found) => self.apply_metadata(scene, &found)?,
-            ManagedStatus::Missing(made) => self.create(scene, made.as_ref())?,
+            ManagedStatus::ContentIgnored(found) => self.apply_metadata(ctx, &found)?,
+            ManagedStatus::Missing(made) => self.create(ctx, made.as_ref())?,
             ManagedStatus::Present(found, made, is_same) => {
-                self.write_content(scene, &found, &made, is_same)?
+                self.write_content(ctx, &found, &made, is_same)?
             }
-            ManagedStatus::Link(made) => self.replace_link(scene, &made)?,
+            ManagedStatus::Link(made) => self.replace_link(ctx, &made)?,
         };
         if let Some(sources) = self.desired.sources() {
-            sources.discard_downloads(scene, &self.env);
+            sources.discard_downloads(ctx, &self.env);
         }
         Ok(done)
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut look = self.check(scene).map_err(as_dry_run)?;
-        if look.verdict == Verdict::InSync {
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx).map_err(as_dry_run)?;
+        if checked.verdict == Verdict::InSync {
             let path = self.path.display();
-            if look.comment.ends_with("No changes made.") {
-                look.comment = format!("File {path} not updated");
-            } else if look.comment.ends_with("is in the correct state") {
-                look.comment = format!("The file {path} is in the correct state");
+            if checked.comment.ends_with("No changes made.") {
+                checked.comment = format!("File {path} not updated");
+            } else if checked.comment.ends_with("is in the correct state") {
+                checked.comment = format!("The file {path} is in the correct state");
             }
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {
@@ -317,18 +315,18 @@ impl State for FileManaged {
         if self.is_predictable() && !self.desired.reads_host() { files } else { Effects::ALL }
     }
 
-    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
-        self.replace && content_still_valid(&self.path, look, hidden)
+    fn still_valid(&self, checked: &CheckResult, hidden: Effects) -> bool {
+        self.replace && content_still_valid(&self.path, checked, hidden)
     }
 
     fn is_deterministic(&self) -> bool {
         self.is_predictable() && self.replace && self.create && !self.desired.reads_host()
     }
 
-    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
-        let mut lacks = self.perms.owner.assume_accounts(scene);
+    fn assume(&self, ctx: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        let mut lacks = self.perms.owner.assume_accounts(ctx);
         if !self.makedirs {
-            lacks.extend(parents::assume_parent(scene, &self.path)?);
+            lacks.extend(parents::assume_parent(ctx, &self.path)?);
         }
         Ok(lacks)
     }

@@ -64,9 +64,9 @@ impl FileMknod {
     }
 
     /// The node; nothing when there is none yet.
-    fn find_node(&self, scene: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
+    fn find_node(&self, ctx: &StateCtx<'_>) -> Result<Option<Stat>, StateError> {
         let (path, (title, what)) = (self.path.display(), self.kind_names());
-        match scene.fs.stat(&self.path)? {
+        match ctx.fs.stat(&self.path)? {
             None => Ok(None),
             Some(found) if found.kind == FileKind::File => {
                 Err(StateError::new(format!("File {path} exists and is not a {what}. Refusing to continue")))
@@ -86,9 +86,9 @@ impl FileMknod {
 }
 
 impl State for FileMknod {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let (path, title) = (self.path.display(), self.kind_names().0);
-        match self.find_node(scene)? {
+        match self.find_node(ctx)? {
             None => Ok(CheckResult::drifted(format!("{title} {path} is set to be created"), Map::new())),
             Some(found) if self.perms.matches(&found) => {
                 Ok(CheckResult::in_sync(format!("{title} {path} is in the correct state")))
@@ -97,21 +97,21 @@ impl State for FileMknod {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let meta = self.perms.meta()?;
-        if let Some(found) = self.find_node(scene)? {
-            scene.fs.set_meta(&self.path, meta, true)?;
+        if let Some(found) = self.find_node(ctx)? {
+            ctx.fs.set_meta(&self.path, meta, true)?;
             return Ok(ApplyResult::new("", self.perms.changes(&found)));
         }
-        parents::make_parents(scene, &self.path, FileMeta { mode: None, ..meta })?;
-        scene.fs.make_node(&self.path, self.kind, self.device, meta)?;
+        parents::make_parents(ctx, &self.path, FileMeta { mode: None, ..meta })?;
+        ctx.fs.make_node(&self.path, self.kind, self.device, meta)?;
         let mut changes = Map::new();
         changes.insert("new", format!("{} {} created.", self.kind_names().0, self.path.display()));
         Ok(ApplyResult::new("", changes))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

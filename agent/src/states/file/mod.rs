@@ -43,21 +43,17 @@ use super::{BuildResult, ChunkArgs, StateCtx, StateError};
 ///
 /// # Errors
 /// Fails when it cannot be had.
-pub(super) fn fetch_remote(
-    scene: &StateCtx<'_>,
-    env: &str,
-    text: &str,
-) -> Result<Option<Vec<u8>>, StateError> {
+pub(super) fn fetch_remote(ctx: &StateCtx<'_>, env: &str, text: &str) -> Result<Option<Vec<u8>>, StateError> {
     let bytes = match sources::parse_location(text) {
         sources::ContentLocation::Local(_) => return Ok(None),
         sources::ContentLocation::Tree(own, path) => {
-            let found = scene.files.read(own.unwrap_or(env), path).map_err(StateError::new)?;
+            let found = ctx.files.read(own.unwrap_or(env), path).map_err(StateError::new)?;
             found
                 .map(|b| b.to_vec())
                 .ok_or_else(|| StateError::new(format!("Unable to cache {text}: file not found")))?
         }
         sources::ContentLocation::Web(url) => {
-            download::Downloader::plain().fetch_bytes(scene, env, url, None).map_err(StateError::new)?
+            download::Downloader::plain().fetch_bytes(ctx, env, url, None).map_err(StateError::new)?
         }
         sources::ContentLocation::Foreign(_) => {
             return Err(StateError::new(format!(

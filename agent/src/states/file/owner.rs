@@ -122,13 +122,13 @@ impl Owner {
     }
 
     /// Lets a dry run take whoever is missing for there, and says who that is.
-    pub(in crate::states) fn assume_accounts(&self, scene: &StateCtx<'_>) -> Vec<String> {
+    pub(in crate::states) fn assume_accounts(&self, ctx: &StateCtx<'_>) -> Vec<String> {
         let user = self.user.as_ref().filter(|who| who.uid().is_none());
         let group = self.group.as_ref().filter(|who| who.gid().is_none());
         let mut lacks = Vec::new();
         for (who, kind, word) in [(user, AccountKind::User, "user"), (group, AccountKind::Group, "group")] {
             let Some(who) = who else { continue };
-            scene.shared.assumed_accounts.add(kind, &who.to_string(), None);
+            ctx.shared.assumed_accounts.add(kind, &who.to_string(), None);
             lacks.push(format!("the {word} {who}"));
         }
         lacks

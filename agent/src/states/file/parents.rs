@@ -10,9 +10,9 @@ use crate::states::{StateCtx, StateError};
 ///
 /// # Errors
 /// Fails when it cannot be looked at.
-pub(in crate::states) fn parent_exists(scene: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
+pub(in crate::states) fn parent_exists(ctx: &StateCtx<'_>, path: &Path) -> Result<bool, StateError> {
     let Some(parent) = path.parent() else { return Ok(true) };
-    Ok(scene.fs.stat(parent)?.is_some_and(|found| found.kind == FileKind::Dir))
+    Ok(ctx.fs.stat(parent)?.is_some_and(|found| found.kind == FileKind::Dir))
 }
 
 /// Makes the directories on the way to a path that are not there yet.
@@ -20,12 +20,12 @@ pub(in crate::states) fn parent_exists(scene: &StateCtx<'_>, path: &Path) -> Res
 /// # Errors
 /// Fails when one cannot be made.
 pub(in crate::states) fn make_parents(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     path: &Path,
     meta: FileMeta,
 ) -> Result<(), StateError> {
     match path.parent() {
-        Some(parent) => make_dir_all(scene, parent, meta),
+        Some(parent) => make_dir_all(ctx, parent, meta),
         None => Ok(()),
     }
 }
@@ -35,13 +35,13 @@ pub(in crate::states) fn make_parents(
 /// # Errors
 /// Fails when one cannot be made.
 pub(in crate::states) fn make_dir_all(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     dir: &Path,
     meta: FileMeta,
 ) -> Result<(), StateError> {
     let mut missing: Vec<PathBuf> = Vec::new();
     for dir in dir.ancestors() {
-        match scene.fs.stat(dir)? {
+        match ctx.fs.stat(dir)? {
             None => missing.push(dir.to_owned()),
             Some(found) if found.kind == FileKind::Dir => break,
             Some(_) => {
@@ -52,7 +52,7 @@ pub(in crate::states) fn make_dir_all(
             }
         }
     }
-    missing.iter().rev().try_for_each(|dir| make_dir(scene, dir, meta))
+    missing.iter().rev().try_for_each(|dir| make_dir(ctx, dir, meta))
 }
 
 /// Lets a dry run take the directory that a path stands in for there, and says which that is; nothing when it is.
@@ -60,30 +60,30 @@ pub(in crate::states) fn make_dir_all(
 /// # Errors
 /// Fails when something else is in its way.
 pub(in crate::states) fn assume_parent(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     path: &Path,
 ) -> Result<Option<String>, StateError> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(None) };
-    if parent_exists(scene, path)? {
+    if parent_exists(ctx, path)? {
         return Ok(None);
     }
     let mut missing = Vec::new();
     for dir in parent.ancestors() {
-        if scene.fs.stat(dir)?.is_some() {
+        if ctx.fs.stat(dir)?.is_some() {
             break;
         }
         missing.push(dir.to_owned());
     }
-    make_dir_all(scene, parent, FileMeta::default())?;
-    scene.shared.assumed_dirs.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
+    make_dir_all(ctx, parent, FileMeta::default())?;
+    ctx.shared.assumed_dirs.lock().unwrap_or_else(PoisonError::into_inner).extend(missing);
     Ok(Some(format!("the directory {}", parent.display())))
 }
 
 /// Makes one directory; another state that needs it too may be quicker.
-fn make_dir(scene: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
-    match scene.fs.make_dir(dir, meta) {
+fn make_dir(ctx: &StateCtx<'_>, dir: &Path, meta: FileMeta) -> Result<(), StateError> {
+    match ctx.fs.make_dir(dir, meta) {
         Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
-            let is_dir = scene.fs.stat(dir)?.is_some_and(|found| found.kind == FileKind::Dir);
+            let is_dir = ctx.fs.stat(dir)?.is_some_and(|found| found.kind == FileKind::Dir);
             if is_dir { Ok(()) } else { Err(error.into()) }
         }
         made => Ok(made?),

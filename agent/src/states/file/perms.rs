@@ -75,11 +75,11 @@ impl Perms {
     /// Fails when they cannot be read.
     pub(super) fn attrs_diff(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         path: &Path,
     ) -> Result<Option<AttrsDiff>, StateError> {
         let Some(wanted) = &self.attrs else { return Ok(None) };
-        let Some(found) = scene.fs.attrs(path)? else { return Ok(None) };
+        let Some(found) = ctx.fs.attrs(path)? else { return Ok(None) };
         // Extents are how the file system stores a file: nobody asks for them, and nobody can take them away.
         let added: String = wanted.chars().filter(|c| !found.contains(*c)).collect();
         let removed: String = found.chars().filter(|c| *c != 'e' && !wanted.contains(*c)).collect();
@@ -90,9 +90,9 @@ impl Perms {
     ///
     /// # Errors
     /// Fails when they cannot be read or set.
-    pub(super) fn set_attrs(&self, scene: &StateCtx<'_>, path: &Path) -> Result<Option<Value>, StateError> {
-        let Some(letters) = self.attrs_diff(scene, path)? else { return Ok(None) };
-        scene.fs.set_attrs(path, &letters.added, &letters.removed)?;
+    pub(super) fn set_attrs(&self, ctx: &StateCtx<'_>, path: &Path) -> Result<Option<Value>, StateError> {
+        let Some(letters) = self.attrs_diff(ctx, path)? else { return Ok(None) };
+        ctx.fs.set_attrs(path, &letters.added, &letters.removed)?;
         let mut change = Map::new();
         change.insert("old", letters.found);
         change.insert("new", self.attrs.clone().unwrap_or_default());

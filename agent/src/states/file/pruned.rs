@@ -60,31 +60,31 @@ pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 impl FilePruned {
-    fn plan_prune(&self, scene: &StateCtx<'_>, now: Timestamp) -> Result<PrunePlan, StateError> {
+    fn plan_prune(&self, ctx: &StateCtx<'_>, now: Timestamp) -> Result<PrunePlan, StateError> {
         let mut found = PrunePlan::default();
-        if is_dir(scene, &self.path)? {
-            self.walk(scene, &self.path, now, &mut found)?;
+        if is_dir(ctx, &self.path)? {
+            self.walk(ctx, &self.path, now, &mut found)?;
         }
         Ok(found)
     }
 
     fn walk(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         dir: &Path,
         now: Timestamp,
         found: &mut PrunePlan,
     ) -> Result<PruneFate, StateError> {
         let mut fates = Vec::new();
-        for (name, kind) in scene.fs.read_dir(dir)? {
+        for (name, kind) in ctx.fs.read_dir(dir)? {
             fates.push(match kind == FileKind::Dir && self.recurse {
-                true => self.walk(scene, &dir.join(name), now, found)?,
+                true => self.walk(ctx, &dir.join(name), now, found)?,
                 false => PruneFate::Stays,
             });
         }
         // What loses something is changed by that, so it is young again; and what holds what waits, waits for it.
         let is_touched = fates.contains(&PruneFate::Goes);
-        let waits = self.older_than > 0 && (is_touched || self.is_recent(scene, dir, now)?);
+        let waits = self.older_than > 0 && (is_touched || self.is_recent(ctx, dir, now)?);
         if waits || fates.contains(&PruneFate::Waits) && !fates.contains(&PruneFate::Stays) {
             return Ok(PruneFate::Waits);
         }
@@ -96,8 +96,8 @@ impl FilePruned {
         Ok(PruneFate::Stays)
     }
 
-    fn is_recent(&self, scene: &StateCtx<'_>, dir: &Path, now: Timestamp) -> Result<bool, StateError> {
-        let Some(stat) = scene.fs.lstat(dir)? else { return Ok(true) };
+    fn is_recent(&self, ctx: &StateCtx<'_>, dir: &Path, now: Timestamp) -> Result<bool, StateError> {
+        let Some(stat) = ctx.fs.lstat(dir)? else { return Ok(true) };
         Ok(stat.mtime >= now.as_nanosecond() - i128::from(self.older_than) * DAY)
     }
 
@@ -111,8 +111,8 @@ impl FilePruned {
         Map::from_iter([("deleted", deleted)])
     }
 
-    fn check_prune(&self, scene: &StateCtx<'_>) -> Result<PrunePlan, StateError> {
-        let found = self.plan_prune(scene, Timestamp::now())?;
+    fn check_prune(&self, ctx: &StateCtx<'_>) -> Result<PrunePlan, StateError> {
+        let found = self.plan_prune(ctx, Timestamp::now())?;
         if found.full.is_empty() || self.ignore_errors {
             return Ok(found);
         }
@@ -123,28 +123,28 @@ impl FilePruned {
 }
 
 impl State for FilePruned {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
-        let found = self.check_prune(scene)?;
+        let found = self.check_prune(ctx)?;
         if !found.empty.is_empty() {
             return Ok(CheckResult::drifted(
                 format!("Directory {path} is set for removal"),
                 self.changes(&found),
             ));
         }
-        Ok(CheckResult::in_sync(match is_dir(scene, &self.path)? {
+        Ok(CheckResult::in_sync(match is_dir(ctx, &self.path)? {
             true => format!("There is no directory to remove at {path}"),
             false => format!("Directory {path} is not present"),
         }))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let path = self.path.display();
-        let found = self.check_prune(scene)?;
+        let found = self.check_prune(ctx)?;
         for dir in &found.empty {
             // Somebody may have put something there meanwhile, and it is not ours to remove.
-            if scene.fs.read_dir(dir)?.is_empty() {
-                scene.fs.remove(dir)?;
+            if ctx.fs.read_dir(dir)?.is_empty() {
+                ctx.fs.remove(dir)?;
             }
         }
         let comment = match self.recurse {
@@ -154,8 +154,8 @@ impl State for FilePruned {
         Ok(ApplyResult::new(comment, self.changes(&found)))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {
@@ -176,57 +176,59 @@ mod tests {
     use super::*;
     use crate::states::testing::{StateTestBed, apply_chunk, chunk, preview_chunk};
 
-    fn tree(stage: &StateTestBed) -> String {
+    fn tree(test_bed: &StateTestBed) -> String {
         for dir in ["top/a/b", "top/c", "top/full"] {
-            std::fs::create_dir_all(stage.path(dir)).unwrap();
+            std::fs::create_dir_all(test_bed.path(dir)).unwrap();
         }
-        std::fs::write(stage.path("top/full/file"), "x").unwrap();
-        stage.path("top")
+        std::fs::write(test_bed.path("top/full/file"), "x").unwrap();
+        test_bed.path("top")
     }
 
     #[test]
     fn only_what_is_empty_goes() {
-        let stage = StateTestBed::new();
-        let top = tree(&stage);
+        let test_bed = StateTestBed::new();
+        let top = tree(&test_bed);
         for args in ["{}", r#"{"recurse": true}"#] {
-            let said = apply_chunk(&chunk("file.pruned", &top, args), &stage.scene());
+            let said = apply_chunk(&chunk("file.pruned", &top, args), &test_bed.scene());
             assert!(said.starts_with("false") && said.contains("not empty"), "{said}");
-            assert!(stage.exists("top/a/b"));
+            assert!(test_bed.exists("top/a/b"));
         }
         let lenient = chunk("file.pruned", &top, r#"{"ignore_errors": true}"#);
         let changes = format!(r#"{{"deleted":["{top}/a","{top}/a/b","{top}/c"]}}"#);
-        assert!(preview_chunk(&lenient, &stage.scene()).ends_with(&changes));
-        assert!(stage.exists("top/a/b"));
-        let said = apply_chunk(&lenient, &stage.scene());
+        assert!(preview_chunk(&lenient, &test_bed.scene()).ends_with(&changes));
+        assert!(test_bed.exists("top/a/b"));
+        let said = apply_chunk(&lenient, &test_bed.scene());
         assert!(said.starts_with("true \"Recursively removed") && said.ends_with(&changes), "{said}");
-        assert!(stage.exists("top/full/file") && !stage.exists("top/a") && !stage.exists("top/c"));
-        assert!(apply_chunk(&lenient, &stage.scene()).starts_with("true \"There is no directory to remove"));
+        assert!(test_bed.exists("top/full/file") && !test_bed.exists("top/a") && !test_bed.exists("top/c"));
+        assert!(
+            apply_chunk(&lenient, &test_bed.scene()).starts_with("true \"There is no directory to remove")
+        );
 
-        std::fs::remove_file(stage.path("top/full/file")).unwrap();
+        std::fs::remove_file(test_bed.path("top/full/file")).unwrap();
         let all = chunk("file.pruned", &top, r#"{"recurse": true}"#);
-        assert!(apply_chunk(&all, &stage.scene()).starts_with("true"));
-        assert!(!stage.exists("top"));
+        assert!(apply_chunk(&all, &test_bed.scene()).starts_with("true"));
+        assert!(!test_bed.exists("top"));
         assert_eq!(
-            apply_chunk(&all, &stage.scene()),
+            apply_chunk(&all, &test_bed.scene()),
             format!("true \"Directory {top} is not present\" {{}}")
         );
     }
 
     #[test]
     fn what_is_young_stays() {
-        let stage = StateTestBed::new();
-        std::fs::create_dir_all(stage.path("top/a/b")).unwrap();
+        let test_bed = StateTestBed::new();
+        std::fs::create_dir_all(test_bed.path("top/a/b")).unwrap();
         let pruned = FilePruned {
-            path: stage.path("top").into(),
+            path: test_bed.path("top").into(),
             recurse: true,
             ignore_errors: false,
             older_than: 30,
         };
         let now = Timestamp::now();
-        assert_eq!(pruned.plan_prune(&stage.scene(), now).unwrap(), PrunePlan::default());
+        assert_eq!(pruned.plan_prune(&test_bed.scene(), now).unwrap(), PrunePlan::default());
         let later = now + jiff::Span::new().hours(24 * 31);
-        let found = pruned.plan_prune(&stage.scene(), later).unwrap();
+        let found = pruned.plan_prune(&test_bed.scene(), later).unwrap();
         // Its parent was changed by that, and is looked at again in a month.
-        assert_eq!(found, PrunePlan { empty: vec![stage.path("top/a/b").into()], full: Vec::new() });
+        assert_eq!(found, PrunePlan { empty: vec![test_bed.path("top/a/b").into()], full: Vec::new() });
     }
 }

@@ -75,9 +75,9 @@ pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
 ///
 /// # Errors
 /// Fails in Salt's words when its sources are not there.
-pub(super) fn source_tree(args: &ChunkArgs<'_>, scene: &StateCtx<'_>) -> Result<RecurseTree, StateError> {
+pub(super) fn source_tree(args: &ChunkArgs<'_>, ctx: &StateCtx<'_>) -> Result<RecurseTree, StateError> {
     let path = state_path(args, "Must provide name to file.recurse")?;
-    RecurseSource::read(args)?.build_tree(scene.files, &path, &PathFilter::read(args)?)
+    RecurseSource::read(args)?.build_tree(ctx.files, &path, &PathFilter::read(args)?)
 }
 
 /// Words and changes of all entries, put together as Salt does.
@@ -116,12 +116,12 @@ impl RecurseSummary {
         }
     }
 
-    fn add_check(&mut self, path: &Path, look: Result<CheckResult, StateError>) {
-        match look {
-            Ok(look) if look.verdict == Verdict::InSync => {}
-            Ok(look) => {
+    fn add_check(&mut self, path: &Path, checked: Result<CheckResult, StateError>) {
+        match checked {
+            Ok(checked) if checked.verdict == Verdict::InSync => {}
+            Ok(checked) => {
                 self.drifts = true;
-                self.add_entry(path, look.changes, look.comment, &look.diff);
+                self.add_entry(path, checked.changes, checked.comment, &checked.diff);
             }
             Err(failure) => self.add_failure(path, failure),
         }
@@ -185,25 +185,25 @@ impl FileRecurse {
         Ok(parts)
     }
 
-    fn is_clash(&self, scene: &StateCtx<'_>, part: &RecurseEntry) -> Result<bool, StateError> {
+    fn is_clash(&self, ctx: &StateCtx<'_>, part: &RecurseEntry) -> Result<bool, StateError> {
         if !self.clean || !self.replace {
             return Ok(false);
         }
-        Ok(scene.fs.stat(&part.path)?.is_some_and(|found| (part.clashes)(found.kind)))
+        Ok(ctx.fs.stat(&part.path)?.is_some_and(|found| (part.clashes)(found.kind)))
     }
 
-    fn unmanaged_paths(&self, scene: &StateCtx<'_>, tree: &RecurseTree) -> Result<Vec<PathBuf>, StateError> {
+    fn unmanaged_paths(&self, ctx: &StateCtx<'_>, tree: &RecurseTree) -> Result<Vec<PathBuf>, StateError> {
         if !self.clean {
             return Ok(Vec::new());
         }
-        let mut keep = KeptPaths::find_required(scene, &self.path, &self.require)?;
+        let mut keep = KeptPaths::find_required(ctx, &self.path, &self.require)?;
         tree.paths().for_each(|path| keep.add(path));
-        let levels = walk::walk_levels(scene, &self.path, None)?;
+        let levels = walk::walk_levels(ctx, &self.path, None)?;
         Ok(keep.unmanaged_paths(&self.path, &levels, &self.filter).into_iter().map(Path::to_owned).collect())
     }
 
-    fn verify_not_blocked(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        match scene.fs.stat(&self.path)? {
+    fn verify_not_blocked(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        match ctx.fs.stat(&self.path)? {
             Some(found) if found.kind != FileKind::Dir => Err(StateError::new(format!(
                 "The path {} exists and is not a directory",
                 self.path.display()
@@ -218,27 +218,27 @@ impl FileRecurse {
 }
 
 impl State for FileRecurse {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let tree = self.wanted.build_tree(scene.files, &self.path, &self.filter)?;
-        self.verify_not_blocked(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let tree = self.wanted.build_tree(ctx.files, &self.path, &self.filter)?;
+        self.verify_not_blocked(ctx)?;
         let mut sum = RecurseSummary::default();
         for mut part in self.entry_states(&tree)? {
-            if self.is_clash(scene, &part)? {
+            if self.is_clash(ctx, &part)? {
                 let what = if part.replacing == "with a file" { "directory " } else { "" };
                 let words = format!("Replacing {what}{} {}", part.path.display(), part.replacing);
                 sum.add_check(&part.path, Ok(CheckResult::drifted(words, Map::new())));
                 continue;
             }
-            sum.add_check(&part.path, part.state.check(scene));
+            sum.add_check(&part.path, part.state.check(ctx));
         }
-        let strangers = self.unmanaged_paths(scene, &tree)?;
+        let strangers = self.unmanaged_paths(ctx, &tree)?;
         if !strangers.is_empty() {
             sum.drifts = true;
             let shown: Vec<String> = strangers.iter().map(|p| p.to_string_lossy().into_owned()).collect();
             sum.comments.push(("removed".into(), shown.join("\n")));
         }
         // A directory without files is there all the same once this has run.
-        sum.drifts |= scene.fs.stat(&self.path)?.is_none();
+        sum.drifts |= ctx.fs.stat(&self.path)?.is_none();
         if !sum.failed && !sum.drifts {
             return Ok(CheckResult::in_sync(self.in_sync_comment()));
         }
@@ -246,25 +246,25 @@ impl State for FileRecurse {
         Ok(CheckResult::drifted(comment, sum.changes).with_diff(sum.diff))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let meta = self.perms.meta()?;
-        let tree = self.wanted.build_tree(scene.files, &self.path, &self.filter)?;
-        self.verify_not_blocked(scene)?;
-        parents::make_dir_all(scene, &self.path, meta)?;
+        let tree = self.wanted.build_tree(ctx.files, &self.path, &self.filter)?;
+        self.verify_not_blocked(ctx)?;
+        parents::make_dir_all(ctx, &self.path, meta)?;
         let mut sum = RecurseSummary::default();
         for mut part in self.entry_states(&tree)? {
-            let done = match self.is_clash(scene, &part)? {
-                true => scene.fs.remove(&part.path).map_err(StateError::from),
+            let done = match self.is_clash(ctx, &part)? {
+                true => ctx.fs.remove(&part.path).map_err(StateError::from),
                 false => Ok(()),
             };
-            match done.and_then(|()| reapply(part.state.as_mut(), scene)) {
+            match done.and_then(|()| reapply(part.state.as_mut(), ctx)) {
                 Ok(done) => sum.add_entry(&part.path, done.changes, String::new(), &done.diff),
                 Err(failure) => sum.add_failure(&part.path, failure),
             }
         }
-        let strangers = self.unmanaged_paths(scene, &tree)?;
+        let strangers = self.unmanaged_paths(ctx, &tree)?;
         if !strangers.is_empty() {
-            sum.changes.insert("removed", remove_all(scene, &strangers)?);
+            sum.changes.insert("removed", remove_all(ctx, &strangers)?);
         }
         let comment = match sum.comment() {
             words if !words.is_empty() => words,
@@ -275,8 +275,8 @@ impl State for FileRecurse {
         if sum.failed { Err(done.into()) } else { Ok(done) }
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

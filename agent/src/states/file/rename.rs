@@ -33,17 +33,17 @@ pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
 
 impl FileRename {
     /// Moves it, over to another file system too.
-    fn move_entry(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        match scene.fs.rename(&self.source, &self.path) {
+    fn move_entry(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        match ctx.fs.rename(&self.source, &self.path) {
             Err(error) if error.source.kind() == std::io::ErrorKind::CrossesDevices => {
-                let found = scene.fs.lstat(&self.source)?;
+                let found = ctx.fs.lstat(&self.source)?;
                 let meta = found.map_or_else(FileMeta::default, |found| FileMeta {
                     mode: Some(found.mode),
                     uid: Some(found.uid),
                     gid: Some(found.gid),
                 });
-                copy_entry(scene, &self.source, &self.path, meta)?;
-                Ok(scene.fs.remove(&self.source)?)
+                copy_entry(ctx, &self.source, &self.path, meta)?;
+                Ok(ctx.fs.remove(&self.source)?)
             }
             moved => Ok(moved?),
         }
@@ -51,14 +51,14 @@ impl FileRename {
 }
 
 impl State for FileRename {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let (source, path) = (self.source.display(), self.path.display());
-        if !exists(scene, &self.source)? {
+        if !exists(ctx, &self.source)? {
             return Ok(CheckResult::in_sync(format!(
                 "Source file \"{source}\" has already been moved out of place"
             )));
         }
-        if !self.force && exists(scene, &self.path)? {
+        if !self.force && exists(ctx, &self.path)? {
             return Ok(CheckResult::in_sync(format!(
                 "The target file \"{path}\" exists and will not be overwritten"
             )));
@@ -66,24 +66,24 @@ impl State for FileRename {
         Ok(CheckResult::drifted(format!("File \"{source}\" is set to be moved to \"{path}\""), Map::new()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        if !parents::parent_exists(scene, &self.path)? {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        if !parents::parent_exists(ctx, &self.path)? {
             if !self.makedirs {
                 let parent = self.path.parent().unwrap_or(&self.path).display();
                 return Err(StateError::new(format!("The target directory {parent} is not present")));
             }
-            parents::make_parents(scene, &self.path, FileMeta::default())?;
+            parents::make_parents(ctx, &self.path, FileMeta::default())?;
         }
-        if exists(scene, &self.path)? {
+        if exists(ctx, &self.path)? {
             if !self.force {
                 let path = self.path.display();
                 return Err(StateError::new(format!(
                     "The target file \"{path}\" exists and will not be overwritten"
                 )));
             }
-            scene.fs.remove(&self.path)?;
+            ctx.fs.remove(&self.path)?;
         }
-        self.move_entry(scene)?;
+        self.move_entry(ctx)?;
         let mut changes = Map::new();
         changes.insert(self.path.to_string_lossy().into_owned(), self.source.to_string_lossy().into_owned());
         Ok(ApplyResult::new(
@@ -92,8 +92,8 @@ impl State for FileRename {
         ))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

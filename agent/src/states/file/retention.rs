@@ -115,19 +115,19 @@ impl RetentionRule {
 }
 
 impl FileRetentionSchedule {
-    fn plan_retention(&self, scene: &StateCtx<'_>) -> Result<RetentionPlan, StateError> {
-        if !is_dir(scene, &self.path)? {
+    fn plan_retention(&self, ctx: &StateCtx<'_>) -> Result<RetentionPlan, StateError> {
+        if !is_dir(ctx, &self.path)? {
             return Err(StateError::new("Name provided to file.retention must be a directory"));
         }
         let mut backups: BTreeMap<(DateTime, i128), String> = BTreeMap::new();
         let mut verdict =
             RetentionPlan { ignored: [".".into(), "..".into()].into(), ..RetentionPlan::default() };
-        for (name, _) in scene.fs.read_dir(&self.path)? {
+        for (name, _) in ctx.fs.read_dir(&self.path)? {
             let shown = name.to_string_lossy().into_owned();
             let time = match (&self.format, name.to_str()) {
                 (Some(format), Some(name)) => parse_time(format, name).map(|time| (time, 0)),
                 (Some(_), None) => None,
-                (None, _) => scene.fs.lstat(&self.path.join(&name))?.and_then(|found| {
+                (None, _) => ctx.fs.lstat(&self.path.join(&name))?.and_then(|found| {
                     let time = Timestamp::from_nanosecond(found.mtime).ok()?;
                     Some((time.to_zoned(self.timezone.clone()).datetime(), found.mtime))
                 }),
@@ -181,8 +181,8 @@ impl RetentionPlan {
 }
 
 impl State for FileRetentionSchedule {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (verdict, path) = (self.plan_retention(scene)?, self.path.display());
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (verdict, path) = (self.plan_retention(ctx)?, self.path.display());
         let count = verdict.deleted.len();
         if count == 0 {
             return Ok(CheckResult::in_sync(format!("0 backups were removed from {path}.\n")));
@@ -193,26 +193,26 @@ impl State for FileRetentionSchedule {
         ))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let verdict = self.plan_retention(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let verdict = self.plan_retention(ctx)?;
         for name in &verdict.deleted {
-            scene.fs.remove(&self.path.join(name))?;
+            ctx.fs.remove(&self.path.join(name))?;
         }
         let comment =
             format!("{} backups were removed from {}.\n", verdict.deleted.len(), self.path.display());
         Ok(ApplyResult::new(comment, verdict.changes()))
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut look = self.check(scene)?;
-        if look.verdict == Verdict::InSync {
-            look.comment = format!("0 backups would have been removed from {}.\n", self.path.display());
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx)?;
+        if checked.verdict == Verdict::InSync {
+            checked.comment = format!("0 backups would have been removed from {}.\n", self.path.display());
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

@@ -185,10 +185,10 @@ impl FileSources {
     }
 
     /// Removes downloads from the cache that are not to be kept.
-    pub(in crate::states) fn discard_downloads(&self, scene: &StateCtx<'_>, env: &str) {
+    pub(in crate::states) fn discard_downloads(&self, ctx: &StateCtx<'_>, env: &str) {
         for source in self.list.iter().filter(|_| self.discard_download) {
             if let ContentLocation::Web(url) = parse_location(&source.text) {
-                self.fetch.remove_cached(scene, env, url);
+                self.fetch.remove_cached(ctx, env, url);
             }
         }
     }
@@ -210,14 +210,14 @@ impl FileSources {
     /// Fails when the list of digests cannot be had.
     pub(in crate::states) fn known_digest(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
     ) -> Result<Option<FileDigest>, String> {
         let [only] = self.list.as_slice() else { return Ok(None) };
         match (parse_location(&only.text), &self.hash) {
             (ContentLocation::Web(url), Some(hash)) if !self.skip_verify => {
-                self.lookup_digest(scene, env, file, url, hash).map(Some)
+                self.lookup_digest(ctx, env, file, url, hash).map(Some)
             }
             _ => Ok(None),
         }
@@ -229,11 +229,11 @@ impl FileSources {
     /// Fails in Salt's words when there is none, or when it cannot be had.
     pub(in crate::states) fn find_source(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
     ) -> Result<FoundSource, String> {
-        self.try_each(env, |source| self.read_source(scene, env, file, source))
+        self.try_each(env, |source| self.read_source(ctx, env, file, source))
     }
 
     /// The source that counts, and where on this host what it holds is: it is not read, except out of the tree.
@@ -242,21 +242,21 @@ impl FileSources {
     /// Fails in Salt's words when there is none, or when it cannot be had.
     pub(in crate::states) fn locate_source(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
     ) -> Result<(FileSource, LocatedSource), String> {
         self.try_each(env, |source| {
             let located = match parse_location(&source.text) {
                 ContentLocation::Local(path) => {
-                    local_stat(scene, Path::new(path))?.map(|_| LocatedSource::File(PathBuf::from(path)))
+                    local_stat(ctx, Path::new(path))?.map(|_| LocatedSource::File(PathBuf::from(path)))
                 }
                 ContentLocation::Web(url) => {
-                    let sum = self.url_digest(scene, env, file, url, source)?;
-                    Some(LocatedSource::File(self.fetch.fetch_file(scene, env, url, sum.as_ref())?))
+                    let sum = self.url_digest(ctx, env, file, url, source)?;
+                    Some(LocatedSource::File(self.fetch.fetch_file(ctx, env, url, sum.as_ref())?))
                 }
                 ContentLocation::Tree(..) | ContentLocation::Foreign(_) => {
-                    self.read_source(scene, env, file, source)?.map(|found| LocatedSource::Held(found.bytes))
+                    self.read_source(ctx, env, file, source)?.map(|found| LocatedSource::Held(found.bytes))
                 }
             };
             Ok(located.map(|located| (source.clone(), located)))
@@ -286,7 +286,7 @@ impl FileSources {
 
     fn read_source(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
         source: &FileSource,
@@ -295,15 +295,15 @@ impl FileSources {
         match parse_location(&source.text) {
             ContentLocation::Tree(own, path) => {
                 let env = own.unwrap_or(env);
-                let bytes = scene.files.read(env, path)?;
-                Ok(bytes.and_then(|bytes| found(ContentBytes::Shared(bytes), scene.files.mode(env, path))))
+                let bytes = ctx.files.read(env, path)?;
+                Ok(bytes.and_then(|bytes| found(ContentBytes::Shared(bytes), ctx.files.mode(env, path))))
             }
             ContentLocation::Local(path) => {
-                Ok(read_local(scene, path)?.and_then(|(bytes, mode)| found(bytes, Some(mode))))
+                Ok(read_local(ctx, path)?.and_then(|(bytes, mode)| found(bytes, Some(mode))))
             }
             ContentLocation::Web(url) => {
-                let sum = self.url_digest(scene, env, file, url, source)?;
-                let bytes = self.fetch.fetch_bytes(scene, env, url, sum.as_ref())?;
+                let sum = self.url_digest(ctx, env, file, url, source)?;
+                let bytes = self.fetch.fetch_bytes(ctx, env, url, sum.as_ref())?;
                 Ok(found(ContentBytes::Owned(bytes), None))
             }
             ContentLocation::Foreign(url) => Err(format!(
@@ -316,7 +316,7 @@ impl FileSources {
     /// The digest that an address must have; nothing when nobody has to vouch for it.
     fn url_digest(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
         url: &str,
@@ -324,7 +324,7 @@ impl FileSources {
     ) -> Result<Option<FileDigest>, String> {
         match source.hash.as_ref().or(self.hash.as_ref()) {
             _ if self.skip_verify => Ok(None),
-            Some(hash) => self.lookup_digest(scene, env, file, url, hash).map(Some),
+            Some(hash) => self.lookup_digest(ctx, env, file, url, hash).map(Some),
             None if self.fetch.use_etag => Ok(None),
             None => Err(unverified_error(url)),
         }
@@ -332,14 +332,14 @@ impl FileSources {
 
     fn lookup_digest(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         env: &str,
         file: &str,
         url: &str,
         hash: &str,
     ) -> Result<FileDigest, String> {
         source_digest(
-            scene,
+            ctx,
             env,
             &self.fetch,
             hash,
@@ -365,7 +365,7 @@ pub(in crate::states) struct DigestNames<'n> {
 /// # Errors
 /// Fails in Salt's words when there is none.
 pub(in crate::states) fn source_digest(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     env: &str,
     fetch: &Downloader,
     hash: &str,
@@ -374,13 +374,13 @@ pub(in crate::states) fn source_digest(
     let not_found = || format!("Source hash file {} not found", redact(hash));
     let list = match parse_location(hash) {
         ContentLocation::Tree(own, path) => {
-            scene.files.read(own.unwrap_or(env), path)?.ok_or_else(not_found)?.to_vec()
+            ctx.files.read(own.unwrap_or(env), path)?.ok_or_else(not_found)?.to_vec()
         }
         ContentLocation::Web(url) => {
-            fetch.refetch_bytes(scene, env, url).map_err(|e| format!("{}: {e}", not_found()))?
+            fetch.refetch_bytes(ctx, env, url).map_err(|e| format!("{}: {e}", not_found()))?
         }
         ContentLocation::Local(path) if path.starts_with('/') => {
-            read_local(scene, path)?.ok_or_else(not_found)?.0.to_vec()
+            read_local(ctx, path)?.ok_or_else(not_found)?.0.to_vec()
         }
         ContentLocation::Foreign(_) => return Err(invalid_digest(hash)),
         ContentLocation::Local(written) => return FileDigest::read(written),
@@ -403,18 +403,18 @@ fn parse_item(value: &Value) -> Option<FileSource> {
 }
 
 /// A file of this host; nothing when it is not there.
-fn read_local(scene: &StateCtx<'_>, path: &str) -> Result<Option<(ContentBytes, u32)>, String> {
+fn read_local(ctx: &StateCtx<'_>, path: &str) -> Result<Option<(ContentBytes, u32)>, String> {
     let path = Path::new(path);
-    let Some(found) = local_stat(scene, path)? else { return Ok(None) };
-    let bytes = scene.fs.read(path).map_err(|e| error_chain(&e))?;
+    let Some(found) = local_stat(ctx, path)? else { return Ok(None) };
+    let bytes = ctx.fs.read(path).map_err(|e| error_chain(&e))?;
     Ok(Some((ContentBytes::Owned(bytes), found.mode)))
 }
 
-fn local_stat(scene: &StateCtx<'_>, path: &Path) -> Result<Option<Stat>, String> {
+fn local_stat(ctx: &StateCtx<'_>, path: &Path) -> Result<Option<Stat>, String> {
     if !path.is_absolute() {
         return Ok(None);
     }
-    match scene.fs.stat(path).map_err(|e| error_chain(&e))? {
+    match ctx.fs.stat(path).map_err(|e| error_chain(&e))? {
         Some(found) if found.kind != FileKind::File => {
             Err(format!("`{}` is not a regular file", path.display()))
         }
@@ -442,13 +442,13 @@ fn unverified_error(url: &str) -> String {
 }
 
 /// Where the copy of an address, or of a file of the tree, is kept.
-pub(in crate::states) fn cached_path(scene: &StateCtx<'_>, env: &str, text: &str) -> Option<PathBuf> {
+pub(in crate::states) fn cached_path(ctx: &StateCtx<'_>, env: &str, text: &str) -> Option<PathBuf> {
     match parse_location(text) {
         ContentLocation::Tree(own, path) => download::safe_join(
-            &scene.cache_dir.join("files").join(download::path_component(own.unwrap_or(env))),
+            &ctx.cache_dir.join("files").join(download::path_component(own.unwrap_or(env))),
             path,
         ),
-        ContentLocation::Web(url) => download::cache_path(scene, env, url),
+        ContentLocation::Web(url) => download::cache_path(ctx, env, url),
         ContentLocation::Local(_) | ContentLocation::Foreign(_) => None,
     }
 }
@@ -477,11 +477,11 @@ mod tests {
 
     #[test]
     fn a_long_file_is_located_without_being_read() {
-        let stage = crate::states::testing::StateTestBed::new();
-        let path = stage.path("long.tar");
+        let test_bed = crate::states::testing::StateTestBed::new();
+        let path = test_bed.path("long.tar");
         std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
         let sources = FileSources::from_tree(path.as_str().into());
-        let (source, located) = sources.locate_source(&stage.scene(), "base", "/opt").unwrap();
+        let (source, located) = sources.locate_source(&test_bed.scene(), "base", "/opt").unwrap();
         assert_eq!(&*source.text, path);
         assert!(matches!(located, LocatedSource::File(file) if file == Path::new(&path)));
     }

@@ -77,10 +77,10 @@ impl FileSymlink {
         }
     }
 
-    fn current_link(&self, scene: &StateCtx<'_>) -> Result<Option<(Stat, Option<PathBuf>)>, StateError> {
-        let Some(found) = scene.fs.lstat(&self.path)? else { return Ok(None) };
+    fn current_link(&self, ctx: &StateCtx<'_>) -> Result<Option<(Stat, Option<PathBuf>)>, StateError> {
+        let Some(found) = ctx.fs.lstat(&self.path)? else { return Ok(None) };
         let target = match found.kind {
-            FileKind::Link => Some(scene.fs.read_link(&self.path)?),
+            FileKind::Link => Some(ctx.fs.read_link(&self.path)?),
             _ => None,
         };
         Ok(Some((found, target)))
@@ -91,10 +91,10 @@ impl FileSymlink {
     }
 
     /// Fails when nobody allows for what stands in the way.
-    fn may_replace(&self, scene: &StateCtx<'_>, found: &Stat) -> Result<(), StateError> {
+    fn may_replace(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<(), StateError> {
         let path = self.path.display();
         if let Some(backup) = self.backup_path()? {
-            if exists(scene, &backup)? && !self.force {
+            if exists(ctx, &backup)? && !self.force {
                 return Err(StateError::new(format!(
                     "Symlink & backup dest exists and Force not set. {path} -> {} - backup: {}",
                     self.target,
@@ -127,13 +127,13 @@ impl FileSymlink {
         Ok(Some(self.path.with_file_name(name)))
     }
 
-    fn clear_path(&self, scene: &StateCtx<'_>, found: &Stat) -> Result<(), StateError> {
-        self.may_replace(scene, found)?;
+    fn clear_path(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<(), StateError> {
+        self.may_replace(ctx, found)?;
         if let Some(backup) = self.backup_path()? {
-            if exists(scene, &backup)? {
-                scene.fs.remove(&backup)?;
+            if exists(ctx, &backup)? {
+                ctx.fs.remove(&backup)?;
             }
-            return Ok(scene.fs.rename(&self.path, &backup)?);
+            return Ok(ctx.fs.rename(&self.path, &backup)?);
         }
         if found.kind == FileKind::Dir {
             // Salt cannot do this either: a directory is more than a link may cost.
@@ -145,8 +145,8 @@ impl FileSymlink {
         Ok(())
     }
 
-    fn note_parents(&self, scene: &StateCtx<'_>, comment: &mut String) -> Result<(), StateError> {
-        if parents::parent_exists(scene, &self.path)? {
+    fn note_parents(&self, ctx: &StateCtx<'_>, comment: &mut String) -> Result<(), StateError> {
+        if parents::parent_exists(ctx, &self.path)? {
             return Ok(());
         }
         let parent = self.path.parent().unwrap_or(&self.path).display();
@@ -184,18 +184,18 @@ fn owner_text(found: &Stat) -> String {
 }
 
 impl State for FileSymlink {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         verify_owner(&self.owner)?;
         let (path, target) = (self.path.to_string_lossy().into_owned(), &self.target);
         let one = |key: &str, value: &str| -> Map { [(key, value)].into_iter().collect() };
-        match self.current_link(scene)? {
+        match self.current_link(ctx)? {
             None => {
                 let mut comment = format!("Symlink {path} to {target} is set for creation");
-                self.note_parents(scene, &mut comment)?;
+                self.note_parents(ctx, &mut comment)?;
                 Ok(CheckResult::drifted(comment, one("new", &path)))
             }
             Some((found, Some(to))) if self.points_to(&to) => {
-                let wanted = self.desired_owner(scene.compat, Some(&found));
+                let wanted = self.desired_owner(ctx.compat, Some(&found));
                 if wanted.matches(&found) {
                     return Ok(CheckResult::in_sync(format!(
                         "Symlink {path} is present and owned by {}",
@@ -213,7 +213,7 @@ impl State for FileSymlink {
                 Ok(CheckResult::drifted(comment, one("change", &path)))
             }
             Some((found, None)) => {
-                self.may_replace(scene, &found)?;
+                self.may_replace(ctx, &found)?;
                 let comment = format!(
                     "The file or directory {path} is set for removal to make way for a new symlink targeting {target}"
                 );
@@ -222,45 +222,45 @@ impl State for FileSymlink {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         verify_owner(&self.owner)?;
-        let found = self.current_link(scene)?;
-        let wanted = self.desired_owner(scene.compat, found.as_ref().map(|(found, _)| found));
+        let found = self.current_link(ctx)?;
+        let wanted = self.desired_owner(ctx.compat, found.as_ref().map(|(found, _)| found));
         let ids = wanted.ids()?;
         let meta = FileMeta { mode: None, uid: ids.uid, gid: ids.gid };
         let (path, target) = (self.path.display(), &self.target);
         match &found {
             Some((found, Some(to))) if self.points_to(to) => {
-                scene.fs.set_meta(&self.path, meta, false)?;
+                ctx.fs.set_meta(&self.path, meta, false)?;
                 let owner = wanted.describe(found);
                 let changes = [("ownership", owner.as_str())].into_iter().collect();
                 return Ok(ApplyResult::new(format!("Set ownership of symlink {path} to {owner}"), changes));
             }
-            Some((found, None)) => self.clear_path(scene, found)?,
+            Some((found, None)) => self.clear_path(ctx, found)?,
             _ => {}
         }
-        if !parents::parent_exists(scene, &self.path)? {
+        if !parents::parent_exists(ctx, &self.path)? {
             if !self.makedirs {
                 let parent = self.path.parent().unwrap_or(&self.path).display();
                 return Err(StateError::new(format!("Directory {parent} for symlink is not present")));
             }
-            parents::make_parents(scene, &self.path, FileMeta { mode: self.dir_mode, ..meta })?;
+            parents::make_parents(ctx, &self.path, FileMeta { mode: self.dir_mode, ..meta })?;
         }
-        scene.fs.symlink(&self.path, Path::new(target), meta)?;
+        ctx.fs.symlink(&self.path, Path::new(target), meta)?;
         let changes = [("new", self.path.to_string_lossy().as_ref())].into_iter().collect();
         Ok(ApplyResult::new(format!("Created new symlink {path} -> {target}"), changes))
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut look = self.check(scene).map_err(dry_run_error(&self.path, "symlink"))?;
-        if look.verdict == Verdict::InSync {
-            look.comment = format!("The symlink {} is present", self.path.display());
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx).map_err(dry_run_error(&self.path, "symlink"))?;
+        if checked.verdict == Verdict::InSync {
+            checked.comment = format!("The symlink {} is present", self.path.display());
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

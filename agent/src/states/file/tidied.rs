@@ -114,21 +114,21 @@ fn parse_size(text: &str) -> Option<u64> {
 
 impl FileTidied {
     /// What should go, the inner before the outer.
-    fn find_due(&self, scene: &StateCtx<'_>) -> Result<Vec<PathBuf>, StateError> {
-        if !is_dir(scene, &self.path)? {
+    fn find_due(&self, ctx: &StateCtx<'_>) -> Result<Vec<PathBuf>, StateError> {
+        if !is_dir(ctx, &self.path)? {
             return Err(StateError::new(format!(
                 "{} does not exist or is not a directory.",
                 self.path.display()
             )));
         }
         let mut found = Vec::new();
-        self.walk(scene, &self.path, Zoned::now().date(), 0, &mut found)?;
+        self.walk(ctx, &self.path, Zoned::now().date(), 0, &mut found)?;
         Ok(found)
     }
 
     fn walk(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         dir: &Path,
         today: Date,
         depth: usize,
@@ -138,16 +138,16 @@ impl FileTidied {
             return Ok(());
         }
         let mut here = (Vec::new(), Vec::new());
-        for (name, kind) in scene.fs.read_dir(dir)? {
+        for (name, kind) in ctx.fs.read_dir(dir)? {
             let path = dir.join(name);
-            let leads_on = kind == FileKind::Dir || (kind == FileKind::Link && is_dir(scene, &path)?);
+            let leads_on = kind == FileKind::Dir || (kind == FileKind::Link && is_dir(ctx, &path)?);
             if leads_on && (kind == FileKind::Dir || self.followlinks) {
-                self.walk(scene, &path, today, depth + 1, found)?;
+                self.walk(ctx, &path, today, depth + 1, found)?;
             }
             if leads_on { &mut here.1 } else { &mut here.0 }.push(path);
         }
         for path in here.0.into_iter().chain(here.1) {
-            if let Some(entry) = scene.fs.lstat(&path)?
+            if let Some(entry) = ctx.fs.lstat(&path)?
                 && self.is_due(&path, &entry, today)
             {
                 found.push(path);
@@ -196,21 +196,21 @@ fn removed_changes(paths: &[PathBuf]) -> Map {
 }
 
 impl State for FileTidied {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (found, path) = (self.find_due(scene)?, self.path.display());
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (found, path) = (self.find_due(ctx)?, self.path.display());
         if found.is_empty() {
             return Ok(CheckResult::in_sync(format!("Nothing to remove from directory {path}")));
         }
         Ok(CheckResult::drifted(format!("{path} is set for tidy"), removed_changes(&found)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let found = self.find_due(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.find_due(ctx)?;
         for (count, path) in found.iter().enumerate() {
-            if !exists(scene, path)? {
+            if !exists(ctx, path)? {
                 continue;
             }
-            if let Err(error) = scene.fs.remove(path) {
+            if let Err(error) = ctx.fs.remove(path) {
                 return Err(ApplyResult::new(error_chain(&error), removed_changes(&found[..count])).into());
             }
         }
@@ -219,8 +219,8 @@ impl State for FileTidied {
         Ok(ApplyResult::new(comment, removed_changes(&found)))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_predictable(&self) -> bool {

@@ -63,14 +63,14 @@ impl FileTouch {
 }
 
 impl State for FileTouch {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let path = self.path.display();
-        match scene.fs.stat(&self.path)? {
+        match ctx.fs.stat(&self.path)? {
             None => Ok(CheckResult::drifted(
                 format!("File {path} is set to be created"),
                 self.changes_with("new"),
             )),
-            Some(found) if self.is_in_sync(scene.compat, &found) => {
+            Some(found) if self.is_in_sync(ctx.compat, &found) => {
                 Ok(CheckResult::in_sync(format!("File {path} exists and has the correct times")))
             }
             Some(_) => Ok(CheckResult::drifted(
@@ -80,20 +80,20 @@ impl State for FileTouch {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let path = self.path.display();
-        if !parents::parent_exists(scene, &self.path)? {
+        if !parents::parent_exists(ctx, &self.path)? {
             if !self.makedirs {
                 return Err(StateError::new(format!("Directory not present to touch file {path}")));
             }
-            parents::make_parents(scene, &self.path, FileMeta::default())?;
+            parents::make_parents(ctx, &self.path, FileMeta::default())?;
         }
-        let found = scene.fs.stat(&self.path)?;
+        let found = ctx.fs.stat(&self.path)?;
         if found.is_none() {
-            scene.fs.write(&self.path, b"", FileMeta::default())?;
+            ctx.fs.write(&self.path, b"", FileMeta::default())?;
         }
         let now = Timestamp::now().as_nanosecond();
-        scene.fs.set_times(&self.path, self.atime.unwrap_or(now), self.mtime.unwrap_or(now))?;
+        ctx.fs.set_times(&self.path, self.atime.unwrap_or(now), self.mtime.unwrap_or(now))?;
         Ok(match found.map(|found| found.kind) {
             None => ApplyResult::new(format!("Created empty file {path}"), self.changes_with("new")),
             Some(FileKind::Dir) => {
@@ -105,8 +105,8 @@ impl State for FileTouch {
         })
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        reapply(self, ctx)
     }
 
     fn is_convergent(&self) -> bool {

@@ -33,14 +33,14 @@ pub(super) struct WalkLevel {
 /// # Errors
 /// Fails when one cannot be read.
 pub(super) fn walk_levels(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     top: &Path,
     depth: Option<usize>,
 ) -> Result<Vec<WalkLevel>, StateError> {
     let mut levels = Vec::new();
     let mut todo = vec![(top.to_owned(), 0)];
     let mut count = 0;
-    if scene.fs.stat(top)?.is_none_or(|found| found.kind != FileKind::Dir) {
+    if ctx.fs.stat(top)?.is_none_or(|found| found.kind != FileKind::Dir) {
         return Ok(levels);
     }
     while let Some((dir, deep)) = todo.pop() {
@@ -48,11 +48,11 @@ pub(super) fn walk_levels(
             continue;
         }
         let (mut files, mut dirs) = (Vec::new(), Vec::new());
-        for (name, kind) in scene.fs.read_dir(&dir)? {
+        for (name, kind) in ctx.fs.read_dir(&dir)? {
             let path = dir.join(name);
             let is_dir = match kind {
                 FileKind::Dir => true,
-                FileKind::Link => scene.fs.stat(&path)?.is_some_and(|found| found.kind == FileKind::Dir),
+                FileKind::Link => ctx.fs.stat(&path)?.is_some_and(|found| found.kind == FileKind::Dir),
                 _ => false,
             };
             if is_dir { &mut dirs } else { &mut files }.push(WalkEntry { path, kind, is_dir });

@@ -164,8 +164,8 @@ fn firewall_cmd<A: AsRef<str>>(tools: &Tools<'_>, words: &[A]) -> Result<String,
 }
 
 impl State for FirewalldState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (changes, _) = self.find_drift(&scene.tools())?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (changes, _) = self.find_drift(&ctx.tools())?;
         let name = &self.name;
         if changes.is_empty() {
             return Ok(CheckResult::in_sync(format!("'{name}' is already in the desired state.")));
@@ -173,11 +173,11 @@ impl State for FirewalldState {
         Ok(CheckResult::drifted(format!("Configuration for '{name}' will change."), changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let tools = ctx.tools();
         let (changes, todo) = self.find_drift(&tools)?;
         let key = Map::from_iter([("kind", self.kind), ("name", self.name.as_str())]);
-        scene.with_undo(&FIREWALLD_UNDO, key, || {
+        ctx.with_undo(&FIREWALLD_UNDO, key, || {
             for words in &todo {
                 firewall_cmd(&tools, words)?;
             }
@@ -219,9 +219,9 @@ impl Undoable for FirewalldUndo {
         "firewalld"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let (kind, name) = Self::parse_key(key);
-        let tools = scene.tools();
+        let tools = ctx.tools();
         if !firewall_cmd(&tools, &["--permanent", &format!("--get-{kind}s")])?
             .split_whitespace()
             .any(|k| k == name)
@@ -245,9 +245,9 @@ impl Undoable for FirewalldUndo {
         Ok(found.into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let (kind, name) = Self::parse_key(key);
-        let tools = scene.tools();
+        let tools = ctx.tools();
         if to.is_null() {
             firewall_cmd(&tools, &["--permanent", &format!("--delete-{kind}={name}")])?;
         } else {

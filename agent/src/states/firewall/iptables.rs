@@ -147,13 +147,13 @@ impl IptablesState {
     }
 
     /// Whether the rules that are saved differ from those that hold, and where and what should be there.
-    fn find_unsaved(&self, scene: &StateCtx<'_>) -> Result<Option<(PathBuf, String)>, StateError> {
+    fn find_unsaved(&self, ctx: &StateCtx<'_>) -> Result<Option<(PathBuf, String)>, StateError> {
         let Some(save) = &self.save else { return Ok(None) };
         let family = &self.items[0].chain.family;
-        let path = if save.as_os_str().is_empty() { rules_path(scene, family)?.into() } else { save.clone() };
-        let now = netfilter::iptables_save(&scene.tools(), family)?;
-        let kept = match scene.fs.stat(&path)? {
-            Some(_) => String::from_utf8_lossy(&scene.fs.read(&path)?).into_owned(),
+        let path = if save.as_os_str().is_empty() { rules_path(ctx, family)?.into() } else { save.clone() };
+        let now = netfilter::iptables_save(&ctx.tools(), family)?;
+        let kept = match ctx.fs.stat(&path)? {
+            Some(_) => String::from_utf8_lossy(&ctx.fs.read(&path)?).into_owned(),
             None => String::new(),
         };
         Ok((strip_counters(&kept) != strip_counters(&now)).then_some((path, now)))
@@ -174,9 +174,9 @@ fn strip_counters(saved: &str) -> Vec<&str> {
 }
 
 /// Where the system keeps the rules.
-fn rules_path(scene: &StateCtx<'_>, family: &str) -> Result<&'static str, StateError> {
+fn rules_path(ctx: &StateCtx<'_>, family: &str) -> Result<&'static str, StateError> {
     let grain =
-        |name: &str| scene.host.grain(name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+        |name: &str| ctx.host.grain(name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     let places = match (grain("os_family").as_str(), grain("os").as_str()) {
         ("RedHat", _) => ["/etc/sysconfig/iptables", "/etc/sysconfig/ip6tables"],
         ("Arch" | "Void", _) => ["/etc/iptables/iptables.rules", "/etc/iptables/ip6tables.rules"],
@@ -295,8 +295,8 @@ impl IptablesItem {
 }
 
 impl State for IptablesState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let tools = scene.tools();
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let tools = ctx.tools();
         let (mut said, mut names) = (Vec::new(), Vec::new());
         for item in &self.items {
             let right = item.is_in_sync(self.function, &tools)?;
@@ -310,7 +310,7 @@ impl State for IptablesState {
         let mut changes = Map::new();
         if let Some(first) = names.first().cloned() {
             changes.insert("locale", if self.items.len() == 1 { first } else { names.into() });
-        } else if let Some((path, _)) = self.find_unsaved(scene)? {
+        } else if let Some((path, _)) = self.find_unsaved(ctx)? {
             changes.insert("saved", path.display().to_string());
             said.push(format!("The rules would be saved in {}", path.display()));
         }
@@ -322,23 +322,23 @@ impl State for IptablesState {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let look = self.check(scene)?;
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let look = self.check(ctx)?;
+        let tools = ctx.tools();
         let mut said = Vec::new();
         for item in &self.items {
             if item.is_in_sync(self.function, &tools)? {
                 said.push(self.comment(item, IptablesComment::InSync));
                 continue;
             }
-            scene.with_undo(&IPTABLES_CHAIN_UNDO, chain_key(&item.chain), || {
+            ctx.with_undo(&IPTABLES_CHAIN_UNDO, chain_key(&item.chain), || {
                 item.run_function(self.function, &tools)
             })?;
             said.push(self.comment(item, IptablesComment::Applied));
         }
-        if let Some((path, rules)) = self.find_unsaved(scene)? {
-            parents::make_parents(scene, &path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
-            scene.fs.write(&path, rules.as_bytes(), FileMeta::default())?;
+        if let Some((path, rules)) = self.find_unsaved(ctx)? {
+            parents::make_parents(ctx, &path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+            ctx.fs.write(&path, rules.as_bytes(), FileMeta::default())?;
             said.push(format!("Saved in {}", path.display()));
         }
         Ok(ApplyResult::new(said.join("\n"), look.changes))
@@ -394,13 +394,13 @@ impl Undoable for IptablesChainUndo {
         "iptables_chain"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let lines = Self::chain_from_key(key).list_rules(&scene.tools())?;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let lines = Self::chain_from_key(key).list_rules(&ctx.tools())?;
         Ok(lines.map_or(Value::Null, |l| l.into_iter().map(Value::from).collect()))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let (chain, tools) = (Self::chain_from_key(key), scene.tools());
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let (chain, tools) = (Self::chain_from_key(key), ctx.tools());
         let Some(lines) = to.as_list() else {
             chain.run_checked(&tools, &["-F".into(), chain.name.clone()])?;
             return Ok(chain.run_checked(&tools, &["-X".into(), chain.name.clone()])?);

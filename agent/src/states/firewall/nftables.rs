@@ -364,8 +364,8 @@ fn run_script(tools: &Tools<'_>, script: &str) -> Result<(), StateError> {
 }
 
 impl State for NftablesState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        if self.is_in_sync(&scene.tools())? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        if self.is_in_sync(&ctx.tools())? {
             return Ok(CheckResult::in_sync(self.comment(NftablesComment::InSync)));
         }
         Ok(CheckResult::drifted(
@@ -374,16 +374,16 @@ impl State for NftablesState {
         ))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let tools = ctx.tools();
         let script = self.nft_script(&tools)?;
         let key = Map::from_iter([("family", self.kind), ("table", self.table.as_str())]);
-        scene.with_undo(&NFT_TABLE_UNDO, key, || run_script(&tools, &script))?;
+        ctx.with_undo(&NFT_TABLE_UNDO, key, || run_script(&tools, &script))?;
         let mut comment = self.comment(NftablesComment::Applied);
         if self.save {
             let rules = tools.run_checked("nft", &["-s", "list", "ruleset"])?.stdout;
             let text = format!("#!/usr/sbin/nft -f\n\nflush ruleset\n\n{rules}");
-            scene.fs.write(std::path::Path::new(DEBIAN_CONF), text.as_bytes(), FileMeta::default())?;
+            ctx.fs.write(std::path::Path::new(DEBIAN_CONF), text.as_bytes(), FileMeta::default())?;
             comment += &format!("\nSaved in {DEBIAN_CONF}");
         }
         Ok(ApplyResult::new(comment, Map::from_iter([("locale", self.name.as_str())])))
@@ -423,9 +423,9 @@ impl Undoable for NftTableUndo {
         "nftables_table"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let text = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
-        let said = scene.tools().run_query("nft", &["-s", "list", "table", text("family"), text("table")])?;
+        let said = ctx.tools().run_query("nft", &["-s", "list", "table", text("family"), text("table")])?;
         if said.is_success() {
             return Ok(said.stdout.into());
         }
@@ -435,12 +435,12 @@ impl Undoable for NftTableUndo {
         Err(StateError::new(said.message()))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let text = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
         let table = format!("table {} {}", text("family"), text("table"));
         // Adding what may be there already makes sure that it can be deleted.
         let script = format!("add {table}\ndelete {table}\n{}", to.as_str().unwrap_or_default());
-        run_script(&scene.tools(), &script)
+        run_script(&ctx.tools(), &script)
     }
 }
 

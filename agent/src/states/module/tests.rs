@@ -82,26 +82,26 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
 
 #[test]
 fn both_ways_of_calling() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     for &(name, args, real, dry) in CALLS {
         let chunk = chunk("module.run", name, args);
-        let got = apply_chunk(&chunk, &stage.scene());
+        let got = apply_chunk(&chunk, &test_bed.scene());
         let got = match (got.find(r#""pid":"#), got.find(r#","retcode""#)) {
             (Some(at), Some(end)) => format!("{}\"pid\":\"\"{}", &got[..at], &got[end..]),
             _ => got,
         };
         assert_eq!(got, real, "{name} {args}");
-        assert_eq!(preview_chunk(&chunk, &stage.scene()), dry, "{name} {args}");
+        assert_eq!(preview_chunk(&chunk, &test_bed.scene()), dry, "{name} {args}");
     }
 }
 
 #[test]
 fn one_that_waits_runs_for_a_watch() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let chunk = chunk("module.wait", "test.ping", "{}");
-    assert_eq!(apply_chunk(&chunk, &stage.scene()), r#"true "" {}"#);
+    assert_eq!(apply_chunk(&chunk, &test_bed.scene()), r#"true "" {}"#);
     let ran = r#"true "Module function test.ping executed" {"ret":true}"#;
-    assert_eq!(apply_line(build_state(&chunk).react(&stage.scene())), ran);
+    assert_eq!(apply_line(build_state(&chunk).react(&test_bed.scene())), ran);
     let would = r#"null "Module function test.ping is set to execute" {}"#;
-    assert_eq!(check_line(build_state(&chunk).predict_reaction(&stage.scene())), would);
+    assert_eq!(check_line(build_state(&chunk).predict_reaction(&test_bed.scene())), would);
 }

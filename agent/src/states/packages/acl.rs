@@ -50,9 +50,9 @@ struct AclRequest {
 }
 
 impl AclRequest {
-    fn from_args(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
+    fn from_args(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<Self, StateError> {
         let name = args.name();
-        if scene.fs.stat(name.as_ref())?.is_none() {
+        if ctx.fs.stat(name.as_ref())?.is_none() {
             return Err(StateError::new(format!("{name} does not exist")));
         }
         let kind = args.text("acl_type")?.ok_or_else(|| StateError::new("Missing parameter acl_type"))?;
@@ -65,7 +65,7 @@ impl AclRequest {
             None => vec![args.text("acl_name")?.unwrap_or_default()],
         };
         let recurse = args.flag("recurse", false);
-        let tools = scene.tools();
+        let tools = ctx.tools();
         if tools.which("getfacl").is_none() {
             return Err(StateError::new("there is no `getfacl` on this host: install the package `acl`"));
         }
@@ -98,30 +98,30 @@ fn expand_perms(perms: &str) -> String {
     "rwx".chars().map(|c| if perms.to_ascii_lowercase().contains(c) { c } else { '-' }).collect()
 }
 
-fn acl_changes(asked: &AclRequest, names: &[&String], perms: &str) -> Value {
+fn acl_changes(request: &AclRequest, names: &[&String], perms: &str) -> Value {
     let names: Vec<&str> = names.iter().map(|n| n.as_str()).collect();
     Map::from_iter([
         ("acl_name", names.join(", ")),
-        ("acl_type", asked.kind.clone()),
+        ("acl_type", request.kind.clone()),
         ("perms", perms.to_owned()),
     ])
     .into()
 }
 
-fn plan_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
-    let asked = AclRequest::from_args(scene, args)?;
+fn plan_present(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let request = AclRequest::from_args(ctx, args)?;
     let perms = expand_perms(&args.text("perms")?.unwrap_or_default());
     let wrong: Vec<&String> =
-        asked.names.iter().filter(|n| asked.find_difference(n, Some(&perms)).is_some()).collect();
+        request.names.iter().filter(|n| request.find_difference(n, Some(&perms)).is_some()).collect();
     let Some(first) = wrong.first() else {
         return Ok(CommandPlan::in_sync("Permissions are in the desired state"));
     };
     let names = wrong.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", ");
-    let mut changes = Map::from_iter([("new", acl_changes(&asked, &wrong, &perms))]);
-    let old = asked.find_difference(first, Some(&perms)).flatten();
+    let mut changes = Map::from_iter([("new", acl_changes(&request, &wrong, &perms))]);
+    let old = request.find_difference(first, Some(&perms)).flatten();
     let (comment, done) = match &old {
         Some(old) => {
-            changes.insert("old", acl_changes(&asked, &wrong, old));
+            changes.insert("old", acl_changes(&request, &wrong, old));
             (
                 format!("Updated permissions will be applied for {names}: {old} -> {perms}"),
                 format!("Updated permissions for {names}"),
@@ -135,29 +135,29 @@ fn plan_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPla
     let name = args.name();
     let mut acts = Vec::new();
     if args.flag("force", false) {
-        let deep: &[&str] = if asked.recurse { &["-R"] } else { &[] };
+        let deep: &[&str] = if request.recurse { &["-R"] } else { &[] };
         acts.push(to_strings(&[&["setfacl", "-b"], deep, &["--", &name]].concat()));
     }
-    let meant = if acts.is_empty() { wrong } else { asked.names.iter().collect() };
-    let entries: Vec<String> = meant.iter().map(|n| format!("{}:{perms}", asked.entry_key(n))).collect();
-    acts.push(asked.setfacl_command(&name, "-m", &entries));
+    let meant = if acts.is_empty() { wrong } else { request.names.iter().collect() };
+    let entries: Vec<String> = meant.iter().map(|n| format!("{}:{perms}", request.entry_key(n))).collect();
+    acts.push(request.setfacl_command(&name, "-m", &entries));
     Ok(CommandPlan { comment, done_comment: done, changes, commands: acts, file: None })
 }
 
-fn plan_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
-    let asked = AclRequest::from_args(scene, args)?;
+fn plan_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let request = AclRequest::from_args(ctx, args)?;
     let wrong: Vec<&String> =
-        asked.names.iter().filter(|n| asked.find_difference(n, None).is_some()).collect();
+        request.names.iter().filter(|n| request.find_difference(n, None).is_some()).collect();
     if wrong.is_empty() {
         return Ok(CommandPlan::in_sync("Permissions are in the desired state"));
     }
-    let old = asked.find_difference(wrong[0], None).flatten().unwrap_or_default();
-    let entries: Vec<String> = wrong.iter().map(|n| asked.entry_key(n)).collect();
+    let old = request.find_difference(wrong[0], None).flatten().unwrap_or_default();
+    let entries: Vec<String> = wrong.iter().map(|n| request.entry_key(n)).collect();
     Ok(CommandPlan {
         comment: "Removing permissions".into(),
         done_comment: "Removing permissions".into(),
-        changes: Map::from_iter([("old", acl_changes(&asked, &wrong, &old))]),
-        commands: vec![asked.setfacl_command(&args.name(), "-x", &entries)],
+        changes: Map::from_iter([("old", acl_changes(&request, &wrong, &old))]),
+        commands: vec![request.setfacl_command(&args.name(), "-x", &entries)],
         file: None,
     })
 }
@@ -173,18 +173,17 @@ impl Undoable for AclUndo {
         "acl"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let said = scene
-            .tools()
-            .run_query("getfacl", &["-R", "-P", "-p", "--", key.as_str().unwrap_or_default()])?;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let said =
+            ctx.tools().run_query("getfacl", &["-R", "-P", "-p", "--", key.as_str().unwrap_or_default()])?;
         Ok(if said.is_success() { said.stdout.into() } else { Value::Null })
     }
 
-    fn restore(&self, _: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, _: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(text) = to.as_str() else { return Ok(()) };
         let mut command = Tools::command("setfacl", &["--restore=-"], std::time::Duration::from_secs(600));
         command.stdin = text.as_bytes().to_vec();
-        let said = scene.tools().run(command)?;
+        let said = ctx.tools().run(command)?;
         if said.is_success() { Ok(()) } else { Err(StateError::new(said.message())) }
     }
 }
@@ -200,17 +199,17 @@ mod tests {
     fn lists_are_read_and_compared() {
         let files = parse_getfacl(LISTS);
         assert_eq!(files.len(), 2);
-        let asked = |kind: &str, count: usize| AclRequest {
+        let request = |kind: &str, count: usize| AclRequest {
             kind: kind.into(),
             names: Vec::new(),
             recurse: false,
             files: files[..count].to_vec(),
         };
-        assert_eq!(asked("user", 1).find_difference("daemon", Some("rwx")), None);
-        assert_eq!(asked("user", 2).find_difference("daemon", Some("rwx")), Some(None));
-        assert_eq!(asked("user", 1).find_difference("daemon", Some("r--")), Some(Some("rwx".into())));
-        assert_eq!(asked("default:user", 1).find_difference("", Some("rwx")), None);
-        assert_eq!(asked("user", 1).find_difference("nobody", None), None);
+        assert_eq!(request("user", 1).find_difference("daemon", Some("rwx")), None);
+        assert_eq!(request("user", 2).find_difference("daemon", Some("rwx")), Some(None));
+        assert_eq!(request("user", 1).find_difference("daemon", Some("r--")), Some(Some("rwx".into())));
+        assert_eq!(request("default:user", 1).find_difference("", Some("rwx")), None);
+        assert_eq!(request("user", 1).find_difference("nobody", None), None);
         assert_eq!((expand_perms("rX"), expand_perms("")), ("r-x".into(), "---".into()));
     }
 }

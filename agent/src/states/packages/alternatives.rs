@@ -136,11 +136,11 @@ fn state_from_args(act: AlternativesFunction, needs: &[&str], args: &ChunkArgs<'
 impl AlternativesState {
     fn check_group(
         &self,
-        notes: Option<&AlternativesGroup>,
+        group: Option<&AlternativesGroup>,
         current: Option<&str>,
     ) -> Result<CheckResult, StateError> {
         let Self { name, path, priority, .. } = self;
-        let is_choice = notes.is_some_and(|n| n.has_choice(path));
+        let is_choice = group.is_some_and(|n| n.has_choice(path));
         let path_change = || Map::from_iter([("path", path.as_str())]);
         match self.function {
             AlternativesFunction::Install if is_choice => {
@@ -159,10 +159,10 @@ impl AlternativesState {
                 ))),
                 None => Err(StateError::new(format!("Alternative for {name} doesn't exist"))),
             },
-            AlternativesFunction::Auto if notes.is_some_and(|n| n.mode == "auto") => {
+            AlternativesFunction::Auto if group.is_some_and(|n| n.mode == "auto") => {
                 Ok(CheckResult::in_sync(format!("{name} already in auto mode")))
             }
-            AlternativesFunction::Auto if notes.is_none() => {
+            AlternativesFunction::Auto if group.is_none() => {
                 Err(StateError::new(format!("Alternative for {name} doesn't exist")))
             }
             AlternativesFunction::Auto => {
@@ -193,16 +193,16 @@ impl AlternativesState {
 }
 
 impl State for AlternativesState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let machine = scene.tools().machine;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let machine = ctx.tools().machine;
         self.check_group(
             AlternativesGroup::load(machine, &self.name)?.as_ref(),
             current_target(machine, &self.name).as_deref(),
         )
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let tools = ctx.tools();
         let Self { name, link, path, .. } = &*self;
         let priority = self.priority.to_string();
         let words: &[&str] = match self.function {
@@ -211,8 +211,8 @@ impl State for AlternativesState {
             AlternativesFunction::Auto => &["--auto", name],
             AlternativesFunction::Set => &["--set", name, path],
         };
-        let said = scene
-            .with_undo(&ALTERNATIVES_UNDO, name.as_str(), || Ok(run_update_alternatives(&tools, words)?))?;
+        let said =
+            ctx.with_undo(&ALTERNATIVES_UNDO, name.as_str(), || Ok(run_update_alternatives(&tools, words)?))?;
         let now = current_target(tools.machine, name);
         Ok(match (self.function, now) {
             (AlternativesFunction::Install, _) => {
@@ -269,20 +269,20 @@ impl Undoable for AlternativesUndo {
         "alternative"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let machine = scene.tools().machine;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let machine = ctx.tools().machine;
         let name = key.as_str().unwrap_or_default();
-        let Some(notes) = AlternativesGroup::load(machine, name)? else { return Ok(Value::Null) };
+        let Some(group) = AlternativesGroup::load(machine, name)? else { return Ok(Value::Null) };
         let text = |t: &str| Value::from(t);
         let list = |all: Vec<Value>| all.into_iter().collect::<Value>();
-        let choices = notes.choices.iter().map(|c| {
+        let choices = group.choices.iter().map(|c| {
             let followers = list(c.followers.iter().map(|f| text(f)).collect());
             list(vec![text(&c.path), c.priority.into(), followers])
         });
-        let followers = notes.followers.iter().map(|(name, link)| list(vec![text(name), text(link)]));
+        let followers = group.followers.iter().map(|(name, link)| list(vec![text(name), text(link)]));
         Ok(Map::from_iter([
-            ("mode", text(&notes.mode)),
-            ("link", text(&notes.link)),
+            ("mode", text(&group.mode)),
+            ("link", text(&group.link)),
             ("current", text(&current_target(machine, name).unwrap_or_default())),
             ("followers", list(followers.collect())),
             ("choices", list(choices.collect())),
@@ -290,8 +290,8 @@ impl Undoable for AlternativesUndo {
         .into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let tools = scene.tools();
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let tools = ctx.tools();
         let name = key.as_str().unwrap_or_default();
         let now = AlternativesGroup::load(tools.machine, name)?;
         let field = |key: &str| to.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -352,16 +352,16 @@ mod tests {
             path: path.into(),
             priority: args.int("priority").unwrap_or_default().unwrap_or_default(),
         };
-        let notes = AlternativesGroup::parse(NOTES);
-        crate::states::testing::check_line(state.check_group(notes.as_ref(), current))
+        let group = AlternativesGroup::parse(NOTES);
+        crate::states::testing::check_line(state.check_group(group.as_ref(), current))
     }
 
     #[test]
     fn notes_are_read() {
-        let notes = AlternativesGroup::parse(NOTES).expect("notes");
-        assert_eq!((notes.mode.as_str(), notes.choices.len()), ("auto", 2));
-        assert_eq!(notes.choices[1].followers, [""]);
-        assert!(notes.has_choice("/bin/ed") && !notes.has_choice("/bin/nano"));
+        let group = AlternativesGroup::parse(NOTES).expect("notes");
+        assert_eq!((group.mode.as_str(), group.choices.len()), ("auto", 2));
+        assert_eq!(group.choices[1].followers, [""]);
+        assert!(group.has_choice("/bin/ed") && !group.has_choice("/bin/nano"));
     }
 
     #[test]

@@ -57,14 +57,14 @@ pub(super) fn build(kind: CommandPlanSpec, args: &ChunkArgs<'_>) -> BuildResult 
 }
 
 impl CommandPlanState {
-    fn plan(&self, scene: &StateCtx<'_>) -> Result<CommandPlan, StateError> {
-        (self.spec.plan)(scene, &ChunkArgs::new(&self.chunk))
+    fn plan(&self, ctx: &StateCtx<'_>) -> Result<CommandPlan, StateError> {
+        (self.spec.plan)(ctx, &ChunkArgs::new(&self.chunk))
     }
 }
 
 /// Tells all programs.
-fn run_commands(tools: &Tools<'_>, errand: &CommandPlan) -> Result<(), StateError> {
-    for act in &errand.commands {
+fn run_commands(tools: &Tools<'_>, plan: &CommandPlan) -> Result<(), StateError> {
+    for act in &plan.commands {
         if let Some((program, words)) = act.split_first() {
             tools.run_checked(program, words)?;
         }
@@ -73,26 +73,27 @@ fn run_commands(tools: &Tools<'_>, errand: &CommandPlan) -> Result<(), StateErro
 }
 
 impl State for CommandPlanState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let errand = self.plan(scene)?;
-        if errand.commands.is_empty() && errand.file.is_none() {
-            return Ok(CheckResult::in_sync(errand.comment));
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let plan = self.plan(ctx)?;
+        if plan.commands.is_empty() && plan.file.is_none() {
+            return Ok(CheckResult::in_sync(plan.comment));
         }
-        Ok(CheckResult::drifted(errand.comment, errand.changes))
+        Ok(CheckResult::drifted(plan.comment, plan.changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let errand = self.plan(scene)?;
-        let tools = scene.tools();
-        if let Some((path, text)) = &errand.file {
-            text_file::write_text(scene.fs, path, text)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let plan = self.plan(ctx)?;
+        let tools = ctx.tools();
+        if let Some((path, text)) = &plan.file {
+            text_file::write_text(ctx.fs, path, text)?;
         }
         match self.spec.undoable {
-            Some(thing) => scene
-                .with_undo(thing, ChunkArgs::new(&self.chunk).name(), || run_commands(&tools, &errand))?,
-            None => run_commands(&tools, &errand)?,
+            Some(thing) => {
+                ctx.with_undo(thing, ChunkArgs::new(&self.chunk).name(), || run_commands(&tools, &plan))?
+            }
+            None => run_commands(&tools, &plan)?,
         }
-        Ok(ApplyResult::new(errand.done_comment, errand.changes))
+        Ok(ApplyResult::new(plan.done_comment, plan.changes))
     }
 
     fn is_convergent(&self) -> bool {

@@ -167,7 +167,7 @@ struct DebconfSet {
 }
 
 impl DebconfSet {
-    fn wanted_answers(&self, scene: &StateCtx<'_>) -> Result<Vec<DebconfAnswer>, StateError> {
+    fn wanted_answers(&self, ctx: &StateCtx<'_>) -> Result<Vec<DebconfAnswer>, StateError> {
         let (source, chunk) = match &self.source {
             AnswerSource::Given(answers) => return Ok(answers.clone()),
             AnswerSource::File { source, args } => (source, args),
@@ -175,7 +175,7 @@ impl DebconfSet {
         let args = ChunkArgs::new(chunk);
         let env = args::saltenv(&args)?;
         let sources = sources::FileSources::without_verification(source.as_str().into());
-        let found = sources.find_source(scene, &env, source).map_err(StateError::new)?;
+        let found = sources.find_source(ctx, &env, source).map_err(StateError::new)?;
         let mut text = String::from_utf8_lossy(&found.bytes).into_owned();
         if args.get("template").is_some() {
             let mut variables = args.map("defaults")?.unwrap_or_default();
@@ -184,20 +184,20 @@ impl DebconfSet {
             }
             let template =
                 FileTemplate { env: env.to_string(), path: source.clone(), source: text, variables };
-            text = scene.templates.render(&template).map_err(StateError::new)?;
+            text = ctx.templates.render(&template).map_err(StateError::new)?;
         }
         Ok(text.lines().filter_map(DebconfAnswer::parse_line).collect())
     }
 
-    fn missing_answers(&self, scene: &StateCtx<'_>) -> Result<Vec<DebconfAnswer>, StateError> {
-        let given = load_answers(scene.tools().machine)?;
-        Ok(self.wanted_answers(scene)?.into_iter().filter(|w| !given.contains(w)).collect())
+    fn missing_answers(&self, ctx: &StateCtx<'_>) -> Result<Vec<DebconfAnswer>, StateError> {
+        let given = load_answers(ctx.tools().machine)?;
+        Ok(self.wanted_answers(ctx)?.into_iter().filter(|w| !given.contains(w)).collect())
     }
 }
 
 impl State for DebconfSet {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let missing = self.missing_answers(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let missing = self.missing_answers(ctx)?;
         if missing.is_empty() {
             return Ok(CheckResult::in_sync("All specified answers are already set"));
         }
@@ -208,15 +208,13 @@ impl State for DebconfSet {
         ))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let missing = self.missing_answers(scene)?;
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let missing = self.missing_answers(ctx)?;
+        let tools = ctx.tools();
         for answer in &missing {
             let key: Value =
                 [answer.package.as_str(), &answer.question].into_iter().map(Value::from).collect();
-            scene.with_undo(&DEBCONF_UNDO, key, || {
-                Ok(set_selections(&tools, std::slice::from_ref(answer))?)
-            })?;
+            ctx.with_undo(&DEBCONF_UNDO, key, || Ok(set_selections(&tools, std::slice::from_ref(answer))?))?;
         }
         let told = |a: &DebconfAnswer| (a.question.clone(), masked_value(a).to_owned());
         Ok(ApplyResult::new("Debconf selections were set.", missing.iter().map(told).collect::<Map>()))
@@ -263,9 +261,9 @@ impl Undoable for DebconfUndo {
         "debconf"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let (package, question) = parse_key(key);
-        let all = load_answers(scene.tools().machine)?;
+        let all = load_answers(ctx.tools().machine)?;
         let found = all.into_iter().find(|a| a.package == package && a.question == question);
         Ok(found.map_or(Value::Null, |a| Map::from_iter([("type", a.kind), ("value", a.value)]).into()))
     }
@@ -278,8 +276,8 @@ impl Undoable for DebconfUndo {
         Map::from_iter([("type", kind.as_str()), ("value", MASKED_VALUE)]).into()
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let tools = scene.tools();
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let tools = ctx.tools();
         let (package, question) = parse_key(key);
         let field = |key: &str| to.get(key).map(value_text).unwrap_or_default();
         if !to.is_null() {

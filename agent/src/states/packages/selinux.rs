@@ -32,8 +32,8 @@ pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 /// What a tool prints.
-fn tool_output(scene: &StateCtx<'_>, program: &str, told: &[&str]) -> Result<String, StateError> {
-    let tools = scene.tools();
+fn tool_output(ctx: &StateCtx<'_>, program: &str, told: &[&str]) -> Result<String, StateError> {
+    let tools = ctx.tools();
     if tools.which(program).is_none() {
         return Err(StateError::new(format!(
             "selinux is not available: there is no `{program}` on this host"
@@ -65,13 +65,13 @@ fn normalize_mode(mode: &str) -> Option<&'static str> {
     }
 }
 
-fn plan_mode(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn plan_mode(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let name = args.name();
     let wanted =
         normalize_mode(&name).ok_or_else(|| StateError::new(format!("{name} is not an accepted mode")))?;
-    let now = tool_output(scene, "getenforce", &[])?.trim().to_owned();
+    let now = tool_output(ctx, "getenforce", &[])?.trim().to_owned();
     let config = "/etc/selinux/config";
-    let text = String::from_utf8_lossy(&scene.fs.read(config.as_ref())?).into_owned();
+    let text = String::from_utf8_lossy(&ctx.fs.read(config.as_ref())?).into_owned();
     let kept =
         text.lines().find_map(|l| l.strip_prefix("SELINUX=")).and_then(normalize_mode).unwrap_or_default();
     if kept == wanted && (now == wanted || wanted == "Disabled") {
@@ -115,12 +115,12 @@ fn find_boolean(list: &str, name: &str) -> Option<(String, String)> {
     Some((now.trim().to_owned(), kept.trim().to_owned()))
 }
 
-fn plan_boolean(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn plan_boolean(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let persist = args.flag("persist", false);
     let list = if persist {
-        tool_output(scene, "semanage", &["boolean", "-l"])?
+        tool_output(ctx, "semanage", &["boolean", "-l"])?
     } else {
-        tool_output(scene, "getsebool", &["-a"])?
+        tool_output(ctx, "getsebool", &["-a"])?
     };
     let value = args.get("value").cloned().unwrap_or(Value::Null);
     let wanted: Vec<(String, Value)> = match args.get("booleans") {
@@ -186,18 +186,18 @@ fn find_label(list: &str, pattern: &str, files: &str) -> Option<String> {
 }
 
 fn context_args(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     args: &ChunkArgs<'_>,
 ) -> Result<(String, &'static str, Option<String>), StateError> {
     let kind = args.text("filetype")?.unwrap_or_else(|| "a".into());
     let files = FILE_TYPES.iter().find(|(id, _)| *id == kind).map(|(_, name)| *name);
     let files = files.ok_or_else(|| StateError::new(format!("`{kind}` is no kind of files")))?;
-    let now = find_label(&tool_output(scene, "semanage", &["fcontext", "-l"])?, &args.name(), files);
+    let now = find_label(&tool_output(ctx, "semanage", &["fcontext", "-l"])?, &args.name(), files);
     Ok((kind, files, now))
 }
 
-fn context_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
-    let (kind, files, now) = context_args(scene, args)?;
+fn context_present(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let (kind, files, now) = context_args(ctx, args)?;
     let name = args.name();
     let wanted = args.text("sel_type")?.ok_or_else(|| StateError::new("Missing parameter sel_type"))?;
     let (user, level) = (args.text("sel_user")?, args.text("sel_level")?);
@@ -237,8 +237,8 @@ fn context_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<Command
     ))
 }
 
-fn context_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
-    let (kind, files, now) = context_args(scene, args)?;
+fn context_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+    let (kind, files, now) = context_args(ctx, args)?;
     let name = args.name();
     let Some(now) = now else {
         return Ok(CommandPlan::in_sync(format!(
@@ -256,10 +256,10 @@ fn context_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandP
     ))
 }
 
-fn context_applied(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn context_applied(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let name = args.name();
     let deep: &[&str] = if args.flag("recursive", false) { &["-R"] } else { &[] };
-    let out = tool_output(scene, "restorecon", &[&["-n", "-v", "-F"], deep, &[&name]].concat())?;
+    let out = tool_output(ctx, "restorecon", &[&["-n", "-v", "-F"], deep, &[&name]].concat())?;
     if out.trim().is_empty() {
         return Ok(CommandPlan::in_sync(format!(
             "SELinux policies are already applied for filespec \"{name}\""
@@ -291,10 +291,10 @@ fn port_args(args: &ChunkArgs<'_>) -> Result<(String, String), StateError> {
     ))
 }
 
-fn port_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn port_present(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let ((protocol, number), name) = (port_args(args)?, args.name());
     let wanted = args.text("sel_type")?.ok_or_else(|| StateError::new("Missing parameter sel_type"))?;
-    let now = port_type(&tool_output(scene, "semanage", &["port", "-l"])?, &protocol, &number);
+    let now = port_type(&tool_output(ctx, "semanage", &["port", "-l"])?, &protocol, &number);
     if now.as_deref() == Some(wanted.as_str()) {
         return Ok(CommandPlan::in_sync(format!(
             "SELinux policy for \"{name}\" already present with specified sel_type \"{wanted}\", protocol \"{protocol}\" and port \"{number}\"."
@@ -315,9 +315,9 @@ fn port_present(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPla
     ))
 }
 
-fn port_absent(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn port_absent(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let ((protocol, number), name) = (port_args(args)?, args.name());
-    let now = port_type(&tool_output(scene, "semanage", &["port", "-l", "-C"])?, &protocol, &number);
+    let now = port_type(&tool_output(ctx, "semanage", &["port", "-l", "-C"])?, &protocol, &number);
     let Some(now) = now else {
         return Ok(CommandPlan::in_sync(format!(
             "SELinux policy for \"{name}\" already absent with specified protocol \"{protocol}\" and port \"{number}\"."
@@ -340,12 +340,12 @@ fn module_state(list: &str, name: &str) -> Option<bool> {
     Some(!line.split_whitespace().any(|w| w == "disabled"))
 }
 
-fn plan_module(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn plan_module(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     if args.flag("install", false) {
-        return module_install(scene, args);
+        return module_install(ctx, args);
     }
     if args.flag("remove", false) {
-        return module_remove(scene, args);
+        return module_remove(ctx, args);
     }
     let name = args.name();
     let asked = args.text("module_state")?.unwrap_or_else(|| "Enabled".into());
@@ -354,7 +354,7 @@ fn plan_module(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan
         "0" | "off" | "no" | "false" | "disabled" => false,
         _ => return Err(StateError::new(format!("{asked} is not a valid state for the {name} module."))),
     };
-    let now = module_state(&tool_output(scene, "semodule", &["-lfull"])?, &name);
+    let now = module_state(&tool_output(ctx, "semodule", &["-lfull"])?, &name);
     let now = now.ok_or_else(|| StateError::new(format!("Module {name} is not available")))?;
     if now == wanted {
         return Ok(CommandPlan::in_sync(format!("Module {name} is in the desired state")));
@@ -370,11 +370,11 @@ fn plan_module(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan
     ))
 }
 
-fn module_install(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn module_install(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let path = args.text("source")?.unwrap_or_else(|| args.name());
     let file = path.rsplit('/').next().unwrap_or(&path);
     let name = file.split('.').next().unwrap_or(file);
-    if module_state(&tool_output(scene, "semodule", &["-lfull"])?, name).is_some() {
+    if module_state(&tool_output(ctx, "semodule", &["-lfull"])?, name).is_some() {
         return Ok(CommandPlan::in_sync(format!("Module {name} is already installed")));
     }
     let act = to_strings(&["semodule", "-i", &path]);
@@ -382,9 +382,9 @@ fn module_install(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandP
     Ok(drift_plan(comment, format!("Module {path} has been installed"), Value::Null, name.into(), vec![act]))
 }
 
-fn module_remove(scene: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
+fn module_remove(ctx: &StateCtx<'_>, args: &ChunkArgs<'_>) -> Result<CommandPlan, StateError> {
     let name = args.name();
-    if module_state(&tool_output(scene, "semodule", &["-lfull"])?, &name).is_none() {
+    if module_state(&tool_output(ctx, "semodule", &["-lfull"])?, &name).is_none() {
         return Err(StateError::new(format!("Module {name} is not available")));
     }
     let act = to_strings(&["semodule", "-r", &name]);

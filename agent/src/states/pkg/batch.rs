@@ -14,23 +14,23 @@ pub(super) type BatchOwners = Vec<(String, String)>;
 
 /// A neighbour that is done in the same way, by its tag.
 pub(super) fn batchable(chunk: &Chunk, mine: &PkgArgs) -> Option<(String, PkgArgs)> {
-    let asked = PkgArgs::read(&ChunkArgs::new(chunk)).ok()?;
+    let pkg_args = PkgArgs::read(&ChunkArgs::new(chunk)).ok()?;
     let is_plain =
-        asked.wanted.iter().all(|w| w.source.is_none() && w.version_spec.as_deref() != Some("latest"));
-    let is_same = asked.options == mine.options
-        && asked.provider == mine.provider
-        && asked.ignore_epoch == mine.ignore_epoch;
-    (is_plain && is_same).then(|| (chunk.tag(), asked))
+        pkg_args.wanted.iter().all(|w| w.source.is_none() && w.version_spec.as_deref() != Some("latest"));
+    let is_same = pkg_args.options == mine.options
+        && pkg_args.provider == mine.provider
+        && pkg_args.ignore_epoch == mine.ignore_epoch;
+    (is_plain && is_same).then(|| (chunk.tag(), pkg_args))
 }
 
 /// What neighbours lack and can have, and whose it is.
 pub(super) fn batch_targets(
-    desk: &PkgContext<'_>,
-    asked: &PkgArgs,
+    pkg_ctx: &PkgContext<'_>,
+    pkg_args: &PkgArgs,
     neighbours: &[(String, PkgArgs)],
     mine: &[PkgTarget],
 ) -> Result<(Vec<PkgTarget>, BatchOwners), StateError> {
-    let db = desk.db()?;
+    let db = pkg_ctx.db()?;
     let (mut targets, mut owners): (Vec<PkgTarget>, BatchOwners) = (Vec::new(), Vec::new());
     let wanted: Vec<(&String, PkgSpec)> = neighbours
         .iter()
@@ -41,10 +41,10 @@ pub(super) fn batch_targets(
     if names.is_empty() {
         return Ok((targets, owners));
     }
-    let offers = desk.manager.provider.query_available(&desk.scene.tools(), &names, &asked.options)?;
+    let offers = pkg_ctx.manager.provider.query_available(&pkg_ctx.ctx.tools(), &names, &pkg_args.options)?;
     for (tag, w) in wanted {
         let is_new = !owners.iter().any(|(_, name)| *name == w.name);
-        if let Ok(target) = resolve_target(desk, &offers, &w, asked)
+        if let Ok(target) = resolve_target(pkg_ctx, &offers, &w, pkg_args)
             && is_new
         {
             targets.push(target);
@@ -56,16 +56,16 @@ pub(super) fn batch_targets(
 
 /// The package with the best version that will do.
 pub(super) fn resolve_target(
-    desk: &PkgContext<'_>,
+    pkg_ctx: &PkgContext<'_>,
     offers: &AvailablePkgs,
     wanted: &PkgSpec,
-    asked: &PkgArgs,
+    pkg_args: &PkgArgs,
 ) -> Result<PkgTarget, String> {
     let offer =
         offers.get(&wanted.name).ok_or_else(|| format!("Unable to locate package {}", wanted.name))?;
     let Some(spec) = &wanted.version_spec else { return Ok(PkgTarget::from_name(&wanted.name)) };
-    let scheme = desk.manager.provider.version_scheme();
-    let fits = |v: &&String| satisfies(v, spec, scheme, asked.ignore_epoch, false);
+    let scheme = pkg_ctx.manager.provider.version_scheme();
+    let fits = |v: &&String| satisfies(v, spec, scheme, pkg_args.ignore_epoch, false);
     let best = offer.versions.iter().filter(fits).max_by(|a, b| scheme.compare(a, b));
     let version = best.cloned().ok_or_else(|| {
         let available = if offer.versions.is_empty() { "None".into() } else { offer.versions.join(", ") };
@@ -89,13 +89,13 @@ pub(super) fn merge_steps(mut first: Vec<PkgChange>, then: Vec<PkgChange>) -> Ve
 
 /// Leaves to neighbours what came for them; the rest is mine.
 pub(super) fn distribute_steps(
-    desk: &PkgContext<'_>,
+    pkg_ctx: &PkgContext<'_>,
     steps: Vec<PkgChange>,
     owners: &[(String, String)],
 ) -> Vec<PkgChange> {
     let owner =
         |step: &PkgChange| owners.iter().find(|(_, name)| *name == step.name).map(|(tag, _)| tag.clone());
-    let mut kept = desk.scene.shared.packages.lock();
+    let mut kept = pkg_ctx.ctx.shared.packages.lock();
     let mut mine = Vec::new();
     for step in steps {
         match owner(&step) {

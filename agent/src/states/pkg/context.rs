@@ -21,7 +21,7 @@ use crate::states::{StateCtx, StateError, key_with_provider};
 
 /// What a package state works with.
 pub(super) struct PkgContext<'s> {
-    pub(super) scene: &'s StateCtx<'s>,
+    pub(super) ctx: &'s StateCtx<'s>,
     pub(super) manager: SelectedProvider,
     /// The package manager that was asked for; a revert asks for it again.
     provider: Option<String>,
@@ -29,9 +29,9 @@ pub(super) struct PkgContext<'s> {
 
 impl<'s> PkgContext<'s> {
     /// A desk with the package manager that is asked for, or the host's own.
-    pub(super) fn new(scene: &'s StateCtx<'s>, provider: Option<&str>) -> Result<Self, StateError> {
-        let chosen = packages::select_provider(scene.tools().machine, provider)?;
-        Ok(Self { scene, manager: chosen, provider: provider.map(str::to_owned) })
+    pub(super) fn new(ctx: &'s StateCtx<'s>, provider: Option<&str>) -> Result<Self, StateError> {
+        let chosen = packages::select_provider(ctx.tools().machine, provider)?;
+        Ok(Self { ctx, manager: chosen, provider: provider.map(str::to_owned) })
     }
 
     /// Changes packages so that a revert can put them back.
@@ -40,19 +40,19 @@ impl<'s> PkgContext<'s> {
         names: &[String],
         act: impl FnOnce() -> Result<T, StateError>,
     ) -> Result<T, StateError> {
-        self.scene.with_undo(&PKG_UNDO, key_with_provider(&names.join(" "), self.provider.as_deref()), act)
+        self.ctx.with_undo(&PKG_UNDO, key_with_provider(&names.join(" "), self.provider.as_deref()), act)
     }
 
     pub(super) fn teller(&self) -> PkgRunner<'s> {
-        PkgRunner::new(self.scene.tools(), self.manager)
+        PkgRunner::new(self.ctx.tools(), self.manager)
     }
 
     /// What is installed; in a dry run with what earlier states would have changed.
     pub(super) fn db(&self) -> Result<Arc<PkgDb>, StateError> {
-        let (provider, tools) = (self.manager.provider, self.scene.tools());
+        let (provider, tools) = (self.manager.provider, self.ctx.tools());
         let stamp =
             PkgDbStamp::read(tools.machine, &[provider.database_files(), provider.hold_files()].concat());
-        let mut kept = self.scene.shared.packages.lock();
+        let mut kept = self.ctx.shared.packages.lock();
         let known = kept.db.as_ref().filter(|(name, of, _)| *name == provider.name() && *of == stamp);
         let db = match known {
             Some((_, _, db)) => Arc::clone(db),
@@ -76,14 +76,14 @@ impl<'s> PkgContext<'s> {
 
     /// Remembers what would be done, for the states after it in a dry run.
     pub(super) fn simulate(&self, steps: &[PkgChange]) {
-        if self.scene.is_dry() {
-            self.scene.shared.packages.lock().simulated.extend_from_slice(steps);
+        if self.ctx.is_dry() {
+            self.ctx.shared.packages.lock().simulated.extend_from_slice(steps);
         }
     }
 
     /// The first of these that an earlier state of a dry run would have brought along.
     pub(super) fn find_simulated(&self, wanted: &[PkgSpec]) -> Option<String> {
-        let kept = self.scene.shared.packages.lock();
+        let kept = self.ctx.shared.packages.lock();
         let comes =
             |w: &&PkgSpec| kept.simulated.iter().any(|step| step.name == w.name && !step.new.is_empty());
         wanted.iter().find(comes).map(|w| w.name.clone())
@@ -91,12 +91,12 @@ impl<'s> PkgContext<'s> {
 
     /// Fetches the catalogue, once a run and once more when the repositories are others; true when that was tried. What came of
     /// it is in [`Self::catalog_warning`].
-    pub(super) fn refresh_catalog(&self, asked: &PkgArgs) -> Result<bool, StateError> {
+    pub(super) fn refresh_catalog(&self, pkg_args: &PkgArgs) -> Result<bool, StateError> {
         if self.refresh_if_stale()? {
             return Ok(true);
         }
         let may =
-            !self.scene.is_dry() && !self.is_refreshed() && !self.is_catalog_recent(asked.cache_valid_time);
+            !self.ctx.is_dry() && !self.is_refreshed() && !self.is_catalog_recent(pkg_args.cache_valid_time);
         if may {
             self.fetch_catalog()?;
         }
@@ -106,7 +106,7 @@ impl<'s> PkgContext<'s> {
     /// Fetches the catalogue when the repositories are others than those that it came from; true when that was tried. The
     /// state of the repository asked for it, so neither `refresh: false` nor the catalogue's age matters.
     pub(super) fn refresh_if_stale(&self) -> Result<bool, StateError> {
-        let is_stale = !self.scene.is_dry() && self.scene.shared.packages_stale.load(Ordering::Relaxed);
+        let is_stale = !self.ctx.is_dry() && self.ctx.shared.packages_stale.load(Ordering::Relaxed);
         if is_stale {
             self.fetch_catalog()?;
         }
@@ -116,13 +116,13 @@ impl<'s> PkgContext<'s> {
     fn fetch_catalog(&self) -> Result<(), StateError> {
         let told = self.teller().execute(&PkgAction::Refresh);
         let is_over =
-            self.scene.cancel.is_cancelled() || self.scene.tools().time_left().is_some_and(|t| t.is_zero());
+            self.ctx.cancel.is_cancelled() || self.ctx.tools().time_left().is_some_and(|t| t.is_zero());
         if is_over {
             return Ok(told?);
         }
         // A repository that cannot be reached is no reason to ask all of them again for every package.
-        self.scene.shared.packages_stale.store(false, Ordering::Relaxed);
-        let mut kept = self.scene.shared.packages.lock();
+        self.ctx.shared.packages_stale.store(false, Ordering::Relaxed);
+        let mut kept = self.ctx.shared.packages.lock();
         kept.is_refreshed = true;
         kept.refresh_error = told.err().map(|refusal| refusal.message());
         Ok(())
@@ -130,7 +130,7 @@ impl<'s> PkgContext<'s> {
 
     /// What is said of packages that were looked up although the catalogue could not be fetched whole.
     pub(super) fn catalog_warning(&self) -> Option<String> {
-        let kept = self.scene.shared.packages.lock();
+        let kept = self.ctx.shared.packages.lock();
         let words = kept.refresh_error.as_ref()?;
         Some(format!(
             "Warning: the package lists could not be fetched whole, what is known was used: {words}"
@@ -139,7 +139,7 @@ impl<'s> PkgContext<'s> {
 
     /// What is said when a transaction took longer than the state has.
     pub(super) fn overtime_warning(&self) -> Option<String> {
-        let is_late = self.scene.tools().time_left().is_some_and(|left| left.is_zero());
+        let is_late = self.ctx.tools().time_left().is_some_and(|left| left.is_zero());
         is_late.then(|| "It took longer than its `timeout`: packages are not left half-way.".to_owned())
     }
 
@@ -151,11 +151,11 @@ impl<'s> PkgContext<'s> {
 
     /// True when nothing is known of what can be had, and a dry run does not ask.
     pub(super) fn lacks_catalog(&self) -> bool {
-        self.scene.is_dry() && self.manager.provider.needs_refresh(self.scene.tools().machine)
+        self.ctx.is_dry() && self.manager.provider.needs_refresh(self.ctx.tools().machine)
     }
 
     fn is_refreshed(&self) -> bool {
-        self.scene.shared.packages.lock().is_refreshed
+        self.ctx.shared.packages.lock().is_refreshed
     }
 
     /// True when the catalogue was fetched not so many seconds ago.
@@ -163,26 +163,26 @@ impl<'s> PkgContext<'s> {
         if seconds <= 0 {
             return false;
         }
-        let lists = self.scene.tools().machine.path("/var/lib/apt/lists/partial");
+        let lists = self.ctx.tools().machine.path("/var/lib/apt/lists/partial");
         let written = std::fs::metadata(lists).and_then(|m| m.modified());
         let age = written.ok().and_then(|w| w.elapsed().ok());
         age.is_some_and(|age| i64::try_from(age.as_secs()).is_ok_and(|age| age < seconds))
     }
 
     /// What can be had. The catalogue is fetched when that is asked for, when there is none, and when it does not know a name.
-    pub(super) fn offers(&self, names: &[String], asked: &PkgArgs) -> Result<AvailablePkgs, StateError> {
+    pub(super) fn offers(&self, names: &[String], pkg_args: &PkgArgs) -> Result<AvailablePkgs, StateError> {
         if names.is_empty() {
             return Ok(AvailablePkgs::new());
         }
         self.refresh_if_stale()?;
-        let (provider, tools) = (self.manager.provider, self.scene.tools());
-        let may = asked.refresh != Some(false);
-        if asked.refresh == Some(true) || may && provider.needs_refresh(tools.machine) {
-            self.refresh_catalog(asked)?;
+        let (provider, tools) = (self.manager.provider, self.ctx.tools());
+        let may = pkg_args.refresh != Some(false);
+        if pkg_args.refresh == Some(true) || may && provider.needs_refresh(tools.machine) {
+            self.refresh_catalog(pkg_args)?;
         }
-        let offers = provider.query_available(&tools, names, &asked.options)?;
-        if may && names.iter().any(|n| !offers.contains_key(n)) && self.refresh_catalog(asked)? {
-            return Ok(provider.query_available(&tools, names, &asked.options)?);
+        let offers = provider.query_available(&tools, names, &pkg_args.options)?;
+        if may && names.iter().any(|n| !offers.contains_key(n)) && self.refresh_catalog(pkg_args)? {
+            return Ok(provider.query_available(&tools, names, &pkg_args.options)?);
         }
         Ok(offers)
     }
@@ -238,9 +238,9 @@ impl<'s> PkgContext<'s> {
     pub(super) fn install(
         &self,
         targets: &[PkgTarget],
-        asked: &PkgArgs,
+        pkg_args: &PkgArgs,
     ) -> Result<Vec<PkgChange>, (StateError, Vec<PkgChange>)> {
-        let acts = self.refresh_if_stale().and_then(|_| self.group_targets(targets, &asked.options));
+        let acts = self.refresh_if_stale().and_then(|_| self.group_targets(targets, &pkg_args.options));
         let acts = acts.map_err(|f| (f, Vec::new()))?;
         let acts: Vec<PkgAction<'_>> =
             acts.iter().map(|(targets, options)| PkgAction::Install(targets, options)).collect();
@@ -248,8 +248,9 @@ impl<'s> PkgContext<'s> {
             Err((failure, steps)) => {
                 let words = &failure.result.comment;
                 let stale = ["404", "Failed to fetch", "Unable to fetch"].iter().any(|w| words.contains(w));
-                let again =
-                    stale && asked.refresh != Some(false) && self.refresh_catalog(asked).unwrap_or(false);
+                let again = stale
+                    && pkg_args.refresh != Some(false)
+                    && self.refresh_catalog(pkg_args).unwrap_or(false);
                 if again { self.transact(&acts) } else { Err((failure, steps)) }
             }
             done => done,
@@ -266,7 +267,7 @@ impl<'s> PkgContext<'s> {
             return Ok(());
         }
         // Also when the time is over, or the run was stopped: nobody would know any more what was held.
-        let tools = Tools::new(self.scene.tools().machine);
+        let tools = Tools::new(self.ctx.tools().machine);
         Ok(PkgRunner::new(tools, self.manager).execute(&PkgAction::Hold(&names))?)
     }
 
@@ -274,10 +275,10 @@ impl<'s> PkgContext<'s> {
     pub(super) fn predict_install(
         &self,
         targets: &[PkgTarget],
-        asked: &PkgArgs,
+        pkg_args: &PkgArgs,
     ) -> Result<Option<Vec<PkgChange>>, StateError> {
         let mut all = Vec::new();
-        for (targets, options) in self.group_targets(targets, &asked.options)? {
+        for (targets, options) in self.group_targets(targets, &pkg_args.options)? {
             match self.teller().dry_run(&PkgAction::Install(&targets, &options)) {
                 Ok(Some(steps)) => all.extend(steps),
                 Ok(None) => return Ok(None),
@@ -425,35 +426,35 @@ mod tests {
 
     #[test]
     fn repositories_are_asked_once_a_run_even_when_one_cannot_be_reached() {
-        let (stage, root) = (StateTestBed::new(), tempfile::tempdir().unwrap());
+        let (test_bed, root) = (StateTestBed::new(), tempfile::tempdir().unwrap());
         let journal = UndoJournal::create(root.path(), "one").unwrap();
         let disk = Disk::default();
-        let scene = StateCtx { journal: Some(&journal), fs: &disk, ..stage.scene() };
+        let ctx = StateCtx { journal: Some(&journal), fs: &disk, ..test_bed.scene() };
         let chosen = SelectedProvider { provider: &Unreached, program: "false" };
-        let desk = PkgContext { scene: &scene, manager: chosen, provider: None };
+        let pkg_ctx = PkgContext { ctx: &ctx, manager: chosen, provider: None };
         let chunk = chunk("pkg.latest", "known", r#"{"refresh": true}"#);
-        let asked = PkgArgs::read(&ChunkArgs::new(&chunk)).unwrap();
+        let pkg_args = PkgArgs::read(&ChunkArgs::new(&chunk)).unwrap();
         let names = ["known".to_owned(), "unknown".to_owned()];
 
-        assert_eq!(desk.catalog_warning(), None);
+        assert_eq!(pkg_ctx.catalog_warning(), None);
         for _ in 0..3 {
-            let offers = desk.offers(&names, &asked).unwrap();
+            let offers = pkg_ctx.offers(&names, &pkg_args).unwrap();
             assert!(offers.contains_key("known"));
             assert_eq!(ASKED.load(Ordering::Relaxed), 1);
         }
-        let words = desk.with_warning("known was installed");
+        let words = pkg_ctx.with_warning("known was installed");
         assert!(words.starts_with("known was installed\nWarning: the package lists could not be"), "{words}");
 
         // Other repositories are another catalogue, and that, too, is asked for once.
-        stage.shared.packages_stale.store(true, Ordering::Relaxed);
+        test_bed.shared.packages_stale.store(true, Ordering::Relaxed);
         for _ in 0..3 {
-            desk.refresh_if_stale().unwrap();
-            desk.refresh_catalog(&asked).unwrap();
+            pkg_ctx.refresh_if_stale().unwrap();
+            pkg_ctx.refresh_catalog(&pkg_args).unwrap();
             assert_eq!(ASKED.load(Ordering::Relaxed), 2);
         }
         // A run that was stopped is no repository that cannot be reached.
-        stage.shared.packages_stale.store(true, Ordering::Relaxed);
-        stage.cancel.cancel();
-        assert!(desk.refresh_if_stale().is_err());
+        test_bed.shared.packages_stale.store(true, Ordering::Relaxed);
+        test_bed.cancel.cancel();
+        assert!(pkg_ctx.refresh_if_stale().is_err());
     }
 }

@@ -13,9 +13,9 @@ use crate::states::{
 
 /// Makes `pkg.downloaded`.
 pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
-    let mut asked = PkgArgs::read(args)?;
-    asked.options.download_only = true;
-    Ok(Box::new(PkgDownloaded { asked }))
+    let mut pkg_args = PkgArgs::read(args)?;
+    pkg_args.options.download_only = true;
+    Ok(Box::new(PkgDownloaded { pkg_args }))
 }
 
 /// Makes `pkg.group_installed`.
@@ -29,12 +29,12 @@ pub(super) fn build_group(args: &ChunkArgs<'_>) -> BuildResult {
         name: args.name(),
         skip: list("skip")?,
         include: list("include")?,
-        asked: PkgArgs::read(args)?,
+        pkg_args: PkgArgs::read(args)?,
     }))
 }
 
 struct PkgDownloaded {
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
 }
 
 /// The packages in apt's cache: `vim_2%3a9.0-1_amd64.deb`.
@@ -49,38 +49,38 @@ fn cached_debs(names: &[String]) -> BTreeMap<String, Vec<String>> {
 }
 
 impl PkgDownloaded {
-    fn find_missing(&self, desk: &PkgContext<'_>) -> Result<(Vec<PkgSpec>, bool), StateError> {
-        if desk.manager.provider.name() != "apt" {
+    fn find_missing(&self, pkg_ctx: &PkgContext<'_>) -> Result<(Vec<PkgSpec>, bool), StateError> {
+        if pkg_ctx.manager.provider.name() != "apt" {
             return Err(StateError::new("The pkg.downloaded state is not available on this platform"));
         }
-        let have = cached_debs(&desk.scene.tools().machine.list_dir("/var/cache/apt/archives"));
-        let scheme = desk.manager.provider.version_scheme();
+        let have = cached_debs(&pkg_ctx.ctx.tools().machine.list_dir("/var/cache/apt/archives"));
+        let scheme = pkg_ctx.manager.provider.version_scheme();
         let lacks = |w: &&PkgSpec| {
             let versions = have.get(&w.name).map_or(&[][..], Vec::as_slice);
             let fits = |spec: &str| {
-                versions.iter().any(|v| satisfies(v, spec, scheme, self.asked.ignore_epoch, false))
+                versions.iter().any(|v| satisfies(v, spec, scheme, self.pkg_args.ignore_epoch, false))
             };
             w.version_spec.as_ref().map_or(versions.is_empty(), |spec| !fits(spec))
         };
-        let is_spec = self.asked.wanted.iter().any(|w| w.version_spec.is_some());
-        Ok((self.asked.wanted.iter().filter(lacks).cloned().collect(), is_spec))
+        let is_spec = self.pkg_args.wanted.iter().any(|w| w.version_spec.is_some());
+        Ok((self.pkg_args.wanted.iter().filter(lacks).cloned().collect(), is_spec))
     }
 
     /// What comes into the cache: nothing was there, and a version will be.
     fn plan_download(
         &self,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         lacking: &[PkgSpec],
     ) -> Result<(Vec<PkgTarget>, Vec<PkgChange>), StateError> {
         let names: Vec<String> = lacking.iter().map(|w| w.name.clone()).collect();
-        let offers = desk.offers(&names, &self.asked)?;
-        let scheme = desk.manager.provider.version_scheme();
+        let offers = pkg_ctx.offers(&names, &self.pkg_args)?;
+        let scheme = pkg_ctx.manager.provider.version_scheme();
         let (mut targets, mut steps) = (Vec::new(), Vec::new());
         for w in lacking {
             let fits = |v: &&String| {
                 w.version_spec
                     .as_ref()
-                    .is_none_or(|s| satisfies(v, s, scheme, self.asked.ignore_epoch, false))
+                    .is_none_or(|s| satisfies(v, s, scheme, self.pkg_args.ignore_epoch, false))
             };
             let offer = offers.get(&w.name);
             let version = offer.and_then(|o| o.versions.iter().find(fits)).ok_or_else(|| {
@@ -97,37 +97,37 @@ impl PkgDownloaded {
 }
 
 impl State for PkgDownloaded {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        if self.asked.is_empty_list {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        if self.pkg_args.is_empty_list {
             return Ok(CheckResult::in_sync("No packages to download provided"));
         }
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let (lacking, is_spec) = self.find_missing(&desk)?;
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let (lacking, is_spec) = self.find_missing(&pkg_ctx)?;
         if lacking.is_empty() {
             let tail = if is_spec { " (matching specified versions)" } else { "" };
             return Ok(CheckResult::in_sync(format!("All specified packages{tail} are already downloaded")));
         }
         let names: Vec<&str> = lacking.iter().map(|w| w.name.as_str()).collect();
         let words = format!("The following packages would be downloaded: {}", names.join(", "));
-        Ok(CheckResult::drifted(words, steps_to_changes(&self.plan_download(&desk, &lacking)?.1)))
+        Ok(CheckResult::drifted(words, steps_to_changes(&self.plan_download(&pkg_ctx, &lacking)?.1)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let (lacking, _) = self.find_missing(&desk)?;
-        let (targets, steps) = self.plan_download(&desk, &lacking)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let (lacking, _) = self.find_missing(&pkg_ctx)?;
+        let (targets, steps) = self.plan_download(&pkg_ctx, &lacking)?;
         // What is installed already is fetched only when it is to be installed once more.
         let options = crate::host::packages::PkgActionOptions {
             reinstall: true,
             downgrade: true,
-            ..self.asked.options.clone()
+            ..self.pkg_args.options.clone()
         };
-        desk.teller().execute(&PkgAction::Install(&targets, &options)).map_err(|e| {
+        pkg_ctx.teller().execute(&PkgAction::Install(&targets, &options)).map_err(|e| {
             super::context::refusal_error("An error was encountered while downloading package(s)", e)
         })?;
         let names: Vec<&str> = lacking.iter().map(|w| w.name.as_str()).collect();
-        let words = desk.with_warning(&format!("Packages downloaded: {}", names.join(", ")));
+        let words = pkg_ctx.with_warning(&format!("Packages downloaded: {}", names.join(", ")));
         Ok(ApplyResult::new(words, steps_to_changes(&steps)))
     }
 
@@ -160,7 +160,7 @@ struct PkgGroupInstalled {
     name: String,
     skip: Vec<String>,
     include: Vec<String>,
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
 }
 
 /// What a group lacks.
@@ -170,9 +170,9 @@ struct GroupMissing {
 }
 
 impl PkgGroupInstalled {
-    fn find_missing(&self, desk: &PkgContext<'_>) -> Result<GroupMissing, StateError> {
-        let group: PkgGroups = desk.manager.provider.group_members(&desk.scene.tools(), &self.name)?;
-        let db = desk.db()?;
+    fn find_missing(&self, pkg_ctx: &PkgContext<'_>) -> Result<GroupMissing, StateError> {
+        let group: PkgGroups = pkg_ctx.manager.provider.group_members(&pkg_ctx.ctx.tools(), &self.name)?;
+        let db = pkg_ctx.db()?;
         let of = |kind: &str| group.get(kind).map_or(&[][..], Vec::as_slice);
         let invalid: Vec<&str> =
             of("mandatory").iter().filter(|n| self.skip.contains(n)).map(String::as_str).collect();
@@ -192,10 +192,10 @@ impl PkgGroupInstalled {
 }
 
 impl State for PkgGroupInstalled {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let lack = self.find_missing(&desk)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let lack = self.find_missing(&pkg_ctx)?;
         let name = &self.name;
         if lack.targets.is_empty() {
             return Ok(CheckResult::in_sync(format!("Group '{name}' is already installed")));
@@ -211,13 +211,14 @@ impl State for PkgGroupInstalled {
         Ok(CheckResult::drifted(words, steps_to_changes(&steps)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let lack = self.find_missing(&desk)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let lack = self.find_missing(&pkg_ctx)?;
         let targets: Vec<PkgTarget> = lack.targets.iter().map(|n| PkgTarget::from_name(n)).collect();
         let words = format!("An error was encountered while installing/updating group '{}'", self.name);
-        let steps =
-            desk.install(&targets, &self.asked).map_err(|(f, steps)| transaction_error(&words, f, &steps))?;
+        let steps = pkg_ctx
+            .install(&targets, &self.pkg_args)
+            .map_err(|(f, steps)| transaction_error(&words, f, &steps))?;
         let how = if lack.is_partial { "updated" } else { "installed" };
         Ok(ApplyResult::new(format!("Group '{}' was {how}", self.name), steps_to_changes(&steps)))
     }

@@ -12,11 +12,11 @@ use crate::states::{
 /// Makes `pkg.held`, or `pkg.unheld`.
 pub(super) fn build(args: &ChunkArgs<'_>, hold: bool) -> BuildResult {
     let all = args.flag(if hold { "replace" } else { "all" }, false);
-    Ok(Box::new(PkgHeld { asked: PkgArgs::read(args)?, hold, all }))
+    Ok(Box::new(PkgHeld { pkg_args: PkgArgs::read(args)?, hold, all }))
 }
 
 struct PkgHeld {
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
     hold: bool,
     /// Frees all others (`replace`), or simply all (`all`).
     all: bool,
@@ -24,28 +24,28 @@ struct PkgHeld {
 
 /// Holds packages, or frees them; those that changed.
 pub(super) fn set_holds(
-    desk: &PkgContext<'_>,
+    pkg_ctx: &PkgContext<'_>,
     names: &[String],
     hold: bool,
 ) -> Result<Vec<String>, StateError> {
     let act = if hold { PkgAction::Hold(names) } else { PkgAction::Unhold(names) };
-    let before = desk.db()?;
-    let told = desk.with_undo(names, || Ok(desk.teller().execute(&act)?));
+    let before = pkg_ctx.db()?;
+    let told = pkg_ctx.with_undo(names, || Ok(pkg_ctx.teller().execute(&act)?));
     told.map_err(|f| {
         StateError::new(format!(
             "An error was encountered while holding/unholding package(s): {}",
             f.result.comment
         ))
     })?;
-    let after = desk.db()?;
+    let after = pkg_ctx.db()?;
     let is = |db: &crate::host::packages::PkgDb, n: &str| db.packages.get(n).is_some_and(|p| p.is_held);
     Ok(names.iter().filter(|n| is(&before, n) != is(&after, n)).cloned().collect())
 }
 
 impl PkgHeld {
     /// What has to be held, and what has to be freed.
-    fn pending_holds(&self, desk: &PkgContext<'_>) -> Result<(Vec<String>, Vec<String>), StateError> {
-        let (db, chosen) = (desk.db()?, desk.manager);
+    fn pending_holds(&self, pkg_ctx: &PkgContext<'_>) -> Result<(Vec<String>, Vec<String>), StateError> {
+        let (db, chosen) = (pkg_ctx.db()?, pkg_ctx.manager);
         if chosen.provider.command_lines(chosen.program, &PkgAction::Hold(&[])).is_none() {
             return Err(StateError::new(
                 "No any function to get the list of held packages available.\nCheck if the package manager supports \
@@ -54,7 +54,7 @@ impl PkgHeld {
         }
         let held: Vec<String> =
             db.packages.iter().filter(|(_, p)| p.is_held).map(|(n, _)| n.clone()).collect();
-        let wanted: Vec<String> = self.asked.resolve_names(&db).into_iter().map(|w| w.name).collect();
+        let wanted: Vec<String> = self.pkg_args.resolve_names(&db).into_iter().map(|w| w.name).collect();
         let named = |name: &String| wanted.contains(name);
         if self.hold {
             let to_hold: Vec<String> = wanted.iter().filter(|n| !held.contains(n)).cloned().collect();
@@ -72,14 +72,14 @@ impl PkgHeld {
 }
 
 impl State for PkgHeld {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        if self.asked.is_empty_list && !self.all {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        if self.pkg_args.is_empty_list && !self.all {
             let how = if self.hold { "held" } else { "unheld" };
             return Ok(CheckResult::in_sync(format!("No packages to be {how} provided")));
         }
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let (to_hold, to_free) = self.pending_holds(&desk)?;
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let (to_hold, to_free) = self.pending_holds(&pkg_ctx)?;
         if to_hold.is_empty() && to_free.is_empty() {
             return Ok(CheckResult::in_sync("No changes made"));
         }
@@ -95,15 +95,15 @@ impl State for PkgHeld {
         Ok(CheckResult { verdict: Verdict::Drifted, ..CheckResult::drifted(lines.join("\n"), changes) })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let (to_hold, to_free) = self.pending_holds(&desk)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let (to_hold, to_free) = self.pending_holds(&pkg_ctx)?;
         let (mut lines, mut changes) = (Vec::new(), Map::new());
         for (names, hold) in [(to_hold, true), (to_free, false)] {
             if names.is_empty() {
                 continue;
             }
-            for name in set_holds(&desk, &names, hold)? {
+            for name in set_holds(&pkg_ctx, &names, hold)? {
                 let how = if hold { "now being held" } else { "no longer being held." };
                 lines.push(format!("Package {name} is {how}"));
                 changes.insert(name.as_str(), hold_change(&name, hold));

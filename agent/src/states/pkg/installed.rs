@@ -22,7 +22,7 @@ use crate::states::{
 /// Makes `pkg.installed`.
 pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
     Ok(Box::new(PkgInstalled {
-        asked: PkgArgs::read(args)?,
+        pkg_args: PkgArgs::read(args)?,
         reinstall: args.flag("reinstall", false),
         verify: PkgVerify::read(args)?,
         hold: args.get("hold").map(Value::is_truthy),
@@ -32,7 +32,7 @@ pub(super) fn build(args: &ChunkArgs<'_>) -> BuildResult {
 }
 
 struct PkgInstalled {
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
     reinstall: bool,
     verify: Option<PkgVerify>,
     hold: Option<bool>,
@@ -69,15 +69,15 @@ impl PkgSurvey {
 /// What counts as installed of a name: the package itself, or who provides it when that will do.
 fn installed_versions(
     db: &PkgDb,
-    desk: &PkgContext<'_>,
+    pkg_ctx: &PkgContext<'_>,
     name: &str,
-    asked: &PkgArgs,
+    pkg_args: &PkgArgs,
 ) -> Result<Vec<String>, StateError> {
     if let Some(pack) = db.get(name) {
         return Ok(if pack.is_purge_desired { Vec::new() } else { pack.versions.clone() });
     }
-    if asked.resolve_capabilities
-        && let Some(provider) = sources::providing_package(desk, name)?
+    if pkg_args.resolve_capabilities
+        && let Some(provider) = sources::providing_package(pkg_ctx, name)?
     {
         return Ok(db.get(&provider).map(|p| p.versions.clone()).unwrap_or_default());
     }
@@ -85,12 +85,12 @@ fn installed_versions(
 }
 
 impl PkgInstalled {
-    fn survey(&self, desk: &PkgContext<'_>, db: &PkgDb) -> Result<PkgSurvey, StateError> {
+    fn survey(&self, pkg_ctx: &PkgContext<'_>, db: &PkgDb) -> Result<PkgSurvey, StateError> {
         let mut survey = PkgSurvey::default();
-        let scheme = desk.manager.provider.version_scheme();
-        let latest = self.latest_offers(desk, db)?;
-        for mut wanted in self.asked.resolve_names(db) {
-            let have = installed_versions(db, desk, &wanted.name, &self.asked)?;
+        let scheme = pkg_ctx.manager.provider.version_scheme();
+        let latest = self.latest_offers(pkg_ctx, db)?;
+        for mut wanted in self.pkg_args.resolve_names(db) {
+            let have = installed_versions(db, pkg_ctx, &wanted.name, &self.pkg_args)?;
             if self.hold.is_some_and(|hold| db.get(&wanted.name).is_none_or(|p| p.is_held != hold)) {
                 survey.hold.push(wanted.name.clone());
             }
@@ -107,12 +107,12 @@ impl PkgInstalled {
                 continue;
             }
             let of_file = match &wanted.source {
-                Some(source) => self.sources.file_version(desk, source)?,
+                Some(source) => self.sources.file_version(pkg_ctx, source)?,
                 None => None,
             };
             let will_do = |spec: &str| {
                 let fits = |v: &String| {
-                    satisfies(v, spec, scheme, self.asked.ignore_epoch, self.asked.allow_updates)
+                    satisfies(v, spec, scheme, self.pkg_args.ignore_epoch, self.pkg_args.allow_updates)
                 };
                 have.iter().any(fits)
             };
@@ -124,7 +124,7 @@ impl PkgInstalled {
                 spec => {
                     survey.has_version_spec |= spec.is_some() && wanted.source.is_none();
                     let altered = match &self.verify {
-                        Some(verify) => verify.modified_files(desk, &wanted.name)?,
+                        Some(verify) => verify.modified_files(pkg_ctx, &wanted.name)?,
                         None => Vec::new(),
                     };
                     if !altered.is_empty() {
@@ -138,27 +138,27 @@ impl PkgInstalled {
     }
 
     /// What `latest` stands for.
-    fn latest_offers(&self, desk: &PkgContext<'_>, db: &PkgDb) -> Result<AvailablePkgs, StateError> {
+    fn latest_offers(&self, pkg_ctx: &PkgContext<'_>, db: &PkgDb) -> Result<AvailablePkgs, StateError> {
         let is_latest = |w: &PkgSpec| w.version_spec.as_deref() == Some("latest");
-        let wanted = self.asked.resolve_names(db).into_iter().filter(is_latest);
+        let wanted = self.pkg_args.resolve_names(db).into_iter().filter(is_latest);
         let names: Vec<String> = wanted.map(|w| w.name).collect();
         if names.is_empty() {
             return Ok(AvailablePkgs::new());
         }
-        if self.asked.refresh != Some(false) {
-            desk.refresh_catalog(&self.asked)?;
+        if self.pkg_args.refresh != Some(false) {
+            pkg_ctx.refresh_catalog(&self.pkg_args)?;
         }
-        desk.offers(&names, &self.asked)
+        pkg_ctx.offers(&names, &self.pkg_args)
     }
 
-    fn survey_host(&self, scene: &StateCtx<'_>) -> Result<(CheckResult, PkgSurvey), StateError> {
-        if self.asked.is_empty_list {
+    fn survey_host(&self, ctx: &StateCtx<'_>) -> Result<(CheckResult, PkgSurvey), StateError> {
+        if self.pkg_args.is_empty_list {
             return Ok((CheckResult::in_sync("No packages to install provided"), PkgSurvey::default()));
         }
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let db = desk.db()?;
-        let survey = self.survey(&desk, &db)?;
-        if let Some(mine) = scene.shared.packages.lock().batch_changes.get(scene.tag) {
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let db = pkg_ctx.db()?;
+        let survey = self.survey(&pkg_ctx, &db)?;
+        if let Some(mine) = ctx.shared.packages.lock().batch_changes.get(ctx.tag) {
             return Ok((
                 CheckResult::drifted("its packages came with those of another state", mine.clone()),
                 survey,
@@ -168,7 +168,7 @@ impl PkgInstalled {
             let tail = if survey.has_version_spec { " and are at the desired version" } else { "" };
             let mut comment = format!("All specified packages are already installed{tail}");
             if let Some(hold) = self.hold {
-                for wanted in &self.asked.wanted {
+                for wanted in &self.pkg_args.wanted {
                     let how = if hold { "already set to be held" } else { "already not held" };
                     comment.push_str(&format!(".\nPackage {} is {how}.", wanted.name));
                 }
@@ -213,28 +213,31 @@ impl PkgInstalled {
     /// What is asked of the manager for wanted packages; who cannot be served is told by name.
     fn install_targets(
         &self,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         wanted: &[&PkgSpec],
     ) -> Result<Vec<PkgTarget>, StateError> {
         let (mut targets, mut unknown) = (Vec::new(), Vec::new());
         let names: Vec<String> =
             wanted.iter().filter(|w| w.source.is_none()).map(|w| w.name.clone()).collect();
-        let mut offers = desk.offers(&names, &self.asked)?;
+        let mut offers = pkg_ctx.offers(&names, &self.pkg_args)?;
         let lacks = |offers: &AvailablePkgs| {
-            wanted
-                .iter()
-                .any(|w| w.version_spec.is_some() && resolve_target(desk, offers, w, &self.asked).is_err())
+            wanted.iter().any(|w| {
+                w.version_spec.is_some() && resolve_target(pkg_ctx, offers, w, &self.pkg_args).is_err()
+            })
         };
-        if lacks(&offers) && self.asked.refresh != Some(false) && desk.refresh_catalog(&self.asked)? {
-            offers = desk.offers(&names, &self.asked)?;
+        if lacks(&offers)
+            && self.pkg_args.refresh != Some(false)
+            && pkg_ctx.refresh_catalog(&self.pkg_args)?
+        {
+            offers = pkg_ctx.offers(&names, &self.pkg_args)?;
         }
         for w in wanted {
             match &w.source {
                 Some(source) => {
-                    let file = Some(self.sources.local_file(desk.scene, source)?);
+                    let file = Some(self.sources.local_file(pkg_ctx.ctx, source)?);
                     targets.push(PkgTarget { file, ..PkgTarget::from_name(&w.name) });
                 }
-                None => match resolve_target(desk, &offers, w, &self.asked) {
+                None => match resolve_target(pkg_ctx, &offers, w, &self.pkg_args) {
                     Ok(target) => targets.push(target),
                     Err(words) => unknown.push(words),
                 },
@@ -243,37 +246,37 @@ impl PkgInstalled {
         if unknown.is_empty() {
             return Ok(targets);
         }
-        Err(StateError::new(desk.with_warning(&unknown.join("\n"))))
+        Err(StateError::new(pkg_ctx.with_warning(&unknown.join("\n"))))
     }
 
     /// Brings what is missing: first together with the neighbours, and alone when that fails.
     fn install_missing(
         &self,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         survey: &PkgSurvey,
     ) -> Result<Vec<PkgChange>, StateError> {
         const PROBLEM: &str = "Problem encountered installing package(s)";
         let mine: Vec<&PkgSpec> = survey.to_install().collect();
-        let targets = self.install_targets(desk, &mine).map_err(|f| transaction_error(PROBLEM, f, &[]))?;
-        let mut asked = self.asked.clone();
-        asked.options.reinstall = !survey.reinstall.is_empty();
-        let (others, owners) = batch_targets(desk, &self.asked, &self.batch, &targets)?;
+        let targets = self.install_targets(pkg_ctx, &mine).map_err(|f| transaction_error(PROBLEM, f, &[]))?;
+        let mut pkg_args = self.pkg_args.clone();
+        pkg_args.options.reinstall = !survey.reinstall.is_empty();
+        let (others, owners) = batch_targets(pkg_ctx, &self.pkg_args, &self.batch, &targets)?;
         let mut came = Vec::new();
         if !others.is_empty() {
             let all: Vec<PkgTarget> = targets.iter().chain(&others).cloned().collect();
-            match desk.install(&all, &asked) {
-                Ok(steps) => return Ok(distribute_steps(desk, steps, &owners)),
+            match pkg_ctx.install(&all, &pkg_args) {
+                Ok(steps) => return Ok(distribute_steps(pkg_ctx, steps, &owners)),
                 // What came before it failed came for whom it was meant.
-                Err((_, steps)) => came = distribute_steps(desk, steps, &owners),
+                Err((_, steps)) => came = distribute_steps(pkg_ctx, steps, &owners),
             }
         }
-        let mut steps = match desk.install(&targets, &asked) {
+        let mut steps = match pkg_ctx.install(&targets, &pkg_args) {
             Ok(steps) => merge_steps(came, steps),
             Err((f, steps)) => return Err(transaction_error(PROBLEM, f, &merge_steps(came, steps))),
         };
         for w in &survey.reinstall {
             if !steps.iter().any(|s| s.name == w.name) {
-                let version = desk.db()?.version(&w.name);
+                let version = pkg_ctx.db()?.version(&w.name);
                 steps.push(PkgChange { name: w.name.clone(), old: version.clone(), new: version });
             }
         }
@@ -284,14 +287,14 @@ impl PkgInstalled {
     fn summarize(
         &self,
         survey: &PkgSurvey,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         steps: &[PkgChange],
     ) -> Result<ApplyResult, StateError> {
         let mut lines = Vec::new();
         let spec = |w: &PkgSpec| display_spec(&w.name, w.version_spec.as_deref());
         let listed = |list: &[&PkgSpec]| list.iter().map(|w| spec(w)).collect::<Vec<_>>().join(", ");
-        let before = desk.db()?;
-        let after = self.survey(desk, &before)?;
+        let before = pkg_ctx.db()?;
+        let after = self.survey(pkg_ctx, &before)?;
         let lacks = |w: &PkgSpec| after.missing.iter().any(|m| m.name == w.name);
         let (failed, fine): (Vec<&PkgSpec>, Vec<&PkgSpec>) = survey.missing.iter().partition(|w| lacks(w));
         if !failed.is_empty() {
@@ -308,7 +311,7 @@ impl PkgInstalled {
         }
         let touched =
             |w: &PkgSpec| survey.to_install().any(|t| t.name == before.without_native_arch(&w.name));
-        let already: Vec<&PkgSpec> = self.asked.wanted.iter().filter(|w| !touched(w)).collect();
+        let already: Vec<&PkgSpec> = self.pkg_args.wanted.iter().filter(|w| !touched(w)).collect();
         if !already.is_empty() && !steps.is_empty() {
             lines.push(if already.len() <= 20 {
                 format!("The following packages were already installed: {}", listed(&already))
@@ -328,12 +331,12 @@ impl PkgInstalled {
 
     fn apply_holds(
         &self,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         names: &[String],
         done: &mut ApplyResult,
     ) -> Result<(), StateError> {
         let Some(hold) = self.hold.filter(|_| !names.is_empty()) else { return Ok(()) };
-        let held = super::held::set_holds(desk, names, hold)?;
+        let held = super::held::set_holds(pkg_ctx, names, hold)?;
         for name in held {
             let (old, new) = if hold { ("install", "hold") } else { ("hold", "install") };
             let how = if hold { "now being held" } else { "no longer being held" };
@@ -356,57 +359,61 @@ impl PkgInstalled {
 }
 
 impl State for PkgInstalled {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        Ok(self.survey_host(scene)?.0)
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        Ok(self.survey_host(ctx)?.0)
     }
 
     /// The same with the versions and all that would come along, as the manager itself foresees it.
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (mut look, survey) = self.survey_host(scene)?;
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (mut checked, survey) = self.survey_host(ctx)?;
         let wanted: Vec<&PkgSpec> = survey.to_install().collect();
-        if look.verdict == Verdict::InSync && scene.compat == Compat::Strict {
-            let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
+        if checked.verdict == Verdict::InSync && ctx.compat == Compat::Strict {
+            let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
             // In one transaction it is this state's, otherwise it is there already.
-            if let Some(name) = desk.find_simulated(&self.asked.wanted) {
+            if let Some(name) = pkg_ctx.find_simulated(&self.pkg_args.wanted) {
                 return Ok(CheckResult::unknown(format!("`{name}` would come along with another package")));
             }
         }
-        if look.verdict != Verdict::Drifted || wanted.is_empty() {
-            return Ok(look);
+        if checked.verdict != Verdict::Drifted || wanted.is_empty() {
+            return Ok(checked);
         }
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        if desk.lacks_catalog() {
-            look.comment.push_str("\nThe package lists were never fetched: nobody can tell which versions.");
-            return Ok(look);
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        if pkg_ctx.lacks_catalog() {
+            checked
+                .comment
+                .push_str("\nThe package lists were never fetched: nobody can tell which versions.");
+            return Ok(checked);
         }
-        let targets =
-            self.install_targets(&desk, &wanted).map_err(|f| transaction_error("It would fail", f, &[]))?;
-        let mut asked = self.asked.clone();
-        asked.options.reinstall = !survey.reinstall.is_empty();
-        let steps = desk.predict_install(&targets, &asked)?;
+        let targets = self
+            .install_targets(&pkg_ctx, &wanted)
+            .map_err(|f| transaction_error("It would fail", f, &[]))?;
+        let mut pkg_args = self.pkg_args.clone();
+        pkg_args.options.reinstall = !survey.reinstall.is_empty();
+        let steps = pkg_ctx.predict_install(&targets, &pkg_args)?;
         if let Some(steps) = steps {
-            look.changes = steps_to_changes(&steps);
-            desk.simulate(&steps);
+            checked.changes = steps_to_changes(&steps);
+            pkg_ctx.simulate(&steps);
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let start = desk.db()?;
-        let survey = self.survey(&desk, &start)?;
-        let mine = scene.shared.packages.lock().batch_changes.remove(scene.tag);
-        let mended = if survey.to_install().next().is_none() { None } else { desk.repair_interrupted()? };
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let start = pkg_ctx.db()?;
+        let survey = self.survey(&pkg_ctx, &start)?;
+        let mine = ctx.shared.packages.lock().batch_changes.remove(ctx.tag);
+        let mended =
+            if survey.to_install().next().is_none() { None } else { pkg_ctx.repair_interrupted()? };
         // What was mended may be all that was lacking.
-        let left = if mended.is_some() { self.survey(&desk, &*desk.db()?)? } else { survey };
+        let left = if mended.is_some() { self.survey(&pkg_ctx, &*pkg_ctx.db()?)? } else { survey };
         let bring = left.to_install().next().is_some();
-        let steps = if bring { self.install_missing(&desk, &left)? } else { Vec::new() };
-        let words = if bring { desk.with_warning("") } else { String::new() };
+        let steps = if bring { self.install_missing(&pkg_ctx, &left)? } else { Vec::new() };
+        let words = if bring { pkg_ctx.with_warning("") } else { String::new() };
         // What came late is still looked at.
-        let calm = StateCtx { deadline: None, ..*scene };
-        let desk = PkgContext::new(&calm, self.asked.provider.as_deref())?;
-        let mut done = self.summarize(&left, &desk, &steps)?;
+        let calm = StateCtx { deadline: None, ..*ctx };
+        let pkg_ctx = PkgContext::new(&calm, self.pkg_args.provider.as_deref())?;
+        let mut done = self.summarize(&left, &pkg_ctx, &steps)?;
         done.comment += &words;
         if let Some(mine) = mine {
             let names: Vec<String> = mine.keys().map(value_text).collect();
@@ -418,9 +425,9 @@ impl State for PkgInstalled {
         }
         if let Some(words) = mended {
             done.comment = format!("{}\n{words}", done.comment).trim_start().to_owned();
-            done.changes = steps_to_changes(&start.changes_to(&*desk.db()?));
+            done.changes = steps_to_changes(&start.changes_to(&*pkg_ctx.db()?));
         }
-        if let Err(failure) = self.apply_holds(&desk, &left.hold, &mut done) {
+        if let Err(failure) = self.apply_holds(&pkg_ctx, &left.hold, &mut done) {
             let words = format!("{}\n{}", done.comment, failure.result.comment);
             done.comment = words.trim_start().to_owned();
             return Err(done.into());
@@ -428,8 +435,8 @@ impl State for PkgInstalled {
         Ok(done)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        super::reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        super::reapply(self, ctx)
     }
 
     fn is_convergent(&self) -> bool {
@@ -438,11 +445,11 @@ impl State for PkgInstalled {
 
     fn can_batch(&self) -> bool {
         let is_plain = |w: &PkgSpec| w.source.is_none();
-        !self.reinstall && self.asked.wanted.iter().all(is_plain)
+        !self.reinstall && self.pkg_args.wanted.iter().all(is_plain)
     }
 
     fn batch_with(&mut self, others: &[&Chunk]) {
-        self.batch = others.iter().filter_map(|chunk| batchable(chunk, &self.asked)).collect();
+        self.batch = others.iter().filter_map(|chunk| batchable(chunk, &self.pkg_args)).collect();
     }
 
     fn reads(&self) -> Effects {

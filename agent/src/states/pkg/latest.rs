@@ -16,33 +16,33 @@ pub(super) fn build_latest(args: &ChunkArgs<'_>) -> BuildResult {
     if args.get("sources").is_some_and(Value::is_truthy) {
         return Err(StateError::new("The \"sources\" parameter is not supported."));
     }
-    let mut asked = PkgArgs::read(args)?;
-    asked.options.upgrade_installed = true;
-    Ok(Box::new(PkgLatest { asked }))
+    let mut pkg_args = PkgArgs::read(args)?;
+    pkg_args.options.upgrade_installed = true;
+    Ok(Box::new(PkgLatest { pkg_args }))
 }
 
 /// Makes `pkg.uptodate`.
 pub(super) fn build_uptodate(args: &ChunkArgs<'_>) -> BuildResult {
-    Ok(Box::new(PkgUptodate { asked: PkgArgs::read(args)? }))
+    Ok(Box::new(PkgUptodate { pkg_args: PkgArgs::read(args)? }))
 }
 
 struct PkgLatest {
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
 }
 
 impl PkgLatest {
     fn package_names(&self, db: &PkgDb) -> Vec<String> {
-        self.asked.resolve_names(db).into_iter().map(|w| w.name).collect()
+        self.pkg_args.resolve_names(db).into_iter().map(|w| w.name).collect()
     }
 
     /// What is older than it could be, and what it could be.
-    fn upgrade_steps(&self, desk: &PkgContext<'_>, db: &PkgDb) -> Result<Vec<PkgChange>, StateError> {
-        if self.asked.refresh != Some(false) {
-            desk.refresh_catalog(&self.asked)?;
+    fn upgrade_steps(&self, pkg_ctx: &PkgContext<'_>, db: &PkgDb) -> Result<Vec<PkgChange>, StateError> {
+        if self.pkg_args.refresh != Some(false) {
+            pkg_ctx.refresh_catalog(&self.pkg_args)?;
         }
         let names = self.package_names(db);
-        let offers = desk.offers(&names, &self.asked)?;
-        let scheme = desk.manager.provider.version_scheme();
+        let offers = pkg_ctx.offers(&names, &self.pkg_args)?;
+        let scheme = pkg_ctx.manager.provider.version_scheme();
         let (mut steps, mut problems) = (Vec::new(), Vec::new());
         for name in names {
             let old = db.version(&name);
@@ -52,7 +52,7 @@ impl PkgLatest {
                 () if new.is_empty() && old.is_empty() => {
                     problems.push(format!("No information found for '{name}'."));
                 }
-                () if old.is_empty() && self.asked.options.only_upgrade => {
+                () if old.is_empty() && self.pkg_args.options.only_upgrade => {
                     problems.push(format!("Package {name} is not installed, and only_upgrade is set."));
                 }
                 () if !new.is_empty() && (old.is_empty() || scheme.compare(&have, &new).is_lt()) => {
@@ -64,7 +64,7 @@ impl PkgLatest {
         if problems.is_empty() {
             return Ok(steps);
         }
-        Err(StateError::new(desk.with_warning(&problems.join(" "))))
+        Err(StateError::new(pkg_ctx.with_warning(&problems.join(" "))))
     }
 
     fn in_sync_comment(&self, db: &PkgDb) -> String {
@@ -98,13 +98,13 @@ fn list_steps(steps: &[PkgChange]) -> String {
 }
 
 impl State for PkgLatest {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let db = desk.db()?;
-        let steps = self.upgrade_steps(&desk, &db)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let db = pkg_ctx.db()?;
+        let steps = self.upgrade_steps(&pkg_ctx, &db)?;
         if steps.is_empty() {
-            return Ok(CheckResult::in_sync(desk.with_warning(&self.in_sync_comment(&db))));
+            return Ok(CheckResult::in_sync(pkg_ctx.with_warning(&self.in_sync_comment(&db))));
         }
         let mut words =
             vec![format!("The following packages would be installed/upgraded: {}", list_steps(&steps))];
@@ -112,29 +112,29 @@ impl State for PkgLatest {
         Ok(CheckResult::drifted(words.join("\n"), steps_to_changes(&steps)))
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut look = self.check(scene)?;
-        if !look.changes.is_empty() {
-            let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-            let steps = self.upgrade_steps(&desk, &*desk.db()?)?;
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx)?;
+        if !checked.changes.is_empty() {
+            let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+            let steps = self.upgrade_steps(&pkg_ctx, &*pkg_ctx.db()?)?;
             let targets: Vec<PkgTarget> = steps.iter().map(|s| PkgTarget::from_name(&s.name)).collect();
-            if let Some(steps) = desk.predict_install(&targets, &self.asked)? {
-                look.changes = steps_to_changes(&steps);
-                desk.simulate(&steps);
+            if let Some(steps) = pkg_ctx.predict_install(&targets, &self.pkg_args)? {
+                checked.changes = steps_to_changes(&steps);
+                pkg_ctx.simulate(&steps);
             }
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         const PROBLEM: &str = "An error was encountered while installing package(s)";
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let mended = desk.repair_interrupted()?;
-        let db = desk.db()?;
-        let wanted = self.upgrade_steps(&desk, &db)?;
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let mended = pkg_ctx.repair_interrupted()?;
+        let db = pkg_ctx.db()?;
+        let wanted = self.upgrade_steps(&pkg_ctx, &db)?;
         let targets: Vec<PkgTarget> = wanted.iter().map(|s| PkgTarget::from_name(&s.name)).collect();
-        let steps = desk
-            .install(&targets, &self.asked)
+        let steps = pkg_ctx
+            .install(&targets, &self.pkg_args)
             .map_err(|(f, steps)| transaction_error(PROBLEM, f, &steps))?;
         let mut words = vec![format!(
             "The following packages were successfully installed/upgraded: {}",
@@ -142,11 +142,11 @@ impl State for PkgLatest {
         )];
         words.extend(self.unchanged_comment(&db, &wanted, "were"));
         words.extend(mended);
-        Ok(ApplyResult::new(desk.with_warning(&words.join(" ")), steps_to_changes(&steps)))
+        Ok(ApplyResult::new(pkg_ctx.with_warning(&words.join(" ")), steps_to_changes(&steps)))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        super::reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        super::reapply(self, ctx)
     }
 
     fn reads(&self) -> Effects {
@@ -168,60 +168,60 @@ impl State for PkgLatest {
 }
 
 struct PkgUptodate {
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
 }
 
 impl PkgUptodate {
     /// All that could be newer, or of those that are named.
-    fn upgrade_steps(&self, desk: &PkgContext<'_>) -> Result<Vec<PkgChange>, StateError> {
-        if self.asked.refresh == Some(true) {
-            desk.refresh_catalog(&self.asked)?;
+    fn upgrade_steps(&self, pkg_ctx: &PkgContext<'_>) -> Result<Vec<PkgChange>, StateError> {
+        if self.pkg_args.refresh == Some(true) {
+            pkg_ctx.refresh_catalog(&self.pkg_args)?;
         }
-        desk.refresh_if_stale()?;
-        let db = desk.db()?;
+        pkg_ctx.refresh_if_stale()?;
+        let db = pkg_ctx.db()?;
         let names = self.package_names(&db);
-        let steps = desk.teller().dry_run(&PkgAction::Upgrade(&names, &self.asked.options))?;
+        let steps = pkg_ctx.teller().dry_run(&PkgAction::Upgrade(&names, &self.pkg_args.options))?;
         let mut steps = steps.unwrap_or_default();
         steps.retain(|s| !s.new.is_empty());
         // A manager that does not tell what there was: the database does.
         for step in steps.iter_mut().filter(|s| s.old.is_empty()) {
             step.old = db.version(&step.name);
         }
-        if self.asked.is_list {
+        if self.pkg_args.is_list {
             steps.retain(|s| names.contains(&s.name));
         }
         Ok(steps)
     }
 
     fn package_names(&self, db: &PkgDb) -> Vec<String> {
-        let all = if self.asked.is_list { self.asked.resolve_names(db) } else { Vec::new() };
+        let all = if self.pkg_args.is_list { self.pkg_args.resolve_names(db) } else { Vec::new() };
         all.into_iter().map(|w| w.name).collect()
     }
 }
 
 impl State for PkgUptodate {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let steps = self.upgrade_steps(&desk)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let steps = self.upgrade_steps(&pkg_ctx)?;
         if steps.is_empty() {
-            return Ok(CheckResult::in_sync(desk.with_warning("System is already up-to-date")));
+            return Ok(CheckResult::in_sync(pkg_ctx.with_warning("System is already up-to-date")));
         }
         Ok(CheckResult::drifted("System update will be performed", steps_to_changes(&steps)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         const PROBLEM: &str = "Problem encountered upgrading packages";
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let mended = desk.repair_interrupted()?;
-        let names = self.package_names(&*desk.db()?);
-        let options: &PkgActionOptions = &self.asked.options;
-        let steps = desk
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let mended = pkg_ctx.repair_interrupted()?;
+        let names = self.package_names(&*pkg_ctx.db()?);
+        let options: &PkgActionOptions = &self.pkg_args.options;
+        let steps = pkg_ctx
             .transact(&[PkgAction::Upgrade(&names, options)])
             .map_err(|(failure, steps)| transaction_error(PROBLEM, failure, &steps))?;
         let mut words = vec!["Upgrade ran successfully".to_owned()];
         words.extend(mended);
-        words.extend(desk.catalog_warning().into_iter().chain(desk.overtime_warning()));
+        words.extend(pkg_ctx.catalog_warning().into_iter().chain(pkg_ctx.overtime_warning()));
         Ok(ApplyResult::new(words.join("\n"), steps_to_changes(&steps)))
     }
 

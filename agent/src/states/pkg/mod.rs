@@ -43,18 +43,18 @@ pub(super) fn build(state: &str, fun: &str, args: &ChunkArgs<'_>) -> Option<Buil
 }
 
 /// Answers a watch as Salt does: does what the state does, when there is something to do.
-fn reapply(state: &mut dyn State, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-    let look = state.check(scene)?;
-    if look.verdict == Verdict::InSync {
-        return Ok(ApplyResult::new(look.comment, Map::new()));
+fn reapply(state: &mut dyn State, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    let checked = state.check(ctx)?;
+    if checked.verdict == Verdict::InSync {
+        return Ok(ApplyResult::new(checked.comment, Map::new()));
     }
-    state.apply(scene)
+    state.apply(ctx)
 }
 
 /// The scene of a look. Once the time of a state is over, a look is that at what was let finish: it has the time of any look.
-fn ctx_for_check<'s>(scene: &StateCtx<'s>) -> StateCtx<'s> {
-    let is_over = scene.tools().time_left().is_some_and(|left| left.is_zero());
-    StateCtx { deadline: scene.deadline.filter(|_| !is_over), ..*scene }
+fn ctx_for_check<'s>(ctx: &StateCtx<'s>) -> StateCtx<'s> {
+    let is_over = ctx.tools().time_left().is_some_and(|left| left.is_zero());
+    StateCtx { deadline: ctx.deadline.filter(|_| !is_over), ..*ctx }
 }
 
 /// What Salt says when somebody watches and has no answer.
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     fn what_was_let_finish_is_still_looked_at() {
-        let stage = StateTestBed::new();
+        let test_bed = StateTestBed::new();
         let at = |deadline: Instant| {
-            ctx_for_check(&StateCtx { deadline: Some(deadline), ..stage.scene() }).deadline
+            ctx_for_check(&StateCtx { deadline: Some(deadline), ..test_bed.scene() }).deadline
         };
         let later = Instant::now() + Duration::from_secs(3600);
         assert_eq!(at(later), Some(later));

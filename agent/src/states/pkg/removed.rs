@@ -11,29 +11,29 @@ use crate::states::{
 
 /// Makes `pkg.removed`, or `pkg.purged`.
 pub(super) fn build(args: &ChunkArgs<'_>, purge: bool) -> BuildResult {
-    Ok(Box::new(PkgRemoved { asked: PkgArgs::read(args)?, purge }))
+    Ok(Box::new(PkgRemoved { pkg_args: PkgArgs::read(args)?, purge }))
 }
 
 struct PkgRemoved {
-    asked: PkgArgs,
+    pkg_args: PkgArgs,
     purge: bool,
 }
 
 impl PkgRemoved {
     /// The packages that have to go, and whether a version was looked at.
-    fn targets(&self, desk: &PkgContext<'_>, db: &PkgDb) -> (Vec<String>, bool) {
-        let scheme = desk.manager.provider.version_scheme();
+    fn targets(&self, pkg_ctx: &PkgContext<'_>, db: &PkgDb) -> (Vec<String>, bool) {
+        let scheme = pkg_ctx.manager.provider.version_scheme();
         let mut is_spec = false;
         let mut must_go = |wanted: &PkgSpec| {
             let Some(spec) = &wanted.version_spec else {
                 return is_still_present(db, &wanted.name, self.purge);
             };
             is_spec |= db.get(&wanted.name).is_some();
-            let fits = |v: &String| satisfies(v, spec, scheme, self.asked.ignore_epoch, false);
+            let fits = |v: &String| satisfies(v, spec, scheme, self.pkg_args.ignore_epoch, false);
             db.get(&wanted.name).is_some_and(|pack| pack.versions.iter().any(fits))
         };
         let mut targets: Vec<String> =
-            self.asked.resolve_names(db).into_iter().filter(&mut must_go).map(|w| w.name).collect();
+            self.pkg_args.resolve_names(db).into_iter().filter(&mut must_go).map(|w| w.name).collect();
         targets.sort_unstable();
         (targets, is_spec)
     }
@@ -71,11 +71,11 @@ fn config_leftovers(before: &PkgDb, after: &PkgDb) -> Vec<PkgChange> {
 }
 
 impl State for PkgRemoved {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let scene = &super::ctx_for_check(scene);
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let db = desk.db()?;
-        let (targets, is_spec) = self.targets(&desk, &db);
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let ctx = &super::ctx_for_check(ctx);
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let db = pkg_ctx.db()?;
+        let (targets, is_spec) = self.targets(&pkg_ctx, &db);
         if targets.is_empty() {
             let tail = if is_spec { " (matching specified versions)" } else { "" };
             return Ok(CheckResult::in_sync(if self.purge {
@@ -92,48 +92,48 @@ impl State for PkgRemoved {
         Ok(CheckResult::drifted(words, steps_to_changes(&steps)))
     }
 
-    fn preview(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut look = self.check(scene)?;
-        if look.verdict != Verdict::Drifted {
-            return Ok(look);
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut checked = self.check(ctx)?;
+        if checked.verdict != Verdict::Drifted {
+            return Ok(checked);
         }
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let db = desk.db()?;
-        let (mut targets, _) = self.targets(&desk, &db);
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let db = pkg_ctx.db()?;
+        let (mut targets, _) = self.targets(&pkg_ctx, &db);
         // What only an earlier state of this dry run would bring is not there for the manager to take away.
         targets.retain(|n| db.packages.get(n).is_some_and(|p| !p.is_predicted));
         if !targets.is_empty()
             && let Some(steps) =
-                desk.teller().dry_run_checked(&PkgAction::Remove(&targets, self.purge), &db)?
+                pkg_ctx.teller().dry_run_checked(&PkgAction::Remove(&targets, self.purge), &db)?
             && !steps.is_empty()
         {
-            look.changes = steps_to_changes(&steps);
-            desk.simulate(&steps);
+            checked.changes = steps_to_changes(&steps);
+            pkg_ctx.simulate(&steps);
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let desk = PkgContext::new(scene, self.asked.provider.as_deref())?;
-        let start = desk.db()?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let pkg_ctx = PkgContext::new(ctx, self.pkg_args.provider.as_deref())?;
+        let start = pkg_ctx.db()?;
         let is_broken = |name: &String| start.packages.get(name).is_some_and(|p| p.broken_state.is_some());
-        let mended = match desk.repair_interrupted() {
+        let mended = match pkg_ctx.repair_interrupted() {
             // A package whose own script fails cannot be mended, but it can go.
-            Err(_) if self.targets(&desk, &start).0.iter().any(is_broken) => None,
+            Err(_) if self.targets(&pkg_ctx, &start).0.iter().any(is_broken) => None,
             mended => mended?,
         };
-        let before = desk.db()?;
-        let (targets, _) = self.targets(&desk, &before);
+        let before = pkg_ctx.db()?;
+        let (targets, _) = self.targets(&pkg_ctx, &before);
         let acts = [PkgAction::Remove(&targets, self.purge)];
-        let told = if targets.is_empty() { Ok(Vec::new()) } else { desk.transact(&acts) };
-        let after = desk.db()?;
+        let told = if targets.is_empty() { Ok(Vec::new()) } else { pkg_ctx.transact(&acts) };
+        let after = pkg_ctx.db()?;
         let gone = steps_to_changes(&config_leftovers(&before, &after));
         let steps = told.map_err(|(failure, steps)| {
             let mut failure = transaction_error("Problem encountered removing package(s)", failure, &steps);
             failure.result.changes = self.salt_changes(failure.result.changes, gone.clone());
             failure
         })?;
-        let wanted = self.asked.resolve_names(&before);
+        let wanted = self.pkg_args.resolve_names(&before);
         let absent: Vec<&str> =
             wanted.iter().map(|w| w.name.as_str()).filter(|n| !targets.iter().any(|t| t == n)).collect();
         let mut comment = if absent.is_empty() || targets.is_empty() {
@@ -146,7 +146,7 @@ impl State for PkgRemoved {
                 targets.join(", ")
             )
         };
-        if let Some(words) = desk.overtime_warning() {
+        if let Some(words) = pkg_ctx.overtime_warning() {
             comment = format!("{comment}\n{words}");
         }
         let mut all = self.salt_changes(steps_to_changes(&steps), gone);
@@ -157,8 +157,8 @@ impl State for PkgRemoved {
         Ok(ApplyResult::new(comment, all))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        super::reapply(self, scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        super::reapply(self, ctx)
     }
 
     fn reads(&self) -> Effects {
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn a_name_may_have_the_machines_own_architecture() {
-        let stage = StateTestBed::new();
-        let scene = stage.scene();
-        let SelectedProvider { provider, .. } = select_provider(scene.tools().machine, None).unwrap();
-        let desk = PkgContext::new(&scene, Some(provider.name())).unwrap();
+        let test_bed = StateTestBed::new();
+        let ctx = test_bed.scene();
+        let SelectedProvider { provider, .. } = select_provider(ctx.tools().machine, None).unwrap();
+        let pkg_ctx = PkgContext::new(&ctx, Some(provider.name())).unwrap();
         let targets = |name: &str, args: &str| {
             let chunk = chunk("pkg.removed", name, args);
-            let asked = PkgArgs::read(&ChunkArgs::new(&chunk)).unwrap();
-            PkgRemoved { asked, purge: false }.targets(&desk, &db()).0
+            let pkg_args = PkgArgs::read(&ChunkArgs::new(&chunk)).unwrap();
+            PkgRemoved { pkg_args, purge: false }.targets(&pkg_ctx, &db()).0
         };
         assert_eq!(targets("vim:amd64", "{}"), ["vim"]);
         assert_eq!(targets("libc6:i386", "{}"), ["libc6:i386"]);

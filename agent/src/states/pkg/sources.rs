@@ -21,14 +21,14 @@ impl PkgSources {
     }
 
     /// The file, fetched when it is not on this host.
-    pub(super) fn local_file(&self, scene: &StateCtx<'_>, source: &str) -> Result<String, StateError> {
+    pub(super) fn local_file(&self, ctx: &StateCtx<'_>, source: &str) -> Result<String, StateError> {
         let known = |all: &[(String, PrivateTempFile)]| {
             all.iter().find(|(s, _)| s == source).map(|(_, f)| f.path().display().to_string())
         };
         if let Some(path) = known(&self.fetched.borrow()) {
             return Ok(path);
         }
-        let Some(bytes) = crate::states::file::fetch_remote(scene, &self.env, source)? else {
+        let Some(bytes) = crate::states::file::fetch_remote(ctx, &self.env, source)? else {
             let path = source.strip_prefix("file://").unwrap_or(source);
             if !path.starts_with('/') {
                 return Err(StateError::new(format!(
@@ -49,17 +49,17 @@ impl PkgSources {
     /// The version in a file; nothing when only its name can be known.
     pub(super) fn file_version(
         &self,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         source: &str,
     ) -> Result<Option<String>, StateError> {
-        let tools = desk.scene.tools();
-        let is_deb = desk.manager.provider.name() == "apt" && tools.which("dpkg-deb").is_some();
-        let is_rpm = matches!(desk.manager.provider.name(), "dnf" | "zypper");
-        let is_pacman = desk.manager.provider.name() == "pacman";
+        let tools = pkg_ctx.ctx.tools();
+        let is_deb = pkg_ctx.manager.provider.name() == "apt" && tools.which("dpkg-deb").is_some();
+        let is_rpm = matches!(pkg_ctx.manager.provider.name(), "dnf" | "zypper");
+        let is_pacman = pkg_ctx.manager.provider.name() == "pacman";
         if !(is_deb || is_rpm || is_pacman) {
             return Ok(None);
         }
-        let path = self.local_file(desk.scene, source)?;
+        let path = self.local_file(pkg_ctx.ctx, source)?;
         let said = if is_deb {
             tools.run_query("dpkg-deb", &["-f", &path, "Version"])?
         } else if is_pacman {
@@ -76,9 +76,9 @@ impl PkgSources {
 }
 
 /// An installed package that provides a name.
-pub(super) fn providing_package(desk: &PkgContext<'_>, name: &str) -> Result<Option<String>, StateError> {
-    let tools = desk.scene.tools();
-    let said = match desk.manager.provider.name() {
+pub(super) fn providing_package(pkg_ctx: &PkgContext<'_>, name: &str) -> Result<Option<String>, StateError> {
+    let tools = pkg_ctx.ctx.tools();
+    let said = match pkg_ctx.manager.provider.name() {
         "apt" => tools.run_query("dpkg-query", &["-W", "-f", "${Package} ${Status}: ${Provides}\\n"])?.stdout,
         "dnf" | "zypper" => {
             let said = tools.run_query("rpm", &["-q", "--whatprovides", "--qf", "%{NAME}\\n", name])?;

@@ -24,11 +24,11 @@ impl Undoable for PkgUndo {
         "packages"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let (packages, provider) = split_key(key);
-        let desk = PkgContext::new(scene, provider)?;
-        let db = desk.db()?;
-        let auto = scene.tools().machine.read("/var/lib/apt/extended_states")?.unwrap_or_default();
+        let pkg_ctx = PkgContext::new(ctx, provider)?;
+        let db = pkg_ctx.db()?;
+        let auto = ctx.tools().machine.read("/var/lib/apt/extended_states")?.unwrap_or_default();
         let one = |name: String| {
             let Some(pack) = db.get(&name) else { return (name, Value::Null) };
             let mut how = Map::from_iter([("version", Value::from(pack.version()))]);
@@ -57,11 +57,11 @@ impl Undoable for PkgUndo {
         essence(now) == essence(then)
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let (packages, provider) = split_key(key);
-        let desk = PkgContext::new(scene, provider)?;
-        desk.repair_interrupted()?;
-        let (teller, db) = (desk.teller(), desk.db()?);
+        let pkg_ctx = PkgContext::new(ctx, provider)?;
+        pkg_ctx.repair_interrupted()?;
+        let (teller, db) = (pkg_ctx.teller(), pkg_ctx.db()?);
         let (mut gone, mut back) = (Vec::new(), Vec::new());
         let (mut held, mut free, mut auto) = (Vec::new(), Vec::new(), Vec::new());
         for name in split_names(packages) {
@@ -106,9 +106,9 @@ impl Undoable for PkgUndo {
             }
             teller.execute(&act)?;
         }
-        if !auto.is_empty() && scene.tools().which("apt-mark").is_some() {
+        if !auto.is_empty() && ctx.tools().which("apt-mark").is_some() {
             auto.insert(0, "auto".into());
-            scene.tools().run_checked("apt-mark", &auto)?;
+            ctx.tools().run_checked("apt-mark", &auto)?;
         }
         if !held.is_empty() {
             teller.execute(&PkgAction::Hold(&held))?;
@@ -134,15 +134,15 @@ mod tests {
 
     #[test]
     fn the_provider_that_was_asked_for_is_noted_and_asked_again() {
-        let stage = StateTestBed::new();
+        let test_bed = StateTestBed::new();
         let root = tempfile::tempdir().unwrap();
         let journal = UndoJournal::create(root.path(), "one").unwrap();
         let disk = Disk::default();
-        let scene = StateCtx { journal: Some(&journal), fs: &disk, ..stage.scene() };
-        let own = PkgContext::new(&scene, None).unwrap().manager.provider.name();
+        let ctx = StateCtx { journal: Some(&journal), fs: &disk, ..test_bed.scene() };
+        let own = PkgContext::new(&ctx, None).unwrap().manager.provider.name();
         for provider in [None, Some(own)] {
-            let desk = PkgContext::new(&scene, provider).unwrap();
-            desk.with_undo(&["no-such-a".to_owned(), "no-such-b".to_owned()], || Ok(())).unwrap();
+            let pkg_ctx = PkgContext::new(&ctx, provider).unwrap();
+            pkg_ctx.with_undo(&["no-such-a".to_owned(), "no-such-b".to_owned()], || Ok(())).unwrap();
         }
         let notes = JournalReader::open(&root.path().join("one")).unwrap();
         let key = |record: &JournalRecord| match record {
@@ -153,7 +153,7 @@ mod tests {
         let named = format!("no-such-a no-such-b ({own})");
         assert_eq!(keys, ["no-such-a no-such-b", "no-such-a no-such-b", &*named, &*named]);
 
-        let looked = PKG_UNDO.capture(&"vim (portage)".into(), &scene);
+        let looked = PKG_UNDO.capture(&"vim (portage)".into(), &ctx);
         assert!(looked.unwrap_err().result.comment.contains("there is no provider `portage`"));
     }
 }

@@ -39,11 +39,11 @@ impl PkgVerify {
     /// The files of a package that are not as they came.
     pub(super) fn modified_files(
         &self,
-        desk: &PkgContext<'_>,
+        pkg_ctx: &PkgContext<'_>,
         name: &str,
     ) -> Result<Vec<String>, StateError> {
-        let tools = desk.scene.tools();
-        let said = match desk.manager.provider.name() {
+        let tools = pkg_ctx.ctx.tools();
+        let said = match pkg_ctx.manager.provider.name() {
             "apt" => tools.run_query("dpkg", &["--verify", name])?,
             "dnf" | "zypper" => {
                 let mut line = vec!["-V".to_owned()];

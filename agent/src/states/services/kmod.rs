@@ -45,18 +45,15 @@ fn module_comment(mods: &[String], rest: &str) -> String {
 }
 
 impl KmodState {
-    fn config(scene: &StateCtx<'_>) -> &'static str {
-        kernel_modules::boot_config_path(scene.host.grain("systemd").as_ref())
+    fn config(ctx: &StateCtx<'_>) -> &'static str {
+        kernel_modules::boot_config_path(ctx.host.grain("systemd").as_ref())
     }
 
     /// The modules that are not as they should, each with whether that is about now and about the next boot.
-    fn differing_modules(&self, scene: &StateCtx<'_>) -> Result<Vec<(String, bool, bool)>, StateError> {
-        let machine = scene.tools().machine;
-        let kept = if self.persist {
-            kernel_modules::boot_modules(scene.fs, Self::config(scene))?
-        } else {
-            Vec::new()
-        };
+    fn differing_modules(&self, ctx: &StateCtx<'_>) -> Result<Vec<(String, bool, bool)>, StateError> {
+        let machine = ctx.tools().machine;
+        let kept =
+            if self.persist { kernel_modules::boot_modules(ctx.fs, Self::config(ctx))? } else { Vec::new() };
         let loaded = kernel_modules::list_loaded(machine)?;
         let mut wrong = Vec::new();
         for name in &self.mods {
@@ -98,17 +95,11 @@ impl KmodState {
         names.iter().map(|n| (n.clone(), word)).collect()
     }
 
-    fn change_module(
-        &self,
-        name: &str,
-        now: bool,
-        boot: bool,
-        scene: &StateCtx<'_>,
-    ) -> Result<(), StateError> {
+    fn change_module(&self, name: &str, now: bool, boot: bool, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         if now {
             let verb = if self.should_load { "load" } else { "remove" };
-            scene.with_undo(&KmodUndo, name, || {
-                let said = scene.tools().run_change(self.program(), &[name])?;
+            ctx.with_undo(&KmodUndo, name, || {
+                let said = ctx.tools().run_change(self.program(), &[name])?;
                 if said.is_success() {
                     return Ok(());
                 }
@@ -116,25 +107,25 @@ impl KmodState {
             })?;
         }
         if boot {
-            let config = Self::config(scene);
-            let text = text_file::read_text(scene.fs, config)?.unwrap_or_default();
+            let config = Self::config(ctx);
+            let text = text_file::read_text(ctx.fs, config)?.unwrap_or_default();
             let text = if self.should_load {
                 kernel_modules::add_boot_module(&text, name)
             } else {
                 kernel_modules::remove_boot_module(&text, name, self.comment)
             };
-            text_file::write_text(scene.fs, config, &text)?;
+            text_file::write_text(ctx.fs, config, &text)?;
         }
         Ok(())
     }
 }
 
 impl State for KmodState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let wrong = self.differing_modules(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let wrong = self.differing_modules(ctx)?;
         // Salt finds out when it calls the program.
-        if scene.compat == Compat::Strict {
-            self.verify_program(&scene.tools(), &wrong)?;
+        if ctx.compat == Compat::Strict {
+            self.verify_program(&ctx.tools(), &wrong)?;
         }
         let wrong: Vec<String> = wrong.into_iter().map(|(n, ..)| n).collect();
         let (already, will) = if self.should_load {
@@ -148,7 +139,7 @@ impl State for KmodState {
         Ok(CheckResult::drifted(module_comment(&wrong, will), self.changes(&wrong)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let mut done = Vec::new();
         let verb = if self.should_load { "Loaded" } else { "Removed" };
         let told = |done: &[String]| match done {
@@ -156,8 +147,8 @@ impl State for KmodState {
             [one] => format!("{verb} kernel module {one}"),
             many => format!("{verb} kernel modules {}", many.join(", ")),
         };
-        for (name, now, boot) in self.differing_modules(scene)? {
-            if let Err(failure) = self.change_module(&name, now, boot, scene) {
+        for (name, now, boot) in self.differing_modules(ctx)? {
+            if let Err(failure) = self.change_module(&name, now, boot, ctx) {
                 let words = format!("{}\n{}", told(&done), failure.result.comment).trim().to_owned();
                 return Err(ApplyResult::new(words, self.changes(&done)).into());
             }
@@ -187,14 +178,14 @@ impl Undoable for KmodUndo {
         "kmod"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let name = kernel_modules::normalize_name(key.as_str().unwrap_or_default());
-        Ok(kernel_modules::list_loaded(scene.tools().machine)?.contains(&name).into())
+        Ok(kernel_modules::list_loaded(ctx.tools().machine)?.contains(&name).into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let program = if to.is_truthy() { "modprobe" } else { "rmmod" };
-        scene.tools().run_checked(program, &[key.as_str().unwrap_or_default()])?;
+        ctx.tools().run_checked(program, &[key.as_str().unwrap_or_default()])?;
         Ok(())
     }
 }

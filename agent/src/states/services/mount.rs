@@ -45,8 +45,8 @@ fn trim_slash(name: &str) -> String {
     if name == "/" { name.to_owned() } else { name.trim_end_matches('/').to_owned() }
 }
 
-fn read_fstab(scene: &StateCtx<'_>, config: &str) -> Result<String, StateError> {
-    text_file::read_text(scene.fs, config)?
+fn read_fstab(ctx: &StateCtx<'_>, config: &str) -> Result<String, StateError> {
+    text_file::read_text(ctx.fs, config)?
         .ok_or_else(|| StateError::new(format!("Bad config file \"{config}\"")))
 }
 
@@ -83,11 +83,11 @@ impl MountUnmounted {
     }
 
     /// What is mounted there, and the table without its line, when it has one.
-    fn find_mount(&self, scene: &StateCtx<'_>) -> Result<(Option<MountedFs>, Option<String>), StateError> {
-        let now = mounts::find_mounted(scene.tools().machine, &self.name)?;
+    fn find_mount(&self, ctx: &StateCtx<'_>) -> Result<(Option<MountedFs>, Option<String>), StateError> {
+        let now = mounts::find_mounted(ctx.tools().machine, &self.name)?;
         let mut without = None;
         if self.persist {
-            let text = text_file::read_text(scene.fs, &self.config)?.unwrap_or_default();
+            let text = text_file::read_text(ctx.fs, &self.config)?.unwrap_or_default();
             let (edited, found) = mounts::remove_fstab_entry(&text, &self.name, self.device.as_deref());
             without = found.then_some(edited);
         }
@@ -96,8 +96,8 @@ impl MountUnmounted {
 }
 
 impl State for MountUnmounted {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (now, without) = self.find_mount(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (now, without) = self.find_mount(ctx)?;
         let name = &self.name;
         let mut changes = Map::new();
         if now.is_some() {
@@ -124,19 +124,19 @@ impl State for MountUnmounted {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (now, without) = self.find_mount(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (now, without) = self.find_mount(ctx)?;
         let mut done = ApplyResult::new("Target was already unmounted", Map::new());
         if now.is_some() {
             let what = self.device.as_deref().unwrap_or(&self.name);
-            scene.with_undo(&MountUndo, self.name.as_str(), || {
-                Ok(scene.tools().run_checked("umount", &["--", what]).map(drop)?)
+            ctx.with_undo(&MountUndo, self.name.as_str(), || {
+                Ok(ctx.tools().run_checked("umount", &["--", what]).map(drop)?)
             })?;
             done.comment = "Target was successfully unmounted".into();
             done.changes.insert("umount", true);
         }
         if let Some(text) = without {
-            text_file::write_text(scene.fs, &self.config, &text)?;
+            text_file::write_text(ctx.fs, &self.config, &text)?;
             done.comment.push_str(". Removed target from fstab");
             done.changes.insert("persist", "purged");
         }
@@ -168,13 +168,13 @@ impl MountSwap {
     }
 
     /// Whether it is in use, and the table with its line, when that is missing.
-    fn find_swap(&self, scene: &StateCtx<'_>) -> Result<(bool, Option<(String, FstabChange)>), StateError> {
+    fn find_swap(&self, ctx: &StateCtx<'_>) -> Result<(bool, Option<(String, FstabChange)>), StateError> {
         let on =
-            mounts::list_swaps(scene.tools().machine)?.contains(mounts::resolve_device(&self.name).as_str());
+            mounts::list_swaps(ctx.tools().machine)?.contains(mounts::resolve_device(&self.name).as_str());
         if !self.persist {
             return Ok((on, None));
         }
-        let text = read_fstab(scene, &self.config)?;
+        let text = read_fstab(ctx, &self.config)?;
         let entry = FstabEntry {
             device: self.name.clone(),
             name: "none".into(),
@@ -193,8 +193,8 @@ impl MountSwap {
 }
 
 impl State for MountSwap {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (on, table) = self.find_swap(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (on, table) = self.find_swap(ctx)?;
         let name = &self.name;
         Ok(match (on, table) {
             (true, None) => CheckResult::in_sync(format!("Swap {name} already active")),
@@ -209,24 +209,24 @@ impl State for MountSwap {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (on, table) = self.find_swap(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (on, table) = self.find_swap(ctx)?;
         let name = &self.name;
         let mut done = ApplyResult::new(format!("Swap {name} already active"), Map::new());
         if !on {
             let device = mounts::resolve_device(name);
-            scene.with_undo(&SwapUndo, device.as_str(), || {
-                let said = scene.tools().run_change("swapon", &["--", &device])?;
+            ctx.with_undo(&SwapUndo, device.as_str(), || {
+                let said = ctx.tools().run_change("swapon", &["--", &device])?;
                 let failed =
                     || StateError::new(format!("Swap {name} failed to activate: {}", said.message()));
                 if said.is_success() { Ok(()) } else { Err(failed()) }
             })?;
             done.comment = format!("Swap {name} activated");
-            let all = mounts::list_swaps(scene.tools().machine)?;
+            let all = mounts::list_swaps(ctx.tools().machine)?;
             done.changes = all.get(device.as_str()).and_then(Value::as_map).cloned().unwrap_or_default();
         }
         if let Some((text, kept)) = table {
-            text_file::write_text(scene.fs, &self.config, &text)?;
+            text_file::write_text(ctx.fs, &self.config, &text)?;
             let (word, words) = fstab::describe_change(kept);
             done.changes.insert("persist", word);
             done.comment.push_str(words);
@@ -255,18 +255,18 @@ impl Undoable for MountUndo {
         "mount"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let Some(now) = mounts::find_mounted(scene.tools().machine, key.as_str().unwrap_or_default())? else {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let Some(now) = mounts::find_mounted(ctx.tools().machine, key.as_str().unwrap_or_default())? else {
             return Ok(Value::Null);
         };
-        let device = mounts::loop_backing_file(scene.tools().machine, &now.device).unwrap_or(now.device);
+        let device = mounts::loop_backing_file(ctx.tools().machine, &now.device).unwrap_or(now.device);
         let about = [("device", device), ("fstype", now.fstype), ("opts", now.opts.join(","))];
         Ok(Map::from_iter(about).into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let name = key.as_str().unwrap_or_default();
-        let tools = scene.tools();
+        let tools = ctx.tools();
         let now = mounts::find_mounted(tools.machine, name)?;
         let text =
             |what: &str| to.as_map().and_then(|m| m.get(what)).and_then(Value::as_str).unwrap_or_default();
@@ -296,13 +296,13 @@ impl Undoable for SwapUndo {
         "swap"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        Ok(mounts::list_swaps(scene.tools().machine)?.contains(key.as_str().unwrap_or_default()).into())
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        Ok(mounts::list_swaps(ctx.tools().machine)?.contains(key.as_str().unwrap_or_default()).into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let program = if to.is_truthy() { "swapon" } else { "swapoff" };
-        scene.tools().run_checked(program, &["--", key.as_str().unwrap_or_default()])?;
+        ctx.tools().run_checked(program, &["--", key.as_str().unwrap_or_default()])?;
         Ok(())
     }
 }

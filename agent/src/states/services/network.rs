@@ -173,9 +173,9 @@ impl NetworkManaged {
     }
 
     /// The file with this entry in it, when it is not, and the entry that was there.
-    fn changed_file(&self, scene: &StateCtx<'_>) -> Result<Option<(String, String)>, StateError> {
-        require_debian(scene)?;
-        let text = text_file::read_text(scene.fs, INTERFACES_FILE)?.unwrap_or_default();
+    fn changed_file(&self, ctx: &StateCtx<'_>) -> Result<Option<(String, String)>, StateError> {
+        require_debian(ctx)?;
+        let text = text_file::read_text(ctx.fs, INTERFACES_FILE)?.unwrap_or_default();
         let (before, old, after) = split_entry(&text, &self.name);
         if old == self.entry {
             return Ok(None);
@@ -183,20 +183,20 @@ impl NetworkManaged {
         Ok(Some((format!("{before}{}{after}", self.entry), old)))
     }
 
-    fn is_up(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
-        let flags = scene.tools().machine.read(&format!("/sys/class/net/{}/flags", self.name))?;
+    fn is_up(&self, ctx: &StateCtx<'_>) -> Result<bool, StateError> {
+        let flags = ctx.tools().machine.read(&format!("/sys/class/net/{}/flags", self.name))?;
         let flags = flags.and_then(|f| u32::from_str_radix(f.trim().trim_start_matches("0x"), 16).ok());
         Ok(flags.is_some_and(|f| f & 1 == 1))
     }
 
     /// True when it should be up or down and is not, and that is ours to change.
-    fn needs_toggle(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
-        Ok(!self.quiet && self.is_up(scene)? != self.enabled)
+    fn needs_toggle(&self, ctx: &StateCtx<'_>) -> Result<bool, StateError> {
+        Ok(!self.quiet && self.is_up(ctx)? != self.enabled)
     }
 }
 
-fn require_debian(scene: &StateCtx<'_>) -> Result<(), StateError> {
-    match scene.host.grain("os_family").as_ref().and_then(Value::as_str) {
+fn require_debian(ctx: &StateCtx<'_>) -> Result<(), StateError> {
+    match ctx.host.grain("os_family").as_ref().and_then(Value::as_str) {
         Some("Debian") => Ok(()),
         other => Err(StateError::new(format!(
             "interfaces are managed by {INTERFACES_FILE}, as on Debian; this is {}",
@@ -232,10 +232,10 @@ fn split_entry(text: &str, name: &str) -> (String, String, String) {
 }
 
 impl State for NetworkManaged {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
-        let is_wrong = self.needs_toggle(scene)?;
-        let words = match self.changed_file(scene)? {
+        let is_wrong = self.needs_toggle(ctx)?;
+        let words = match self.changed_file(ctx)? {
             None if !is_wrong => return Ok(CheckResult::in_sync(format!("Interface {name} is up to date."))),
             None => format!("Interface {name} is set to be {}.", if self.enabled { "up" } else { "down" }),
             Some((_, old)) if old.is_empty() => format!("Interface {name} is set to be added."),
@@ -244,18 +244,18 @@ impl State for NetworkManaged {
         Ok(CheckResult::drifted(words, Map::from_iter([("interface", self.entry.as_str())])))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
         let mut done = ApplyResult::new(format!("Interface {name} is up to date."), Map::new());
-        let new = self.changed_file(scene)?;
-        let is_up = self.is_up(scene)?;
-        let tools = scene.tools();
+        let new = self.changed_file(ctx)?;
+        let is_up = self.is_up(ctx)?;
+        let tools = ctx.tools();
         // An interface is taken down by the entry that brought it up.
         if !self.quiet && is_up && (new.is_some() || !self.enabled) {
             tools.run_checked("ifdown", &["--force", name])?;
         }
         if let Some((text, old)) = new {
-            text_file::write_text(scene.fs, INTERFACES_FILE, &text)?;
+            text_file::write_text(ctx.fs, INTERFACES_FILE, &text)?;
             let is_new = old.is_empty();
             done.comment = format!("Interface {name} {}.", if is_new { "added" } else { "updated" });
             let what = if is_new { "Added network interface.".to_owned() } else { self.entry.clone() };
@@ -335,13 +335,13 @@ impl NetworkRoutes {
 }
 
 impl State for NetworkRoutes {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        require_debian(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        require_debian(ctx)?;
         let name = &self.name;
         let mut is_new = true;
         let mut is_right = true;
         for (path, text) in self.scripts() {
-            let now = text_file::read_text(scene.fs, &path)?;
+            let now = text_file::read_text(ctx.fs, &path)?;
             is_new &= now.is_none();
             is_right &= now.is_some_and(|n| n == text);
         }
@@ -353,20 +353,16 @@ impl State for NetworkRoutes {
         Ok(CheckResult::drifted(format!("Interface {name} routes are set to be {word}."), changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
         for (path, text) in self.scripts() {
-            text_file::write_text(scene.fs, &path, &text)?;
-            scene.fs.set_meta(
-                Path::new(&path),
-                FileMeta { mode: Some(0o755), ..FileMeta::default() },
-                true,
-            )?;
+            text_file::write_text(ctx.fs, &path, &text)?;
+            ctx.fs.set_meta(Path::new(&path), FileMeta { mode: Some(0o755), ..FileMeta::default() }, true)?;
         }
-        if scene.tools().machine.path(&format!("/sys/class/net/{name}")).exists() {
+        if ctx.tools().machine.path(&format!("/sys/class/net/{name}")).exists() {
             for (words, _) in &self.routes {
                 let args = ["route", "replace"].into_iter().chain(words.split(' '));
-                scene.tools().run_checked("ip", &args.collect::<Vec<_>>())?;
+                ctx.tools().run_checked("ip", &args.collect::<Vec<_>>())?;
             }
         }
         let changes = Map::from_iter([("network_routes", format!("Added interface {name} routes."))]);

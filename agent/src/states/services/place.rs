@@ -38,14 +38,14 @@ struct TimezoneSystem {
 }
 
 impl TimezoneSystem {
-    fn has_timezone_file(scene: &StateCtx<'_>) -> bool {
-        scene.host.grain("os_family").is_some_and(|f| matches!(f.as_str(), Some("Debian" | "Gentoo")))
+    fn has_timezone_file(ctx: &StateCtx<'_>) -> bool {
+        ctx.host.grain("os_family").is_some_and(|f| matches!(f.as_str(), Some("Debian" | "Gentoo")))
     }
 
-    fn is_set(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
-        let is_current = timezone::current_zone(scene.fs)?.as_deref() == Some(&*self.name);
-        let note = if Self::has_timezone_file(scene) {
-            text_file::read_text(scene.fs, timezone::TIMEZONE_FILE)?
+    fn is_set(&self, ctx: &StateCtx<'_>) -> Result<bool, StateError> {
+        let is_current = timezone::current_zone(ctx.fs)?.as_deref() == Some(&*self.name);
+        let note = if Self::has_timezone_file(ctx) {
+            text_file::read_text(ctx.fs, timezone::TIMEZONE_FILE)?
         } else {
             None
         };
@@ -65,15 +65,15 @@ impl TimezoneSystem {
 }
 
 impl State for TimezoneSystem {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
-        let is_set = self.is_set(scene)?;
-        self.clock_differs = self.utc && timezone::is_hwclock_local(scene.fs)?;
+        let is_set = self.is_set(ctx)?;
+        self.clock_differs = self.utc && timezone::is_hwclock_local(ctx.fs)?;
         if is_set && !self.clock_differs {
             let utc = if self.utc { format!(", UTC already set to {name}") } else { String::new() };
             return Ok(CheckResult::in_sync(format!("Timezone {name} already set{utc}")));
         }
-        if !is_set && timezone::zone_file(scene.fs, name)?.is_none() {
+        if !is_set && timezone::zone_file(ctx.fs, name)?.is_none() {
             return Err(StateError::new(format!("Zone does not exist: /usr/share/zoneinfo/{name}")));
         }
         let mut words = Vec::new();
@@ -86,18 +86,18 @@ impl State for TimezoneSystem {
         Ok(CheckResult::drifted(words.join(", "), self.changes(is_set)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let is_set = self.is_set(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let is_set = self.is_set(ctx)?;
         let mut words = Vec::new();
         if !is_set {
-            let file = timezone::zone_file(scene.fs, &self.name)?;
+            let file = timezone::zone_file(ctx.fs, &self.name)?;
             let file = file.ok_or_else(|| StateError::new(format!("Zone does not exist: {}", self.name)))?;
-            timezone::set_zone(scene.fs, &file, &self.name, Self::has_timezone_file(scene))?;
+            timezone::set_zone(ctx.fs, &file, &self.name, Self::has_timezone_file(ctx))?;
             words.push(format!("Set timezone {}", self.name));
         }
         let changes = self.changes(is_set);
         if self.clock_differs {
-            let tools = scene.tools();
+            let tools = ctx.tools();
             if tools.which("hwclock").is_some() {
                 tools.run_checked("hwclock", &["--systohc", "--utc"])?;
             } else {
@@ -134,8 +134,8 @@ struct LocaleSystem {
 }
 
 impl LocaleSystem {
-    fn config(scene: &StateCtx<'_>) -> &'static str {
-        locale::lang_config_path(scene.host.grain("os_family").as_ref().and_then(Value::as_str))
+    fn config(ctx: &StateCtx<'_>) -> &'static str {
+        locale::lang_config_path(ctx.host.grain("os_family").as_ref().and_then(Value::as_str))
     }
 
     fn changes(&self) -> Map {
@@ -144,8 +144,8 @@ impl LocaleSystem {
 }
 
 impl State for LocaleSystem {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let text = text_file::read_text(scene.fs, Self::config(scene))?.unwrap_or_default();
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let text = text_file::read_text(ctx.fs, Self::config(ctx))?.unwrap_or_default();
         let name = &self.name;
         if locale::parse_lang(&text) == Some(name) {
             return Ok(CheckResult::in_sync(format!("System locale {name} already set")));
@@ -153,10 +153,10 @@ impl State for LocaleSystem {
         Ok(CheckResult::drifted(format!("System locale {name} needs to be set"), self.changes()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let config = Self::config(scene);
-        let text = text_file::read_text(scene.fs, config)?.unwrap_or_default();
-        text_file::write_text(scene.fs, config, &locale::set_lang(&text, &self.name))?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let config = Self::config(ctx);
+        let text = text_file::read_text(ctx.fs, config)?.unwrap_or_default();
+        text_file::write_text(ctx.fs, config, &locale::set_lang(&text, &self.name))?;
         Ok(ApplyResult::new(format!("Set system locale {}", self.name), self.changes()))
     }
 
@@ -188,23 +188,23 @@ impl LocalePresent {
 }
 
 impl State for LocalePresent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
-        if locale::is_available(&scene.tools(), name)? {
+        if locale::is_available(&ctx.tools(), name)? {
             return Ok(CheckResult::in_sync(format!("Locale {name} is already present")));
         }
         Ok(CheckResult::drifted(format!("Locale {name} needs to be generated"), self.changes()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.name;
         // The note is made inside the change: a revert takes it back first, and then makes what is noted still.
-        scene.with_undo(&LocaleUndo, name.as_str(), || {
+        ctx.with_undo(&LocaleUndo, name.as_str(), || {
             let failed = |why: &str| StateError::new(format!("Failed to generate locale {name}: {why}"));
-            if locale::enable_locale(scene.fs, name)?.is_none() {
+            if locale::enable_locale(ctx.fs, name)?.is_none() {
                 return Err(failed("it is not in /usr/share/i18n/SUPPORTED"));
             }
-            let said = locale::generate_locale(&scene.tools(), name)?;
+            let said = locale::generate_locale(&ctx.tools(), name)?;
             if said.is_success() { Ok(()) } else { Err(failed(said.message())) }
         })?;
         Ok(ApplyResult::new(format!("Generated locale {name}"), self.changes()))
@@ -231,17 +231,16 @@ impl Undoable for LocaleUndo {
         "locale"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        Ok(locale::is_available(&scene.tools(), key.as_str().unwrap_or_default())?.into())
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        Ok(locale::is_available(&ctx.tools(), key.as_str().unwrap_or_default())?.into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let name = key.as_str().unwrap_or_default();
-        if to.is_truthy() || scene.tools().which("locale-gen").is_some() {
-            locale::generate_locale(&scene.tools(), name)?;
+        if to.is_truthy() || ctx.tools().which("locale-gen").is_some() {
+            locale::generate_locale(&ctx.tools(), name)?;
         } else {
-            scene
-                .tools()
+            ctx.tools()
                 .run_checked("localedef", &["--delete-from-archive", &locale::normalize_locale(name)])?;
         }
         Ok(())

@@ -119,36 +119,31 @@ impl ServiceState {
         })
     }
 
-    fn manager<'s>(&self, scene: &'s StateCtx<'_>) -> Result<Box<dyn ServiceProvider + 's>, StateError> {
-        Ok(services::select_provider(scene.tools(), self.provider.as_deref())?)
+    fn manager<'s>(&self, ctx: &'s StateCtx<'_>) -> Result<Box<dyn ServiceProvider + 's>, StateError> {
+        Ok(services::select_provider(ctx.tools(), self.provider.as_deref())?)
     }
 
     /// The service; one whose unit file an earlier state of a dry run would write counts as there.
     fn find_service(
         &self,
         manager: &dyn ServiceProvider,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<ServiceStatus>, StateError> {
         let found = manager.status(&self.name)?;
         if found.is_some() || manager.supports_sig() || self.name.contains('/') {
             return Ok(found);
         }
         for place in unit_files::unit_paths(&self.name) {
-            if scene.fs.stat(Path::new(&place))?.is_some() {
+            if ctx.fs.stat(Path::new(&place))?.is_some() {
                 return Ok(Some(ServiceStatus::default()));
             }
         }
         Ok(None)
     }
 
-    fn is_running(
-        &self,
-        manager: &dyn ServiceProvider,
-        service: &ServiceStatus,
-        scene: &StateCtx<'_>,
-    ) -> bool {
+    fn is_running(&self, manager: &dyn ServiceProvider, service: &ServiceStatus, ctx: &StateCtx<'_>) -> bool {
         match self.sig.as_deref().filter(|_| manager.supports_sig()) {
-            Some(sig) => services::has_process_matching(scene.tools().machine, sig),
+            Some(sig) => services::has_process_matching(ctx.tools().machine, sig),
             None => service.is_running || service.has_completed,
         }
     }
@@ -157,9 +152,9 @@ impl ServiceState {
         &self,
         manager: &dyn ServiceProvider,
         service: &ServiceStatus,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<ServiceDrift, StateError> {
-        let runs = self.is_running(manager, service, scene);
+        let runs = self.is_running(manager, service, ctx);
         let toggle = manager.offline_reason().is_none()
             && match self.goal {
                 ServiceGoal::Running => !runs,
@@ -187,7 +182,7 @@ impl ServiceState {
         })
     }
 
-    fn check_missing(&self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check_missing(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = &self.name;
         let words = format!("The named service {name} is not available");
         let would = match self.goal {
@@ -202,7 +197,7 @@ impl ServiceState {
             ServiceGoal::Enabled => "enabled",
             ServiceGoal::Disabled => return Ok(CheckResult::in_sync(words)),
         };
-        if scene.is_dry() && scene.compat == Compat::Salt {
+        if ctx.is_dry() && ctx.compat == Compat::Salt {
             let words = format!(
                 "Service {name} not present; if created in this state run, it would have been {would}"
             );
@@ -241,11 +236,7 @@ impl ServiceState {
     }
 
     /// Starts or stops it, and looks whether it does.
-    fn start_or_stop(
-        &mut self,
-        manager: &dyn ServiceProvider,
-        scene: &StateCtx<'_>,
-    ) -> Result<(), StateError> {
+    fn start_or_stop(&mut self, manager: &dyn ServiceProvider, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let up = self.goal == ServiceGoal::Running;
         let name = &self.name;
         let failed = |why: String| {
@@ -260,10 +251,10 @@ impl ServiceState {
             ));
         }
         if let Some(delay) = self.init_delay.and_then(|d| Duration::try_from_secs_f64(d).ok()) {
-            scene.cancel.wait(delay);
+            ctx.cancel.wait(delay);
         }
         let service = manager.status(name)?.unwrap_or_default();
-        let runs = self.is_running(manager, &service, scene);
+        let runs = self.is_running(manager, &service, ctx);
         let is_passing = self.no_block || service.is_oneshot;
         if up && !runs && (!is_passing || service.is_restart_looping) {
             return Err(failed(manager.failure_reason(name)));
@@ -306,15 +297,15 @@ impl ServiceState {
 }
 
 impl State for ServiceState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let manager = self.manager(scene)?;
-        self.is_watch_triggered = scene.is_dry()
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let manager = self.manager(ctx)?;
+        self.is_watch_triggered = ctx.is_dry()
             && self.goal == ServiceGoal::Running
-            && !scene.shared.watched_changes(scene.tag).is_empty();
-        let found = self.find_service(&*manager, scene)?;
+            && !ctx.shared.watched_changes(ctx.tag).is_empty();
+        let found = self.find_service(&*manager, ctx)?;
         self.is_missing = found.is_none();
-        let Some(service) = found else { return self.check_missing(scene) };
-        let seen = self.find_drift(&*manager, &service, scene)?;
+        let Some(service) = found else { return self.check_missing(ctx) };
+        let seen = self.find_drift(&*manager, &service, ctx)?;
         let name = &self.name;
         let masked =
             |runtime| manager.is_masked(name, runtime) == Some(true) && !seen.masks.contains(&runtime);
@@ -335,19 +326,19 @@ impl State for ServiceState {
         Ok(CheckResult::drifted(words, self.change_map(to)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let manager = self.manager(scene)?;
-        let Some(service) = self.find_service(&*manager, scene)? else {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let manager = self.manager(ctx)?;
+        let Some(service) = self.find_service(&*manager, ctx)? else {
             return Err(StateError::new(format!("The named service {} is not available", self.name)));
         };
-        let seen = self.find_drift(&*manager, &service, scene)?;
+        let seen = self.find_drift(&*manager, &service, ctx)?;
         let key = self.name.clone();
-        scene.with_undo(&ServiceUndo, key_with_provider(&key, self.provider.as_deref()), || {
+        ctx.with_undo(&ServiceUndo, key_with_provider(&key, self.provider.as_deref()), || {
             for runtime in &seen.masks {
                 manager.perform_checked(ServiceAction::Unmask(*runtime), &key, false)?;
             }
             if seen.needs_toggle {
-                self.start_or_stop(&*manager, scene)?;
+                self.start_or_stop(&*manager, ctx)?;
             }
             let Some(enable) = seen.boot else { return Ok(()) };
             let act = if enable { ServiceAction::Enable } else { ServiceAction::Disable };
@@ -372,12 +363,12 @@ impl State for ServiceState {
         Ok(ApplyResult::new(words, changes))
     }
 
-    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        self.predicted_reaction(scene)
+    fn predict_reaction(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        self.predicted_reaction(ctx)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.run_reaction(scene)
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.run_reaction(ctx)
     }
 
     fn is_convergent(&self) -> bool {

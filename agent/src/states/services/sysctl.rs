@@ -40,8 +40,8 @@ struct SysctlDrift {
 }
 
 impl SysctlPresent {
-    fn config(&self, scene: &StateCtx<'_>) -> String {
-        let own = || sysctl::default_config(scene.tools().machine).to_owned();
+    fn config(&self, ctx: &StateCtx<'_>) -> String {
+        let own = || sysctl::default_config(ctx.tools().machine).to_owned();
         self.config.clone().unwrap_or_else(own)
     }
 
@@ -49,10 +49,10 @@ impl SysctlPresent {
         StateError::new(format!("Failed to set {} to {}: {why}", self.name, self.value))
     }
 
-    fn find_drift(&self, scene: &StateCtx<'_>) -> Result<SysctlDrift, StateError> {
-        let live = sysctl::live_value(scene.tools().machine, &self.name)?;
+    fn find_drift(&self, ctx: &StateCtx<'_>) -> Result<SysctlDrift, StateError> {
+        let live = sysctl::live_value(ctx.tools().machine, &self.name)?;
         let live = live.ok_or_else(|| self.write_error(&format!("sysctl {} does not exist", self.name)))?;
-        let text = text_file::read_text(scene.fs, &self.config(scene))?;
+        let text = text_file::read_text(ctx.fs, &self.config(ctx))?;
         let last = sysctl::parse_config(text.as_deref().unwrap_or_default()).rfind(|(k, _)| *k == self.name);
         let kept = last.is_some_and(|(_, v)| sysctl::is_same_value(v, &self.value));
         Ok(SysctlDrift { live: sysctl::is_same_value(&live, &self.value), persisted: kept, text })
@@ -64,11 +64,11 @@ impl SysctlPresent {
 }
 
 impl State for SysctlPresent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let seen = self.find_drift(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let seen = self.find_drift(ctx)?;
         // Salt finds out when it writes.
-        if !seen.live && scene.compat == Compat::Strict {
-            sysctl::verify_writable(scene.tools().machine, &self.name)
+        if !seen.live && ctx.compat == Compat::Strict {
+            sysctl::verify_writable(ctx.tools().machine, &self.name)
                 .map_err(|r| self.write_error(&r.message()))?;
         }
         let Self { name, value, .. } = self;
@@ -85,19 +85,19 @@ impl State for SysctlPresent {
         Ok(CheckResult::drifted(words, self.changes()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let seen = self.find_drift(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let seen = self.find_drift(ctx)?;
         if !seen.live {
             // The kernel first: a value that it refuses must not be left for the next boot.
-            scene.with_undo(&SysctlUndo, self.name.as_str(), || {
-                let machine = scene.tools().machine;
+            ctx.with_undo(&SysctlUndo, self.name.as_str(), || {
+                let machine = ctx.tools().machine;
                 sysctl::set_live_value(machine, &self.name, &self.value)
                     .map_err(|r| self.write_error(&r.message()))
             })?;
         }
         if !seen.persisted {
             let text = sysctl::set_in_config(seen.text.as_deref(), &self.name, &self.value);
-            text_file::write_text(scene.fs, &self.config(scene), &text)?;
+            text_file::write_text(ctx.fs, &self.config(ctx), &text)?;
         }
         Ok(ApplyResult::new(format!("Updated sysctl value {} = {}", self.name, self.value), self.changes()))
     }
@@ -132,14 +132,14 @@ impl Undoable for SysctlUndo {
         "sysctl"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let live = sysctl::live_value(scene.tools().machine, key.as_str().unwrap_or_default())?;
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let live = sysctl::live_value(ctx.tools().machine, key.as_str().unwrap_or_default())?;
         Ok(live.map_or(Value::Null, Value::from))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let (Some(name), Some(value)) = (key.as_str(), to.as_str()) else { return Ok(()) };
-        Ok(sysctl::set_live_value(scene.tools().machine, name, value)?)
+        Ok(sysctl::set_live_value(ctx.tools().machine, name, value)?)
     }
 }
 
@@ -149,11 +149,11 @@ mod tests {
 
     #[test]
     fn a_parameter_that_cannot_be_written_is_foretold() {
-        let stage = StateTestBed::strict();
-        let args = format!(r#"{{"value": "x", "config": "{}"}}"#, stage.path("sysctl.conf"));
+        let test_bed = StateTestBed::strict();
+        let args = format!(r#"{{"value": "x", "config": "{}"}}"#, test_bed.path("sysctl.conf"));
         // The kernel lets nobody change it.
         let ostype = chunk("sysctl.present", "kernel.ostype", &args);
-        let would = preview_chunk(&ostype, &stage.scene());
+        let would = preview_chunk(&ostype, &test_bed.scene());
         assert!(would.starts_with("false \"Failed to set kernel.ostype to x"), "{would}");
         assert!(
             preview_chunk(&ostype, &StateTestBed::new().scene()).starts_with("null"),

@@ -69,10 +69,10 @@ impl SystemNames {
     }
 
     /// The files that differ, as they should be.
-    fn differing_files(&self, scene: &StateCtx<'_>) -> Result<Vec<(&'static str, String)>, StateError> {
+    fn differing_files(&self, ctx: &StateCtx<'_>) -> Result<Vec<(&'static str, String)>, StateError> {
         let mut wrong = Vec::new();
         let mut want = |path: &'static str, make: &dyn Fn(&str) -> String| -> Result<(), StateError> {
-            let now = text_file::read_text(scene.fs, path)?.unwrap_or_default();
+            let now = text_file::read_text(ctx.fs, path)?.unwrap_or_default();
             let new = make(&now);
             if new != now {
                 wrong.push((path, new));
@@ -98,9 +98,9 @@ impl SystemNames {
     }
 
     /// The name that the kernel should have and has not.
-    fn pending_hostname(&self, scene: &StateCtx<'_>) -> Result<Option<&str>, StateError> {
+    fn pending_hostname(&self, ctx: &StateCtx<'_>) -> Result<Option<&str>, StateError> {
         let Some(name) = self.hostname.as_deref().filter(|_| self.live) else { return Ok(None) };
-        let now = scene.tools().machine.read(KERNEL_HOSTNAME)?.unwrap_or_default();
+        let now = ctx.tools().machine.read(KERNEL_HOSTNAME)?.unwrap_or_default();
         Ok((now.trim() != name).then_some(name))
     }
 
@@ -116,9 +116,9 @@ impl SystemNames {
 }
 
 impl State for SystemNames {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let what = self.labels.1;
-        if self.differing_files(scene)?.is_empty() && self.pending_hostname(scene)?.is_none() {
+        if self.differing_files(ctx)?.is_empty() && self.pending_hostname(ctx)?.is_none() {
             let verb = if self.labels.0 == "network_settings" { "are up to date." } else { "is already set" };
             return Ok(CheckResult::in_sync(format!("{what} {verb}")));
         }
@@ -126,12 +126,12 @@ impl State for SystemNames {
         Ok(CheckResult::drifted(format!("{what} {verb} set to be updated."), self.changes()))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        for (path, text) in self.differing_files(scene)? {
-            text_file::write_text(scene.fs, path, &text)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        for (path, text) in self.differing_files(ctx)? {
+            text_file::write_text(ctx.fs, path, &text)?;
         }
-        if let Some(name) = self.pending_hostname(scene)? {
-            scene.with_undo(&HostnameUndo, HOSTNAME_FILE, || set_hostname(name, scene))?;
+        if let Some(name) = self.pending_hostname(ctx)? {
+            ctx.with_undo(&HostnameUndo, HOSTNAME_FILE, || set_hostname(name, ctx))?;
         }
         Ok(ApplyResult::new(format!("{} updated.", self.labels.1), self.changes()))
     }
@@ -160,8 +160,8 @@ impl State for SystemNames {
     }
 }
 
-fn set_hostname(name: &str, scene: &StateCtx<'_>) -> Result<(), StateError> {
-    scene.tools().run_checked("hostname", &[name])?;
+fn set_hostname(name: &str, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+    ctx.tools().run_checked("hostname", &[name])?;
     Ok(())
 }
 
@@ -173,11 +173,11 @@ impl Undoable for HostnameUndo {
         "hostname"
     }
 
-    fn capture(&self, _key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        Ok(scene.tools().machine.read(KERNEL_HOSTNAME)?.unwrap_or_default().trim().into())
+    fn capture(&self, _key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        Ok(ctx.tools().machine.read(KERNEL_HOSTNAME)?.unwrap_or_default().trim().into())
     }
 
-    fn restore(&self, _key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        set_hostname(to.as_str().unwrap_or_default(), scene)
+    fn restore(&self, _key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        set_hostname(to.as_str().unwrap_or_default(), ctx)
     }
 }

@@ -23,11 +23,11 @@ pub(super) const PLANNERS: &[StorePlannerRow] = &[
 /// Whether a module, site or configuration is enabled.
 pub(super) static APACHE_UNDO: StoreUndo = StoreUndo {
     kind: "apache",
-    capture: |given, scene| {
-        Ok(is_enabled(scene, &given.require_text("type")?, &given.require_text("name")?)?.into())
+    capture: |given, ctx| {
+        Ok(is_enabled(ctx, &given.require_text("type")?, &given.require_text("name")?)?.into())
     },
-    restore: |given, to, scene| {
-        run_a2_program(scene, &given.require_text("type")?, &given.require_text("name")?, to.is_truthy())
+    restore: |given, to, ctx| {
+        run_a2_program(ctx, &given.require_text("type")?, &given.require_text("name")?, to.is_truthy())
     },
     keep_reason: None,
 };
@@ -46,23 +46,23 @@ fn link_path(kind: &str, name: &str) -> PathBuf {
     PathBuf::from(format!("/etc/apache2/{dir}-enabled/{name}.{ending}"))
 }
 
-fn is_enabled(scene: &StateCtx<'_>, kind: &str, name: &str) -> Result<bool, StateError> {
-    Ok(scene.fs.lstat(&link_path(kind, name))?.is_some())
+fn is_enabled(ctx: &StateCtx<'_>, kind: &str, name: &str) -> Result<bool, StateError> {
+    Ok(ctx.fs.lstat(&link_path(kind, name))?.is_some())
 }
 
-fn run_a2_program(scene: &StateCtx<'_>, kind: &str, name: &str, enables: bool) -> Result<(), StateError> {
+fn run_a2_program(ctx: &StateCtx<'_>, kind: &str, name: &str, enables: bool) -> Result<(), StateError> {
     let what = match kind {
         "module" => "mod",
         other => other,
     };
     let program = format!("a2{}{what}", if enables { "en" } else { "dis" });
     let args: &[&str] = if enables { &["--quiet", "--", name] } else { &["--quiet", "--force", "--", name] };
-    Ok(scene.tools().run_checked(&program, args).map(|_| ())?)
+    Ok(ctx.tools().run_checked(&program, args).map(|_| ())?)
 }
 
 fn plan_link(
     given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     kind: &'static str,
     enables: bool,
 ) -> Result<StorePlan, StateError> {
@@ -71,7 +71,7 @@ fn plan_link(
         return Err(StateError::new(format!("`{name}` cannot be the name of an Apache {kind}")));
     }
     let (verb, past) = if enables { ("enable", "enabled") } else { ("disable", "disabled") };
-    if is_enabled(scene, kind, &name)? == enables {
+    if is_enabled(ctx, kind, &name)? == enables {
         return Ok(StorePlan::InSync(format!("{name} already {past}.")));
     }
     let own = Value::from(name.as_str());
@@ -83,7 +83,7 @@ fn plan_link(
         failure_prefix: format!("Failed to {verb} {name} Apache {kind}"),
         changes: Map::from_iter([("old", old), ("new", new)]),
         undoable: Some((&APACHE_UNDO, key.into())),
-        run_change: Box::new(move |scene| run_a2_program(scene, kind, &name, enables)),
+        run_change: Box::new(move |ctx| run_a2_program(ctx, kind, &name, enables)),
     }))
 }
 

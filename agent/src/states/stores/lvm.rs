@@ -24,21 +24,21 @@ pub(super) const PLANNERS: &[StorePlannerRow] = &[
 /// A volume or group: one that was new is removed.
 pub(super) static LVM_UNDO: StoreUndo = StoreUndo {
     kind: "lvm",
-    capture: |given, scene| {
-        let all = list_volumes(&scene.tools(), &given.require_text("type")?)?;
+    capture: |given, ctx| {
+        let all = list_volumes(&ctx.tools(), &given.require_text("type")?)?;
         let found = all.into_iter().find(|row| given.text("name").as_ref() == row.first());
         Ok(found.map_or(Value::Null, |row| row.into_iter().map(Value::from).collect()))
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let (kind, name) = (given.require_text("type")?, given.require_text("name")?);
         if !to.is_null() {
             return Err(StateError::new(format!("{name} cannot be made as it was")));
         }
-        scene.tools().run_checked(&format!("{kind}remove"), &["--yes", "--", &name])?;
+        ctx.tools().run_checked(&format!("{kind}remove"), &["--yes", "--", &name])?;
         Ok(())
     },
-    keep_reason: Some(|given, scene| {
-        let (kind, name, tools) = (given.require_text("type")?, given.require_text("name")?, scene.tools());
+    keep_reason: Some(|given, ctx| {
+        let (kind, name, tools) = (given.require_text("type")?, given.require_text("name")?, ctx.tools());
         if kind == "pv" {
             // One of a group is refused by the program.
             return Ok(None);
@@ -169,18 +169,18 @@ fn plan_create(
         failure_prefix: format!("Failed to create {noun} {name}"),
         changes: single_change("created", name),
         undoable: Some((&LVM_UNDO, undo_key(kind, thing))),
-        run_change: Box::new(move |scene| Ok(scene.tools().run_checked(program, &args).map(|_| ())?)),
+        run_change: Box::new(move |ctx| Ok(ctx.tools().run_checked(program, &args).map(|_| ())?)),
     })
 }
 
 fn pv_present(
     given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     kind: &'static str,
 ) -> Result<StorePlan, StateError> {
     let name = given.require_text("name")?;
     let real = real_device(&name);
-    if list_volumes(&scene.tools(), kind)?.iter().any(|row| row.first() == Some(&real)) {
+    if list_volumes(&ctx.tools(), kind)?.iter().any(|row| row.first() == Some(&real)) {
         return Ok(StorePlan::InSync(format!("{} {name} already present", kind_label(kind))));
     }
     let mut args = vec!["--yes".to_owned()];
@@ -189,8 +189,8 @@ fn pv_present(
     Ok(plan_create(kind, &name, &real, "pvcreate", args))
 }
 
-fn vg_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+fn vg_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let devices = given.text_list("devices").unwrap_or_default();
     if !list_volumes(&tools, "vg")?.iter().any(|row| row.first() == Some(&name)) {
         let mut args = vec!["--yes".to_owned()];
@@ -230,7 +230,7 @@ fn vg_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, 
         failure_prefix: format!("{} could not be added", adding.join(", ")),
         changes: adding.iter().map(|d| (d.as_str(), Value::from(format!("added to {name}")))).collect(),
         undoable: None,
-        run_change: Box::new(move |scene| Ok(scene.tools().run_checked("vgextend", &args).map(|_| ())?)),
+        run_change: Box::new(move |ctx| Ok(ctx.tools().run_checked("vgextend", &args).map(|_| ())?)),
     }))
 }
 
@@ -247,7 +247,7 @@ fn parse_size(text: &str) -> Option<u64> {
     number.trim().parse::<f64>().ok().filter(|n| *n >= 0.0).map(|n| (n * unit) as u64)
 }
 
-fn lv_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn lv_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (own, vg) = (given.require_text("name")?, given.require_text("vgname")?);
     let (size, extents, snapshot) = (given.text("size"), given.text("extents"), given.text("snapshot"));
     if size.is_some() && extents.is_some() {
@@ -255,7 +255,7 @@ fn lv_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, 
     }
     let name = snapshot.clone().unwrap_or_else(|| own.clone());
     let path = format!("{}/{name}", vg.split('/').next().unwrap_or_default());
-    let all = list_volumes(&scene.tools(), "lv")?;
+    let all = list_volumes(&ctx.tools(), "lv")?;
     let Some(row) = all.iter().find(|row| row.first() == Some(&path)) else {
         let (thin, pool) = (given.is_enabled("thinvolume"), given.is_enabled("thinpool"));
         let mut args = vec![if given.is_enabled("force") { "--yes" } else { "-qq" }.to_owned()];
@@ -304,11 +304,11 @@ fn lv_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, 
             Map::from_iter([("old", now.to_string()), ("new", wanted.to_string())]),
         ),
         undoable: Some((&LVM_UNDO, undo_key("lv", &path))),
-        run_change: Box::new(move |scene| Ok(scene.tools().run_checked("lvresize", &args).map(|_| ())?)),
+        run_change: Box::new(move |ctx| Ok(ctx.tools().run_checked("lvresize", &args).map(|_| ())?)),
     }))
 }
 
-fn absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>, kind: &'static str) -> Result<StorePlan, StateError> {
+fn absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, kind: &'static str) -> Result<StorePlan, StateError> {
     let name = given.require_text("name")?;
     let path = match kind {
         "lv" => format!("{}/{name}", given.require_text("vgname")?),
@@ -316,7 +316,7 @@ fn absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>, kind: &'static str) -> Re
         _ => name.clone(),
     };
     let noun = kind_label(kind);
-    if !list_volumes(&scene.tools(), kind)?.iter().any(|row| row.first() == Some(&path)) {
+    if !list_volumes(&ctx.tools(), kind)?.iter().any(|row| row.first() == Some(&path)) {
         let how = if kind == "pv" { "does not exist" } else { "already absent" };
         return Ok(StorePlan::InSync(format!("{noun} {name} {how}")));
     }
@@ -326,8 +326,8 @@ fn absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>, kind: &'static str) -> Re
         failure_prefix: format!("Failed to remove {noun} {name}"),
         changes: single_change("removed", name),
         undoable: None,
-        run_change: Box::new(move |scene| {
-            Ok(scene.tools().run_checked(&format!("{kind}remove"), &["--yes", "--", &path]).map(|_| ())?)
+        run_change: Box::new(move |ctx| {
+            Ok(ctx.tools().run_checked(&format!("{kind}remove"), &["--yes", "--", &path]).map(|_| ())?)
         }),
     }))
 }

@@ -117,9 +117,9 @@ const PILLAR_DEFAULTS: [(&str, &str, &str); 12] = [
 ];
 
 /// What the pillar says for all states of a module.
-fn pillar_default<'a>(module: &str, key: &str, scene: &'a StateCtx<'_>) -> Option<&'a Value> {
+fn pillar_default<'a>(module: &str, key: &str, ctx: &'a StateCtx<'_>) -> Option<&'a Value> {
     let (_, _, from) = PILLAR_DEFAULTS.iter().find(|(m, k, _)| *k == key && *m == module)?;
-    scene.pillar.get(from)
+    ctx.pillar.get(from)
 }
 
 /// What a module's password is called as an argument, and in the key of a thing.
@@ -144,20 +144,20 @@ struct PlannedState {
 }
 
 impl PlannedState {
-    fn plan(&self, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-        (self.planner)(&NamedArgs::new(&|key| self.find_arg(key, scene)), scene)
+    fn plan(&self, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+        (self.planner)(&NamedArgs::new(&|key| self.find_arg(key, ctx)), ctx)
     }
 
-    fn find_arg<'a>(&'a self, key: &str, scene: &'a StateCtx<'_>) -> Option<&'a Value> {
+    fn find_arg<'a>(&'a self, key: &str, ctx: &'a StateCtx<'_>) -> Option<&'a Value> {
         // A file that is asked for says all that there is to say.
         let is_alone = self.args.contains("connection_default_file");
-        self.args.get(key).or_else(|| if is_alone { None } else { pillar_default(&self.module, key, scene) })
+        self.args.get(key).or_else(|| if is_alone { None } else { pillar_default(&self.module, key, ctx) })
     }
 
     /// The password that a look needs and that no journal may hold.
-    fn password(&self, scene: &StateCtx<'_>) -> Option<Value> {
+    fn password(&self, ctx: &StateCtx<'_>) -> Option<Value> {
         let (argument, _) = password_arg(&self.module)?;
-        self.find_arg(argument, scene).filter(|v| v.is_truthy()).cloned()
+        self.find_arg(argument, ctx).filter(|v| v.is_truthy()).cloned()
     }
 }
 
@@ -175,14 +175,14 @@ impl PlannedState {
 }
 
 impl State for PlannedState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        Ok(match self.plan(scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(match self.plan(ctx)? {
             StorePlan::InSync(comment) => CheckResult::in_sync(comment),
             StorePlan::Change(act) => CheckResult::drifted(act.preview_comment, act.changes),
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let PlannedChange {
             done_comment: did,
             failure_prefix: fails,
@@ -190,33 +190,33 @@ impl State for PlannedState {
             undoable: thing,
             run_change: act,
             ..
-        } = match self.plan(scene)? {
+        } = match self.plan(ctx)? {
             StorePlan::InSync(comment) => return Ok(ApplyResult::new(comment, Map::new())),
             StorePlan::Change(act) => act,
         };
         let done = match thing {
-            Some((thing, key)) => match self.password(scene) {
-                Some(password) => scene.with_undo(
+            Some((thing, key)) => match self.password(ctx) {
+                Some(password) => ctx.with_undo(
                     &UnlockedUndo { undoable: thing, password },
                     mark_needs_password(key),
-                    || act(scene),
+                    || act(ctx),
                 ),
-                None => scene.with_undo(thing, key, || act(scene)),
+                None => ctx.with_undo(thing, key, || act(ctx)),
             },
-            None => act(scene),
+            None => act(ctx),
         };
         done.map_err(|f| StateError::new(format!("{fails}: {}", f.result.comment)))?;
         Ok(ApplyResult::new(did, changes))
     }
 
-    fn predict_reaction(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn predict_reaction(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         self.mark_watched();
-        self.check(scene)
+        self.check(ctx)
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         self.mark_watched();
-        let done = self.apply(scene);
+        let done = self.apply(ctx);
         self.args.remove("force");
         self.args.remove(docker::SIGNAL_ARG);
         done
@@ -259,19 +259,19 @@ fn single_change(name: &str, what: impl Into<Value>) -> Map {
 }
 
 /// The bytes of a file of the tree (`salt://…`) or of the host.
-fn read_source(text: &str, given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
-    let Some(path) = text.strip_prefix("salt://") else { return Ok(scene.fs.read(Path::new(text))?) };
+fn read_source(text: &str, given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
+    let Some(path) = text.strip_prefix("salt://") else { return Ok(ctx.fs.read(Path::new(text))?) };
     let env = given.text("saltenv").unwrap_or_else(|| "base".to_owned());
-    let found = scene.files.read(&env, path).map_err(StateError::new)?;
+    let found = ctx.files.read(&env, path).map_err(StateError::new)?;
     found
         .map(|bytes| bytes.to_vec())
         .ok_or_else(|| StateError::new(format!("there is no {text} in the tree")))
 }
 
 /// Writes a value as JSON.
-fn write_json(scene: &StateCtx<'_>, path: &Path, value: &Value) -> Result<(), StateError> {
+fn write_json(ctx: &StateCtx<'_>, path: &Path, value: &Value) -> Result<(), StateError> {
     let text = serde_json::to_string(value).map_err(|e| StateError::new(e.to_string()))?;
-    Ok(scene.fs.write(path, format!("{text}\n").as_bytes(), FileMeta::default())?)
+    Ok(ctx.fs.write(path, format!("{text}\n").as_bytes(), FileMeta::default())?)
 }
 
 /// In a key: it takes a password to look, which the key does not hold.
@@ -302,12 +302,12 @@ impl Undoable for UnlockedUndo {
         self.undoable.kind()
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        self.undoable.capture(&with_password(self.kind(), key, &self.password), scene)
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        self.undoable.capture(&with_password(self.kind(), key, &self.password), ctx)
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        self.undoable.restore(&with_password(self.kind(), key, &self.password), to, scene)
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        self.undoable.restore(&with_password(self.kind(), key, &self.password), to, ctx)
     }
 }
 
@@ -341,13 +341,13 @@ impl StoreUndo {
     fn with_key<T>(
         &self,
         key: &Value,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         body: impl FnOnce(&NamedArgs<'_>) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
         let mut map = as_map(key);
         let module = module_of_kind(self.kind);
         if let (true, Some((argument, _))) = (map.contains(NEEDS_PASSWORD), password_arg(module)) {
-            let Some(password) = pillar_default(module, argument, scene).filter(|v| v.is_truthy()) else {
+            let Some(password) = pillar_default(module, argument, ctx).filter(|v| v.is_truthy()) else {
                 return Err(StateError::new(format!(
                     "it takes a password, which is not kept: the pillar has none at `{module}.pass`"
                 )));
@@ -363,17 +363,17 @@ impl Undoable for StoreUndo {
         self.kind
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        self.with_key(key, scene, |given| (self.capture)(given, scene))
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        self.with_key(key, ctx, |given| (self.capture)(given, ctx))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        self.with_key(key, scene, |given| (self.restore)(given, to, scene))
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        self.with_key(key, ctx, |given| (self.restore)(given, to, ctx))
     }
 
-    fn removal_blocker(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+    fn removal_blocker(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
         let Some(full) = self.keep_reason else { return Ok(None) };
-        self.with_key(key, scene, |given| full(given, scene))
+        self.with_key(key, ctx, |given| full(given, ctx))
     }
 
     fn redacted(&self, how: &Value) -> Value {
@@ -412,22 +412,22 @@ mod tests {
 
     #[test]
     fn a_look_has_the_password_and_the_journal_has_not() {
-        let stage = crate::states::testing::StateTestBed::new();
+        let test_bed = crate::states::testing::StateTestBed::new();
         let root = tempfile::tempdir().unwrap();
         let journal = crate::undo::UndoJournal::create(root.path(), "one").unwrap();
-        let scene = StateCtx { journal: Some(&journal), tag: "t", ..stage.scene() };
+        let ctx = StateCtx { journal: Some(&journal), tag: "t", ..test_bed.scene() };
         let open = UnlockedUndo { undoable: &SHOP, password: "pw".into() };
         let key = mark_needs_password("shop".into());
-        assert_eq!(open.capture(&key, &scene).unwrap(), "pw".into());
+        assert_eq!(open.capture(&key, &ctx).unwrap(), "pw".into());
         let told = serde_json::to_string(&key).unwrap();
         assert_eq!(told, r#"{"name":"shop","needs_password":true}"#);
         // A revert has only the key and the pillar.
-        let failure = SHOP.capture(&key, &scene).unwrap_err();
+        let failure = SHOP.capture(&key, &ctx).unwrap_err();
         assert!(failure.result.comment.contains("`mysql.pass`"), "{}", failure.result.comment);
         let pillar = Value::from_json_str(r#"{"mysql.pass": "kept"}"#).unwrap();
-        let scene = StateCtx { pillar: &pillar, ..scene };
-        assert_eq!(SHOP.capture(&key, &scene).unwrap(), "kept".into());
-        assert_eq!(SHOP.capture(&"shop".into(), &scene).unwrap(), Value::Null);
+        let ctx = StateCtx { pillar: &pillar, ..ctx };
+        assert_eq!(SHOP.capture(&key, &ctx).unwrap(), "kept".into());
+        assert_eq!(SHOP.capture(&"shop".into(), &ctx).unwrap(), Value::Null);
     }
 
     #[test]

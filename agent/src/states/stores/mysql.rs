@@ -27,8 +27,8 @@ pub(super) const PLANNERS: &[StorePlannerRow] = &[
 /// An account with its password and grants, as the statements that make it.
 pub(super) static MYSQL_USER_UNDO: StoreUndo = StoreUndo {
     kind: "mysql_user",
-    capture: |given, scene| {
-        let (sql, tools, (user, host)) = (MysqlClient::new(given), scene.tools(), user_and_host(given)?);
+    capture: |given, ctx| {
+        let (sql, tools, (user, host)) = (MysqlClient::new(given), ctx.tools(), user_and_host(given)?);
         if mysql::find_user(&sql, &tools, &user, &host)?.is_none() {
             return Ok(Value::Null);
         }
@@ -36,8 +36,8 @@ pub(super) static MYSQL_USER_UNDO: StoreUndo = StoreUndo {
         lines.extend(mysql_grant::show_grants(&sql, &tools, &user, &host)?);
         Ok(mysql_grant::grants_value(lines))
     },
-    restore: |given, to, scene| {
-        let (sql, tools, (user, host)) = (MysqlClient::new(given), scene.tools(), user_and_host(given)?);
+    restore: |given, to, ctx| {
+        let (sql, tools, (user, host)) = (MysqlClient::new(given), ctx.tools(), user_and_host(given)?);
         let is_there = mysql::find_user(&sql, &tools, &user, &host)?.is_some();
         let lines: Vec<&str> =
             to.as_list().into_iter().flat_map(|l| l.iter()).filter_map(Value::as_str).collect();
@@ -61,37 +61,37 @@ fn recreate_statements(who: &str, lines: &[&str], is_there: bool) -> String {
 /// The grants of an account.
 pub(super) static MYSQL_GRANTS_UNDO: StoreUndo = StoreUndo {
     kind: "mysql_grants",
-    capture: |given, scene| {
+    capture: |given, ctx| {
         let (user, host) = user_and_host(given)?;
         Ok(mysql_grant::grants_value(mysql_grant::show_grants(
             &MysqlClient::new(given),
-            &scene.tools(),
+            &ctx.tools(),
             &user,
             &host,
         )?))
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let (user, host) = user_and_host(given)?;
         let mut statements = format!("REVOKE ALL PRIVILEGES, GRANT OPTION FROM {};\n", account(&user, &host));
         for line in to.as_list().into_iter().flat_map(|l| l.iter()).filter_map(Value::as_str) {
             statements.push_str(&format!("{line};\n"));
         }
-        Ok(MysqlClient::new(given).execute(&scene.tools(), &statements)?)
+        Ok(MysqlClient::new(given).execute(&ctx.tools(), &statements)?)
     },
     keep_reason: None,
 };
 
 pub(super) static MYSQL_DATABASE_UNDO: StoreUndo = StoreUndo {
     kind: "mysql_database",
-    capture: |given, scene| {
-        let found = MysqlClient::new(given).find_database(&scene.tools(), &given.require_text("name")?)?;
+    capture: |given, ctx| {
+        let found = MysqlClient::new(given).find_database(&ctx.tools(), &given.require_text("name")?)?;
         let told = |(set, collate): (String, String)| {
             Value::from(Map::from_iter([("character_set", set), ("collate", collate)]))
         };
         Ok(found.map_or(Value::Null, told))
     },
-    restore: |given, to, scene| {
-        let (sql, tools, name) = (MysqlClient::new(given), scene.tools(), given.require_text("name")?);
+    restore: |given, to, ctx| {
+        let (sql, tools, name) = (MysqlClient::new(given), ctx.tools(), given.require_text("name")?);
         let statement = match to.as_map() {
             None => format!("DROP DATABASE {};", quote_ident(&name)),
             Some(_) if sql.find_database(&tools, &name)?.is_none() => {
@@ -101,13 +101,13 @@ pub(super) static MYSQL_DATABASE_UNDO: StoreUndo = StoreUndo {
         };
         Ok(sql.execute(&tools, &statement)?)
     },
-    keep_reason: Some(|given, scene| {
+    keep_reason: Some(|given, ctx| {
         let name = quote_literal(&given.require_text("name")?);
         let query = format!(
             "SELECT (SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = {name}) + \
              (SELECT COUNT(*) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = {name})"
         );
-        let count = MysqlClient::new(given).column(&scene.tools(), &query)?;
+        let count = MysqlClient::new(given).column(&ctx.tools(), &query)?;
         let is_empty = count.first().is_some_and(|n| n == "0");
         Ok((!is_empty).then(|| "there are tables in the database".to_owned()))
     }),
@@ -124,11 +124,11 @@ fn user_and_host(given: &NamedArgs<'_>) -> Result<(String, String), StateError> 
 }
 
 fn run_statement(sql: MysqlClient, text: String) -> ChangeFn {
-    Box::new(move |scene| Ok(sql.execute(&scene.tools(), &text)?))
+    Box::new(move |ctx| Ok(sql.execute(&ctx.tools(), &text)?))
 }
 
-fn user_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (sql, tools, (name, host)) = (MysqlClient::new(given), scene.tools(), user_and_host(given)?);
+fn user_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (sql, tools, (name, host)) = (MysqlClient::new(given), ctx.tools(), user_and_host(given)?);
     let has_hash = given.text("password_hash").is_some();
     let is_passwordless = given.text("password").is_none() && !has_hash;
     if is_passwordless && !given.is_enabled("allow_passwordless") && !given.is_enabled("unix_socket") {
@@ -177,9 +177,9 @@ fn user_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan
     }))
 }
 
-fn user_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn user_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (sql, (name, host)) = (MysqlClient::new(given), user_and_host(given)?);
-    if mysql::find_user(&sql, &scene.tools(), &name, &host)?.is_none() {
+    if mysql::find_user(&sql, &ctx.tools(), &name, &host)?.is_none() {
         return Ok(StorePlan::InSync(format!("User {name}@{host} is not present, so it cannot be removed")));
     }
     Ok(StorePlan::Change(PlannedChange {
@@ -192,10 +192,10 @@ fn user_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan,
     }))
 }
 
-fn database_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn database_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (sql, name) = (MysqlClient::new(given), given.require_text("name")?);
     let thing = Some((&MYSQL_DATABASE_UNDO as _, sql.journal_key(&[("name", &name)])));
-    let Some((set, collate)) = sql.find_database(&scene.tools(), &name)? else {
+    let Some((set, collate)) = sql.find_database(&ctx.tools(), &name)? else {
         return Ok(StorePlan::Change(PlannedChange {
             preview_comment: format!("Database {name} is not present and needs to be created"),
             done_comment: format!("The database {name} has been created"),
@@ -225,9 +225,9 @@ fn database_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<Store
     }))
 }
 
-fn database_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn database_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (sql, name) = (MysqlClient::new(given), given.require_text("name")?);
-    if sql.find_database(&scene.tools(), &name)?.is_none() {
+    if sql.find_database(&ctx.tools(), &name)?.is_none() {
         return Ok(StorePlan::InSync(format!("Database {name} is not present, so it cannot be removed")));
     }
     if matches!(&*name, "mysql" | "information_schema" | "performance_schema" | "sys") {
@@ -243,9 +243,9 @@ fn database_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StoreP
     }))
 }
 
-fn plan_grant(given: &NamedArgs<'_>, scene: &StateCtx<'_>, present: bool) -> Result<StorePlan, StateError> {
+fn plan_grant(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, present: bool) -> Result<StorePlan, StateError> {
     let (sql, tools, name, grant) =
-        (MysqlClient::new(given), scene.tools(), given.require_text("name")?, MysqlGrant::new(given)?);
+        (MysqlClient::new(given), ctx.tools(), given.require_text("name")?, MysqlGrant::new(given)?);
     let words = given.text_list("grant").unwrap_or_default().join(",");
     let (db, user, host) = (given.require_text("database")?, grant.user.clone(), grant.host.clone());
     if mysql_grant::is_granted(&sql, &tools, &grant)? == present {
@@ -284,13 +284,13 @@ fn plan_grant(given: &NamedArgs<'_>, scene: &StateCtx<'_>, present: bool) -> Res
 }
 
 /// An act, not a condition: it runs every time, unless its output is there already.
-fn plan_query(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn plan_query(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (sql, db) = (MysqlClient::new(given), given.require_text("database")?);
-    if given.flag("check_db_exists").unwrap_or(true) && sql.find_database(&scene.tools(), &db)?.is_none() {
+    if given.flag("check_db_exists").unwrap_or(true) && sql.find_database(&ctx.tools(), &db)?.is_none() {
         return Err(StateError::new(format!("Database {db} is not present")));
     }
     let text = match given.text("query_file") {
-        Some(source) => super::read_source(&source, given, scene)?,
+        Some(source) => super::read_source(&source, given, ctx)?,
         None => given.require_text("query")?.into_bytes(),
     };
     let output = match given.text("output") {
@@ -300,7 +300,7 @@ fn plan_query(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, 
         other => other.map(std::path::PathBuf::from),
     };
     if let Some(path) = output.as_ref().filter(|_| given.flag("overwrite") == Some(false))
-        && scene.fs.stat(path)?.is_some()
+        && ctx.fs.stat(path)?.is_some()
     {
         return Ok(StorePlan::InSync(format!("No execution needed. File {} already set", path.display())));
     }
@@ -317,10 +317,10 @@ fn plan_query(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, 
         failure_prefix: "the query failed".to_owned(),
         changes: single_change("query", change),
         undoable: None,
-        run_change: Box::new(move |scene| {
-            let told = mysql::run_query(&sql, &scene.tools(), &db, &text)?;
+        run_change: Box::new(move |ctx| {
+            let told = mysql::run_query(&sql, &ctx.tools(), &db, &text)?;
             if let Some(path) = &output {
-                super::write_json(scene, path, &told.into())?;
+                super::write_json(ctx, path, &told.into())?;
             }
             Ok(())
         }),

@@ -22,11 +22,11 @@ pub(super) const PLANNERS: &[StorePlannerRow] = &[
 /// An account: one that was new is deleted, one that was changed gets its fields and its hash back.
 pub(super) static PDBEDIT_UNDO: StoreUndo = StoreUndo {
     kind: "samba_account",
-    capture: |given, scene| {
-        Ok(find_account(&scene.tools(), &given.require_text("name")?)?.map_or(Value::Null, Value::from))
+    capture: |given, ctx| {
+        Ok(find_account(&ctx.tools(), &given.require_text("name")?)?.map_or(Value::Null, Value::from))
     },
-    restore: |given, to, scene| {
-        let (tools, name) = (scene.tools(), given.require_text("name")?);
+    restore: |given, to, ctx| {
+        let (tools, name) = (ctx.tools(), given.require_text("name")?);
         let Some(was) = to.as_map() else {
             return Ok(tools.run_checked("pdbedit", &["-x", "-u", &name]).map(|_| ())?);
         };
@@ -179,8 +179,8 @@ fn find_account(tools: &Tools<'_>, name: &str) -> Result<Option<Map>, StateError
     Ok(Some(all))
 }
 
-fn plan_managed(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.text("login").map_or_else(|| given.require_text("name"), Ok)?);
+fn plan_managed(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.text("login").map_or_else(|| given.require_text("name"), Ok)?);
     let now = find_account(&tools, &name)?;
     let flags = |text: &str| {
         let mut all: Vec<char> = settable_flags(text).chars().collect();
@@ -213,8 +213,8 @@ fn plan_managed(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan
         failure_prefix: format!("account {name} could not be {past}"),
         changes: single_change(&name, if is_new { Value::from("created") } else { differing.into() }),
         undoable: Some((&PDBEDIT_UNDO, Value::from(name.as_str()))),
-        run_change: Box::new(move |scene| {
-            let tools = scene.tools();
+        run_change: Box::new(move |ctx| {
+            let tools = ctx.tools();
             if sets {
                 proof.set(&tools, &own, now.as_ref())?;
             }
@@ -228,9 +228,9 @@ fn plan_managed(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan
     }))
 }
 
-fn plan_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn plan_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let name = given.require_text("name")?;
-    if find_account(&scene.tools(), &name)?.is_none() {
+    if find_account(&ctx.tools(), &name)?.is_none() {
         return Ok(StorePlan::InSync(format!("account {name} is absent")));
     }
     Ok(StorePlan::Change(PlannedChange {
@@ -239,8 +239,8 @@ fn plan_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan,
         failure_prefix: format!("account {name} could not be deleted"),
         changes: single_change(&name, "deleted"),
         undoable: None,
-        run_change: Box::new(move |scene| {
-            Ok(scene.tools().run_checked("pdbedit", &["-x", "-u", &name]).map(|_| ())?)
+        run_change: Box::new(move |ctx| {
+            Ok(ctx.tools().run_checked("pdbedit", &["-x", "-u", &name]).map(|_| ())?)
         }),
     }))
 }

@@ -8,7 +8,7 @@ const PRETENDED: &str = r#"{"testing":{"old":"Unchanged","new":"Something preten
 
 #[test]
 fn real_and_dry_answers() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let raised = "An exception occurred in this state: salt.exceptions.SaltInvocationError: ";
     let options = "with invalid arguments. It must be either True, False, or 'Random'";
     let bad =
@@ -73,17 +73,17 @@ fn real_and_dry_answers() {
     ];
     for (fun, args, real, dry) in rows {
         let chunk = chunk(&format!("test.{fun}"), "x", args);
-        assert_eq!(apply_chunk(&chunk, &stage.scene()), real, "{fun} {args}");
-        assert_eq!(preview_chunk(&chunk, &stage.scene()), dry, "{fun} {args}");
+        assert_eq!(apply_chunk(&chunk, &test_bed.scene()), real, "{fun} {args}");
+        assert_eq!(preview_chunk(&chunk, &test_bed.scene()), dry, "{fun} {args}");
     }
 }
 
 #[test]
 fn chance_is_not_foretold() {
-    let stage = StateTestBed::strict();
+    let test_bed = StateTestBed::strict();
     let chunk = chunk("test.configurable_test_state", "x", r#"{"changes": "Random", "result": "random"}"#);
-    assert!(preview_chunk(&chunk, &stage.scene()).starts_with("null \"unknown: "));
-    let mut seen: Vec<String> = (0..200).map(|_| apply_chunk(&chunk, &stage.scene())).collect();
+    assert!(preview_chunk(&chunk, &test_bed.scene()).starts_with("null \"unknown: "));
+    let mut seen: Vec<String> = (0..200).map(|_| apply_chunk(&chunk, &test_bed.scene())).collect();
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 4, "{seen:?}");
@@ -91,7 +91,7 @@ fn chance_is_not_foretold() {
 
 #[test]
 fn a_watch_is_answered_with_what_fired() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let rows = [
         ("{}", r#"true "Watch statement fired." {"Requisites with changes":["test: a","file: b"]}"#),
         (r#"{"comment": "c"}"#, r#"true "c" {"Requisites with changes":["test: a","file: b"]}"#),
@@ -103,27 +103,27 @@ fn a_watch_is_answered_with_what_fired() {
     ];
     for (args, want) in rows {
         let chunk = chunk("test.nop", "x", args);
-        stage.set_watched_changes(&chunk, &["test: a", "file: b"]);
-        assert_eq!(apply_line(build_state(&chunk).react(&stage.scene())), want, "{args}");
-        assert_eq!(check_line(build_state(&chunk).predict_reaction(&stage.scene())), want, "{args}");
+        test_bed.set_watched_changes(&chunk, &["test: a", "file: b"]);
+        assert_eq!(apply_line(build_state(&chunk).react(&test_bed.scene())), want, "{args}");
+        assert_eq!(check_line(build_state(&chunk).predict_reaction(&test_bed.scene())), want, "{args}");
     }
     let listener = chunk("test.nop", "listener", "{}");
     let want = r#"true "Watch statement fired." {"Requisites with changes":[]}"#;
-    assert_eq!(apply_line(build_state(&listener).react(&stage.scene())), want);
+    assert_eq!(apply_line(build_state(&listener).react(&test_bed.scene())), want);
 }
 
 #[test]
 fn warnings_are_details() {
-    let stage = StateTestBed::new();
+    let test_bed = StateTestBed::new();
     let chunk = chunk("test.configurable_test_state", "x", r#"{"changes": false, "warnings": "careful"}"#);
-    let done = build_state(&chunk).apply(&stage.scene()).unwrap();
+    let done = build_state(&chunk).apply(&test_bed.scene()).unwrap();
     assert_eq!(serde_json::to_string(&done.details.get("warnings")).unwrap(), r#"["careful"]"#);
 }
 
 #[test]
 fn pillar_keys_and_their_types() {
     let pillar = r#"{"a": 1, "b": {"c": null, "d": [1]}, "s": "x", "l": [], "t": true}"#;
-    let stage = StateTestBed::with_files(&[], pillar);
+    let test_bed = StateTestBed::with_files(&[], pillar);
     for (args, want) in [
         (
             r#"{"present": ["a", "b:d"], "string": "s", "listing": ["l"], "dictionary": ["b"]}"#,
@@ -141,11 +141,11 @@ fn pillar_keys_and_their_types() {
             r#"true "Those keys passed the check:\n- a (None)\n- s ((<class 'str'>,))\n" {}"#,
         ),
     ] {
-        assert_eq!(apply_chunk(&chunk("test.check_pillar", "x", args), &stage.scene()), want, "{args}");
+        assert_eq!(apply_chunk(&chunk("test.check_pillar", "x", args), &test_bed.scene()), want, "{args}");
     }
     for args in ["{}", r#"{"present": {"a": 1}}"#] {
         assert!(
-            apply_chunk(&chunk("test.check_pillar", "x", args), &stage.scene()).starts_with("false "),
+            apply_chunk(&chunk("test.check_pillar", "x", args), &test_bed.scene()).starts_with("false "),
             "{args}"
         );
     }

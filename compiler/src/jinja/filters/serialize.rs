@@ -128,8 +128,9 @@ fn load_yaml(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     let text = args.str("the value", &value)?;
     let limits = TreeLimits { output: budget::bytes(), ..TreeLimits::default() };
     let data = yaml::load(text, &limits).map_err(|e| {
-        let told = TemplateError::new(template::LOAD, format!("this text is not valid YAML: {}", e.message));
-        told.hint(e.hint).inside(e.pos)
+        let template_error =
+            TemplateError::new(template::LOAD, format!("this text is not valid YAML: {}", e.message));
+        template_error.hint(e.hint).inside(e.pos)
     })?;
     Ok(to_template(&data))
 }

@@ -59,10 +59,10 @@ impl GitBoard {
     /// # Errors
     /// Fails when the address, or what it needs on this machine, cannot be used.
     pub fn new(place: GitBoardConfig) -> Result<Self, BoardError> {
-        let shelf = RefStore::new(&place.remote, &place.source, place.scratch.clone());
-        let shelf = shelf.map_err(|error| source_error(error.remote.clone(), error))?;
+        let ref_store = RefStore::new(&place.remote, &place.source, place.scratch.clone());
+        let ref_store = ref_store.map_err(|error| source_error(error.remote.clone(), error))?;
         Ok(Self {
-            ref_store: shelf,
+            ref_store: ref_store,
             config: place,
             seen: BTreeMap::new(),
             appends: false,

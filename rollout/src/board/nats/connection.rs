@@ -70,9 +70,9 @@ pub(super) struct NatsConnection {
 
 impl NatsConnection {
     /// Connects, and makes the bucket when there is none.
-    pub(super) fn open(door: &NatsConfig) -> Result<Self, NatsError> {
+    pub(super) fn open(config: &NatsConfig) -> Result<Self, NatsError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(no_answer)?;
-        match block_on_request(&runtime, CALL_TIMEOUT, connect(door)) {
+        match block_on_request(&runtime, CALL_TIMEOUT, connect(config)) {
             Ok(bucket) => Ok(Self { runtime: Some(runtime), bucket, used: Instant::now() }),
             Err(trouble) => {
                 // A name that is still looked up must not hold us up.
@@ -132,7 +132,7 @@ fn block_on_request<T>(
     })
 }
 
-async fn connect(door: &NatsConfig) -> Result<NatsBucket, NatsError> {
+async fn connect(config: &NatsConfig) -> Result<NatsBucket, NatsError> {
     let broken = Arc::new(Notify::new());
     let tell = broken.clone();
     let mut options = ConnectOptions::new()
@@ -147,7 +147,7 @@ async fn connect(door: &NatsConfig) -> Result<NatsBucket, NatsError> {
         .request_timeout(Some(REQUEST_TIMEOUT))
         .max_reconnects(1)
         .ignore_discovered_servers();
-    if let Some(path) = &door.credentials {
+    if let Some(path) = &config.credentials {
         let unread = |e: std::io::Error| {
             NatsError::Refused(format!(
                 "cannot use the credentials `{}` (board.credentials): {e}",
@@ -157,20 +157,20 @@ async fn connect(door: &NatsConfig) -> Result<NatsBucket, NatsError> {
         let text = std::fs::read_to_string(path).map_err(unread)?;
         options = options.credentials(&text).map_err(unread)?;
     }
-    match &door.address.login {
+    match &config.address.login {
         Some(NatsLogin::User(user, password)) => {
             options = options.user_and_password(user.clone(), password.clone());
         }
         Some(NatsLogin::Token(token)) => options = options.token(token.clone()),
         None => {}
     }
-    if let Some(ca) = &door.ca {
+    if let Some(ca) = &config.ca {
         // The library says nothing about a file without a certificate.
         std::fs::File::open(ca)
             .map_err(|e| NatsError::Refused(format!("cannot read `{}` (board.ca): {e}", ca.display())))?;
         options = options.add_root_certificates(ca.clone());
     }
-    let client = options.connect(&door.address.servers).await.map_err(|error| match error.kind() {
+    let client = options.connect(&config.address.servers).await.map_err(|error| match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => NatsError::Refused(
             "it does not let us in; look at `board.credentials`, or at the user in `board.url`".into(),
         ),
@@ -178,11 +178,11 @@ async fn connect(door: &NatsConfig) -> Result<NatsBucket, NatsError> {
     })?;
     let mut context = jetstream::new(client.clone());
     context.set_timeout(REQUEST_TIMEOUT);
-    let store = match context.get_key_value(&door.bucket).await {
+    let store = match context.get_key_value(&config.bucket).await {
         Ok(store) => store,
         Err(error) => match find_server_error(&error) {
             Some(no) if no.error_code() == jetstream::ErrorCode::STREAM_NOT_FOUND => {
-                create_bucket(&context, &door.bucket).await?
+                create_bucket(&context, &config.bucket).await?
             }
             _ => return Err(from_client_error(error)),
         },

@@ -100,21 +100,21 @@ fn places(place: &FakeRecords) -> DriverStores {
 /// A wheel that drives the one rollout.
 fn wheel<'s>(settings: &'s Settings, place: &FakeRecords) -> DriveLoop<'s> {
     place.0.borrow_mut().record = Some((record(), 1));
-    let mut wheel = DriveLoop {
+    let mut drive_loop = DriveLoop {
         me: "web-01/daemon".into(),
         settings,
         stores: Some(places(place)),
         driven: BTreeMap::new(),
         scan_at: Instant::now(),
     };
-    wheel.run_due().unwrap();
-    assert_eq!(wheel.driven.len(), 1, "nobody drove it");
-    wheel
+    drive_loop.run_due().unwrap();
+    assert_eq!(drive_loop.driven.len(), 1, "nobody drove it");
+    drive_loop
 }
 
 /// It is due, and so is the heartbeat.
-fn due(wheel: &mut DriveLoop<'_>, place: &FakeRecords) {
-    wheel.driven.values_mut().for_each(|ride| ride.at = Instant::now());
+fn due(drive_loop: &mut DriveLoop<'_>, place: &FakeRecords) {
+    drive_loop.driven.values_mut().for_each(|ride| ride.at = Instant::now());
     let mut shelf = place.0.borrow_mut();
     let (record, _) = shelf.record.as_mut().unwrap();
     record.driver.as_mut().unwrap().heartbeat -= jiff::SignedDuration::from_secs(20);
@@ -123,33 +123,36 @@ fn due(wheel: &mut DriveLoop<'_>, place: &FakeRecords) {
 #[test]
 fn places_stay_open_as_long_as_they_answer() {
     let (settings, place) = (settings(), FakeRecords::default());
-    let mut wheel = wheel(&settings, &place);
-    assert!(wheel.stores.is_some(), "opened anew, every signature would be checked again in every round");
-    due(&mut wheel, &place);
+    let mut drive_loop = wheel(&settings, &place);
+    assert!(
+        drive_loop.stores.is_some(),
+        "opened anew, every signature would be checked again in every round"
+    );
+    due(&mut drive_loop, &place);
     let reads = place.0.borrow().reads;
-    wheel.run_due().unwrap();
-    assert!(place.0.borrow().reads > reads && wheel.stores.is_some());
+    drive_loop.run_due().unwrap();
+    assert!(place.0.borrow().reads > reads && drive_loop.stores.is_some());
 }
 
 #[test]
 fn one_heartbeat_that_fails_does_not_end_the_driving() {
     let (settings, place) = (settings(), FakeRecords::default());
-    let mut wheel = wheel(&settings, &place);
+    let mut drive_loop = wheel(&settings, &place);
     for rest in [2, 4, 8, 16, 30, 30] {
-        due(&mut wheel, &place);
+        due(&mut drive_loop, &place);
         place.0.borrow_mut().fails = true;
         let before = Instant::now();
-        wheel.run_due().unwrap();
-        assert!(wheel.stores.is_none(), "what did not answer is opened anew");
-        let ride = wheel.driven.values().next().expect("it is still driven");
+        drive_loop.run_due().unwrap();
+        assert!(drive_loop.stores.is_none(), "what did not answer is opened anew");
+        let ride = drive_loop.driven.values().next().expect("it is still driven");
         let waits = ride.at.duration_since(before);
         assert!(waits >= Duration::from_secs(rest) && waits < Duration::from_secs(rest + 5), "{waits:?}");
-        wheel.stores = Some(places(&place));
+        drive_loop.stores = Some(places(&place));
     }
-    due(&mut wheel, &place);
+    due(&mut drive_loop, &place);
     place.0.borrow_mut().fails = false;
-    wheel.run_due().unwrap();
-    let ride = wheel.driven.values().next().unwrap();
+    drive_loop.run_due().unwrap();
+    let ride = drive_loop.driven.values().next().unwrap();
     assert_eq!(ride.backoff, BACKOFF.0);
     let heard = place.0.borrow().record.as_ref().unwrap().0.driver.clone().unwrap();
     assert_eq!(heard.id, "web-01/daemon");

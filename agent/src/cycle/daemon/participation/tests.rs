@@ -40,10 +40,10 @@ fn a_paused_node_goes_on_judging_itself() {
         (vec![NodeEvent::Fetched, apply.clone(), NodeEvent::Applied], true, true),
         (vec![NodeEvent::Fetched, apply.clone(), NodeEvent::Applied, bad], true, true),
     ] {
-        let course = led(&events);
+        let rollout_state = led(&events);
         // Without its record a rollout is withdrawn, which no pause forbids.
         assert_eq!(
-            (is_turn_due(&course, FREE, at(1)), is_turn_due(&course, PAUSED, at(1))),
+            (is_turn_due(&rollout_state, FREE, at(1)), is_turn_due(&rollout_state, PAUSED, at(1))),
             (free, paused),
             "{events:?}"
         );

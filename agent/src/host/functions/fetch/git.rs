@@ -61,12 +61,12 @@ pub(super) fn run_subcommand(
     let git = login
         .iter()
         .fold(git_client(machine, args)?, |git, (url, login)| git.with_url_login(url, Some(login)));
-    let said = git.run(cwd_arg(machine, args).as_deref(), &words)?;
-    if said.is_success() {
-        let all = format!("{}\n{}", said.stdout.trim(), said.stderr.trim());
+    let output = git.run(cwd_arg(machine, args).as_deref(), &words)?;
+    if output.is_success() {
+        let all = format!("{}\n{}", output.stdout.trim(), output.stderr.trim());
         return Ok(all.trim().into());
     }
-    Err(FunctionError::failed(redact_passwords(said.message())))
+    Err(FunctionError::failed(redact_passwords(output.message())))
 }
 
 /// A name and a password.
@@ -185,10 +185,10 @@ pub(super) fn config_get_regexp(
 ) -> Result<Value, FunctionError> {
     let at = config_dir(machine, args)?;
     let place = if at.is_some() { "--local" } else { "--global" };
-    let said = git_client(machine, args)?
+    let output = git_client(machine, args)?
         .run(at.as_deref(), &["config", place, "--null", "--get-regexp", text_arg(args, "key")?])?;
     let mut found = Map::new();
-    for (key, value) in said.stdout.split_terminator('\0').filter_map(|e| e.split_once('\n')) {
+    for (key, value) in output.stdout.split_terminator('\0').filter_map(|e| e.split_once('\n')) {
         let mut list = found.get(key).and_then(Value::as_list).map(|l| l.to_vec()).unwrap_or_default();
         list.push(value.into());
         found.insert(key, list);

@@ -99,10 +99,10 @@ pub(super) fn expires(machine: &Machine, args: &FunctionArgs<Value>) -> Result<V
     let tools = Tools::new(machine);
     let ssl = OpenSsl::new(&tools)?;
     let path = pem_input_path(machine, &ssl, args, "certificate")?;
-    let said =
+    let output =
         ssl.run_checked(&["x509", "-in", &path, "-noout", "-enddate", "-dateopt", "iso_8601"], None)?;
-    let end = openssl::parse_not_after(&said)
-        .ok_or_else(|| FunctionError::failed(format!("cannot tell when it ends: {said}")))?;
+    let end = openssl::parse_not_after(&output)
+        .ok_or_else(|| FunctionError::failed(format!("cannot tell when it ends: {output}")))?;
     let days = args.get("days").and_then(Value::as_int).unwrap_or(0);
     Ok((end.as_second() - Timestamp::now().as_second() <= days.saturating_mul(86400)).into())
 }

@@ -45,14 +45,14 @@ fn package_names(args: &FunctionArgs<Value>) -> Result<Vec<String>, FunctionErro
 
 /// Does something; what is different after, in Salt's shape.
 fn execute_and_diff(machine: &Machine, acts: &[PkgAction<'_>]) -> Result<Value, FunctionError> {
-    let (chosen, before) = read_database(machine)?;
-    let teller = PkgRunner::new(Tools::new(machine), chosen);
+    let (selected, before) = read_database(machine)?;
+    let teller = PkgRunner::new(Tools::new(machine), selected);
     teller.repair(&before)?;
     acts.iter()
         .filter(|act| matches!(act, PkgAction::Remove(..)))
         .try_for_each(|act| teller.dry_run_checked(act, &before).map(drop))?;
     acts.iter().try_for_each(|act| teller.execute(act))?;
-    Ok(changes_value(&before, &chosen.provider.read_db(machine)?))
+    Ok(changes_value(&before, &selected.provider.read_db(machine)?))
 }
 
 fn changes_value(before: &PkgDb, after: &PkgDb) -> Value {
@@ -79,8 +79,8 @@ fn action_options(args: &FunctionArgs<Value>) -> PkgActionOptions {
 }
 
 pub(super) fn refresh_db(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let chosen = packages::select_provider(machine, None)?;
-    PkgRunner::new(Tools::new(machine), chosen).execute(&PkgAction::Refresh)?;
+    let selected = packages::select_provider(machine, None)?;
+    PkgRunner::new(Tools::new(machine), selected).execute(&PkgAction::Refresh)?;
     Ok(true.into())
 }
 
@@ -153,9 +153,9 @@ pub(super) fn autoremove(machine: &Machine, args: &FunctionArgs<Value>) -> Resul
     if !flag_arg(args, "list_only", false) {
         return execute_and_diff(machine, &[act]);
     }
-    let chosen = packages::select_provider(machine, None)?;
-    let steps = PkgRunner::new(Tools::new(machine), chosen).dry_run(&act)?.unwrap_or_default();
-    Ok(string_list(steps.into_iter().map(|s| s.name)))
+    let selected = packages::select_provider(machine, None)?;
+    let changes = PkgRunner::new(Tools::new(machine), selected).dry_run(&act)?.unwrap_or_default();
+    Ok(string_list(changes.into_iter().map(|s| s.name)))
 }
 
 pub(super) fn hold(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
@@ -167,9 +167,9 @@ pub(super) fn unhold(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Va
 }
 
 fn set_hold(machine: &Machine, names: &[String], hold: bool) -> Result<Value, FunctionError> {
-    let (chosen, before) = read_database(machine)?;
+    let (selected, before) = read_database(machine)?;
     let act = if hold { PkgAction::Hold(names) } else { PkgAction::Unhold(names) };
-    PkgRunner::new(Tools::new(machine), chosen).execute(&act)?;
+    PkgRunner::new(Tools::new(machine), selected).execute(&act)?;
     let mut out = Map::new();
     for name in names {
         let was = before.packages.get(name).is_some_and(|p| p.is_held);
@@ -216,9 +216,9 @@ pub(super) fn set_selections(machine: &Machine, args: &FunctionArgs<Value>) -> R
     }
     let mut command = Tools::command("dpkg", &["--set-selections"], machine.timeout);
     command.stdin = lines.clone().into_bytes();
-    let said = tools.run(command)?;
-    if !said.is_success() {
-        return Err(FunctionError::failed(said.message()));
+    let output = tools.run(command)?;
+    if !output.is_success() {
+        return Err(FunctionError::failed(output.message()));
     }
     let mut out = Map::new();
     for (name, new) in lines.lines().filter_map(|l| l.split_once(char::is_whitespace)) {
@@ -232,14 +232,14 @@ pub(super) fn set_selections(machine: &Machine, args: &FunctionArgs<Value>) -> R
 }
 
 pub(super) fn group_list(machine: &Machine, _: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let chosen = packages::select_provider(machine, None)?;
-    let groups = chosen.provider.list_groups(&Tools::new(machine))?;
+    let selected = packages::select_provider(machine, None)?;
+    let groups = selected.provider.list_groups(&Tools::new(machine))?;
     Ok(groups.into_iter().map(|(kind, names)| (kind, string_list(names))).collect::<Map>().into())
 }
 
 pub(super) fn group_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let chosen = packages::select_provider(machine, None)?;
-    let group = chosen.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)?;
+    let selected = packages::select_provider(machine, None)?;
+    let group = selected.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)?;
     let mut out = Map::from_iter([("group", text_arg(args, "name")?)]);
     for (kind, names) in group {
         out.insert(kind, string_list(names));
@@ -248,9 +248,9 @@ pub(super) fn group_info(machine: &Machine, args: &FunctionArgs<Value>) -> Resul
 }
 
 pub(super) fn group_diff(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (chosen, db) = read_database(machine)?;
+    let (selected, db) = read_database(machine)?;
     let mut out = Map::new();
-    for (kind, names) in chosen.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)? {
+    for (kind, names) in selected.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)? {
         let (there, lacking): (Vec<String>, Vec<String>) =
             names.into_iter().partition(|n| db.get(n).is_some());
         out.insert(
@@ -262,8 +262,8 @@ pub(super) fn group_diff(machine: &Machine, args: &FunctionArgs<Value>) -> Resul
 }
 
 pub(super) fn group_install(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let (chosen, db) = read_database(machine)?;
-    let group = chosen.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)?;
+    let (selected, db) = read_database(machine)?;
+    let group = selected.provider.group_members(&Tools::new(machine), text_arg(args, "name")?)?;
     let lacking = group.into_iter().filter(|(kind, _)| *kind != "optional").flat_map(|(_, names)| names);
     let targets: Vec<PkgTarget> =
         lacking.filter(|n| db.get(n).is_none()).map(|n| PkgTarget::from_name(&n)).collect();

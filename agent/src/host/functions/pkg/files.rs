@@ -36,9 +36,9 @@ fn owner_of_path(machine: &Machine, path: &str) -> Result<String, FunctionError>
             return Ok(String::new());
         }
     };
-    let said = Tools::new(machine).run_query(program, &[words, &[path]].concat())?;
-    let first = said.stdout.lines().next().unwrap_or_default().trim().to_owned();
-    Ok(if said.is_success() { first } else { String::new() })
+    let output = Tools::new(machine).run_query(program, &[words, &[path]].concat())?;
+    let first = output.stdout.lines().next().unwrap_or_default().trim().to_owned();
+    Ok(if output.is_success() { first } else { String::new() })
 }
 
 /// The files of one package; nothing when it is not installed.
@@ -59,10 +59,10 @@ fn files_of(machine: &Machine, name: &str) -> Result<Option<Vec<String>>, Functi
         "pacman" => ("pacman", &["-Qql"]),
         _ => ("rpm", &["-ql"]),
     };
-    let said = Tools::new(machine).run_query(program, &[words, &[name]].concat())?;
+    let output = Tools::new(machine).run_query(program, &[words, &[name]].concat())?;
     let path = |l: &str| if l.starts_with('/') { l.to_owned() } else { format!("/{l}") };
-    let files = said.stdout.lines().filter(|l| !l.is_empty()).map(path).collect();
-    Ok(said.is_success().then_some(files))
+    let files = output.stdout.lines().filter(|l| !l.is_empty()).map(path).collect();
+    Ok(output.is_success().then_some(files))
 }
 
 pub(super) fn file_list(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
@@ -132,7 +132,7 @@ pub(super) fn info_installed(machine: &Machine, args: &FunctionArgs<Value>) -> R
 /// The name and version in a package file.
 pub(super) fn bin_pkg_info(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (path, tools) = (text_arg(args, "path")?, Tools::new(machine));
-    let said = if tools.which("dpkg-deb").is_some() {
+    let output = if tools.which("dpkg-deb").is_some() {
         tools.run_query(
             "dpkg-deb",
             &["-W", "--showformat=${Package}\\n${Version}\\n${Architecture}\\n", path],
@@ -141,9 +141,9 @@ pub(super) fn bin_pkg_info(machine: &Machine, args: &FunctionArgs<Value>) -> Res
         let format = "%{NAME}\\n%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\n%{ARCH}\\n";
         tools.run_query("rpm", &["-qp", "--qf", format, path])?
     };
-    let lines: Vec<&str> = said.stdout.lines().collect();
+    let lines: Vec<&str> = output.stdout.lines().collect();
     let [name, version, arch] = lines[..] else {
-        return Err(FunctionError::failed(format!("cannot read the package `{path}`: {}", said.message())));
+        return Err(FunctionError::failed(format!("cannot read the package `{path}`: {}", output.message())));
     };
     Ok(Map::from_iter([("name", name), ("version", version), ("arch", arch)]).into())
 }
@@ -154,9 +154,9 @@ pub(super) fn verify(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Va
     let apt = packages::select_provider(machine, None)?.provider.name() == "apt";
     let mut line = vec![if apt { "--verify" } else { "-V" }.to_owned()];
     line.extend(if names.is_empty() && !apt { vec!["-a".to_owned()] } else { names });
-    let said = Tools::new(machine).run_query(if apt { "dpkg" } else { "rpm" }, &line)?;
+    let output = Tools::new(machine).run_query(if apt { "dpkg" } else { "rpm" }, &line)?;
     let mut out = Map::new();
-    for line in said.stdout.lines() {
+    for line in output.stdout.lines() {
         if let Some(at) = line.find('/') {
             out.insert(&line[at..], line[..at].trim());
         }

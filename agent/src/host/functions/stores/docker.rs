@@ -30,7 +30,7 @@ pub(crate) struct ContainerEngine(pub(crate) String);
 
 impl ContainerEngine {
     /// `provider:`, or the one that is there.
-    pub(crate) fn new(given: &NamedArgs<'_>, tools: &Tools<'_>) -> Self {
+    pub(crate) fn new(named_args: &NamedArgs<'_>, tools: &Tools<'_>) -> Self {
         let there = || {
             if tools.which("docker").is_none() && tools.which("podman").is_some() {
                 "podman"
@@ -38,7 +38,7 @@ impl ContainerEngine {
                 "docker"
             }
         };
-        Self(given.text("provider").unwrap_or_else(|| there().to_owned()))
+        Self(named_args.text("provider").unwrap_or_else(|| there().to_owned()))
     }
 
     /// What it shows of a `container`, `image`, `network` or `volume`; none when there is no such one.
@@ -48,16 +48,16 @@ impl ContainerEngine {
         kind: &str,
         name: &str,
     ) -> Result<Option<Value>, FunctionError> {
-        let said = tools.run_query(&self.0, &[kind, "inspect", "--", name])?;
-        if said.is_success() {
-            let all = Value::from_json_str(&said.stdout)
+        let output = tools.run_query(&self.0, &[kind, "inspect", "--", name])?;
+        if output.is_success() {
+            let all = Value::from_json_str(&output.stdout)
                 .map_err(|e| FunctionError::failed(format!("{} said no JSON: {e}", self.0)))?;
             return Ok(all.as_list().and_then(|l| l.iter().next().cloned()));
         }
-        if is_not_found(kind, name, said.code, said.message()) {
+        if is_not_found(kind, name, output.code, output.message()) {
             return Ok(None);
         }
-        Err(FunctionError::failed(said.message().to_owned()))
+        Err(FunctionError::failed(output.message().to_owned()))
     }
 
     /// Makes or runs a container. Its variables go by a file that only we can read, since everybody sees words; those of
@@ -81,11 +81,16 @@ impl ContainerEngine {
         let mut command = Tools::command(&self.0, &words, PULL_TIMEOUT);
         let pairs = long.iter().filter_map(|v| v.split_once('='));
         command.env.extend(pairs.map(|(name, value)| (name.into(), value.into())));
-        let said = tools.run(command)?;
-        if said.is_success() {
-            return Ok(said.stdout.trim().to_owned());
+        let output = tools.run(command)?;
+        if output.is_success() {
+            return Ok(output.stdout.trim().to_owned());
         }
-        Err(FunctionError::failed(format!("`{}` ended with code {}: {}", self.0, said.code, said.message())))
+        Err(FunctionError::failed(format!(
+            "`{}` ended with code {}: {}",
+            self.0,
+            output.code,
+            output.message()
+        )))
     }
 
     /// Tells it to do something.
@@ -97,14 +102,14 @@ impl ContainerEngine {
 /// True when the program says that there is no such one; whatever else went wrong is no answer.
 fn is_not_found(kind: &str, name: &str, code: i32, words: &str) -> bool {
     let words = words.to_ascii_lowercase();
-    let said = [
+    let output = [
         format!("no such {kind}"),
         "no such object".to_owned(),
         format!("{kind} {} not found", name.to_ascii_lowercase()),
         format!("{kind} not found"),
         format!("{kind} not known"),
     ];
-    matches!(code, 1 | 125) && said.iter().any(|s| words.contains(s))
+    matches!(code, 1 | 125) && output.iter().any(|s| words.contains(s))
 }
 
 /// `A` of `A=b`.
@@ -185,8 +190,8 @@ const OPTIONS: &[ContainerOption] = &[
     (&["group_add"], "--group-add", "HostConfig.GroupAdd", OptionShape::List),
 ];
 
-fn find_declared<'a>(given: &NamedArgs<'a>, names: &[&str]) -> Option<&'a Value> {
-    names.iter().find_map(|name| given.get(name))
+fn find_declared<'a>(named_args: &NamedArgs<'a>, names: &[&str]) -> Option<&'a Value> {
+    names.iter().find_map(|name| named_args.get(name))
 }
 
 /// The texts of a parameter: `a:b` or `A=b` of a mapping.
@@ -226,21 +231,21 @@ fn option_values(value: &Value, shape: OptionShape) -> Vec<String> {
 }
 
 /// The variables of a new container: `A=b`.
-pub(crate) fn env_variables(given: &NamedArgs<'_>) -> Vec<String> {
-    find_declared(given, &["environment", "env"])
+pub(crate) fn env_variables(named_args: &NamedArgs<'_>) -> Vec<String> {
+    find_declared(named_args, &["environment", "env"])
         .map(|v| option_values(v, OptionShape::Variables))
         .unwrap_or_default()
 }
 
 /// The options and the command of a new container, without its variables.
 pub(crate) fn create_args(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
     image: &str,
 ) -> Result<Vec<String>, FunctionError> {
     let mut args = vec![format!("--name={name}")];
     for (names, option, _, shape) in OPTIONS {
-        match find_declared(given, names) {
+        match find_declared(named_args, names) {
             Some(_) if *shape == OptionShape::Variables => {}
             Some(value) if *shape == OptionShape::Flag => {
                 args.push(format!("{option}={}", value.is_truthy()))
@@ -252,22 +257,22 @@ pub(crate) fn create_args(
         }
     }
     // The first network is the container's own; it is connected to the others.
-    match container_networks(given)?.first() {
-        _ if given.is_enabled("network_disabled") => args.push("--network=none".to_owned()),
-        Some(first) if given.get("network_mode").is_none() => {
+    match container_networks(named_args)?.first() {
+        _ if named_args.is_enabled("network_disabled") => args.push("--network=none".to_owned()),
+        Some(first) if named_args.get("network_mode").is_none() => {
             args.push(format!("--network={}", first.name));
             args.extend(first.option_words("--network-alias"));
         }
         _ => {}
     }
     let mut entrypoint =
-        given.get("entrypoint").map(command_words).transpose()?.unwrap_or_default().into_iter();
+        named_args.get("entrypoint").map(command_words).transpose()?.unwrap_or_default().into_iter();
     args.extend(entrypoint.next().map(|word| format!("--entrypoint={word}")));
     args.push("--".to_owned());
     args.push(image.to_owned());
     args.extend(entrypoint);
     args.extend(
-        find_declared(given, &["command", "cmd"]).map(command_words).transpose()?.unwrap_or_default(),
+        find_declared(named_args, &["command", "cmd"]).map(command_words).transpose()?.unwrap_or_default(),
     );
     Ok(args)
 }
@@ -306,13 +311,13 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
     query_fn("docker.inspect_network", "name provider?", |m, a| inspect_objects(m, a, &["network"])),
     query_fn("docker.inspect_volume", "name provider?", |m, a| inspect_objects(m, a, &["volume"])),
     query_fn("docker.exists", "name provider?", |m, a| {
-        with_engine(m, a, |engine, tools, given| {
-            Ok(engine.inspect(tools, "container", &given.require_text("name")?)?.is_some().into())
+        with_engine(m, a, |engine, tools, named_args| {
+            Ok(engine.inspect(tools, "container", &named_args.require_text("name")?)?.is_some().into())
         })
     }),
     query_fn("docker.state", "name provider?", |m, a| {
-        with_engine(m, a, |engine, tools, given| {
-            let found = engine.inspect(tools, "container", &given.require_text("name")?)?;
+        with_engine(m, a, |engine, tools, named_args| {
+            let found = engine.inspect(tools, "container", &named_args.require_text("name")?)?;
             let found = found.ok_or_else(|| FunctionError::failed("there is no such container"))?;
             Ok(zagent_config::value::traverse(&found, "State.Status", ".").cloned().unwrap_or(Value::Null))
         })
@@ -334,13 +339,15 @@ fn with_engine(
     body: impl FnOnce(&ContainerEngine, &Tools<'_>, &NamedArgs<'_>) -> DockerResult,
 ) -> DockerResult {
     let tools = Tools::new(machine);
-    named_args::with_bound_args(args, |given| body(&ContainerEngine::new(given, &tools), &tools, given))
+    named_args::with_bound_args(args, |named_args| {
+        body(&ContainerEngine::new(named_args, &tools), &tools, named_args)
+    })
 }
 
 fn list_objects(machine: &Machine, args: &BoundArgs, words: &[&str]) -> DockerResult {
-    with_engine(machine, args, |engine, tools, given| {
+    with_engine(machine, args, |engine, tools, named_args| {
         let mut words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        words.extend(given.is_enabled("all").then(|| "--all".to_owned()));
+        words.extend(named_args.is_enabled("all").then(|| "--all".to_owned()));
         let text = engine.run_checked(tools, &words)?;
         let read = |l: &str| {
             Value::from_json_str(l)
@@ -355,8 +362,8 @@ fn list_objects(machine: &Machine, args: &BoundArgs, words: &[&str]) -> DockerRe
 }
 
 fn inspect_objects(machine: &Machine, args: &BoundArgs, kinds: &[&str]) -> DockerResult {
-    with_engine(machine, args, |engine, tools, given| {
-        let name = given.require_text("name")?;
+    with_engine(machine, args, |engine, tools, named_args| {
+        let name = named_args.require_text("name")?;
         for kind in kinds {
             if let Some(found) = engine.inspect(tools, kind, &name)? {
                 return Ok(found);
@@ -367,10 +374,10 @@ fn inspect_objects(machine: &Machine, args: &BoundArgs, kinds: &[&str]) -> Docke
 }
 
 fn run_verb(machine: &Machine, args: &BoundArgs, verb: &str) -> DockerResult {
-    with_engine(machine, args, |engine, tools, given| {
+    with_engine(machine, args, |engine, tools, named_args| {
         let mut words = vec![verb.to_owned()];
-        words.extend(given.is_enabled("force").then(|| "--force".to_owned()));
-        words.extend(["--".to_owned(), given.require_text("name")?]);
+        words.extend(named_args.is_enabled("force").then(|| "--force".to_owned()));
+        words.extend(["--".to_owned(), named_args.require_text("name")?]);
         engine.run_checked(tools, &words).map(|_| true.into())
     })
 }

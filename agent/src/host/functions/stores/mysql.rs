@@ -34,10 +34,10 @@ pub(crate) struct MysqlClient {
 
 impl MysqlClient {
     /// By the arguments of a state or a function.
-    pub(crate) fn new(given: &NamedArgs<'_>) -> Self {
+    pub(crate) fn new(named_args: &NamedArgs<'_>) -> Self {
         let options =
-            CONNECTION_OPTIONS.iter().filter_map(|(key, _)| Some((*key, given.text(key)?))).collect();
-        Self { options, file: given.text("connection_default_file") }
+            CONNECTION_OPTIONS.iter().filter_map(|(key, _)| Some((*key, named_args.text(key)?))).collect();
+        Self { options, file: named_args.text("connection_default_file") }
     }
 
     /// The key of a thing there, for the journal: without the password.
@@ -84,11 +84,11 @@ impl MysqlClient {
         let mut command = Tools::command(program, &args, STATEMENT_TIMEOUT);
         command.stdin = sql.to_vec();
         command.output_cap = 64 << 20;
-        let said = tools.run(command)?;
-        if said.is_success() {
-            Ok(said.stdout)
+        let output = tools.run(command)?;
+        if output.is_success() {
+            Ok(output.stdout)
         } else {
-            Err(FunctionError::failed(first_error(said.message())))
+            Err(FunctionError::failed(first_error(output.message())))
         }
     }
 
@@ -176,9 +176,9 @@ pub(crate) fn account(user: &str, host: &str) -> String {
 }
 
 /// The statement that makes a database, or gives one another character set.
-pub(crate) fn database_sql(given: &NamedArgs<'_>, verb: &str, name: &str) -> String {
+pub(crate) fn database_sql(named_args: &NamedArgs<'_>, verb: &str, name: &str) -> String {
     let part = |key: &str, word: &str| {
-        given.text(key).map(|v| format!(" {word} = {}", quote_literal(&v))).unwrap_or_default()
+        named_args.text(key).map(|v| format!(" {word} = {}", quote_literal(&v))).unwrap_or_default()
     };
     format!(
         "{verb} DATABASE {}{}{};",
@@ -218,21 +218,21 @@ pub(crate) fn find_user(
 }
 
 /// True when an account is as asked for.
-pub(crate) fn user_matches(given: &NamedArgs<'_>, (plugin, kept): &(String, String)) -> bool {
-    if given.is_enabled("unix_socket")
-        && given.text("password").is_none()
-        && given.text("password_hash").is_none()
+pub(crate) fn user_matches(named_args: &NamedArgs<'_>, (plugin, kept): &(String, String)) -> bool {
+    if named_args.is_enabled("unix_socket")
+        && named_args.text("password").is_none()
+        && named_args.text("password_hash").is_none()
     {
         return matches!(&**plugin, "unix_socket" | "auth_socket");
     }
-    match (given.text("password"), given.text("password_hash")) {
+    match (named_args.text("password"), named_args.text("password_hash")) {
         // What other plugins keep cannot be told from the password alone.
         (Some(password), _) => match &**plugin {
             "" | "mysql_native_password" => password_hash(&password).eq_ignore_ascii_case(kept),
             "caching_sha2_password" | "sha256_password" | "ed25519" | "parsec" => {
-                !kept.is_empty() && given.text("auth_plugin").is_none_or(|p| p == *plugin)
+                !kept.is_empty() && named_args.text("auth_plugin").is_none_or(|p| p == *plugin)
             }
-            other => given.text("auth_plugin").is_some_and(|p| p == other),
+            other => named_args.text("auth_plugin").is_some_and(|p| p == other),
         },
         (None, Some(hash)) => hash.eq_ignore_ascii_case(kept),
         (None, None) => kept.is_empty(),
@@ -246,12 +246,12 @@ fn uses_native_password(version: &str) -> bool {
 }
 
 /// The statement that makes an account, or gives it another password.
-pub(crate) fn user_sql(given: &NamedArgs<'_>, verb: &str, who: &str, version: &str) -> String {
+pub(crate) fn user_sql(named_args: &NamedArgs<'_>, verb: &str, who: &str, version: &str) -> String {
     let is_maria = version.contains("MariaDB");
     // The one whose passwords can be compared, where the server still has it.
     let preset = || uses_native_password(version).then(|| "mysql_native_password".to_owned());
-    let plugin = given.text("auth_plugin").or_else(preset);
-    let by = match (given.text("password"), given.text("password_hash")) {
+    let plugin = named_args.text("auth_plugin").or_else(preset);
+    let by = match (named_args.text("password"), named_args.text("password_hash")) {
         (Some(password), _) => match plugin.filter(|_| !is_maria && !version.starts_with("5.")) {
             Some(plugin) => {
                 format!(" IDENTIFIED WITH {} BY {}", quote_literal(&plugin), quote_literal(&password))
@@ -263,7 +263,7 @@ pub(crate) fn user_sql(given: &NamedArgs<'_>, verb: &str, who: &str, version: &s
             let plugin = plugin.unwrap_or_else(|| "mysql_native_password".to_owned());
             format!(" IDENTIFIED WITH {} AS {}", quote_literal(&plugin), quote_literal(&hash))
         }
-        (None, None) if given.is_enabled("unix_socket") => {
+        (None, None) if named_args.is_enabled("unix_socket") => {
             (if is_maria { " IDENTIFIED VIA unix_socket" } else { " IDENTIFIED WITH auth_socket" }).to_owned()
         }
         (None, None) if verb == "ALTER" => " IDENTIFIED BY ''".to_owned(),

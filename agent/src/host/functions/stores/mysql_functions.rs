@@ -43,13 +43,13 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         })
     }),
     query_fn("mysql.db_exists", at!("name"), |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            Ok(sql.find_database(tools, &given.require_text("name")?)?.is_some().into())
+        with_client(m, a, |sql, tools, named_args| {
+            Ok(sql.find_database(tools, &named_args.require_text("name")?)?.is_some().into())
         })
     }),
     query_fn("mysql.db_get", at!("name"), |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            let found = sql.find_database(tools, &given.require_text("name")?)?;
+        with_client(m, a, |sql, tools, named_args| {
+            let found = sql.find_database(tools, &named_args.require_text("name")?)?;
             let told = |(set, collate): (String, String)| {
                 Map::from_iter([("character_set", set), ("collate", collate)])
             };
@@ -57,8 +57,8 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         })
     }),
     query_fn("mysql.db_tables", at!("name"), |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            let name = given.require_text("name")?;
+        with_client(m, a, |sql, tools, named_args| {
+            let name = named_args.require_text("name")?;
             // A server that does not answer has no tables, as in Salt.
             match sql.find_database(tools, &name) {
                 Ok(Some(_)) => {}
@@ -69,22 +69,26 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         })
     }),
     change_fn("mysql.db_create", at!("name character_set? collate?"), |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            let name = given.require_text("name")?;
+        with_client(m, a, |sql, tools, named_args| {
+            let name = named_args.require_text("name")?;
             if sql.find_database(tools, &name)?.is_some() {
                 return Ok(false.into());
             }
-            execute_statement(sql, tools, &mysql::database_sql(given, "CREATE", &name))
+            execute_statement(sql, tools, &mysql::database_sql(named_args, "CREATE", &name))
         })
     }),
     change_fn("mysql.alter_db", at!("name character_set? collate?"), |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            execute_statement(sql, tools, &mysql::database_sql(given, "ALTER", &given.require_text("name")?))
+        with_client(m, a, |sql, tools, named_args| {
+            execute_statement(
+                sql,
+                tools,
+                &mysql::database_sql(named_args, "ALTER", &named_args.require_text("name")?),
+            )
         })
     }),
     change_fn("mysql.db_remove", at!("name"), |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            let name = given.require_text("name")?;
+        with_client(m, a, |sql, tools, named_args| {
+            let name = named_args.require_text("name")?;
             if sql.find_database(tools, &name)?.is_none() || matches!(&*name, "mysql" | "information_schema")
             {
                 return Ok(false.into());
@@ -103,11 +107,11 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         "mysql.user_exists",
         at!("user host? password? password_hash? passwordless? unix_socket? password_column?"),
         |m, a| {
-            with_account(m, a, |sql, tools, given, (user, host)| {
+            with_account(m, a, |sql, tools, named_args, (user, host)| {
                 let found = mysql::find_user(sql, tools, user, host)?;
-                let compares = ["password", "password_hash"].iter().any(|k| given.text(k).is_some())
-                    || given.is_enabled("passwordless");
-                Ok(found.is_some_and(|now| !compares || mysql::user_matches(given, &now)).into())
+                let compares = ["password", "password_hash"].iter().any(|k| named_args.text(k).is_some())
+                    || named_args.is_enabled("passwordless");
+                Ok(found.is_some_and(|now| !compares || mysql::user_matches(named_args, &now)).into())
             })
         },
     ),
@@ -121,26 +125,28 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         })
     }),
     change_fn("mysql.user_create", USER_SIGNATURE, |m, a| {
-        with_account(m, a, |sql, tools, given, (user, host)| {
-            let has_password = given.text("password").is_some() || given.text("password_hash").is_some();
-            let may =
-                has_password || given.is_enabled("allow_passwordless") || given.is_enabled("unix_socket");
+        with_account(m, a, |sql, tools, named_args, (user, host)| {
+            let has_password =
+                named_args.text("password").is_some() || named_args.text("password_hash").is_some();
+            let may = has_password
+                || named_args.is_enabled("allow_passwordless")
+                || named_args.is_enabled("unix_socket");
             if !may || mysql::find_user(sql, tools, user, host)?.is_some() {
                 return Ok(false.into());
             }
             execute_statement(
                 sql,
                 tools,
-                &mysql::user_sql(given, "CREATE", &account(user, host), &sql.version(tools)?),
+                &mysql::user_sql(named_args, "CREATE", &account(user, host), &sql.version(tools)?),
             )
         })
     }),
     change_fn("mysql.user_chpass", USER_SIGNATURE, |m, a| {
-        with_account(m, a, |sql, tools, given, (user, host)| {
+        with_account(m, a, |sql, tools, named_args, (user, host)| {
             execute_statement(
                 sql,
                 tools,
-                &mysql::user_sql(given, "ALTER", &account(user, host), &sql.version(tools)?),
+                &mysql::user_sql(named_args, "ALTER", &account(user, host), &sql.version(tools)?),
             )
         })
     }),
@@ -159,18 +165,18 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         })
     }),
     query_fn("mysql.grant_exists", GRANT_SIGNATURE, |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            Ok(mysql_grant::is_granted(sql, tools, &MysqlGrant::new(given)?)?.into())
+        with_client(m, a, |sql, tools, named_args| {
+            Ok(mysql_grant::is_granted(sql, tools, &MysqlGrant::new(named_args)?)?.into())
         })
     }),
     change_fn("mysql.grant_add", GRANT_SIGNATURE, |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            execute_statement(sql, tools, &MysqlGrant::new(given)?.grant_sql())
+        with_client(m, a, |sql, tools, named_args| {
+            execute_statement(sql, tools, &MysqlGrant::new(named_args)?.grant_sql())
         })
     }),
     change_fn("mysql.grant_revoke", GRANT_SIGNATURE, |m, a| {
-        with_client(m, a, |sql, tools, given| {
-            execute_statement(sql, tools, &MysqlGrant::new(given)?.revoke_sql())
+        with_client(m, a, |sql, tools, named_args| {
+            execute_statement(sql, tools, &MysqlGrant::new(named_args)?.revoke_sql())
         })
     }),
 ];
@@ -182,7 +188,9 @@ fn with_client(
     args: &FunctionArgs<Value>,
     body: impl FnOnce(&MysqlClient, &Tools<'_>, &NamedArgs<'_>) -> MysqlResult,
 ) -> MysqlResult {
-    named_args::with_bound_args(args, |given| body(&MysqlClient::new(given), &Tools::new(machine), given))
+    named_args::with_bound_args(args, |named_args| {
+        body(&MysqlClient::new(named_args), &Tools::new(machine), named_args)
+    })
 }
 
 fn with_account(
@@ -190,9 +198,9 @@ fn with_account(
     args: &FunctionArgs<Value>,
     body: impl FnOnce(&MysqlClient, &Tools<'_>, &NamedArgs<'_>, (&str, &str)) -> MysqlResult,
 ) -> MysqlResult {
-    with_client(machine, args, |sql, tools, given| {
-        let host = given.text("host").unwrap_or_else(|| "localhost".to_owned());
-        body(sql, tools, given, (&given.text("user").unwrap_or_default(), &host))
+    with_client(machine, args, |sql, tools, named_args| {
+        let host = named_args.text("host").unwrap_or_else(|| "localhost".to_owned());
+        body(sql, tools, named_args, (&named_args.text("user").unwrap_or_default(), &host))
     })
 }
 
@@ -201,8 +209,8 @@ fn execute_statement(sql: &MysqlClient, tools: &Tools<'_>, statement: &str) -> M
 }
 
 fn query(machine: &Machine, args: &FunctionArgs<Value>) -> MysqlResult {
-    with_client(machine, args, |sql, tools, given| {
-        let (db, query) = (given.require_text("database")?, given.require_text("query")?);
+    with_client(machine, args, |sql, tools, named_args| {
+        let (db, query) = (named_args.require_text("database")?, named_args.require_text("query")?);
         Ok(mysql::run_query(sql, tools, &db, query.as_bytes())?.into())
     })
 }

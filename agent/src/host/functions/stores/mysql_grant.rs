@@ -31,16 +31,16 @@ const ALIASES: [(&str, &str); 4] = [
 
 impl MysqlGrant {
     /// Reads it.
-    pub(crate) fn new(given: &NamedArgs<'_>) -> Result<Self, FunctionError> {
-        let text = given.text_list("grant").unwrap_or_default().join(",");
+    pub(crate) fn new(named_args: &NamedArgs<'_>) -> Result<Self, FunctionError> {
+        let text = named_args.text_list("grant").unwrap_or_default().join(",");
         let privileges = split_privileges(&text);
         let is_word = |p: &&String| p.chars().all(|c| c.is_ascii_alphanumeric() || " _(),".contains(c));
         if privileges.is_empty() || !privileges.iter().all(|p| is_word(&p)) {
             return Err(FunctionError::bad_arguments(format!("Invalid grant : '{text}'")));
         }
-        let database = given.require_text("database")?;
+        let database = named_args.require_text("database")?;
         let (db, table) = database.rsplit_once('.').unwrap_or((&database, "*"));
-        let place = match given.flag("escape").unwrap_or(true) {
+        let place = match named_args.flag("escape").unwrap_or(true) {
             true => {
                 let db = match db {
                     "*" => "*".to_owned(),
@@ -52,8 +52,8 @@ impl MysqlGrant {
             }
             false => unescaped_target(db, table)?,
         };
-        let user = given.get("user").map(crate::host::command_options::value_text).unwrap_or_default();
-        let host = given.text("host").unwrap_or_else(|| "localhost".to_owned());
+        let user = named_args.get("user").map(crate::host::command_options::value_text).unwrap_or_default();
+        let host = named_args.text("host").unwrap_or_else(|| "localhost".to_owned());
         let who = account(&user, &host);
         Ok(Self {
             privileges,
@@ -61,8 +61,8 @@ impl MysqlGrant {
             account: who,
             user,
             host,
-            grant_option: given.is_enabled("grant_option"),
-            require: require_clause(given)?,
+            grant_option: named_args.is_enabled("grant_option"),
+            require: require_clause(named_args)?,
         })
     }
 
@@ -122,9 +122,9 @@ fn unescaped_target(db: &str, table: &str) -> Result<String, FunctionError> {
     Ok(format!("{}.{}", part(db), part(table)))
 }
 
-fn require_clause(given: &NamedArgs<'_>) -> Result<String, FunctionError> {
+fn require_clause(named_args: &NamedArgs<'_>) -> Result<String, FunctionError> {
     let mut words = Vec::new();
-    for (key, value) in given.pairs("ssl_option").iter() {
+    for (key, value) in named_args.pairs("ssl_option").iter() {
         match &*key.json_key().trim().to_ascii_uppercase() {
             word @ ("CIPHER" | "ISSUER" | "SUBJECT") => {
                 words.push(format!("{word} {}", quote_literal(&value.json_key())));

@@ -42,15 +42,15 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         "postgres.psql_query",
         "query user? host? port? maintenance_db? password? runas? write?",
         |m, a| {
-            with_client(m, a, |psql, tools, given| {
-                if given.is_enabled("write") {
+            with_client(m, a, |psql, tools, named_args| {
+                if named_args.is_enabled("write") {
                     return Err(FunctionError::failed(
                         "a query that writes is for `cmd.run`: functions that look change nothing",
                     ));
                 }
                 // A server that does not answer has no rows, as in Salt.
                 Ok(psql
-                    .rows(tools, &given.require_text("query")?)
+                    .rows(tools, &named_args.require_text("query")?)
                     .unwrap_or_default()
                     .into_iter()
                     .map(Value::from)
@@ -63,11 +63,11 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
     change_fn(
         "postgres.db_create",
         at!("name tablespace? encoding? lc_collate? lc_ctype? owner? template?"),
-        |m, a| run_sql(m, a, |given, name| Ok(postgres_objects::create_database(given, name))),
+        |m, a| run_sql(m, a, |named_args, name| Ok(postgres_objects::create_database(named_args, name))),
     ),
     change_fn("postgres.db_alter", at!("name tablespace? owner? owner_recurse?"), |m, a| {
-        with_client(m, a, |psql, tools, given| {
-            postgres_objects::alter_database(psql, tools, given, &given.require_text("name")?)
+        with_client(m, a, |psql, tools, named_args| {
+            postgres_objects::alter_database(psql, tools, named_args, &named_args.require_text("name")?)
                 .map(|()| true.into())
         })
     }),
@@ -75,26 +75,28 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         run_sql(m, a, |_, name| Ok(postgres_objects::drop_database(name)))
     }),
     change_fn("postgres.owner_to", at!("dbname ownername"), |m, a| {
-        with_client(m, a, |psql, tools, given| {
-            let psql = psql.in_database(&given.require_text("dbname")?);
-            postgres_objects::reassign_owner(&psql, tools, &given.require_text("ownername")?)
+        with_client(m, a, |psql, tools, named_args| {
+            let psql = psql.in_database(&named_args.require_text("dbname")?);
+            postgres_objects::reassign_owner(&psql, tools, &named_args.require_text("ownername")?)
                 .map(|()| true.into())
         })
     }),
     query_fn("postgres.user_list", at!("return_password?"), |m, a| {
-        with_client(m, a, |psql, tools, given| {
-            Ok(postgres_role::list_roles(psql, tools, given.is_enabled("return_password"))?.into())
+        with_client(m, a, |psql, tools, named_args| {
+            Ok(postgres_role::list_roles(psql, tools, named_args.is_enabled("return_password"))?.into())
         })
     }),
     query_fn("postgres.role_get", at!("name return_password?"), |m, a| {
-        with_client(m, a, |psql, tools, given| {
-            let all = postgres_role::list_roles(psql, tools, given.is_enabled("return_password"))?;
-            Ok(all.get(&given.require_text("name")?).cloned().unwrap_or(Value::Null))
+        with_client(m, a, |psql, tools, named_args| {
+            let all = postgres_role::list_roles(psql, tools, named_args.is_enabled("return_password"))?;
+            Ok(all.get(&named_args.require_text("name")?).cloned().unwrap_or(Value::Null))
         })
     }),
     query_fn("postgres.user_exists", at!("name"), |m, a| {
-        with_client(m, a, |psql, tools, given| {
-            Ok(postgres_role::list_roles(psql, tools, false)?.contains(&given.require_text("name")?).into())
+        with_client(m, a, |psql, tools, named_args| {
+            Ok(postgres_role::list_roles(psql, tools, false)?
+                .contains(&named_args.require_text("name")?)
+                .into())
         })
     }),
     change_fn("postgres.user_create", role!("username"), |m, a| create_role(m, a, "username", true)),
@@ -109,8 +111,8 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         has_named(m, a, postgres_objects::LIST_TABLESPACES)
     }),
     change_fn("postgres.tablespace_create", at!("name location options? owner?"), |m, a| {
-        run_sql(m, a, |given, name| {
-            postgres_objects::create_tablespace(given, name, &given.require_text("location")?)
+        run_sql(m, a, |named_args, name| {
+            postgres_objects::create_tablespace(named_args, name, &named_args.require_text("location")?)
         })
     }),
     change_fn("postgres.tablespace_remove", at!("name"), |m, a| {
@@ -132,13 +134,13 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         "postgres.create_extension",
         at!("name if_not_exists? schema? ext_version? from_version?"),
         |m, a| {
-            with_client(m, a, |psql, tools, given| {
-                let name = given.require_text("name")?;
+            with_client(m, a, |psql, tools, named_args| {
+                let name = named_args.require_text("name")?;
                 let all = psql.rows_by_name(tools, postgres_objects::LIST_EXTENSIONS)?;
                 psql.run(
                     tools,
                     &postgres_objects::extension_sql(
-                        given,
+                        named_args,
                         &name,
                         postgres_objects::find_by_name(&all, &name),
                     ),
@@ -148,7 +150,7 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         },
     ),
     change_fn("postgres.drop_extension", at!("name if_exists? restrict? cascade?"), |m, a| {
-        run_sql(m, a, |given, name| Ok(postgres_objects::drop_extension(given, name)))
+        run_sql(m, a, |named_args, name| Ok(postgres_objects::drop_extension(named_args, name)))
     }),
     query_fn("postgres.schema_list", SCHEMA_LIST_SIGNATURE, |m, a| {
         with_schema_args(m, a, |psql, tools, _| list_schemas(psql, tools, Value::from))
@@ -162,9 +164,9 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         with_schema_args(m, a, |psql, tools, name| list_schemas(psql, tools, |all| all.contains(name).into()))
     }),
     change_fn("postgres.schema_create", SCHEMA_CREATE_SIGNATURE, |m, a| {
-        named_args::with_bound_args(a, |given| {
+        named_args::with_bound_args(a, |named_args| {
             with_schema_args(m, a, |psql, tools, name| {
-                execute_statement(psql, tools, &postgres_objects::create_schema(given, name))
+                execute_statement(psql, tools, &postgres_objects::create_schema(named_args, name))
             })
         })
     }),
@@ -183,8 +185,8 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
         has_named(m, a, postgres_objects::LIST_LANGUAGES)
     }),
     query_fn("postgres.has_privileges", PRIVILEGES_SIGNATURE, |m, a| {
-        with_client(m, a, |psql, tools, given| {
-            Ok(PrivilegeRequest::new(given)?.has_privileges(psql, tools, true)?.into())
+        with_client(m, a, |psql, tools, named_args| {
+            Ok(PrivilegeRequest::new(named_args)?.has_privileges(psql, tools, true)?.into())
         })
     }),
     change_fn("postgres.privileges_grant", PRIVILEGES_SIGNATURE, |m, a| change_privileges(m, a, true)),
@@ -204,8 +206,8 @@ fn with_client(
     args: &FunctionArgs<Value>,
     body: impl FnOnce(&PsqlClient, &Tools<'_>, &NamedArgs<'_>) -> PostgresResult,
 ) -> PostgresResult {
-    named_args::with_bound_args(args, |given| {
-        body(&PsqlClient::from_function_args(given), &Tools::new(machine), given)
+    named_args::with_bound_args(args, |named_args| {
+        body(&PsqlClient::from_function_args(named_args), &Tools::new(machine), named_args)
     })
 }
 
@@ -214,8 +216,8 @@ fn list_query(machine: &Machine, args: &FunctionArgs<Value>, query: &str) -> Pos
 }
 
 fn has_named(machine: &Machine, args: &FunctionArgs<Value>, query: &str) -> PostgresResult {
-    with_client(machine, args, |psql, tools, given| {
-        Ok(psql.rows_by_name(tools, query)?.contains(&given.require_text("name")?).into())
+    with_client(machine, args, |psql, tools, named_args| {
+        Ok(psql.rows_by_name(tools, query)?.contains(&named_args.require_text("name")?).into())
     })
 }
 
@@ -224,38 +226,41 @@ fn run_sql(
     args: &FunctionArgs<Value>,
     sql: fn(&NamedArgs<'_>, &str) -> Result<String, FunctionError>,
 ) -> PostgresResult {
-    with_client(machine, args, |psql, tools, given| {
-        psql.run(tools, &sql(given, &given.require_text("name")?)?)?;
+    with_client(machine, args, |psql, tools, named_args| {
+        psql.run(tools, &sql(named_args, &named_args.require_text("name")?)?)?;
         Ok(true.into())
     })
 }
 
 fn create_role(machine: &Machine, args: &FunctionArgs<Value>, key: &str, is_user: bool) -> PostgresResult {
-    with_client(machine, args, |psql, tools, given| {
-        let name = given.require_text(key)?;
+    with_client(machine, args, |psql, tools, named_args| {
+        let name = named_args.require_text(key)?;
         if postgres_role::list_roles(psql, tools, false)?.contains(&name) {
             return Ok(false.into());
         }
-        psql.run(tools, &postgres_role::create_role_sql(given, &name, is_user, given.text("rolepassword"))?)?;
+        psql.run(
+            tools,
+            &postgres_role::create_role_sql(named_args, &name, is_user, named_args.text("rolepassword"))?,
+        )?;
         Ok(true.into())
     })
 }
 
 fn update_role(machine: &Machine, args: &FunctionArgs<Value>, key: &str) -> PostgresResult {
-    with_client(machine, args, |psql, tools, given| {
-        let name = given.require_text(key)?;
+    with_client(machine, args, |psql, tools, named_args| {
+        let name = named_args.require_text(key)?;
         let all = postgres_role::list_roles(psql, tools, false)?;
         let Some(now) = postgres_objects::find_by_name(&all, &name) else { return Ok(false.into()) };
-        let password = given.text("rolepassword");
-        let update = postgres_role::role_differences(given, &name, now, password.as_deref(), None);
-        psql.run(tools, &postgres_role::alter_role_sql(given, &name, &update, password)?)?;
+        let password = named_args.text("rolepassword");
+        let update = postgres_role::role_differences(named_args, &name, now, password.as_deref(), None);
+        psql.run(tools, &postgres_role::alter_role_sql(named_args, &name, &update, password)?)?;
         Ok(true.into())
     })
 }
 
 fn drop_role(machine: &Machine, args: &FunctionArgs<Value>, key: &str) -> PostgresResult {
-    with_client(machine, args, |psql, tools, given| {
-        let name = given.require_text(key)?;
+    with_client(machine, args, |psql, tools, named_args| {
+        let name = named_args.require_text(key)?;
         if !postgres_role::list_roles(psql, tools, false)?.contains(&name) {
             return Ok(false.into());
         }
@@ -274,9 +279,9 @@ fn with_schema_args(
     args: &FunctionArgs<Value>,
     body: impl FnOnce(&PsqlClient, &Tools<'_>, &str) -> PostgresResult,
 ) -> PostgresResult {
-    named_args::with_bound_args(args, |given| {
-        let psql = PsqlClient::from_state_args(given).in_database(&given.require_text("dbname")?);
-        body(&psql, &Tools::new(machine), &given.text("name").unwrap_or_default())
+    named_args::with_bound_args(args, |named_args| {
+        let psql = PsqlClient::from_state_args(named_args).in_database(&named_args.require_text("dbname")?);
+        body(&psql, &Tools::new(machine), &named_args.text("name").unwrap_or_default())
     })
 }
 
@@ -285,8 +290,8 @@ fn list_schemas(psql: &PsqlClient, tools: &Tools<'_>, pick: impl FnOnce(Map) -> 
 }
 
 fn change_privileges(machine: &Machine, args: &FunctionArgs<Value>, grants: bool) -> PostgresResult {
-    with_client(machine, args, |psql, tools, given| {
-        let wish = PrivilegeRequest::new(given)?;
+    with_client(machine, args, |psql, tools, named_args| {
+        let wish = PrivilegeRequest::new(named_args)?;
         if wish.has_privileges(psql, tools, grants)? == grants {
             return Ok(false.into());
         }

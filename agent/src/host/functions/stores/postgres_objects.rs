@@ -13,7 +13,7 @@ pub(crate) const LIST_DATABASES: &str = "SELECT datname AS \"Name\", r.rolname A
      FROM pg_database d JOIN pg_roles r ON r.oid = d.datdba JOIN pg_tablespace t ON t.oid = d.dattablespace";
 
 /// The statement that makes a database.
-pub(crate) fn create_database(given: &NamedArgs<'_>, name: &str) -> String {
+pub(crate) fn create_database(named_args: &NamedArgs<'_>, name: &str) -> String {
     let mut words = String::new();
     type Quote = fn(&str) -> String;
     let options: [(&str, &str, Quote); 6] = [
@@ -25,7 +25,7 @@ pub(crate) fn create_database(given: &NamedArgs<'_>, name: &str) -> String {
         ("lc_ctype", "LC_CTYPE", quote_literal),
     ];
     for (key, word, quote) in options {
-        if let Some(value) = given.text(key) {
+        if let Some(value) = named_args.text(key) {
             words.push_str(&format!(" {word} = {}", quote(&value)));
         }
     }
@@ -36,17 +36,17 @@ pub(crate) fn create_database(given: &NamedArgs<'_>, name: &str) -> String {
 pub(crate) fn alter_database(
     psql: &PsqlClient,
     tools: &Tools<'_>,
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
 ) -> Result<(), FunctionError> {
     let mut sql = String::new();
-    if let Some(owner) = given.text("owner") {
+    if let Some(owner) = named_args.text("owner") {
         sql.push_str(&format!("ALTER DATABASE {} OWNER TO {};\n", quote_ident(name), quote_ident(&owner)));
-        if given.is_enabled("owner_recurse") {
+        if named_args.is_enabled("owner_recurse") {
             reassign_owner(&psql.in_database(name), tools, &owner)?;
         }
     }
-    if let Some(space) = given.text("tablespace") {
+    if let Some(space) = named_args.text("tablespace") {
         sql.push_str(&format!(
             "ALTER DATABASE {} SET TABLESPACE {};\n",
             quote_ident(name),
@@ -117,20 +117,20 @@ pub(crate) const LIST_TABLESPACES: &str = "SELECT spcname AS \"Name\", r.rolname
 pub(crate) const LIST_LANGUAGES: &str = "SELECT lanname AS \"Name\" FROM pg_language";
 
 /// The statement that makes a schema.
-pub(crate) fn create_schema(given: &NamedArgs<'_>, name: &str) -> String {
+pub(crate) fn create_schema(named_args: &NamedArgs<'_>, name: &str) -> String {
     let owner =
-        given.text("owner").map(|o| format!(" AUTHORIZATION {}", quote_ident(&o))).unwrap_or_default();
+        named_args.text("owner").map(|o| format!(" AUTHORIZATION {}", quote_ident(&o))).unwrap_or_default();
     format!("CREATE SCHEMA {}{owner};", quote_ident(name))
 }
 
 /// The statement that makes a tablespace.
 pub(crate) fn create_tablespace(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
     directory: &str,
 ) -> Result<String, FunctionError> {
-    let owner = given.text("owner").map(|o| format!(" OWNER {}", quote_ident(&o))).unwrap_or_default();
-    let options = given.pairs("options");
+    let owner = named_args.text("owner").map(|o| format!(" OWNER {}", quote_ident(&o))).unwrap_or_default();
+    let options = named_args.pairs("options");
     let options: Vec<String> =
         options.iter().map(|(k, v)| tablespace_setting(k, v)).collect::<Result<_, _>>()?;
     let options = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
@@ -150,10 +150,10 @@ pub(crate) fn tablespace_setting(key: &Value, value: &Value) -> Result<String, F
 }
 
 /// The statements that install an extension, or move and update it; empty when there is nothing to do.
-pub(crate) fn extension_sql(given: &NamedArgs<'_>, name: &str, now: Option<&Map>) -> String {
-    let (schema, version) = (given.text("schema"), given.text("ext_version"));
+pub(crate) fn extension_sql(named_args: &NamedArgs<'_>, name: &str, now: Option<&Map>) -> String {
+    let (schema, version) = (named_args.text("schema"), named_args.text("ext_version"));
     let Some(now) = now else {
-        let exists = if given.flag("if_not_exists").unwrap_or(true) { " IF NOT EXISTS" } else { "" };
+        let exists = if named_args.flag("if_not_exists").unwrap_or(true) { " IF NOT EXISTS" } else { "" };
         let part =
             |word: &str, value: Option<String>| value.map(|v| format!(" {word} {v}")).unwrap_or_default();
         return format!(
@@ -161,7 +161,7 @@ pub(crate) fn extension_sql(given: &NamedArgs<'_>, name: &str, now: Option<&Map>
             quote_ident(name),
             part("SCHEMA", schema.map(|s| quote_ident(&s))),
             part("VERSION", version.map(|v| quote_literal(&v))),
-            part("FROM", given.text("from_version").map(|v| quote_literal(&v)))
+            part("FROM", named_args.text("from_version").map(|v| quote_literal(&v)))
         );
     };
     let text = |key: &str| now.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -184,9 +184,12 @@ pub(crate) fn extension_sql(given: &NamedArgs<'_>, name: &str, now: Option<&Map>
 }
 
 /// The statement that takes an extension away.
-pub(crate) fn drop_extension(given: &NamedArgs<'_>, name: &str) -> String {
-    let cascade =
-        if given.flag("cascade").unwrap_or(true) && !given.is_enabled("restrict") { " CASCADE" } else { "" };
+pub(crate) fn drop_extension(named_args: &NamedArgs<'_>, name: &str) -> String {
+    let cascade = if named_args.flag("cascade").unwrap_or(true) && !named_args.is_enabled("restrict") {
+        " CASCADE"
+    } else {
+        ""
+    };
     format!("DROP EXTENSION IF EXISTS {}{cascade};", quote_ident(name))
 }
 

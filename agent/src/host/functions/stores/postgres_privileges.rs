@@ -62,10 +62,10 @@ pub(crate) struct PrivilegeRequest {
 
 impl PrivilegeRequest {
     /// Reads it.
-    pub(crate) fn new(given: &NamedArgs<'_>) -> Result<Self, FunctionError> {
-        let kind = given.require_text("object_type")?.to_ascii_lowercase();
+    pub(crate) fn new(named_args: &NamedArgs<'_>) -> Result<Self, FunctionError> {
+        let kind = named_args.require_text("object_type")?.to_ascii_lowercase();
         let found = OBJECT_KINDS.into_iter().find(|(name, _, _)| *name == kind);
-        let privileges: Vec<String> = given
+        let privileges: Vec<String> = named_args
             .text_list("privileges")
             .unwrap_or_default()
             .iter()
@@ -90,12 +90,12 @@ impl PrivilegeRequest {
             )));
         }
         Ok(Self {
-            role: given.require_text("name")?,
-            object: given.require_text("object_name")?,
+            role: named_args.require_text("name")?,
+            object: named_args.require_text("object_name")?,
             kind: found,
-            schema: given.text("prepend").unwrap_or_else(|| "public".to_owned()),
+            schema: named_args.text("prepend").unwrap_or_else(|| "public".to_owned()),
             privileges,
-            grant_option: given.is_enabled("grant_option"),
+            grant_option: named_args.is_enabled("grant_option"),
         })
     }
 

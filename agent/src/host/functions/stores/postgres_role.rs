@@ -70,7 +70,7 @@ fn typed_value(key: &Value, value: &Value) -> Value {
 
 /// What of a role differs from what is asked for, in Salt's words; a password only as true.
 pub(crate) fn role_differences(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
     now: &Map,
     password: Option<&str>,
@@ -78,24 +78,24 @@ pub(crate) fn role_differences(
 ) -> Map {
     let mut update = Map::new();
     for (key, attribute, _) in ROLE_FLAGS {
-        if let Some(wanted) = given.flag(key).filter(|w| now.get(attribute) != Some(&Value::from(*w))) {
+        if let Some(wanted) = named_args.flag(key).filter(|w| now.get(attribute) != Some(&Value::from(*w))) {
             update.insert(key, wanted);
         }
     }
     let kept = now.get("password").and_then(Value::as_str).unwrap_or_default();
-    if password
-        .is_some_and(|p| given.is_enabled("refresh_password") || !password_matches(given, name, p, kept))
-    {
+    if password.is_some_and(|p| {
+        named_args.is_enabled("refresh_password") || !password_matches(named_args, name, p, kept)
+    }) {
         update.insert("password", true);
     }
-    if let (Some(wanted), Some(text)) = (expiry, given.text("valid_until"))
+    if let (Some(wanted), Some(text)) = (expiry, named_args.text("valid_until"))
         && now.get("expiry time").and_then(Value::as_str) != Some(wanted)
     {
         update.insert("valid_until", text);
     }
     let groups = now.get("groups").and_then(Value::as_list);
     let is_in = |g: &String| groups.is_some_and(|all| all.iter().any(|v| v.as_str() == Some(g)));
-    let missing: Vec<Value> = given
+    let missing: Vec<Value> = named_args
         .text_list("groups")
         .unwrap_or_default()
         .into_iter()
@@ -110,7 +110,7 @@ pub(crate) fn role_differences(
 
 /// The statement that makes a new role; users may log in, groups may not.
 pub(crate) fn create_role_sql(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
     is_user: bool,
     password: Option<String>,
@@ -122,19 +122,19 @@ pub(crate) fn create_role_sql(
             "login" => Some(is_user),
             _ => None,
         };
-        words.push_str(&flag_clause(given.flag(key).or(default), word));
+        words.push_str(&flag_clause(named_args.flag(key).or(default), word));
     }
-    words.push_str(&password_clause(given, name, password)?);
+    words.push_str(&password_clause(named_args, name, password)?);
     Ok(format!(
         "CREATE ROLE {}{words};\n{}",
         quote_ident(name),
-        grant_groups_sql(name, given.text_list("groups").unwrap_or_default())
+        grant_groups_sql(name, named_args.text_list("groups").unwrap_or_default())
     ))
 }
 
 /// The statement that mends a role.
 pub(crate) fn alter_role_sql(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
     update: &Map,
     password: Option<String>,
@@ -143,7 +143,7 @@ pub(crate) fn alter_role_sql(
     for (key, _, word) in ROLE_FLAGS {
         words.push_str(&flag_clause(update.get(key).and_then(Value::as_bool), word));
     }
-    words.push_str(&password_clause(given, name, password.filter(|_| update.contains("password")))?);
+    words.push_str(&password_clause(named_args, name, password.filter(|_| update.contains("password")))?);
     let groups = update.get("groups").and_then(Value::as_list);
     let groups = groups.map(|l| l.iter().map(Value::json_key).collect()).unwrap_or_default();
     let alter =
@@ -175,18 +175,18 @@ pub(crate) fn grant_groups_sql(name: &str, groups: Vec<String>) -> String {
 }
 
 fn password_clause(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     name: &str,
     password: Option<String>,
 ) -> Result<String, FunctionError> {
     let mut words = String::new();
-    if let Some(limit) = given.text("connlimit") {
+    if let Some(limit) = named_args.text("connlimit") {
         let limit: i64 =
             limit.parse().map_err(|_| FunctionError::bad_arguments("`connlimit` must be a whole number"))?;
         words.push_str(&format!(" CONNECTION LIMIT {limit}"));
     }
     if let Some(password) = password {
-        let kept = match password_encryption(given)? {
+        let kept = match password_encryption(named_args)? {
             PasswordEncryption::Plain => password,
             PasswordEncryption::Scram if !password.starts_with("SCRAM-SHA-256") => {
                 scram_verifier(&password, &random_salt()?, 4096)
@@ -200,7 +200,7 @@ fn password_clause(
         };
         words.push_str(&format!(" PASSWORD {}", quote_literal(&kept)));
     }
-    if let Some(until) = given.text("valid_until") {
+    if let Some(until) = named_args.text("valid_until") {
         words.push_str(&format!(" VALID UNTIL {}", quote_literal(&until)));
     }
     Ok(words)
@@ -214,8 +214,8 @@ enum PasswordEncryption {
     Plain,
 }
 
-fn password_encryption(given: &NamedArgs<'_>) -> Result<PasswordEncryption, FunctionError> {
-    match given.get("encrypted") {
+fn password_encryption(named_args: &NamedArgs<'_>) -> Result<PasswordEncryption, FunctionError> {
+    match named_args.get("encrypted") {
         None | Some(Value::Bool(true)) => Ok(PasswordEncryption::Md5),
         Some(Value::Bool(false)) => Ok(PasswordEncryption::Plain),
         Some(other) => match &*other.json_key().to_ascii_lowercase() {
@@ -228,12 +228,12 @@ fn password_encryption(given: &NamedArgs<'_>) -> Result<PasswordEncryption, Func
 }
 
 /// True when what the server keeps is this password, in the form that is asked for or, when none is, in any.
-fn password_matches(given: &NamedArgs<'_>, name: &str, password: &str, kept: &str) -> bool {
+fn password_matches(named_args: &NamedArgs<'_>, name: &str, password: &str, kept: &str) -> bool {
     if kept == password {
         return true;
     }
-    let any = given.get("encrypted").is_none();
-    match password_encryption(given) {
+    let any = named_args.get("encrypted").is_none();
+    match password_encryption(named_args) {
         Ok(PasswordEncryption::Md5) if kept.starts_with("md5") => kept == md5_password(name, password),
         Ok(PasswordEncryption::Md5) if !any => false,
         Ok(_) => match kept.strip_prefix("SCRAM-SHA-256$").and_then(|r| r.split_once(':')) {

@@ -30,21 +30,22 @@ pub(crate) struct PsqlClient {
 
 impl PsqlClient {
     /// By the arguments of a state (and of functions about schemas).
-    pub(crate) fn from_state_args(given: &NamedArgs<'_>) -> Self {
-        Self::from_keys(given, ["user", "db_host", "db_port", "db_user", "db_password"])
+    pub(crate) fn from_state_args(named_args: &NamedArgs<'_>) -> Self {
+        Self::from_keys(named_args, ["user", "db_host", "db_port", "db_user", "db_password"])
     }
 
     /// By the arguments of a function.
-    pub(super) fn from_function_args(given: &NamedArgs<'_>) -> Self {
-        Self::from_keys(given, ["runas", "host", "port", "user", "password"])
+    pub(super) fn from_function_args(named_args: &NamedArgs<'_>) -> Self {
+        Self::from_keys(named_args, ["runas", "host", "port", "user", "password"])
     }
 
-    fn from_keys(given: &NamedArgs<'_>, [runas, host, port, user, password]: [&str; 5]) -> Self {
-        let host = given.text(host);
-        let runas = given.text(runas).or_else(|| uses_socket(host.as_ref()).then(|| "postgres".to_owned()));
-        let user = given.text(user).or_else(|| runas.clone());
-        let db = given.text("maintenance_db");
-        Self { runas, host, port: given.text(port), user, password: given.text(password), db }
+    fn from_keys(named_args: &NamedArgs<'_>, [runas, host, port, user, password]: [&str; 5]) -> Self {
+        let host = named_args.text(host);
+        let runas =
+            named_args.text(runas).or_else(|| uses_socket(host.as_ref()).then(|| "postgres".to_owned()));
+        let user = named_args.text(user).or_else(|| runas.clone());
+        let db = named_args.text("maintenance_db");
+        Self { runas, host, port: named_args.text(port), user, password: named_args.text(password), db }
     }
 
     /// The same in another database.
@@ -73,8 +74,8 @@ impl PsqlClient {
     }
 
     /// Whom a key of the journal speaks of.
-    pub(crate) fn from_journal_key(given: &NamedArgs<'_>) -> Self {
-        Self::from_function_args(given)
+    pub(crate) fn from_journal_key(named_args: &NamedArgs<'_>) -> Self {
+        Self::from_function_args(named_args)
     }
 
     /// What the client prints for some statements.
@@ -104,11 +105,11 @@ impl PsqlClient {
             command.env.push(("HOME".into(), account.home.into()));
             command.user = Some(account.ids);
         }
-        let said = tools.run(command)?;
-        if said.is_success() {
-            Ok(said.stdout)
+        let output = tools.run(command)?;
+        if output.is_success() {
+            Ok(output.stdout)
         } else {
-            Err(FunctionError::failed(first_error(said.message())))
+            Err(FunctionError::failed(first_error(output.message())))
         }
     }
 
@@ -217,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_complaint_does_not_repeat_the_statement() {
-        let said =
+        let output =
             "psql:<stdin>:1: ERROR:  role \"x\" already exists\nSTATEMENT:  CREATE ROLE x PASSWORD 'pw'";
-        assert_eq!(first_error(said), "psql:<stdin>:1: ERROR:  role \"x\" already exists");
+        assert_eq!(first_error(output), "psql:<stdin>:1: ERROR:  role \"x\" already exists");
     }
 
     #[test]

@@ -86,15 +86,15 @@ impl UserPresent {
         &self,
         user: &PasswdEntry,
         acts: &AccountTools<'_>,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<ApplyResult, StateError> {
         let machine = acts.0.machine;
         let before = (
             user_info(machine, user)?,
             shadow_info(&self.name, accounts::find_shadow(machine, &self.name).ok().flatten().as_ref()),
         );
-        let change = self.changes(user, scene)?;
-        let told = self.apply_changes(user, &change, acts, scene);
+        let change = self.changes(user, ctx)?;
+        let told = self.apply_changes(user, &change, acts, ctx);
         let after =
             self.find_user(machine)?.map(|user| user_info(machine, &user)).transpose()?.unwrap_or_default();
         let secret =
@@ -119,7 +119,7 @@ impl UserPresent {
         user: &PasswdEntry,
         change: &Map,
         acts: &AccountTools<'_>,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<(), StateError> {
         let name = &*self.name;
         if let Some(hash) = change.get("passwd").and_then(Value::as_str) {
@@ -165,21 +165,21 @@ impl UserPresent {
             acts.set_groups(name, &groups, !self.remove_groups)?;
         }
         match text("homeDoesNotExist") {
-            Some(home) => self.create_home(Path::new(&home), acts.0.machine, scene),
+            Some(home) => self.create_home(Path::new(&home), acts.0.machine, ctx),
             None => Ok(()),
         }
     }
 
-    fn create_home(&self, home: &Path, machine: &Machine, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn create_home(&self, home: &Path, machine: &Machine, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(user) = self.find_user(machine)? else { return Ok(()) };
-        if scene.fs.stat(home)?.is_some_and(|s| s.kind == FileKind::Dir) {
+        if ctx.fs.stat(home)?.is_some_and(|s| s.kind == FileKind::Dir) {
             return Ok(());
         }
         if let Some(parent) = home.parent() {
-            make_dir_all(scene, parent, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+            make_dir_all(ctx, parent, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
         }
         let (uid, gid) = (u32::try_from(user.uid).ok(), u32::try_from(user.gid).ok());
-        Ok(scene.fs.make_dir(home, FileMeta { mode: Some(0o755), uid, gid })?)
+        Ok(ctx.fs.make_dir(home, FileMeta { mode: Some(0o755), uid, gid })?)
     }
 }
 

@@ -26,8 +26,8 @@ impl GitConfigScope {
         Ok(Self { repo: repo.filter(|_| !global), user: args.text("user")? })
     }
 
-    fn git<'s>(&self, scene: &'s StateCtx<'_>) -> Result<GitCli<'s>, StateError> {
-        Ok(GitCli::new(scene.tools(), self.user.as_deref())?)
+    fn git<'s>(&self, ctx: &'s StateCtx<'_>) -> Result<GitCli<'s>, StateError> {
+        Ok(GitCli::new(ctx.tools(), self.user.as_deref())?)
     }
 
     fn dir(&self) -> Option<&Path> {
@@ -79,16 +79,16 @@ impl Undoable for GitConfigUndo {
         "git_config"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let (place, name) = Self::parse_key(key);
-        Ok(values_list(&place.git(scene)?.config_values(place.dir(), name)?))
+        Ok(values_list(&place.git(ctx)?.config_values(place.dir(), name)?))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let (place, name) = Self::parse_key(key);
         let values =
             to.as_list().map(|l| l.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>());
-        Ok(place.git(scene)?.set_config(place.dir(), name, &values.unwrap_or_default())?)
+        Ok(place.git(ctx)?.set_config(place.dir(), name, &values.unwrap_or_default())?)
     }
 }
 
@@ -124,8 +124,8 @@ impl GitConfigSet {
 }
 
 impl State for GitConfigSet {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let now = self.scope.git(scene)?.config_values(self.scope.dir(), &self.name)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let now = self.scope.git(ctx)?.config_values(self.scope.dir(), &self.name)?;
         let name = self.scope.key_label(&self.name);
         if now == self.values {
             return Ok(CheckResult::in_sync(format!("{name} is already set to {}", self.shown)));
@@ -136,10 +136,10 @@ impl State for GitConfigSet {
         Ok(CheckResult::drifted(format!("{name} would be {how} {}", self.shown), changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let look = self.check(scene)?;
-        let git = self.scope.git(scene)?;
-        scene.with_undo(&GIT_CONFIG_UNDO, self.scope.undo_key(&self.name), || {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let look = self.check(ctx)?;
+        let git = self.scope.git(ctx)?;
+        ctx.with_undo(&GIT_CONFIG_UNDO, self.scope.undo_key(&self.name), || {
             let set = git.set_config(self.scope.dir(), &self.name, &self.values);
             set.map_err(|e| {
                 let name = self.scope.key_label(&self.name).replace("Global", "global");
@@ -186,8 +186,8 @@ impl GitConfigUnset {
     }
 
     /// The keys that match.
-    fn matching_keys(&self, scene: &StateCtx<'_>) -> Result<Vec<GitConfigMatch>, StateError> {
-        let git = self.scope.git(scene)?;
+    fn matching_keys(&self, ctx: &StateCtx<'_>) -> Result<Vec<GitConfigMatch>, StateError> {
+        let git = self.scope.git(ctx)?;
         let scope = if self.scope.repo.is_some() { "--local" } else { "--global" };
         let key = format!("^{}$", self.name.trim_start_matches('^').trim_end_matches('$'));
         let said =
@@ -212,8 +212,8 @@ impl GitConfigUnset {
 }
 
 impl State for GitConfigUnset {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let found = self.matching_keys(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.matching_keys(ctx)?;
         if found.is_empty() {
             return Ok(CheckResult::in_sync("No matching keys are set"));
         }
@@ -235,11 +235,11 @@ impl State for GitConfigUnset {
         Ok(CheckResult::drifted(format!("{} key(s) would have value(s) unset", found.len()), changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let look = self.check(scene)?;
-        let git = self.scope.git(scene)?;
-        for (name, _, kept) in self.matching_keys(scene)? {
-            scene.with_undo(&GIT_CONFIG_UNDO, self.scope.undo_key(&name), || {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let look = self.check(ctx)?;
+        let git = self.scope.git(ctx)?;
+        for (name, _, kept) in self.matching_keys(ctx)? {
+            ctx.with_undo(&GIT_CONFIG_UNDO, self.scope.undo_key(&name), || {
                 Ok(git.set_config(self.scope.dir(), &name, &kept)?)
             })?;
         }

@@ -69,9 +69,9 @@ impl GitDetached {
         found.cloned().ok_or_else(missing)
     }
 
-    fn status(&self, scene: &StateCtx<'_>) -> Result<DetachedStatus, StateError> {
-        let git = self.access.git(scene)?;
-        let place = self.target.dir_state(scene)?;
+    fn status(&self, ctx: &StateCtx<'_>) -> Result<DetachedStatus, StateError> {
+        let git = self.access.git(ctx)?;
+        let place = self.target.dir_state(ctx)?;
         if place == TargetDirState::NotEmpty && !self.flag("force_clone", false) {
             return Err(StateError::new(format!(
                 "Target '{}' exists, is non-empty and is not a git repository. Set the 'force_clone' option to True to remove \
@@ -106,10 +106,10 @@ impl GitDetached {
     fn checkout_commit(
         &self,
         stand: &DetachedStatus,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         made: &mut Vec<String>,
     ) -> Result<(), StateError> {
-        let git = self.access.git(scene)?;
+        let git = self.access.git(ctx)?;
         let dir = Some(self.target.path.as_path());
         let (path, name) = (self.target.path.display().to_string(), redact_passwords(&self.access.url));
         if stand.dir_state != TargetDirState::Repository {
@@ -180,8 +180,8 @@ impl DetachedStatus {
 }
 
 impl State for GitDetached {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let stand = self.status(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let stand = self.status(ctx)?;
         let changes = stand.changes(&self.access);
         if changes.is_empty() {
             return Ok(CheckResult::in_sync("Already checked out at correct revision"));
@@ -206,16 +206,16 @@ impl State for GitDetached {
         Ok(CheckResult::drifted(would, changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let stand = self.status(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let stand = self.status(ctx)?;
         let changes = stand.changes(&self.access);
         if stand.dir_state == TargetDirState::NotEmpty {
-            self.target.clear_dir(scene)?;
+            self.target.clear_dir(ctx)?;
         }
-        self.target.prepare_dir(scene)?;
+        self.target.prepare_dir(ctx)?;
         let mut made = Vec::new();
-        let acted = scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
-            self.checkout_commit(&stand, scene, &mut made)
+        let acted = ctx.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
+            self.checkout_commit(&stand, ctx, &mut made)
         });
         acted.map_err(|f| failure_with_changes(&f.result.comment, &made, Map::new()))?;
         Ok(ApplyResult::new(join_sentences(&made), changes))

@@ -100,9 +100,9 @@ impl GitLatest {
     }
 
     /// What there is to do; in a fresh clone there is nothing that could be lost.
-    fn plan(&self, scene: &StateCtx<'_>, fresh: bool) -> Result<GitPlan, StateError> {
-        let git = self.access.git(scene)?;
-        let place = self.target.dir_state(scene)?;
+    fn plan(&self, ctx: &StateCtx<'_>, fresh: bool) -> Result<GitPlan, StateError> {
+        let git = self.access.git(ctx)?;
+        let place = self.target.dir_state(ctx)?;
         let wanted = self.remote_rev(&git)?;
         match place {
             TargetDirState::Repository if self.target.bare => self.plan_bare_update(&git, &wanted),
@@ -517,8 +517,8 @@ impl GitLatest {
 }
 
 impl State for GitLatest {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let plan = self.plan(scene, false)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let plan = self.plan(ctx, false)?;
         if plan.changes.is_empty() {
             return Ok(CheckResult::in_sync(plan.in_sync_comment));
         }
@@ -526,23 +526,23 @@ impl State for GitLatest {
         Ok(CheckResult::drifted(join_sentences(&would), plan.changes))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let git = self.access.git(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let git = self.access.git(ctx)?;
         let mut made: Vec<String> = Vec::new();
         let mut changes = Map::new();
         let forced =
-            self.target.dir_state(scene)? == TargetDirState::NotEmpty && self.flag("force_clone", false);
+            self.target.dir_state(ctx)? == TargetDirState::NotEmpty && self.flag("force_clone", false);
         if forced {
-            self.target.clear_dir(scene)?;
+            self.target.clear_dir(ctx)?;
             changes.insert("forced clone", true);
         }
-        self.target.prepare_dir(scene)?;
-        scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
+        self.target.prepare_dir(ctx)?;
+        ctx.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
             // A clone or a fetch shows the rest of the way; then what is left is done.
             let mut fresh = false;
             for _ in 0..3 {
                 let plan = self
-                    .plan(scene, fresh)
+                    .plan(ctx, fresh)
                     .map_err(|f| failure_with_changes(&f.result.comment, &made, changes.clone()))?;
                 for step in plan.steps.iter().filter(|s| !s.args.is_empty()) {
                     let dir = (step.args[0] != "clone").then_some(self.target.path.as_path());

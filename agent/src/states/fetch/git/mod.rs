@@ -70,8 +70,8 @@ impl GitAccess {
         })
     }
 
-    fn git<'s>(&self, scene: &'s StateCtx<'_>) -> Result<GitCli<'s>, StateError> {
-        let git = GitCli::new(scene.tools(), self.user.as_deref())?;
+    fn git<'s>(&self, ctx: &'s StateCtx<'_>) -> Result<GitCli<'s>, StateError> {
+        let git = GitCli::new(ctx.tools(), self.user.as_deref())?;
         let (mut keys, mut kept) = (Vec::new(), Vec::new());
         for key in &self.keys {
             if !key.starts_with(TREE_PREFIX) {
@@ -79,7 +79,7 @@ impl GitAccess {
                 continue;
             }
             let found =
-                FileSources::without_verification(key.as_str().into()).find_source(scene, &self.env, key);
+                FileSources::without_verification(key.as_str().into()).find_source(ctx, &self.env, key);
             let file = PrivateTempFile::new_secret(&found.map_err(StateError::new)?.bytes, ".key", git.uid());
             let file = file.map_err(|e| StateError::new(format!("cannot keep the key `{key}`: {e}")))?;
             keys.push(file.path().display().to_string());

@@ -37,10 +37,10 @@ impl GitPresent {
 }
 
 impl State for GitPresent {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = self.target.path.display().to_string();
         let mut changes = Map::from_iter([("new", name.as_str())]);
-        Ok(match self.target.dir_state(scene)? {
+        Ok(match self.target.dir_state(ctx)? {
             TargetDirState::Repository => CheckResult::in_sync(format!("Repository {name} is there")),
             TargetDirState::NotEmpty if self.force => {
                 changes.insert("forced init", true);
@@ -63,22 +63,22 @@ impl State for GitPresent {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = self.target.path.display().to_string();
         let mut changes = Map::from_iter([("new", name.as_str())]);
-        if self.target.dir_state(scene)? == TargetDirState::NotEmpty {
-            self.target.clear_dir(scene)?;
+        if self.target.dir_state(ctx)? == TargetDirState::NotEmpty {
+            self.target.clear_dir(ctx)?;
             changes.insert("forced init", true);
         }
-        self.target.prepare_dir(scene)?;
+        self.target.prepare_dir(ctx)?;
         let mut words: Vec<String> = vec!["init".into()];
         words.extend(self.target.bare.then(|| "--bare".into()));
         words.extend(self.template.iter().map(|t| format!("--template={t}")));
         words.extend(self.separate.iter().map(|t| format!("--separate-git-dir={t}")));
         words.extend(self.shared.iter().map(|t| format!("--shared={}", shared_mode(t))));
         words.push(name.clone());
-        let git = GitCli::new(scene.tools(), self.target.user.as_deref())?;
-        scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || Ok(git.run_checked(None, &words)?))?;
+        let git = GitCli::new(ctx.tools(), self.target.user.as_deref())?;
+        ctx.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || Ok(git.run_checked(None, &words)?))?;
         let mut comment = format!("Initialized {}repository in {name}", self.kind());
         let more = [("Template directory set to", &self.template), ("Gitdir set to", &self.separate)];
         for (what, value) in more.into_iter().filter_map(|(what, value)| Some((what, value.as_ref()?))) {
@@ -133,13 +133,13 @@ impl GitCloned {
     /// Refuses a remote repository that cannot be reached, and a branch that it has not; Salt finds out by the clone.
     fn verify_remote(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         has_branch: impl FnOnce(&GitCli<'_>) -> Result<bool, StateError>,
     ) -> Result<(), StateError> {
-        if scene.compat == Compat::Salt {
+        if ctx.compat == Compat::Salt {
             return Ok(());
         }
-        let git = self.access.git(scene)?;
+        let git = self.access.git(ctx)?;
         if has_branch(&git)? {
             return Ok(());
         }
@@ -155,26 +155,26 @@ impl GitCloned {
     }
 
     /// What differs: the words of a dry run, the changes, and the branch that is checked out.
-    fn find_drift(&self, scene: &StateCtx<'_>) -> Result<Option<(String, Map)>, StateError> {
+    fn find_drift(&self, ctx: &StateCtx<'_>) -> Result<Option<(String, Map)>, StateError> {
         let (name, path) = (redact_passwords(&self.access.url), self.target.path.display());
-        let place = self.target.dir_state(scene)?;
+        let place = self.target.dir_state(ctx)?;
         let with = self.branch.as_ref().map_or_else(String::new, |b| format!(" with branch '{b}'"));
         match place {
             TargetDirState::NotEmpty => Err(StateError::new(format!(
                 "Target '{path}' exists, is non-empty and is not a git repository"
             ))),
             TargetDirState::Missing | TargetDirState::Empty => {
-                self.verify_remote(scene, |_| Ok(false))?;
+                self.verify_remote(ctx, |_| Ok(false))?;
                 let changes = Map::from_iter([("new", format!("{name} => {path}"))]);
                 Ok(Some((format!("{name} would be cloned to {path}{with}"), changes)))
             }
             TargetDirState::Repository => {
                 let Some(branch) = &self.branch else { return Ok(None) };
-                let now = self.access.git(scene)?.head_branch(&self.target.path)?;
+                let now = self.access.git(ctx)?.head_branch(&self.target.path)?;
                 if now.as_ref() == Some(branch) {
                     return Ok(None);
                 }
-                self.verify_remote(scene, |git| {
+                self.verify_remote(ctx, |git| {
                     let dir = &self.target.path;
                     let has = |name: &str| git.output_line(dir, &["rev-parse", "--verify", "--quiet", name]);
                     Ok(has(branch)?.is_some() || has(&format!("origin/{branch}"))?.is_some())
@@ -192,8 +192,8 @@ fn has_ref(refs: &BTreeMap<String, String>, name: &str) -> bool {
 }
 
 impl State for GitCloned {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        Ok(match self.find_drift(scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        Ok(match self.find_drift(ctx)? {
             Some((would, changes)) => CheckResult::drifted(would, changes),
             None => {
                 let on = self.branch.as_ref().map_or_else(String::new, |b| format!(" with branch '{b}'"));
@@ -205,12 +205,12 @@ impl State for GitCloned {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let Some((would, changes)) = self.find_drift(scene)? else { return Ok(ApplyResult::default()) };
-        let git = self.access.git(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let Some((would, changes)) = self.find_drift(ctx)? else { return Ok(ApplyResult::default()) };
+        let git = self.access.git(ctx)?;
         let path = self.target.path.display().to_string();
-        self.target.prepare_dir(scene)?;
-        scene.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
+        self.target.prepare_dir(ctx)?;
+        ctx.with_undo(&GIT_REPO_UNDO, self.target.undo_key(), || {
             if changes.contains("new") {
                 let mut words = vec!["clone"];
                 if let Some(branch) = &self.branch {

@@ -36,18 +36,18 @@ impl GitTarget {
         Ok(Self { path: text.into(), bare, user: args.text("user")? })
     }
 
-    pub(super) fn dir_state(&self, scene: &StateCtx<'_>) -> Result<TargetDirState, StateError> {
-        let Some(stat) = scene.fs.stat(&self.path)? else { return Ok(TargetDirState::Missing) };
+    pub(super) fn dir_state(&self, ctx: &StateCtx<'_>) -> Result<TargetDirState, StateError> {
+        let Some(stat) = ctx.fs.stat(&self.path)? else { return Ok(TargetDirState::Missing) };
         if stat.kind != FileKind::Dir {
             let words =
                 format!("Target '{}' exists and is a regular file, cannot proceed", self.path.display());
             return Err(StateError::new(words));
         }
         let mark = self.path.join(if self.bare { "refs" } else { ".git" });
-        if scene.fs.lstat(&mark)?.is_some() {
+        if ctx.fs.lstat(&mark)?.is_some() {
             return Ok(TargetDirState::Repository);
         }
-        Ok(if scene.fs.read_dir(&self.path)?.is_empty() {
+        Ok(if ctx.fs.read_dir(&self.path)?.is_empty() {
             TargetDirState::Empty
         } else {
             TargetDirState::NotEmpty
@@ -55,26 +55,26 @@ impl GitTarget {
     }
 
     /// Takes away what is in the directory, so that it can be put back.
-    pub(super) fn clear_dir(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        for (name, _) in scene.fs.read_dir(&self.path)? {
-            scene.fs.remove(&self.path.join(name))?;
+    pub(super) fn clear_dir(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        for (name, _) in ctx.fs.read_dir(&self.path)? {
+            ctx.fs.remove(&self.path.join(name))?;
         }
         Ok(())
     }
 
     /// Makes the directory ready for a clone: parents as who runs the agent, the directory itself as the user.
-    pub(super) fn prepare_dir(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        if scene.fs.stat(&self.path)?.is_some() {
+    pub(super) fn prepare_dir(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        if ctx.fs.stat(&self.path)?.is_some() {
             return Ok(());
         }
         let account = self.user.as_deref().map(crate::host::command_options::RunAsUser::find).transpose();
         let account = account.map_err(StateError::new)?;
         let mut meta = FileMeta { mode: Some(0o755), ..FileMeta::default() };
-        parents::make_parents(scene, &self.path, meta)?;
+        parents::make_parents(ctx, &self.path, meta)?;
         if let Some(account) = account {
             (meta.uid, meta.gid) = (Some(account.ids.uid), Some(account.ids.gid));
         }
-        Ok(scene.fs.make_dir(&self.path, meta)?)
+        Ok(ctx.fs.make_dir(&self.path, meta)?)
     }
 
     /// The name under which the journal knows it.
@@ -109,12 +109,12 @@ impl Undoable for GitRepoUndo {
         "git_repository"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let target = GitTarget::from_key(key);
-        if target.dir_state(scene)? != TargetDirState::Repository {
+        if target.dir_state(ctx)? != TargetDirState::Repository {
             return Ok(Value::Null);
         }
-        let git = GitCli::new(scene.tools(), target.user.as_deref())?;
+        let git = GitCli::new(ctx.tools(), target.user.as_deref())?;
         let text = |t: Option<String>| t.map_or(Value::Null, Value::from);
         // What is not committed; a repository without files has nothing of that.
         let tree = match target.bare {
@@ -133,12 +133,12 @@ impl Undoable for GitRepoUndo {
         .into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let target = GitTarget::from_key(key);
         if to.is_null() {
-            return target.clear_dir(scene);
+            return target.clear_dir(ctx);
         }
-        let git = GitCli::new(scene.tools(), target.user.as_deref())?;
+        let git = GitCli::new(ctx.tools(), target.user.as_deref())?;
         let dir = Some(target.path.as_path());
         let text = |name: &str| to.get(name).and_then(Value::as_str);
         if let (Some(revision), false) = (text("revision"), target.bare) {
@@ -169,16 +169,16 @@ impl Undoable for GitRepoUndo {
         }
     }
 
-    fn simulate_restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        if to.is_null() { GitTarget::from_key(key).clear_dir(scene) } else { Ok(()) }
+    fn simulate_restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        if to.is_null() { GitTarget::from_key(key).clear_dir(ctx) } else { Ok(()) }
     }
 
-    fn removal_blocker(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Option<String>, StateError> {
+    fn removal_blocker(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Option<String>, StateError> {
         let target = GitTarget::from_key(key);
-        if target.bare || target.dir_state(scene)? != TargetDirState::Repository {
+        if target.bare || target.dir_state(ctx)? != TargetDirState::Repository {
             return Ok(None);
         }
-        let git = GitCli::new(scene.tools(), target.user.as_deref())?;
+        let git = GitCli::new(ctx.tools(), target.user.as_deref())?;
         let held = git.run_checked(Some(&target.path), &["status", "--porcelain", "--ignored"])?;
         let file = held.lines().next().and_then(|l| l.get(3..));
         Ok(file.map(|file| format!("`{file}` there is not committed")))

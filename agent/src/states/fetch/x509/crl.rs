@@ -16,15 +16,15 @@ pub(super) const CRL_DAYS_REMAINING: i64 = 30;
 
 impl X509Managed {
     /// The signed list.
-    pub(super) fn make_crl(&self, ssl: &OpenSsl<'_>, scene: &StateCtx<'_>) -> Result<String, StateError> {
+    pub(super) fn make_crl(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let needed = |key: &str| {
-            let found = self.pem_input(ssl, &self.args, key, scene)?;
+            let found = self.pem_input(ssl, &self.args, key, ctx)?;
             found.ok_or_else(|| StateError::new(format!("`{key}` is missing")))
         };
         let (signer, issuer) = (needed("signing_private_key")?, needed("signing_cert")?);
         let mut index = String::new();
         for entry in self.revoked_entries() {
-            index += &self.index_line(ssl, &entry, scene)?.unwrap_or_default();
+            index += &self.index_line(ssl, &entry, ctx)?.unwrap_or_default();
         }
         let index = ssl.write_file("index", index.as_bytes())?;
         let mut config = format!("[ca]\ndefault_ca = own\n[own]\ndatabase = {index}\n");
@@ -73,9 +73,9 @@ impl X509Managed {
         &self,
         ssl: &OpenSsl<'_>,
         entry: &Map,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<String>, StateError> {
-        let (serial, end) = match self.pem_input(ssl, entry, "certificate", scene)? {
+        let (serial, end) = match self.pem_input(ssl, entry, "certificate", ctx)? {
             Some(path) => {
                 let words = ["x509", "-in", &path, "-noout", "-serial", "-enddate", "-dateopt", "iso_8601"];
                 let text = ssl.run_checked(&words, None)?;

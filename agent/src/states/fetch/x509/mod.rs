@@ -136,12 +136,12 @@ impl X509Managed {
     }
 
     /// Why it has to be made; nothing when what is there is right. What would be made is kept.
-    fn find_drift(&mut self, scene: &StateCtx<'_>) -> Result<Option<Map>, StateError> {
-        let tools = scene.tools();
+    fn find_drift(&mut self, ctx: &StateCtx<'_>) -> Result<Option<Map>, StateError> {
+        let tools = ctx.tools();
         let ssl = OpenSsl::new(&tools)?;
         let name = self.path.display().to_string();
-        let there = match scene.fs.stat(&self.path)? {
-            Some(_) => Some(String::from_utf8_lossy(&scene.fs.read(&self.path)?).into_owned()),
+        let there = match ctx.fs.stat(&self.path)? {
+            Some(_) => Some(String::from_utf8_lossy(&ctx.fs.read(&self.path)?).into_owned()),
             None => None,
         };
         let Some(there) = there else { return Ok(Some(Map::from_iter([("created", name)]))) };
@@ -164,11 +164,11 @@ impl X509Managed {
                 Ok(if fits { None } else { replaced("another kind or size of key is asked for") })
             }
             X509Kind::Pem => {
-                let made = self.make_pem(&ssl, scene)?;
+                let made = self.make_pem(&ssl, ctx)?;
                 Ok(if made == there { None } else { replaced("it holds something else") })
             }
             X509Kind::Csr | X509Kind::Certificate | X509Kind::Crl => {
-                let made = self.make_pem(&ssl, scene)?;
+                let made = self.make_pem(&ssl, ctx)?;
                 let now = self.comparable_text(&ssl, "there.pem", &there)?;
                 let then = self.comparable_text(&ssl, "made.pem", &made)?;
                 self.new_pem = Some(made);
@@ -204,9 +204,9 @@ impl X509Managed {
     }
 
     /// Owner and mode that differ.
-    fn meta_drift(&self, scene: &StateCtx<'_>) -> Result<Map, StateError> {
+    fn meta_drift(&self, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
         let mut changes = Map::new();
-        if let Some(stat) = scene.fs.stat(&self.path)? {
+        if let Some(stat) = ctx.fs.stat(&self.path)? {
             if let Some(mode) = self.meta.mode.filter(|m| *m != stat.mode) {
                 changes.insert("mode", format!("{mode:04o}"));
             }
@@ -222,15 +222,15 @@ impl X509Managed {
 }
 
 impl State for X509Managed {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let words = self.kind.label();
-        match self.find_drift(scene)? {
+        match self.find_drift(ctx)? {
             Some(changes) => {
                 let verb = if changes.contains("created") { "create" } else { "recreate" };
                 Ok(CheckResult::drifted(format!("The {words} would have been {verb}d"), changes))
             }
             None => {
-                let changes = self.meta_drift(scene)?;
+                let changes = self.meta_drift(ctx)?;
                 if changes.is_empty() {
                     return Ok(CheckResult::in_sync(format!("The {words} is in the correct state")));
                 }
@@ -239,24 +239,24 @@ impl State for X509Managed {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let words = self.kind.label();
-        let Some(changes) = self.find_drift(scene)? else {
-            let changes = self.meta_drift(scene)?;
-            scene.fs.set_meta(&self.path, self.meta, true)?;
+        let Some(changes) = self.find_drift(ctx)? else {
+            let changes = self.meta_drift(ctx)?;
+            ctx.fs.set_meta(&self.path, self.meta, true)?;
             return Ok(ApplyResult::new(format!("Owner or mode of the {words} was set"), changes));
         };
         let pem = match self.new_pem.take() {
             Some(made) => made,
             None => {
-                let tools = scene.tools();
-                self.make_pem(&OpenSsl::new(&tools)?, scene)?
+                let tools = ctx.tools();
+                self.make_pem(&OpenSsl::new(&tools)?, ctx)?
             }
         };
         if self.makedirs {
-            parents::make_parents(scene, &self.path, FileMeta { mode: Some(0o755), ..self.meta })?;
+            parents::make_parents(ctx, &self.path, FileMeta { mode: Some(0o755), ..self.meta })?;
         }
-        scene.fs.write(&self.path, pem.as_bytes(), self.meta)?;
+        ctx.fs.write(&self.path, pem.as_bytes(), self.meta)?;
         let verb = if changes.contains("created") { "create" } else { "recreate" };
         Ok(ApplyResult::new(format!("The {words} has been {verb}d"), changes))
     }

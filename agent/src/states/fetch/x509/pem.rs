@@ -11,10 +11,10 @@ use crate::host::openssl::{self, OpenSsl};
 
 impl X509Managed {
     /// The arguments with what a signing policy of the pillar says; the policy wins.
-    fn with_signing_policy(&self, scene: &StateCtx<'_>) -> Result<Map, StateError> {
+    fn with_signing_policy(&self, ctx: &StateCtx<'_>) -> Result<Map, StateError> {
         let mut all = self.args.clone();
         let Some(name) = self.text_arg("signing_policy") else { return Ok(all) };
-        let policy = scene.pillar.get("x509_signing_policies").and_then(|p| p.get(&name));
+        let policy = ctx.pillar.get("x509_signing_policies").and_then(|p| p.get(&name));
         let missing = || {
             StateError::new(format!(
                 "there is no signing policy `{name}` in the pillar (x509_signing_policies)"
@@ -37,30 +37,27 @@ impl X509Managed {
         ssl: &OpenSsl<'_>,
         args: &Map,
         key: &str,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<String>, StateError> {
         let Some(given) = args.get(key).and_then(Value::as_str).filter(|t| !t.is_empty()) else {
             return Ok(None);
         };
-        let pem = if openssl::is_pem(given) {
-            given.as_bytes().to_vec()
-        } else {
-            scene.fs.read(Path::new(given))?
-        };
+        let pem =
+            if openssl::is_pem(given) { given.as_bytes().to_vec() } else { ctx.fs.read(Path::new(given))? };
         Ok(Some(ssl.write_file(key, &pem)?))
     }
 
     /// What would be made now.
-    pub(super) fn make_pem(&self, ssl: &OpenSsl<'_>, scene: &StateCtx<'_>) -> Result<String, StateError> {
+    pub(super) fn make_pem(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         match self.kind {
             X509Kind::PrivateKey => {
                 let algo = self.text_arg("algo").unwrap_or_else(|| "rsa".into());
                 let size = self.int_arg("keysize").unwrap_or(if algo == "ec" { 256 } else { 2048 });
                 Ok(ssl.new_key(&algo, size, self.text_arg("passphrase").as_deref())?)
             }
-            X509Kind::Csr => self.make_csr(ssl, &self.args, scene),
-            X509Kind::Certificate => self.make_certificate(ssl, scene),
-            X509Kind::Crl => self.make_crl(ssl, scene),
+            X509Kind::Csr => self.make_csr(ssl, &self.args, ctx),
+            X509Kind::Certificate => self.make_certificate(ssl, ctx),
+            X509Kind::Crl => self.make_crl(ssl, ctx),
             X509Kind::Pem => {
                 let text = self.text_arg("text").ok_or_else(|| StateError::new("`text` is missing"))?;
                 if !openssl::is_pem(&text) {
@@ -76,9 +73,9 @@ impl X509Managed {
         format!("-{}", args.get("digest").and_then(Value::as_str).unwrap_or("sha256"))
     }
 
-    fn make_csr(&self, ssl: &OpenSsl<'_>, args: &Map, scene: &StateCtx<'_>) -> Result<String, StateError> {
+    fn make_csr(&self, ssl: &OpenSsl<'_>, args: &Map, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let key = self
-            .pem_input(ssl, args, "private_key", scene)?
+            .pem_input(ssl, args, "private_key", ctx)?
             .ok_or_else(|| StateError::new("`private_key` is missing"))?;
         let config = ssl.write_file("request.cnf", openssl::request_config(args, &[]).as_bytes())?;
         let pass = self.text_arg("private_key_passphrase");
@@ -96,27 +93,27 @@ impl X509Managed {
         Ok(ssl.run_checked(&words, pass.as_deref())?)
     }
 
-    fn make_certificate(&self, ssl: &OpenSsl<'_>, scene: &StateCtx<'_>) -> Result<String, StateError> {
-        let args = self.with_signing_policy(scene)?;
+    fn make_certificate(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
+        let args = self.with_signing_policy(ctx)?;
         let text = |key: &str| args.get(key).filter(|v| v.is_truthy()).map(zagent_compiler::yaml::python_str);
         let days = text("days_valid").unwrap_or_else(|| DEFAULT_DAYS_VALID.to_string());
         let serial = text("serial_number").map_or_else(random_serial, |s| {
             if s.contains(':') { format!("0x{}", s.replace(':', "")) } else { s }
         });
         let digest = Self::digest_arg(&args);
-        let signer = self.pem_input(ssl, &args, "signing_private_key", scene)?;
+        let signer = self.pem_input(ssl, &args, "signing_private_key", ctx)?;
         let signer = signer.ok_or_else(|| StateError::new("`signing_private_key` is missing"))?;
-        let issuer = self.pem_input(ssl, &args, "signing_cert", scene)?;
+        let issuer = self.pem_input(ssl, &args, "signing_cert", ctx)?;
         let config = ssl.write_file("certificate.cnf", openssl::request_config(&args, &[]).as_bytes())?;
         let pass = text("signing_private_key_passphrase");
-        let csr = self.pem_input(ssl, &args, "csr", scene)?;
+        let csr = self.pem_input(ssl, &args, "csr", ctx)?;
         let head = ["-passin", "env:OPENSSL_PASS", "-days", &days, "-set_serial", &serial, &digest];
         let Some(issuer) = issuer else {
             // Without an issuer the certificate signs itself.
             let words = [&["req", "-x509", "-new", "-config", &config, "-key", &signer], &head[..]].concat();
-            return self.append_chain(ssl.run_checked(&words, pass.as_deref())?, &args, scene);
+            return self.append_chain(ssl.run_checked(&words, pass.as_deref())?, &args, ctx);
         };
-        let public = self.pem_input(ssl, &args, "public_key", scene)?;
+        let public = self.pem_input(ssl, &args, "public_key", ctx)?;
         let has_csr = csr.is_some();
         let request = match csr {
             Some(csr) => csr,
@@ -127,7 +124,7 @@ impl X509Managed {
                     let signing = own.get("signing_private_key").cloned().unwrap_or(Value::Null);
                     own.insert("private_key", signing);
                 }
-                ssl.write_file("request.pem", self.make_csr(ssl, &own, scene)?.as_bytes())?
+                ssl.write_file("request.pem", self.make_csr(ssl, &own, ctx)?.as_bytes())?
             }
         };
         let mut words = vec!["x509", "-req", "-in", &request, "-CA", &issuer, "-CAkey", &signer];
@@ -141,11 +138,11 @@ impl X509Managed {
         if has_csr {
             words.extend(["-copy_extensions", "copyall"]);
         }
-        self.append_chain(ssl.run_checked(&words, pass.as_deref())?, &args, scene)
+        self.append_chain(ssl.run_checked(&words, pass.as_deref())?, &args, ctx)
     }
 
     /// A certificate and those that go with it.
-    fn append_chain(&self, mut pem: String, args: &Map, scene: &StateCtx<'_>) -> Result<String, StateError> {
+    fn append_chain(&self, mut pem: String, args: &Map, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let more = match args.get("append_certs") {
             Some(Value::List(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             Some(Value::Str(one)) => vec![one.to_string()],
@@ -155,7 +152,7 @@ impl X509Managed {
             let text = if openssl::is_pem(&one) {
                 one
             } else {
-                String::from_utf8_lossy(&scene.fs.read(Path::new(&one))?).into_owned()
+                String::from_utf8_lossy(&ctx.fs.read(Path::new(&one))?).into_owned()
             };
             pem += &openssl::first_pem_block(&text);
         }

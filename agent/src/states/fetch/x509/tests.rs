@@ -4,11 +4,11 @@ use super::super::super::testing::{StateTestBed, apply_chunk, chunk};
 
 #[test]
 fn a_key_a_request_and_a_signed_certificate() {
-    let stage = StateTestBed::new();
-    let at = |name: &str| stage.path(name);
+    let test_bed = StateTestBed::new();
+    let at = |name: &str| test_bed.path(name);
     let run = |function: &str, name: &str, args: &str| {
-        let args = args.replace("$D", &stage.dir.path().display().to_string());
-        apply_chunk(&chunk(function, &at(name), &args), &stage.scene())
+        let args = args.replace("$D", &test_bed.dir.path().display().to_string());
+        apply_chunk(&chunk(function, &at(name), &args), &test_bed.scene())
     };
     let key = r#"{"algo": "ec"}"#;
     assert!(run("x509.private_key_managed", "ca.key", key).contains("The private key has been created"));

@@ -43,8 +43,8 @@ impl FileAccumulated {
 }
 
 impl State for FileAccumulated {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let mut all = scene.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let mut all = ctx.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
         let held = all.entry(self.file.clone()).or_default().entry(self.name.clone()).or_default();
         let before = held.len();
         for text in &self.texts {
@@ -59,8 +59,8 @@ impl State for FileAccumulated {
         Ok(CheckResult::in_sync(format!("Accumulator {name} for file {file} was charged by text")))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        self.check(scene).map(|look| ApplyResult::new(look.comment, look.changes))
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        self.check(ctx).map(|checked| ApplyResult::new(checked.comment, checked.changes))
     }
 
     fn is_predictable(&self) -> bool {
@@ -73,14 +73,11 @@ impl State for FileAccumulated {
 }
 
 /// What was collected for a file: name by name, each with its texts.
-pub(in crate::states::file) fn texts_for_file(
-    scene: &StateCtx<'_>,
-    file: &Path,
-) -> Vec<(String, Vec<String>)> {
-    let all = scene.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
+pub(in crate::states::file) fn texts_for_file(ctx: &StateCtx<'_>, file: &Path) -> Vec<(String, Vec<String>)> {
+    let all = ctx.shared.accumulated.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(held) = all.get(file) else { return Vec::new() };
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
-    for chunk in accumulator_chunks(scene, file) {
+    for chunk in accumulator_chunks(ctx, file) {
         let name = name_text(&chunk.name);
         let Some(charged) = held.get(&name) else { continue };
         let mine = chunk.args.get("text").map(texts).unwrap_or_default();
@@ -111,10 +108,10 @@ fn add_unplanned(held: &BTreeMap<String, Vec<String>>, out: &mut Vec<(String, Ve
 }
 
 /// The texts of a file that one state uses: of the accumulators that name it, or of all when none does.
-pub(super) fn texts_for_state(scene: &StateCtx<'_>, file: &str, id: &str) -> Vec<String> {
+pub(super) fn texts_for_state(ctx: &StateCtx<'_>, file: &str, id: &str) -> Vec<String> {
     let file = Path::new(file);
-    let all = texts_for_file(scene, file);
-    let mine: Vec<String> = accumulator_chunks(scene, file)
+    let all = texts_for_file(ctx, file);
+    let mine: Vec<String> = accumulator_chunks(ctx, file)
         .filter(|chunk| required_in(chunk).any(|target| names_state(target, id)))
         .map(|chunk| name_text(&chunk.name))
         .collect();
@@ -122,8 +119,8 @@ pub(super) fn texts_for_state(scene: &StateCtx<'_>, file: &str, id: &str) -> Vec
     all.into_iter().filter(|(name, _)| is_chosen(name)).flat_map(|(_, texts)| texts).collect()
 }
 
-fn accumulator_chunks<'s>(scene: &'s StateCtx<'_>, file: &'s Path) -> impl Iterator<Item = &'s Chunk> {
-    scene.plan.chunks.iter().filter(move |chunk| {
+fn accumulator_chunks<'s>(ctx: &'s StateCtx<'_>, file: &'s Path) -> impl Iterator<Item = &'s Chunk> {
+    ctx.plan.chunks.iter().filter(move |chunk| {
         &*chunk.state == "file"
             && &*chunk.fun == "accumulated"
             && chunk.args.get("filename").and_then(Value::as_str).is_some_and(|f| Path::new(f) == file)

@@ -73,15 +73,15 @@ impl FileBlockreplace {
     }
 
     /// The content: what is given, what was accumulated, what the sources say.
-    fn content(&self, scene: &StateCtx<'_>) -> Result<String, StateError> {
+    fn content(&self, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let mut content = self.content.clone();
-        for line in accumulated::texts_for_state(scene, &self.name, &self.id) {
+        for line in accumulated::texts_for_state(ctx, &self.name, &self.id) {
             if !content.is_empty() {
                 content.push('\n');
             }
             content.push_str(&line);
         }
-        content.extend(self.texts.load_sources(scene)?.unwrap_or_default());
+        content.extend(self.texts.load_sources(ctx)?.unwrap_or_default());
         Ok(content)
     }
 }
@@ -205,10 +205,10 @@ fn first_match(lines: &[String], pattern: &str) -> Result<Option<usize>, StateEr
 }
 
 impl TextEditor for FileBlockreplace {
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<EditResult, StateError> {
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<EditResult, StateError> {
         let old = old.unwrap_or_default();
-        let marks = BlockMarkers { exact: is_salt(scene), ..self.markers.clone() };
-        let new = marks.transform(old, &self.content(scene)?)?;
+        let marks = BlockMarkers { exact: is_salt(ctx), ..self.markers.clone() };
+        let new = marks.transform(old, &self.content(ctx)?)?;
         Ok(EditResult::from_texts(old, new, self.show_changes, LineEnds::Universal, "Changes would be made"))
     }
 

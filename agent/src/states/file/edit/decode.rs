@@ -100,10 +100,10 @@ impl FileDecode {
         Ok(Self { path, source, encoding, sum })
     }
 
-    fn plan_decode(&self, scene: &StateCtx<'_>) -> Result<DecodePlan, StateError> {
+    fn plan_decode(&self, ctx: &StateCtx<'_>) -> Result<DecodePlan, StateError> {
         let text = match &self.source {
             DecodeSource::Given(text) => text.clone(),
-            DecodeSource::Pillar(path) => match traverse(scene.pillar, path, DEFAULT_DELIMITER) {
+            DecodeSource::Pillar(path) => match traverse(ctx.pillar, path, DEFAULT_DELIMITER) {
                 None | Some(Value::Bool(false)) => return Err(StateError::new("Pillar data not found.")),
                 Some(value) => zagent_compiler::yaml::python_str(value),
             },
@@ -111,7 +111,7 @@ impl FileDecode {
         let new = match &*self.encoding {
             "base64" => from_base64(&text)?,
             // Salt does not look at the encoding at all.
-            _ if is_salt(scene) => from_base64(&text)?,
+            _ if is_salt(ctx) => from_base64(&text)?,
             "hex" => from_hex(&text)?,
             other => {
                 return Err(StateError::new(format!(
@@ -119,9 +119,9 @@ impl FileDecode {
                 )));
             }
         };
-        let path = resolve_links(scene, &self.path)?;
-        let is_file = scene.fs.stat(&path)?.is_some_and(|stat| stat.kind == FileKind::File);
-        let old = if is_file { Some(scene.fs.read_for_change(&path)?) } else { None };
+        let path = resolve_links(ctx, &self.path)?;
+        let is_file = ctx.fs.stat(&path)?.is_some_and(|stat| stat.kind == FileKind::File);
+        let old = if is_file { Some(ctx.fs.read_for_change(&path)?) } else { None };
         Ok(DecodePlan { path, old, new })
     }
 
@@ -142,8 +142,8 @@ fn shown_diff(found: &DecodePlan) -> String {
 }
 
 impl State for FileDecode {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let found = self.plan_decode(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.plan_decode(ctx)?;
         if found.old.as_ref() == Some(&found.new) {
             return Ok(CheckResult::in_sync("File is in the correct state."));
         }
@@ -151,9 +151,9 @@ impl State for FileDecode {
         Ok(CheckResult::drifted("File is set to be updated.", changes).with_diff(shown_diff(&found)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let found = self.plan_decode(scene)?;
-        scene.fs.write(&found.path, &found.new, FileMeta::default())?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.plan_decode(ctx)?;
+        ctx.fs.write(&found.path, &found.new, FileMeta::default())?;
         Ok(ApplyResult::new("File was updated.", self.changes(&found)).with_diff(shown_diff(&found)))
     }
 

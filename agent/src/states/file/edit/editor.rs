@@ -118,7 +118,7 @@ pub(super) trait TextEditor: Send {
     ///
     /// # Errors
     /// Fails when it cannot be edited so.
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<EditResult, StateError>;
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<EditResult, StateError>;
 
     /// What a file that is not there means.
     fn on_missing_file(&self) -> MissingFile;
@@ -175,9 +175,9 @@ impl EditedFile {
         Self { perms, ..self }
     }
 
-    fn plan_edit(&self, scene: &StateCtx<'_>) -> Result<EditPlan, StateError> {
-        let path = resolve_links(scene, &self.path)?;
-        let stat = scene.fs.stat(&path)?;
+    fn plan_edit(&self, ctx: &StateCtx<'_>) -> Result<EditPlan, StateError> {
+        let path = resolve_links(ctx, &self.path)?;
+        let stat = ctx.fs.stat(&path)?;
         if stat.is_none() {
             match self.editor.on_missing_file() {
                 MissingFile::Fail(words) => return Err(StateError::new(words)),
@@ -185,10 +185,10 @@ impl EditedFile {
                     let (old, text, edit) = (Vec::new(), String::new(), EditResult::Unchanged(words));
                     return Ok(EditPlan { path, stat, old, text, edit });
                 }
-                MissingFile::Create { makedirs, .. } => self.ensure_parent(scene, makedirs)?,
+                MissingFile::Create { makedirs, .. } => self.ensure_parent(ctx, makedirs)?,
             }
         }
-        let old = if stat.is_some() { scene.fs.read_for_change(&path)? } else { Vec::new() };
+        let old = if stat.is_some() { ctx.fs.read_for_change(&path)? } else { Vec::new() };
         if !self.editor.accepts_binary()
             && self.editor.encoding() == TextEncoding::Utf8
             && diff::is_binary(&old)
@@ -201,13 +201,13 @@ impl EditedFile {
         let text = self.editor.encoding().decode(&old).ok_or_else(|| {
             StateError::new(format!("{} is not written in the encoding it should be", path.display()))
         })?;
-        let edit = self.editor.edit(stat.is_some().then_some(&text), scene)?;
+        let edit = self.editor.edit(stat.is_some().then_some(&text), ctx)?;
         Ok(EditPlan { path, stat, old, text, edit })
     }
 
     /// A directory that neither is there nor will be made fails before anything is done.
-    fn ensure_parent(&self, scene: &StateCtx<'_>, makedirs: bool) -> Result<(), StateError> {
-        if makedirs || parents::parent_exists(scene, &self.path)? {
+    fn ensure_parent(&self, ctx: &StateCtx<'_>, makedirs: bool) -> Result<(), StateError> {
+        if makedirs || parents::parent_exists(ctx, &self.path)? {
             return Ok(());
         }
         Err(StateError::new(format!("{}: file not found", self.path.display())))
@@ -220,7 +220,7 @@ impl EditedFile {
 
     fn save(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         found: &EditPlan,
         new: &str,
         meta: FileMeta,
@@ -232,14 +232,14 @@ impl EditedFile {
             )));
         };
         if let Some(stat) = &found.stat {
-            self.save_backup(scene, found, stat)?;
+            self.save_backup(ctx, found, stat)?;
         } else if let MissingFile::Create { makedirs: true, .. } = self.editor.on_missing_file() {
-            parents::make_parents(scene, &found.path, FileMeta::default())?;
+            parents::make_parents(ctx, &found.path, FileMeta::default())?;
         }
-        Ok(scene.fs.write(&found.path, &bytes, meta)?)
+        Ok(ctx.fs.write(&found.path, &bytes, meta)?)
     }
 
-    fn save_backup(&self, scene: &StateCtx<'_>, found: &EditPlan, stat: &Stat) -> Result<(), StateError> {
+    fn save_backup(&self, ctx: &StateCtx<'_>, found: &EditPlan, stat: &Stat) -> Result<(), StateError> {
         let suffix = match self.editor.backup() {
             EditBackup::None => return Ok(()),
             EditBackup::Suffix(suffix) => suffix,
@@ -255,18 +255,18 @@ impl EditedFile {
             return Ok(());
         }
         let meta = FileMeta { mode: Some(stat.mode), uid: Some(stat.uid), gid: Some(stat.gid) };
-        scene.fs.write(&kept, &found.old, meta)?;
-        scene.fs.set_times(&kept, stat.atime, stat.mtime)?;
+        ctx.fs.write(&kept, &found.old, meta)?;
+        ctx.fs.set_times(&kept, stat.atime, stat.mtime)?;
         if found.path != self.path {
-            scene.fs.symlink(&beside(&self.path), &kept, FileMeta::default())?;
+            ctx.fs.symlink(&beside(&self.path), &kept, FileMeta::default())?;
         }
         Ok(())
     }
 }
 
 impl State for EditedFile {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let found = self.plan_edit(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.plan_edit(ctx)?;
         let (_, meta_changes) = self.meta(found.stat.as_ref())?;
         let is_made = found.stat.is_none();
         let would = match (&found.edit, self.editor.on_missing_file()) {
@@ -292,8 +292,8 @@ impl State for EditedFile {
         Ok(CheckResult::drifted(would.comment, changes).with_diff(shown_diff(&found)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let found = self.plan_edit(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.plan_edit(ctx)?;
         let (meta, meta_changes) = self.meta(found.stat.as_ref())?;
         let (new, said, failed) = match &found.edit {
             EditResult::Unchanged(words) => (&found.text, EditReport::comment_only(words), false),
@@ -302,11 +302,11 @@ impl State for EditedFile {
         let is_made = found.stat.is_none()
             && matches!(self.editor.on_missing_file(), MissingFile::Create { empty: true, .. });
         if *new != found.text || is_made {
-            self.save(scene, &found, new, meta)?;
+            self.save(ctx, &found, new, meta)?;
         } else if found.stat.is_some() && !meta_changes.is_empty() {
-            scene.fs.set_meta(&found.path, meta, true)?;
+            ctx.fs.set_meta(&found.path, meta, true)?;
         }
-        self.is_idempotent = matches!(self.editor.edit(Some(new), scene), Ok(EditResult::Unchanged(_)));
+        self.is_idempotent = matches!(self.editor.edit(Some(new), ctx), Ok(EditResult::Unchanged(_)));
         let done = ApplyResult::new(said.comment, merge_changes(said.changes, meta_changes))
             .with_diff(shown_diff(&found));
         if failed { Err(done.into()) } else { Ok(done) }
@@ -353,14 +353,14 @@ fn shown_diff(found: &EditPlan) -> String {
 ///
 /// # Errors
 /// Fails when a link may be planted, when links lead in a circle, and for the name of a directory that is not there.
-pub(super) fn resolve_links(scene: &StateCtx<'_>, path: &Path) -> Result<PathBuf, StateError> {
-    if path.as_os_str().as_bytes().ends_with(b"/") && scene.fs.stat(path)?.is_none() {
+pub(super) fn resolve_links(ctx: &StateCtx<'_>, path: &Path) -> Result<PathBuf, StateError> {
+    if path.as_os_str().as_bytes().ends_with(b"/") && ctx.fs.stat(path)?.is_none() {
         return Err(StateError::new(format!("{}: file not found", path.display())));
     }
-    Ok(scene.fs.resolve_for_change(path)?)
+    Ok(ctx.fs.resolve_for_change(path)?)
 }
 
 /// True when Salt's verdicts count.
-pub(super) fn is_salt(scene: &StateCtx<'_>) -> bool {
-    scene.compat == Compat::Salt
+pub(super) fn is_salt(ctx: &StateCtx<'_>) -> bool {
+    ctx.compat == Compat::Salt
 }

@@ -54,9 +54,9 @@ impl FileInsert {
 }
 
 impl TextEditor for FileInsert {
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<EditResult, StateError> {
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<EditResult, StateError> {
         let old = old.unwrap_or_default();
-        let texts = match self.texts.load_sources(scene)? {
+        let texts = match self.texts.load_sources(ctx)? {
             Some(texts) => texts,
             None => texts_of(self.texts.given.as_ref())?,
         };

@@ -229,8 +229,8 @@ fn read_pairs(args: &ChunkArgs<'_>) -> Result<Vec<KeyValuePair>, StateError> {
 }
 
 impl TextEditor for FileKeyvalue {
-    fn edit(&self, old: Option<&str>, scene: &StateCtx<'_>) -> Result<EditResult, StateError> {
-        Ok(self.transform(old, is_salt(scene)))
+    fn edit(&self, old: Option<&str>, ctx: &StateCtx<'_>) -> Result<EditResult, StateError> {
+        Ok(self.transform(old, is_salt(ctx)))
     }
 
     fn on_missing_file(&self) -> MissingFile {

@@ -86,28 +86,28 @@ impl FilePatchState {
     }
 
     /// The text of the patch: of the first source that is there.
-    fn patch_text(&self, scene: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
-        let found = self.sources.find_source(scene, &self.env, &self.name).map_err(StateError::new)?;
+    fn patch_text(&self, ctx: &StateCtx<'_>) -> Result<Vec<u8>, StateError> {
+        let found = self.sources.find_source(ctx, &self.env, &self.name).map_err(StateError::new)?;
         match &self.variables {
             None => Ok(found.bytes.to_vec()),
             Some(variables) => {
-                render(scene, &self.env, &found.source.text, &found.bytes, variables).map(String::into_bytes)
+                render(ctx, &self.env, &found.source.text, &found.bytes, variables).map(String::into_bytes)
             }
         }
     }
 
-    fn plan_patch(&self, scene: &StateCtx<'_>) -> Result<PatchPlan, StateError> {
-        let Some(stat) = scene.fs.stat(&self.path)? else {
+    fn plan_patch(&self, ctx: &StateCtx<'_>) -> Result<PatchPlan, StateError> {
+        let Some(stat) = ctx.fs.stat(&self.path)? else {
             return Err(StateError::new(format!("{} does not exist", self.name)));
         };
-        self.check_reject_file(scene)?;
-        let text = self.patch_text(scene)?;
+        self.check_reject_file(ctx)?;
+        let text = self.patch_text(ctx)?;
         let files = parse_patch(&text).map_err(|words| StateError::new(format!("patch: **** {words}")))?;
         let (mut targets, mut said, mut rejects, mut settles) = (Vec::new(), Vec::new(), Vec::new(), true);
         for file in &files {
             let path = match stat.kind {
-                FileKind::Dir => self.resolve_inside(scene, file)?,
-                _ => resolve_links(scene, &self.path)?,
+                FileKind::Dir => self.resolve_inside(ctx, file)?,
+                _ => resolve_links(ctx, &self.path)?,
             };
             let hunks: Vec<Hunk<'_>> = file
                 .hunks
@@ -117,7 +117,7 @@ impl FilePatchState {
             let known = targets.iter().rposition(|t: &PatchTarget| t.path == path);
             let old = match known {
                 Some(at) => targets[at].new.clone(),
-                None => read_target(scene, &path)?,
+                None => read_target(ctx, &path)?,
             };
             said.push(format!("patching file {}", self.shown_path(&path)));
             match apply_hunks(old.as_deref().unwrap_or_default(), &hunks, self.options.leniency) {
@@ -149,10 +149,10 @@ impl FilePatchState {
         })
     }
 
-    fn check_reject_file(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn check_reject_file(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let Some(file) = &self.reject_file else { return Ok(()) };
         let parent = file.parent().unwrap_or(Path::new("/"));
-        if scene.fs.stat(parent)?.is_some_and(|stat| stat.kind == FileKind::Dir) {
+        if ctx.fs.stat(parent)?.is_some_and(|stat| stat.kind == FileKind::Dir) {
             return Ok(());
         }
         Err(StateError::new(format!(
@@ -162,7 +162,7 @@ impl FilePatchState {
     }
 
     /// The file below the directory that a patch names; it must lie in there.
-    fn resolve_inside(&self, scene: &StateCtx<'_>, file: &FilePatch<'_>) -> Result<PathBuf, StateError> {
+    fn resolve_inside(&self, ctx: &StateCtx<'_>, file: &FilePatch<'_>) -> Result<PathBuf, StateError> {
         let strip = self.options.strip.unwrap_or(0);
         let mut named: Vec<PathBuf> = Vec::new();
         for name in [&file.old, &file.new].into_iter().flatten() {
@@ -180,8 +180,8 @@ impl FilePatchState {
             }
         }
         for path in &named {
-            if scene.fs.stat(path)?.is_some() {
-                return resolve_links(scene, path);
+            if ctx.fs.stat(path)?.is_some() {
+                return resolve_links(ctx, path);
             }
         }
         let makes = if self.options.reverse { &file.new } else { &file.old };
@@ -215,8 +215,8 @@ impl FilePatchState {
 }
 
 impl State for FilePatchState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        match self.plan_patch(scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        match self.plan_patch(ctx)? {
             PatchPlan::AlreadyApplied => Ok(CheckResult::in_sync("Patch was already applied")),
             PatchPlan::Fits { targets, said, .. } => {
                 Ok(CheckResult::drifted("The patch would be applied", patch_output(&said))
@@ -230,19 +230,19 @@ impl State for FilePatchState {
         }
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        match self.plan_patch(scene)? {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        match self.plan_patch(ctx)? {
             PatchPlan::AlreadyApplied => Ok(ApplyResult::new("Patch was already applied", Map::new())),
             PatchPlan::Rejected { rejects, said } => {
                 if let Some(file) = &self.reject_file {
-                    scene.fs.write(file, &rejects, FileMeta::default())?;
+                    ctx.fs.write(file, &rejects, FileMeta::default())?;
                 }
                 Err(self.rejected_error(&said))
             }
             PatchPlan::Fits { targets, said, settles } => {
                 self.is_idempotent = settles;
                 for target in &targets {
-                    write_target(scene, target, self.options.backup.as_deref())?;
+                    write_target(ctx, target, self.options.backup.as_deref())?;
                 }
                 Ok(ApplyResult::new("Patch successfully applied", patch_output(&said))
                     .with_diff(shown_diff(&targets)))
@@ -268,27 +268,27 @@ impl State for FilePatchState {
     }
 }
 
-fn read_target(scene: &StateCtx<'_>, path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    match scene.fs.read_for_change(path) {
+fn read_target(ctx: &StateCtx<'_>, path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    match ctx.fs.read_for_change(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-fn write_target(scene: &StateCtx<'_>, target: &PatchTarget, backup: Option<&str>) -> Result<(), StateError> {
+fn write_target(ctx: &StateCtx<'_>, target: &PatchTarget, backup: Option<&str>) -> Result<(), StateError> {
     let PatchTarget { path, old, new } = target;
-    if let (Some(suffix), Some(old), Some(stat)) = (backup, old, scene.fs.stat(path)?) {
+    if let (Some(suffix), Some(old), Some(stat)) = (backup, old, ctx.fs.stat(path)?) {
         let mut kept = path.as_os_str().to_owned();
         kept.push(suffix);
         let meta = FileMeta { mode: Some(stat.mode), uid: Some(stat.uid), gid: Some(stat.gid) };
-        scene.fs.write(Path::new(&kept), old, meta)?;
+        ctx.fs.write(Path::new(&kept), old, meta)?;
     }
     match new {
-        None => Ok(scene.fs.remove(path)?),
+        None => Ok(ctx.fs.remove(path)?),
         Some(new) => {
-            parents::make_parents(scene, path, FileMeta::default())?;
-            Ok(scene.fs.write(path, new, FileMeta::default())?)
+            parents::make_parents(ctx, path, FileMeta::default())?;
+            Ok(ctx.fs.write(path, new, FileMeta::default())?)
         }
     }
 }

@@ -43,8 +43,8 @@ impl SerializerOptions {
         Ok(Self { map: args.map(key)?.unwrap_or_default(), is_plain })
     }
 
-    fn effective_map(&self, scene: &StateCtx<'_>) -> Map {
-        if self.is_plain && is_salt(scene) { Map::new() } else { self.map.clone() }
+    fn effective_map(&self, ctx: &StateCtx<'_>) -> Map {
+        if self.is_plain && is_salt(ctx) { Map::new() } else { self.map.clone() }
     }
 }
 
@@ -120,10 +120,10 @@ impl FileSerialize {
         })
     }
 
-    fn value(&self, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn value(&self, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         match &self.source {
             SerializeSource::Given(value) => Ok(value.clone()),
-            SerializeSource::Pillar(path) => match traverse(scene.pillar, path, DEFAULT_DELIMITER) {
+            SerializeSource::Pillar(path) => match traverse(ctx.pillar, path, DEFAULT_DELIMITER) {
                 None | Some(Value::Null) => {
                     Err(StateError::new("Neither 'dataset' nor 'dataset_pillar' was defined"))
                 }
@@ -132,18 +132,18 @@ impl FileSerialize {
         }
     }
 
-    fn plan_file(&self, scene: &StateCtx<'_>) -> Result<SerializePlan, StateError> {
-        if is_salt(scene) && self.serializer == "ini" {
+    fn plan_file(&self, ctx: &StateCtx<'_>) -> Result<SerializePlan, StateError> {
+        if is_salt(ctx) && self.serializer == "ini" {
             return Err(SerializeFormat::unknown_format("ini"));
         }
-        let is_file = scene.fs.stat(&self.path)?.is_some_and(|stat| stat.kind == FileKind::File);
+        let is_file = ctx.fs.stat(&self.path)?.is_some_and(|stat| stat.kind == FileKind::File);
         if !is_file && !ChunkArgs::new(&self.file).flag("create", true) {
             let words = format!("File {} is not present and is not set for creation", self.name);
             return Ok(SerializePlan::InSync(words));
         }
-        let (mut value, mut changed) = (self.value(scene)?, None);
+        let (mut value, mut changed) = (self.value(ctx)?, None);
         if self.merge && is_file {
-            match self.merge_value(scene, &scene.fs.read(&self.path)?, &value)? {
+            match self.merge_value(ctx, &ctx.fs.read(&self.path)?, &value)? {
                 None => {}
                 Some((_, diffs)) if diffs.is_empty() => {
                     return Ok(SerializePlan::InSync(format!(
@@ -154,7 +154,7 @@ impl FileSerialize {
                 Some((merged, diffs)) => (value, changed) = (merged, Some(diffs)),
             }
         }
-        let options = self.write_options.effective_map(scene);
+        let options = self.write_options.effective_map(ctx);
         let text = self.format.write(&value, &options, self.encoding.is_some())?;
         Ok(SerializePlan::File(
             managed::build_from_text(&ChunkArgs::new(&self.file), &format!("{text}\n"))?,
@@ -165,14 +165,14 @@ impl FileSerialize {
     /// What the file holds with the value merged into it, and what that changes; nothing when the file holds nothing.
     fn merge_value(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         old: &[u8],
         value: &Value,
     ) -> Result<Option<(Value, Map)>, StateError> {
         let text = self.encoding.unwrap_or_default().decode(old).ok_or_else(|| {
             StateError::new(format!("{} is not written in the encoding it should be", self.name))
         })?;
-        match (self.format.read(&text, &self.read_options.effective_map(scene), &self.name)?, value) {
+        match (self.format.read(&text, &self.read_options.effective_map(ctx), &self.name)?, value) {
             (Value::Null, _) => Ok(None),
             (Value::Map(held), Value::Map(wanted)) => {
                 let merged = merge_recurse(&held, wanted, false);
@@ -185,31 +185,31 @@ impl FileSerialize {
 }
 
 impl State for FileSerialize {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (mut file, changed) = match self.plan_file(scene)? {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (mut file, changed) = match self.plan_file(ctx)? {
             SerializePlan::InSync(words) => return Ok(CheckResult::in_sync(words)),
             SerializePlan::File(file, changed) => (file, changed),
         };
-        let mut look = file.check(scene)?;
-        if look.verdict == Verdict::InSync {
-            return Ok(look);
+        let mut checked = file.check(ctx)?;
+        if checked.verdict == Verdict::InSync {
+            return Ok(checked);
         }
-        look.comment = format!("Dataset will be serialized and stored into {}", self.name);
+        checked.comment = format!("Dataset will be serialized and stored into {}", self.name);
         if !ChunkArgs::new(&self.file).flag("show_changes", true) {
-            look.changes.insert("diff", "<show_changes=False>");
+            checked.changes.insert("diff", "<show_changes=False>");
         }
         if let Some(changed) = changed {
-            look.changes.insert("diff", changed);
+            checked.changes.insert("diff", changed);
         }
-        Ok(look)
+        Ok(checked)
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (mut file, changed) = match self.plan_file(scene)? {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (mut file, changed) = match self.plan_file(ctx)? {
             SerializePlan::InSync(words) => return Ok(ApplyResult::new(words, Map::new())),
             SerializePlan::File(file, changed) => (file, changed),
         };
-        let mut done = file.apply(scene)?;
+        let mut done = file.apply(ctx)?;
         if let Some(changed) = changed {
             done.changes.insert("diff", changed);
         }
@@ -228,14 +228,14 @@ impl State for FileSerialize {
         ChunkArgs::new(&self.file).get("check_cmd").is_none()
     }
 
-    fn still_valid(&self, look: &CheckResult, hidden: Effects) -> bool {
-        self.is_predictable() && !self.merge && managed::content_still_valid(&self.path, look, hidden)
+    fn still_valid(&self, checked: &CheckResult, hidden: Effects) -> bool {
+        self.is_predictable() && !self.merge && managed::content_still_valid(&self.path, checked, hidden)
     }
 
-    fn assume(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
-        match self.plan_file(scene)? {
+    fn assume(&self, ctx: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+        match self.plan_file(ctx)? {
             SerializePlan::InSync(_) => Ok(Vec::new()),
-            SerializePlan::File(file, _) => file.assume(scene),
+            SerializePlan::File(file, _) => file.assume(ctx),
         }
     }
 

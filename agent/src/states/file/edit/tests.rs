@@ -31,12 +31,12 @@ struct EditTestReport {
 }
 
 impl EditTestReport {
-    fn from_check(look: &Result<CheckResult, StateError>) -> Self {
-        match look {
-            Ok(look) => Self {
-                result: (look.verdict == Verdict::InSync).then_some(true),
-                comment: look.comment.clone(),
-                changes: look.changes.clone().into(),
+    fn from_check(checked: &Result<CheckResult, StateError>) -> Self {
+        match checked {
+            Ok(checked) => Self {
+                result: (checked.verdict == Verdict::InSync).then_some(true),
+                comment: checked.comment.clone(),
+                changes: checked.changes.clone().into(),
             },
             Err(failure) => Self::from_failure(failure),
         }
@@ -49,28 +49,28 @@ impl EditTestReport {
 }
 
 /// What a state says in a dry run and for real.
-fn run_both(stage: &EditTestBed, chunk: &Chunk) -> (EditTestReport, EditTestReport) {
-    let scene = stage.scene();
+fn run_both(test_bed: &EditTestBed, chunk: &Chunk) -> (EditTestReport, EditTestReport) {
+    let ctx = test_bed.scene();
     let mut state = match build(chunk) {
         Ok(state) => state,
         Err(failure) => {
             return (EditTestReport::from_failure(&failure), EditTestReport::from_failure(&failure));
         }
     };
-    let look = state.check(&scene);
-    let test = EditTestReport::from_check(&look);
-    let real = match look {
-        Ok(look) if look.verdict != Verdict::InSync => match state.apply(&scene) {
+    let checked = state.check(&ctx);
+    let test = EditTestReport::from_check(&checked);
+    let real = match checked {
+        Ok(checked) if checked.verdict != Verdict::InSync => match state.apply(&ctx) {
             Ok(done) => {
                 EditTestReport { result: Some(true), comment: done.comment, changes: done.changes.into() }
             }
             Err(failure) => EditTestReport::from_failure(&failure),
         },
-        look => EditTestReport::from_check(&look),
+        checked => EditTestReport::from_check(&checked),
     };
     if real.result == Some(true) && state.is_convergent() {
-        let again = state.check(&scene);
-        assert!(matches!(&again, Ok(look) if look.verdict == Verdict::InSync), "{chunk:?}: {again:?}");
+        let again = state.check(&ctx);
+        assert!(matches!(&again, Ok(checked) if checked.verdict == Verdict::InSync), "{chunk:?}: {again:?}");
     }
     (test, real)
 }
@@ -89,12 +89,12 @@ fn differs(told: &EditTestReport, salt: &Json) -> Option<String> {
 
 fn compare(case: &Json) -> Vec<String> {
     let fun = case["fun"].as_str().unwrap();
-    let stage = EditTestBed::new(Compat::Salt);
+    let test_bed = EditTestBed::new(Compat::Salt);
     if let Some(old) = case["old"].as_str() {
-        stage.fs.put_file(PATH, old.as_bytes());
+        test_bed.fs.put_file(PATH, old.as_bytes());
     }
-    let (test, real) = run_both(&stage, &Chunk::single("file", fun, PATH, map(&case["args"])));
-    let files = stage.fs.texts();
+    let (test, real) = run_both(&test_bed, &Chunk::single("file", fun, PATH, map(&case["args"])));
+    let files = test_bed.fs.texts();
     let mut faults = Vec::new();
     if let Some(fault) = differs(&test, &case["test"]).filter(|_| !case["odd"].as_bool().unwrap_or(false)) {
         faults.push(format!("dry run: {fault}"));
@@ -126,18 +126,18 @@ fn patches_apply_as_salts_do() {
     let cases = table.as_array().unwrap();
     let mut faults = String::new();
     for case in cases {
-        let stage = EditTestBed::new(Compat::Salt);
-        stage.fs.put_file(PATH, case["old"].as_str().unwrap().as_bytes());
-        stage.fs.put_file("/tmp/fe/p", case["patch"].as_str().unwrap().as_bytes());
+        let test_bed = EditTestBed::new(Compat::Salt);
+        test_bed.fs.put_file(PATH, case["old"].as_str().unwrap().as_bytes());
+        test_bed.fs.put_file("/tmp/fe/p", case["patch"].as_str().unwrap().as_bytes());
         let args = map(&serde_json::json!({"source": "/tmp/fe/p"}));
-        let (test, real) = run_both(&stage, &Chunk::single("file", "patch", PATH, args));
+        let (test, real) = run_both(&test_bed, &Chunk::single("file", "patch", PATH, args));
         let same = test.result == case["test"].as_bool()
             && real.result == case["real"].as_bool()
             && case["comment"].as_str().is_none_or(|words| real.comment.lines().next() == Some(words))
-            && stage.fs.texts().get(PATH).map(String::as_str) == case["new"].as_str()
+            && test_bed.fs.texts().get(PATH).map(String::as_str) == case["new"].as_str()
             && case["stdout"].as_str().is_none_or(|text| real.changes.get("stdout") == Some(&text.into()));
         if !same {
-            let new = stage.fs.texts().get(PATH).cloned();
+            let new = test_bed.fs.texts().get(PATH).cloned();
             faults += &format!("patch {{ {test:?} {real:?} {new:?}\n  salt {case}\n");
         }
     }

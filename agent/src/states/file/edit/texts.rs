@@ -58,18 +58,14 @@ impl EditTexts {
     ///
     /// # Errors
     /// Fails when one is not there, or does not render.
-    pub(super) fn load_sources(&self, scene: &StateCtx<'_>) -> Result<Option<Vec<String>>, StateError> {
+    pub(super) fn load_sources(&self, ctx: &StateCtx<'_>) -> Result<Option<Vec<String>>, StateError> {
         if self.sources.is_empty() {
             return Ok(None);
         }
-        self.sources
-            .iter()
-            .map(|source| self.render_source(scene, source))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        self.sources.iter().map(|source| self.render_source(ctx, source)).collect::<Result<_, _>>().map(Some)
     }
 
-    fn render_source(&self, scene: &StateCtx<'_>, sources: &FileSources) -> Result<String, StateError> {
+    fn render_source(&self, ctx: &StateCtx<'_>, sources: &FileSources) -> Result<String, StateError> {
         if self.engine != "jinja" {
             return Err(StateError::new(format!(
                 "template engine `{}` is not supported, only jinja",
@@ -78,12 +74,12 @@ impl EditTexts {
         }
         if let Some(source) = sources.first_source()
             && let ContentLocation::Tree(own, path) = parse_location(&source.text)
-            && !scene.files.has(own.unwrap_or(&self.env), path)
+            && !ctx.files.has(own.unwrap_or(&self.env), path)
         {
             return Err(StateError::new(format!("Failed to load template file {}", source.text)));
         }
-        let found = sources.find_source(scene, &self.env, &self.file).map_err(StateError::new)?;
-        let rendered = render(scene, &self.env, &found.source.text, &found.bytes, &self.variables)?;
+        let found = sources.find_source(ctx, &self.env, &self.file).map_err(StateError::new)?;
+        let rendered = render(ctx, &self.env, &found.source.text, &found.bytes, &self.variables)?;
         if rendered.is_empty() {
             return Err(StateError::new(format!(
                 "Failed to read rendered template file ({})",
@@ -129,7 +125,7 @@ pub(super) fn variables(args: &ChunkArgs<'_>) -> Result<Map, StateError> {
 /// # Errors
 /// Fails when it is no text, or does not render.
 pub(super) fn render(
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     env: &str,
     source: &str,
     bytes: &[u8],
@@ -149,5 +145,5 @@ pub(super) fn render(
         source: text.into(),
         variables: variables.clone(),
     };
-    scene.templates.render(&template).map_err(StateError::new)
+    ctx.templates.render(&template).map_err(StateError::new)
 }

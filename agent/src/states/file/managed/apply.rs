@@ -16,19 +16,15 @@ use crate::states::{ApplyResult, StateCtx, StateError};
 const PRIVATE: u32 = 0o600;
 
 impl FileManaged {
-    pub(super) fn apply_metadata(
-        &self,
-        scene: &StateCtx<'_>,
-        found: &Stat,
-    ) -> Result<ApplyResult, StateError> {
+    pub(super) fn apply_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<ApplyResult, StateError> {
         let mut changes = self.perms.changes(found);
-        scene.fs.set_meta(&self.path, self.perms.meta()?, self.follow)?;
-        self.note_attrs(scene, &self.path, &mut changes)?;
+        ctx.fs.set_meta(&self.path, self.perms.meta()?, self.follow)?;
+        self.note_attrs(ctx, &self.path, &mut changes)?;
         Ok(ApplyResult::new("", changes))
     }
 
-    fn note_attrs(&self, scene: &StateCtx<'_>, path: &Path, changes: &mut Map) -> Result<(), StateError> {
-        if let Some(change) = self.perms.set_attrs(scene, path)? {
+    fn note_attrs(&self, ctx: &StateCtx<'_>, path: &Path, changes: &mut Map) -> Result<(), StateError> {
+        if let Some(change) = self.perms.set_attrs(ctx, path)? {
             changes.insert("attrs", change);
         }
         Ok(())
@@ -36,25 +32,25 @@ impl FileManaged {
 
     pub(super) fn write_content(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         found: &Stat,
         made: &RenderedContent,
         is_same: bool,
     ) -> Result<ApplyResult, StateError> {
-        let path = self.resolve_target(scene)?;
+        let path = self.resolve_target(ctx)?;
         let meta = self.perms.meta()?;
         if let Some(check) = &self.check_cmd {
-            check.run(scene, &made.bytes, meta)?;
+            check.run(ctx, &made.bytes, meta)?;
         }
         let mut done = ApplyResult::new(format!("File {} updated", self.path.display()), Map::new());
         if is_same {
-            scene.fs.set_meta(&path, meta, true)?;
+            ctx.fs.set_meta(&path, meta, true)?;
         } else {
-            let old = scene.fs.read_for_change(&path)?;
+            let old = ctx.fs.read_for_change(&path)?;
             if self.backup {
-                backup::save_backup(scene, &path, found, &old)?;
+                backup::save_backup(ctx, &path, found, &old)?;
             }
-            scene.fs.write(&path, &made.bytes, meta)?;
+            ctx.fs.write(&path, &made.bytes, meta)?;
             (done.changes, done.diff) = self.content_changes(&old, &made.bytes);
             if self.ignore.covers(&old, &made.bytes) {
                 done = done.with_detail("skip_req", true);
@@ -63,53 +59,53 @@ impl FileManaged {
         for (key, value) in self.perms.changes(found).iter() {
             done.changes.insert(key.clone(), value.clone());
         }
-        self.note_attrs(scene, &path, &mut done.changes)?;
+        self.note_attrs(ctx, &path, &mut done.changes)?;
         Ok(done)
     }
 
     /// Puts a file in the place of a link; it keeps owner and mode of what the link led to.
     pub(super) fn replace_link(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         made: &RenderedContent,
     ) -> Result<ApplyResult, StateError> {
         let mut meta = self.perms.meta()?;
         if let Some(check) = &self.check_cmd {
-            check.run(scene, &made.bytes, meta)?;
+            check.run(ctx, &made.bytes, meta)?;
         }
-        let (mut changes, shown) = self.link_changes(scene, &made.bytes)?;
-        if let Some(led) = scene.fs.stat(&self.path)? {
+        let (mut changes, shown) = self.link_changes(ctx, &made.bytes)?;
+        if let Some(led) = ctx.fs.stat(&self.path)? {
             meta.mode = meta.mode.or(Some(led.mode));
             meta.uid = meta.uid.or(Some(led.uid));
             meta.gid = meta.gid.or(Some(led.gid));
         }
-        scene.fs.write(&self.path, &made.bytes, meta)?;
-        self.note_attrs(scene, &self.path, &mut changes)?;
+        ctx.fs.write(&self.path, &made.bytes, meta)?;
+        self.note_attrs(ctx, &self.path, &mut changes)?;
         Ok(ApplyResult::new(format!("File {} updated", self.path.display()), changes).with_diff(shown))
     }
 
     pub(super) fn create(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         made: Option<&RenderedContent>,
     ) -> Result<ApplyResult, StateError> {
-        let path = self.resolve_target(scene)?;
+        let path = self.resolve_target(ctx)?;
         let meta = self.perms.meta()?;
         let bytes = made.map_or(&[][..], |made| &made.bytes);
         if let Some(check) = &self.check_cmd {
-            check.run(scene, bytes, meta)?;
+            check.run(ctx, bytes, meta)?;
         }
-        if !parents::parent_exists(scene, &path)? {
+        if !parents::parent_exists(ctx, &path)? {
             if !self.makedirs {
                 return Err(StateError::new("Parent directory not present"));
             }
             let mode = self.dir_mode.or_else(|| self.perms.mode.map(parents::mode_for_dirs));
-            parents::make_parents(scene, &path, FileMeta { mode, ..meta })?;
+            parents::make_parents(ctx, &path, FileMeta { mode, ..meta })?;
         }
-        scene.fs.write(&path, bytes, meta)?;
+        ctx.fs.write(&path, bytes, meta)?;
         let mut done = self.creation_result(made.is_some(), bytes);
-        self.note_new_metadata(scene, &path, &mut done.changes)?;
-        self.note_attrs(scene, &path, &mut done.changes)?;
+        self.note_new_metadata(ctx, &path, &mut done.changes)?;
+        self.note_attrs(ctx, &path, &mut done.changes)?;
         Ok(done)
     }
 
@@ -131,12 +127,12 @@ impl FileManaged {
     /// What Salt reports of the owner and mode of a new file: what differs from how it makes one at first.
     fn note_new_metadata(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         path: &Path,
         changes: &mut Map,
     ) -> Result<(), StateError> {
-        let Some(found) = scene.fs.stat(path)? else { return Ok(()) };
-        let parent = path.parent().map(|dir| scene.fs.stat(dir)).transpose()?.flatten();
+        let Some(found) = ctx.fs.stat(path)? else { return Ok(()) };
+        let parent = path.parent().map(|dir| ctx.fs.stat(dir)).transpose()?.flatten();
         let gid = match parent {
             Some(dir) if dir.mode & 0o2000 != 0 => dir.gid,
             _ => rustix::process::getegid().as_raw(),

@@ -10,13 +10,9 @@ use crate::states::file::perms::octal_mode;
 use crate::states::{CheckResult, StateCtx, StateError};
 
 impl FileManaged {
-    pub(super) fn check_metadata(
-        &self,
-        scene: &StateCtx<'_>,
-        found: &Stat,
-    ) -> Result<CheckResult, StateError> {
+    pub(super) fn check_metadata(&self, ctx: &StateCtx<'_>, found: &Stat) -> Result<CheckResult, StateError> {
         let path = self.path.display();
-        let letters = self.perms.attrs_diff(scene, &self.path)?;
+        let letters = self.perms.attrs_diff(ctx, &self.path)?;
         if letters.is_none() && self.perms.matches(found) {
             return Ok(CheckResult::in_sync(format!(
                 "File {path} exists with proper permissions. No changes made."
@@ -43,16 +39,16 @@ impl FileManaged {
 
     pub(super) fn check_content(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         found: &Stat,
         made: &RenderedContent,
         is_same: bool,
     ) -> Result<CheckResult, StateError> {
-        let letters = self.perms.attrs_diff(scene, &self.path)?;
+        let letters = self.perms.attrs_diff(ctx, &self.path)?;
         if is_same && letters.is_none() && self.perms.matches(found) {
             return Ok(CheckResult::in_sync(format!("File {} is in the correct state", self.path.display())));
         }
-        let old = if is_same { Vec::new() } else { scene.fs.read(&self.path)? };
+        let old = if is_same { Vec::new() } else { ctx.fs.read(&self.path)? };
         let (mut changes, shown) =
             if is_same { Default::default() } else { self.content_changes(&old, &made.bytes) };
         for (key, value) in self.perms.changes(found).iter() {
@@ -96,10 +92,10 @@ impl FileManaged {
     }
 
     /// The difference to what a link leads to.
-    pub(super) fn link_changes(&self, scene: &StateCtx<'_>, new: &[u8]) -> Result<(Map, String), StateError> {
-        let led = scene.fs.stat(&self.path)?.filter(|led| led.kind == FileKind::File);
+    pub(super) fn link_changes(&self, ctx: &StateCtx<'_>, new: &[u8]) -> Result<(Map, String), StateError> {
+        let led = ctx.fs.stat(&self.path)?.filter(|led| led.kind == FileKind::File);
         let (mut changes, shown) = match led {
-            Some(_) => self.content_changes(&scene.fs.read(&self.path)?, new),
+            Some(_) => self.content_changes(&ctx.fs.read(&self.path)?, new),
             None => (Map::new(), String::new()),
         };
         // A link to the very same content, or to nothing, has no lines to show.

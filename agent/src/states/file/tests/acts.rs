@@ -34,110 +34,110 @@ fn serve(answers: usize) -> String {
 fn a_download_that_is_not_to_be_kept_goes() {
     let hi = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";
     for keeps in [true, false] {
-        let (stage, url) = (FileTestBed::new(), serve(1));
+        let (test_bed, url) = (FileTestBed::new(), serve(1));
         let args = json!({
             "name": "$D/f", "source": format!("{url}/ok"), "source_hash": hi, "keep_source": keeps,
         });
-        let chunk = stage.chunk("managed", &args);
-        assert_eq!(stage.run_chunk(&chunk).result, Some(true));
-        let kept =
-            crate::states::file::download::cache_path(&stage.scene(), "base", &format!("{url}/ok")).unwrap();
+        let chunk = test_bed.chunk("managed", &args);
+        assert_eq!(test_bed.run_chunk(&chunk).result, Some(true));
+        let kept = crate::states::file::download::cache_path(&test_bed.scene(), "base", &format!("{url}/ok"))
+            .unwrap();
         assert_eq!(kept.exists(), keeps);
         // The digest of the file itself is enough for the next look.
-        assert!(stage.run_chunk(&chunk).comment.contains("No changes made"));
+        assert!(test_bed.run_chunk(&chunk).comment.contains("No changes made"));
     }
 }
 
 #[test]
 fn templates_see_context_over_defaults_and_what_was_gathered() {
-    let stage = FileTestBed::new().tree("t", "{{ a }} {{ b }} {{ accumulator }} {{ mode }}\n");
+    let test_bed = FileTestBed::new().tree("t", "{{ a }} {{ b }} {{ accumulator }} {{ mode }}\n");
     let args = json!({
         "name": "$D/f", "source": "salt://t", "template": "jinja", "mode": "0640",
         "defaults": {"a": 1, "b": 2}, "context": {"b": 3},
     });
     let mut gathered = BTreeMap::new();
     gathered.insert("lines".to_owned(), vec!["x".to_owned()]);
-    stage.shared.accumulated.lock().unwrap().insert(stage.test_dir().join("f"), gathered);
-    let chunk = stage.chunk("managed", &args);
-    assert_eq!(stage.run_chunk(&chunk).result, Some(true));
-    let text = std::fs::read_to_string(stage.test_dir().join("f")).unwrap();
+    test_bed.shared.accumulated.lock().unwrap().insert(test_bed.test_dir().join("f"), gathered);
+    let chunk = test_bed.chunk("managed", &args);
+    assert_eq!(test_bed.run_chunk(&chunk).result, Some(true));
+    let text = std::fs::read_to_string(test_bed.test_dir().join("f")).unwrap();
     assert_eq!(text, "1 3 {'lines': ['x']} 0640\n");
-    assert_eq!(stage.run_chunk(&chunk).changes, json!({}));
+    assert_eq!(test_bed.run_chunk(&chunk).changes, json!({}));
 }
 
 const HI: &str = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";
 
 #[test]
 fn a_download_is_used_once_its_digest_fits() {
-    let stage = FileTestBed::new();
+    let test_bed = FileTestBed::new();
     // One answer only: the second run must not ask again.
     let url = serve(1);
     let args = json!({"name": "$D/f", "source": format!("{url}/ok"), "source_hash": format!("sha256={HI}")});
-    let chunk = stage.chunk("managed", &args);
-    let first = stage.run_chunk(&chunk);
+    let chunk = test_bed.chunk("managed", &args);
+    let first = test_bed.run_chunk(&chunk);
     assert_eq!((first.result, first.changes["diff"].as_str()), (Some(true), Some("New file")), "{first:?}");
-    assert_eq!(std::fs::read_to_string(stage.test_dir().join("f")).unwrap(), "hi\n");
-    let second = stage.run_chunk(&chunk);
+    assert_eq!(std::fs::read_to_string(test_bed.test_dir().join("f")).unwrap(), "hi\n");
+    let second = test_bed.run_chunk(&chunk);
     assert_eq!(second.comment, "File $D/f exists with proper permissions. No changes made.");
     // The copy in the cache serves another file.
     let other =
-        stage.chunk("managed", &json!({"name": "$D/g", "source": format!("{url}/ok"), "source_hash": HI}));
-    assert_eq!(stage.run_chunk(&other).result, Some(true));
+        test_bed.chunk("managed", &json!({"name": "$D/g", "source": format!("{url}/ok"), "source_hash": HI}));
+    assert_eq!(test_bed.run_chunk(&other).result, Some(true));
 }
 
 #[test]
 fn a_download_for_a_dry_run_is_not_kept() {
-    let stage = FileTestBed::new();
+    let test_bed = FileTestBed::new();
     let url = serve(1);
     let args = json!({"name": "$D/f", "source": format!("{url}/ok"), "source_hash": HI});
     let spare = tempfile::tempdir().unwrap();
-    let scene = crate::states::StateCtx { staging_dir: spare.path(), ..stage.scene() };
+    let ctx = crate::states::StateCtx { staging_dir: spare.path(), ..test_bed.scene() };
     for _ in 0..2 {
         // Asked for once only: the second look finds it in the spare place.
-        let look = build(&stage.chunk("managed", &args)).unwrap().check(&scene).unwrap();
-        assert_eq!(look.verdict, crate::states::Verdict::Drifted);
+        let checked = build(&test_bed.chunk("managed", &args)).unwrap().check(&ctx).unwrap();
+        assert_eq!(checked.verdict, crate::states::Verdict::Drifted);
     }
-    assert_eq!(std::fs::read_dir(scene.cache_dir).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(ctx.cache_dir).unwrap().count(), 0);
     assert_eq!(std::fs::read_dir(spare.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn a_download_with_another_digest_changes_nothing() {
-    let stage = FileTestBed::new();
+    let test_bed = FileTestBed::new();
     let url = serve(2);
     let args = json!({"name": "$D/f", "source": format!("{url}/ok"), "source_hash": "a".repeat(64)});
-    let answer = stage.run_chunk(&stage.chunk("managed", &args));
+    let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
     assert_eq!(answer.result, Some(false));
     assert!(answer.comment.contains(&format!("does not match actual checksum ({HI})")), "{}", answer.comment);
-    let gone = stage
+    let gone = test_bed
         .chunk("managed", &json!({"name": "$D/f", "source": format!("{url}/gone"), "skip_verify": true}));
-    let answer = stage.run_chunk(&gone);
+    let answer = test_bed.run_chunk(&gone);
     assert!(
         answer.comment.starts_with("Unable to manage file: Failed to cache http://127"),
         "{}",
         answer.comment
     );
-    assert_eq!(stage.leftover_entries(), BTreeMap::new());
-    let cached: Vec<_> = walk_files(&stage.cache);
+    assert_eq!(test_bed.leftover_entries(), BTreeMap::new());
+    let cached: Vec<_> = walk_files(&test_bed.cache);
     assert_eq!(cached, Vec::<PathBuf>::new());
 }
 
 #[test]
 fn digests_come_from_lists_and_downloads_go_to_the_cache() {
-    let stage = FileTestBed::new().tree("sums", &format!("{}  other\n{HI}  ok\n", "b".repeat(64)));
+    let test_bed = FileTestBed::new().tree("sums", &format!("{}  other\n{HI}  ok\n", "b".repeat(64)));
     let url = serve(1);
     let args = json!({"name": format!("{url}/ok"), "source_hash": "salt://sums"});
-    let chunk = stage.chunk("cached", &args);
-    let first = stage.run_chunk(&chunk);
+    let chunk = test_bed.chunk("cached", &args);
+    let first = test_bed.run_chunk(&chunk);
     assert_eq!(first.changes["hash"]["new"], json!(HI), "{first:?}");
     assert!(
         first.comment.starts_with("File is already cached to $C/extrn_files/base/127.0.0.1"),
         "{first:?}"
     );
-    assert_eq!(stage.run_chunk(&chunk).changes, json!({}));
-    let gone = stage.chunk("not_cached", &json!({"name": format!("{url}/ok")}));
-    assert_eq!(stage.run_chunk(&gone).changes, json!({"deleted": true}));
-    assert_eq!(walk_files(&stage.cache), Vec::<PathBuf>::new());
+    assert_eq!(test_bed.run_chunk(&chunk).changes, json!({}));
+    let gone = test_bed.chunk("not_cached", &json!({"name": format!("{url}/ok")}));
+    assert_eq!(test_bed.run_chunk(&gone).changes, json!({"deleted": true}));
+    assert_eq!(walk_files(&test_bed.cache), Vec::<PathBuf>::new());
 }
 
 fn walk_files(top: &Path) -> Vec<PathBuf> {
@@ -154,28 +154,28 @@ fn walk_files(top: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_is_replaced_is_kept_when_asked_for() {
-    let stage = FileTestBed::new();
-    put_file(&stage.test_dir().join("f"), "old\n", "0604");
-    let chunk = stage.chunk("managed", &json!({"name": "$D/f", "contents": "new", "backup": "minion"}));
-    assert_eq!(stage.run_chunk(&chunk).result, Some(true));
-    let [copy] = walk_files(&stage.cache).try_into().unwrap();
+    let test_bed = FileTestBed::new();
+    put_file(&test_bed.test_dir().join("f"), "old\n", "0604");
+    let chunk = test_bed.chunk("managed", &json!({"name": "$D/f", "contents": "new", "backup": "minion"}));
+    assert_eq!(test_bed.run_chunk(&chunk).result, Some(true));
+    let [copy] = walk_files(&test_bed.cache).try_into().unwrap();
     assert_eq!(std::fs::read_to_string(&copy).unwrap(), "old\n");
     assert_eq!(copy.metadata().unwrap().mode() & 0o7777, 0o604);
-    assert!(
-        copy.starts_with(stage.cache.join("file_backup").join(stage.test_dir().strip_prefix("/").unwrap()))
-    );
+    assert!(copy.starts_with(
+        test_bed.cache.join("file_backup").join(test_bed.test_dir().strip_prefix("/").unwrap())
+    ));
 }
 
 #[test]
 fn a_new_content_is_validated_in_its_own_place() {
-    let stage = FileTestBed::new();
+    let test_bed = FileTestBed::new();
     let args = json!({
         "name": "$D/f", "contents": "x", "mode": "0640", "tmp_dir": "$D", "tmp_ext": ".conf",
         "check_cmd": "sh -c 'ls $(dirname $0) > $0.seen; test $(stat -c %a $0) = 640 && case $0 in *.conf) exit 0;; esac; exit 1'",
     });
-    let answer = stage.run_chunk(&stage.chunk("managed", &args));
+    let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
     assert_eq!(answer.result, Some(true), "{answer:?}");
-    let left = stage.leftover_entries();
+    let left = test_bed.leftover_entries();
     let seen = left.iter().find(|(name, _)| name.ends_with(".conf.seen")).expect("the command ran");
     // While the command ran the file itself was not there yet; now the temporary one is gone.
     assert!(!seen.1.split_whitespace().any(|name| name == "f"), "{seen:?}");
@@ -185,68 +185,69 @@ fn a_new_content_is_validated_in_its_own_place() {
 #[test]
 fn cleaning_spares_what_other_states_answer_for() {
     let names = ["keep", "mine", "stray", "sub/kept", "sub/stray"];
-    let stage = |compat| {
-        let mut stage = FileTestBed::new();
-        stage.compat = compat;
-        names.iter().for_each(|name| put_file(&stage.test_dir().join("f").join(name), "x\n", "0644"));
-        let clean =
-            stage.chunk("directory", &json!({"name": "$D/f", "clean": true, "require": [{"file": "mine"}]}));
-        let mut mine = stage.chunk("managed", &json!({"name": "$D/f/mine", "contents": "x"}));
+    let test_bed = |compat| {
+        let mut test_bed = FileTestBed::new();
+        test_bed.compat = compat;
+        names.iter().for_each(|name| put_file(&test_bed.test_dir().join("f").join(name), "x\n", "0644"));
+        let clean = test_bed
+            .chunk("directory", &json!({"name": "$D/f", "clean": true, "require": [{"file": "mine"}]}));
+        let mut mine = test_bed.chunk("managed", &json!({"name": "$D/f/mine", "contents": "x"}));
         mine.id = "mine".into();
-        let keep = stage.chunk("managed", &json!({"name": "$D/f/keep", "contents": "x"}));
-        let kept = stage.chunk("managed", &json!({"name": "$D/f/sub/kept", "contents": "x"}));
-        let gone = stage.chunk("absent", &json!({"name": "$D/f/stray"}));
-        stage.plan.chunks = vec![mine, keep, kept, gone, clean.clone()];
-        (stage, clean)
+        let keep = test_bed.chunk("managed", &json!({"name": "$D/f/keep", "contents": "x"}));
+        let kept = test_bed.chunk("managed", &json!({"name": "$D/f/sub/kept", "contents": "x"}));
+        let gone = test_bed.chunk("absent", &json!({"name": "$D/f/stray"}));
+        test_bed.plan.chunks = vec![mine, keep, kept, gone, clean.clone()];
+        (test_bed, clean)
     };
     for (compat, expected) in [
         (Compat::Strict, vec!["f", "f/keep", "f/mine", "f/sub", "f/sub/kept"]),
         (Compat::Salt, vec!["f", "f/mine"]),
     ] {
-        let (stage, clean) = stage(compat);
-        assert_eq!(stage.run_chunk(&clean).result, Some(true));
-        assert_eq!(stage.leftover_entries().into_keys().collect::<Vec<_>>(), expected, "{compat:?}");
-        assert_eq!(stage.run_chunk(&clean).changes, json!({}), "{compat:?}");
+        let (test_bed, clean) = test_bed(compat);
+        assert_eq!(test_bed.run_chunk(&clean).result, Some(true));
+        assert_eq!(test_bed.leftover_entries().into_keys().collect::<Vec<_>>(), expected, "{compat:?}");
+        assert_eq!(test_bed.run_chunk(&clean).changes, json!({}), "{compat:?}");
     }
 }
 
 #[test]
 fn what_is_not_done_here_is_said() {
-    let stage = FileTestBed::new();
+    let test_bed = FileTestBed::new();
     for (key, value) in
         [("selinux", json!({"seuser": "u"})), ("signature", json!(true)), ("source_hash_sig", json!("x.asc"))]
     {
         let mut args = json!({"name": "$D/f", "contents": "x"});
         args[key] = value;
-        let answer = stage.run_chunk(&stage.chunk("managed", &args));
+        let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
         assert_eq!(answer.comment, format!("`{key}` is not supported by file.managed here"));
-        assert_eq!(stage.leftover_entries(), BTreeMap::new());
+        assert_eq!(test_bed.leftover_entries(), BTreeMap::new());
     }
-    let foreign = stage.chunk("managed", &json!({"name": "$D/f", "source": "s3://b/x", "source_hash": HI}));
-    assert!(stage.run_chunk(&foreign).comment.contains("the protocol of `s3://b/x` is not supported"));
+    let foreign =
+        test_bed.chunk("managed", &json!({"name": "$D/f", "source": "s3://b/x", "source_hash": HI}));
+    assert!(test_bed.run_chunk(&foreign).comment.contains("the protocol of `s3://b/x` is not supported"));
 }
 
 #[test]
 fn a_template_that_fails_changes_nothing() {
-    let stage = FileTestBed::new().tree("t", "{{ fail }}");
+    let test_bed = FileTestBed::new().tree("t", "{{ fail }}");
     let args = json!({"name": "$D/f", "source": "salt://t", "template": "jinja"});
-    let answer = stage.run_chunk(&stage.chunk("managed", &args));
+    let answer = test_bed.run_chunk(&test_bed.chunk("managed", &args));
     assert_eq!(answer.comment, "Unable to manage file: t: told to fail");
-    assert_eq!(stage.leftover_entries(), BTreeMap::new());
+    assert_eq!(test_bed.leftover_entries(), BTreeMap::new());
 }
 
 #[test]
 fn a_watch_makes_them_look_again_and_no_more() {
-    let stage = FileTestBed::new();
+    let test_bed = FileTestBed::new();
     for (fun, args) in [
         ("managed", json!({"name": "$D/f", "contents": "x"})),
         ("directory", json!({"name": "$D/g"})),
         ("symlink", json!({"name": "$D/h", "target": "/t"})),
     ] {
-        let chunk = stage.chunk(fun, &args);
+        let chunk = test_bed.chunk(fun, &args);
         let mut state = build(&chunk).unwrap();
-        assert!(!state.react(&stage.scene()).unwrap().changes.is_empty(), "{fun}");
-        let again = state.react(&stage.scene()).unwrap();
+        assert!(!state.react(&test_bed.scene()).unwrap().changes.is_empty(), "{fun}");
+        let again = state.react(&test_bed.scene()).unwrap();
         assert!(again.changes.is_empty() && !again.comment.is_empty(), "{fun}: {again:?}");
     }
 }

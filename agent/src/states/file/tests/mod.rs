@@ -153,7 +153,7 @@ impl FileTestBed {
     /// A look: result, words, changes.
     pub(super) fn check_chunk(&self, chunk: &Chunk) -> FileTestAnswer {
         match build(chunk).and_then(|mut state| state.preview(&self.scene())) {
-            Ok(look) => self.check_answer(look),
+            Ok(checked) => self.check_answer(checked),
             Err(failure) => self.error_answer(failure),
         }
     }
@@ -165,14 +165,14 @@ impl FileTestBed {
 
     /// The same on other files than those of the disk.
     fn run_on(&self, fs: &dyn FileSystem, chunk: &Chunk) -> FileTestAnswer {
-        let scene = self.scene_on(fs);
+        let ctx = self.scene_on(fs);
         let mut state = match build(chunk) {
             Ok(state) => state,
             Err(failure) => return self.error_answer(failure),
         };
-        match state.check(&scene) {
-            Ok(look) if look.verdict == Verdict::InSync => self.check_answer(look),
-            Ok(_) => match state.apply(&scene) {
+        match state.check(&ctx) {
+            Ok(checked) if checked.verdict == Verdict::InSync => self.check_answer(checked),
+            Ok(_) => match state.apply(&ctx) {
                 Ok(done) => FileTestAnswer {
                     result: Some(true),
                     comment: self.with_placeholder(&done.comment),
@@ -184,12 +184,12 @@ impl FileTestBed {
         }
     }
 
-    fn check_answer(&self, look: CheckResult) -> FileTestAnswer {
-        let result = (look.verdict == Verdict::InSync).then_some(true);
+    fn check_answer(&self, checked: CheckResult) -> FileTestAnswer {
+        let result = (checked.verdict == Verdict::InSync).then_some(true);
         FileTestAnswer {
             result,
-            comment: self.with_placeholder(&look.comment),
-            changes: self.map(&look.changes),
+            comment: self.with_placeholder(&checked.comment),
+            changes: self.map(&checked.changes),
         }
     }
 

@@ -34,10 +34,10 @@ fn writers(name: &str) -> Vec<(&'static str, Json)> {
 }
 
 /// `d/ww/f` leads to `victim`.
-fn plant(stage: &FileTestBed, mode: &str, dir_owner: u32, link_owner: u32) -> std::path::PathBuf {
-    let victim = stage.dir.path().join("victim");
+fn plant(test_bed: &FileTestBed, mode: &str, dir_owner: u32, link_owner: u32) -> std::path::PathBuf {
+    let victim = test_bed.dir.path().join("victim");
     put_file(&victim, "old\n", "0600");
-    let ww = stage.test_dir().join("ww");
+    let ww = test_bed.test_dir().join("ww");
     std::fs::create_dir(&ww).unwrap();
     set_mode(&ww, mode);
     std::os::unix::fs::symlink(&victim, ww.join("f")).unwrap();
@@ -57,16 +57,16 @@ fn a_link_of_a_stranger_at_the_end_is_never_written_through() {
     }
     for (mode, dir_owner) in [("1777", 0), ("0755", STRANGER), ("0777", 0)] {
         for (fun, args) in writers("$D/ww/f") {
-            let stage = FileTestBed::new();
+            let test_bed = FileTestBed::new();
             let link_owner = if mode == "0777" { 0 } else { STRANGER };
-            let victim = plant(&stage, mode, dir_owner, link_owner);
-            let chunk = stage.chunk(fun, &args);
-            for answer in [stage.check_chunk(&chunk), stage.run_chunk(&chunk)] {
+            let victim = plant(&test_bed, mode, dir_owner, link_owner);
+            let chunk = test_bed.chunk(fun, &args);
+            for answer in [test_bed.check_chunk(&chunk), test_bed.run_chunk(&chunk)] {
                 assert_eq!(answer.result, Some(false), "{fun} in {mode}: {answer:?}");
                 assert!(answer.comment.contains("another user may have put there"), "{fun}: {answer:?}");
             }
             assert_eq!(text(&victim), "old\n", "{fun} in {mode}");
-            assert!(stage.test_dir().join("ww/f").is_symlink());
+            assert!(test_bed.test_dir().join("ww/f").is_symlink());
         }
     }
 }
@@ -80,10 +80,10 @@ fn a_planted_link_to_nothing_makes_nothing() {
         ("managed", json!({"name": "$D/ww/f", "contents": "new", "makedirs": true})),
         ("append", json!({"name": "$D/ww/f", "text": "new", "makedirs": true})),
     ] {
-        let stage = FileTestBed::new();
-        let victim = plant(&stage, "1777", 0, STRANGER);
+        let test_bed = FileTestBed::new();
+        let victim = plant(&test_bed, "1777", 0, STRANGER);
         std::fs::remove_file(&victim).unwrap();
-        let answer = stage.run_chunk(&stage.chunk(fun, &args));
+        let answer = test_bed.run_chunk(&test_bed.chunk(fun, &args));
         assert_eq!(answer.result, Some(false), "{fun}: {answer:?}");
         assert!(!victim.exists(), "{fun}");
     }
@@ -94,12 +94,12 @@ fn a_link_of_our_own_is_followed() {
     let me = rustix::process::geteuid().as_raw();
     for mode in ["0755", "1777"] {
         for (fun, args) in writers("$D/ww/f") {
-            let stage = FileTestBed::new();
-            let victim = plant(&stage, mode, me, me);
-            let answer = stage.run_chunk(&stage.chunk(fun, &args));
+            let test_bed = FileTestBed::new();
+            let victim = plant(&test_bed, mode, me, me);
+            let answer = test_bed.run_chunk(&test_bed.chunk(fun, &args));
             assert_eq!(answer.result, Some(true), "{fun}: {answer:?}");
             assert_ne!(text(&victim), "old\n", "{fun}");
-            assert!(stage.test_dir().join("ww/f").is_symlink(), "{fun}");
+            assert!(test_bed.test_dir().join("ww/f").is_symlink(), "{fun}");
         }
     }
 }
@@ -111,10 +111,10 @@ fn what_is_imagined_follows_the_same_rule() {
     }
     for (owner, result) in [(STRANGER, Some(false)), (0, Some(true))] {
         for (fun, args) in writers("$D/ww/f") {
-            let stage = FileTestBed::new();
-            let victim = plant(&stage, "1777", 0, owner);
+            let test_bed = FileTestBed::new();
+            let victim = plant(&test_bed, "1777", 0, owner);
             let overlay = Overlay::new(std::sync::Arc::new(Disk::default()));
-            let answer = stage.run_on(&overlay, &stage.chunk(fun, &args));
+            let answer = test_bed.run_on(&overlay, &test_bed.chunk(fun, &args));
             assert_eq!(answer.result, result, "{fun} of {owner}: {answer:?}");
             assert_eq!(text(&victim), "old\n", "{fun}");
         }
@@ -125,17 +125,18 @@ fn what_is_imagined_follows_the_same_rule() {
 fn the_name_of_a_directory_is_no_file() {
     for makedirs in [false, true] {
         for there in [false, true] {
-            let stage = FileTestBed::new();
+            let test_bed = FileTestBed::new();
             if there {
-                put_file(&stage.test_dir().join("f"), "old\n", "0644");
+                put_file(&test_bed.test_dir().join("f"), "old\n", "0644");
             }
             let args = json!({"name": "$D/f/", "contents": "new", "makedirs": makedirs});
-            let chunk = stage.chunk("managed", &args);
-            let answer = stage.run_chunk(&chunk);
+            let chunk = test_bed.chunk("managed", &args);
+            let answer = test_bed.run_chunk(&chunk);
             assert_eq!((answer.result, &*answer.comment), (Some(false), "Parent directory not present"));
-            let append = stage.run_chunk(&stage.chunk("append", &json!({"name": "$D/f/", "text": "new"})));
+            let append =
+                test_bed.run_chunk(&test_bed.chunk("append", &json!({"name": "$D/f/", "text": "new"})));
             assert_eq!(append.result, Some(false), "{append:?}");
-            let left = std::fs::read_to_string(stage.test_dir().join("f")).ok();
+            let left = std::fs::read_to_string(test_bed.test_dir().join("f")).ok();
             assert_eq!(left.as_deref(), there.then_some("old\n"));
         }
     }

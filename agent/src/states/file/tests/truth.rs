@@ -90,10 +90,10 @@ fn case_test_bed(truth: &Json, case: &Json) -> Option<FileTestBed> {
     if needs_root && !rustix::process::geteuid().is_root() {
         return None;
     }
-    let mut stage = FileTestBed::new();
-    stage.pillar = value(&truth["pillar"]);
+    let mut test_bed = FileTestBed::new();
+    test_bed.pillar = value(&truth["pillar"]);
     for (path, entry) in truth["tree"].as_object().unwrap() {
-        let full = stage.dir.path().join("root").join(path);
+        let full = test_bed.dir.path().join("root").join(path);
         std::fs::create_dir_all(full.parent().unwrap()).unwrap();
         match (entry[0].as_str(), entry[1].as_str()) {
             (None, _) => std::fs::create_dir_all(full).unwrap(),
@@ -101,8 +101,8 @@ fn case_test_bed(truth: &Json, case: &Json) -> Option<FileTestBed> {
             (Some(content), mode) => put_file(&full, content, mode.unwrap()),
         }
     }
-    stage.prepare(&case["setup"]);
-    Some(stage)
+    test_bed.prepare(&case["setup"]);
+    Some(test_bed)
 }
 
 #[test]
@@ -110,25 +110,30 @@ fn answers_are_those_of_salt() {
     let truth: Json = serde_json::from_str(include_str!("truth.json")).unwrap();
     let mut faults = Vec::new();
     for case in truth["cases"].as_array().unwrap() {
-        let Some(stage) = case_test_bed(&truth, case) else { continue };
+        let Some(test_bed) = case_test_bed(&truth, case) else { continue };
         let id = case["id"].as_str().unwrap();
-        let chunk = stage.chunk(case["fun"].as_str().unwrap(), &case["args"]);
+        let chunk = test_bed.chunk(case["fun"].as_str().unwrap(), &case["args"]);
         let answers = &case["truth"];
         faults.extend(differs(
             id,
             "test",
-            &stage.check_chunk(&chunk),
+            &test_bed.check_chunk(&chunk),
             &FileTestAnswer::read(&answers["test"]),
         ));
-        faults.extend(differs(id, "real", &stage.run_chunk(&chunk), &FileTestAnswer::read(&answers["real"])));
-        let left = serde_json::to_value(stage.leftover_entries()).unwrap();
+        faults.extend(differs(
+            id,
+            "real",
+            &test_bed.run_chunk(&chunk),
+            &FileTestAnswer::read(&answers["real"]),
+        ));
+        let left = serde_json::to_value(test_bed.leftover_entries()).unwrap();
         if normalize_order(&left) != normalize_order(&answers["tree"]) && !is_intended(id, "tree") {
             faults.push(format!("{id} leaves\n  ours {left}\n  Salt {}", answers["tree"]));
         }
         faults.extend(differs(
             id,
             "again",
-            &stage.run_chunk(&chunk),
+            &test_bed.run_chunk(&chunk),
             &FileTestAnswer::read(&answers["again"]),
         ));
     }
@@ -142,22 +147,23 @@ fn what_is_foreseen_in_memory_is_what_is_done() {
     for (case, compat) in
         truth["cases"].as_array().unwrap().iter().flat_map(|c| [(c, Compat::Salt), (c, Compat::Strict)])
     {
-        let Some(mut stage) = case_test_bed(&truth, case) else { continue };
-        stage.compat = compat;
+        let Some(mut test_bed) = case_test_bed(&truth, case) else { continue };
+        test_bed.compat = compat;
         let id = case["id"].as_str().unwrap();
-        let chunk = stage.chunk(case["fun"].as_str().unwrap(), &case["args"]);
+        let chunk = test_bed.chunk(case["fun"].as_str().unwrap(), &case["args"]);
         if !build(&chunk).is_ok_and(|state| state.is_predictable()) {
             continue;
         }
-        let before = stage.leftover_entries();
+        let before = test_bed.leftover_entries();
         let overlay = Overlay::new(Arc::new(Disk::default()));
-        let (foreseen, foreseen_again) = (stage.run_on(&overlay, &chunk), stage.run_on(&overlay, &chunk));
-        if stage.leftover_entries() != before {
+        let (foreseen, foreseen_again) =
+            (test_bed.run_on(&overlay, &chunk), test_bed.run_on(&overlay, &chunk));
+        if test_bed.leftover_entries() != before {
             faults.push(format!("{id}: a dry run changed the disk"));
         }
-        let (done, done_again) = (stage.run_chunk(&chunk), stage.run_chunk(&chunk));
+        let (done, done_again) = (test_bed.run_chunk(&chunk), test_bed.run_chunk(&chunk));
         let is_lasting = compat == Compat::Strict && build(&chunk).is_ok_and(|state| state.is_convergent());
-        if is_lasting && done.result == Some(true) && stage.check_chunk(&chunk).result != Some(true) {
+        if is_lasting && done.result == Some(true) && test_bed.check_chunk(&chunk).result != Some(true) {
             faults.push(format!("{id}: it is not right once it has run"));
         }
         for (foreseen, done) in [(foreseen, done), (foreseen_again, done_again)] {

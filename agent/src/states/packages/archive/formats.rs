@@ -156,12 +156,12 @@ impl ArchiveFormat {
     /// Fails when it cannot be read, or names what lies outside of it.
     pub(super) fn list_members(
         self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         archive: &Path,
         strip: usize,
         more: Option<&str>,
     ) -> Result<Vec<ArchiveMember>, StateError> {
-        let tools = scene.tools();
+        let tools = ctx.tools();
         let program = self.list_program(&tools)?;
         let file = archive.display().to_string();
         let mut words: Vec<String> = match program {
@@ -196,13 +196,13 @@ impl ArchiveFormat {
     /// Fails when not all of it comes out.
     pub(super) fn unpack(
         self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         archive: &Path,
         to: &Path,
         options: Option<&[String]>,
         password: Option<&str>,
     ) -> Result<String, StateError> {
-        let tools = scene.tools();
+        let tools = ctx.tools();
         let program = self.unpack_program(&tools, password.is_some())?;
         let file = archive.display().to_string();
         let dir = to.display().to_string();

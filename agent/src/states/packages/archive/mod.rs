@@ -107,12 +107,12 @@ impl ArchiveExtracted {
         ChunkArgs::new(&self.chunk).flag(key, false)
     }
 
-    fn inspect(&self, scene: &StateCtx<'_>) -> Result<ArchiveCheck, StateError> {
+    fn inspect(&self, ctx: &StateCtx<'_>) -> Result<ArchiveCheck, StateError> {
         self.owner.ids()?;
-        if scene.fs.stat(&self.target)?.is_some_and(|s| s.kind != FileKind::Dir) {
+        if ctx.fs.stat(&self.target)?.is_some_and(|s| s.kind != FileKind::Dir) {
             return Err(StateError::new(format!("{} exists and is not a directory", self.target.display())));
         }
-        let members = self.members(scene)?;
+        let members = self.members(ctx)?;
         let mut found =
             ArchiveCheck { reason: self.flag("overwrite").then_some(""), ..ArchiveCheck::default() };
         self.verify_top(&members)?;
@@ -121,7 +121,7 @@ impl ArchiveExtracted {
             if member.path.components().count() == 1 {
                 found.top_paths.push(path.clone());
             }
-            match scene.fs.lstat(&path)? {
+            match ctx.fs.lstat(&path)? {
                 None => found.reason = Some("missing"),
                 Some(stat) if !member.matches_kind(stat.kind) => found.wrong_kind.push(path),
                 Some(stat) if self.has_wrong_owner(&path, &stat) => found.wrong_owner.push(path),
@@ -129,8 +129,8 @@ impl ArchiveExtracted {
             }
         }
         if found.reason.is_none() && self.flag("source_hash_update") {
-            let last = std::fs::read_to_string(self.last_digest_path(scene.cache_dir)).ok();
-            let now = self.source_digest(scene)?.map(|sum| sum.digits);
+            let last = std::fs::read_to_string(self.last_digest_path(ctx.cache_dir)).ok();
+            let now = self.source_digest(ctx)?.map(|sum| sum.digits);
             found.reason = (last.is_some() && now.is_some() && last != now).then_some("source_hash");
         }
         let cleans = self.flag("clean") || self.flag("clean_parent");
@@ -175,39 +175,39 @@ impl ArchiveExtracted {
     }
 
     /// What the archive holds. It is noted in the cache: the next look needs no archive.
-    fn members(&self, scene: &StateCtx<'_>) -> Result<Vec<ArchiveMember>, StateError> {
-        let mark = self.archive_id(scene)?;
+    fn members(&self, ctx: &StateCtx<'_>) -> Result<Vec<ArchiveMember>, StateError> {
+        let mark = self.archive_id(ctx)?;
         let note = |root: &Path| root.join("archives").join(&mark);
-        for root in [scene.cache_dir, scene.staging_dir] {
+        for root in [ctx.cache_dir, ctx.staging_dir] {
             if let Ok(text) = std::fs::read_to_string(note(root)) {
                 return Ok(text.lines().filter_map(ArchiveMember::from_cache_line).collect());
             }
         }
-        let archive = self.fetch_archive(scene)?;
+        let archive = self.fetch_archive(ctx)?;
         let more = ChunkArgs::new(&self.chunk).text("list_options")?;
-        let members = self.format.list_members(scene, archive.path(), self.strip, more.as_deref())?;
+        let members = self.format.list_members(ctx, archive.path(), self.strip, more.as_deref())?;
         let text: String = members.iter().map(ArchiveMember::to_cache_line).collect();
-        write_cache_note(&note(scene.staging_dir), &text)?;
+        write_cache_note(&note(ctx.staging_dir), &text)?;
         Ok(members)
     }
 
     /// What this archive is known by.
-    fn archive_id(&self, scene: &StateCtx<'_>) -> Result<String, StateError> {
+    fn archive_id(&self, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let env: &str = &self.chunk.env;
         let state = match sources::parse_location(&self.source_text) {
             ContentLocation::Tree(own, path) => {
-                let bytes = scene.files.read(own.unwrap_or(env), path).map_err(StateError::new)?;
+                let bytes = ctx.files.read(own.unwrap_or(env), path).map_err(StateError::new)?;
                 bytes.map_or_else(String::new, |b| DigestAlgorithm::Sha256.digest(&b))
             }
             ContentLocation::Local(path) => {
-                let stat = scene.fs.stat(Path::new(path))?;
+                let stat = ctx.fs.stat(Path::new(path))?;
                 stat.map_or_else(String::new, |s| format!("{} {}", s.size, s.mtime))
             }
             ContentLocation::Web(_) | ContentLocation::Foreign(_) => String::new(),
         };
         let args = ChunkArgs::new(&self.chunk);
         let hash = if self.flag("source_hash_update") {
-            self.source_digest(scene)?.map(|sum| sum.digits)
+            self.source_digest(ctx)?.map(|sum| sum.digits)
         } else {
             args.text("source_hash")?
         };
@@ -224,7 +224,7 @@ impl ArchiveExtracted {
     }
 
     /// The digest that `source_hash` gives.
-    fn source_digest(&self, scene: &StateCtx<'_>) -> Result<Option<FileDigest>, StateError> {
+    fn source_digest(&self, ctx: &StateCtx<'_>) -> Result<Option<FileDigest>, StateError> {
         let args = ChunkArgs::new(&self.chunk);
         let Some(hash) = args.text("source_hash")?.filter(|_| !self.flag("skip_verify")) else {
             return Ok(None);
@@ -232,14 +232,14 @@ impl ArchiveExtracted {
         let hash_name = args.text("source_hash_name")?;
         let file = self.target.display().to_string();
         let names = DigestNames { hash_name: hash_name.as_deref(), file: &file, source: &self.source_text };
-        let sum = sources::source_digest(scene, &self.chunk.env, &Downloader::read(&args), &hash, &names);
+        let sum = sources::source_digest(ctx, &self.chunk.env, &Downloader::read(&args), &hash, &names);
         Ok(Some(sum.map_err(StateError::new)?))
     }
 
     /// The archive as a file of this host.
-    fn fetch_archive(&self, scene: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
+    fn fetch_archive(&self, ctx: &StateCtx<'_>) -> Result<LocalArchive, StateError> {
         let env: &str = &self.chunk.env;
-        let found = self.sources.locate_source(scene, env, &self.target.display().to_string());
+        let found = self.sources.locate_source(ctx, env, &self.target.display().to_string());
         let (source, located) = found.map_err(StateError::new)?;
         let shown = sources::redact(&source.text);
         let io = |e: std::io::Error| StateError::new(format!("cannot keep {shown}: {e}"));
@@ -248,7 +248,7 @@ impl ArchiveExtracted {
             LocatedSource::File(path) => {
                 // What came over the network was verified by who fetched it.
                 if matches!(sources::parse_location(&source.text), ContentLocation::Local(_))
-                    && let Some(sum) = self.source_digest(scene)?
+                    && let Some(sum) = self.source_digest(ctx)?
                     && sum.algorithm.digest_file(&path).map_err(io)? != sum.digits
                 {
                     let digits = sum.digits;
@@ -259,49 +259,44 @@ impl ArchiveExtracted {
                 return Ok(LocalArchive::Existing(path));
             }
         };
-        std::fs::create_dir_all(scene.staging_dir).map_err(io)?;
+        std::fs::create_dir_all(ctx.staging_dir).map_err(io)?;
         let mut file =
-            tempfile::Builder::new().prefix(".archive-").tempfile_in(scene.staging_dir).map_err(io)?;
+            tempfile::Builder::new().prefix(".archive-").tempfile_in(ctx.staging_dir).map_err(io)?;
         std::io::Write::write_all(&mut file, &bytes).map_err(io)?;
         Ok(LocalArchive::Temporary(file))
     }
 
     /// Removes what has to go before; says what it was.
-    fn remove_obsolete(&self, scene: &StateCtx<'_>, found: &ArchiveCheck) -> Result<Vec<Value>, StateError> {
+    fn remove_obsolete(&self, ctx: &StateCtx<'_>, found: &ArchiveCheck) -> Result<Vec<Value>, StateError> {
         let mut removed = Vec::new();
         let parent = self.flag("clean_parent").then_some(&self.target);
         let cleaned = if self.flag("clean") { &found.top_paths } else { &found.wrong_kind };
         for path in parent.into_iter().chain(cleaned) {
-            if scene.fs.lstat(path)?.is_some() {
-                scene.fs.remove(path)?;
+            if ctx.fs.lstat(path)?.is_some() {
+                ctx.fs.remove(path)?;
                 removed.push(Value::from(path.display().to_string()));
             }
         }
         Ok(removed)
     }
 
-    fn unpack(
-        &self,
-        scene: &StateCtx<'_>,
-        found: &ArchiveCheck,
-        changes: &mut Map,
-    ) -> Result<(), StateError> {
+    fn unpack(&self, ctx: &StateCtx<'_>, found: &ArchiveCheck, changes: &mut Map) -> Result<(), StateError> {
         let ids = self.owner.ids()?;
-        let archive = self.fetch_archive(scene)?;
+        let archive = self.fetch_archive(ctx)?;
         let password = ChunkArgs::new(&self.chunk).text("password")?;
-        let unpacked = UnpackDir::new(scene)?;
+        let unpacked = UnpackDir::new(ctx)?;
         let said = self.format.unpack(
-            scene,
+            ctx,
             archive.path(),
             unpacked.path(),
             self.options.as_deref(),
             password.as_deref(),
         )?;
-        unpacked.verify_links(scene)?;
+        unpacked.verify_links(ctx)?;
         // Only `tar` says plainly what came out.
         let names: Vec<String> = match (self.format, &self.options) {
             (ArchiveFormat::Tar, Some(_)) => said.lines().map(str::to_owned).collect(),
-            _ => self.members(scene)?.iter().map(|m| m.path.display().to_string()).collect(),
+            _ => self.members(ctx)?.iter().map(|m| m.path.display().to_string()).collect(),
         };
         if names.is_empty() {
             return Err(StateError::new(format!(
@@ -309,13 +304,13 @@ impl ArchiveExtracted {
                 sources::redact(&self.source_text)
             )));
         }
-        let removed = self.remove_obsolete(scene, found)?;
+        let removed = self.remove_obsolete(ctx, found)?;
         if !removed.is_empty() {
             changes.insert("removed", removed.into_iter().collect::<Value>());
         }
-        if scene.fs.stat(&self.target)?.is_none() {
+        if ctx.fs.stat(&self.target)?.is_none() {
             parents::make_dir_all(
-                scene,
+                ctx,
                 &self.target,
                 FileMeta { mode: Some(0o755), uid: ids.uid, gid: None },
             )?;
@@ -323,7 +318,7 @@ impl ArchiveExtracted {
             changes.insert("directories_created", made);
         }
         unpacked.move_into(
-            scene,
+            ctx,
             &self.target,
             if self.unless_exists.is_none() { ids } else { OwnerIds::default() },
         )?;
@@ -371,19 +366,19 @@ const fn reason_comment(why: &str) -> &'static str {
 }
 
 impl State for ArchiveExtracted {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         if let Some(path) = &self.if_missing
-            && scene.fs.stat(path)?.is_some()
+            && ctx.fs.stat(path)?.is_some()
         {
             return Ok(CheckResult::in_sync(format!("Path {} exists", path.display())));
         }
-        let found = self.inspect(scene)?;
+        let found = self.inspect(ctx)?;
         let (source, to) = (sources::redact(&self.source_text), self.target.display());
         if let Some(why) = found.reason {
             // What it holds may be known from an earlier look, when there was a program that tells.
-            if scene.compat == Compat::Strict {
+            if ctx.compat == Compat::Strict {
                 let password = ChunkArgs::new(&self.chunk).text("password")?;
-                self.format.unpack_program(&scene.tools(), password.is_some())?;
+                self.format.unpack_program(&ctx.tools(), password.is_some())?;
             }
             let cleaning = if self.flag("clean") { ", after cleaning destination path(s)" } else { "" };
             let comment =
@@ -400,12 +395,12 @@ impl State for ArchiveExtracted {
         Ok(CheckResult::drifted(comment, Map::from_iter([("updated ownership", true)])))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let found = self.inspect(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.inspect(ctx)?;
         let mut changes = Map::new();
         let mut comment = "All files in archive are already present".to_owned();
         if let Some(why) = found.reason {
-            if let Err(failure) = self.unpack(scene, &found, &mut changes) {
+            if let Err(failure) = self.unpack(ctx, &found, &mut changes) {
                 return Err(ApplyResult { changes, ..failure.result }.into());
             }
             comment = format!(
@@ -419,14 +414,14 @@ impl State for ArchiveExtracted {
             }
         }
         let ids = self.owner.ids()?;
-        for path in self.inspect(scene)?.wrong_owner {
-            scene.fs.set_meta(&path, FileMeta { mode: None, uid: ids.uid, gid: ids.gid }, false)?;
+        for path in self.inspect(ctx)?.wrong_owner {
+            ctx.fs.set_meta(&path, FileMeta { mode: None, uid: ids.uid, gid: ids.gid }, false)?;
             changes.insert("updated ownership", true);
         }
-        if let Some(sum) = self.source_digest(scene)? {
-            write_cache_note(&self.last_digest_path(scene.staging_dir), &sum.digits)?;
+        if let Some(sum) = self.source_digest(ctx)? {
+            write_cache_note(&self.last_digest_path(ctx.staging_dir), &sum.digits)?;
         }
-        self.sources.discard_downloads(scene, &self.chunk.env);
+        self.sources.discard_downloads(ctx, &self.chunk.env);
         Ok(ApplyResult::new(comment, changes))
     }
 

@@ -24,10 +24,10 @@ fn io_failure(path: &Path) -> impl Fn(io::Error) -> StateError {
 
 impl UnpackDir {
     /// An empty directory that only the agent may enter, in one of its own: nobody can put another in its place.
-    pub(super) fn new(scene: &StateCtx<'_>) -> Result<Self, StateError> {
-        fs::create_dir_all(scene.staging_dir).map_err(io_failure(scene.staging_dir))?;
-        let made = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(scene.staging_dir);
-        made.map(Self).map_err(io_failure(scene.staging_dir))
+    pub(super) fn new(ctx: &StateCtx<'_>) -> Result<Self, StateError> {
+        fs::create_dir_all(ctx.staging_dir).map_err(io_failure(ctx.staging_dir))?;
+        let made = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(ctx.staging_dir);
+        made.map(Self).map_err(io_failure(ctx.staging_dir))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -35,17 +35,17 @@ impl UnpackDir {
     }
 
     /// Refuses links that lead out of what was unpacked.
-    pub(super) fn verify_links(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        self.verify_below(scene, Path::new(""))
+    pub(super) fn verify_links(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        self.verify_below(ctx, Path::new(""))
     }
 
-    fn verify_below(&self, scene: &StateCtx<'_>, dir: &Path) -> Result<(), StateError> {
-        for (name, kind) in scene.fs.read_dir(&self.path().join(dir))? {
+    fn verify_below(&self, ctx: &StateCtx<'_>, dir: &Path) -> Result<(), StateError> {
+        for (name, kind) in ctx.fs.read_dir(&self.path().join(dir))? {
             let own = dir.join(name);
             match kind {
-                FileKind::Dir => self.verify_below(scene, &own)?,
+                FileKind::Dir => self.verify_below(ctx, &own)?,
                 FileKind::Link => {
-                    let target = scene.fs.read_link(&self.path().join(&own))?;
+                    let target = ctx.fs.read_link(&self.path().join(&own))?;
                     if escapes_root(&own, &target) {
                         let (own, target) = (own.display(), target.display());
                         let words = format!("`{own}` is a link to `{target}`, which lies outside");
@@ -61,18 +61,18 @@ impl UnpackDir {
     /// Puts everything into the target. Who is not asked for in `owner` stays who the archive says.
     pub(super) fn move_into(
         self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         target: &Path,
         owner: OwnerIds,
     ) -> Result<(), StateError> {
-        let mut way = TreeMover { scene, owner, hardlinks: HashMap::new() };
+        let mut way = TreeMover { ctx, owner, hardlinks: HashMap::new() };
         way.move_dir(self.path(), target)
     }
 }
 
 /// Entries on their way.
 struct TreeMover<'a> {
-    scene: &'a StateCtx<'a>,
+    ctx: &'a StateCtx<'a>,
     owner: OwnerIds,
     /// Where a file with more than one name went first.
     hardlinks: HashMap<(u64, u64), PathBuf>,
@@ -81,7 +81,7 @@ struct TreeMover<'a> {
 impl TreeMover<'_> {
     /// Puts what is in one directory into another.
     fn move_dir(&mut self, from: &Path, to: &Path) -> Result<(), StateError> {
-        let fs = self.scene.fs;
+        let fs = self.ctx.fs;
         for (name, kind) in fs.read_dir(from)? {
             let (own, there) = (from.join(&name), to.join(&name));
             match fs.lstat(&there)? {
@@ -111,7 +111,7 @@ impl TreeMover<'_> {
 
     /// Puts one entry, a directory with all that is in it.
     fn move_entry(&mut self, from: &Path, to: &Path) -> Result<(), StateError> {
-        let fs = self.scene.fs;
+        let fs = self.ctx.fs;
         let stat = fs.lstat(from)?.ok_or_else(|| io_failure(from)(io::ErrorKind::NotFound.into()))?;
         let meta = self.meta_for(&stat);
         match stat.kind {

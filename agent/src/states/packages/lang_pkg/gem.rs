@@ -36,7 +36,7 @@ pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(act: GemFunction, args: &ChunkArgs<'_>) -> BuildResult {
-    let mut shelf = LangPkgProvider::from_args("gem", args, &["gem_bin"], "env")?;
+    let mut provider = LangPkgProvider::from_args("gem", args, &["gem_bin"], "env")?;
     refuse_option("gem", &args.name())?;
     let mut words = Vec::new();
     if act == GemFunction::Install {
@@ -50,13 +50,13 @@ fn state_from_args(act: GemFunction, args: &ChunkArgs<'_>) -> BuildResult {
         words.extend(args.flag("pre_releases", false).then(|| "--pre".to_owned()));
         words.extend(args.text("version")?.into_iter().flat_map(|value| ["--version".to_owned(), value]));
         for proxy in args.text("proxy")?.iter().flat_map(|p| ["http_proxy", "https_proxy"].map(|k| (k, p))) {
-            shelf.env.push((proxy.0.to_owned(), proxy.1.clone()));
+            provider.env.push((proxy.0.to_owned(), proxy.1.clone()));
         }
     }
     let source = args.text("source")?.filter(|_| act == GemFunction::Install);
     Ok(Box::new(GemState {
         function: act,
-        provider: shelf,
+        provider: provider,
         name: args.name(),
         version: args.text("version")?,
         options: words,
@@ -91,27 +91,27 @@ struct SourcedProvider {
 
 impl SourcedProvider {
     fn new(gem: &GemState) -> Result<Self, StateError> {
-        let mut shelf = gem.provider.clone();
-        let Some(source) = &gem.source else { return Ok(Self { provider: shelf, _file: None }) };
-        let owner = shelf.run_as()?.map(|account| account.ids.uid);
+        let mut provider = gem.provider.clone();
+        let Some(source) = &gem.source else { return Ok(Self { provider: provider, _file: None }) };
+        let owner = provider.run_as()?.map(|account| account.ids.uid);
         let text = format!(":sources:\n- {}\n", serde_json::Value::from(source.as_str()));
         let file = PrivateTempFile::new_secret(text.as_bytes(), ".gemrc", owner)
             .map_err(|e| StateError::new(format!("cannot keep the source of the gem: {e}")))?;
-        shelf.env.push(("GEMRC".into(), file.path().display().to_string()));
-        Ok(Self { provider: shelf, _file: Some(file) })
+        provider.env.push(("GEMRC".into(), file.path().display().to_string()));
+        Ok(Self { provider: provider, _file: Some(file) })
     }
 }
 
 impl GemState {
-    fn is_in_sync(&self, scene: &StateCtx<'_>) -> Result<bool, StateError> {
-        let tools = scene.tools();
+    fn is_in_sync(&self, ctx: &StateCtx<'_>) -> Result<bool, StateError> {
+        let tools = ctx.tools();
         if matches!(self.function, GemFunction::AddSource | GemFunction::RemoveSource) {
             let out = self.provider.run_checked(&tools, &["sources".into(), "--list".into()])?;
             let is_there = out.lines().any(|l| l.trim() == self.name);
             return Ok(is_there == (self.function == GemFunction::AddSource));
         }
-        let shelf = self.provider.list(&tools)?;
-        let versions = shelf.get(&self.name);
+        let provider = self.provider.list(&tools)?;
+        let versions = provider.get(&self.name);
         Ok(match (self.function, versions) {
             (GemFunction::Install, Some(versions)) => {
                 self.version.as_deref().is_none_or(|v| is_satisfied(versions, v))
@@ -138,9 +138,9 @@ fn is_satisfied(versions: &[String], asked: &str) -> bool {
 }
 
 impl State for GemState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let name = redact_logins(&self.name);
-        let is_right = self.is_in_sync(scene)?;
+        let is_right = self.is_in_sync(ctx)?;
         let (right, would) = match self.function {
             GemFunction::Install => {
                 ("Gem is already installed.", format!("The gem {name} would have been installed"))
@@ -162,8 +162,8 @@ impl State for GemState {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let tools = ctx.tools();
         let mut words: Vec<String> = match self.function {
             GemFunction::Install => vec!["install".into(), self.name.clone()],
             GemFunction::Remove => vec![
@@ -192,7 +192,7 @@ impl State for GemState {
         };
         let sourced = SourcedProvider::new(self)?;
         self.provider
-            .change_packages(scene, &names, &mut || Ok(sourced.provider.run_checked(&tools, &words)?))
+            .change_packages(ctx, &names, &mut || Ok(sourced.provider.run_checked(&tools, &words)?))
             .map_err(failed)?;
         let comment = match self.function {
             GemFunction::Install => "Gem was successfully installed",
@@ -227,24 +227,24 @@ mod tests {
 
     #[test]
     fn what_gem_lists_is_understood() {
-        let shelf =
+        let provider =
             parse_list("\n*** LOCAL GEMS ***\n\nbigdecimal (default: 3.1.1)\nrake (13.0.6, 12.3.3 ruby)\n");
-        assert_eq!(shelf["rake"], ["13.0.6", "12.3.3"]);
-        assert_eq!(shelf["bigdecimal"], ["3.1.1"]);
+        assert_eq!(provider["rake"], ["13.0.6", "12.3.3"]);
+        assert_eq!(provider["bigdecimal"], ["3.1.1"]);
     }
 
     #[test]
     fn a_source_is_not_among_the_words() {
-        let stage = crate::states::testing::StateTestBed::new();
-        let bin = stage.path("gem");
+        let test_bed = crate::states::testing::StateTestBed::new();
+        let bin = test_bed.path("gem");
         let script = "#!/bin/sh\ntest \"$1\" = list && exit\necho \"$* with $http_proxy and `cat $GEMRC`\" > $0.said\n";
         std::fs::write(&bin, script).unwrap();
         std::fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         let args = format!(r#"{{"gem_bin": "{bin}", "source": "https://t:s@h/", "proxy": "http://u:p@h"}}"#);
         let chunk = crate::states::testing::chunk("gem.installed", "rake", &args);
-        let said = crate::states::testing::apply_chunk(&chunk, &stage.scene());
+        let said = crate::states::testing::apply_chunk(&chunk, &test_bed.scene());
         assert!(said.starts_with("true"), "{said}");
-        let called = std::fs::read_to_string(stage.path("gem.said")).unwrap();
+        let called = std::fs::read_to_string(test_bed.path("gem.said")).unwrap();
         let want = "install rake --no-document with http://u:p@h and :sources:\n- \"https://t:s@h/\"\n";
         assert_eq!(called, want);
     }

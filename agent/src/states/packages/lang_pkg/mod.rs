@@ -216,13 +216,14 @@ impl LangPkgProvider {
     /// Fails as the act does.
     fn change_packages<T>(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
         names: &[String],
         act: &mut dyn FnMut() -> Result<T, StateError>,
     ) -> Result<T, StateError> {
         match names.split_first() {
-            Some((first, rest)) => scene
-                .with_undo(&LANG_PKG_UNDO, self.undo_key(first), || self.change_packages(scene, rest, act)),
+            Some((first, rest)) => {
+                ctx.with_undo(&LANG_PKG_UNDO, self.undo_key(first), || self.change_packages(ctx, rest, act))
+            }
             None => act(),
         }
     }
@@ -240,39 +241,39 @@ impl Undoable for LangPkgUndo {
         "library"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
-        let Some((shelf, name)) = LangPkgProvider::from_key(key) else { return Ok(Value::Null) };
-        let found = shelf.list(&scene.tools())?.remove(&name);
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
+        let Some((provider, name)) = LangPkgProvider::from_key(key) else { return Ok(Value::Null) };
+        let found = provider.list(&ctx.tools())?.remove(&name);
         Ok(found.map_or(Value::Null, |all| all.into_iter().map(Value::from).collect()))
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let Some((mut shelf, name)) = LangPkgProvider::from_key(key) else { return Ok(()) };
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let Some((mut provider, name)) = LangPkgProvider::from_key(key) else { return Ok(()) };
         // Whoever let pip change what the system manages wants it undone, too.
-        shelf.env.push(("PIP_BREAK_SYSTEM_PACKAGES".into(), "1".into()));
-        let tools = scene.tools();
+        provider.env.push(("PIP_BREAK_SYSTEM_PACKAGES".into(), "1".into()));
+        let tools = ctx.tools();
         let words = |all: &[&str]| all.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
-        let place: &[&str] = if shelf.location.is_none() { &["--global"] } else { &[] };
+        let place: &[&str] = if provider.location.is_none() { &["--global"] } else { &[] };
         let versions: Vec<String> =
             to.as_list().map(|l| l.iter().map(value_text).collect()).unwrap_or_default();
-        if shelf.kind == "gem" || versions.is_empty() {
-            let now = shelf.list(&tools)?.remove(&name).unwrap_or_default();
+        if provider.kind == "gem" || versions.is_empty() {
+            let now = provider.list(&tools)?.remove(&name).unwrap_or_default();
             for version in now.iter().filter(|v| !versions.contains(v)) {
-                let told = match shelf.kind {
+                let told = match provider.kind {
                     "pip" => words(&["uninstall", "-y", &name]),
                     "gem" => words(&["uninstall", &name, "--version", version, "-x", "--force"]),
                     _ => words(&[&["uninstall", &name], place].concat()),
                 };
-                shelf.run_checked(&tools, &told)?;
+                provider.run_checked(&tools, &told)?;
             }
         }
         for version in &versions {
-            let told = match shelf.kind {
+            let told = match provider.kind {
                 "pip" => words(&["install", &format!("{name}=={version}")]),
                 "gem" => words(&["install", &name, "--version", version, "--no-document"]),
                 _ => words(&[&["install", &format!("{name}@{version}")], place].concat()),
             };
-            shelf.run_checked(&tools, &told)?;
+            provider.run_checked(&tools, &told)?;
         }
         Ok(())
     }

@@ -39,24 +39,24 @@ pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(act: NpmFunction, args: &ChunkArgs<'_>) -> BuildResult {
-    let mut shelf = LangPkgProvider::from_args("npm", args, &["dir"], "env")?;
+    let mut provider = LangPkgProvider::from_args("npm", args, &["dir"], "env")?;
     if act == NpmFunction::Bootstrap {
-        shelf.location = Some(args.name());
+        provider.location = Some(args.name());
     }
-    read_registry(&mut shelf, args)?;
+    read_registry(&mut provider, args)?;
     let names = args.texts("pkgs")?.filter(|p| !p.is_empty()).unwrap_or_else(|| vec![args.name()]);
     names.iter().try_for_each(|name| refuse_option("package", name))?;
     Ok(Box::new(NpmState {
         function: act,
-        provider: shelf,
+        provider: provider,
         names,
         force: args.flag("force_reinstall", false) || args.flag("force", false),
     }))
 }
 
 /// Where packages come from; the address may hold a password.
-fn read_registry(shelf: &mut LangPkgProvider, args: &ChunkArgs<'_>) -> Result<(), StateError> {
-    shelf.env.extend(args.text("registry")?.map(|registry| ("npm_config_registry".to_owned(), registry)));
+fn read_registry(provider: &mut LangPkgProvider, args: &ChunkArgs<'_>) -> Result<(), StateError> {
+    provider.env.extend(args.text("registry")?.map(|registry| ("npm_config_registry".to_owned(), registry)));
     Ok(())
 }
 
@@ -84,30 +84,30 @@ fn split_version(name: &str) -> (&str, Option<&str>) {
 }
 
 /// True when a package is there as asked for.
-fn is_installed(shelf: &InstalledVersions, name: &str) -> bool {
+fn is_installed(provider: &InstalledVersions, name: &str) -> bool {
     let (name, version) = split_version(name);
-    let have = shelf.get(name).and_then(|v| v.first());
+    let have = provider.get(name).and_then(|v| v.first());
     have.is_some_and(|have| version.is_none_or(|v| !v.starts_with(|c: char| c.is_ascii_digit()) || v == have))
 }
 
 impl NpmState {
     /// Packages that need an act.
-    fn targets(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+    fn targets(&self, ctx: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
         if matches!(self.function, NpmFunction::Bootstrap | NpmFunction::Clean) {
             return Ok(Vec::new());
         }
-        let shelf = self.provider.list(&scene.tools())?;
+        let provider = self.provider.list(&ctx.tools())?;
         let is_meant = |name: &&String| match self.function {
-            NpmFunction::Install => self.force || !is_installed(&shelf, name),
-            _ => shelf.contains_key(split_version(name).0),
+            NpmFunction::Install => self.force || !is_installed(&provider, name),
+            _ => provider.contains_key(split_version(name).0),
         };
         Ok(self.names.iter().filter(is_meant).cloned().collect())
     }
 }
 
 impl State for NpmState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let targets = self.targets(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let targets = self.targets(ctx)?;
         let list = targets.join(", ");
         let name = &self.names[0];
         let change = |what: &str| Map::from_iter([(name.as_str(), what)]);
@@ -126,7 +126,7 @@ impl State for NpmState {
                 CheckResult::drifted(format!("Package '{name}' is set to be removed"), change("Removed"))
             }
             NpmFunction::Bootstrap => {
-                let said = self.provider.run_command(&scene.tools(), &["list".into(), "--depth=0".into()])?;
+                let said = self.provider.run_command(&ctx.tools(), &["list".into(), "--depth=0".into()])?;
                 if said.is_success() {
                     CheckResult::in_sync("Directory is already bootstrapped")
                 } else {
@@ -139,9 +139,9 @@ impl State for NpmState {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let tools = scene.tools();
-        let targets = self.targets(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let tools = ctx.tools();
+        let targets = self.targets(ctx)?;
         let mut words: Vec<String> = match self.function {
             NpmFunction::Install | NpmFunction::Bootstrap => vec!["install".into()],
             NpmFunction::Remove => vec!["uninstall".into()],
@@ -158,7 +158,7 @@ impl State for NpmState {
         }));
         let names: Vec<String> = targets.iter().map(|t| split_version(t).0.to_owned()).collect();
         self.provider
-            .change_packages(scene, &names, &mut || Ok(self.provider.run_checked(&tools, &words)?))?;
+            .change_packages(ctx, &names, &mut || Ok(self.provider.run_checked(&tools, &words)?))?;
         let name = self.names[0].as_str();
         let one = |what: &str| Map::from_iter([(name, what)]);
         let list = targets.join(", ");
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn a_registry_is_not_among_the_words() {
         let chunk = crate::states::testing::chunk("npm.installed", "x", r#"{"registry": "https://t@h/"}"#);
-        let mut shelf = LangPkgProvider::default();
-        read_registry(&mut shelf, &ChunkArgs::new(&chunk)).unwrap();
-        assert_eq!(shelf.env, [("npm_config_registry".to_owned(), "https://t@h/".to_owned())]);
+        let mut provider = LangPkgProvider::default();
+        read_registry(&mut provider, &ChunkArgs::new(&chunk)).unwrap();
+        assert_eq!(provider.env, [("npm_config_registry".to_owned(), "https://t@h/".to_owned())]);
     }
 
     #[test]
@@ -221,16 +221,16 @@ mod tests {
 
     #[test]
     fn what_npm_lists_is_understood() {
-        let shelf = parse_list(
+        let provider = parse_list(
             r#"{"name": "lib", "dependencies": {"x": {"version": "1.0.0", "overridden": false}, "gone": {}}}"#,
         );
-        let shelf = shelf.unwrap_or_default();
+        let provider = provider.unwrap_or_default();
         assert!(
-            is_installed(&shelf, "x")
-                && is_installed(&shelf, "x@1.0.0")
-                && !is_installed(&shelf, "x@2.0.0")
-                && is_installed(&shelf, "x@latest")
+            is_installed(&provider, "x")
+                && is_installed(&provider, "x@1.0.0")
+                && !is_installed(&provider, "x@2.0.0")
+                && is_installed(&provider, "x@latest")
         );
-        assert!(!is_installed(&shelf, "gone"));
+        assert!(!is_installed(&provider, "gone"));
     }
 }

@@ -38,10 +38,10 @@ pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
 }
 
 fn state_from_args(act: PipFunction, args: &ChunkArgs<'_>) -> BuildResult {
-    let mut shelf = LangPkgProvider::from_args("pip", args, &["bin_env", "pip_bin"], "env_vars")?;
+    let mut provider = LangPkgProvider::from_args("pip", args, &["bin_env", "pip_bin"], "env_vars")?;
     for (key, variable) in ADDRESS_VARIABLES {
         let given = args.texts(key)?.filter(|all| !all.is_empty());
-        shelf.env.extend(given.map(|all| (variable.to_owned(), all.join(" "))));
+        provider.env.extend(given.map(|all| (variable.to_owned(), all.join(" "))));
     }
     let names = match args.get("pkgs").filter(|_| act == PipFunction::Install) {
         None => vec![args.name()],
@@ -59,7 +59,7 @@ fn state_from_args(act: PipFunction, args: &ChunkArgs<'_>) -> BuildResult {
             return Err(StateError::new(wrong.join("\n")));
         }
     }
-    Ok(Box::new(PipState { function: act, provider: shelf, names, chunk: args.chunk.clone() }))
+    Ok(Box::new(PipState { function: act, provider: provider, names, chunk: args.chunk.clone() }))
 }
 
 /// One of several packages: a text, or a mapping of a name and a version.
@@ -107,12 +107,12 @@ impl PipState {
         ChunkArgs::new(&self.chunk).flag(key, false)
     }
 
-    fn inspect(&self, scene: &StateCtx<'_>) -> Result<PipCheck, StateError> {
+    fn inspect(&self, ctx: &StateCtx<'_>) -> Result<PipCheck, StateError> {
         let failed = |e: FunctionError| {
             let act = if self.function == PipFunction::Remove { "uninstalling" } else { "installing" };
             StateError::new(format!("Error {act} '{}': {}", self.names.join(";"), e.message()))
         };
-        let shelf = self.provider.list(&scene.tools()).map_err(failed)?;
+        let provider = self.provider.list(&ctx.tools()).map_err(failed)?;
         let mut found = PipCheck {
             targets: Vec::new(),
             names: Vec::new(),
@@ -123,20 +123,20 @@ impl PipState {
         match self.function {
             PipFunction::Remove => {
                 let name = normalize_name(&self.names[0]);
-                if shelf.contains_key(&name) {
+                if provider.contains_key(&name) {
                     found.targets.push(self.names[0].clone());
                     found.names.push(name);
                 }
             }
             PipFunction::Update => {
                 let words = ["list", "--outdated", "--format=json"].map(str::to_owned);
-                let old = parse_list(&self.provider.run_checked(&scene.tools(), &words)?)?;
+                let old = parse_list(&self.provider.run_checked(&ctx.tools(), &words)?)?;
                 found.names = old.into_keys().collect();
                 found.targets.clone_from(&found.names);
             }
             PipFunction::Install => {
-                for name in self.requested_packages(scene)? {
-                    self.classify_package(&name, &shelf, &mut found);
+                for name in self.requested_packages(ctx)? {
+                    self.classify_package(&name, &provider, &mut found);
                 }
             }
         }
@@ -144,13 +144,13 @@ impl PipState {
     }
 
     /// All that is asked for: by name, in files of requirements, and what is worked on.
-    fn requested_packages(&self, scene: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
+    fn requested_packages(&self, ctx: &StateCtx<'_>) -> Result<Vec<String>, StateError> {
         let args = ChunkArgs::new(&self.chunk);
         let files = args.texts("requirements")?.unwrap_or_default();
         let worked_on = args.texts("editable")?.unwrap_or_default();
         let mut all: Vec<String> = worked_on.iter().map(|path| format!("-e {path}")).collect();
         for file in &files {
-            let text = self.read_requirements(scene, file)?;
+            let text = self.read_requirements(ctx, file)?;
             let lines = text.lines().map(|l| l.split(" #").next().unwrap_or(l).trim().to_owned());
             all.extend(lines.filter(|l| !l.is_empty() && !l.starts_with('#')));
         }
@@ -167,17 +167,17 @@ impl PipState {
         Some(cwd.map_or_else(|| path.to_owned(), |cwd| format!("{cwd}/{path}")))
     }
 
-    fn read_requirements(&self, scene: &StateCtx<'_>, file: &str) -> Result<String, StateError> {
+    fn read_requirements(&self, ctx: &StateCtx<'_>, file: &str) -> Result<String, StateError> {
         let path = self.local_path(file).unwrap_or_else(|| file.to_owned());
         let found = sources::FileSources::without_verification(path.as_str().into()).find_source(
-            scene,
+            ctx,
             &self.chunk.env,
             &path,
         );
         Ok(String::from_utf8_lossy(&found.map_err(StateError::new)?.bytes).into_owned())
     }
 
-    fn classify_package(&self, name: &str, shelf: &InstalledVersions, found: &mut PipCheck) {
+    fn classify_package(&self, name: &str, provider: &InstalledVersions, found: &mut PipCheck) {
         let worked_on = name.strip_prefix("-e ").or_else(|| name.strip_prefix("--editable "));
         if name.starts_with('-') && worked_on.is_none() {
             // An option of a file of requirements; only more files may ask for more.
@@ -196,7 +196,7 @@ impl PipState {
             found.targets.push(name.to_owned());
             return;
         };
-        let now = shelf.get(&wanted.name).and_then(|v| v.first());
+        let now = provider.get(&wanted.name).and_then(|v| v.first());
         match now.filter(|v| wanted.accepts_version(v) && !force) {
             Some(_) if !self.flag("upgrade") => {
                 found.in_sync_comments.push(format!("Python package {name} was already installed"));
@@ -238,8 +238,8 @@ impl PipState {
         Ok(words)
     }
 
-    fn install(&self, scene: &StateCtx<'_>, found: &PipCheck) -> Result<ApplyResult, StateError> {
-        let tools = scene.tools();
+    fn install(&self, ctx: &StateCtx<'_>, found: &PipCheck) -> Result<ApplyResult, StateError> {
+        let tools = ctx.tools();
         let args = ChunkArgs::new(&self.chunk);
         let mut words = vec!["install".to_owned()];
         words.extend(self.cli_options()?);
@@ -253,7 +253,7 @@ impl PipState {
                 words.extend(["--requirement".into(), path]);
                 continue;
             }
-            let text = self.read_requirements(scene, file)?;
+            let text = self.read_requirements(ctx, file)?;
             let scratch = PrivateTempFile::new_secret(text.as_bytes(), ".txt", owner);
             let scratch = scratch.map_err(|e| StateError::new(format!("cannot keep {file}: {e}")))?;
             words.extend(["--requirement".into(), scratch.path().display().to_string()]);
@@ -277,7 +277,7 @@ impl PipState {
         let before = self.provider.list(&tools)?;
         let told = self
             .provider
-            .change_packages(scene, &found.names, &mut || Ok(self.provider.run_checked(&tools, &words)?));
+            .change_packages(ctx, &found.names, &mut || Ok(self.provider.run_checked(&tools, &words)?));
         told.map_err(|f| {
             let what = if by_name {
                 format!("Failed to install packages: {}.", found.targets.join(", "))
@@ -346,8 +346,8 @@ const VALUE_OPTIONS: [(&str, &str); 10] = [
 ];
 
 impl State for PipState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let found = self.inspect(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.inspect(ctx)?;
         if found.targets.is_empty() && !found.is_unknown {
             return Ok(CheckResult::in_sync(match self.function {
                 PipFunction::Remove => "Package is not installed.".to_owned(),
@@ -378,18 +378,18 @@ impl State for PipState {
         ))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let found = self.inspect(scene)?;
-        let tools = scene.tools();
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let found = self.inspect(ctx)?;
+        let tools = ctx.tools();
         let told = |first: &[&str]| -> Vec<String> {
             first.iter().map(|w| (*w).to_owned()).chain(found.targets.iter().cloned()).collect()
         };
         match self.function {
-            PipFunction::Install => self.install(scene, &found),
+            PipFunction::Install => self.install(ctx, &found),
             PipFunction::Remove => {
                 let mut words = told(&["uninstall", "-y"]);
                 words.extend(self.cli_options()?);
-                self.provider.change_packages(scene, &found.names, &mut || {
+                self.provider.change_packages(ctx, &found.names, &mut || {
                     Ok(self.provider.run_checked(&tools, &words)?)
                 })?;
                 let changes = Map::from_iter([(self.names[0].as_str(), "Removed")]);
@@ -397,7 +397,7 @@ impl State for PipState {
             }
             PipFunction::Update => {
                 let words = told(&["install", "--upgrade"]);
-                self.provider.change_packages(scene, &found.names, &mut || {
+                self.provider.change_packages(ctx, &found.names, &mut || {
                     Ok(self.provider.run_checked(&tools, &words)?)
                 })?;
                 Ok(ApplyResult::new(
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
     use crate::states::testing::{StateTestBed, chunk, preview_chunk};
 
-    fn found(args: &str, shelf: &str, names: &[&str]) -> (Vec<String>, bool) {
+    fn found(args: &str, provider: &str, names: &[&str]) -> (Vec<String>, bool) {
         let chunk = chunk("pip.installed", "x", args);
         let pip = PipState {
             function: PipFunction::Install,
@@ -449,8 +449,8 @@ mod tests {
             needs_install: false,
             is_unknown: false,
         };
-        let shelf = parse_list(shelf).unwrap_or_else(|e| panic!("{}", e.message()));
-        names.iter().for_each(|n| pip.classify_package(n, &shelf, &mut found));
+        let provider = parse_list(provider).unwrap_or_else(|e| panic!("{}", e.message()));
+        names.iter().for_each(|n| pip.classify_package(n, &provider, &mut found));
         (found.targets, found.is_unknown)
     }
 
@@ -472,19 +472,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_at_once() {
-        let stage = StateTestBed::new();
-        let said = preview_chunk(&chunk("pip.installed", "foo=1", "{}"), &stage.scene());
+        let test_bed = StateTestBed::new();
+        let said = preview_chunk(&chunk("pip.installed", "foo=1", "{}"), &test_bed.scene());
         assert!(said.contains("use '==' instead"), "{said}");
-        let said = preview_chunk(&chunk("pip.installed", "x", r#"{"pkgs": "a"}"#), &stage.scene());
+        let said = preview_chunk(&chunk("pip.installed", "x", r#"{"pkgs": "a"}"#), &test_bed.scene());
         assert!(said.contains("must be formatted as a list"), "{said}");
         let removed = chunk("pip.removed", "x", r#"{"pkgs": [], "bin_env": "/nowhere/pip"}"#);
-        assert!(preview_chunk(&removed, &stage.scene()).contains("Error uninstalling 'x'"));
+        assert!(preview_chunk(&removed, &test_bed.scene()).contains("Error uninstalling 'x'"));
     }
 
     #[test]
     fn addresses_are_not_among_the_words() {
-        let stage = StateTestBed::new();
-        let bin = stage.path("pip");
+        let test_bed = StateTestBed::new();
+        let bin = test_bed.path("pip");
         let script = "#!/bin/sh\ntest \"$1\" = list && echo '[]' && exit\n\
                       echo \"$*\" > $0.said\nenv | grep ^PIP_ | sort >> $0.said\nexec 2>&1; cat ${4:-/dev/null}; exit 1\n";
         std::fs::write(&bin, script).unwrap();
@@ -493,8 +493,9 @@ mod tests {
             r#"{{"bin_env": "{bin}", "index_url": "https://t1@h/", "extra_index_url": ["https://t2@h/", "https://h3/"],
                 "proxy": "http://u:t3@p", "pkgs": ["six", "git+https://t4@h/x.git"]}}"#
         );
-        let said = crate::states::testing::apply_chunk(&chunk("pip.installed", "x", &args), &stage.scene());
-        let called = std::fs::read_to_string(stage.path("pip.said")).unwrap();
+        let said =
+            crate::states::testing::apply_chunk(&chunk("pip.installed", "x", &args), &test_bed.scene());
+        let called = std::fs::read_to_string(test_bed.path("pip.said")).unwrap();
         let (words, variables) = called.split_once('\n').unwrap();
         assert!(words.starts_with("install six --requirement /") && !words.contains('@'), "{words}");
         for want in
@@ -509,7 +510,7 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_for_an_option() {
-        let stage = StateTestBed::new();
+        let test_bed = StateTestBed::new();
         for (function, name) in [
             ("pip.removed", "-r/etc/passwd"),
             ("pip.installed", "--index-url=http://x"),
@@ -520,7 +521,7 @@ mod tests {
             ("alternatives.auto", "--force"),
             ("alternatives.set", "--force"),
         ] {
-            let said = preview_chunk(&chunk(function, name, r#"{"path": "/x"}"#), &stage.scene());
+            let said = preview_chunk(&chunk(function, name, r#"{"path": "/x"}"#), &test_bed.scene());
             assert!(said.contains("would be taken for an option"), "{function} {name}: {said}");
         }
     }
@@ -528,9 +529,9 @@ mod tests {
     #[test]
     fn files_of_this_host_are_left_where_they_are() {
         let local = |cwd: Option<&str>, file: &str| {
-            let shelf = LangPkgProvider { cwd: cwd.map(str::to_owned), ..LangPkgProvider::default() };
+            let provider = LangPkgProvider { cwd: cwd.map(str::to_owned), ..LangPkgProvider::default() };
             let chunk = chunk("pip.installed", "x", "{}");
-            PipState { function: PipFunction::Install, provider: shelf, names: Vec::new(), chunk }
+            PipState { function: PipFunction::Install, provider: provider, names: Vec::new(), chunk }
                 .local_path(file)
         };
         assert_eq!(local(None, "/a/r.txt").as_deref(), Some("/a/r.txt"));

@@ -105,17 +105,17 @@ impl PkgrepoState {
         ChunkArgs::new(&self.chunk).name()
     }
 
-    fn inspect(&self, scene: &StateCtx<'_>) -> Result<RepoCheck, StateError> {
+    fn inspect(&self, ctx: &StateCtx<'_>) -> Result<RepoCheck, StateError> {
         let args = ChunkArgs::new(&self.chunk);
-        let family = detect_format(&|name| scene.host.grain(name));
+        let family = detect_format(&|name| ctx.host.grain(name));
         let family =
             family.ok_or_else(|| StateError::new("Repo management not implemented on this platform"))?;
-        let mut plan = plan_change(scene.fs, &family, &args, self.is_absent)?;
+        let mut plan = plan_change(ctx.fs, &family, &args, self.is_absent)?;
         // As in Salt, the key goes with its repository.
         if self.is_absent && !plan.edits.is_empty() && matches!(family, RepoFormat::Debian(..)) {
             plan.edits.extend(
                 signing_key::RemovedKeys::from_args(&args)?
-                    .removable_keyrings(scene.fs)?
+                    .removable_keyrings(ctx.fs)?
                     .into_iter()
                     .map(|ring| (ring, None)),
             );
@@ -127,7 +127,7 @@ impl PkgrepoState {
             _ => None,
         };
         let lacks_key = match &key {
-            Some(key) => key.is_missing(scene, &self.chunk.env)?,
+            Some(key) => key.is_missing(ctx, &self.chunk.env)?,
             None => false,
         };
         Ok(RepoCheck { plan, key, lacks_key })
@@ -336,25 +336,25 @@ fn section_settings(args: &ChunkArgs<'_>) -> Map {
 }
 
 /// Writes what was thought out.
-pub(super) fn write_edits(scene: &StateCtx<'_>, edits: &[RepoFileEdit]) -> Result<(), StateError> {
+pub(super) fn write_edits(ctx: &StateCtx<'_>, edits: &[RepoFileEdit]) -> Result<(), StateError> {
     for (path, text) in edits {
         match text {
             Some(text) => {
-                parents::make_parents(scene, path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
-                let is_new = scene.fs.stat(path)?.is_none();
+                parents::make_parents(ctx, path, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+                let is_new = ctx.fs.stat(path)?.is_none();
                 let mode = is_new.then_some(0o644);
-                let path = scene.fs.resolve_for_change(path)?;
-                scene.fs.write(&path, text.as_bytes(), FileMeta { mode, ..FileMeta::default() })?;
+                let path = ctx.fs.resolve_for_change(path)?;
+                ctx.fs.write(&path, text.as_bytes(), FileMeta { mode, ..FileMeta::default() })?;
             }
-            None => scene.fs.remove(path)?,
+            None => ctx.fs.remove(path)?,
         }
     }
     Ok(())
 }
 
 impl State for PkgrepoState {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let found = self.inspect(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let found = self.inspect(ctx)?;
         let name = self.name();
         if found.plan.edits.is_empty() && !found.lacks_key {
             return Ok(CheckResult::in_sync(if self.is_absent {
@@ -371,21 +371,21 @@ impl State for PkgrepoState {
         Ok(CheckResult::drifted(comment, self.changes(&found)))
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let mut found = self.inspect(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let mut found = self.inspect(ctx)?;
         let name = self.name();
         // A key that is there is not fetched once more: the line may have to change while nobody answers.
         if let Some(key) = found.key.as_ref().filter(|_| found.lacks_key) {
-            let put = key.install(scene, &self.chunk.env);
+            let put = key.install(ctx, &self.chunk.env);
             found.lacks_key = put.map_err(|f| {
                 StateError::new(format!("Failed to configure repo '{name}': {}", f.result.comment))
             })?;
         }
-        write_edits(scene, &found.plan.edits)?;
+        write_edits(ctx, &found.plan.edits)?;
         let args = ChunkArgs::new(&self.chunk);
         let refreshes = args.flag("refresh_db", args.flag("refresh", true));
-        if refreshes && !scene.is_dry() {
-            scene.shared.packages_stale.store(true, Ordering::Relaxed);
+        if refreshes && !ctx.is_dry() {
+            ctx.shared.packages_stale.store(true, Ordering::Relaxed);
         }
         let comment = if self.is_absent {
             format!("Removed repo {name}")

@@ -92,33 +92,33 @@ impl SigningKey {
     ///
     /// # Errors
     /// Fails when it cannot be looked at.
-    pub(super) fn is_missing(&self, scene: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
-        let is_there = scene.fs.stat(&self.keyring)?.is_some_and(|s| s.kind == FileKind::File && s.size > 0);
+    pub(super) fn is_missing(&self, ctx: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
+        let is_there = ctx.fs.stat(&self.keyring)?.is_some_and(|s| s.kind == FileKind::File && s.size > 0);
         if !is_there || self.is_remote() {
             return Ok(!is_there);
         }
-        let wanted = self.fetch_bytes(scene, env)?;
-        Ok(!scene.fs.compare(&self.keyring, &wanted)?.is_some_and(|(_, is_same)| is_same))
+        let wanted = self.fetch_bytes(ctx, env)?;
+        Ok(!ctx.fs.compare(&self.keyring, &wanted)?.is_some_and(|(_, is_same)| is_same))
     }
 
     /// Puts the key where it belongs; says whether that changed anything.
     ///
     /// # Errors
     /// Fails when it cannot be had or written.
-    pub(super) fn install(&self, scene: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
-        let bytes = self.fetch_bytes(scene, env)?;
-        if scene.fs.compare(&self.keyring, &bytes)?.is_some_and(|(_, is_same)| is_same) {
+    pub(super) fn install(&self, ctx: &StateCtx<'_>, env: &str) -> Result<bool, StateError> {
+        let bytes = self.fetch_bytes(ctx, env)?;
+        if ctx.fs.compare(&self.keyring, &bytes)?.is_some_and(|(_, is_same)| is_same) {
             return Ok(false);
         }
-        parents::make_parents(scene, &self.keyring, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
-        let to = scene.fs.resolve_for_change(&self.keyring)?;
-        scene.fs.write(&to, &bytes, FileMeta { mode: Some(0o644), ..FileMeta::default() })?;
+        parents::make_parents(ctx, &self.keyring, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+        let to = ctx.fs.resolve_for_change(&self.keyring)?;
+        ctx.fs.write(&to, &bytes, FileMeta { mode: Some(0o644), ..FileMeta::default() })?;
         Ok(true)
     }
 
-    fn fetch_bytes(&self, scene: &StateCtx<'_>, env: &str) -> Result<Vec<u8>, StateError> {
+    fn fetch_bytes(&self, ctx: &StateCtx<'_>, env: &str) -> Result<Vec<u8>, StateError> {
         let fetch = |from: &str| {
-            let found = sources::FileSources::without_verification(from.into()).find_source(scene, env, from);
+            let found = sources::FileSources::without_verification(from.into()).find_source(ctx, env, from);
             found.map(|f| f.bytes.to_vec()).map_err(StateError::new)
         };
         let raw = match &self.source {

@@ -42,8 +42,8 @@ fn a_section_gets_what_is_said_and_no_more() {
 
 #[test]
 fn what_cannot_be_is_told_at_once() {
-    let stage = StateTestBed::new();
-    let told = |args: &str| preview_chunk(&chunk("pkgrepo.managed", "plain-name", args), &stage.scene());
+    let test_bed = StateTestBed::new();
+    let told = |args: &str| preview_chunk(&chunk("pkgrepo.managed", "plain-name", args), &test_bed.scene());
     assert!(told(r#"{"enabled": 1, "disabled": 0}"#).contains("Only one of enabled/disabled is allowed"));
     assert!(told(r#"{"repo": "x"}"#).contains("'repo' is not a supported argument"));
     assert!(told(r#"{"key_url": "x", "key_text": "y"}"#).contains("both"));
@@ -53,8 +53,9 @@ fn what_cannot_be_is_told_at_once() {
 
 #[test]
 fn what_is_no_entry_is_not_absent() {
-    let stage = StateTestBed::new();
-    let told = |name: &str, args: &str| preview_chunk(&chunk("pkgrepo.absent", name, args), &stage.scene());
+    let test_bed = StateTestBed::new();
+    let told =
+        |name: &str, args: &str| preview_chunk(&chunk("pkgrepo.absent", name, args), &test_bed.scene());
     for name in ["docker", "http://h/ x main", "ppa:a/b"] {
         assert!(told(name, "{}").contains("is not a well formatted definition"), "{name}");
     }

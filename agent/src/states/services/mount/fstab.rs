@@ -49,7 +49,7 @@ impl MountFstab {
     }
 
     /// The entry, its device written as it is asked for.
-    fn resolve_entry(&self, scene: &StateCtx<'_>) -> Result<FstabEntry, StateError> {
+    fn resolve_entry(&self, ctx: &StateCtx<'_>) -> Result<FstabEntry, StateError> {
         let Some(by) = &self.mount_by else { return Ok(self.entry.clone()) };
         let (name, tag) = (&self.entry.device, by.to_uppercase());
         if name.starts_with(&format!("{tag}=")) || (tag == "DEVICE" && name.starts_with('/')) {
@@ -64,7 +64,7 @@ impl MountFstab {
                 Err(failed())
             };
         }
-        let said = scene.tools().run_query("blkid", &["-o", "value", "-s", &tag, "--", &device])?;
+        let said = ctx.tools().run_query("blkid", &["-o", "value", "-s", &tag, "--", &device])?;
         let value = said.stdout.trim();
         if !said.is_success() || value.is_empty() {
             return Err(failed());
@@ -73,19 +73,19 @@ impl MountFstab {
     }
 
     /// The table as it should be, when it is not.
-    fn changed_fstab(&self, scene: &StateCtx<'_>) -> Result<Option<(String, FstabChange)>, StateError> {
+    fn changed_fstab(&self, ctx: &StateCtx<'_>) -> Result<Option<(String, FstabChange)>, StateError> {
         let text = if self.should_exist {
-            read_fstab(scene, &self.config)?
+            read_fstab(ctx, &self.config)?
         } else {
-            text_file::read_text(scene.fs, &self.config)?.unwrap_or_default()
+            text_file::read_text(ctx.fs, &self.config)?.unwrap_or_default()
         };
         if !self.should_exist {
-            let device = self.resolve_entry(scene)?.device;
+            let device = self.resolve_entry(ctx)?.device;
             let (edited, found) = mounts::remove_fstab_entry(&text, &self.entry.name, Some(&device));
             return Ok(found.then_some((edited, FstabChange::Change)));
         }
         let (edited, kept) =
-            mounts::set_fstab_entry(&text, &self.resolve_entry(scene)?, &self.match_on, self.not_change)?;
+            mounts::set_fstab_entry(&text, &self.resolve_entry(ctx)?, &self.match_on, self.not_change)?;
         Ok((kept != FstabChange::Present).then_some((edited, kept)))
     }
 
@@ -95,9 +95,9 @@ impl MountFstab {
 }
 
 impl State for MountFstab {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
         let (file, config) = (&self.entry.name, &self.config);
-        Ok(match self.changed_fstab(scene)? {
+        Ok(match self.changed_fstab(ctx)? {
             None if self.should_exist => {
                 CheckResult::in_sync(format!("{file} entry was already in {config}."))
             }
@@ -118,10 +118,10 @@ impl State for MountFstab {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let (file, config) = (&self.entry.name, &self.config);
-        let Some((text, kept)) = self.changed_fstab(scene)? else { return Ok(ApplyResult::default()) };
-        text_file::write_text(scene.fs, config, &text)?;
+        let Some((text, kept)) = self.changed_fstab(ctx)? else { return Ok(ApplyResult::default()) };
+        text_file::write_text(ctx.fs, config, &text)?;
         let mut words = match kept {
             _ if !self.should_exist => format!("{file} entry removed from {config}."),
             FstabChange::New | FstabChange::Present => format!("{file} entry added in {config}."),
@@ -129,10 +129,10 @@ impl State for MountFstab {
         };
         if self.mount
             && kept == FstabChange::New
-            && mounts::find_mounted(scene.tools().machine, file)?.is_none()
+            && mounts::find_mounted(ctx.tools().machine, file)?.is_none()
         {
-            let said = scene.with_undo(&super::MountUndo, file.as_str(), || {
-                Ok(scene.tools().run_change("mount", &["--", file])?)
+            let said = ctx.with_undo(&super::MountUndo, file.as_str(), || {
+                Ok(ctx.tools().run_change("mount", &["--", file])?)
             })?;
             if !said.is_success() {
                 let words = format!("{words}\nError while mounting {file}: {}", said.message());

@@ -75,7 +75,7 @@ impl MountMounted {
     }
 
     /// True when what is mounted is the wanted device.
-    fn is_device(&self, now: &MountedFs, scene: &StateCtx<'_>) -> bool {
+    fn is_device(&self, now: &MountedFs, ctx: &StateCtx<'_>) -> bool {
         let wanted = &self.entry.device;
         if self.is_bind() {
             // The same directory under two names.
@@ -87,7 +87,7 @@ impl MountMounted {
         let is_wanted =
             [&now.device, &device].into_iter().any(|d| d == wanted || *d == mounts::resolve_device(wanted));
         let backing =
-            || mounts::loop_backing_file(scene.tools().machine, &device).is_some_and(|f| f == *wanted);
+            || mounts::loop_backing_file(ctx.tools().machine, &device).is_some_and(|f| f == *wanted);
         let fits = |r: &fancy_regex::Regex| {
             [&now.device, &device].into_iter().any(|d| r.is_match(d).unwrap_or(false))
         };
@@ -96,13 +96,13 @@ impl MountMounted {
 
     fn plan_action(
         &self,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<(MountAction, Option<(String, FstabChange)>), StateError> {
-        let machine = scene.tools().machine;
+        let machine = ctx.tools().machine;
         let name = &self.entry.name;
         let act = match mounts::find_mounted(machine, name)? {
             Some(_) if !self.mount => MountAction::Nothing,
-            Some(now) if !self.is_device(&now, scene) => MountAction::Replace(now.device),
+            Some(now) if !self.is_device(&now, ctx) => MountAction::Replace(now.device),
             Some(now) => {
                 let files = ["/etc/passwd", "/etc/group"].map(|p| machine.read(p));
                 let [users, groups] = [files[0].clone()?, files[1].clone()?].map(Option::unwrap_or_default);
@@ -115,19 +115,19 @@ impl MountMounted {
                 }
             }
             None if self.mount => MountAction::Mount,
-            None if self.mkmnt && scene.fs.stat(Path::new(name))?.is_none() => MountAction::MakeDir,
+            None if self.mkmnt && ctx.fs.stat(Path::new(name))?.is_none() => MountAction::MakeDir,
             None => MountAction::Nothing,
         };
         if !self.persist {
             return Ok((act, None));
         }
         let (text, kept) =
-            mounts::set_fstab_entry(&read_fstab(scene, &self.config)?, &self.entry, &self.match_on, false)?;
+            mounts::set_fstab_entry(&read_fstab(ctx, &self.config)?, &self.entry, &self.match_on, false)?;
         Ok((act, (kept != FstabChange::Present).then_some((text, kept))))
     }
 
     /// Refuses a device, or what is bound, that is not there. What only its file system can tell is left to it.
-    fn verify_device(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn verify_device(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let FstabEntry { device, fstype, .. } = &self.entry;
         // Then `mount` does not mind.
         if self.opts.iter().any(|o| o == "nofail") {
@@ -136,9 +136,9 @@ impl MountMounted {
         let is_named = if self.is_bind() {
             device.starts_with('/')
         } else {
-            device.starts_with("/dev/") && !is_nodev(scene.tools().machine, fstype)?
+            device.starts_with("/dev/") && !is_nodev(ctx.tools().machine, fstype)?
         };
-        if !is_named || scene.fs.stat(Path::new(device))?.is_some() {
+        if !is_named || ctx.fs.stat(Path::new(device))?.is_some() {
             return Ok(());
         }
         let what = if self.is_bind() { "what should be bound" } else { "the device" };
@@ -147,11 +147,11 @@ impl MountMounted {
         )))
     }
 
-    fn make_mountpoint(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn make_mountpoint(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let path = Path::new(&self.entry.name);
         let mut missing = Vec::new();
         for dir in path.ancestors() {
-            if scene.fs.stat(dir)?.is_some() {
+            if ctx.fs.stat(dir)?.is_some() {
                 break;
             }
             missing.push(dir);
@@ -160,15 +160,15 @@ impl MountMounted {
             return Err(StateError::new("Mount directory is not present"));
         }
         for dir in missing.into_iter().rev() {
-            scene.fs.make_dir(dir, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
+            ctx.fs.make_dir(dir, FileMeta { mode: Some(0o755), ..FileMeta::default() })?;
         }
         Ok(())
     }
 
-    fn run_mount(&self, scene: &StateCtx<'_>, remount: bool) -> Result<(), StateError> {
+    fn run_mount(&self, ctx: &StateCtx<'_>, remount: bool) -> Result<(), StateError> {
         let FstabEntry { device, name, fstype, opts, .. } = &self.entry;
         let opts = if remount { format!("{opts},remount") } else { opts.clone() };
-        scene.tools().run_checked("mount", &["-o", &opts, "-t", fstype, "--", device, name])?;
+        ctx.tools().run_checked("mount", &["-o", &opts, "-t", fstype, "--", device, name])?;
         Ok(())
     }
 
@@ -178,24 +178,24 @@ impl MountMounted {
         fstype == "nfs" || fstype == "cvfs" || fstype.starts_with("fuse")
     }
 
-    fn perform_action(&self, act: &MountAction, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn perform_action(&self, act: &MountAction, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let name = &self.entry.name;
         if matches!(act, MountAction::Mount | MountAction::Replace(_)) {
-            self.verify_device(scene)?;
+            self.verify_device(ctx)?;
         }
         if matches!(act, MountAction::Mount | MountAction::MakeDir | MountAction::Replace(_)) {
-            self.make_mountpoint(scene)?;
+            self.make_mountpoint(ctx)?;
         }
         if matches!(act, MountAction::Nothing | MountAction::MakeDir) {
             return Ok(());
         }
-        scene.with_undo(&MountUndo, name.as_str(), || {
+        ctx.with_undo(&MountUndo, name.as_str(), || {
             let anew = matches!(act, MountAction::Replace(_))
                 || (matches!(act, MountAction::Remount(_)) && self.needs_fresh_mount());
             if anew {
-                scene.tools().run_checked("umount", &["--", name])?;
+                ctx.tools().run_checked("umount", &["--", name])?;
             }
-            self.run_mount(scene, matches!(act, MountAction::Remount(_)) && !anew)
+            self.run_mount(ctx, matches!(act, MountAction::Remount(_)) && !anew)
         })
     }
 
@@ -239,15 +239,15 @@ fn lookup_id(file: &str, who: &str) -> Option<u32> {
 }
 
 impl State for MountMounted {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let (act, table) = self.plan_action(scene)?;
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let (act, table) = self.plan_action(ctx)?;
         // Salt finds out when it mounts.
-        if scene.compat == Compat::Strict && matches!(act, MountAction::Mount | MountAction::Replace(_)) {
-            self.verify_device(scene)?;
+        if ctx.compat == Compat::Strict && matches!(act, MountAction::Mount | MountAction::Replace(_)) {
+            self.verify_device(ctx)?;
         }
         let kept = table.map(|(_, kept)| kept);
         let name = &self.entry.name;
-        let is_there = scene.fs.stat(Path::new(name))?.is_some();
+        let is_there = ctx.fs.stat(Path::new(name))?.is_some();
         let mut words = match &act {
             MountAction::Nothing if self.mount => "Target was already mounted".to_owned(),
             MountAction::Nothing => format!("{name} not mounted"),
@@ -281,13 +281,13 @@ impl State for MountMounted {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let (act, table) = self.plan_action(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let (act, table) = self.plan_action(ctx)?;
         let name = &self.entry.name;
-        let was_there = scene.fs.stat(Path::new(name))?.is_some();
-        if let Err(mut failure) = self.perform_action(&act, scene) {
+        let was_there = ctx.fs.stat(Path::new(name))?.is_some();
+        if let Err(mut failure) = self.perform_action(&act, ctx) {
             // The place is there now, whatever came of the mount.
-            if !was_there && scene.fs.stat(Path::new(name))?.is_some() {
+            if !was_there && ctx.fs.stat(Path::new(name))?.is_some() {
                 failure.result.changes.insert("mkmnt", name.as_str());
             }
             return Err(failure);
@@ -302,7 +302,7 @@ impl State for MountMounted {
         };
         let kept = table.as_ref().map(|(_, kept)| *kept);
         if let Some((text, kept)) = &table {
-            text_file::write_text(scene.fs, &self.config, text)?;
+            text_file::write_text(ctx.fs, &self.config, text)?;
             words.push_str(fstab::describe_change(*kept).1);
         } else if self.persist {
             words.push_str(fstab::describe_change(FstabChange::Present).1);
@@ -315,10 +315,10 @@ impl State for MountMounted {
         Ok(CheckResult::drifted(format!("{name} would be remounted"), Map::from_iter([("remount", true)])))
     }
 
-    fn react(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+    fn react(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
         let name = &self.entry.name;
-        let is_mounted = mounts::find_mounted(scene.tools().machine, name)?.is_some();
-        self.run_mount(scene, is_mounted)
+        let is_mounted = mounts::find_mounted(ctx.tools().machine, name)?.is_some();
+        self.run_mount(ctx, is_mounted)
             .map_err(|f| StateError::new(format!("{name} failed to remount: {}", f.result.comment)))?;
         Ok(ApplyResult::new(format!("{name} remounted"), Map::from_iter([("remount", true)])))
     }
@@ -342,18 +342,18 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_foretold_and_nothing_made() {
-        let stage = StateTestBed::strict();
-        let at = stage.path("mnt");
+        let test_bed = StateTestBed::strict();
+        let at = test_bed.path("mnt");
         for (more, words) in [
             (r#""device": "/dev/nosuch", "fstype": "ext4""#, "the device is not present: /dev/nosuch"),
             (r#""device": "/nosuch/dir", "fstype": "none", "opts": ["bind"]"#, "what should be bound is not"),
         ] {
             let args = format!(r#"{{{more}, "mkmnt": true, "persist": false}}"#);
             let chunk = chunk("mount.mounted", &at, &args);
-            let would = preview_chunk(&chunk, &stage.scene());
+            let would = preview_chunk(&chunk, &test_bed.scene());
             assert!(would.starts_with("false") && would.contains(words), "{would}");
-            let did = apply_line(build_state(&chunk).apply(&stage.scene()));
-            assert!(did.starts_with("false") && did.contains(words) && !stage.exists("mnt"), "{did}");
+            let did = apply_line(build_state(&chunk).apply(&test_bed.scene()));
+            assert!(did.starts_with("false") && did.contains(words) && !test_bed.exists("mnt"), "{did}");
         }
         for more in [
             r#""device": "/dev/nosuch", "fstype": "ext4", "opts": ["nofail"]"#,
@@ -361,7 +361,7 @@ mod tests {
             r#""device": "UUID=0", "fstype": "ext4""#,
         ] {
             let args = format!(r#"{{{more}, "mkmnt": true, "persist": false}}"#);
-            let would = preview_chunk(&chunk("mount.mounted", &at, &args), &stage.scene());
+            let would = preview_chunk(&chunk("mount.mounted", &at, &args), &test_bed.scene());
             assert!(would.starts_with("null"), "{would}");
         }
     }

@@ -28,8 +28,8 @@ struct ServiceMasked {
 }
 
 impl ServiceMasked {
-    fn manager<'s>(&self, scene: &'s StateCtx<'_>) -> Result<Box<dyn ServiceProvider + 's>, StateError> {
-        Ok(services::select_provider(scene.tools(), self.provider.as_deref())?)
+    fn manager<'s>(&self, ctx: &'s StateCtx<'_>) -> Result<Box<dyn ServiceProvider + 's>, StateError> {
+        Ok(services::select_provider(ctx.tools(), self.provider.as_deref())?)
     }
 
     fn changes(&self) -> Map {
@@ -48,8 +48,8 @@ impl ServiceMasked {
 }
 
 impl State for ServiceMasked {
-    fn check(&mut self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let masked = self.manager(scene)?.is_masked(&self.name, self.runtime);
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let masked = self.manager(ctx)?.is_masked(&self.name, self.runtime);
         let masked = masked.ok_or_else(|| StateError::new("Service masking not available on this minion"))?;
         let (name, word) = (&self.name, self.verb());
         Ok(match (masked == self.should_mask, self.should_mask) {
@@ -59,15 +59,15 @@ impl State for ServiceMasked {
         })
     }
 
-    fn apply(&mut self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let manager = self.manager(scene)?;
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let manager = self.manager(ctx)?;
         let act = if self.should_mask {
             ServiceAction::Mask(self.runtime)
         } else {
             ServiceAction::Unmask(self.runtime)
         };
         let key = key_with_provider(&self.name, self.provider.as_deref());
-        scene.with_undo(&ServiceUndo, key, || Ok(manager.perform_checked(act, &self.name, false)?))?;
+        ctx.with_undo(&ServiceUndo, key, || Ok(manager.perform_checked(act, &self.name, false)?))?;
         Ok(ApplyResult::new(format!("Service {} was {}", self.name, self.verb()), self.changes()))
     }
 

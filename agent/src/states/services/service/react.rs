@@ -14,10 +14,10 @@ impl ServiceState {
     fn choose_reaction(
         &self,
         manager: &dyn ServiceProvider,
-        scene: &StateCtx<'_>,
+        ctx: &StateCtx<'_>,
     ) -> Result<Option<ServiceReaction>, StateError> {
-        let service = self.find_service(manager, scene)?.unwrap_or_default();
-        let runs = self.is_running(manager, &service, scene) && !service.has_completed;
+        let service = self.find_service(manager, ctx)?.unwrap_or_default();
+        let runs = self.is_running(manager, &service, ctx) && !service.has_completed;
         Ok(match self.goal {
             ServiceGoal::Dead => {
                 (runs || service.is_restart_looping).then_some((ServiceAction::Stop, "stop", "ped"))
@@ -38,15 +38,15 @@ impl ServiceState {
         })
     }
 
-    pub(super) fn predicted_reaction(&self, scene: &StateCtx<'_>) -> Result<CheckResult, StateError> {
-        let manager = self.manager(scene)?;
+    pub(super) fn predicted_reaction(&self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let manager = self.manager(ctx)?;
         if let Some(why) = manager.offline_reason() {
             return Ok(CheckResult::in_sync(format!(
                 "{why}: there is nothing to do for service {}",
                 self.name
             )));
         }
-        Ok(match self.choose_reaction(&*manager, scene)? {
+        Ok(match self.choose_reaction(&*manager, ctx)? {
             None => CheckResult::in_sync("Service is already stopped"),
             Some((_, verb, end)) => {
                 let changes = self.change_map(true);
@@ -55,22 +55,22 @@ impl ServiceState {
         })
     }
 
-    pub(super) fn run_reaction(&self, scene: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
-        let manager = self.manager(scene)?;
+    pub(super) fn run_reaction(&self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let manager = self.manager(ctx)?;
         if let Some(why) = manager.offline_reason() {
             return Ok(ApplyResult {
                 comment: format!("{why}: there is nothing to do"),
                 ..ApplyResult::default()
             });
         }
-        let Some((act, verb, end)) = self.choose_reaction(&*manager, scene)? else {
+        let Some((act, verb, end)) = self.choose_reaction(&*manager, ctx)? else {
             return Ok(ApplyResult {
                 comment: "Service is already stopped".into(),
                 ..ApplyResult::default()
             });
         };
         let name = &self.name;
-        scene.with_undo(&super::ServiceUndo, key_with_provider(name, self.provider.as_deref()), || {
+        ctx.with_undo(&super::ServiceUndo, key_with_provider(name, self.provider.as_deref()), || {
             let masks = [(self.unmask, false), (self.unmask_runtime, true)];
             for (_, runtime) in masks.into_iter().filter(|(on, _)| *on && act != ServiceAction::Stop) {
                 manager.perform_checked(ServiceAction::Unmask(runtime), name, false)?;
@@ -83,10 +83,10 @@ impl ServiceState {
             Err(StateError::new(format!("Failed to {verb} the service {name}: {}", why.trim())))
         })?;
         if let Some(delay) = self.init_delay.and_then(|d| Duration::try_from_secs_f64(d).ok()) {
-            scene.cancel.wait(delay);
+            ctx.cancel.wait(delay);
         }
         let service = manager.status(name)?.unwrap_or_default();
-        let runs = self.is_running(&*manager, &service, scene) || service.is_oneshot || self.no_block;
+        let runs = self.is_running(&*manager, &service, ctx) || service.is_oneshot || self.no_block;
         if self.goal == ServiceGoal::Running && (!runs || service.is_restart_looping) {
             return Err(StateError::new(format!(
                 "Failed to {verb} the service {name}: {}",

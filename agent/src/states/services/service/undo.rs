@@ -13,9 +13,9 @@ impl Undoable for ServiceUndo {
         "service"
     }
 
-    fn capture(&self, key: &Value, scene: &StateCtx<'_>) -> Result<Value, StateError> {
+    fn capture(&self, key: &Value, ctx: &StateCtx<'_>) -> Result<Value, StateError> {
         let (name, provider) = split_key(key);
-        let manager = services::select_provider(scene.tools(), provider)?;
+        let manager = services::select_provider(ctx.tools(), provider)?;
         let masked = |runtime| manager.is_masked(name, runtime).unwrap_or(false);
         let service = manager.status(name)?;
         let (for_good, for_now) = (masked(false), masked(true));
@@ -32,9 +32,9 @@ impl Undoable for ServiceUndo {
         .into())
     }
 
-    fn restore(&self, key: &Value, to: &Value, scene: &StateCtx<'_>) -> Result<(), StateError> {
+    fn restore(&self, key: &Value, to: &Value, ctx: &StateCtx<'_>) -> Result<(), StateError> {
         let (name, provider) = split_key(key);
-        let manager = services::select_provider(scene.tools(), provider)?;
+        let manager = services::select_provider(ctx.tools(), provider)?;
         // A service that was not there at all neither ran nor started with the host.
         let wanted = |what: &str| to.as_map().and_then(|m| m.get(what)).is_some_and(Value::is_truthy);
         let masks = [("masked", false), ("masked_runtime", true)];

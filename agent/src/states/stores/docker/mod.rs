@@ -41,9 +41,9 @@ pub(super) const PLANNERS: &[StorePlannerRow] = &[
 /// A container: which one it is, and whether it runs. One that was new is removed, one that was stopped starts again.
 pub(super) static DOCKER_CONTAINER_UNDO: StoreUndo = StoreUndo {
     kind: "docker_container",
-    capture: |given, scene| {
-        let engine = ContainerEngine::new(given, &scene.tools());
-        let found = engine.inspect(&scene.tools(), "container", &given.require_text("name")?)?;
+    capture: |given, ctx| {
+        let engine = ContainerEngine::new(given, &ctx.tools());
+        let found = engine.inspect(&ctx.tools(), "container", &given.require_text("name")?)?;
         let told = |v: Value| {
             Map::from_iter([
                 ("id", json_field(&v, "Id")),
@@ -52,8 +52,8 @@ pub(super) static DOCKER_CONTAINER_UNDO: StoreUndo = StoreUndo {
         };
         Ok(found.map_or(Value::Null, |v| told(v).into()))
     },
-    restore: |given, to, scene| {
-        let (tools, name) = (scene.tools(), given.require_text("name")?);
+    restore: |given, to, ctx| {
+        let (tools, name) = (ctx.tools(), given.require_text("name")?);
         let engine = ContainerEngine::new(given, &tools);
         let now = engine.inspect(&tools, "container", &name)?;
         let verb: &[&str] = match (to.as_map(), &now) {
@@ -67,7 +67,7 @@ pub(super) static DOCKER_CONTAINER_UNDO: StoreUndo = StoreUndo {
             }
             _ => return Err(StateError::new("a container that was removed cannot come back")),
         };
-        run_engine(&engine, scene, verb, &[name])
+        run_engine(&engine, ctx, verb, &[name])
     },
     keep_reason: None,
 };
@@ -75,10 +75,10 @@ pub(super) static DOCKER_CONTAINER_UNDO: StoreUndo = StoreUndo {
 /// An image, a network or a volume: one that was new is removed.
 pub(super) static DOCKER_OBJECT_UNDO: StoreUndo = StoreUndo {
     kind: "docker",
-    capture: |given, scene| {
-        let engine = ContainerEngine::new(given, &scene.tools());
+    capture: |given, ctx| {
+        let engine = ContainerEngine::new(given, &ctx.tools());
         let found =
-            engine.inspect(&scene.tools(), &given.require_text("type")?, &given.require_text("name")?)?;
+            engine.inspect(&ctx.tools(), &given.require_text("type")?, &given.require_text("name")?)?;
         // `podman` writes some of them small.
         let told = |v: Value| {
             let all = ["Id", "id", "Name", "name"].iter().map(|key| json_field(&v, key));
@@ -86,15 +86,15 @@ pub(super) static DOCKER_OBJECT_UNDO: StoreUndo = StoreUndo {
         };
         Ok(found.map_or(Value::Null, told))
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let (kind, name) = (given.require_text("type")?, given.require_text("name")?);
         if !to.is_null() {
             return Err(StateError::new(format!("the {kind} {name} that was there cannot come back")));
         }
-        run_engine(&ContainerEngine::new(given, &scene.tools()), scene, &[&kind, "rm", "--"], &[name])
+        run_engine(&ContainerEngine::new(given, &ctx.tools()), ctx, &[&kind, "rm", "--"], &[name])
     },
-    keep_reason: Some(|given, scene| match &*given.require_text("type")? {
-        "volume" => objects::volume_keep_reason(given, scene),
+    keep_reason: Some(|given, ctx| match &*given.require_text("type")? {
+        "volume" => objects::volume_keep_reason(given, ctx),
         // The program refuses to remove others that are in use, and nothing is in them that could not be had again.
         _ => Ok(None),
     }),
@@ -110,12 +110,12 @@ fn container_status(value: &Value) -> String {
 
 fn run_engine(
     engine: &ContainerEngine,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     verb: &[&str],
     rest: &[String],
 ) -> Result<(), StateError> {
     let words: Vec<String> = verb.iter().map(|w| (*w).to_owned()).chain(rest.iter().cloned()).collect();
-    Ok(engine.run_checked(&scene.tools(), &words).map(|_| ())?)
+    Ok(engine.run_checked(&ctx.tools(), &words).map(|_| ())?)
 }
 
 fn undo_key(given: &NamedArgs<'_>, kind: &str, name: &str) -> Value {
@@ -137,19 +137,19 @@ fn change_by_commands(engine: ContainerEngine, all: Vec<Vec<String>>) -> ChangeF
 
 /// The same; the container that one of them makes has these variables.
 fn change_with_env(engine: ContainerEngine, all: Vec<Vec<String>>, variables: Vec<String>) -> ChangeFn {
-    Box::new(move |scene| run_each(&engine, scene, &all, &variables))
+    Box::new(move |ctx| run_each(&engine, ctx, &all, &variables))
 }
 
 fn run_each(
     engine: &ContainerEngine,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     all: &[Vec<String>],
     variables: &[String],
 ) -> Result<(), StateError> {
     for words in all {
         match words.first().map(String::as_str) {
-            Some("create" | "run") => engine.run_with_env(&scene.tools(), words, variables)?,
-            _ => engine.run_checked(&scene.tools(), words)?,
+            Some("create" | "run") => engine.run_with_env(&ctx.tools(), words, variables)?,
+            _ => engine.run_checked(&ctx.tools(), words)?,
         };
     }
     Ok(())
@@ -173,21 +173,21 @@ struct ContainerSwap {
 }
 
 impl ContainerSwap {
-    fn run(&self, scene: &StateCtx<'_>) -> Result<(), StateError> {
-        let (tools, engine) = (scene.tools(), &self.engine);
+    fn run(&self, ctx: &StateCtx<'_>) -> Result<(), StateError> {
+        let (tools, engine) = (ctx.tools(), &self.engine);
         let drop_new =
-            || run_engine(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&self.temp_name));
+            || run_engine(engine, ctx, &["rm", "--force", "--"], std::slice::from_ref(&self.temp_name));
         if engine.inspect(&tools, "container", &self.temp_name)?.is_some() {
             drop_new()?;
         }
-        if let Err(failure) = run_each(engine, scene, &self.create_commands, &self.variables) {
+        if let Err(failure) = run_each(engine, ctx, &self.create_commands, &self.variables) {
             // Half of a new one is of no use; the old one stays, and why is said.
             let _ = drop_new();
             return Err(failure);
         }
         let old = format!("{}-zagent-old", self.name);
         if engine.inspect(&tools, "container", &old)?.is_some() {
-            run_engine(engine, scene, &["rm", "--force", "--"], std::slice::from_ref(&old))?;
+            run_engine(engine, ctx, &["rm", "--force", "--"], std::slice::from_ref(&old))?;
         }
         engine.run_checked(&tools, &to_strings(&["stop", "--time", &self.timeout, "--", &self.name]))?;
         // One that removes itself is gone when it has stopped.
@@ -197,23 +197,22 @@ impl ContainerSwap {
         }
         let swapped = engine.run_checked(&tools, &to_strings(&["rename", "--", &self.temp_name, &self.name]));
         let is_named = swapped.is_ok();
-        let started = swapped
-            .map_err(StateError::from)
-            .and_then(|_| run_each(engine, scene, &self.start_commands, &[]));
+        let started =
+            swapped.map_err(StateError::from).and_then(|_| run_each(engine, ctx, &self.start_commands, &[]));
         match started {
-            Ok(()) if has_old => run_engine(engine, scene, &["rm", "--force", "--"], &[old]),
-            Err(failure) if has_old => Err(self.roll_back(scene, &old, is_named, failure)),
+            Ok(()) if has_old => run_engine(engine, ctx, &["rm", "--force", "--"], &[old]),
+            Err(failure) if has_old => Err(self.roll_back(ctx, &old, is_named, failure)),
             other => other,
         }
     }
 
     /// Puts the old one back; says why, and how far that went.
-    fn roll_back(&self, scene: &StateCtx<'_>, old: &str, is_named: bool, failure: StateError) -> StateError {
+    fn roll_back(&self, ctx: &StateCtx<'_>, old: &str, is_named: bool, failure: StateError) -> StateError {
         let new = if is_named { &self.name } else { &self.temp_name };
         let mut acts =
             vec![to_strings(&["rm", "--force", "--", new]), to_strings(&["rename", "--", old, &self.name])];
         acts.extend(self.was_up.then(|| to_strings(&["start", "--", &self.name])));
-        let how = match run_each(&self.engine, scene, &acts, &[]) {
+        let how = match run_each(&self.engine, ctx, &acts, &[]) {
             Ok(()) => "the old container is back".to_owned(),
             Err(more) => {
                 format!("the old container is `{old}`, and could not be put back: {}", more.result.comment)
@@ -245,8 +244,8 @@ fn create_commands(given: &NamedArgs<'_>, called: &str, image: &str) -> Result<V
 /// The argument by which a watch asks for a signal.
 pub(super) const SIGNAL_ARG: &str = "__signal__";
 
-fn plan_running(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+fn plan_running(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let now = engine.inspect(&tools, "container", &name)?;
     let starts = given.flag("start").unwrap_or(true);
@@ -319,7 +318,7 @@ fn plan_running(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan
                 variables,
                 start_commands: ends,
             };
-            Box::new(move |scene| swap.run(scene))
+            Box::new(move |ctx| swap.run(ctx))
         } else {
             makes.extend(ends);
             change_with_env(engine, makes, env_variables(given))
@@ -327,8 +326,8 @@ fn plan_running(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan
     }))
 }
 
-fn plan_stopped(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+fn plan_stopped(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let names = given.text_list("containers").unwrap_or_else(|| vec![name.clone()]);
     let (mut up, mut missing) = (Vec::new(), Vec::new());
@@ -393,8 +392,8 @@ fn plan_stopped(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan
     }))
 }
 
-fn plan_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+fn plan_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let Some(now) = engine.inspect(&tools, "container", &name)? else {
         return Ok(StorePlan::InSync(format!("Container '{name}' does not exist")));
@@ -412,8 +411,8 @@ fn plan_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan,
     }))
 }
 
-fn plan_run(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name, image) = (scene.tools(), given.require_text("name")?, given.require_text("image")?);
+fn plan_run(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name, image) = (ctx.tools(), given.require_text("name")?, given.require_text("image")?);
     let engine = ContainerEngine::new(given, &tools);
     let mut all = Vec::new();
     if engine.inspect(&tools, "container", &name)?.is_some() {
@@ -463,23 +462,23 @@ esac
 "#;
 
     fn stage() -> (StateTestBed, String) {
-        let stage = StateTestBed::new();
-        let engine = stage.path("engine");
+        let test_bed = StateTestBed::new();
+        let engine = test_bed.path("engine");
         std::fs::write(&engine, ENGINE).unwrap();
         std::fs::set_permissions(&engine, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        std::fs::create_dir(stage.path("all")).unwrap();
-        std::fs::write(stage.path("all/web"), "running").unwrap();
-        std::fs::write(stage.path("all/web.id"), "old").unwrap();
-        (stage, engine)
+        std::fs::create_dir(test_bed.path("all")).unwrap();
+        std::fs::write(test_bed.path("all/web"), "running").unwrap();
+        std::fs::write(test_bed.path("all/web.id"), "old").unwrap();
+        (test_bed, engine)
     }
 
-    fn containers(stage: &StateTestBed) -> Vec<String> {
-        let names = std::fs::read_dir(stage.path("all"))
+    fn containers(test_bed: &StateTestBed) -> Vec<String> {
+        let names = std::fs::read_dir(test_bed.path("all"))
             .unwrap()
             .map(|e| e.unwrap().file_name().into_string().unwrap());
         let names = names.filter(|n| !n.ends_with(".id"));
         let read =
-            |n: &str| std::fs::read_to_string(stage.path(&format!("all/{n}"))).unwrap().trim().to_owned();
+            |n: &str| std::fs::read_to_string(test_bed.path(&format!("all/{n}"))).unwrap().trim().to_owned();
         let mut all: Vec<String> =
             names.map(|n| format!("{n} {} {}", read(&format!("{n}.id")), read(&n))).collect();
         all.sort_unstable();
@@ -488,16 +487,16 @@ esac
 
     #[test]
     fn the_old_container_goes_once_the_new_one_runs() {
-        let (stage, engine) = stage();
+        let (test_bed, engine) = stage();
         let chunk = chunk(
             "docker_container.running",
             "web",
             &format!(r#"{{"image": "x:2", "provider": "{engine}"}}"#),
         );
-        let said = apply_chunk(&chunk, &stage.scene());
+        let said = apply_chunk(&chunk, &test_bed.scene());
         assert!(said.starts_with("true \"Replaced container 'web'\""), "{said}");
-        assert_eq!(containers(&stage), ["web new running"]);
-        let acts = std::fs::read_to_string(stage.path("said")).unwrap();
+        assert_eq!(containers(&test_bed), ["web new running"]);
+        let acts = std::fs::read_to_string(test_bed.path("said")).unwrap();
         let at =
             |line: &str| acts.lines().position(|l| l == line).unwrap_or_else(|| panic!("{line}: {acts}"));
         assert!(at("start -- web") < at("rm --force -- web-zagent-old"), "{acts}");
@@ -505,31 +504,31 @@ esac
 
     #[test]
     fn the_old_container_comes_back_when_the_new_one_does_not_start() {
-        let (stage, engine) = stage();
-        std::fs::write(stage.path("broken"), "").unwrap();
+        let (test_bed, engine) = stage();
+        std::fs::write(test_bed.path("broken"), "").unwrap();
         let chunk = chunk(
             "docker_container.running",
             "web",
             &format!(r#"{{"image": "x:2", "provider": "{engine}"}}"#),
         );
-        let said = apply_chunk(&chunk, &stage.scene());
+        let said = apply_chunk(&chunk, &test_bed.scene());
         assert!(
             said.starts_with("false") && said.contains("port is taken; the old container is back"),
             "{said}"
         );
-        assert_eq!(containers(&stage), ["web old running"]);
+        assert_eq!(containers(&test_bed), ["web old running"]);
     }
 
     #[test]
     fn a_watch_may_send_a_signal() {
-        let (stage, engine) = stage();
+        let (test_bed, engine) = stage();
         for (action, sends) in [("SIGHUP", true), ("force", false)] {
             let args = format!(r#"{{"provider": "{engine}", "watch_action": "{action}"}}"#);
             let chunk = chunk("docker_container.running", "web", &args);
-            let done = crate::states::testing::build_state(&chunk).react(&stage.scene()).unwrap();
-            assert_eq!(std::fs::read_to_string(stage.path("killed")).is_ok(), sends, "{}", done.comment);
-            let _ = std::fs::remove_file(stage.path("killed"));
-            assert_eq!(containers(&stage), [if sends { "web old running" } else { "web new running" }]);
+            let done = crate::states::testing::build_state(&chunk).react(&test_bed.scene()).unwrap();
+            assert_eq!(std::fs::read_to_string(test_bed.path("killed")).is_ok(), sends, "{}", done.comment);
+            let _ = std::fs::remove_file(test_bed.path("killed"));
+            assert_eq!(containers(&test_bed), [if sends { "web old running" } else { "web new running" }]);
         }
     }
 }

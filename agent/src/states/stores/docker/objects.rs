@@ -19,8 +19,8 @@ fn with_tag(name: &str, tag: Option<String>) -> String {
     }
 }
 
-pub(super) fn image_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+pub(super) fn image_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let image = with_tag(&name, given.text("tag"));
     if !given.is_enabled("force") && engine.inspect(&tools, "image", &image)?.is_some() {
@@ -46,8 +46,8 @@ pub(super) fn image_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Resu
     }))
 }
 
-pub(super) fn image_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+pub(super) fn image_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let mut there = Vec::new();
     for image in given.text_list("images").unwrap_or_else(|| vec![name.clone()]) {
@@ -72,8 +72,8 @@ pub(super) fn image_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Resul
     }))
 }
 
-pub(super) fn network_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+pub(super) fn network_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let now = engine.inspect(&tools, "network", &name)?;
     let members = now.as_ref().map(|n| json_field(n, "Containers"));
@@ -146,8 +146,8 @@ pub(super) fn network_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Re
     }))
 }
 
-pub(super) fn volume_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+pub(super) fn volume_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let mut all = Vec::new();
     if let Some(now) = engine.inspect(&tools, "volume", &name)? {
@@ -183,9 +183,9 @@ pub(super) fn volume_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Res
 /// Why a volume is not taken away: something is in it, or nobody can tell.
 pub(super) fn volume_keep_reason(
     given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
 ) -> Result<Option<String>, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let Some(now) = engine.inspect(&tools, "volume", &name)? else { return Ok(None) };
     let users = to_strings(&["ps", "--all", "--quiet", "--filter", &format!("volume={name}")]);
@@ -197,19 +197,19 @@ pub(super) fn volume_keep_reason(
     // One that is mounted only when used, or is on another host, cannot be looked into.
     let is_plain = matches!(json_field(&now, "Options"), Value::Null)
         || json_field(&now, "Options").as_map().is_some_and(Map::is_empty);
-    if !is_local || !is_plain || scene.fs.stat(&place)?.is_none() {
+    if !is_local || !is_plain || ctx.fs.stat(&place)?.is_none() {
         return Ok(Some("what is in the volume cannot be seen".to_owned()));
     }
-    Ok((!scene.fs.read_dir(&place)?.is_empty()).then(|| "there is something in the volume".to_owned()))
+    Ok((!ctx.fs.read_dir(&place)?.is_empty()).then(|| "there is something in the volume".to_owned()))
 }
 
 /// Networks and volumes that go.
 pub(super) fn plan_absent(
     given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     kind: &str,
 ) -> Result<StorePlan, StateError> {
-    let (tools, name) = (scene.tools(), given.require_text("name")?);
+    let (tools, name) = (ctx.tools(), given.require_text("name")?);
     let engine = ContainerEngine::new(given, &tools);
     let noun = if kind == "network" { "Network" } else { "Volume" };
     if engine.inspect(&tools, kind, &name)?.is_none() {

@@ -40,13 +40,13 @@ pub(super) use objects::{POSTGRES_OBJECT_UNDO, POSTGRES_PRIVILEGES_UNDO};
 
 pub(super) static POSTGRES_ROLE_UNDO: StoreUndo = StoreUndo {
     kind: "postgres_role",
-    capture: |given, scene| {
-        let all = postgres_role::list_roles(&PsqlClient::from_journal_key(given), &scene.tools(), true)?;
+    capture: |given, ctx| {
+        let all = postgres_role::list_roles(&PsqlClient::from_journal_key(given), &ctx.tools(), true)?;
         Ok(all.get(&given.require_text("name")?).cloned().unwrap_or(Value::Null))
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let (psql, name, tools) =
-            (PsqlClient::from_journal_key(given), given.require_text("name")?, scene.tools());
+            (PsqlClient::from_journal_key(given), given.require_text("name")?, ctx.tools());
         let all = postgres_role::list_roles(&psql, &tools, false)?;
         let now = find_by_name(&all, &name);
         let Some(was) = to.as_map() else {
@@ -76,15 +76,15 @@ pub(super) static POSTGRES_ROLE_UNDO: StoreUndo = StoreUndo {
 
 pub(super) static POSTGRES_DATABASE_UNDO: StoreUndo = StoreUndo {
     kind: "postgres_database",
-    capture: |given, scene| {
-        let all = PsqlClient::from_journal_key(given).rows_by_name(&scene.tools(), pg::LIST_DATABASES)?;
+    capture: |given, ctx| {
+        let all = PsqlClient::from_journal_key(given).rows_by_name(&ctx.tools(), pg::LIST_DATABASES)?;
         let Some(row) = find_by_name(&all, &given.require_text("name")?) else { return Ok(Value::Null) };
         let part = |key: &str| (key.to_ascii_lowercase(), row.get(key).cloned().unwrap_or(Value::Null));
         Ok(Map::from_iter([part("Owner"), part("Tablespace")].map(|(k, v)| (Value::from(k), v))).into())
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let (psql, name, tools) =
-            (PsqlClient::from_journal_key(given), given.require_text("name")?, scene.tools());
+            (PsqlClient::from_journal_key(given), given.require_text("name")?, ctx.tools());
         let all = psql.rows_by_name(&tools, pg::LIST_DATABASES)?;
         let sql = match (to.as_map(), find_by_name(&all, &name)) {
             (None, _) => format!("DROP DATABASE {};", quote_ident(&name)),
@@ -108,10 +108,10 @@ pub(super) static POSTGRES_DATABASE_UNDO: StoreUndo = StoreUndo {
         psql.run(&tools, &sql)?;
         Ok(())
     },
-    keep_reason: Some(|given, scene| {
+    keep_reason: Some(|given, ctx| {
         let rows = PsqlClient::from_journal_key(given)
             .in_database(&given.require_text("name")?)
-            .rows(&scene.tools(), USER_OBJECTS_SQL)?;
+            .rows(&ctx.tools(), USER_OBJECTS_SQL)?;
         let count = rows.first().and_then(|r| r.get("held")).and_then(Value::as_str);
         Ok((count != Some("0")).then(|| "there are tables in the database".to_owned()))
     }),
@@ -125,12 +125,11 @@ const USER_OBJECTS_SQL: &str = "SELECT (SELECT count(*) FROM pg_class c JOIN pg_
 
 /// An act of one text of statements.
 fn run_statement(psql: PsqlClient, sql: String) -> ChangeFn {
-    Box::new(move |scene| Ok(psql.run(&scene.tools(), &sql).map(|_| ())?))
+    Box::new(move |ctx| Ok(psql.run(&ctx.tools(), &sql).map(|_| ())?))
 }
 
-fn role_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>, is_user: bool) -> Result<StorePlan, StateError> {
-    let (psql, name, tools) =
-        (PsqlClient::from_state_args(given), given.require_text("name")?, scene.tools());
+fn role_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, is_user: bool) -> Result<StorePlan, StateError> {
+    let (psql, name, tools) = (PsqlClient::from_state_args(given), given.require_text("name")?, ctx.tools());
     let (noun, small) = if is_user { ("User", "user") } else { ("Group", "group") };
     let all = postgres_role::list_roles(
         &psql,
@@ -175,9 +174,9 @@ fn role_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>, is_user: bool) -> R
     }))
 }
 
-fn role_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>, noun: &str) -> Result<StorePlan, StateError> {
+fn role_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>, noun: &str) -> Result<StorePlan, StateError> {
     let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
-    if !postgres_role::list_roles(&psql, &scene.tools(), false)?.contains(&name) {
+    if !postgres_role::list_roles(&psql, &ctx.tools(), false)?.contains(&name) {
         return Ok(StorePlan::InSync(format!("{noun} {name} is not present, so it cannot be removed")));
     }
     let sql = format!("DROP ROLE {};", quote_ident(&name));
@@ -208,9 +207,9 @@ fn plan_removal(
     })
 }
 
-fn database_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn database_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
-    let all = psql.rows_by_name(&scene.tools(), pg::LIST_DATABASES)?;
+    let all = psql.rows_by_name(&ctx.tools(), pg::LIST_DATABASES)?;
     let key = Some((&POSTGRES_DATABASE_UNDO as &'static dyn Undoable, psql.journal_key(&name)));
     let Some(now) = find_by_name(&all, &name) else {
         return Ok(StorePlan::Change(PlannedChange {
@@ -250,15 +249,15 @@ fn database_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<Store
         failure_prefix: format!("Failed to change parameters for database {name}"),
         changes: single_change(&name, "Parameters changed"),
         undoable: key,
-        run_change: Box::new(move |scene| {
-            super::with_map_args(&wanted, |given| Ok(pg::alter_database(&psql, &scene.tools(), given, &own)?))
+        run_change: Box::new(move |ctx| {
+            super::with_map_args(&wanted, |given| Ok(pg::alter_database(&psql, &ctx.tools(), given, &own)?))
         }),
     }))
 }
 
-fn database_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+fn database_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
-    if !psql.rows_by_name(&scene.tools(), pg::LIST_DATABASES)?.contains(&name) {
+    if !psql.rows_by_name(&ctx.tools(), pg::LIST_DATABASES)?.contains(&name) {
         return Ok(StorePlan::InSync(format!("Database {name} is not present, so it cannot be removed")));
     }
     Ok(plan_removal("Database", &name, "", None, run_statement(psql, pg::drop_database(&name))))

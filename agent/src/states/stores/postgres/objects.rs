@@ -13,21 +13,21 @@ use crate::states::{StateCtx, StateError};
 /// Schemas, tablespaces and languages: `type` says which. What is null is taken away, what was there is made again.
 pub(in super::super) static POSTGRES_OBJECT_UNDO: StoreUndo = StoreUndo {
     kind: "postgres_object",
-    capture: |given, scene| {
+    capture: |given, ctx| {
         let all = PsqlClient::from_journal_key(given)
-            .rows_by_name(&scene.tools(), listing_query(&given.require_text("type")?))?;
+            .rows_by_name(&ctx.tools(), listing_query(&given.require_text("type")?))?;
         Ok(all.get(&given.require_text("name")?).cloned().unwrap_or(Value::Null))
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let (psql, name, kind) =
             (PsqlClient::from_journal_key(given), given.require_text("name")?, given.require_text("type")?);
-        let now = psql.rows_by_name(&scene.tools(), listing_query(&kind))?;
+        let now = psql.rows_by_name(&ctx.tools(), listing_query(&kind))?;
         let owner = to.get("Owner").or_else(|| to.get("owner")).and_then(Value::as_str).map(str::to_owned);
         let wanted = owner.iter().map(|o| ("owner", Value::from(o.as_str()))).collect::<Map>();
         let sql = match (to.as_map(), now.contains(&name), &*kind) {
             // A language that is made comes as an extension, and goes with it alone.
             (None, _, "LANGUAGE")
-                if psql.rows_by_name(&scene.tools(), pg::LIST_EXTENSIONS)?.contains(&name) =>
+                if psql.rows_by_name(&ctx.tools(), pg::LIST_EXTENSIONS)?.contains(&name) =>
             {
                 format!("DROP EXTENSION {};", quote_ident(&name))
             }
@@ -47,7 +47,7 @@ pub(in super::super) static POSTGRES_OBJECT_UNDO: StoreUndo = StoreUndo {
             }
             (Some(_), false, _) => format!("CREATE {kind} {};", quote_ident(&name)),
         };
-        psql.run(&scene.tools(), &sql)?;
+        psql.run(&ctx.tools(), &sql)?;
         Ok(())
     },
     keep_reason: None,
@@ -56,14 +56,14 @@ pub(in super::super) static POSTGRES_OBJECT_UNDO: StoreUndo = StoreUndo {
 /// What a role may do with an object.
 pub(in super::super) static POSTGRES_PRIVILEGES_UNDO: StoreUndo = StoreUndo {
     kind: "postgres_privileges",
-    capture: |given, scene| {
+    capture: |given, ctx| {
         Ok(PrivilegeRequest::new(given)?
-            .current_privileges(&PsqlClient::from_journal_key(given), &scene.tools())?
+            .current_privileges(&PsqlClient::from_journal_key(given), &ctx.tools())?
             .into())
     },
-    restore: |given, to, scene| {
+    restore: |given, to, ctx| {
         let sql = PrivilegeRequest::new(given)?.restore_sql(to.as_map().unwrap_or(&Map::new()));
-        PsqlClient::from_journal_key(given).run(&scene.tools(), &sql)?;
+        PsqlClient::from_journal_key(given).run(&ctx.tools(), &sql)?;
         Ok(())
     },
     keep_reason: None,
@@ -90,10 +90,10 @@ fn undo_key(psql: &PsqlClient, name: &str, more: &[(&str, &str)]) -> Value {
     key.into()
 }
 
-pub(super) fn schema_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+pub(super) fn schema_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (name, db) = (given.require_text("name")?, given.require_text("dbname")?);
     let psql = PsqlClient::from_state_args(given).in_database(&db);
-    if psql.rows_by_name(&scene.tools(), pg::LIST_SCHEMAS)?.contains(&name) {
+    if psql.rows_by_name(&ctx.tools(), pg::LIST_SCHEMAS)?.contains(&name) {
         return Ok(StorePlan::InSync(format!("Schema {name} already exists in database {db}")));
     }
     Ok(StorePlan::Change(PlannedChange {
@@ -106,10 +106,10 @@ pub(super) fn schema_present(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Res
     }))
 }
 
-pub(super) fn schema_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+pub(super) fn schema_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (name, db) = (given.require_text("name")?, given.require_text("dbname")?);
     let psql = PsqlClient::from_state_args(given).in_database(&db);
-    if !psql.rows_by_name(&scene.tools(), pg::LIST_SCHEMAS)?.contains(&name) {
+    if !psql.rows_by_name(&ctx.tools(), pg::LIST_SCHEMAS)?.contains(&name) {
         return Ok(StorePlan::InSync(format!(
             "Schema {name} is not present in database {db}, so it cannot be removed"
         )));
@@ -125,12 +125,9 @@ pub(super) fn schema_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Resu
     ))
 }
 
-pub(super) fn extension_present(
-    given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
-) -> Result<StorePlan, StateError> {
+pub(super) fn extension_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
-    let all = psql.rows_by_name(&scene.tools(), pg::LIST_EXTENSIONS)?;
+    let all = psql.rows_by_name(&ctx.tools(), pg::LIST_EXTENSIONS)?;
     let now = find_by_name(&all, &name);
     let sql = pg::extension_sql(given, &name, now);
     if sql.is_empty() {
@@ -147,21 +144,18 @@ pub(super) fn extension_present(
     }))
 }
 
-pub(super) fn extension_absent(given: &NamedArgs<'_>, scene: &StateCtx<'_>) -> Result<StorePlan, StateError> {
+pub(super) fn extension_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
-    if !psql.rows_by_name(&scene.tools(), pg::LIST_EXTENSIONS)?.contains(&name) {
+    if !psql.rows_by_name(&ctx.tools(), pg::LIST_EXTENSIONS)?.contains(&name) {
         return Ok(StorePlan::InSync(format!("Extension {name} is not present, so it cannot be removed")));
     }
     Ok(plan_removal("Extension", &name, "", None, run_statement(psql, pg::drop_extension(given, &name))))
 }
 
-pub(super) fn tablespace_present(
-    given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
-) -> Result<StorePlan, StateError> {
+pub(super) fn tablespace_present(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (psql, name, directory) =
         (PsqlClient::from_state_args(given), given.require_text("name")?, given.require_text("directory")?);
-    let all = psql.rows_by_name(&scene.tools(), pg::LIST_TABLESPACES)?;
+    let all = psql.rows_by_name(&ctx.tools(), pg::LIST_TABLESPACES)?;
     let thing = Some((&POSTGRES_OBJECT_UNDO as _, undo_key(&psql, &name, &[("type", "TABLESPACE")])));
     let Some(now) = find_by_name(&all, &name) else {
         return Ok(StorePlan::Change(PlannedChange {
@@ -213,12 +207,9 @@ pub(super) fn tablespace_present(
     }))
 }
 
-pub(super) fn tablespace_absent(
-    given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
-) -> Result<StorePlan, StateError> {
+pub(super) fn tablespace_absent(given: &NamedArgs<'_>, ctx: &StateCtx<'_>) -> Result<StorePlan, StateError> {
     let (psql, name) = (PsqlClient::from_state_args(given), given.require_text("name")?);
-    if !psql.rows_by_name(&scene.tools(), pg::LIST_TABLESPACES)?.contains(&name) {
+    if !psql.rows_by_name(&ctx.tools(), pg::LIST_TABLESPACES)?.contains(&name) {
         return Ok(StorePlan::InSync(format!("Tablespace {name} is not present, so it cannot be removed")));
     }
     let thing = Some((&POSTGRES_OBJECT_UNDO as _, undo_key(&psql, &name, &[("type", "TABLESPACE")])));
@@ -228,11 +219,10 @@ pub(super) fn tablespace_absent(
 
 pub(super) fn plan_language(
     given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     present: bool,
 ) -> Result<StorePlan, StateError> {
-    let (psql, name, tools) =
-        (PsqlClient::from_state_args(given), given.require_text("name")?, scene.tools());
+    let (psql, name, tools) = (PsqlClient::from_state_args(given), given.require_text("name")?, ctx.tools());
     given.require_text("maintenance_db")?;
     if psql.rows_by_name(&tools, pg::LIST_LANGUAGES)?.contains(&name) == present {
         return Ok(StorePlan::InSync(match present {
@@ -260,11 +250,11 @@ pub(super) fn plan_language(
 
 pub(super) fn plan_privileges(
     given: &NamedArgs<'_>,
-    scene: &StateCtx<'_>,
+    ctx: &StateCtx<'_>,
     present: bool,
 ) -> Result<StorePlan, StateError> {
     let (psql, wish, tools) =
-        (PsqlClient::from_state_args(given), PrivilegeRequest::new(given)?, scene.tools());
+        (PsqlClient::from_state_args(given), PrivilegeRequest::new(given)?, ctx.tools());
     if wish.has_privileges(&psql, &tools, present)? == present {
         return Ok(StorePlan::InSync(match present {
             true => "The requested privilege(s) are already set".to_owned(),

@@ -14,7 +14,7 @@ use crate::host::command_options::value_text;
 /// What of a container differs from what is declared: by place, how it is and how it should be.
 /// `image` is what the program shows of its image.
 pub(crate) fn differences(
-    given: &NamedArgs<'_>,
+    named_args: &NamedArgs<'_>,
     now: &Value,
     image: Option<&Value>,
 ) -> Result<Map, FunctionError> {
@@ -23,17 +23,17 @@ pub(crate) fn differences(
         all.insert(place, Map::from_iter([("old", old.cloned().unwrap_or(Value::Null)), ("new", new)]));
     };
     for (place, found) in [
-        ("Config.Env", variable_changes(given, now, image)),
-        ("Config.Labels", label_changes(given, now, image)),
-        ("HostConfig.Binds", bind_changes(given, now)),
-        ("HostConfig.PortBindings", port_changes(given, now)),
+        ("Config.Env", variable_changes(named_args, now, image)),
+        ("Config.Labels", label_changes(named_args, now, image)),
+        ("HostConfig.Binds", bind_changes(named_args, now)),
+        ("HostConfig.PortBindings", port_changes(named_args, now)),
     ] {
         if let Some((old, new)) = found {
             note(place, Some(&string_list(old)), string_list(new));
         }
     }
     for (names, _, place, shape) in OPTIONS.iter().filter(|(_, _, place, _)| !place.is_empty()) {
-        let Some(value) = find_declared(given, names) else { continue };
+        let Some(value) = find_declared(named_args, names) else { continue };
         let shows = zagent_config::value::traverse(now, place, ".");
         if !is_as_declared(value, *shape, shows) {
             note(place, shows, value.clone());
@@ -42,7 +42,7 @@ pub(crate) fn differences(
     for (key, place) in
         [("command", "Config.Cmd"), ("cmd", "Config.Cmd"), ("entrypoint", "Config.Entrypoint")]
     {
-        let Some(value) = given.get(key) else { continue };
+        let Some(value) = named_args.get(key) else { continue };
         let shows = zagent_config::value::traverse(now, place, ".");
         let has: Vec<String> =
             shows.and_then(Value::as_list).map(|l| l.iter().map(value_text).collect()).unwrap_or_default();
@@ -55,7 +55,7 @@ pub(crate) fn differences(
     let shows = zagent_config::value::traverse(now, "NetworkSettings.Networks", ".");
     let is_missing = |n: &ContainerNetwork| !n.is_as_declared(shows.and_then(|s| s.get(&n.name)));
     let missing: Vec<String> =
-        container_networks(given)?.into_iter().filter(is_missing).map(|n| n.name).collect();
+        container_networks(named_args)?.into_iter().filter(is_missing).map(|n| n.name).collect();
     if !missing.is_empty() {
         note("NetworkSettings.Networks", None, string_list(missing));
     }
@@ -93,8 +93,8 @@ const ENGINE_VARIABLES: [&str; 14] = [
 ];
 
 /// The names of variables: what they hold is shown to nobody.
-fn variable_changes(given: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -> ListDifference {
-    let (wanted, has) = (env_variables(given), shown_list(now, "Config.Env"));
+fn variable_changes(named_args: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -> ListDifference {
+    let (wanted, has) = (env_variables(named_args), shown_list(now, "Config.Env"));
     let new: Vec<&String> = wanted.iter().filter(|w| !has.contains(w)).collect();
     let brought = image.map(|image| shown_list(image, "Config.Env"));
     let is_stray = |h: &&String| {
@@ -112,7 +112,7 @@ fn variable_changes(given: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -
 /// Labels that programs put on containers for themselves.
 const ENGINE_LABELS: [&str; 3] = ["com.docker.", "io.podman.", "PODMAN_"];
 
-fn label_changes(given: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -> ListDifference {
+fn label_changes(named_args: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -> ListDifference {
     let labels = |of: &Value| -> Vec<String> {
         let shows = zagent_config::value::traverse(of, "Config.Labels", ".").and_then(Value::as_map);
         shows
@@ -121,7 +121,7 @@ fn label_changes(given: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -> L
             .map(|(k, v)| format!("{}={}", value_text(k), value_text(v)))
             .collect()
     };
-    let wanted = find_declared(given, &["labels", "label"])
+    let wanted = find_declared(named_args, &["labels", "label"])
         .map(|v| option_values(v, OptionShape::Pairs))
         .unwrap_or_default();
     let wanted: Vec<String> =
@@ -138,10 +138,10 @@ fn label_changes(given: &NamedArgs<'_>, now: &Value, image: Option<&Value>) -> L
     list_difference(old, new)
 }
 
-fn bind_changes(given: &NamedArgs<'_>, now: &Value) -> ListDifference {
+fn bind_changes(named_args: &NamedArgs<'_>, now: &Value) -> ListDifference {
     let all = [&["binds", "bind"], &["volumes", "volume"]]
         .into_iter()
-        .filter_map(|names| find_declared(given, names));
+        .filter_map(|names| find_declared(named_args, names));
     let wanted: Vec<String> = all.flat_map(|v| option_values(v, OptionShape::List)).collect();
     let has = shown_list(now, "HostConfig.Binds");
     // One without a name has no other end; the program shows it apart.
@@ -158,8 +158,8 @@ fn bind_changes(given: &NamedArgs<'_>, now: &Value) -> ListDifference {
     list_difference(old, new)
 }
 
-fn port_changes(given: &NamedArgs<'_>, now: &Value) -> ListDifference {
-    let wanted = find_declared(given, &["port_bindings", "publish"])
+fn port_changes(named_args: &NamedArgs<'_>, now: &Value) -> ListDifference {
+    let wanted = find_declared(named_args, &["port_bindings", "publish"])
         .map(|v| option_values(v, OptionShape::List))
         .unwrap_or_default();
     let wanted: Vec<PublishedPort> = wanted.iter().flat_map(|w| PublishedPort::parse(w)).collect();

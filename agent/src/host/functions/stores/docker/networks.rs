@@ -80,12 +80,12 @@ impl ContainerNetwork {
 }
 
 /// The networks of a container.
-pub(crate) fn container_networks(given: &NamedArgs<'_>) -> Result<Vec<ContainerNetwork>, FunctionError> {
+pub(crate) fn container_networks(named_args: &NamedArgs<'_>) -> Result<Vec<ContainerNetwork>, FunctionError> {
     let of_map = |map: &Map| {
         map.iter().map(|(name, of)| ContainerNetwork::parse(value_text(name), of)).collect::<Vec<_>>()
     };
     let bare = |name: String| Ok(ContainerNetwork { name, settings: Vec::new() });
-    match given.get("networks") {
+    match named_args.get("networks") {
         Some(Value::Map(map)) => of_map(map).into_iter().collect(),
         Some(Value::List(items)) => {
             let one = |v: &Value| v.as_map().map_or_else(|| vec![bare(value_text(v))], of_map);
