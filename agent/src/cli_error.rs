@@ -89,7 +89,7 @@ impl CliError {
     /// The cache cannot be used.
     #[must_use]
     pub fn from_cache(error: &CacheError) -> Self {
-        let words = error_chain(error);
+        let words = zagent_config::error_chain(error);
         if error.is_permission() {
             return Self::permission(words);
         }
@@ -143,20 +143,4 @@ impl From<Diagnostics> for CliError {
     fn from(faults: Diagnostics) -> Self {
         Self::CompileErrors(faults)
     }
-}
-
-/// An error and its causes, in one line.
-#[must_use]
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
 }

@@ -84,7 +84,7 @@ impl CommitTree {
             submodules: Vec::new(),
         };
         walk.walk_dir(root, "", 0)?;
-        let CommitWalk { listing: listing, submodules, .. } = walk;
+        let CommitWalk { listing, submodules, .. } = walk;
         listing.check_links()?;
         let files = listing.files_below(prefix)?.into_iter().map(|(path, (_, blob))| (path, *blob)).collect();
         Ok(Self { repo: repo.clone(), commit, listing: listing, submodules, files })

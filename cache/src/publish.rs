@@ -12,7 +12,7 @@ impl VerifiedTree {
     /// # Errors
     /// Fails when something cannot be written; `current` then leads where it led before.
     pub fn publish(self) -> Result<Generation, CacheError> {
-        let Self { staged_tree: staged_tree, record, floor } = self;
+        let Self { staged_tree, record, floor } = self;
         let (cache, paths, place) =
             (&staged_tree.cache, staged_tree.cache.paths(), staged_tree.staging_dir.path());
         let at = |name: &str| disk::failpoint(name).map_err(disk::io_error("publish", place));

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use zagent_config::value::MergeStrategy;
 use zagent_config::{Map, Value};
 
+/// The environment that every tree has.
+pub const BASE_ENV: &str = "base";
+
 /// The files of a tree (states or pillar), by environment. Paths are relative, with `/`, without a leading one.
 pub trait FileTree: Send + Sync {
     /// The environments, `base` first, the others in the order they were given.

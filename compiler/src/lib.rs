@@ -28,7 +28,7 @@ pub mod yaml;
 
 pub use compile::{CompileOutput, CompileTarget, Compiler, TopTarget};
 pub use input::{
-    CallError, Cipher, Compat, CompileInputs, CompileOptions, FileStamp, FileTree, FunctionCall,
+    BASE_ENV, CallError, Cipher, Compat, CompileInputs, CompileOptions, FileStamp, FileTree, FunctionCall,
     TemplateHost, TreeLimits,
 };
 pub use plan::{Chunk, Plan, PrereqRole, Requisite, RequisiteEdge, RequisiteGraph, name_text};

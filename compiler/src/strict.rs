@@ -196,7 +196,7 @@ fn display_value(name: &str, value: &Value) -> String {
             "this text".to_owned()
         }
         Value::Str(text) => format!("the text `{text}`"),
-        other => format!("`{}`", crate::yaml::python_str(other)),
+        other => format!("`{}`", zagent_config::value::python_str(other)),
     }
 }
 

@@ -4,10 +4,14 @@
 pub mod codes;
 pub mod cron;
 pub mod diagnostic;
+mod function_error;
 pub mod glob;
 pub mod ids;
+pub mod json_file;
 pub mod manifest;
+pub mod mask;
 pub mod paths;
+pub mod pkg_version;
 pub mod py_regex;
 mod py_text;
 pub mod salt_config;
@@ -15,8 +19,12 @@ pub mod secret_keys;
 pub mod settings;
 pub mod suggest;
 pub mod target;
+pub mod text;
 pub mod value;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, FileLocation, TraceStep};
+pub use function_error::FunctionError;
+pub use mask::SecretMask;
+pub use text::{error_chain, sanitize};
 pub use value::{List, Map, Pos, Value};

@@ -10,7 +10,6 @@ pub mod board_stores;
 pub mod driver;
 pub mod driver_logic;
 pub mod envelope;
-pub mod json_file;
 pub mod node;
 pub mod phase;
 pub mod plan;

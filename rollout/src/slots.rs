@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::fail_point;
-use crate::json_file::{self, JsonFileError};
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// The name of the program that came with the package, where slots are listed.
 pub const BUILT_IN: &str = "built-in";

@@ -6,7 +6,8 @@ use zagent_config::Value;
 
 use super::{CheckFinding, CheckReport, HostDiff, PlanChange, PlanDiff};
 use crate::draw::diagnostic::{Severity, render_diagnostic};
-use crate::output::{Paint, pluralize, sanitize};
+use crate::output::{Paint, pluralize};
+use zagent_config::sanitize;
 
 /// Hosts that are named before the rest is only counted.
 const MAX_HOSTS: usize = 6;

@@ -10,11 +10,12 @@ use zagent_config::ids::Revision;
 use zagent_config::settings::Settings;
 
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::cycle;
 use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
 use crate::operate::{current_user, span_text};
 use crate::output::{OutputFormat, Ui, json};
+use zagent_config::error_chain;
 
 /// Look at the generations on this node, check them, go back to one
 #[derive(Debug, clap::Args)]

@@ -141,7 +141,7 @@ fn states_unsupported(function: &str) -> CliError {
 fn result_text(answer: &Value, ui: &Ui<'_>) -> String {
     match answer {
         Value::Str(text) if text.is_empty() => String::new(),
-        Value::Str(text) => format!("{}\n", crate::output::sanitize(text.trim_end_matches('\n'))),
+        Value::Str(text) => format!("{}\n", zagent_config::sanitize(text.trim_end_matches('\n'))),
         other => report::render_nested(other, ui.paint),
     }
 }

@@ -10,11 +10,12 @@ use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
 use super::compile_job::TreeArgs;
 use super::settings;
 use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::facts::RecordedFacts;
 use crate::files::{RepoLayout, RepoSource};
 use crate::host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 use crate::output::{OutputFormat, Ui, json};
+use zagent_config::error_chain;
 
 /// Compile every host of a states repository and report what is wrong
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use zagent_config::Value;
 
-use crate::output::{OutputFormat, Ui, json, sanitize, yaml};
+use crate::output::{OutputFormat, Ui, json, yaml};
+use zagent_config::sanitize;
 
 /// Configuration and output.
 #[derive(Debug, clap::Args)]

@@ -15,14 +15,17 @@ use zagent_config::settings::{EnvironmentSettings, Settings, TemplatePermission}
 use zagent_config::{Map, Value};
 
 use super::{empty_plan, settings};
-use crate::cli_error::{CliError, error_chain};
+use crate::cli_error::CliError;
 use crate::cycle::{NO_STATES, StatesSource};
 use crate::draw::diagnostic::{Severity, render_diagnostic};
 use crate::facts::{FactSources, Facts, Grains, RecordedFacts};
-use crate::files::{BASE, DirFiles, RepoLayout, RepoSource, read_manifest};
+use crate::files::{DirFiles, RepoLayout, RepoSource, read_manifest};
 use crate::host::{LiveHost, LiveHostSettings, Machine};
-use crate::output::{SecretMask, Ui};
+use crate::output::Ui;
 use crate::plan_cache::{self, CachedPlan, CompileTrace, PlanKey};
+use zagent_compiler::BASE_ENV;
+use zagent_config::SecretMask;
+use zagent_config::error_chain;
 
 /// What to compile, and for whom
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -237,7 +240,7 @@ impl TreeArgs {
         if self.sls.is_empty() {
             return Ok(CompileTarget::Highstate);
         }
-        let env = self.saltenv.clone().unwrap_or_else(|| BASE.into());
+        let env = self.saltenv.clone().unwrap_or_else(|| BASE_ENV.into());
         let envs = states.envs();
         if !envs.contains(&env) {
             let hint = format!("there is: {}; --env {env}=DIR adds it", envs.join(", "));
@@ -420,7 +423,7 @@ fn open_directories(
     more: impl Iterator<Item = (String, PathBuf)>,
 ) -> Result<DirFiles, CliError> {
     let mut files = DirFiles::new();
-    for (name, dir) in base.map(|dir| (BASE.to_owned(), dir)).into_iter().chain(more) {
+    for (name, dir) in base.map(|dir| (BASE_ENV.to_owned(), dir)).into_iter().chain(more) {
         if !dir.is_dir() {
             let what = if dir.exists() { "is not a directory" } else { "does not exist" };
             return Err(CliError::usage(format!("`{}` {what}", dir.display())));

@@ -8,7 +8,8 @@ use super::common_args::CommonArgs;
 use super::settings;
 use crate::cli_error::{CliError, ExitStatus};
 use crate::doctor::{DoctorFinding, DoctorScope, DoctorStatus, run_checks, to_json};
-use crate::output::{OutputFormat, Paint, Ui, json, pluralize, sanitize, yaml};
+use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
+use zagent_config::sanitize;
 
 /// Look for what is wrong with this host as a home of the agent; changes nothing
 #[derive(Debug, clap::Args)]

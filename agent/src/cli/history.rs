@@ -9,10 +9,12 @@ use serde_json::json as object;
 use zagent_config::Value;
 
 use super::{settings, warn};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::history::{History, HistoryError, RunSummary};
 use crate::output::report::{ReportView, format_millis, short_revision};
-use crate::output::{Paint, ReportFormat, SecretMask, Ui, json, local_zone, sanitize, yaml};
+use crate::output::{Paint, ReportFormat, Ui, json, local_zone, yaml};
+use zagent_config::error_chain;
+use zagent_config::{SecretMask, sanitize};
 
 /// Print the last runs, or the report of one of them
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,12 @@ use zagent_compiler::{CompileOptions, TemplateHost};
 
 use super::compile_job::TreeArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::host::{LiveHost, LiveHostSettings, Machine};
 use crate::init::salt::{self, CopySummary, FindTreeError};
 use crate::init::{self, GitSetup, InitError, InitResult};
 use crate::output::{OutputFormat, Ui, json, pluralize, yaml};
+use zagent_config::error_chain;
 
 /// Make a states repository, or judge a Salt tree
 #[derive(Debug, clap::Args)]

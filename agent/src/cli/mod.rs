@@ -338,7 +338,7 @@ fn unknown_command(name: &str) -> clap::Error {
     });
     let tip =
         near.map(|near| format!("\n\n  tip: a similar subcommand exists: '{near}'")).unwrap_or_default();
-    let message = format!("unrecognized subcommand '{}'{tip}", crate::output::sanitize(name));
+    let message = format!("unrecognized subcommand '{}'{tip}", zagent_config::sanitize(name));
     table.error(clap::error::ErrorKind::InvalidSubcommand, message)
 }
 
@@ -378,7 +378,7 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
     let paint = ui.err_paint;
     match cli_error {
         CliError::Usage { message, hint } | CliError::Refusal { message, hint, .. } => {
-            ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), crate::output::sanitize(message)));
+            ui.alert(Level::ERROR, &format!("{}: {}", paint.red("error"), zagent_config::sanitize(message)));
             if let Some(hint) = hint {
                 ui.alert(Level::ERROR, &format!(" {} {}: {hint}", paint.blue("="), paint.bold("help")));
             }
@@ -396,7 +396,7 @@ fn print_error(cli_error: &CliError, format: ReportFormat, ui: &mut Ui<'_>) {
 /// Tells what stops nothing.
 fn warn(message: &str, ui: &mut Ui<'_>) {
     let paint = ui.err_paint;
-    ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), crate::output::sanitize(message)));
+    ui.alert(Level::WARN, &format!("{}: {}", paint.yellow("warning"), zagent_config::sanitize(message)));
 }
 
 /// The whole command, for completions and the manual.

@@ -124,7 +124,7 @@ impl NodeListArgs {
             });
             if let Some(fault) = fault {
                 let hint = "write a compound target such as 'G@os:Debian and web-*'";
-                return Err(CliError::usage_hint(crate::cli_error::error_chain(&fault), hint));
+                return Err(CliError::usage_hint(zagent_config::error_chain(&fault), hint));
             }
         }
         let (now, patience) = (Timestamp::now(), silence_limit(&settings));
@@ -189,7 +189,7 @@ impl NodeIdArgs {
             _ if !own.is_empty() => Ok(own),
             Some(error) => Err(CliError::Refusal {
                 exit: ExitStatus::Failed,
-                message: crate::cli_error::error_chain(&error),
+                message: zagent_config::error_chain(&error),
                 hint: Some(format!(
                     "its next report takes the place of this one, or: zagent node forget {}",
                     self.id

@@ -11,10 +11,12 @@ use zagent_config::settings::parse_duration;
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::notify_daemon;
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
+use crate::operate::current_user;
 use crate::operate::pause::Pause;
-use crate::operate::{JsonFileError, current_user};
 use crate::output::{OutputFormat, Ui, local_zone};
+use zagent_config::error_chain;
+use zagent_config::json_file::JsonFileError;
 
 /// How long a pause lasts when nothing is said: an afternoon's work, and over before the next morning.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(4 * 60 * 60);

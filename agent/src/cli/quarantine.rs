@@ -13,7 +13,8 @@ use super::status::notify_daemon;
 use crate::cli_error::{CliError, ExitStatus};
 use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
 use crate::operate::span_text;
-use crate::output::{OutputFormat, Ui, pluralize, sanitize};
+use crate::output::{OutputFormat, Ui, pluralize};
+use zagent_config::sanitize;
 
 /// The fewest digits that name a revision.
 const MIN_PREFIX_LEN: usize = 4;

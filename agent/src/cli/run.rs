@@ -24,7 +24,8 @@ use crate::history::{self, History};
 use crate::host::{CancelToken, functions};
 use crate::operate::pause::Pause;
 use crate::output::report::ReportView;
-use crate::output::{ReportFormat, RunProgress, Ui, local_zone};
+use crate::output::{ReportFormat, Ui, local_zone};
+use crate::run::RunProgress;
 use crate::run::{
     LockError, RunMode, RunOptions, RunReport, RunTrigger, SignalWatcher, StateOutcome, StateRun,
     StateRunError, StateStatus,
@@ -236,7 +237,7 @@ fn last_reverted_run(job: &CompileJob) -> Result<Option<String>, CliError> {
     match history.last(Timestamp::now()) {
         Ok(last) => Ok(last.and_then(|head| head.reverts)),
         Err(error) => {
-            let message = format!("which run? {}", crate::cli_error::error_chain(&error));
+            let message = format!("which run? {}", zagent_config::error_chain(&error));
             Err(CliError::usage_hint(message, "name it: zagent run --revert RUN --force"))
         }
     }
@@ -302,7 +303,7 @@ fn record_history(job: &CompileJob, report: &RunReport, ui: &mut Ui<'_>) {
     let kept = history.record(report, &job.mask(false)).and_then(|()| history.drain_if_full(report.start));
     let troubles = kept.unwrap_or_else(|cli_error| vec![cli_error]);
     for cli_error in troubles {
-        super::warn(&crate::cli_error::error_chain(&cli_error), ui);
+        super::warn(&zagent_config::error_chain(&cli_error), ui);
     }
 }
 
@@ -395,7 +396,7 @@ fn no_states_outcome(job: &CompileJob, start: Timestamp) -> Result<Option<StateO
 
 /// Why there was no run, with a way out.
 fn to_cli_error(error: &StateRunError) -> CliError {
-    let words = crate::cli_error::error_chain(error);
+    let words = zagent_config::error_chain(error);
     match error {
         StateRunError::Lock(LockError::Held { .. }) => {
             CliError::locked(words, "wait for it to end, or see `zagent history`")
@@ -410,7 +411,7 @@ fn to_cli_error(error: &StateRunError) -> CliError {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("it did for: {}", ids.join(", ")),
             };
-            CliError::usage_hint(words, crate::output::sanitize(&hint))
+            CliError::usage_hint(words, zagent_config::sanitize(&hint))
         }
         StateRunError::NothingToRevert(_) => CliError::usage_hint(words, "`zagent history` lists the runs"),
         _ => CliError::failed(words),

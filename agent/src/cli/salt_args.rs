@@ -46,7 +46,7 @@ impl SaltArgs {
             order.test |= test.is_truthy();
         }
         if let Some(env) = self.named.remove("saltenv").filter(|v| !v.is_null()) {
-            tree.saltenv = Some(yaml::python_str(&env));
+            tree.saltenv = Some(zagent_config::value::python_str(&env));
         }
         match self.named.remove("pillar") {
             None | Some(Value::Null) => {}

@@ -9,11 +9,12 @@ use zagent_cache::{Cache, GenerationRecord};
 use super::common_args::CommonArgs;
 use super::compile_job::TreeArgs;
 use super::{settings, warn};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::cycle::{
     self, AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
 };
 use crate::output::{OutputFormat, Ui, json};
+use zagent_config::error_chain;
 
 /// Take what the remotes offer, or see whether it would be taken; nothing is run
 #[derive(Debug, clap::Args)]

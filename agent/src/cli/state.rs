@@ -104,8 +104,8 @@ impl StateCommandArgs {
         }
         match words.named.remove("mods") {
             None | Some(Value::Null) => {}
-            Some(Value::List(list)) => sls.extend(list.iter().map(yaml::python_str)),
-            Some(mods) => sls.extend(split_names(&yaml::python_str(&mods))),
+            Some(Value::List(list)) => sls.extend(list.iter().map(zagent_config::value::python_str)),
+            Some(mods) => sls.extend(split_names(&zagent_config::value::python_str(&mods))),
         }
         words.reject_named(&["mods"])?;
         if verb == StateVerb::Sls && sls.is_empty() {
@@ -183,7 +183,7 @@ impl StateCommandArgs {
 
 /// The function that `state.single` is to run, and the words for it.
 fn take_function(mut words: SaltArgs) -> Result<(String, SaltArgs), CliError> {
-    let named = words.named.remove("fun").map(|f| yaml::python_str(&f));
+    let named = words.named.remove("fun").map(|f| zagent_config::value::python_str(&f));
     let function = match named {
         Some(function) => function,
         None if words.positional.is_empty() => {
@@ -226,7 +226,7 @@ pub(super) fn run_single(
 
 fn build_chunk(state: &str, fun: &str, mut words: SaltArgs) -> Result<Chunk, CliError> {
     let like = || format!("zagent {state}.{fun} NAME [KEY=VALUE]…");
-    let named = words.named.remove("name").map(|n| yaml::python_str(&n));
+    let named = words.named.remove("name").map(|n| zagent_config::value::python_str(&n));
     let mut plain = std::mem::take(&mut words.positional).into_iter();
     let Some(name) = named.or_else(|| plain.next()).filter(|n| !n.is_empty()) else {
         return Err(CliError::usage_hint(format!("`{state}.{fun}` of what?"), like()));
@@ -235,7 +235,7 @@ fn build_chunk(state: &str, fun: &str, mut words: SaltArgs) -> Result<Chunk, Cli
         return Err(CliError::usage_hint(format!("`{more}` has no key"), like()));
     }
     let mut args: Map = words.named;
-    let id = args.remove("__id__").map_or_else(|| name.clone(), |id| yaml::python_str(&id));
+    let id = args.remove("__id__").map_or_else(|| name.clone(), |id| zagent_config::value::python_str(&id));
     let mut chunk = Chunk::single(state, fun, &name, args);
     chunk.id = id.into();
     Ok(chunk)

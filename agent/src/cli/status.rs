@@ -8,10 +8,11 @@ use zagent_config::settings::{SettingOrigin, Settings};
 use super::common_args::CommonArgs;
 use super::{settings, warn};
 use crate::api::{ApiClient, ClientError};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
-use crate::operate::reboot::RebootHost;
+use crate::cli_error::{CliError, ExitStatus};
+use crate::host::reboot::RebootHost;
 use crate::output::{OutputFormat, Ui, json, local_zone, yaml};
 use crate::status::{AgentStatus, StatusView, files};
+use zagent_config::error_chain;
 
 /// Tell which revision this node is on, why not on the newest, and what comes next
 #[derive(Debug, clap::Args)]

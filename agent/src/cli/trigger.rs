@@ -9,10 +9,12 @@ use super::common_args::CommonArgs;
 use super::settings;
 use super::status::{permission_error, with_installed_root};
 use crate::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::output::report::format_millis;
-use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
+use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use crate::status::counts_text;
+use zagent_config::error_chain;
+use zagent_config::sanitize;
 
 /// Ask the daemon for a run now
 #[derive(Debug, clap::Args)]

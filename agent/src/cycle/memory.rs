@@ -12,11 +12,12 @@ use zagent_config::ids::Revision;
 
 use super::decide::{RemoteOffer, RevisionRole, SyncDecision};
 use super::operator_orders::OperatorOrders;
-use crate::cli_error::error_chain;
-use crate::operate::{JsonFileError, json_file};
 use crate::output::local_zone;
 use crate::run::{RunReport, StateOutcome, StateStatus};
 use crate::status::HealthStatus;
+use zagent_config::error_chain;
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// How many failed states are named.
 const MAX_ERRORS: usize = 5;

@@ -10,11 +10,12 @@ use zagent_config::settings::MaintenanceWindow;
 
 use super::memory::HoldReason;
 use super::rollout_state::RolloutState;
-use crate::cli_error::error_chain;
 use crate::operate::pause::Pause;
 use crate::operate::pin::NodePin;
 use crate::operate::quarantine::Quarantine;
-use crate::operate::{JsonFileError, clock_text, windows};
+use crate::operate::{clock_text, windows};
+use zagent_config::error_chain;
+use zagent_config::json_file::JsonFileError;
 
 /// What operators ask of this node.
 #[derive(Clone, Debug, Default)]

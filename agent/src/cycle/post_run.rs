@@ -15,7 +15,7 @@ use super::states_source::{SourceGuard, StatesSource};
 use super::sync;
 use super::trial::{GenerationTrial, MAX_TRIES};
 use super::turn::{CompletedRun, Turn, TurnHooks, TurnOutcome, save_memory};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::health::{self, RETRY_INTERVAL, Regressions};
 use crate::notify::{NotifyEvent, audit, run_occasions, webhook};
 use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
@@ -23,6 +23,7 @@ use crate::operate::{reboot, windows};
 use crate::output::local_zone;
 use crate::run::{RunReport, RunTrigger, StateOutcome, StateStatus};
 use crate::status;
+use zagent_config::error_chain;
 
 /// A run of something new or old.
 pub(super) struct AttemptResult {
@@ -268,16 +269,16 @@ impl Turn<'_> {
         };
         let Some(state) = report.states.iter().find(asks) else { return };
         let reason = format!("the state `{}` asked for it", state.id);
-        let (paths, host) = (self.settings.paths(), reboot::RebootHost::default());
-        if let Err(error) = reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
+        let (paths, host) = (self.settings.paths(), crate::host::reboot::RebootHost::default());
+        if let Err(error) = crate::host::reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
             hooks.warn(&error_chain(&error));
         }
     }
 
     /// Reboots the host when that is needed, allowed and wanted.
     fn reboot_if_needed(&self, hooks: &mut dyn TurnHooks) {
-        let (paths, host) = (self.settings.paths(), reboot::RebootHost::default());
-        let needed = match reboot::reboot_needed(&paths, &host) {
+        let (paths, host) = (self.settings.paths(), crate::host::reboot::RebootHost::default());
+        let needed = match crate::host::reboot::reboot_needed(&paths, &host) {
             Ok(needed) => needed,
             Err(error) => return hooks.warn(&error_chain(&error)),
         };

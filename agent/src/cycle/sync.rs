@@ -22,8 +22,9 @@ use super::decide::{NodeView, RemoteOffer, RevisionRole, SyncDecision, decide_re
 use super::memory::{AgentMemory, HeldRevision, HoldReason, TestingAncestry};
 use super::operator_orders::OperatorOrders;
 use super::trial::GenerationTrial;
-use crate::cli_error::{CliError, error_chain};
+use crate::cli_error::CliError;
 use crate::operate::pin::{NodePin, PinTarget};
+use zagent_config::error_chain;
 
 /// How far a history is followed back, in steps, to see whether one commit stands on another.
 const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];

@@ -9,7 +9,8 @@ use zagent_cache::Cache;
 use zagent_config::paths::Paths;
 
 use crate::health::HealthResult;
-use crate::operate::{JsonFileError, json_file};
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// How many runs may be cut off before the generation counts as bad.
 pub(super) const MAX_TRIES: u32 = 4;

@@ -14,10 +14,12 @@ use super::operator_orders::OperatorOrders;
 use super::rollout_state::{RolloutState, TurnWork};
 use super::states_source::{self, SourceGuard, StatesSource};
 use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::host::CancelToken;
-use crate::output::{SecretMask, local_zone};
+use crate::output::local_zone;
 use crate::run::{RunReport, RunTrigger};
+use zagent_config::SecretMask;
+use zagent_config::error_chain;
 
 /// What a turn asks of whoever started it.
 pub trait TurnHooks {

@@ -7,8 +7,8 @@ use zagent_cache::trust::AllowedSigners;
 use zagent_config::settings::{RequiredSignatures, Settings};
 
 use super::{DoctorFinding, DoctorStatus, has_program};
-use crate::cli_error::error_chain;
 use crate::output::pluralize;
+use zagent_config::error_chain;
 
 /// Who may do what with a file.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use zagent_config::{Diagnostic, Excerpt};
 
-use crate::output::{Paint, pluralize, sanitize};
+use crate::output::{Paint, pluralize};
+use zagent_config::sanitize;
 
 /// How much of a long line is shown.
 const MAX_LINE_CHARS: usize = 140;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use zagent_compiler::{FileStamp, FileTree};
 use zagent_config::paths::tree::MODULES;
 
-use super::BASE;
+use zagent_compiler::BASE_ENV;
 
 /// Directories that hold a repository's own data, never a tree's.
 const VCS_DIRS: [&str; 3] = [".git", ".svn", ".hg"];
@@ -59,14 +59,14 @@ impl DirFiles {
     /// Files of `base` from one directory.
     #[must_use]
     pub fn base(root: impl Into<PathBuf>) -> Self {
-        Self::new().with_env(BASE, root)
+        Self::new().with_env(BASE_ENV, root)
     }
 
     /// Adds an environment; `base` comes first whenever it is added.
     #[must_use]
     pub fn with_env(mut self, name: &str, root: impl Into<PathBuf>) -> Self {
         let env = DirEnv::new(name, root.into());
-        if name == BASE {
+        if name == BASE_ENV {
             self.envs.insert(0, env);
         } else {
             self.envs.push(env);
@@ -77,7 +77,7 @@ impl DirFiles {
     /// Adds the modules of `base` that stand at the top of its repository. What the tree itself has counts more.
     #[must_use]
     pub fn with_modules(mut self, dir: impl Into<PathBuf>) -> Self {
-        if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE) {
+        if let Some(base) = self.envs.iter_mut().find(|env| env.name == BASE_ENV) {
             base.modules = Some(Box::new(DirEnv::new(MODULES, dir.into())));
         }
         self

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zagent_compiler::FileTree;
 
-use super::BASE;
+use zagent_compiler::BASE_ENV;
 
 /// Files that were there when the program was built.
 pub struct EmbeddedFiles {
@@ -42,16 +42,16 @@ impl EmbeddedFiles {
 
 impl FileTree for EmbeddedFiles {
     fn envs(&self) -> Vec<String> {
-        vec![BASE.into()]
+        vec![BASE_ENV.into()]
     }
 
     fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        let found = self.files.iter().find(|(name, _)| env == BASE && *name == path);
+        let found = self.files.iter().find(|(name, _)| env == BASE_ENV && *name == path);
         Ok(found.map(|(_, text)| text.as_bytes().into()))
     }
 
     fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
-        let all = self.files.iter().filter(|_| env == BASE);
+        let all = self.files.iter().filter(|_| env == BASE_ENV);
         Ok(all.map(|(name, _)| (*name).to_owned()).collect())
     }
 
@@ -69,7 +69,7 @@ mod tests {
         for (baked, sub) in [(starter_states(), "states"), (starter_pillar(), "pillar")] {
             let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("starter").join(sub);
             let disk = super::super::DirFiles::base(root);
-            assert_eq!(baked.list(BASE).unwrap(), disk.list(BASE).unwrap(), "{sub}");
+            assert_eq!(baked.list(BASE_ENV).unwrap(), disk.list(BASE_ENV).unwrap(), "{sub}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zagent_cache::CommitTree;
 use zagent_compiler::FileTree;
 
-use super::BASE;
+use zagent_compiler::BASE_ENV;
 
 /// Files of a directory of a commit, as `base`.
 pub struct GitFiles {
@@ -28,19 +28,19 @@ impl GitFiles {
 
 impl FileTree for GitFiles {
     fn envs(&self) -> Vec<String> {
-        vec![BASE.into()]
+        vec![BASE_ENV.into()]
     }
 
     fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String> {
-        if env != BASE {
+        if env != BASE_ENV {
             return Ok(None);
         }
         let found = self.tree.read(&format!("{}{path}", self.under));
-        found.map(|bytes| bytes.map(Into::into)).map_err(|e| crate::cli_error::error_chain(&e))
+        found.map(|bytes| bytes.map(Into::into)).map_err(|e| zagent_config::error_chain(&e))
     }
 
     fn list(&self, env: &str) -> Result<Arc<[String]>, String> {
-        Ok(if env == BASE { Arc::clone(&self.list) } else { Arc::new([]) })
+        Ok(if env == BASE_ENV { Arc::clone(&self.list) } else { Arc::new([]) })
     }
 
     fn display(&self, _env: &str, path: &str) -> String {

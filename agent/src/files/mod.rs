@@ -11,6 +11,3 @@ pub use dir::DirFiles;
 pub use embedded::{EmbeddedFiles, starter_pillar, starter_states};
 pub use git::GitFiles;
 pub use repo_layout::{RepoLayout, RepoLayoutError, RepoSource, read_manifest};
-
-/// The environment that every tree has.
-pub const BASE: &str = "base";

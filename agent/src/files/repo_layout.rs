@@ -55,8 +55,10 @@ impl RepoSource {
     /// Fails with words when it is there and cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         match self {
-            Self::Dir(root) => DirFiles::base(root).read(super::BASE, path).map(|b| b.map(|b| b.to_vec())),
-            Self::Commit(commit) => commit.read(path).map_err(|e| crate::cli_error::error_chain(&e)),
+            Self::Dir(root) => {
+                DirFiles::base(root).read(zagent_compiler::BASE_ENV, path).map(|b| b.map(|b| b.to_vec()))
+            }
+            Self::Commit(commit) => commit.read(path).map_err(|e| zagent_config::error_chain(&e)),
         }
     }
 
@@ -65,7 +67,7 @@ impl RepoSource {
     /// # Errors
     /// Fails with words when the directory is there and cannot be read.
     pub fn list_names(&self, dir: &str) -> Result<Vec<String>, String> {
-        let list = self.files(dir).list(super::BASE)?;
+        let list = self.files(dir).list(zagent_compiler::BASE_ENV)?;
         Ok(list.iter().filter(|name| !name.contains('/')).cloned().collect())
     }
 

@@ -10,7 +10,7 @@ use zagent_config::settings::HealthProbe;
 use crate::host::CancelToken;
 use crate::host::command_options::CommandOptions;
 use crate::host::exec::{self, ExecCommand, ExitOutcome, ExitReason};
-use crate::output::sanitize;
+use zagent_config::sanitize;
 
 /// Characters that are kept of what a command says.
 const MAX_TEXT: usize = 200;
@@ -68,7 +68,7 @@ fn probe_unit(unit: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Resul
         ExecCommand::new("systemctl").args(["show", "--property=ActiveState", "--value", "--", unit]);
     command.timeout = Some(timeout);
     command.cancel = Some(Arc::clone(cancel));
-    let outcome = exec::run(&command).map_err(|e| crate::cli_error::error_chain(&e))?;
+    let outcome = exec::run(&command).map_err(|e| zagent_config::error_chain(&e))?;
     if !outcome.success() {
         return Err(format!("systemctl {}", exit_summary(&outcome, timeout)));
     }
@@ -91,7 +91,7 @@ fn probe_command(text: &str, timeout: Duration, cancel: &Arc<CancelToken>) -> Re
         cancel: Some(Arc::clone(cancel)),
         ..CommandOptions::default()
     };
-    let outcome = options.run_line(text).map_err(|e| crate::cli_error::error_chain(&e))?;
+    let outcome = options.run_line(text).map_err(|e| zagent_config::error_chain(&e))?;
     if outcome.success() { Ok("ended with 0".into()) } else { Err(exit_summary(&outcome, timeout)) }
 }
 

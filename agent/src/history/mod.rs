@@ -24,10 +24,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_config::paths::Paths;
 
-use crate::output::SecretMask;
 use crate::run::{RunMode, RunReport};
 use spool::RunSpool;
 use store::HistoryStore;
+use zagent_config::SecretMask;
 
 /// A spool that holds so many runs is emptied into the store.
 const SPOOL_LIMIT: usize = 32;

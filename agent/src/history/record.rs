@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use zagent_config::settings::RunSchedule;
 use zagent_config::{Map, Value};
 
-use crate::output::SecretMask;
 use crate::output::report::Tally;
 use crate::run::{IRREVERSIBLE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus};
+use zagent_config::SecretMask;
 
 /// The form of what is written; another one is not understood.
 const SCHEMA: u32 = 1;

@@ -315,7 +315,7 @@ pub fn salt_retcode(outcome: &ExitOutcome) -> i64 {
 
 /// A value as text, as Python's `str` would.
 pub(crate) fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| zagent_compiler::yaml::python_str(value), str::to_owned)
+    value.as_str().map_or_else(|| zagent_config::value::python_str(value), str::to_owned)
 }
 
 fn is_program(path: &Path) -> bool {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::command_options::RunAsUser;
 use super::exec::ExecCommand;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ureq::http;
 use ureq::tls::{RootCerts, TlsConfig};
-use zagent_compiler::yaml::python_str;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 /// How long one question may take when nothing else is said.

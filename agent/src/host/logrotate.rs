@@ -116,7 +116,7 @@ pub(crate) fn set_directive(text: &str, block: Option<&str>, directive: &str, va
     let new = match value {
         Value::Bool(true) => Some(format!("{indent}{directive}")),
         other if !other.is_truthy() && *other != Value::Int(0) => None,
-        other => Some(format!("{indent}{directive} {}", zagent_compiler::yaml::python_str(other))),
+        other => Some(format!("{indent}{directive} {}", zagent_config::value::python_str(other))),
     };
     let kinds = parse_lines(text);
     let mut out: Vec<String> = Vec::new();

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::exec::{self, ExecCommand, ExitOutcome};
 

@@ -15,6 +15,7 @@ mod machine;
 pub(crate) mod netfilter;
 pub(crate) mod openssl;
 pub(crate) mod packages;
+pub mod reboot;
 mod recorded_host;
 mod secrets;
 pub(crate) mod services;

@@ -3,8 +3,8 @@
 //! Law: words, not a shell. What stands in a rule is compared by the program itself (`iptables -C`), or with all that it may
 //! write in another way made even (`nft`).
 
-use zagent_compiler::functions::FunctionError;
-use zagent_compiler::yaml::python_str;
+use zagent_config::FunctionError;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::Tools;

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use zagent_compiler::functions::FunctionError;
-use zagent_compiler::yaml::python_str;
+use zagent_config::FunctionError;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::{CommandOutput, Tools};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::exec::{self, ExecCommand, ExitReason};
 use super::{CancelToken, Machine};

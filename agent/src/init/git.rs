@@ -64,7 +64,7 @@ fn run_git(dir: &Path, args: &[&str]) -> Result<(), String> {
     command.env = vec![("GIT_TERMINAL_PROMPT".into(), "0".into()), ("GIT_EDITOR".into(), "true".into())];
     // A hook that runs us has said where its repository is; ours is another one.
     command.unset = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"].map(Into::into).into();
-    let outcome = run(&command).map_err(|e| crate::cli_error::error_chain(&e))?;
+    let outcome = run(&command).map_err(|e| zagent_config::error_chain(&e))?;
     if outcome.success() { Ok(()) } else { Err(first_error_line(&outcome)) }
 }
 

@@ -14,8 +14,9 @@ use serde::Serialize;
 use serde_json::{Map as Json, Value as JsonValue};
 use zagent_config::{Map, Value, secret_keys};
 
-use crate::output::{MASKED_TEXT, SecretMask};
 use crate::run::{RunMode, RunReport, StateOutcome};
+use zagent_config::SecretMask;
+use zagent_config::mask::MASKED_TEXT;
 
 /// When the file is put aside.
 const MAX_FILE_BYTES: u64 = 10 << 20;

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use zagent_config::settings::WebhookOccasion;
 
-use crate::output::SecretMask;
 use crate::output::report::Tally;
 use crate::run::{RunMode, RunReport, StateStatus};
+use zagent_config::SecretMask;
 
 /// How many failed states are named.
 const MAX_FAILED: usize = 20;

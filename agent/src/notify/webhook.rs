@@ -15,8 +15,8 @@ use ureq::tls::{RootCerts, TlsConfig};
 use zagent_config::settings::WebhookSettings;
 
 use super::NotifyEvent;
-use crate::cli_error::error_chain;
 use crate::host::CancelToken;
+use zagent_config::error_chain;
 
 /// Carries the signature: `sha256=` and the HMAC of the body under the secret, in hex.
 pub const SIGNATURE_HEADER: &str = "X-Zagent-Signature";

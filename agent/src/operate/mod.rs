@@ -11,5 +11,3 @@ mod time_text;
 pub mod windows;
 
 pub use time_text::{clock_text, current_user, span_text};
-pub(crate) use zagent_rollout::json_file;
-pub use zagent_rollout::json_file::JsonFileError;

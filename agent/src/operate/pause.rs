@@ -7,8 +7,9 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use zagent_config::paths::Paths;
 
-use super::json_file::{self, JsonFileError};
 use super::time_text::{clock_text, span_text};
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// A pause, as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

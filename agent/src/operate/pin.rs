@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use zagent_config::ids::Revision;
 use zagent_config::paths::Paths;
 
-use super::json_file::{self, JsonFileError};
 use super::time_text::clock_text;
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// What a node is pinned to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use zagent_config::ids::Revision;
 use zagent_config::paths::Paths;
 
-use super::json_file::{self, JsonFileError};
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// How many are kept.
 pub const MAX_QUARANTINED: usize = 100;

@@ -2,7 +2,6 @@
 //!
 //! Law: nothing else in the program writes to the terminal, and what is written cannot steer it.
 
-mod mask;
 mod paint;
 mod progress;
 pub mod report;
@@ -10,9 +9,8 @@ mod table;
 mod timezone;
 mod ui;
 
-pub use mask::{MASKED_TEXT, SecretMask};
 pub use paint::Paint;
-pub use progress::{NoProgress, ProgressReporter, RunProgress};
+pub use progress::ProgressReporter;
 pub use table::{TextTable, Tone, one_line};
 pub use timezone::local_zone;
 pub use ui::{Colour, Ui};
@@ -85,25 +83,6 @@ pub fn yaml(value: &Value) -> String {
     dump(value, &style)
 }
 
-/// Text from a file or a host, made harmless for a terminal: control characters are shown, not obeyed.
-#[must_use]
-pub fn sanitize(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\t' => safe.push_str("    "),
-            '\n' => safe.push('\n'),
-            c if c.is_control() => safe.push(char::REPLACEMENT_CHARACTER),
-            // Marks that reorder the line could make a file look like what it is not.
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                safe.push(char::REPLACEMENT_CHARACTER);
-            }
-            c => safe.push(c),
-        }
-    }
-    safe
-}
-
 /// `1 state`, `2 states`.
 #[must_use]
 pub fn pluralize(n: usize, one: &str) -> String {
@@ -113,11 +92,6 @@ pub fn pluralize(n: usize, one: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(sanitize("a\tb\u{1b}[2J\u{202e}x\r"), "a    b\u{fffd}[2J\u{fffd}x\u{fffd}");
-    }
 
     #[test]
     fn counts_are_words() {

@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::tz::TimeZone;
 
 use super::report::state_line;
-use super::{SecretMask, sanitize};
-use crate::run::{StateOutcome, StateStatus};
+use crate::run::{NoProgress, RunProgress, StateOutcome, StateStatus};
+use zagent_config::{SecretMask, sanitize};
 
 /// A run that ends sooner shows no line at all.
 const SHOW_AFTER: Duration = Duration::from_millis(250);
@@ -22,25 +22,6 @@ const SHOW_AFTER: Duration = Duration::from_millis(250);
 const TICK_INTERVAL: Duration = Duration::from_millis(120);
 /// How many running states are named.
 const MAX_NAMED: usize = 3;
-
-/// Is told what a run does, from any thread.
-pub trait RunProgress: Send + Sync {
-    /// A state begins; `index` counts from zero.
-    fn started(&self, index: usize, tag: &str);
-
-    /// A state has ended.
-    fn finished(&self, outcome: &StateOutcome);
-}
-
-/// Tells nobody.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoProgress;
-
-impl RunProgress for NoProgress {
-    fn started(&self, _index: usize, _tag: &str) {}
-
-    fn finished(&self, _outcome: &StateOutcome) {}
-}
 
 /// How a run is watched.
 pub enum ProgressReporter<'u> {

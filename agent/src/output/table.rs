@@ -4,7 +4,8 @@
 
 use std::fmt::Write;
 
-use super::{Paint, sanitize};
+use super::Paint;
+use zagent_config::sanitize;
 
 /// How something looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use jiff::tz::TimeZone;
 use tracing::Level;
 
 use super::progress::{NdjsonProgress, TerminalProgress};
-use super::{NoProgress, Paint, ProgressReporter, ReportFormat, SecretMask};
+use super::{Paint, ProgressReporter, ReportFormat};
+use zagent_config::SecretMask;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -100,7 +101,7 @@ impl<'w> Ui<'w> {
         if self.interactive {
             ProgressReporter::Bar(TerminalProgress::new(total, mask.clone()))
         } else {
-            ProgressReporter::Silent(NoProgress)
+            ProgressReporter::Silent(crate::run::NoProgress)
         }
     }
 

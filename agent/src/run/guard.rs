@@ -11,10 +11,10 @@ use zagent_compiler::{CallError, Chunk, Compat, FunctionCall};
 use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{List, Map, Value};
 
-use crate::cli_error::error_chain;
 use crate::host::command_options::{CommandOptions, OptionKeys, salt_retcode, success_retcodes, value_text};
 use crate::host::exec::ExitReason;
 use crate::states::{StateCtx, StateError};
+use zagent_config::error_chain;
 
 /// Whether a state runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ pub mod guard;
 mod listeners;
 mod lock;
 mod outcome;
+mod progress;
 pub mod queue;
 pub mod requisite;
 mod retry;
@@ -23,6 +24,7 @@ pub use lock::{LockError, RunLock};
 pub use outcome::{
     IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus,
 };
+pub use progress::{NoProgress, RunProgress};
 pub use run_options::RunOptions;
 pub use runner::{RunCtx, RunFs, RunResult, RunnerSettings, run_plan};
 pub use signal::SignalWatcher;

@@ -18,14 +18,14 @@ use zagent_config::{Map, Value};
 use super::outcome::{IRREVERSIBLE, LEFT_ALONE};
 use super::runner::{self, RunCtx, RunFs, RunnerSettings};
 use super::{LockError, RunLock, RunMode, RunOptions, RunReport, RunTrigger, StateOutcome};
-use crate::cli_error::error_chain;
 use crate::fs::{Disk, FileSystem, FsError, Overlay};
 use crate::host::CancelToken;
-use crate::output::RunProgress;
+use crate::run::RunProgress;
 use crate::states::{
     self, ExternalUndoNote, RenderTemplate, RestoreOutcome, RunShared, StateCtx, UndoNote, UndoReplay,
 };
 use crate::undo::{self, JournalReader, RevertOptions, RevertedState, UndoJournal, UndoOutcome};
+use zagent_config::error_chain;
 
 /// At least so many states run at once.
 const MIN_JOBS: usize = 8;

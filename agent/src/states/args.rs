@@ -147,7 +147,7 @@ fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::Str(s) => Some(s.to_string()),
         Value::List(_) | Value::Map(_) | Value::Null => None,
-        other => Some(zagent_compiler::yaml::python_str(other)),
+        other => Some(zagent_config::value::python_str(other)),
     }
 }
 

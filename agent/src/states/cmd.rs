@@ -12,11 +12,11 @@ use super::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, FileTemplate, State, StateCtx,
     StateError,
 };
-use crate::cli_error::error_chain;
 use crate::host::command_options::{
     CommandOptions, CommandRefused, OptionKeys, salt_retcode, success_retcodes, text_list, value_text,
 };
 use crate::host::exec::{ExitOutcome, ExitReason};
+use zagent_config::error_chain;
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

@@ -13,10 +13,10 @@ use zagent_config::{Map, Value};
 
 use self::decide::{ExecDecision, ExecFacts, decide};
 use super::{ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
-use crate::cli_error::error_chain;
 use crate::host::command_options::{CommandOptions, OptionKeys, salt_retcode, value_text};
 use crate::host::exec::{self, ExitOutcome, ExitReason};
 use crate::host::shell_words;
+use zagent_config::error_chain;
 
 /// The state that a function of this module makes; nothing when there is no such function.
 pub(super) fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {

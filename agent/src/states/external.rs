@@ -19,9 +19,9 @@ use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
 use super::{ApplyResult, CheckResult, State, StateCtx, StateError, unavailable_error};
-use crate::cli_error::error_chain;
 use crate::host::command_options::value_text;
 use crate::host::exec::{self, ExecCommand, ExitReason};
+use zagent_config::error_chain;
 
 /// How long a module may take when its state does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -203,16 +203,16 @@ impl ExternalState {
     /// `_states/NAME`, or `_states/NAME.ext`.
     fn module_source(&self, ctx: &StateCtx<'_>) -> Result<Option<Arc<[u8]>>, StateError> {
         let exact = format!("{MODULES_FOLDER}{}", self.chunk.state);
-        if let Some(content) = ctx.files.read(crate::files::BASE, &exact).map_err(StateError::new)? {
+        if let Some(content) = ctx.files.read(zagent_compiler::BASE_ENV, &exact).map_err(StateError::new)? {
             return Ok(Some(content));
         }
-        let all = ctx.files.list(crate::files::BASE).map_err(StateError::new)?;
+        let all = ctx.files.list(zagent_compiler::BASE_ENV).map_err(StateError::new)?;
         let fits = |path: &&String| {
             let rest = path.strip_prefix(exact.as_str());
             rest.is_some_and(|r| r.starts_with('.') && !r.contains('/'))
         };
         let Some(path) = all.iter().find(fits) else { return Ok(None) };
-        ctx.files.read(crate::files::BASE, path).map_err(StateError::new)
+        ctx.files.read(zagent_compiler::BASE_ENV, path).map_err(StateError::new)
     }
 
     /// `apply` or `revert`: there is no third way out.

@@ -31,8 +31,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-use zagent_compiler::functions::FunctionError;
 use zagent_compiler::{Chunk, Compat, FileTree, Plan, TemplateHost};
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 pub use args::ChunkArgs;
@@ -41,10 +41,10 @@ pub use external::{ExternalUndoNote, revert as revert_external};
 pub use undoable::{RestoreOutcome, UndoNote, UndoReplay, Undoable};
 use undoable::{key_with_provider, split_key};
 
-use crate::cli_error::error_chain;
 use crate::fs::{FileSystem, FsError};
 use crate::host::{CancelToken, Machine, Tools};
 use crate::undo::UndoJournal;
+use zagent_config::error_chain;
 
 /// How things stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -447,7 +447,7 @@ pub fn build(chunk: &Chunk) -> BuildResult {
     if !matches!(chunk.name, Value::Str(_)) && chunk.name.is_truthy() {
         return Err(StateError::new(format!(
             "ID '{}' in SLS '{}' is not formed as a string, but is a {}\n",
-            zagent_compiler::yaml::python_str(&chunk.name),
+            zagent_config::value::python_str(&chunk.name),
             chunk.sls,
             python_type(&chunk.name)
         )));

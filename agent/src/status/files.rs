@@ -15,16 +15,17 @@ use super::{
     CurrentGeneration, HealthStatus, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry,
     StatusInputs, WindowStatus,
 };
-use crate::cli_error::error_chain;
 use crate::cycle::RolloutState;
 use crate::cycle::scheduler::SchedulerState;
 use crate::health;
+use crate::host::reboot::{self, RebootHost};
 use crate::operate::pause::Pause;
 use crate::operate::pin::NodePin;
 use crate::operate::quarantine::Quarantine;
-use crate::operate::reboot::{self, RebootHost};
 use crate::operate::windows::{self, WindowState};
-use crate::operate::{JsonFileError, json_file};
+use zagent_config::error_chain;
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// What the files tell.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ use zagent_rollout::record::RolloutStatus;
 use super::{AgentStatus, QuarantineStatus, WindowStatus};
 use crate::cycle::{self, HoldReason, LastRun, RemoteHealth};
 use crate::output::report::format_millis;
-use crate::output::{Paint, pluralize, sanitize};
+use crate::output::{Paint, pluralize};
+use zagent_config::sanitize;
 
 /// How many failures of the last run are listed.
 const MAX_ERRORS: usize = 3;

@@ -15,8 +15,8 @@ use super::path_history::{KnownEntry, PathHistories};
 use super::position::Positions;
 use super::record::{ChangeNote, FileChange, JournalRecord, SavedEntry};
 use super::restore::{restore_attributes, restore_entry};
-use crate::cli_error::error_chain;
 use crate::fs::{FileKind, FileSystem, FsError};
+use zagent_config::error_chain;
 
 /// What to revert, and how.
 #[derive(Clone, Debug, Default)]

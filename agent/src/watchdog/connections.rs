@@ -16,9 +16,9 @@ use zagent_rollout::report::NodeReport;
 use zagent_rollout::watchdog::{FetchBinary, FetchFailure, RolloutLink, ServiceNotifier};
 
 use super::LoadSettings;
-use crate::cli_error::error_chain;
 use crate::cycle;
 use crate::sd_notify::SdNotify;
+use zagent_config::error_chain;
 
 /// The word for records that are on the board itself.
 const ON_BOARD: &str = "board";

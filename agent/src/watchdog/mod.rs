@@ -21,10 +21,11 @@ use zagent_rollout::watchdog::{
 };
 
 use self::connections::{BoardLink, RecordArtifacts};
-use crate::cli_error::{CliError, error_chain};
+use crate::cli_error::CliError;
 use crate::cycle::{self, OperatorOrders};
 use crate::output::local_zone;
 use crate::sd_notify::SdNotify;
+use zagent_config::error_chain;
 
 /// The longest that the agent may take to say whether it is ready.
 const READINESS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -418,7 +418,7 @@ impl Node {
 
     /// The word of the phase that is on its disk, whoever runs or does not.
     pub(crate) fn on_disk(&self) -> &'static str {
-        let kept = zagent_rollout::json_file::read::<phase::NodeState>(&self.paths().phase()).unwrap();
+        let kept = zagent_config::json_file::read::<phase::NodeState>(&self.paths().phase()).unwrap();
         kept.map_or("none", |kept| kept.phase.name())
     }
 

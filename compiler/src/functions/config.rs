@@ -110,7 +110,7 @@ fn option(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, F
     for place in places.collect::<Vec<_>>().into_iter().rev() {
         for (k, v) in value_ops::as_dict(&place).map(|d| d.pairs()).unwrap_or_default() {
             if k.as_str().is_some_and(|k| glob.matches(k)) {
-                out.insert(DictKey::new(k)?, v);
+                out.insert(DictKey::new(k).map_err(crate::functions::from_jinja)?, v);
             }
         }
     }
@@ -143,8 +143,8 @@ fn merge(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fu
                 UpdateMode { flat: true, lists: false },
             )?,
             Some(old) if old.downcast_object_ref::<PyList>().is_some() && !value_ops::is_mapping(&more) => {
-                let mut all = items_of(&old)?;
-                all.extend(items_of(&more)?);
+                let mut all = items_of(&old).map_err(crate::functions::from_jinja)?;
+                all.extend(items_of(&more).map_err(crate::functions::from_jinja)?);
                 list(all)
             }
             Some(old) => old,

@@ -54,7 +54,9 @@ fn update(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Funct
     for (name, vars) in target.pairs() {
         let node =
             value_ops::update(&value_ops::deep_copy(&defaults)?, &or_empty(Some(&vars), convert), how)?;
-        target.insert("defaults.update", DictKey::new(name)?, node)?;
+        target
+            .insert("defaults.update", DictKey::new(name).map_err(crate::functions::from_jinja)?, node)
+            .map_err(crate::functions::from_jinja)?;
     }
     Ok(nodes)
 }

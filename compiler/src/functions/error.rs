@@ -1,67 +1,28 @@
-//! Why a call gave nothing, and how that is told.
+//! A failed call in, the diagnostic for it out.
 
-use zagent_config::Diagnostic;
 use zagent_config::codes::{Code, function};
+use zagent_config::{Diagnostic, FunctionError};
 
 use super::Functions;
 use crate::CallError;
 
-/// Why a call gave nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FunctionError {
-    /// No such function here.
-    Unknown,
-    /// The configuration forbids it, in words.
-    Forbidden(String),
-    /// The arguments do not fit.
-    Arguments {
-        /// What is wrong with them.
-        message: String,
-        /// A way out.
-        hint: Option<String>,
-    },
-    /// It was tried and failed, in words.
-    Failed(String),
-}
-
-impl FunctionError {
-    /// Arguments that do not fit, without a hint.
-    pub fn bad_arguments(message: impl Into<String>) -> Self {
-        Self::Arguments { message: message.into(), hint: None }
-    }
-
-    /// A failure in words.
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self::Failed(message.into())
-    }
-
-    /// In words, for whoever does not know which call it was.
-    #[must_use]
-    pub fn message(&self) -> String {
-        match self {
-            Self::Unknown => "there is no such function here".to_owned(),
-            Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
-                words.clone()
-            }
+/// The fault to report for a call of `name`.
+#[must_use]
+pub(crate) fn to_diagnostic(error: &FunctionError, name: &str, functions: &Functions) -> Diagnostic {
+    let (code, message, hint): (Code, String, Option<String>) = match error {
+        FunctionError::Unknown => return unknown_function(name, functions),
+        FunctionError::Forbidden(words) => (function::FUNCTION_FORBIDDEN, format!("`{name}`: {words}"), None),
+        FunctionError::Arguments { message, hint } => {
+            (function::FUNCTION_ARGUMENTS, message.clone(), hint.clone())
         }
-    }
-
-    /// The fault to report for a call of `name`.
-    #[must_use]
-    pub fn to_diagnostic(&self, name: &str, functions: &Functions) -> Diagnostic {
-        let (code, message, hint): (Code, String, Option<String>) = match self {
-            Self::Unknown => return unknown_function(name, functions),
-            Self::Forbidden(words) => (function::FUNCTION_FORBIDDEN, format!("`{name}`: {words}"), None),
-            Self::Arguments { message, hint } => {
-                (function::FUNCTION_ARGUMENTS, message.clone(), hint.clone())
-            }
-            Self::Failed(words) => (function::FUNCTION_FAILED, format!("`{name}` failed: {words}"), None),
-        };
-        let diagnostic = Diagnostic::new(code, message);
-        match hint {
-            Some(hint) => diagnostic.hint(hint),
-            None => diagnostic,
+        FunctionError::Failed(words) => {
+            (function::FUNCTION_FAILED, format!("`{name}` failed: {words}"), None)
         }
+    };
+    let diagnostic = Diagnostic::new(code, message);
+    match hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
     }
 }
 
@@ -110,8 +71,7 @@ impl From<FunctionError> for CallError {
     }
 }
 
-impl From<minijinja::Error> for FunctionError {
-    fn from(error: minijinja::Error) -> Self {
-        Self::Failed(error.detail().map_or_else(|| error.to_string(), str::to_owned))
-    }
+/// What a template engine's error says, as the failure of a call.
+pub(crate) fn from_jinja(error: minijinja::Error) -> FunctionError {
+    FunctionError::Failed(error.detail().map_or_else(|| error.to_string(), str::to_owned))
 }

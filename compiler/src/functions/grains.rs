@@ -35,7 +35,10 @@ fn item(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fun
     let mut out = Dict::new();
     for key in args.rest() {
         let found = value_ops::traverse(&inner.grains, key, delimiter(args))?;
-        out.insert(DictKey::new(key.clone())?, found.unwrap_or_else(|| default.clone()));
+        out.insert(
+            DictKey::new(key.clone()).map_err(crate::functions::from_jinja)?,
+            found.unwrap_or_else(|| default.clone()),
+        );
     }
     if args.get("sanitize").is_some_and(Value::is_true) {
         sanitize(&mut out);

@@ -26,13 +26,14 @@ mod table;
 mod test;
 mod text;
 mod value_ops;
-pub mod version;
+mod version;
 
-pub use self::error::FunctionError;
+pub(crate) use self::error::from_jinja;
 pub(crate) use self::object::is_functions;
 pub use self::object::{SaltFunction, salt};
 pub use self::render::{FunctionRenderer, RenderRequest, RenderSource};
 pub use self::signature::FunctionArgs;
+pub(crate) use zagent_config::FunctionError;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -178,7 +179,8 @@ impl Functions {
             FunctionImpl::Live(f) => {
                 let named = kwargs().map(|(k, v)| (k, to_template(v))).collect();
                 let args = call.args.iter().map(to_template).collect();
-                Ok(to_value(&f(&self.0, &FunctionArgs::bind(name, entry.signature, args, named)?)?)?)
+                Ok(to_value(&f(&self.0, &FunctionArgs::bind(name, entry.signature, args, named)?)?)
+                    .map_err(crate::functions::from_jinja)?)
             }
         }
     }
@@ -202,17 +204,22 @@ impl Functions {
         if let Some(table::FunctionEntry { signature, body: FunctionImpl::Live(f), .. }) =
             table::find_function(name)
         {
-            let args = args.into_iter().map(to_storable).collect::<Result<_, _>>()?;
+            let args = args
+                .into_iter()
+                .map(to_storable)
+                .collect::<Result<_, _>>()
+                .map_err(crate::functions::from_jinja)?;
             let kwargs = kwargs
                 .into_iter()
-                .map(|(k, v)| Ok((k, to_storable(v)?)))
+                .map(|(k, v)| Ok((k, to_storable(v).map_err(crate::functions::from_jinja)?)))
                 .collect::<Result<_, FunctionError>>()?;
             return f(&self.0, &FunctionArgs::bind(name, signature, args, kwargs)?);
         }
-        let args = args.iter().map(to_value).collect::<Result<_, _>>()?;
+        let args =
+            args.iter().map(to_value).collect::<Result<_, _>>().map_err(crate::functions::from_jinja)?;
         let mut named = Map::with_capacity(kwargs.len());
         for (k, v) in &kwargs {
-            named.insert(k.as_str(), to_value(v)?);
+            named.insert(k.as_str(), to_value(v).map_err(crate::functions::from_jinja)?);
         }
         let answer = self.call_data(&FunctionCall { function: name.to_owned(), args, kwargs: named })?;
         Ok(to_template(&answer))

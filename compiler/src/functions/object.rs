@@ -37,8 +37,8 @@ struct SaltModule(Functions, String);
 pub struct SaltFunction(Functions, String);
 
 /// Turns a refusal into an error that carries its fault.
-fn to_template_error(functions: &Functions, name: &str, error: &FunctionError) -> Error {
-    diagnostic_error(error.to_diagnostic(name, functions))
+fn to_template_error(functions: &Functions, name: &str, cause: &FunctionError) -> Error {
+    diagnostic_error(error::to_diagnostic(cause, name, functions))
 }
 
 fn diagnostic_error(diagnostic: Diagnostic) -> Error {

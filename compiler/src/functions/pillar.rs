@@ -78,7 +78,10 @@ fn item(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fun
     let mut out = Dict::new();
     for key in args.rest() {
         let found = value_ops::traverse(&inner.pillar, key, delimiter(args))?;
-        out.insert(DictKey::new(key.clone())?, found.unwrap_or_else(|| default.clone()));
+        out.insert(
+            DictKey::new(key.clone()).map_err(crate::functions::from_jinja)?,
+            found.unwrap_or_else(|| default.clone()),
+        );
     }
     Ok(dict(out))
 }
@@ -109,7 +112,7 @@ fn keys(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Funct
     found
         .keys()
         .iter()
-        .map(|k| Ok(crate::jinja::object::to_value(k)?))
+        .map(|k| Ok(crate::jinja::object::to_value(k).map_err(crate::functions::from_jinja)?))
         .collect::<Result<Vec<_>, _>>()
         .map(Data::from)
 }
@@ -122,7 +125,10 @@ fn selected_value(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<D
     for key in args.rest() {
         let found = value_ops::traverse(&inner.pillar, &to_template(key), DEFAULT_DELIMITER)?;
         let found = found.unwrap_or_else(value_ops::empty_text);
-        out.insert(key.clone(), crate::jinja::object::to_value(&found)?);
+        out.insert(
+            key.clone(),
+            crate::jinja::object::to_value(&found).map_err(crate::functions::from_jinja)?,
+        );
     }
     Ok(out.into())
 }

@@ -95,7 +95,7 @@ fn deserialize(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data
 }
 
 fn display_value(value: &Data) -> String {
-    yaml::python_str(value)
+    zagent_config::value::python_str(value)
 }
 
 /// Sections of `key = value` lines, as Python's configparser writes them.

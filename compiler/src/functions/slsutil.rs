@@ -35,8 +35,10 @@ fn merge(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Functi
 
 fn merge_all(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut out = dict(Dict::new());
-    for each in items_of(args.get("lst").unwrap_or(&Value::UNDEFINED))? {
-        out = merge_two(&out, &to_storable(each)?, args)?;
+    for each in
+        items_of(args.get("lst").unwrap_or(&Value::UNDEFINED)).map_err(crate::functions::from_jinja)?
+    {
+        out = merge_two(&out, &to_storable(each).map_err(crate::functions::from_jinja)?, args)?;
     }
     Ok(out)
 }
@@ -53,7 +55,13 @@ fn merge_two(a: &Value, b: &Value, args: &FunctionArgs<Value>) -> Result<Value, 
             };
             for (key, value) in more {
                 if first.get(&key).is_some() {
-                    first.insert("slsutil.merge", DictKey::new(key)?, value)?;
+                    first
+                        .insert(
+                            "slsutil.merge",
+                            DictKey::new(key).map_err(crate::functions::from_jinja)?,
+                            value,
+                        )
+                        .map_err(crate::functions::from_jinja)?;
                 }
             }
             value_ops::update(&value_ops::deep_copy(a)?, b, UpdateMode { flat: false, lists })
@@ -79,7 +87,7 @@ fn collect_both(a: &Value, b: &Value) -> Result<Value, FunctionError> {
             Some(other) => list(vec![value, other]),
             None => value,
         };
-        out.insert(DictKey::new(key)?, value);
+        out.insert(DictKey::new(key).map_err(crate::functions::from_jinja)?, value);
     }
     Ok(dict(out))
 }

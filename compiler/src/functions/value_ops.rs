@@ -43,7 +43,7 @@ pub(super) fn traverse(root: &Value, path: &Value, delimiter: &str) -> Result<Op
         return Ok(walk(root, [path.clone()]));
     }
     if matches!(path.kind(), ValueKind::Seq | ValueKind::Iterable) {
-        return Ok(walk(root, items_of(path)?));
+        return Ok(walk(root, items_of(path).map_err(crate::functions::from_jinja)?));
     }
     Err(FunctionError::failed(format!("a key is text or a list of steps, not '{}'", type_name(path))))
 }
@@ -113,7 +113,10 @@ fn copy_nested(value: &Value, depth: usize, left: &mut usize) -> Result<Value, F
         }
         let mut out = Dict::with_capacity(d.len());
         for (k, v) in d.pairs() {
-            out.insert(DictKey::new(k)?, copy_nested(&v, depth + 1, left)?);
+            out.insert(
+                DictKey::new(k).map_err(crate::functions::from_jinja)?,
+                copy_nested(&v, depth + 1, left)?,
+            );
         }
         return Ok(dict(out));
     }
@@ -161,7 +164,9 @@ fn update_at(dest: &Value, upd: &Value, how: UpdateMode, depth: usize) -> Result
             Some(old) if how.lists && is_list(old) && is_list(&value) => concat_lists(old, &value)?,
             _ => value,
         };
-        target.insert("merge", DictKey::new(key)?, new)?;
+        target
+            .insert("merge", DictKey::new(key).map_err(crate::functions::from_jinja)?, new)
+            .map_err(crate::functions::from_jinja)?;
     }
     Ok(())
 }
@@ -176,7 +181,7 @@ pub(super) fn concat_lists(first: &Value, second: &Value) -> Result<Value, Funct
         Some(items) => items.items(),
         None => Vec::new(),
     };
-    for item in items_of(second)? {
+    for item in items_of(second).map_err(crate::functions::from_jinja)? {
         if !out.contains(&item) {
             out.push(item);
         }

@@ -8,6 +8,6 @@ mod write;
 
 pub use self::read::{YamlError, load};
 pub use self::write::{
-    DumpStyle, FlowStyle, JsonStyle, WriteError, dump, dump_block, dump_flow, json, python_repr, python_str,
-    yaml_dquote, yaml_encode, yaml_squote,
+    DumpStyle, FlowStyle, JsonStyle, WriteError, dump, dump_block, dump_flow, json, yaml_dquote, yaml_encode,
+    yaml_squote,
 };

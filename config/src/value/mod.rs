@@ -8,10 +8,12 @@ mod json;
 mod map;
 mod merge;
 mod order;
+mod python;
 mod traverse;
 
 pub use self::map::{List, Map, MapEntry};
 pub use self::merge::{MergeStrategy, merge, merge_recurse};
+pub use self::python::{is_space, python_float, python_repr, python_str};
 pub use self::traverse::{DEFAULT_DELIMITER, traverse};
 
 use std::sync::Arc;

@@ -14,10 +14,11 @@ use super::net::{FetchFailure, NetJob};
 use super::saved_state::StartedAgent;
 use super::{FetchInProgress, PendingStart, WantedBinary, Watchdog, WatchdogEvent, error_chain, process};
 use crate::driver_logic::PREPARE_LIMIT;
+use crate::fail_point;
 use crate::phase::{self, NodeAction, NodePhase, NodeState};
 use crate::slots::AgentProgram;
 use crate::supervise::{self, ProcessAction, ProcessEvent, SupervisorTime};
-use crate::{fail_point, json_file};
+use zagent_config::json_file;
 
 /// The note about a binary that does not come.
 const FETCH_NOTE: &str = "fetch";

@@ -33,12 +33,12 @@ use zagent_config::paths::Paths;
 use self::heartbeats::HeartbeatStore;
 use self::net::{NetThread, PolledRecords};
 use self::saved_state::StartedAgent;
-use crate::json_file::JsonFileError;
 use crate::phase::{NodeState, RolloutOrder, SOAK_CHECK_INTERVAL};
 use crate::record::RolloutRecord;
 use crate::report::NodeReport;
 use crate::slots::{AgentProgram, Slots};
 use crate::supervise::{RestartPolicy, SupervisedProcess};
+use zagent_config::json_file::JsonFileError;
 
 pub use self::net::{ConnectLink, FetchBinary, FetchFailure, Readiness, RolloutLink};
 pub use self::readiness::SocketReadiness;
@@ -370,8 +370,8 @@ pub fn run(setup: WatchdogSetup<'_>, inbox: WatchdogInbox) -> Result<(), Watchdo
 /// # Errors
 /// Fails when they cannot be read.
 pub fn probe(paths: &Paths) -> Result<(), WatchdogError> {
-    crate::json_file::read::<NodeState>(&paths.phase())?;
-    crate::json_file::read::<SavedWatchdog>(&paths.watchdog())?;
+    zagent_config::json_file::read::<NodeState>(&paths.phase())?;
+    zagent_config::json_file::read::<SavedWatchdog>(&paths.watchdog())?;
     Ok(())
 }
 
@@ -381,7 +381,7 @@ pub fn probe(paths: &Paths) -> Result<(), WatchdogError> {
 /// Fails when the files cannot be read.
 pub fn status_from_files(paths: &Paths, built_in: AgentProgram) -> Result<WatchdogStatus, JsonFileError> {
     let version = Slots::new(paths.slots(), built_in).current();
-    let node = crate::json_file::read::<NodeState>(&paths.phase())?
+    let node = zagent_config::json_file::read::<NodeState>(&paths.phase())?
         .unwrap_or_else(|| NodeState::with_version(version));
     Ok(WatchdogStatus {
         watchdog: None,

@@ -20,11 +20,12 @@ use super::{
     DueTimes, LoggedProblems, SelfTest, Watchdog, WatchdogError, WatchdogEvent, WatchdogSetup, error_chain,
     slot_from_path, socket, system_error,
 };
-use crate::json_file::{self, JsonFileError};
 use crate::phase::{self, NodePhase, NodeState};
 use crate::slots::{AgentProgram, Slots};
 use crate::supervise::{ProcessEvent, SupervisedProcess};
 use crate::version::compare;
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// How long a socket may take to say who listens.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);

@@ -373,7 +373,7 @@ fn a_watchdog_that_is_killed_in_any_phase_is_followed_by_one_that_goes_on() {
             }
         }
         site.kill();
-        let kept = zagent_rollout::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap();
+        let kept = zagent_config::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap();
         assert_eq!(kept.map_or("idle", |kept| kept.phase.name()), phase);
         for name in ["slow", "patient"] {
             let _ = std::fs::remove_file(site.path(name));
@@ -409,12 +409,12 @@ fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
     site.write("offline", b"");
     site.kill();
     let mut kept =
-        zagent_rollout::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap().unwrap();
+        zagent_config::json_file::read::<phase::NodeState>(&site.paths().phase()).unwrap().unwrap();
     let NodePhase::Soaking { since, deadline, .. } = &mut kept.phase else { panic!("{kept:?}") };
     assert_eq!(deadline.duration_since(*since).as_secs(), 300, "three times no soak is five minutes");
     let late = jiff::SignedDuration::from_secs(298);
     (*since, *deadline) = (*since - late, *deadline - late);
-    zagent_rollout::json_file::write(&site.paths().phase(), &kept).unwrap();
+    zagent_config::json_file::write(&site.paths().phase(), &kept).unwrap();
     site.start();
     let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     let last = status.node.last.unwrap();

@@ -12,7 +12,8 @@ use zagent_config::{Value, suggest};
 
 use super::compile_job::{CompileJob, TreeArgs};
 use crate::cli_error::{CliError, ExitStatus};
-use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
+use crate::output::{OutputFormat, Paint, Ui, json, yaml};
+use zagent_config::sanitize;
 
 /// Explain a fault code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]

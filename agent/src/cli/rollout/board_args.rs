@@ -12,9 +12,10 @@ use zagent_rollout::records::{Records, Reports};
 use super::resolve;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::settings;
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::operate::current_user;
 use crate::output::{OutputFormat, Ui, json, yaml};
+use zagent_config::error_chain;
 
 /// How an error names the keys of nodes, and a place of rollouts that nobody named: no board said anything then.
 const OF_REPORTS: &str = "of reports";

@@ -99,7 +99,7 @@ pub(super) fn apply_action(
 
 fn refused_error(id: &RolloutId, refused: &driver_logic::ControlRefused) -> CliError {
     let hint = Some(format!("`zagent rollout status {id}` shows it"));
-    CliError::Refusal { exit: ExitStatus::Failed, message: crate::cli_error::error_chain(refused), hint }
+    CliError::Refusal { exit: ExitStatus::Failed, message: zagent_config::error_chain(refused), hint }
 }
 
 fn action_text(record: &RolloutRecord, word: RolloutAction) -> String {

@@ -22,8 +22,9 @@ use super::plan_view::{self, PlanView};
 use super::{is_active, record_text, resolve, status};
 use crate::cli::node::{is_silent, silence_limit};
 use crate::cli::warn;
-use crate::cli_error::{CliError, ExitStatus, error_chain};
+use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Ui, local_zone, pluralize};
+use zagent_config::error_chain;
 
 /// How many rollouts of one version and day get a name.
 const MAX_IDS: usize = 100;

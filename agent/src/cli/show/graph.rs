@@ -9,7 +9,8 @@ use zagent_config::Value;
 use super::super::compile_job::TreeArgs;
 use crate::cli_error::CliError;
 use crate::draw::graph::{render_dot, render_mermaid, render_svg};
-use crate::output::{OutputFormat, Paint, Ui, json, pluralize, sanitize, yaml};
+use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
+use zagent_config::sanitize;
 
 /// What waits for what
 #[derive(Debug, clap::Args)]

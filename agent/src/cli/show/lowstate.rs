@@ -7,7 +7,8 @@ use zagent_config::{Map, Value};
 
 use super::ShowStageArgs;
 use crate::cli_error::CliError;
-use crate::output::{OutputFormat, Paint, SecretMask, Ui, json, pluralize, sanitize, yaml};
+use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
+use zagent_config::{SecretMask, sanitize};
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;

@@ -23,7 +23,7 @@ pub(super) fn run(args: &ShowSlsArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     if names.is_empty() {
         return Err(CliError::usage_hint("which SLS?", "zagent show sls NAME --states DIR"));
     }
-    let env = args.stage.tree.saltenv.as_deref().unwrap_or(crate::files::BASE);
+    let env = args.stage.tree.saltenv.as_deref().unwrap_or(zagent_compiler::BASE_ENV);
     let mut texts = Vec::new();
     for name in names {
         texts.push((name, job.compiler.render_sls(name, env)?));

@@ -7,7 +7,8 @@ use zagent_config::Value;
 
 use super::ShowStageArgs;
 use crate::cli_error::CliError;
-use crate::output::{OutputFormat, Paint, Ui, json, sanitize, yaml};
+use crate::output::{OutputFormat, Paint, Ui, json, yaml};
+use zagent_config::sanitize;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;

@@ -7,8 +7,8 @@ use crate::api::fake::FakeBackend;
 use crate::api::{ApiConfig, ApiLimits, ApiServer, RunRequest, serve};
 use crate::cli_error::ExitStatus;
 use crate::cycle::AgentMemory;
-use crate::operate::json_file;
 use crate::status::{AgentStatus, samples};
+use zagent_config::json_file;
 
 struct Site {
     tree: Tree,

@@ -5,8 +5,8 @@ use zagent_compiler::schema;
 use super::{SAMPLE, Said, Tree, alone, zagent};
 use crate::cli_error::ExitStatus;
 use crate::history::History;
-use crate::output::SecretMask;
 use crate::output::report::samples;
+use zagent_config::SecretMask;
 
 const TREE: &[(&str, &str)] = &[
     ("states/top.sls", "base:\n  '*':\n    - a\n    - b\n"),

@@ -16,8 +16,8 @@ use zagent_rollout::board_stores::BoardReports;
 use zagent_rollout::driver::{DriveError, DriveOutcome, RolloutDriver, WriteFailureOutcome};
 use zagent_rollout::records::{Records, Reports};
 
-use crate::cli_error::error_chain;
 use crate::cycle::node_report;
+use zagent_config::error_chain;
 
 /// How often stale records are looked for.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60);

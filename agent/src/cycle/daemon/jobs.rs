@@ -10,11 +10,11 @@ use zagent_cache::{Cache, CheckDepth};
 use super::job::{Job, JobKind};
 use super::{Daemon, DaemonEvent, RunningJob, STOP_GRACE};
 use crate::api::{RequestProgress, RequestResult};
-use crate::cli_error::error_chain;
 use crate::cycle::memory::{AgentMemory, RemoteHealth};
 use crate::cycle::states_source;
 use crate::cycle::turn_process::{TurnProcess, turn_timeout};
 use crate::run::RunTrigger;
+use zagent_config::error_chain;
 
 impl Daemon<'_> {
     /// Starts the next errand when nothing is under way.
@@ -67,7 +67,7 @@ impl Daemon<'_> {
 
     /// A process ended.
     pub(super) fn on_job_ended(&mut self, status: io::Result<ExitStatus>, now: Timestamp) {
-        let Some(RunningJob { job: job, since, .. }) = self.running.take() else { return };
+        let Some(RunningJob { job, since, .. }) = self.running.take() else { return };
         let code = status.ok().and_then(|status| status.code()).unwrap_or(1);
         self.memory = AgentMemory::load(&self.settings.paths().memory());
         self.read_files();

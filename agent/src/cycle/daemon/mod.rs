@@ -39,11 +39,12 @@ use super::scheduler::{DueAction, Scheduler, SchedulerState};
 use super::states_source;
 use super::turn_process::TurnProcess;
 use crate::api::{self, Ticket};
-use crate::cli_error::{CliError, error_chain};
+use crate::cli_error::CliError;
 use crate::output::local_zone;
 use crate::run::RunTrigger;
 use crate::sd_notify::SdNotify;
 use crate::status::{self, ScheduledEntry, StatusInputs, UpcomingEvents};
+use zagent_config::error_chain;
 
 /// The longest the loop sleeps: a clock that was set, and a watchdog, are noticed by then.
 const MAX_SLEEP: Duration = Duration::from_secs(30);

@@ -7,16 +7,16 @@ use super::inode_stamps::InodeStamps;
 use super::job::{Job, JobKind};
 use super::poller::{PollRequest, Poller};
 use super::{Daemon, DaemonEvent, RunningJob};
-use crate::cli_error::error_chain;
 use crate::cycle::decide::{NodeView, RemoteOffer, SyncDecision, decide_revision};
 use crate::cycle::memory::AgentMemory;
 use crate::cycle::operator_orders::OperatorOrders;
 use crate::cycle::rollout_state::RolloutState;
 use crate::cycle::{scheduler, sync};
-use crate::operate::reboot::RebootHost;
+use crate::host::reboot::RebootHost;
 use crate::output::local_zone;
 use crate::run::RunTrigger;
 use crate::status;
+use zagent_config::error_chain;
 
 /// The branches that records of rollouts are on.
 const RECORD_BRANCH_PREFIX: &str = "rollout/";

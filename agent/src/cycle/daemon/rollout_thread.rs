@@ -13,9 +13,9 @@ use zagent_rollout::records::Reports;
 use zagent_rollout::report::NodeReport;
 
 use super::DaemonEvent;
-use crate::cli_error::error_chain;
 use crate::cycle::node_report;
 use crate::cycle::rollout_state::RolloutState;
+use zagent_config::error_chain;
 
 /// Certificates are checked on this stack.
 const STACK_BYTES: usize = 1 << 20;

@@ -10,7 +10,7 @@ use zagent_config::ids::Revision;
 use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, RolloutOrder, SOAK_CHECK_INTERVAL};
 
 use super::{RolloutHold, RolloutState, stay};
-use crate::cli_error::{CliError, error_chain};
+use crate::cli_error::CliError;
 use crate::cycle::decide::RolloutConstraint;
 use crate::cycle::memory::{AgentMemory, HoldReason};
 use crate::cycle::operator_orders::OperatorOrders;
@@ -21,6 +21,7 @@ use crate::cycle::turn::{self, Turn, TurnHooks, TurnOutcome};
 use crate::health;
 use crate::output::local_zone;
 use crate::run::{RunReport, RunTrigger};
+use zagent_config::error_chain;
 
 /// So many failed runs in a row are no accident of the one that came last.
 const MIN_FAILED_RUNS: u32 = 3;

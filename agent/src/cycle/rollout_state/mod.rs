@@ -29,7 +29,8 @@ pub(super) use follow::TurnWork;
 pub(in crate::cycle) use stay::RolloutPlacement;
 
 use super::decide::RolloutConstraint;
-use crate::operate::{JsonFileError, json_file};
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 /// Records that are kept; of more than these the oldest are forgotten.
 const MAX_RECORDS: usize = 8;

@@ -11,13 +11,13 @@ use zagent_rollout::records::Reports;
 use zagent_rollout::report::NodeReport;
 
 use super::RolloutState;
-use crate::cli_error::error_chain;
 use crate::cycle::memory::AgentMemory;
 use crate::cycle::node_report::FoundRecords;
 use crate::cycle::operator_orders::OperatorOrders;
 use crate::cycle::turn::{Turn, TurnHooks};
 use crate::cycle::{node_report, sync};
-use crate::operate::JsonFileError;
+use zagent_config::error_chain;
+use zagent_config::json_file::JsonFileError;
 
 impl RolloutState {
     /// Moves a file that nobody can read out of the way, loudly: what it said is lost, and what the records say is heard again.

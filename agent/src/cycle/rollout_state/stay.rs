@@ -11,7 +11,7 @@ use zagent_rollout::record::{RolloutRecord, RolloutStatus};
 
 use super::RolloutState;
 use crate::cycle::decide::RolloutConstraint;
-use crate::operate::JsonFileError;
+use zagent_config::json_file::JsonFileError;
 
 /// What a node was given, and what it could have had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

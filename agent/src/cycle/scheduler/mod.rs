@@ -21,7 +21,8 @@ use zagent_config::settings::Settings;
 
 use self::entry::ScheduleEntry;
 use self::jitter::Jitter;
-use crate::operate::json_file::{self, JsonFileError};
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
 
 pub use self::entry::ScheduledTime;
 

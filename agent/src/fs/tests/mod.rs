@@ -358,7 +358,7 @@ fn nobody_makes_files_where_only_the_kernel_does() {
     for fs in [&disk as &dyn FileSystem, &overlay] {
         for path in ["/proc/sys/kernel/ostype", "/proc/nothing-here"] {
             let refused = fs.write(Path::new(path), b"x", FileMeta::default()).unwrap_err();
-            let words = crate::cli_error::error_chain(&refused);
+            let words = zagent_config::error_chain(&refused);
             assert!(words.contains("only the kernel makes files there"), "{words}");
         }
     }

@@ -5,7 +5,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{PasswdEntry, SHADOW_DAYS, find_local_group, find_local_user};
 use crate::fs::{Disk, FileMeta, FileSystem};
@@ -313,7 +313,7 @@ impl AccountTools<'_> {
         };
         Disk::default()
             .write(Path::new(file), new.as_bytes(), FileMeta::default())
-            .map_err(|e| FunctionError::failed(crate::cli_error::error_chain(&e)))
+            .map_err(|e| FunctionError::failed(zagent_config::error_chain(&e)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Jobs of `at`: listed, made and taken away by its programs.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use crate::host::Tools;

@@ -10,7 +10,7 @@ pub(crate) mod ini_file;
 pub(crate) mod password_hash;
 pub(crate) mod ssh_keys;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::Machine;

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use hmac::{Hmac, Mac};
 use sha2::Digest;
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::PasswdEntry;

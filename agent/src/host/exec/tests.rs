@@ -175,7 +175,7 @@ fn another_user_with_groups_or_a_clear_refusal() {
         if rustix::process::geteuid().is_root() {
             assert_eq!(String::from_utf8(out.unwrap().stdout).unwrap(), want);
         } else {
-            let error = crate::cli_error::error_chain(&out.unwrap_err());
+            let error = zagent_config::error_chain(&out.unwrap_err());
             assert!(error.contains("only root may become another user"), "{error}");
         }
     }
@@ -204,7 +204,7 @@ fn a_name_is_looked_up_where_the_command_would() {
     let missing = run(&ExecCommand::new("greet")).unwrap_err();
     assert!(missing.is_not_found());
     assert!(
-        crate::cli_error::error_chain(&missing).ends_with("there is no such program on the path"),
+        zagent_config::error_chain(&missing).ends_with("there is no such program on the path"),
         "{missing:?}"
     );
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, flag_arg, query_fn, text_arg};
@@ -302,7 +303,7 @@ fn edit_text_file(
 }
 
 fn fs_error(error: crate::fs::FsError) -> FunctionError {
-    FunctionError::failed(crate::cli_error::error_chain(&error))
+    FunctionError::failed(zagent_config::error_chain(&error))
 }
 
 fn edit_aliases(machine: &Machine, change: impl FnOnce(&str) -> String) -> Result<Value, FunctionError> {

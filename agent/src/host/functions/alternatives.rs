@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::{ExecFunction, change_fn, query_fn, text_arg};

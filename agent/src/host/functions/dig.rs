@@ -1,6 +1,7 @@
 //! Functions that are there only when a program is: git, dig. Each only asks.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::{ExecFunction, optional_text_arg, query_fn_needing, string_list, text_arg};

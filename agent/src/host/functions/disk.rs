@@ -1,6 +1,7 @@
 //! `mount.*` and `disk.*` that look.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, query_fn, string_list, text_arg};

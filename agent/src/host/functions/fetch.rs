@@ -7,7 +7,8 @@ mod x509;
 use std::time::{Duration, Instant};
 
 use zagent_compiler::FunctionCall;
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, optional_text_arg, query_fn, query_fn_needing, text_arg};

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::glob::Glob;
 use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};

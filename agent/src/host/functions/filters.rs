@@ -5,7 +5,8 @@ use std::io::Read;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::UNIX_EPOCH;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::{ExecFunction, flag_arg, query_fn, string_list, text_arg};

@@ -1,6 +1,7 @@
 //! Functions of the modules in `states/firewall`: `iptables`, `nftables`, `firewalld`.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{
@@ -42,12 +43,12 @@ pub(super) const FUNCTIONS: &[ExecFunction] = &[
     }),
     change_fn("iptables.insert", "table? chain? position? rule? family?", |m, a| {
         let (chain, tools) = (chain_arg(a), Tools::new(m));
-        let position = a.get("position").map_or_else(|| "1".into(), zagent_compiler::yaml::python_str);
+        let position = a.get("position").map_or_else(|| "1".into(), zagent_config::value::python_str);
         change_chain(&chain, &tools, &["-I", &chain.name, &position], &rule_arg(a)?)
     }),
     change_fn("iptables.delete", "table? chain? position? rule? family?", |m, a| {
         let (chain, tools) = (chain_arg(a), Tools::new(m));
-        match a.get("position").filter(|p| p.is_truthy()).map(zagent_compiler::yaml::python_str) {
+        match a.get("position").filter(|p| p.is_truthy()).map(zagent_config::value::python_str) {
             Some(position) => change_chain(&chain, &tools, &["-D", &chain.name, &position], &[]),
             None => change_chain(&chain, &tools, &["-D", &chain.name], &rule_arg(a)?),
         }
@@ -150,7 +151,7 @@ fn build_rule(_: &Machine, args: &FunctionArgs<Value>) -> Result<Value, Function
     }
     let (chain, command) = (chain_arg(args), text_arg(args, "command")?);
     let dash = if command.len() == 1 { "-" } else { "--" };
-    let position = args.get("position").map(zagent_compiler::yaml::python_str).unwrap_or_default();
+    let position = args.get("position").map(zagent_config::value::python_str).unwrap_or_default();
     let program = chain.program();
     Ok(format!("{program} --wait -t {} {dash}{command} {} {position} {rule}", chain.table, chain.name).into())
 }

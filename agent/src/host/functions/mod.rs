@@ -24,8 +24,9 @@ mod user_database;
 
 use std::cell::Cell;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
 use zagent_compiler::{CallError, FunctionCall};
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::Machine;

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg};

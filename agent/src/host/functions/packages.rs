@@ -1,6 +1,7 @@
 //! Functions of the modules in `states/packages`: repositories, libraries of languages, archives, answers.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, string_list, text_arg};

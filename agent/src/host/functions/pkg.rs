@@ -3,7 +3,8 @@
 mod changes;
 mod files;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::glob::Glob;
 use zagent_config::{Map, Value};
 

@@ -1,6 +1,7 @@
 //! `service.*`: what the service manager says, and what it is told.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::glob::Glob;
 use zagent_config::{Map, Value};
 

@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::paths::{DEFAULT_ROOT, Paths};
 use zagent_config::{Map, Value};
 
 use super::{ExecFunction, change_fn, flag_arg, optional_text_arg, query_fn, string_list, text_arg};
-use crate::cli_error::error_chain;
 use crate::fs::{Disk, FsError};
 use crate::host::command_options::value_text;
+use crate::host::reboot;
 use crate::host::services::mounts::{self, FstabEntry as Line};
 use crate::host::services::{kernel_modules, locale, sysctl, text_file, timezone};
 use crate::host::{CommandOutput, Machine, Tools};
-use crate::operate::reboot;
+use zagent_config::error_chain;
 
 pub(super) const FUNCTIONS: &[ExecFunction] = &[
     query_fn("sysctl.default_config", "", |m, _| Ok(sysctl::default_config(m).into())),

@@ -1,6 +1,7 @@
 //! `user.*`, `group.*`, `shadow.*` and the ids of `file.*`: the user database.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::{ExecFunction, change_fn, flag_arg, query_fn, string_list, text_arg};

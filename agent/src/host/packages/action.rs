@@ -1,6 +1,6 @@
 //! What a package manager is told to do.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{PkgChange, PkgDb};
 

@@ -2,8 +2,8 @@
 //!
 //! Law: changed configuration files stay unless that is asked for, and nobody is asked anything.
 
-use zagent_compiler::functions::FunctionError;
-use zagent_compiler::functions::version::VersionScheme;
+use zagent_config::FunctionError;
+use zagent_config::pkg_version::VersionScheme;
 
 use super::{
     AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,

@@ -1,6 +1,6 @@
 //! dnf, and those that take its words: yum, tdnf, microdnf.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{
     AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgGroups, PkgProvider, db,

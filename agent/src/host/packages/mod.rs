@@ -16,8 +16,8 @@ mod zypper;
 
 use std::collections::BTreeMap;
 
-use zagent_compiler::functions::FunctionError;
-use zagent_compiler::functions::version::VersionScheme;
+use zagent_config::FunctionError;
+use zagent_config::pkg_version::VersionScheme;
 
 pub(crate) use action::{PkgAction, PkgActionOptions, PkgTarget, verify_pkg_name};
 pub(crate) use db::{PkgDb, PkgDbStamp};

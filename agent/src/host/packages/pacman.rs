@@ -1,6 +1,6 @@
 //! pacman: Arch and its kin.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{
     AvailablePkg, AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, to_strings,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{PkgAction, PkgChange, PkgDb, SelectedProvider, lock_holder};
 use crate::host::{CommandOutput, Tools};

@@ -1,6 +1,6 @@
 //! What managers say, as they were heard to say it, and what they are told.
 
-use zagent_compiler::functions::version::VersionScheme;
+use zagent_config::pkg_version::VersionScheme;
 
 use super::*;
 

@@ -4,8 +4,8 @@
 
 use std::cmp::Ordering;
 
-use zagent_compiler::functions::version::VersionScheme;
 use zagent_config::glob;
+use zagent_config::pkg_version::VersionScheme;
 
 /// One condition on a version.
 #[derive(Clone, Debug, PartialEq, Eq)]

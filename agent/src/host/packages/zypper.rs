@@ -1,6 +1,6 @@
 //! zypper: SUSE and its kin.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{AvailablePkgs, PkgAction, PkgActionOptions, PkgChange, PkgDb, PkgProvider, db, dnf, to_strings};
 use crate::host::{CommandOutput, Machine, Tools};

@@ -1,6 +1,6 @@
 //! Modules of the kernel: which are loaded, which can be, which are loaded at boot.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::text_file;

@@ -1,6 +1,6 @@
 //! Locales: which the system has, which it speaks, and how one is made.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::text_file;
 use crate::fs::{FileSystem, FsError};

@@ -14,7 +14,7 @@ pub(crate) mod text_file;
 pub(crate) mod timezone;
 pub(crate) mod unit_files;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{CommandOutput, Machine, Tools};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::text_file;

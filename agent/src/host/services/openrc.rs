@@ -1,6 +1,6 @@
 //! OpenRC, by `rc-service` and `rc-update`.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};
 use crate::host::{CommandOutput, Tools};

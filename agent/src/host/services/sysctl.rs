@@ -1,6 +1,6 @@
 //! Parameters of the kernel: a name in, its value below `/proc/sys` and in a file out.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{text_file, unit_files};
 use crate::host::Machine;

@@ -3,7 +3,7 @@
 //! Law: the manager's files are read again exactly when an act would otherwise work with old ones. Where systemd is not
 //! process 1, files are still linked, and nothing is started.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::unit_files::{self, unit_name};
 use super::{BootState, ServiceAction, ServiceProvider, ServiceStatus};

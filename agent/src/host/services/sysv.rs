@@ -1,6 +1,6 @@
 //! Init scripts, linked into runlevels by `update-rc.d` (Debian) or `chkconfig` (Red Hat).
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};
 use crate::host::{CommandOutput, Tools};

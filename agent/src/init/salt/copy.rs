@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use super::SaltTree;
-use crate::files::BASE;
 use crate::init::{GitSetup, InitError, InitResult, git, require_empty, starter_files, write_starter};
+use zagent_compiler::BASE_ENV;
 
 /// Repositories' own data, which is no part of a tree.
 const VCS_DIRS: [&str; 3] = [".git", ".svn", ".hg"];
@@ -41,10 +41,11 @@ pub fn copy_tree(tree: &SaltTree, target: &Path) -> Result<CopySummary, InitErro
     let others: Vec<PathBuf> = all.filter_map(|dir| dir.canonicalize().ok()).collect();
     for (roots, name) in [(&tree.states, "states"), (&tree.pillar, "pillar")] {
         for (env, dirs) in roots {
-            if env != BASE && !environments.contains(env) {
+            if env != BASE_ENV && !environments.contains(env) {
                 environments.push(env.clone());
             }
-            let into = if env == BASE { target.to_owned() } else { target.join("environments").join(env) };
+            let into =
+                if env == BASE_ENV { target.to_owned() } else { target.join("environments").join(env) };
             work.copy_roots(dirs, &into.join(name), &others)?;
         }
     }

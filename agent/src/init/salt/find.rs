@@ -6,7 +6,7 @@ use zagent_config::salt_config::SaltConfig;
 use zagent_config::{Diagnostics, Map, Value};
 
 use super::{SaltRoots, SaltTree};
-use crate::files::BASE;
+use zagent_compiler::BASE_ENV;
 
 /// Where a configuration may stand, from the directory that was named; the master's speaks for the file server.
 const CONFIGS: [&str; 6] =
@@ -64,11 +64,11 @@ pub fn find_tree(dir: &Path, config: Option<&Path>) -> Result<SaltTree, FindTree
     };
     let (mut states, mut pillar) = (placed(&settings.file_roots), placed(&settings.pillar_roots));
     if states.is_empty() {
-        states = find_sls_dir(dir, &STATES).map(|d| vec![(BASE.to_owned(), vec![d])]).unwrap_or_default();
+        states = find_sls_dir(dir, &STATES).map(|d| vec![(BASE_ENV.to_owned(), vec![d])]).unwrap_or_default();
     }
     if pillar.is_empty() {
         let found = PILLAR.iter().map(|name| dir.join(name)).find(|d| d.is_dir());
-        pillar = found.map(|d| vec![(BASE.to_owned(), vec![normalize_path(&d)])]).unwrap_or_default();
+        pillar = found.map(|d| vec![(BASE_ENV.to_owned(), vec![normalize_path(&d)])]).unwrap_or_default();
     }
     if states.is_empty() {
         return Err(FindTreeError::NoTree(dir.to_owned()));

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::report::{FunctionUse, SaltReport, SaltSpot, SlsOutcome, SupportLevel};
-use crate::output::{Paint, pluralize, sanitize};
+use crate::output::{Paint, pluralize};
+use zagent_config::sanitize;
 
 /// Lines of one part that are shown without `-v`.
 const MAX_LINES: usize = 20;

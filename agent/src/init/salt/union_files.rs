@@ -6,7 +6,8 @@ use std::sync::Arc;
 use zagent_compiler::{FileStamp, FileTree};
 
 use super::SaltRoots;
-use crate::files::{BASE, DirFiles};
+use crate::files::DirFiles;
+use zagent_compiler::BASE_ENV;
 
 /// File roots.
 pub(super) struct UnionFiles {
@@ -26,7 +27,7 @@ impl UnionFiles {
             roots.iter().fold(DirFiles::new(), with)
         };
         let mut envs: Vec<String> = roots.iter().map(|(env, _)| env.clone()).collect();
-        envs.sort_by_key(|env| env != BASE);
+        envs.sort_by_key(|env| env != BASE_ENV);
         Self { layers: (0..deepest).map(layer).collect(), envs }
     }
 
@@ -103,13 +104,15 @@ mod tests {
             std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             std::fs::write(at(path), text).unwrap();
         }
-        let union =
-            UnionFiles::new(&vec![("dev".into(), vec![at("dev")]), (BASE.into(), vec![at("a"), at("b")])]);
-        assert_eq!(union.envs(), [BASE, "dev"]);
-        assert_eq!(*union.list(BASE).unwrap(), ["x".to_owned(), "y".to_owned()]);
-        assert_eq!(&*union.read(BASE, "x").unwrap().unwrap(), b"first");
-        assert_eq!(&*union.read(BASE, "y").unwrap().unwrap(), b"only");
-        assert!(union.display(BASE, "y").ends_with("b/y"));
-        assert!(!union.has(BASE, "z") && union.has("dev", "z"));
+        let union = UnionFiles::new(&vec![
+            ("dev".into(), vec![at("dev")]),
+            (BASE_ENV.into(), vec![at("a"), at("b")]),
+        ]);
+        assert_eq!(union.envs(), [BASE_ENV, "dev"]);
+        assert_eq!(*union.list(BASE_ENV).unwrap(), ["x".to_owned(), "y".to_owned()]);
+        assert_eq!(&*union.read(BASE_ENV, "x").unwrap().unwrap(), b"first");
+        assert_eq!(&*union.read(BASE_ENV, "y").unwrap().unwrap(), b"only");
+        assert!(union.display(BASE_ENV, "y").ends_with("b/y"));
+        assert!(!union.has(BASE_ENV, "z") && union.has("dev", "z"));
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use zagent_config::settings::WebhookOccasion;
 
 use super::*;
-use crate::output::SecretMask;
+use zagent_config::SecretMask;
 
 /// What a server was sent: headers in lower case, and the body.
 type Request = (Vec<String>, Vec<u8>);

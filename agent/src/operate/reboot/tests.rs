@@ -2,7 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use std::sync::Arc;
+
+use zagent_config::paths::Paths;
+
 use super::*;
+use crate::host::CancelToken;
+use crate::host::reboot::*;
 
 struct RebootFixture {
     dir: tempfile::TempDir,

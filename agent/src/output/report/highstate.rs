@@ -4,12 +4,13 @@
 
 use std::fmt::Write;
 
-use zagent_compiler::yaml::python_repr;
+use zagent_config::value::python_repr;
 use zagent_config::{Diagnostic, Value};
 
 use super::{ReportView, salt_millis, salt_time};
-use crate::output::{Paint, sanitize};
+use crate::output::Paint;
 use crate::run::StateOutcome;
+use zagent_config::sanitize;
 
 /// What Salt calls a host that serves itself.
 const HOST: &str = "local";
@@ -145,7 +146,7 @@ fn write_nested(out: &mut String, value: &Value, indent: usize, prefix: &str, pa
                 let _ = writeln!(out, "{:indent$}{}", "", paint.cyan("----------"));
             }
             let mut entries: Vec<(String, &Value)> =
-                map.iter().map(|(k, v)| (zagent_compiler::yaml::python_str(k), v)).collect();
+                map.iter().map(|(k, v)| (zagent_config::value::python_str(k), v)).collect();
             entries.sort_by(|a, b| a.0.cmp(&b.0));
             for (key, value) in entries {
                 let key = paint.cyan(format!("{prefix}{}", sanitize(&key)));

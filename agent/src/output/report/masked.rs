@@ -4,7 +4,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use zagent_config::{Map, Value};
 
-use crate::output::SecretMask;
+use zagent_config::SecretMask;
 
 /// A text without its secrets.
 pub(super) struct MaskedText<'a>(pub(super) &'a SecretMask, pub(super) &'a str);

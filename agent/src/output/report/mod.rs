@@ -17,8 +17,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_config::Value;
 
-use super::{Paint, ReportFormat, SecretMask, yaml};
+use super::{Paint, ReportFormat, yaml};
 use crate::run::{RunReport, StateOutcome};
+use zagent_config::SecretMask;
 
 /// A report and what printing it needs to know.
 #[derive(Clone, Debug)]

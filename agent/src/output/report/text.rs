@@ -4,13 +4,14 @@
 
 use std::fmt::Write;
 
-use zagent_compiler::yaml::{python_repr, python_str};
+use zagent_config::value::{python_repr, python_str};
 use zagent_config::{Map, Value};
 
 use super::skip_groups::{self, SkipGroup};
 use super::{ReportView, Tally, salt_millis};
-use crate::output::{Paint, pluralize, sanitize};
+use crate::output::{Paint, pluralize};
 use crate::run::{IRREVERSIBLE, LEFT_ALONE, RunMode, StateOutcome, StateStatus};
+use zagent_config::sanitize;
 
 /// Lines of a diff or an output that are shown of one state unless all is wanted.
 const MAX_LINES: usize = 20;

@@ -28,7 +28,7 @@ use super::state_locks::StateLocks;
 use super::{RunMode, StateOutcome};
 use crate::fs::FileSystem;
 use crate::host::CancelToken;
-use crate::output::RunProgress;
+use crate::run::RunProgress;
 use crate::states::{Effects, RenderTemplate, RunShared, StateCtx};
 use crate::undo::UndoJournal;
 

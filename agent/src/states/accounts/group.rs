@@ -1,7 +1,7 @@
 //! `group.present` and `group.absent`.
 
 use zagent_compiler::Compat;
-use zagent_compiler::yaml::python_str;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::{account_checks, account_reads, is_still_valid, is_surely_missing, undo, would_create};

@@ -7,7 +7,7 @@ mod apply;
 use std::path::Path;
 
 use zagent_compiler::Compat;
-use zagent_compiler::yaml::python_str;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::{account_checks, account_reads, is_still_valid, is_surely_missing, undo, would_create};

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use zagent_compiler::yaml::python_str;
 use zagent_config::paths::DEFAULT_FACTS_DIR;
+use zagent_config::value::python_str;
 use zagent_config::value::traverse;
 use zagent_config::{Map, Value};
 

@@ -32,7 +32,7 @@ impl LogrotateSet {
         let file = args.path("conf_file")?.unwrap_or_else(|| logrotate::LOGROTATE_CONF.into());
         let setting = args.get("setting").cloned();
         let (block, directive, wanted) = match setting {
-            Some(setting) => (Some(key), zagent_compiler::yaml::python_str(&value), setting),
+            Some(setting) => (Some(key), zagent_config::value::python_str(&value), setting),
             None => (None, key, value),
         };
         Ok(Self { file, block, directive, wanted: logrotate::number_or_text(wanted) })
@@ -80,7 +80,7 @@ impl LogrotateSet {
     }
 
     fn comment(&self, how: &str) -> String {
-        let wanted = zagent_compiler::yaml::python_str(&self.wanted);
+        let wanted = zagent_config::value::python_str(&self.wanted);
         match (&self.block, how) {
             (None, "did") => format!("Set command '{}' value: {wanted}", self.directive),
             (None, how) => format!("Command '{}' {how} value: {wanted}", self.directive),

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use zagent_compiler::yaml::python_str;
 use zagent_config::paths::{CONFIG_DIR, FRAGMENTS_DIR};
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::super::{

@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli_error::error_chain;
 use crate::fs::FileMeta;
 use crate::host::command_options::CommandOptions;
 use crate::host::{exec, shell_words};
 use crate::states::{ChunkArgs, StateCtx, StateError};
+use zagent_config::error_chain;
 
 /// A command that must like the new content.
 #[derive(Clone, Debug)]

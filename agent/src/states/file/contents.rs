@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use zagent_compiler::yaml::python_str;
 use zagent_config::Value;
+use zagent_config::value::python_str;
 
 use super::sources::ContentBytes;
 

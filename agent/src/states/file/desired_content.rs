@@ -299,7 +299,7 @@ fn accumulated_texts(ctx: &StateCtx<'_>, file: &str) -> Option<Map> {
 }
 
 fn keys_text(keys: &Value) -> String {
-    zagent_compiler::yaml::python_str(keys)
+    zagent_config::value::python_str(keys)
 }
 
 /// The value of a key, or the texts of several, one after the other.

@@ -57,7 +57,7 @@ fn parse_pattern(key: &str, text: &str) -> Result<PathPattern, StateError> {
     let Some(pattern) = text.strip_prefix("E@") else { return Ok(PathPattern::Glob(Glob::new(text))) };
     match PyRegex::new(pattern) {
         Ok(pattern) => Ok(PathPattern::Pattern(pattern)),
-        Err(error) => Err(StateError::new(format!("`{key}`: {}", crate::cli_error::error_chain(&error)))),
+        Err(error) => Err(StateError::new(format!("`{key}`: {}", zagent_config::error_chain(&error)))),
     }
 }
 

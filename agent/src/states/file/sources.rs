@@ -9,9 +9,9 @@ use zagent_config::Value;
 
 use super::download::{self, Downloader};
 use super::hash::{FileDigest, invalid_digest};
-use crate::cli_error::error_chain;
 use crate::fs::{FileKind, Stat};
 use crate::states::{ChunkArgs, StateCtx, StateError};
+use zagent_config::error_chain;
 
 /// Bytes that somebody already holds, or that were made for this.
 #[derive(Clone, Debug)]

@@ -9,11 +9,11 @@ use zagent_config::py_regex::PyRegex;
 use zagent_config::{Map, Value};
 
 use super::args::{exists, is_dir, reapply, state_path};
-use crate::cli_error::error_chain;
 use crate::fs::{FileKind, Stat};
 use crate::states::{
     ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, LockKey, State, StateCtx, StateError,
 };
+use zagent_config::error_chain;
 
 /// Nested directories before it gives up: links may lead in a circle.
 const DEPTH: usize = 64;

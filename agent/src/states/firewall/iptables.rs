@@ -194,7 +194,7 @@ fn rules_path(ctx: &StateCtx<'_>, family: &str) -> Result<&'static str, StateErr
 
 impl IptablesItem {
     fn from_map(act: IptablesFunction, map: &Map, id: &str) -> Result<Self, StateError> {
-        let text = |key: &str| map.get(key).filter(|v| !v.is_null()).map(zagent_compiler::yaml::python_str);
+        let text = |key: &str| map.get(key).filter(|v| !v.is_null()).map(zagent_config::value::python_str);
         let name = text("name").unwrap_or_else(|| id.to_owned());
         let family = text("family").unwrap_or_else(|| "ipv4".into());
         if !matches!(family.as_str(), "ipv4" | "ipv6") {

@@ -1,6 +1,6 @@
 //! States of the module `alternatives`: which of several programs a name stands for.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{BuildResult, ChunkArgs, Undoable};

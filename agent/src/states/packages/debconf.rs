@@ -2,7 +2,7 @@
 //!
 //! Law: answers are read from debconf's own files and given by its own program.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{BuildResult, ChunkArgs, Undoable};

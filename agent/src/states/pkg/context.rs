@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::Map;
 
 use super::args::{PkgArgs, PkgSpec};

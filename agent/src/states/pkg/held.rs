@@ -112,7 +112,7 @@ impl State for PkgHeld {
         if lines.is_empty() {
             return Err(refusal_error(
                 "An error was encountered while holding/unholding package(s)",
-                zagent_compiler::functions::FunctionError::failed("nothing changed"),
+                zagent_config::FunctionError::failed("nothing changed"),
             ));
         }
         Ok(ApplyResult::new(lines.join("\n"), changes))

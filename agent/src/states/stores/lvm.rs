@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{PlannedChange, StorePlan, StorePlanner, StorePlannerRow, StoreUndo, single_change};

@@ -79,7 +79,7 @@ pub(super) fn wrong_scalar_text(node: &YamlNode, text: &str) -> YamlError {
 pub(super) fn duplicate_key(twice: DuplicateKey) -> YamlError {
     let shown = match &twice.key {
         Value::Str(key) => key.chars().take(80).collect(),
-        other => super::super::python_repr(other),
+        other => zagent_config::value::python_repr(other),
     };
     YamlError::new(code::DUPLICATE_KEY, format!("the key `{shown}` comes twice in one mapping"), twice.at)
         .note("first used here", twice.first)

@@ -5,7 +5,7 @@ use zagent_config::{List, Map, Value};
 use super::super::read::is_plain_str;
 use super::emit::{EmitContext, Emitter};
 use super::scalar::is_break;
-use super::{python, sorted};
+use super::sorted;
 
 /// Which collections are written in brackets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub fn dump_block(value: &Value) -> String {
 fn dump_for_filter(value: &Value, flow: FlowStyle) -> String {
     let mut text = dump(value, &DumpStyle { flow, allow_unicode: true, ..DumpStyle::default() });
     // In place: it may be as long as a template may make it.
-    text.truncate(text.trim_end_matches(python::is_space).len());
-    text.drain(..text.len() - text.trim_start_matches(python::is_space).len());
+    text.truncate(text.trim_end_matches(zagent_config::value::is_space).len());
+    text.drain(..text.len() - text.trim_start_matches(zagent_config::value::is_space).len());
     text
 }
 
@@ -165,10 +165,10 @@ pub(super) fn scalar_text(value: &Value) -> String {
         Value::Float(f) if f.is_nan() => ".nan".to_owned(),
         Value::Float(f) if f.is_infinite() => if *f > 0.0 { ".inf" } else { "-.inf" }.to_owned(),
         Value::Float(f) => {
-            let text = python::float(*f);
+            let text = zagent_config::value::python_float(*f);
             // Without a point YAML 1.1 would read it as a string.
             if text.contains('.') { text } else { text.replacen('e', ".0e", 1) }
         }
-        other => python::python_str(other),
+        other => zagent_config::value::python_str(other),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use zagent_config::{List, Map, Value};
 
-use super::{WriteError, python, sorted};
+use super::{WriteError, sorted};
 
 /// How to write JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,6 @@ fn scalar_text(value: &Value) -> String {
         Value::Bool(b) => b.to_string(),
         Value::Float(f) if f.is_nan() => "NaN".to_owned(),
         Value::Float(f) if f.is_infinite() => if *f > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
-        other => python::python_str(other),
+        other => zagent_config::value::python_str(other),
     }
 }

@@ -5,7 +5,6 @@
 mod dump;
 mod emit;
 mod json;
-mod python;
 mod quote;
 mod scalar;
 #[cfg(test)]
@@ -13,7 +12,6 @@ mod tests;
 
 pub use self::dump::{DumpStyle, FlowStyle, dump, dump_block, dump_flow};
 pub use self::json::{JsonStyle, json};
-pub use self::python::{python_repr, python_str};
 pub use self::quote::{yaml_dquote, yaml_encode, yaml_squote};
 
 use zagent_config::Value;

@@ -4,14 +4,15 @@
 
 use std::path::PathBuf;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
-use zagent_compiler::yaml::python_str;
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::super::{flag_arg, optional_text_arg, text_arg, user_database};
-use crate::cli_error::error_chain;
 use crate::fs::{Disk, FileKind, FileMeta, FileSystem, FsError};
 use crate::host::Machine;
+use zagent_config::error_chain;
 
 fn fs_error(error: FsError) -> FunctionError {
     FunctionError::failed(error_chain(&error))

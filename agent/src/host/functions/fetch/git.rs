@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::{flag_arg, optional_text_arg, string_list, text_arg};
@@ -197,7 +198,7 @@ pub(super) fn config_get_regexp(
 }
 
 pub(super) fn config_set(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
-    let show = |v: &Value| zagent_compiler::yaml::python_str(v);
+    let show = |v: &Value| zagent_config::value::python_str(v);
     let values: Vec<String> = match (args.get("multivar"), args.get("value")) {
         (Some(Value::List(list)), _) => list.iter().map(show).collect(),
         (_, Some(value)) => vec![show(value)],

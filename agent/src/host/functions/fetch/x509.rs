@@ -1,7 +1,8 @@
 //! `x509.*` that look: certificates, requests and keys.
 
 use jiff::Timestamp;
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::{file, text_arg};

@@ -1,6 +1,7 @@
 //! Acts on packages, for `module.run` and the command line.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::{flag_arg, optional_text_arg, string_list, text_arg};

@@ -1,6 +1,7 @@
 //! Which package a file belongs to, which files a package has, and what it says about itself.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::{string_list, text_arg};

@@ -9,7 +9,7 @@ mod networks;
 
 use std::time::Duration;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 pub(crate) use self::differences::differences;

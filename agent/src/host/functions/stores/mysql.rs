@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use sha1::{Digest, Sha1};
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::NamedArgs;

@@ -1,6 +1,7 @@
 //! `mysql.*`: arguments as Salt names them in, what the server says out.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::{ExecFunction, FunctionBody, string_list};

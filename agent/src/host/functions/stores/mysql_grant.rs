@@ -1,6 +1,6 @@
 //! Grants of MySQL and MariaDB: what is asked for and what `SHOW GRANTS` says in, whether it is there and the statement out.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::Value;
 
 use super::NamedArgs;

@@ -1,6 +1,7 @@
 //! Arguments by name, whether a state or a function was given them.
 
-use zagent_compiler::functions::{FunctionArgs, FunctionError};
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use crate::host::command_options::value_text;

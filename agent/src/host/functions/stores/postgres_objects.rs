@@ -1,6 +1,6 @@
 //! What a PostgreSQL server holds beside roles: arguments in, listings and statements out.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::NamedArgs;

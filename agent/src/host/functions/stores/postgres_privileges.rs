@@ -2,7 +2,7 @@
 //!
 //! Law: names of objects come quoted from the server itself, and a privilege is one that the server knows for such objects.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::NamedArgs;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::NamedArgs;

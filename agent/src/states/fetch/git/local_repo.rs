@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 
 use super::super::super::StateError;
 use super::latest::{ForceReset, GitLatest};

@@ -3,7 +3,7 @@
 //! Law: the time of a revocation that is not declared is the time at which the list is made, and is not compared.
 
 use jiff::Timestamp;
-use zagent_compiler::yaml::python_str;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::super::super::{StateCtx, StateError};

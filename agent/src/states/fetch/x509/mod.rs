@@ -102,7 +102,7 @@ impl X509Managed {
     }
 
     fn text_arg(&self, key: &str) -> Option<String> {
-        self.args.get(key).filter(|v| v.is_truthy()).map(zagent_compiler::yaml::python_str)
+        self.args.get(key).filter(|v| v.is_truthy()).map(zagent_config::value::python_str)
     }
 
     fn int_arg(&self, key: &str) -> Option<i64> {

@@ -95,7 +95,7 @@ impl X509Managed {
 
     fn make_certificate(&self, ssl: &OpenSsl<'_>, ctx: &StateCtx<'_>) -> Result<String, StateError> {
         let args = self.with_signing_policy(ctx)?;
-        let text = |key: &str| args.get(key).filter(|v| v.is_truthy()).map(zagent_compiler::yaml::python_str);
+        let text = |key: &str| args.get(key).filter(|v| v.is_truthy()).map(zagent_config::value::python_str);
         let days = text("days_valid").unwrap_or_else(|| DEFAULT_DAYS_VALID.to_string());
         let serial = text("serial_number").map_or_else(random_serial, |s| {
             if s.contains(':') { format!("0x{}", s.replace(':', "")) } else { s }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use zagent_compiler::yaml::python_str;
 use zagent_compiler::{Chunk, name_text};
 use zagent_config::Value;
+use zagent_config::value::python_str;
 
 use crate::states::{ApplyResult, CheckCost, CheckResult, ChunkArgs, State, StateCtx, StateError};
 

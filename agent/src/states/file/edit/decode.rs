@@ -105,7 +105,7 @@ impl FileDecode {
             DecodeSource::Given(text) => text.clone(),
             DecodeSource::Pillar(path) => match traverse(ctx.pillar, path, DEFAULT_DELIMITER) {
                 None | Some(Value::Bool(false)) => return Err(StateError::new("Pillar data not found.")),
-                Some(value) => zagent_compiler::yaml::python_str(value),
+                Some(value) => zagent_config::value::python_str(value),
             },
         };
         let new = match &*self.encoding {

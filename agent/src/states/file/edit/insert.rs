@@ -81,7 +81,7 @@ impl TextEditor for FileInsert {
 
 /// A text, or a list of texts; anything else as Python writes it.
 fn texts_of(given: Option<&Value>) -> Result<Vec<String>, StateError> {
-    let text = |v: &Value| v.as_str().map_or_else(|| zagent_compiler::yaml::python_str(v), str::to_owned);
+    let text = |v: &Value| v.as_str().map_or_else(|| zagent_config::value::python_str(v), str::to_owned);
     match given {
         None => Err(StateError::new("No text found to append. Nothing appended")),
         Some(Value::List(items)) => Ok(items.iter().map(text).collect()),

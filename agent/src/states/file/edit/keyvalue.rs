@@ -2,8 +2,8 @@
 //!
 //! Law: of every key as many lines stay as `count` says; what else the file holds stays as it is, unless `prune` asks.
 
-use zagent_compiler::yaml::python_str;
 use zagent_config::Value;
+use zagent_config::value::python_str;
 
 use super::editor::{EditChange, EditReport, EditResult, MissingFile, TextEditor, is_salt};
 use super::text::{LineEnds, is_space, lines};

@@ -46,11 +46,11 @@ impl RegexFlags {
             Value::Str(name) => flags.add_name(name)?,
             Value::List(names) => {
                 for name in names.iter() {
-                    flags.add_name(&zagent_compiler::yaml::python_str(name))?;
+                    flags.add_name(&zagent_config::value::python_str(name))?;
                 }
             }
             other => {
-                let text = zagent_compiler::yaml::python_str(other);
+                let text = zagent_config::value::python_str(other);
                 return Err(StateError::new(format!(
                     "Invalid re flags: \"{text}\", must be given either as a single flag string, a list of strings, as an \
                      integer, or as an re flag"

@@ -63,7 +63,7 @@ impl RenderTemplate for SimpleRenderer {
         }
         let mut text = template.source.clone();
         for (key, value) in template.variables.iter() {
-            let value = zagent_compiler::yaml::python_str(value);
+            let value = zagent_config::value::python_str(value);
             text = text.replace(&format!("{{{{ {} }}}}", zagent_compiler::name_text(key)), &value);
         }
         Ok(text)

@@ -1,6 +1,6 @@
 //! States of the module `npm`: libraries of Node.js.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::{InstalledVersions, LangPkgProvider};

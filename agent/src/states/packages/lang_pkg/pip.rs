@@ -1,7 +1,7 @@
 //! States of the module `pip`: libraries of Python.
 
 use zagent_compiler::Chunk;
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::pep440::{PipRequirement, normalize_name};

@@ -1,6 +1,6 @@
 //! A container as it is declared and as the program shows it in, what differs out.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::super::string_list;

@@ -1,6 +1,6 @@
 //! Networks as they are declared in, the options for a container in them out.
 
-use zagent_compiler::functions::FunctionError;
+use zagent_config::FunctionError;
 use zagent_config::{Map, Value};
 
 use super::super::NamedArgs;

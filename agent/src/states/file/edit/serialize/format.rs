@@ -1,7 +1,8 @@
 //! The name of a serializer and its options into a way to write values, and to read them back.
 
 use zagent_compiler::TreeLimits;
-use zagent_compiler::yaml::{DumpStyle, FlowStyle, JsonStyle, dump, json, load, python_str};
+use zagent_compiler::yaml::{DumpStyle, FlowStyle, JsonStyle, dump, json, load};
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use super::{ini, toml};

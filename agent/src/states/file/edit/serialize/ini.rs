@@ -2,7 +2,7 @@
 //!
 //! Law: names of options are written in lower case, values as text; a text that Python refuses is refused.
 
-use zagent_compiler::yaml::python_str;
+use zagent_config::value::python_str;
 use zagent_config::{Map, Value};
 
 use crate::states::StateError;
@@ -175,7 +175,7 @@ impl IniReader<'_> {
             return Err(format!(
                 "File contains no section headers.\nfile: '{}', line: {number}\n{}",
                 self.name,
-                zagent_compiler::yaml::python_repr(&Value::from(line))
+                zagent_config::value::python_repr(&Value::from(line))
             ));
         };
         self.read_option(number, line, text, at)
@@ -206,7 +206,7 @@ impl IniReader<'_> {
             None => ("", None),
         };
         if key.is_empty() {
-            let shown = zagent_compiler::yaml::python_repr(&Value::from(line));
+            let shown = zagent_config::value::python_repr(&Value::from(line));
             return Err(format!(
                 "Source contains parsing errors: '{}'\n\t[line {number:2}]: {shown}",
                 self.name

@@ -45,7 +45,7 @@ type InnerTable<'v> = (String, &'v Map);
 fn write_table<'v>(map: &'v Map, name: &str) -> Result<(String, Vec<InnerTable<'v>>), StateError> {
     let (mut lines, mut arrays, mut inner) = (String::new(), String::new(), Vec::new());
     for (key, value) in map.iter() {
-        let key = key_text(&zagent_compiler::yaml::python_str(key));
+        let key = key_text(&zagent_config::value::python_str(key));
         let whole = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
         match value {
             Value::Null => {}
@@ -102,7 +102,7 @@ fn value_text(value: &Value) -> String {
         Value::Str(text) => quote_text(text),
         Value::Float(f) if f.is_nan() => "nan".into(),
         Value::Float(f) if f.is_infinite() => if *f > 0.0 { "inf" } else { "-inf" }.into(),
-        Value::Float(_) => float_text(&zagent_compiler::yaml::python_str(value)),
+        Value::Float(_) => float_text(&zagent_config::value::python_str(value)),
         Value::List(items) if items.is_empty() => "[]".into(),
         Value::List(items) => {
             let parts: String = items.iter().map(|item| format!(" {},", value_text(item))).collect();
@@ -112,12 +112,12 @@ fn value_text(value: &Value) -> String {
             let parts: Vec<String> = map
                 .iter()
                 .map(|(k, v)| {
-                    format!("{} = {}", key_text(&zagent_compiler::yaml::python_str(k)), value_text(v))
+                    format!("{} = {}", key_text(&zagent_config::value::python_str(k)), value_text(v))
                 })
                 .collect();
             format!("{{ {} }}", parts.join(", "))
         }
-        other => zagent_compiler::yaml::python_str(other),
+        other => zagent_config::value::python_str(other),
     }
 }
 

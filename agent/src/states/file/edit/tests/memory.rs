@@ -259,7 +259,7 @@ impl RenderTemplate for EditTestBed {
     fn render(&self, template: &FileTemplate) -> Result<String, String> {
         let mut text = template.source.clone();
         for (key, value) in template.variables.iter() {
-            text = text.replace(&format!("<{}>", key.json_key()), &zagent_compiler::yaml::python_str(value));
+            text = text.replace(&format!("<{}>", key.json_key()), &zagent_config::value::python_str(value));
         }
         Ok(text)
     }

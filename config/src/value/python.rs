@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use zagent_config::Value;
+use super::Value;
 
 /// What Python's `repr` gives.
 #[must_use]
@@ -30,7 +30,7 @@ fn repr(value: &Value, out: &mut String) {
             let _ = write!(out, "{i}");
         }
         Value::Big(digits) => out.push_str(digits),
-        Value::Float(f) => out.push_str(&float(*f)),
+        Value::Float(f) => out.push_str(&python_float(*f)),
         Value::Str(text) => repr_str(text, out),
         Value::List(list) => {
             out.push('[');
@@ -89,12 +89,12 @@ fn is_printable(c: char) -> bool {
 }
 
 /// White space as Python's `str.strip` sees it.
-pub(super) fn is_space(c: char) -> bool {
+pub fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
 }
 
 /// A float as Python prints it: the shortest text that reads back, with an exponent from 1e16 on and below 1e-4.
-pub(super) fn float(f: f64) -> String {
+pub fn python_float(f: f64) -> String {
     if f.is_nan() {
         return "nan".to_owned();
     }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use zagent_config::{Map, Value, secret_keys};
+use crate::{Map, Value, secret_keys};
 
 /// What stands for a secret.
 pub const MASKED_TEXT: &str = "********";

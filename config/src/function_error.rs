@@ -1,0 +1,42 @@
+//! Why an execution function gave no value: shared by the compiler, which calls them, and the host, which answers.
+
+/// Why a call gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FunctionError {
+    /// No such function here.
+    Unknown,
+    /// The configuration forbids it, in words.
+    Forbidden(String),
+    /// The arguments do not fit.
+    Arguments {
+        /// What is wrong with them.
+        message: String,
+        /// A way out.
+        hint: Option<String>,
+    },
+    /// It was tried and failed, in words.
+    Failed(String),
+}
+
+impl FunctionError {
+    /// Arguments that do not fit, without a hint.
+    pub fn bad_arguments(message: impl Into<String>) -> Self {
+        Self::Arguments { message: message.into(), hint: None }
+    }
+
+    /// A failure in words.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into())
+    }
+
+    /// In words, for whoever does not know which call it was.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Unknown => "there is no such function here".to_owned(),
+            Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
+                words.clone()
+            }
+        }
+    }
+}
