@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
-use zagent::api::RunRequest;
 use zagent_cache::testing::ls_refs;
+use zagent_daemon::api::RunRequest;
 
 use self::node::{Node, Upstream, eventually};
 

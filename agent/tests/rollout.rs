@@ -9,9 +9,9 @@ use std::process::Command;
 
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
-use zagent::cycle::HoldReason;
-use zagent::status::{AgentStatus, RolloutSummary};
 use zagent_config::paths::Paths;
+use zagent_daemon::HoldReason;
+use zagent_daemon::status::{AgentStatus, RolloutSummary};
 use zagent_rollout::board::SledBoard;
 use zagent_rollout::board_stores::{BoardRecords, BoardReports};
 use zagent_rollout::envelope::NodeKeys;

@@ -26,7 +26,7 @@ pub(crate) fn failpoint(name: &str) -> io::Result<()> {
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "with the feature it fails")]
-pub(crate) const fn point(_: &str) -> io::Result<()> {
+pub(crate) const fn failpoint(_: &str) -> io::Result<()> {
     Ok(())
 }
 

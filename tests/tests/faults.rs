@@ -8,8 +8,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use zagent::cli_error::ExitStatus;
 use zagent_config::codes;
+use zagent_daemon::error::ExitStatus;
 
 /// What no golden text may hold: the values that pillars of the cases keep.
 const SECRET: &str = "hunter2";

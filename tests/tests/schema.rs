@@ -1,9 +1,9 @@
 //! The schema in, the states of the agent out: what is described can be built, and what can be built is described.
 
-use zagent::states;
 use zagent_compiler::schema::{self, FunctionDoc};
 use zagent_compiler::{Chunk, CompileOptions, CompileTarget, Compiler};
 use zagent_config::{Map, Value};
+use zagent_states as states;
 use zagent_tests::memory::{Tree, inputs};
 
 /// The state of the example that uses the function.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zagent_compiler::TreeLimits;
 use zagent_config::Value;
 
-use crate::files::RepoSource;
+use zagent_daemon::repo_layout::RepoSource;
 
 /// The directory of recorded facts.
 const INVENTORY_DIR: &str = "inventory";

@@ -10,12 +10,11 @@ use zagent_config::ids::Revision;
 use zagent_config::settings::Settings;
 
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::cycle;
-use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
-use crate::operate::{current_user, span_text};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
+use zagent_daemon::operator::{current_user, span_text};
 
 /// Look at the generations on this node, check them, go back to one
 #[derive(Debug, clap::Args)]
@@ -147,11 +146,11 @@ impl CacheArgs {
         ui: &mut Ui<'_>,
     ) -> Result<ExitStatus, CliError> {
         let left = cache.current().ok().flatten();
-        let left =
-            left.and_then(|one| cycle::plain_revision(&one.record().revision).parse::<Revision>().ok());
+        let left = left
+            .and_then(|one| zagent_daemon::plain_revision(&one.record().revision).parse::<Revision>().ok());
         let back = cache.rollback(to).map_err(|error| CliError::from_cache(&error))?;
-        let left =
-            left.filter(|revision| revision.as_str() != cycle::plain_revision(&back.record().revision));
+        let left = left
+            .filter(|revision| revision.as_str() != zagent_daemon::plain_revision(&back.record().revision));
         if let Some(revision) = &left {
             let one = QuarantinedRevision {
                 revision: revision.clone(),

@@ -12,9 +12,9 @@ use super::GlobalArgs;
 use super::compile_job::CompileJob;
 use super::salt_args::{SaltArgs, parse_value};
 use super::state::{StateCommonArgs, run_single};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::host::functions;
 use crate::output::{ReportFormat, Ui, json, report, yaml};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_states::functions;
 
 /// Functions whose command a shell reads when a person calls them, as with salt-call; in a template it is split into words.
 const SHELL_FUNCTIONS: [&str; 4] = ["cmd.run_all", "cmd.run_stdout", "cmd.run_stderr", "cmd.retcode"];

@@ -10,12 +10,12 @@ use zagent_compiler::{CompileInputs, CompileOptions, FileTree};
 use super::compile_job::TreeArgs;
 use super::settings;
 use crate::check::{self, CompiledHost, HostDiff, Inventory, InventoryNode, PlanDiff};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::facts::RecordedFacts;
-use crate::files::{RepoLayout, RepoSource};
-use crate::host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::repo_layout::{RepoLayout, RepoSource};
+use zagent_states::template_host::recorded_facts::RecordedFacts;
+use zagent_states::template_host::recorded_host::{RECORDED_FUNCTIONS_KEY, RecordedHost};
 
 /// Compile every host of a states repository and report what is wrong
 #[derive(Debug, clap::Args)]

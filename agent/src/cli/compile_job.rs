@@ -15,17 +15,22 @@ use zagent_config::settings::{EnvironmentSettings, Settings, TemplatePermission}
 use zagent_config::{Map, Value};
 
 use super::{empty_plan, settings};
-use crate::cli_error::CliError;
-use crate::cycle::{NO_STATES, StatesSource};
 use crate::draw::diagnostic::{Severity, render_diagnostic};
-use crate::facts::{FactSources, Facts, Grains, RecordedFacts};
-use crate::files::{DirFiles, RepoLayout, RepoSource, read_manifest};
-use crate::host::{LiveHost, LiveHostSettings, Machine};
 use crate::output::Ui;
-use crate::plan_cache::{self, CachedPlan, CompileTrace, PlanKey};
 use zagent_compiler::BASE_ENV;
 use zagent_config::SecretMask;
 use zagent_config::error_chain;
+use zagent_daemon::error::CliError;
+use zagent_daemon::repo_layout::{RepoLayout, RepoSource, read_manifest};
+use zagent_daemon::{NO_STATES, StatesSource};
+use zagent_host::Machine;
+use zagent_host::facts::{FactSources, Facts, Grains};
+use zagent_run::plan_cache;
+use zagent_run::plan_cache::{CachedPlan, CompileTrace, PlanKey};
+use zagent_states::file_tree::DirFiles;
+use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
+use zagent_states::template_host::recorded_facts::RecordedFacts;
+use zagent_states::template_host::recorded_facts::parse_facts;
 
 /// What to compile, and for whom
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -307,7 +312,10 @@ impl TreeArgs {
     fn facts_from(&self, settings: &Settings, options: &CompileOptions) -> Result<Arc<dyn Grains>, CliError> {
         let Some(path) = &self.grains else {
             let facts_dir = Some(settings.facts_dir.clone());
-            return Ok(Arc::new(Facts::new(FactSources { facts_dir, ..FactSources::new(&*options.id) })));
+            return Ok(Arc::new(Facts::new(FactSources {
+                facts_dir,
+                ..FactSources::new(&*options.id, parse_facts)
+            })));
         };
         match read_value(path)? {
             Value::Map(facts) => Ok(Arc::new(RecordedFacts::new(Arc::unwrap_or_clone(facts)))),

@@ -1,7 +1,7 @@
 //! `zagent completions SHELL`.
 
-use crate::cli_error::ExitStatus;
 use crate::output::Ui;
+use zagent_daemon::error::ExitStatus;
 
 /// Print a completion script
 #[derive(Debug, clap::Args)]

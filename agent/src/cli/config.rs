@@ -9,9 +9,9 @@ use zagent_config::settings::EffectiveSetting;
 
 use super::common_args::CommonArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Look at the configuration
 #[derive(Debug, clap::Args)]

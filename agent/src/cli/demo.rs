@@ -6,11 +6,11 @@ use super::compile_job::{StateTrees, TreeArgs};
 use super::run::{exit_status, run_and_print};
 use super::run_args::ReportArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::files::{starter_pillar, starter_states};
-use crate::host::CancelToken;
+use crate::embedded::{starter_pillar, starter_states};
 use crate::output::{ReportFormat, Ui};
-use crate::run::{RunOptions, RunTrigger};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_host::CancelToken;
+use zagent_run::{RunOptions, RunTrigger};
 
 /// Dry-run the starter states inside this program
 #[derive(Debug, clap::Args)]

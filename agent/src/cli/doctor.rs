@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use super::common_args::CommonArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
 use crate::doctor::{DoctorFinding, DoctorScope, DoctorStatus, run_checks, to_json};
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Look for what is wrong with this host as a home of the agent; changes nothing
 #[derive(Debug, clap::Args)]

@@ -6,8 +6,8 @@ use zagent_compiler::{Compat, CompileTarget};
 
 use super::compile_job::{CompileJob, PlanWithPillar};
 use super::warn;
-use crate::cli_error::CliError;
 use crate::output::Ui;
+use zagent_daemon::error::CliError;
 
 /// Where a tree says what is for whom.
 const TOP_FILE: &str = "top.sls";

@@ -9,12 +9,13 @@ use serde_json::json as object;
 use zagent_config::Value;
 
 use super::{settings, warn};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::history::{History, HistoryError, RunSummary};
 use crate::output::report::{ReportView, format_millis, short_revision};
-use crate::output::{Paint, ReportFormat, Ui, json, local_zone, yaml};
+use crate::output::{Paint, ReportFormat, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::{SecretMask, sanitize};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_host::timezone::local_zone;
+use zagent_run::history::{History, HistoryError, RunSummary};
 
 /// Print the last runs, or the report of one of them
 #[derive(Debug, clap::Args)]

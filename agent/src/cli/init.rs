@@ -7,12 +7,13 @@ use zagent_compiler::{CompileOptions, TemplateHost};
 
 use super::compile_job::TreeArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::host::{LiveHost, LiveHostSettings, Machine};
 use crate::init::salt::{self, CopySummary, FindTreeError};
 use crate::init::{self, GitSetup, InitError, InitResult};
 use crate::output::{OutputFormat, Ui, json, pluralize, yaml};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_host::Machine;
+use zagent_states::template_host::live_host::{LiveHost, LiveHostSettings};
 
 /// Make a states repository, or judge a Salt tree
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `zagent man [COMMAND…]`.
 
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::Ui;
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Print the manual page
 #[derive(Debug, clap::Args)]

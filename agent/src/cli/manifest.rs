@@ -14,10 +14,10 @@ use zagent_config::paths::tree;
 use zagent_config::settings::{RequiredSignatures, TrustSettings, parse_duration};
 
 use super::{settings, warn};
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Untracked files that are named; the rest is counted.
 const MAX_NAMED: usize = 10;

@@ -45,9 +45,9 @@ use tracing::Level;
 use zagent_config::suggest::nearest;
 
 use self::state::StateVerb;
-use crate::cli_error::{CliError, ExitStatus};
 use crate::draw::diagnostic::{self, Severity};
 use crate::output::{Colour, ReportFormat, Ui, json, report, yaml};
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// GitOps for hosts: Salt states from Git, compiled and converged on the node
 #[derive(Debug, Parser)]

@@ -20,9 +20,9 @@ use super::rollout::{
     BoardArgs, node_state_text, node_state_word, open_board_reports, open_reports, short_version,
     to_cli_error,
 };
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::span_text;
 use crate::output::{OutputFormat, Paint, TextTable, Tone, Ui, one_line};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::span_text;
 
 /// So many reports may fail to come before a node counts as silent.
 const MISSED_REPORTS: u32 = 3;

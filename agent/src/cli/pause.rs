@@ -11,12 +11,13 @@ use zagent_config::settings::parse_duration;
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::notify_daemon;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::current_user;
-use crate::operate::pause::Pause;
-use crate::output::{OutputFormat, Ui, local_zone};
+use crate::output::{OutputFormat, Ui};
 use zagent_config::error_chain;
 use zagent_config::json_file::JsonFileError;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::current_user;
+use zagent_daemon::operator::pause::Pause;
+use zagent_host::timezone::local_zone;
 
 /// How long a pause lasts when nothing is said: an afternoon's work, and over before the next morning.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(4 * 60 * 60);

@@ -7,10 +7,11 @@ use super::common_args::CommonArgs;
 use super::pause::{clean_reason, to_cli_error};
 use super::settings;
 use super::status::notify_daemon;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::current_user;
-use crate::operate::pin::{NodePin, PinTarget, PinTargetError};
-use crate::output::{OutputFormat, Ui, local_zone};
+use crate::output::{OutputFormat, Ui};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::current_user;
+use zagent_daemon::operator::pin::{NodePin, PinTarget, PinTargetError};
+use zagent_host::timezone::local_zone;
 
 /// Keep this node on a branch or a commit
 #[derive(Debug, clap::Args)]

@@ -10,11 +10,11 @@ use super::common_args::CommonArgs;
 use super::pause::to_cli_error;
 use super::settings;
 use super::status::notify_daemon;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
-use crate::operate::span_text;
 use crate::output::{OutputFormat, Ui, pluralize};
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
+use zagent_daemon::operator::span_text;
 
 /// The fewest digits that name a revision.
 const MIN_PREFIX_LEN: usize = 4;

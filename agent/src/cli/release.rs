@@ -15,11 +15,11 @@ use zagent_rollout::version::is_version;
 
 use super::common_args::CommonArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::current_user;
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::current_user;
 
 /// Publish a binary of the agent for rollouts, or list what was published
 #[derive(Debug, clap::Args)]

@@ -17,20 +17,23 @@ use super::compile_job::{CompileJob, PlanWithPillar, TreeArgs};
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
 use super::settings;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::cycle::{self, CompletedRun, DaemonSetup, StatesSource, SyncOptions, TurnHooks};
-use crate::files::CachedFiles;
-use crate::history::{self, History};
-use crate::host::{CancelToken, functions};
-use crate::operate::pause::Pause;
 use crate::output::report::ReportView;
-use crate::output::{ReportFormat, Ui, local_zone};
-use crate::run::RunProgress;
-use crate::run::{
+use crate::output::{ReportFormat, Ui};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::pause::Pause;
+use zagent_daemon::{CompletedRun, DaemonSetup, StatesSource, SyncOptions, TurnHooks};
+use zagent_host::CancelToken;
+use zagent_host::timezone::local_zone;
+use zagent_run::RunProgress;
+use zagent_run::history;
+use zagent_run::history::History;
+use zagent_run::{
     LockError, RunMode, RunOptions, RunReport, RunTrigger, SignalWatcher, StateOutcome, StateRun,
     StateRunError, StateStatus,
 };
-use crate::states::{FileTemplate, RenderTemplate};
+use zagent_states::file_tree::CachedFiles;
+use zagent_states::functions;
+use zagent_states::{FileTemplate, RenderTemplate};
 
 /// Apply the states of this node, or see what they would do
 #[derive(Debug, clap::Args)]
@@ -123,7 +126,7 @@ impl RunArgs {
         let cancel = Arc::new(CancelToken::new());
         // Until all is printed and kept: who is told to stop at the very end still says what was done.
         let _signals = SignalWatcher::watch(&cancel);
-        let turn = cycle::Turn {
+        let turn = zagent_daemon::Turn {
             settings: &settings,
             sync_options: self.should_fetch(tree, &settings).then(|| SyncOptions {
                 retry_refused: self.trigger == TriggerArg::Manual,
@@ -132,7 +135,7 @@ impl RunArgs {
             partial: !tree.sls.is_empty(),
             test: order.test,
             trigger: self.trigger.into(),
-            seed: cycle::machine_seed(settings.id.as_str()),
+            seed: zagent_daemon::machine_seed(settings.id.as_str()),
             cancel: &cancel,
         };
         let mut hooks = CliTurnHooks { args: self, tree, order, settings: &settings, cancel: &cancel, ui };
@@ -167,8 +170,8 @@ impl RunArgs {
         let now = settings()?;
         settings::save_last_good(&now);
         let turn_args = vec![format!("--last-config={}", now.paths().last_config().display()).into()];
-        let seed = cycle::machine_seed(now.id.as_str());
-        cycle::stay(DaemonSetup { program, args, turn_args, settings: &settings, seed })
+        let seed = zagent_daemon::machine_seed(now.id.as_str());
+        zagent_daemon::stay(DaemonSetup { program, args, turn_args, settings: &settings, seed })
             .map(|()| ExitStatus::Success)
     }
 }

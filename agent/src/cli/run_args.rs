@@ -6,7 +6,7 @@ use std::time::Duration;
 use zagent_config::settings::{RunSchedule, parse_duration};
 
 use crate::output::ReportFormat;
-use crate::run::RunOptions;
+use zagent_run::RunOptions;
 
 /// How a run goes.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -8,7 +8,7 @@ use zagent_config::{Map, Value};
 
 use super::compile_job::TreeArgs;
 use super::run_args::RunOptionArgs;
-use crate::cli_error::CliError;
+use zagent_daemon::error::CliError;
 
 /// The words of a command line.
 #[derive(Clone, Debug, Default, PartialEq)]

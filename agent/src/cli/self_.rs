@@ -8,8 +8,8 @@ use super::common_args::CommonArgs;
 use super::settings;
 use super::status::with_installed_root;
 use super::watchdog::{WatchdogStatusArgs, ask_watchdog};
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Ui};
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Look at the agent's own binary, or go back to the one before
 #[derive(Debug, clap::Args)]

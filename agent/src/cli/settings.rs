@@ -8,9 +8,9 @@ use zagent_config::salt_config::SaltConfig;
 use zagent_config::settings::{self, CompatMode, ConfigLocation, Settings};
 use zagent_config::{Map, Value};
 
-use crate::cli_error::CliError;
 use zagent_config::error_chain;
 use zagent_config::json_file;
+use zagent_daemon::error::CliError;
 
 /// Reads the settings: `--config FILE`, else `ZAGENT_CONFIG`, else /etc/zagent; then `ZAGENT_*`.
 pub(super) fn load(config: Option<&Path>) -> Result<Settings, CliError> {

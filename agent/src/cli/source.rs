@@ -9,12 +9,12 @@ use zagent_cache::{Cache, GenerationRecord};
 use super::common_args::CommonArgs;
 use super::compile_job::TreeArgs;
 use super::{settings, warn};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::cycle::{
-    self, AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
-};
 use crate::output::{OutputFormat, Ui, json};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::{
+    AgentMemory, HeldRevision, HoldReason, OperatorOrders, StatesSync, SyncOptions, SyncOutcome,
+};
 
 /// Take what the remotes offer, or see whether it would be taken; nothing is run
 #[derive(Debug, clap::Args)]
@@ -79,7 +79,7 @@ impl SourceArgs {
             cache: &cache,
             memory: &mut memory,
             orders: &orders,
-            seed: cycle::machine_seed(settings.id.as_str()),
+            seed: zagent_daemon::machine_seed(settings.id.as_str()),
             notes: Vec::new(),
             check_compiles: &mut compiles,
         };

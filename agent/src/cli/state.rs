@@ -10,9 +10,9 @@ use super::compile_job::{CompileJob, PlanWithPillar, TreeArgs};
 use super::run::run_plan;
 use super::run_args::{ReportArgs, RunOptionArgs};
 use super::salt_args::SaltArgs;
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{ReportFormat, Ui};
-use crate::run::RunOptions;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_run::RunOptions;
 
 /// What every verb that runs states takes.
 #[derive(Clone, Debug, Default, clap::Args)]

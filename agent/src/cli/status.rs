@@ -7,12 +7,13 @@ use zagent_config::settings::{SettingOrigin, Settings};
 
 use super::common_args::CommonArgs;
 use super::{settings, warn};
-use crate::api::{ApiClient, ClientError};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::host::reboot::RebootHost;
-use crate::output::{OutputFormat, Ui, json, local_zone, yaml};
-use crate::status::{AgentStatus, StatusView, files};
+use crate::output::{OutputFormat, StatusView, Ui, json, yaml};
 use zagent_config::error_chain;
+use zagent_daemon::api::{ApiClient, ClientError};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::status::{AgentStatus, files};
+use zagent_host::reboot::RebootHost;
+use zagent_host::timezone::local_zone;
 
 /// Tell which revision this node is on, why not on the newest, and what comes next
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use zagent_cache::testing::{EntryKind, ScratchRepo};
 
 use super::run;
-use crate::cli_error::ExitStatus;
+use zagent_daemon::error::ExitStatus;
 
 /// The sample repository: two web hosts, a database, one SLS that nobody uses.
 const SAMPLE: &[(&str, &str)] = &[

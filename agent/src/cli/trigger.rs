@@ -8,13 +8,13 @@ use zagent_config::Value;
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::{permission_error, with_installed_root};
-use crate::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
-use crate::cli_error::{CliError, ExitStatus};
+use crate::output::counts_text;
 use crate::output::report::format_millis;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
-use crate::status::counts_text;
 use zagent_config::error_chain;
 use zagent_config::sanitize;
+use zagent_daemon::api::{ApiClient, ClientError, RequestResult, RunRefusedReason, RunRequest};
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Ask the daemon for a run now
 #[derive(Debug, clap::Args)]

@@ -14,12 +14,12 @@ use zagent_rollout::watchdog::{self, WatchdogPace, WatchdogRequest, WatchdogResp
 use super::common_args::CommonArgs;
 use super::settings;
 use super::status::{permission_error, with_installed_root};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::span_text;
 use crate::output::{OutputFormat, Paint, Ui, json};
-use crate::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
 use zagent_config::error_chain;
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::span_text;
+use zagent_daemon::watchdog::{LoadSettings, WatchdogStart, own_program, run, watchdog_cli_error};
 
 /// Keep the agent running, and take part in rollouts of its binary
 #[derive(Debug, clap::Args)]

@@ -8,8 +8,8 @@ use zagent_cache::{Cache, CheckDepth};
 use zagent_config::settings::Settings;
 
 use super::{DoctorFinding, DoctorScope};
-use crate::history::History;
 use zagent_config::error_chain;
+use zagent_run::history::History;
 
 pub(super) fn check_local_state(settings: &Settings, scope: &DoctorScope) -> Vec<DoctorFinding> {
     let mut findings = vec![check_generation(settings), check_last_run(settings, scope)];

@@ -122,15 +122,15 @@ pub fn to_json(findings: &[DoctorFinding]) -> serde_json::Value {
 
 /// What a program says, when it is there and ends well in time.
 fn program_output(program: &str, args: &[&str]) -> Option<String> {
-    let mut command = crate::host::exec::ExecCommand::new(program).args(args.iter().copied());
+    let mut command = zagent_host::exec::ExecCommand::new(program).args(args.iter().copied());
     command.timeout = Some(CHECK_TIMEOUT);
-    let outcome = crate::host::exec::run(&command).ok()?;
+    let outcome = zagent_host::exec::run(&command).ok()?;
     outcome.success().then(|| String::from_utf8_lossy(&outcome.stdout).trim().to_owned())
 }
 
 /// True when a program is in `PATH`.
 fn has_program(name: &str) -> bool {
-    crate::host::exec::find_program(name.as_ref(), std::env::var_os("PATH").as_deref()).is_ok()
+    zagent_host::exec::find_program(name.as_ref(), std::env::var_os("PATH").as_deref()).is_ok()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::host::exec::{ExecCommand, ExitOutcome, find_program, run};
+use zagent_host::exec::{ExecCommand, ExitOutcome, find_program, run};
 
 /// What one call of Git may take; a hook or a pass phrase that is asked for must not hold us.
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);

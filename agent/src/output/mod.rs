@@ -5,15 +5,16 @@
 mod paint;
 mod progress;
 pub mod report;
+mod status;
 mod table;
-mod timezone;
 mod ui;
 
 pub use paint::Paint;
 pub use progress::ProgressReporter;
+pub use status::{StatusView, counts_text};
 pub use table::{TextTable, Tone, one_line};
-pub use timezone::local_zone;
 pub use ui::{Colour, Ui};
+pub use zagent_host::timezone::local_zone;
 
 use zagent_compiler::yaml::{DumpStyle, FlowStyle, dump};
 use zagent_config::Value;

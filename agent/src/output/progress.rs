@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::tz::TimeZone;
 
 use super::report::state_line;
-use crate::run::{NoProgress, RunProgress, StateOutcome, StateStatus};
 use zagent_config::{SecretMask, sanitize};
+use zagent_run::{NoProgress, RunProgress, StateOutcome, StateStatus};
 
 /// A run that ends sooner shows no line at all.
 const SHOW_AFTER: Duration = Duration::from_millis(250);
@@ -163,7 +163,7 @@ impl Drop for TerminalProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::report::samples;
+    use zagent_run::samples;
 
     #[test]
     fn lines_are_whole_and_masked() {

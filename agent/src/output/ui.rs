@@ -101,7 +101,7 @@ impl<'w> Ui<'w> {
         if self.interactive {
             ProgressReporter::Bar(TerminalProgress::new(total, mask.clone()))
         } else {
-            ProgressReporter::Silent(crate::run::NoProgress)
+            ProgressReporter::Silent(zagent_run::NoProgress)
         }
     }
 

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use zagent::api::{RequestProgress, RunRequest};
-use zagent::cycle::{FALLBACK_WARNING, HoldReason, NO_STATES, NO_STATES_AT_BOOT};
+use zagent_daemon::api::{RequestProgress, RunRequest};
+use zagent_daemon::{FALLBACK_WARNING, HoldReason, NO_STATES, NO_STATES_AT_BOOT};
 
 use crate::node::{Node, PATIENCE, STUCK, Upstream, eventually, marker};
 
@@ -113,7 +113,7 @@ fn what_is_done_by_hand_is_seen() {
     node.converges(&first);
     let report = node.fine(&["run", "--once", "--no-fetch", "--out", "json"]);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    let by_hand = |status: &zagent::status::AgentStatus| {
+    let by_hand = |status: &zagent_daemon::status::AgentStatus| {
         status.last_run.as_ref().is_some_and(|run| report["run"] == run.run.as_str())
     };
     node.until("the run by hand", by_hand);

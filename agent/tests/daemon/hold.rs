@@ -2,9 +2,9 @@
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use zagent::api::{ClientError, RunRefusedReason, RunRequest};
-use zagent::cycle::HoldReason;
-use zagent::status::WindowStatus;
+use zagent_daemon::HoldReason;
+use zagent_daemon::api::{ClientError, RunRefusedReason, RunRequest};
+use zagent_daemon::status::WindowStatus;
 
 use crate::node::{Node, Upstream};
 

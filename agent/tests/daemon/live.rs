@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use zagent::api::RunRequest;
+use zagent_daemon::api::RunRequest;
 
 use crate::node::{Node, STUCK, Upstream, eventually, is_idle};
 

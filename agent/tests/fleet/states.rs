@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use zagent::status::AgentStatus;
+use zagent_daemon::status::AgentStatus;
 use zagent_rollout::record::{BatchPhase, NodeStatus, RolloutStatus};
 
 use crate::nodes::{Fleet, Node, git, that_are};

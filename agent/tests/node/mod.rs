@@ -15,9 +15,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use tempfile::TempDir;
-use zagent::api::{ApiClient, RequestResult, RunRequest};
-use zagent::status::AgentStatus;
 use zagent_cache::testing::{EntryKind, GitHttpServer, ScratchRepo};
+use zagent_daemon::api::{ApiClient, RequestResult, RunRequest};
+use zagent_daemon::status::AgentStatus;
 
 /// The program.
 const ZAGENT: &str = env!("CARGO_BIN_EXE_zagent");

@@ -7,8 +7,8 @@ use zagent_compiler::schema::{self, FunctionDoc, StateFunction, StateParameter};
 use zagent_config::suggest;
 
 use super::Explanation;
-use crate::cli_error::CliError;
 use crate::output::Paint;
+use zagent_daemon::error::CliError;
 
 /// Lines are broken here.
 const WIDTH: usize = 96;

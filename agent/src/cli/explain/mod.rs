@@ -11,9 +11,9 @@ use zagent_config::value::{DEFAULT_DELIMITER, traverse};
 use zagent_config::{Value, suggest};
 
 use super::compile_job::{CompileJob, TreeArgs};
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Explain a fault code, a state function, a state or a pillar key
 #[derive(Debug, clap::Args)]

@@ -12,10 +12,10 @@ use zagent_rollout::records::{Records, Reports};
 use super::resolve;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::settings;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::current_user;
 use crate::output::{OutputFormat, Ui, json, yaml};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::current_user;
 
 /// How an error names the keys of nodes, and a place of rollouts that nobody named: no board said anything then.
 const OF_REPORTS: &str = "of reports";
@@ -23,7 +23,7 @@ const OF_ROLLOUTS: &str = "of rollouts";
 
 /// Where rollouts and reports are, and how to print the answer.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct BoardArgs {
+pub(crate) struct BoardArgs {
     /// The repository that holds rollouts, in the place of `rollout.url`; `board` for the board itself
     #[arg(long, value_name = "URL", help_heading = "Place")]
     url: Option<String>,
@@ -33,7 +33,7 @@ pub(in crate::cli) struct BoardArgs {
     board: Option<BoardArg>,
 
     #[command(flatten)]
-    pub(in crate::cli) common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 /// A board as it is typed.
@@ -58,12 +58,12 @@ fn parse_board(text: &str) -> Result<BoardArg, String> {
 }
 
 impl BoardArgs {
-    pub(in crate::cli) const fn format(&self) -> OutputFormat {
+    pub(crate) const fn format(&self) -> OutputFormat {
         self.common.out
     }
 
     /// The settings, with the flags over them.
-    pub(in crate::cli) fn settings(&self) -> Result<Settings, CliError> {
+    pub(crate) fn settings(&self) -> Result<Settings, CliError> {
         let mut settings = settings::load(self.common.config.as_deref())?;
         if let Some(url) = &self.url {
             settings.rollout.url = Some(url.clone());
@@ -80,7 +80,7 @@ impl BoardArgs {
     }
 
     /// Prints a text for people, or the same as data.
-    pub(in crate::cli) fn print(&self, text: &str, data: &impl serde::Serialize, ui: &mut Ui<'_>) {
+    pub(crate) fn print(&self, text: &str, data: &impl serde::Serialize, ui: &mut Ui<'_>) {
         ui.print(&match self.common.out {
             OutputFormat::Text => text.to_owned(),
             OutputFormat::Json => json(data),
@@ -93,7 +93,7 @@ impl BoardArgs {
 }
 
 /// The records of rollouts.
-pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, CliError> {
+pub(crate) fn open_records(settings: &Settings) -> Result<Box<dyn Records>, CliError> {
     let on_board = settings.rollout.url.as_deref() == Some("board");
     if on_board {
         require_board(settings)?;
@@ -106,12 +106,12 @@ pub(in crate::cli) fn open_records(settings: &Settings) -> Result<Box<dyn Record
 }
 
 /// The reports of nodes.
-pub(in crate::cli) fn open_reports(settings: &Settings) -> Result<Box<dyn Reports>, CliError> {
+pub(crate) fn open_reports(settings: &Settings) -> Result<Box<dyn Reports>, CliError> {
     Ok(Box::new(open_board_reports(settings)?))
 }
 
 /// The reports of nodes, with those that are refused.
-pub(in crate::cli) fn open_board_reports(settings: &Settings) -> Result<BoardReports, CliError> {
+pub(crate) fn open_board_reports(settings: &Settings) -> Result<BoardReports, CliError> {
     require_board(settings)?;
     BoardReports::open(settings).map_err(to_cli_error)?.ok_or_else(no_board)
 }
@@ -135,7 +135,7 @@ fn no_board() -> CliError {
 }
 
 /// Who drives, and orders: a person or a job on a host, and which of its processes.
-pub(in crate::cli) fn driver_id(settings: &Settings) -> String {
+pub(crate) fn driver_id(settings: &Settings) -> String {
     format!("{}@{}:{}", current_user(), settings.id, std::process::id())
 }
 
@@ -153,7 +153,7 @@ fn is_denied(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// A board that did not do it, and a way out.
-pub(in crate::cli) fn to_cli_error(error: BoardError) -> CliError {
+pub(crate) fn to_cli_error(error: BoardError) -> CliError {
     if let Some(here) = local_error(&error) {
         let exit = if is_denied(here) { ExitStatus::Permission } else { ExitStatus::Failed };
         let hint = "this user must be able to write below the `root:` of the configuration".to_owned();

@@ -12,9 +12,9 @@ use zagent_rollout::records::Records;
 
 use super::board_args::{self, BoardArgs};
 use crate::cli::pause::clean_reason;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::current_user;
 use crate::output::{OutputFormat, Ui, one_line};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::current_user;
 
 /// How often a change is tried again when others write at the same time.
 const MAX_ATTEMPTS: usize = 20;

@@ -14,8 +14,8 @@ use zagent_rollout::record::{Artifact, Canary, Component, RolloutMode, RolloutPr
 use zagent_rollout::{BatchSize, Span};
 
 use super::{record_text, resolve};
-use crate::cli_error::CliError;
-use crate::operate::current_user;
+use zagent_daemon::error::CliError;
+use zagent_daemon::operator::current_user;
 
 /// What a rollout is made from.
 #[derive(Debug, clap::Args)]

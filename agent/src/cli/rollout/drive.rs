@@ -17,11 +17,11 @@ use zagent_rollout::record::{self, RolloutRecord, RolloutStatus};
 use super::board_args::{self, BoardArgs};
 use super::progress::{self, RolloutProgress};
 use super::{load_record, record_text};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::host::CancelToken;
 use crate::output::{OutputFormat, Ui, one_line};
-use crate::run::SignalWatcher;
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_host::CancelToken;
+use zagent_run::SignalWatcher;
 
 /// How long a board that does not answer is left alone, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));

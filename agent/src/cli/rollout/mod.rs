@@ -27,8 +27,8 @@ use zagent_rollout::waves;
 pub(super) use self::board_args::{BoardArgs, open_board_reports, open_reports, to_cli_error};
 pub(super) use self::record_text::short_version;
 pub(super) use self::rollout_view::{node_state_text, node_state_word};
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Ui};
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Roll out a version of the agent or a commit of the states, batch by batch
 #[derive(Debug, clap::Args)]

@@ -13,8 +13,8 @@ use zagent_rollout::record::{RolloutMode, RolloutProfile, RolloutRecord};
 use zagent_rollout::waves;
 
 use super::record_text;
-use crate::operate::{clock_text, span_text};
 use crate::output::{Paint, TextTable, Tone, one_line, pluralize};
+use zagent_daemon::operator::{clock_text, span_text};
 
 /// How many nodes of a batch are named.
 const MAX_NAMED: usize = 8;

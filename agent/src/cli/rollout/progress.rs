@@ -10,8 +10,8 @@ use zagent_rollout::record::{NodeStatus, RolloutMode, RolloutRecord};
 
 use super::events::{self, RolloutEvent};
 use super::record_text;
-use crate::host::CancelToken;
 use crate::output::{OutputFormat, Ui, one_line};
+use zagent_host::CancelToken;
 
 /// How many batches the picture shows.
 const MAX_BATCHES: usize = 8;

@@ -7,14 +7,14 @@ use zagent_config::ids::{NodeId, Revision};
 use zagent_rollout::Span;
 use zagent_rollout::record::{BatchPhase, Component, NodeStatus, RolloutRecord, RolloutStatus};
 
-use crate::operate::span_text;
 use crate::output::{Tone, pluralize};
+use zagent_daemon::operator::span_text;
 
 /// How many nodes are named in one line.
 pub(super) const MAX_NAMED: usize = 5;
 
 /// A version as it is, a commit short enough to be read.
-pub(in crate::cli) fn short_version(component: Component, text: &str) -> String {
+pub(crate) fn short_version(component: Component, text: &str) -> String {
     match (component, text.parse::<Revision>()) {
         (Component::States, Ok(revision)) => revision.short().to_owned(),
         _ => text.to_owned(),

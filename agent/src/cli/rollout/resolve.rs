@@ -7,9 +7,9 @@ use zagent_rollout::artifact::{self, ArtifactError};
 use zagent_rollout::board::GitBoardConfig;
 use zagent_rollout::record::{Artifact, Component};
 
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::pin::{PinTarget, PinTargetError};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::pin::{PinTarget, PinTargetError};
 
 /// The commit that is meant; a branch is asked for on the first remote, or else where the rollouts are.
 pub(super) fn resolve_revision(text: &str, settings: &Settings) -> Result<Revision, CliError> {

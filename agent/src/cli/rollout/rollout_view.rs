@@ -14,8 +14,8 @@ use zagent_rollout::report::{NodeActivity, NodeReport};
 use zagent_rollout::waves;
 
 use super::record_text;
-use crate::operate::{clock_text, span_text};
 use crate::output::{Paint, TextTable, Tone, one_line};
+use zagent_daemon::operator::{clock_text, span_text};
 
 /// A rollout of so many nodes is printed whole.
 const SHOW_ALL_BELOW: usize = 20;
@@ -236,7 +236,7 @@ fn node_version(report: &NodeReport) -> String {
 }
 
 /// What a node does, and how it is: `soaking, ready for 20s`.
-pub(in crate::cli) fn node_state_text(report: &NodeReport, now: Timestamp) -> String {
+pub(crate) fn node_state_text(report: &NodeReport, now: Timestamp) -> String {
     let mut said = vec![node_state_word(report).to_owned()];
     let ready = report.taken.as_ref().and_then(|taken| taken.ready_since);
     said.extend(ready.map(|at| format!("ready for {}", span_text(at.min(now), now))));
@@ -246,7 +246,7 @@ pub(in crate::cli) fn node_state_text(report: &NodeReport, now: Timestamp) -> St
 }
 
 /// The word for what a node does.
-pub(in crate::cli) const fn node_state_word(report: &NodeReport) -> &'static str {
+pub(crate) const fn node_state_word(report: &NodeReport) -> &'static str {
     match report.state {
         NodeActivity::Idle => "idle",
         NodeActivity::Preparing => "preparing",

@@ -22,9 +22,10 @@ use super::plan_view::{self, PlanView};
 use super::{is_active, record_text, resolve, status};
 use crate::cli::node::{is_silent, silence_limit};
 use crate::cli::warn;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::output::{OutputFormat, Ui, local_zone, pluralize};
+use crate::output::{OutputFormat, Ui, pluralize};
 use zagent_config::error_chain;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_host::timezone::local_zone;
 
 /// How many rollouts of one version and day get a name.
 const MAX_IDS: usize = 100;

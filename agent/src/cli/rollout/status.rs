@@ -13,9 +13,10 @@ use super::board_args::{self, BoardArgs};
 use super::rollout_view::RolloutView;
 use super::{is_clock_done, pick_record, record_text};
 use crate::cli::warn;
-use crate::cli_error::{CliError, ExitStatus};
-use crate::operate::span_text;
-use crate::output::{OutputFormat, Paint, TextTable, Ui, local_zone};
+use crate::output::{OutputFormat, Paint, TextTable, Ui};
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_daemon::operator::span_text;
+use zagent_host::timezone::local_zone;
 
 /// Tell how a rollout stands and what to do about it
 #[derive(Debug, clap::Args)]

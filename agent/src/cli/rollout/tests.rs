@@ -20,8 +20,8 @@ use super::plan_view::PlanView;
 use super::rollout_view::RolloutView;
 use super::start::ensure_no_overlap;
 use super::{events, progress, record_text, status};
-use crate::cli_error::ExitStatus;
 use crate::output::Paint;
+use zagent_daemon::error::ExitStatus;
 
 fn at(clock: &str) -> Timestamp {
     format!("2026-11-16T{clock}Z").parse().unwrap()

@@ -10,10 +10,10 @@ use zagent_rollout::record::RolloutRecord;
 use super::board_args::{self, BoardArgs};
 use super::progress::{self, RolloutProgress};
 use super::{drive, is_active, is_clock_done, pick_record, status};
-use crate::cli_error::{CliError, ExitStatus};
-use crate::host::CancelToken;
 use crate::output::{OutputFormat, Ui};
-use crate::run::SignalWatcher;
+use zagent_daemon::error::{CliError, ExitStatus};
+use zagent_host::CancelToken;
+use zagent_run::SignalWatcher;
 
 /// How often the record is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(3);

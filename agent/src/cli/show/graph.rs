@@ -7,10 +7,10 @@ use zagent_compiler::Plan;
 use zagent_config::Value;
 
 use super::super::compile_job::TreeArgs;
-use crate::cli_error::CliError;
 use crate::draw::graph::{render_dot, render_mermaid, render_svg};
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::sanitize;
+use zagent_daemon::error::CliError;
 
 /// What waits for what
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,9 @@ use zagent_compiler::{Chunk, Requisite, name_text};
 use zagent_config::{Map, Value};
 
 use super::ShowStageArgs;
-use crate::cli_error::CliError;
 use crate::output::{OutputFormat, Paint, Ui, json, pluralize, yaml};
 use zagent_config::{SecretMask, sanitize};
+use zagent_daemon::error::CliError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;

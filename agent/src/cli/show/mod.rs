@@ -12,8 +12,8 @@ mod top;
 use clap::Subcommand;
 
 use super::compile_job::TreeArgs;
-use crate::cli_error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Ui};
+use zagent_daemon::error::{CliError, ExitStatus};
 
 /// Print a stage of the compiler, or what it is given
 #[derive(Debug, clap::Args)]

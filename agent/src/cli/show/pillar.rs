@@ -1,8 +1,8 @@
 //! `zagent show pillar`.
 
 use super::ShowStageArgs;
-use crate::cli_error::CliError;
 use crate::output::{OutputFormat, Ui, json, yaml};
+use zagent_daemon::error::CliError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;

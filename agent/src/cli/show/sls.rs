@@ -3,8 +3,8 @@
 use zagent_config::{Map, Value};
 
 use super::ShowStageArgs;
-use crate::cli_error::CliError;
 use crate::output::{OutputFormat, Ui, json, yaml};
+use zagent_daemon::error::CliError;
 
 /// An SLS after its template stage
 #[derive(Debug, clap::Args)]

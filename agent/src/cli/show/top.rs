@@ -6,9 +6,9 @@ use zagent_compiler::TopTarget;
 use zagent_config::Value;
 
 use super::ShowStageArgs;
-use crate::cli_error::CliError;
 use crate::output::{OutputFormat, Paint, Ui, json, yaml};
 use zagent_config::sanitize;
+use zagent_daemon::error::CliError;
 
 pub(super) fn run(args: &ShowStageArgs, ui: &mut Ui<'_>) -> Result<(), CliError> {
     let job = args.tree.job()?;

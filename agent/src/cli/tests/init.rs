@@ -1,7 +1,7 @@
 //! A new repository from the first file to the second run; Salt trees and what is told of them; the doctor's exit codes.
 
 use super::{Said, Tree, zagent};
-use crate::cli_error::ExitStatus;
+use zagent_daemon::error::ExitStatus;
 
 #[test]
 fn a_new_repository_checks_runs_and_then_has_nothing_to_do() {

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use zagent_config::paths::Paths;
 
 use super::*;
-use crate::operate::pause::Pause;
-use crate::operate::pin::{NodePin, PinTarget};
-use crate::operate::quarantine::{Quarantine, QuarantinedRevision};
+use zagent_daemon::operator::pause::Pause;
+use zagent_daemon::operator::pin::{NodePin, PinTarget};
+use zagent_daemon::operator::quarantine::{Quarantine, QuarantinedRevision};
 
 struct Node {
     dir: tempfile::TempDir,

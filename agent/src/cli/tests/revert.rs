@@ -1,7 +1,7 @@
 //! Undoing runs: which run it is about, what cannot be undone, and how to insist.
 
 use super::{Said, Tree, zagent};
-use crate::cli_error::ExitStatus;
+use zagent_daemon::error::ExitStatus;
 
 struct Site {
     tree: Tree,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{Said, Tree, zagent};
-use crate::api::fake::FakeBackend;
-use crate::api::{ApiConfig, ApiLimits, ApiServer, RunRequest, serve};
-use crate::cli_error::ExitStatus;
-use crate::cycle::AgentMemory;
-use crate::status::{AgentStatus, samples};
 use zagent_config::json_file;
+use zagent_daemon::AgentMemory;
+use zagent_daemon::api::fake::FakeBackend;
+use zagent_daemon::api::{ApiConfig, ApiLimits, ApiServer, RunRequest, serve};
+use zagent_daemon::error::ExitStatus;
+use zagent_daemon::status::{AgentStatus, samples};
 
 struct Site {
     tree: Tree,

@@ -3,10 +3,10 @@
 use zagent_compiler::schema;
 
 use super::{SAMPLE, Said, Tree, alone, zagent};
-use crate::cli_error::ExitStatus;
-use crate::history::History;
-use crate::output::report::samples;
 use zagent_config::SecretMask;
+use zagent_daemon::error::ExitStatus;
+use zagent_run::history::History;
+use zagent_run::samples;
 
 const TREE: &[(&str, &str)] = &[
     ("states/top.sls", "base:\n  '*':\n    - a\n    - b\n"),
@@ -156,7 +156,7 @@ fn functions_are_called_by_name() {
 fn what_only_asks_in_salt_changes_nothing_here() {
     let both = |module: &schema::StateModule| {
         let names = module.functions().map(|f| format!("{}.{}", module.name, f.name));
-        names.filter(|name| crate::host::functions::is_read_only(name)).collect::<Vec<_>>()
+        names.filter(|name| zagent_states::functions::is_read_only(name)).collect::<Vec<_>>()
     };
     let asked: Vec<String> = schema::modules().iter().flat_map(both).collect();
     assert_eq!(asked, ["service.disabled", "service.enabled", "service.masked"]);

@@ -180,7 +180,7 @@ impl TreeExam {
                 }
                 let file = files.display(&env, path);
                 for (name, line) in scan::scan_functions(text) {
-                    let is_here = self.functions.contains(&name) || crate::host::functions::is_known(&name);
+                    let is_here = self.functions.contains(&name) || zagent_states::functions::is_known(&name);
                     let level = if is_here { SupportLevel::Runs } else { SupportLevel::Unknown };
                     add_use(&mut self.called, name, level, SaltSpot { file: file.clone(), line });
                 }

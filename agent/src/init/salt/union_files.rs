@@ -6,8 +6,8 @@ use std::sync::Arc;
 use zagent_compiler::{FileStamp, FileTree};
 
 use super::SaltRoots;
-use crate::files::DirFiles;
 use zagent_compiler::BASE_ENV;
+use zagent_states::file_tree::DirFiles;
 
 /// File roots.
 pub(super) struct UnionFiles {

@@ -9,8 +9,8 @@ use zagent_config::{Diagnostic, Value};
 
 use super::{ReportView, salt_millis, salt_time};
 use crate::output::Paint;
-use crate::run::StateOutcome;
 use zagent_config::sanitize;
+use zagent_run::StateOutcome;
 
 /// What Salt calls a host that serves itself.
 const HOST: &str = "local";

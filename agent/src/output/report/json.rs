@@ -8,8 +8,8 @@ use serde::{Serialize, Serializer};
 
 use super::masked::{MaskedMap, MaskedText};
 use super::{ReportView, salt_millis, salt_time};
-use crate::run::{RunMode, SkipReason, StateOutcome};
 use zagent_config::SecretMask;
+use zagent_run::{RunMode, SkipReason, StateOutcome};
 
 /// What a state without changes takes, so that a large report does not grow step by step.
 const STATE_SIZE_HINT: usize = 640;

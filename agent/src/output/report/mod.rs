@@ -6,20 +6,19 @@ mod highstate;
 mod json;
 mod masked;
 mod skip_groups;
-mod tally;
 mod text;
 
 pub use highstate::{render_compile_errors, render_nested};
-pub use tally::Tally;
 pub use text::{format_millis, short_revision};
+pub use zagent_run::tally::Tally;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use zagent_config::Value;
 
 use super::{Paint, ReportFormat, yaml};
-use crate::run::{RunReport, StateOutcome};
 use zagent_config::SecretMask;
+use zagent_run::{RunReport, StateOutcome};
 
 /// A report and what printing it needs to know.
 #[derive(Clone, Debug)]
@@ -88,7 +87,5 @@ fn salt_millis(duration: std::time::Duration) -> f64 {
     micros / 1000.0
 }
 
-#[cfg(test)]
-pub(crate) mod samples;
 #[cfg(test)]
 mod tests;

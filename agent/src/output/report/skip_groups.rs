@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::run::{SkipReason, StateOutcome, StateStatus};
+use zagent_run::{SkipReason, StateOutcome, StateStatus};
 
 /// What Salt says before it names the requisites that failed.
 const SALT_REQUISITE_FAILED: &str = "One or more requisite failed: ";
@@ -18,25 +18,6 @@ pub(super) struct SkipGroup<'r> {
     pub(super) culprits: Vec<&'r str>,
     /// Who was skipped, in run order.
     pub(super) states: Vec<&'r StateOutcome>,
-}
-
-impl SkipReason {
-    /// True when it is a trouble; else the state was simply not needed.
-    pub(super) const fn is_problem(self) -> bool {
-        matches!(self, Self::RequireFailed | Self::FailhardAbort | Self::Cancelled)
-    }
-
-    /// In words, after `because`.
-    pub(super) const fn explanation(self) -> &'static str {
-        match self {
-            Self::RequireFailed => "what they require failed",
-            Self::OnchangesNotMet => "nothing they wait for changed",
-            Self::OnfailNotMet => "nothing they answer failed",
-            Self::PrereqNotMet => "what they prepare for would not change",
-            Self::FailhardAbort => "a state with failhard failed",
-            Self::Cancelled => "the run was stopped",
-        }
-    }
 }
 
 /// Groups what was skipped, in the order of the first of each group.

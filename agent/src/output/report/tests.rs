@@ -3,8 +3,8 @@
 use jiff::tz::{Offset, TimeZone};
 
 use super::*;
-use crate::output::report::samples;
-use crate::run::RunMode;
+use zagent_run::RunMode;
+use zagent_run::samples;
 
 const FORMATS: [(&str, ReportFormat); 5] = [
     ("text", ReportFormat::Text),
@@ -186,7 +186,7 @@ fn long_chains_of_skipped_states_are_blamed_on_the_first() {
     for n in 1..3000 {
         let comment = format!("One or more requisite failed: web.s{}", n - 1);
         let state = samples::state("test.nop", &format!("s{n}"), &format!("s{n}"));
-        states.push(samples::skipped(state, crate::run::SkipReason::RequireFailed, &comment));
+        states.push(samples::skipped(state, zagent_run::SkipReason::RequireFailed, &comment));
     }
     let text = print(&samples::report(RunMode::Apply, states), ReportFormat::Text, false);
     assert!(text.contains("2999 states  require_failed  `s0` failed"), "{text}");

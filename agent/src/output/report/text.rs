@@ -10,8 +10,8 @@ use zagent_config::{Map, Value};
 use super::skip_groups::{self, SkipGroup};
 use super::{ReportView, Tally, salt_millis};
 use crate::output::{Paint, pluralize};
-use crate::run::{IRREVERSIBLE, LEFT_ALONE, RunMode, StateOutcome, StateStatus};
 use zagent_config::sanitize;
+use zagent_run::{IRREVERSIBLE, LEFT_ALONE, RunMode, StateOutcome, StateStatus};
 
 /// Lines of a diff or an output that are shown of one state unless all is wanted.
 const MAX_LINES: usize = 20;
@@ -406,7 +406,7 @@ fn truncate_line(line: &str) -> String {
 /// The first digits of a commit, as people know it; anything else as it is.
 #[must_use]
 pub fn short_revision(revision: &str) -> &str {
-    let plain = crate::cycle::plain_revision(revision);
+    let plain = zagent_daemon::plain_revision(revision);
     let is_commit = plain.len() >= 40 && plain.bytes().all(|b| b.is_ascii_hexdigit());
     if is_commit { &plain[..9] } else { revision }
 }

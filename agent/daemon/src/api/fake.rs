@@ -1,0 +1,69 @@
+//! A daemon for tests: it has answers, and nothing behind them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::{
+    ApiBackend, Metrics, RequestProgress, RequestResult, RunRefused, RunRefusedReason, RunRequest, Ticket,
+};
+use crate::status::{AgentStatus, samples};
+
+/// A daemon that only has answers.
+#[derive(Default)]
+pub struct FakeBackend {
+    /// What was asked for.
+    pub requests: Mutex<Vec<RunRequest>>,
+    pub asked: AtomicUsize,
+    pub told: AtomicUsize,
+    /// How often a wish is still waiting.
+    pub waits: usize,
+    pub stuck: AtomicBool,
+    pub paused: bool,
+    /// What a run ends with.
+    pub exit: u8,
+    /// Held by a test that wants a daemon that does not answer.
+    pub lock: Mutex<()>,
+}
+
+impl ApiBackend for FakeBackend {
+    fn status(&self) -> AgentStatus {
+        let _held = self.lock.lock().unwrap();
+        AgentStatus::from_inputs(samples::fine())
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics { status: self.status(), runs: [("ok".to_owned(), 3)].into() }
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.stuck.load(Ordering::SeqCst)
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        if self.paused { Err("the current generation does not compile".into()) } else { Ok(()) }
+    }
+
+    fn trigger(&self, request: RunRequest) -> Result<Ticket, RunRefused> {
+        if self.paused {
+            let message = "paused until 15:30 (disk swap): zagent resume".into();
+            return Err(RunRefused { why: RunRefusedReason::Paused, message });
+        }
+        self.requests.lock().unwrap().push(request);
+        Ok(Ticket(7))
+    }
+
+    fn progress(&self, ticket: Ticket) -> RequestProgress {
+        if ticket != Ticket(7) {
+            return RequestProgress::Unknown;
+        }
+        if self.asked.fetch_add(1, Ordering::SeqCst) < self.waits {
+            return RequestProgress::Running { since: samples::now() };
+        }
+        let run = AgentStatus::from_inputs(samples::fine()).last_run;
+        RequestProgress::Done { end: Box::new(RequestResult { exit: self.exit, run, message: None }) }
+    }
+
+    fn controls_changed(&self) {
+        self.told.fetch_add(1, Ordering::SeqCst);
+    }
+}

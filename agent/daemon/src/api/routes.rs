@@ -1,0 +1,187 @@
+//! A request in, a question to whoever knows and its answer as JSON or text out.
+//!
+//! Law: what changes something is logged with who asked for it; an answer that does not come in time is 503 and holds no
+//! other request for longer than that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::server::ApiLimits;
+use super::{ApiBackend, ProcessMetrics, RequestProgress, RunRefused, RunRefusedReason, RunRequest, Ticket};
+
+/// What a scraper of metrics expects.
+const METRICS_CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+/// How often news of a wish are looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Who asks on the socket.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketPeer {
+    pub uid: u32,
+    pub pid: Option<i32>,
+}
+
+/// Where questions are put.
+#[derive(Clone)]
+pub struct ApiState {
+    backend: Arc<dyn ApiBackend>,
+    /// Without it, questions of clients that left would wait behind one that is not answered, without end.
+    permits: Arc<Semaphore>,
+    pub limits: ApiLimits,
+}
+
+impl ApiState {
+    pub fn new(backend: Arc<dyn ApiBackend>, limits: ApiLimits, asking: usize) -> Self {
+        Self { backend, permits: Arc::new(Semaphore::new(asking)), limits }
+    }
+
+    /// Puts a question on another thread: a lock that is held may hold that one, never this.
+    async fn query<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn ApiBackend) -> T + Send + 'static,
+    ) -> Result<T, Response> {
+        let backend = Arc::clone(&self.backend);
+        let asked = async {
+            let turn = Arc::clone(&self.permits).acquire_owned().await.ok()?;
+            let question = move || {
+                let _turn = turn;
+                question(&*backend)
+            };
+            tokio::task::spawn_blocking(question).await.ok()
+        };
+        match timeout(self.limits.answer_timeout, asked).await {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => {
+                Err(error_response(StatusCode::INTERNAL_SERVER_ERROR, "the daemon fell over this question"))
+            }
+            Err(_) => {
+                Err(error_response(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not answer in time"))
+            }
+        }
+    }
+}
+
+/// What everybody may ask.
+pub fn public_router(state: ApiState) -> Router {
+    common_routes().layer(DefaultBodyLimit::max(state.limits.body_bytes)).with_state(state)
+}
+
+/// What those may ask who may open the socket.
+pub fn socket_router(state: ApiState) -> Router {
+    common_routes()
+        .route("/v1/status", get(status))
+        .route("/v1/runs/last", get(last_run))
+        .route("/v1/trigger", post(trigger))
+        .route("/v1/trigger/{ticket}", get(progress))
+        .route("/v1/changed", post(changed))
+        .layer(DefaultBodyLimit::max(state.limits.body_bytes))
+        .with_state(state)
+}
+
+fn common_routes() -> Router<ApiState> {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+}
+
+fn error_response(code: StatusCode, message: &str) -> Response {
+    (code, Json(serde_json::json!({"error": message}))).into_response()
+}
+
+async fn healthz(State(state): State<ApiState>) -> Response {
+    match state.query(|backend| backend.is_alive()).await {
+        Ok(true) => "ok\n".into_response(),
+        Ok(false) => (StatusCode::SERVICE_UNAVAILABLE, "the agent's loop stands still\n").into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn readyz(State(state): State<ApiState>) -> Response {
+    match state.query(|backend| backend.readiness()).await {
+        Ok(Ok(())) => "ready\n".into_response(),
+        Ok(Err(reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn metrics(State(state): State<ApiState>) -> Response {
+    match state.query(|backend| backend.metrics().render(ProcessMetrics::measure())).await {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn status(State(state): State<ApiState>) -> Result<Response, Response> {
+    Ok(Json(state.query(|backend| backend.status()).await?).into_response())
+}
+
+async fn last_run(State(state): State<ApiState>) -> Result<Response, Response> {
+    let run = state.query(|backend| backend.status().last_run).await?;
+    Ok(run.map_or_else(
+        || error_response(StatusCode::NOT_FOUND, "there was no run yet"),
+        |run| Json(run).into_response(),
+    ))
+}
+
+async fn trigger(
+    State(state): State<ApiState>,
+    Extension(peer): Extension<SocketPeer>,
+    request: Result<Json<RunRequest>, JsonRejection>,
+) -> Result<Response, Response> {
+    let Json(request) = request.map_err(|e| error_response(e.status(), &e.body_text()))?;
+    tracing::info!(
+        uid = peer.uid,
+        pid = peer.pid,
+        test = request.test,
+        sls = request.sls.join(","),
+        "asked for a run"
+    );
+    let answer = state.query(move |backend| backend.trigger(request)).await?;
+    Ok(match answer {
+        Ok(ticket) => (StatusCode::ACCEPTED, Json(ticket)).into_response(),
+        Err(refused) => (status_code(&refused), Json(refused)).into_response(),
+    })
+}
+
+fn status_code(refused: &RunRefused) -> StatusCode {
+    match refused.why {
+        RunRefusedReason::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+        RunRefusedReason::Paused
+        | RunRefusedReason::Window
+        | RunRefusedReason::Busy
+        | RunRefusedReason::Stopping => StatusCode::CONFLICT,
+    }
+}
+
+/// What became of a wish; while nothing did, the answer waits a while for news.
+async fn progress(State(state): State<ApiState>, Path(ticket): Path<u64>) -> Result<Response, Response> {
+    let until = Instant::now() + state.limits.progress_wait;
+    loop {
+        let progress = state.query(move |backend| backend.progress(Ticket(ticket))).await?;
+        let is_over = matches!(progress, RequestProgress::Done { .. } | RequestProgress::Unknown);
+        if is_over || Instant::now() >= until {
+            return Ok(Json(progress).into_response());
+        }
+        sleep(POLL_INTERVAL).await;
+    }
+}
+
+async fn changed(
+    State(state): State<ApiState>,
+    Extension(peer): Extension<SocketPeer>,
+) -> Result<Response, Response> {
+    tracing::info!(uid = peer.uid, pid = peer.pid, "told that pause, pin or quarantine changed");
+    state.query(|backend| backend.controls_changed()).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,237 @@
+//! A real socket, a real thread, and clients of every kind.
+
+pub mod hostile;
+pub mod lines;
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::fake::FakeBackend;
+use super::{
+    ApiClient, ApiConfig, ApiError, ApiLimits, ApiServer, ClientError, RunRefusedReason, RunRequest, Ticket,
+    serve,
+};
+use crate::status::{AgentStatus, samples};
+
+struct TestServer {
+    dir: tempfile::TempDir,
+    fake: Arc<FakeBackend>,
+    serving: Option<ApiServer>,
+}
+
+fn quick() -> ApiLimits {
+    let short = Duration::from_millis(300);
+    ApiLimits {
+        header_timeout: short,
+        connection_timeout: Duration::from_secs(2),
+        answer_timeout: short,
+        progress_wait: short,
+        ..ApiLimits::default()
+    }
+}
+
+impl TestServer {
+    fn new(fake: FakeBackend) -> Self {
+        Self::with(fake, quick())
+    }
+
+    fn with(fake: FakeBackend, limits: ApiLimits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (fake, group) = (Arc::new(fake), None);
+        let listen = Some("127.0.0.1:0".parse().unwrap());
+        let config = ApiConfig { socket: dir.path().join("run/agent.sock"), group, listen, limits };
+        let serving = Some(serve(config, Arc::<FakeBackend>::clone(&fake)).unwrap());
+        Self { dir, fake, serving }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("run/agent.sock")
+    }
+
+    fn client(&self) -> ApiClient {
+        ApiClient::new(self.socket())
+    }
+
+    fn unix(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn tcp(&self, request: &str) -> String {
+        let address = self.serving.as_ref().unwrap().listen().unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        rest(&mut stream)
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.tcp(&format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"))
+    }
+}
+
+/// What comes until the other side closes; a reset ends it as well.
+fn rest(stream: &mut impl Read) -> String {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn the_socket_answers_everything() {
+    let server = TestServer::new(FakeBackend { waits: 5, ..FakeBackend::default() });
+    let client = server.client();
+    assert_eq!(client.status().unwrap(), AgentStatus::from_inputs(samples::fine()));
+    assert_eq!(client.last_run().unwrap().unwrap().run, "20261116T115600-3f9a7");
+    client.notify_changed().unwrap();
+    assert_eq!(server.fake.told.load(Ordering::SeqCst), 1);
+    let request = RunRequest { sls: vec!["web.conf".into()], test: true, fetch: false, wait: true };
+    let ticket = client.trigger(&request).unwrap();
+    assert_eq!(*server.fake.requests.lock().unwrap(), [request]);
+    assert_eq!(client.wait(ticket).unwrap().unwrap().exit, 0);
+    assert!(server.fake.asked.load(Ordering::SeqCst) > 5);
+    assert_eq!(client.wait(Ticket(8)).unwrap(), None);
+}
+
+#[test]
+fn a_refusal_keeps_its_words() {
+    let server = TestServer::new(FakeBackend { paused: true, ..FakeBackend::default() });
+    let refused = server.client().trigger(&RunRequest::default()).unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused(r) if r.why == RunRefusedReason::Paused), "{refused:?}");
+    assert_eq!(refused.to_string(), "paused until 15:30 (disk swap): zagent resume");
+}
+
+#[test]
+fn tcp_tells_health_and_numbers_and_nothing_else() {
+    let server = TestServer::new(FakeBackend::default());
+    assert!(
+        server.get("/healthz").starts_with("HTTP/1.1 200 OK\r\n") && server.get("/healthz").ends_with("ok\n")
+    );
+    assert!(server.get("/readyz").ends_with("ready\n"));
+    let metrics = server.get("/metrics");
+    assert!(
+        metrics.contains("content-type: text/plain; version=0.0.4") && metrics.contains("zagent_paused 0\n")
+    );
+    for path in ["/", "/v1/status", "/v1/runs/last", "/v1/trigger/7", "/metrics/", "/healthz/../v1/status"] {
+        assert!(server.get(path).starts_with("HTTP/1.1 404"), "{path}");
+    }
+    for path in ["/v1/trigger", "/v1/changed"] {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
+        assert!(
+            server.tcp(&format!("{head}content-length: 2\r\n\r\n{{}}")).starts_with("HTTP/1.1 404"),
+            "{path}"
+        );
+    }
+    assert!(server.fake.requests.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_daemon_that_stands_still_or_is_not_ready_says_so() {
+    let server = TestServer::new(FakeBackend { paused: true, stuck: true.into(), ..FakeBackend::default() });
+    assert!(server.get("/healthz").starts_with("HTTP/1.1 503"));
+    let ready = server.get("/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("does not compile\n"), "{ready}");
+}
+
+#[test]
+fn a_daemon_that_holds_its_lock_is_answered_for_and_comes_back() {
+    let server = TestServer::new(FakeBackend::default());
+    let held = server.fake.lock.lock().unwrap();
+    for _ in 0..4 {
+        let failed = server.client().status().unwrap_err();
+        assert!(matches!(failed, ClientError::Failed { code: 503, .. }), "{failed:?}");
+    }
+    drop(held);
+    // The two threads that were held answer to nobody first.
+    let answered = (0..100).any(|_| server.client().status().is_ok());
+    assert!(answered);
+}
+
+#[test]
+fn ending_does_not_wait_for_a_client_or_a_lock() {
+    let mut server = TestServer::with(FakeBackend::default(), ApiLimits::default());
+    let mut idle = server.unix();
+    let mut asking = server.unix();
+    let fake = Arc::clone(&server.fake);
+    let held = fake.lock.lock().unwrap();
+    asking.write_all(b"GET /v1/status HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    server.serving = None;
+    drop(held);
+    assert_eq!((rest(&mut idle), rest(&mut asking)), (String::new(), String::new()));
+    assert!(!server.socket().exists());
+    assert!(matches!(server.client().status(), Err(ClientError::NoDaemon(_))));
+}
+
+#[test]
+fn only_its_owner_can_open_it() {
+    let server = TestServer::new(FakeBackend::default());
+    let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(server.socket()), mode(server.dir.path().join("run"))), (0o600, 0o700));
+}
+
+#[test]
+fn a_group_can_pass_to_the_socket_and_no_further() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap().unwrap().name;
+    let socket = dir.path().join("root/run/agent.sock");
+    let config = |group: &str| ApiConfig {
+        socket: socket.clone(),
+        group: Some(group.into()),
+        listen: None,
+        limits: quick(),
+    };
+    std::fs::create_dir(dir.path().join("root")).unwrap();
+    std::fs::set_permissions(dir.path().join("root"), PermissionsExt::from_mode(0o700)).unwrap();
+    let _serving = serve(config(&own), Arc::new(FakeBackend::default())).unwrap();
+    let mode = |path: &str| std::fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(["root", "root/run", "root/run/agent.sock"].map(mode), [0o710, 0o710, 0o660]);
+    ApiClient::new(&socket).status().unwrap();
+    let unknown = serve(config("no-such-group"), Arc::new(FakeBackend::default())).unwrap_err();
+    assert!(unknown.to_string().starts_with("there is no group `no-such-group`"), "{unknown}");
+}
+
+#[test]
+fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("agent.sock");
+    let start = || {
+        let config = ApiConfig { socket: socket.clone(), group: None, listen: None, limits: quick() };
+        serve(config, Arc::new(FakeBackend::default()))
+    };
+    drop(UnixListener::bind(&socket).unwrap());
+    let first = start().unwrap();
+    let second = start().unwrap_err();
+    assert!(matches!(&second, ApiError::Taken(path) if *path == socket), "{second:?}");
+    ApiClient::new(&socket).status().unwrap();
+    drop(first);
+    std::fs::write(&socket, "a file").unwrap();
+    assert!(matches!(start(), Err(ApiError::NoSocket(_))));
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "a file");
+}
+
+#[test]
+fn the_socket_of_a_successor_is_left_alone() {
+    let mut server = TestServer::new(FakeBackend::default());
+    std::fs::remove_file(server.socket()).unwrap();
+    let _successor = UnixListener::bind(server.socket()).unwrap();
+    server.serving = None;
+    assert!(server.socket().exists());
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let socket = dir.path().join("agent.sock");
+    let config = ApiConfig { socket: socket.clone(), group: None, listen: Some(address), limits: quick() };
+    let error = serve(config, Arc::new(FakeBackend::default())).unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(!socket.exists());
+}

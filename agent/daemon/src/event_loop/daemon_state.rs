@@ -1,0 +1,159 @@
+//! What the daemon knows, for whoever asks: kept by the loop, read by the thread that answers.
+//!
+//! Law: the loop writes, everybody else reads or leaves a wish; nobody waits for anybody.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::DaemonEvent;
+use crate::api::{
+    ApiBackend, Metrics, RequestProgress, RequestResult, RunRefused, RunRefusedReason, RunRequest, Ticket,
+};
+use crate::status::{AgentStatus, StatusInputs};
+
+/// Wishes that may wait at once.
+const MAX_WAITING: usize = 16;
+/// Results that are remembered.
+const MAX_RESULTS: usize = 64;
+
+/// The desk.
+#[derive(Debug)]
+pub struct DaemonState {
+    inner: Mutex<DaemonStateInner>,
+    events: Mutex<Sender<DaemonEvent>>,
+}
+
+#[derive(Debug)]
+struct DaemonStateInner {
+    pieces: StatusInputs,
+    ready: Result<(), String>,
+    runs: BTreeMap<String, u64>,
+    tickets: VecDeque<(Ticket, RequestProgress)>,
+    last: u64,
+    alive_until: Instant,
+    stopping: bool,
+}
+
+impl DaemonState {
+    pub fn new(events: Sender<DaemonEvent>) -> Self {
+        Self {
+            inner: Mutex::new(DaemonStateInner {
+                pieces: StatusInputs::default(),
+                ready: Err("the daemon has just begun".into()),
+                runs: BTreeMap::new(),
+                tickets: VecDeque::new(),
+                last: 0,
+                alive_until: Instant::now() + Duration::from_secs(60),
+                stopping: false,
+            }),
+            events: Mutex::new(events),
+        }
+    }
+
+    fn lock_inner(&self) -> MutexGuard<'_, DaemonStateInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The loop turns, and will again before that moment.
+    pub fn alive_until(&self, moment: Instant) {
+        self.lock_inner().alive_until = moment;
+    }
+
+    pub fn set_pieces(&self, pieces: StatusInputs) {
+        self.lock_inner().pieces = pieces;
+    }
+
+    pub fn set_ready(&self, ready: Result<(), String>) {
+        self.lock_inner().ready = ready;
+    }
+
+    pub fn count_run(&self, success: bool) {
+        let word = if success { "success" } else { "failure" };
+        *self.lock_inner().runs.entry(word.into()).or_default() += 1;
+    }
+
+    pub fn set_stopping(&self) {
+        self.lock_inner().stopping = true;
+    }
+
+    pub fn set_progress(&self, tickets: &[Ticket], progress: &RequestProgress) {
+        let mut inner = self.lock_inner();
+        for (_, known) in inner.tickets.iter_mut().filter(|(ticket, _)| tickets.contains(ticket)) {
+            known.clone_from(progress);
+        }
+    }
+
+    pub fn finish(&self, tickets: &[Ticket], end: RequestResult) {
+        self.set_progress(tickets, &RequestProgress::Done { end: Box::new(end) });
+    }
+
+    fn send(&self, event: DaemonEvent) -> bool {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).send(event).is_ok()
+    }
+}
+
+impl ApiBackend for DaemonState {
+    fn status(&self) -> AgentStatus {
+        let mut pieces = self.lock_inner().pieces.clone();
+        pieces.now = Timestamp::now();
+        AgentStatus::from_inputs(pieces)
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics { status: self.status(), runs: self.lock_inner().runs.clone() }
+    }
+
+    fn is_alive(&self) -> bool {
+        Instant::now() < self.lock_inner().alive_until
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        self.lock_inner().ready.clone()
+    }
+
+    fn trigger(&self, request: RunRequest) -> Result<Ticket, RunRefused> {
+        let refuse = |why, message: &str| Err(RunRefused { why, message: message.into() });
+        let ticket = {
+            let mut inner = self.lock_inner();
+            let waiting = inner.tickets.iter().filter(|(_, p)| *p == RequestProgress::Waiting).count();
+            let paused = inner.pieces.paused.as_ref().filter(|_| !request.test);
+            if let Some(paused) = paused.filter(|p| p.until.is_none_or(|until| until > Timestamp::now())) {
+                let reason = paused.reason.as_deref().unwrap_or("no reason is given");
+                let message = format!("the agent is paused: {reason}; `zagent resume` ends that");
+                return refuse(RunRefusedReason::Paused, &message);
+            }
+            if inner.stopping {
+                return refuse(RunRefusedReason::Stopping, "the daemon is about to end");
+            }
+            if waiting >= MAX_WAITING {
+                return refuse(RunRefusedReason::Busy, "too many runs wait already; wait for one to end");
+            }
+            inner.last += 1;
+            let ticket = Ticket(inner.last);
+            inner.tickets.push_back((ticket, RequestProgress::Waiting));
+            if inner.tickets.len() > MAX_RESULTS {
+                inner.tickets.pop_front();
+            }
+            ticket
+        };
+        if self.send(DaemonEvent::RunRequested(request, ticket)) {
+            Ok(ticket)
+        } else {
+            refuse(RunRefusedReason::Stopping, "the daemon is about to end")
+        }
+    }
+
+    fn progress(&self, ticket: Ticket) -> RequestProgress {
+        let inner = self.lock_inner();
+        let known = inner.tickets.iter().find(|(known, _)| *known == ticket);
+        known.map_or(RequestProgress::Unknown, |(_, progress)| progress.clone())
+    }
+
+    fn controls_changed(&self) {
+        self.send(DaemonEvent::OrdersChanged);
+    }
+}

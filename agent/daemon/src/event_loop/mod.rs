@@ -1,0 +1,431 @@
+//! The clock, the remotes, signals and wishes in, turns out: the loop that stays.
+//!
+//! Law: the loop never waits for anything but the next event. A turn is a process of its own, a poll a thread of its own;
+//! one turn at a time, and a wish that comes while one runs waits, together with its like.
+
+pub mod daemon_state;
+pub mod driver_thread;
+pub mod inode_stamps;
+pub mod job;
+pub mod jobs;
+pub mod participation;
+pub mod poller;
+pub mod refresh;
+pub mod rollout_thread;
+pub mod signals;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use zagent_cache::source::{DirWatcher, RemotePoll};
+use zagent_config::settings::Settings;
+
+use self::daemon_state::DaemonState;
+use self::inode_stamps::InodeStamps;
+use self::job::{Job, JobKind, JobQueue, QueueResult};
+use self::participation::RolloutParticipation;
+use self::poller::Poller;
+use self::rollout_thread::RolloutThreadEvent;
+use self::signals::DaemonSignals;
+use super::memory::{AgentMemory, HoldReason};
+use super::operator_orders::OperatorOrders;
+use super::scheduler::{DueAction, Scheduler, SchedulerState};
+use super::states_source;
+use super::turn_process::TurnProcess;
+use crate::api;
+use crate::api::Ticket;
+use crate::error::CliError;
+use crate::sd_notify::SdNotify;
+use crate::status;
+use crate::status::{ScheduledEntry, StatusInputs, UpcomingEvents};
+use zagent_config::error_chain;
+use zagent_host::timezone::local_zone;
+use zagent_run::RunTrigger;
+
+/// The longest the loop sleeps: a clock that was set, and a watchdog, are noticed by then.
+const MAX_SLEEP: Duration = Duration::from_secs(30);
+/// How long after its last sign the loop counts as dead.
+const DEAD_AFTER: Duration = Duration::from_secs(120);
+/// How long a turn that was told to end may take before it is ended.
+const STOP_GRACE: Duration = Duration::from_secs(90);
+
+/// Something that the loop must answer.
+#[derive(Debug)]
+enum DaemonEvent {
+    /// The remotes were asked.
+    Polled(Box<RemotePoll>),
+    /// The records of rollouts were read, or the board was told.
+    Rollouts(RolloutThreadEvent),
+    /// Somebody wants a run.
+    RunRequested(api::RunRequest, Ticket),
+    /// Pause, pin or quarantine may be others.
+    OrdersChanged,
+    /// A local source directory changed.
+    SourceChanged,
+    /// A process ended.
+    JobEnded(io::Result<ExitStatus>),
+    /// SIGHUP.
+    Reload,
+    /// SIGTERM or SIGINT.
+    Stop,
+}
+
+/// What the daemon is made from.
+pub struct DaemonSetup<'a> {
+    /// The program that turns run as.
+    pub program: PathBuf,
+    /// The arguments of every process, such as `--config FILE`.
+    pub args: Vec<OsString>,
+    /// What only turns take.
+    pub turn_args: Vec<OsString>,
+    /// Reads the settings.
+    pub settings: &'a dyn Fn() -> Result<Settings, CliError>,
+    /// What spreads the fleet over time.
+    pub seed: u64,
+}
+
+/// The daemon.
+struct Daemon<'a> {
+    setup: DaemonSetup<'a>,
+    settings: Settings,
+    clock: Scheduler,
+    memory: AgentMemory,
+    /// What the files tell, as of the last look.
+    seen: StatusInputs,
+    orders: OperatorOrders,
+    /// The files that all this was read from.
+    stamps: InodeStamps,
+    poller: Option<Poller>,
+    participation: RolloutParticipation,
+    watches: Vec<DirWatcher>,
+    queue: JobQueue,
+    running: Option<RunningJob>,
+    state: Arc<DaemonState>,
+    notify: SdNotify,
+    events: Sender<DaemonEvent>,
+    since: Timestamp,
+    /// What the service manager was told last.
+    last_status: String,
+    /// True while there is nothing that a run could read.
+    no_source: bool,
+    stopping: bool,
+}
+
+/// A process that is under way.
+struct RunningJob {
+    child: TurnProcess,
+    job: Job,
+    since: Timestamp,
+    /// When it is told to end, then ended.
+    until: Instant,
+    terminated: bool,
+}
+
+/// Runs until it is told to stop.
+///
+/// # Errors
+/// Fails when the settings are wrong, another daemon serves the socket, or the system refuses threads or signals.
+pub fn run(setup: DaemonSetup<'_>) -> Result<(), CliError> {
+    let settings = (setup.settings)()?;
+    let (events, heard) = channel();
+    let failed = |what: &str, error: &dyn std::error::Error| {
+        CliError::failed(format!("{what}: {}", error_chain(error)))
+    };
+    let _signals =
+        DaemonSignals::watch(events.clone()).map_err(|error| failed("cannot listen for signals", &error))?;
+    let state = Arc::new(DaemonState::new(events.clone()));
+    let paths = settings.paths();
+    let config = api::ApiConfig {
+        socket: paths.socket(),
+        group: settings.socket_group.clone(),
+        listen: settings.listen,
+        limits: api::ApiLimits::default(),
+    };
+    let _serving = api::serve(config, Arc::clone(&state) as Arc<dyn api::ApiBackend>)
+        .map_err(|error| failed("cannot answer", &error))?;
+    let now = Timestamp::now();
+    let saved = SchedulerState::read(&paths.schedule()).unwrap_or_else(|error| {
+        tracing::warn!(error = error_chain(&error), "when entries ran is forgotten");
+        SchedulerState::default()
+    });
+    let clock = Scheduler::new(&settings, setup.seed, local_zone(), saved, now);
+    let mut daemon = Daemon {
+        clock,
+        memory: AgentMemory::load(&paths.memory()),
+        seen: StatusInputs::default(),
+        orders: OperatorOrders::default(),
+        stamps: InodeStamps::default(),
+        poller: None,
+        participation: RolloutParticipation::default(),
+        watches: Vec::new(),
+        queue: JobQueue::default(),
+        running: None,
+        state: state,
+        notify: SdNotify::from_env(),
+        events,
+        since: now,
+        last_status: String::new(),
+        no_source: false,
+        stopping: false,
+        settings,
+        setup,
+    };
+    daemon.initialize();
+    daemon.run_loop(&heard);
+    Ok(())
+}
+
+impl Daemon<'_> {
+    fn initialize(&mut self) {
+        self.read_files();
+        self.follow_remotes();
+        self.start_participation();
+        self.no_source = self.has_no_source();
+        if self.no_source {
+            tracing::warn!("{}", states_source::NO_STATES_AT_BOOT);
+        }
+        self.queue.push(Job::new(JobKind::Probe));
+        self.publish_state();
+        self.notify.ready(&self.status_text());
+        tracing::info!(node = %self.settings.id, remotes = self.settings.source.remotes.len(), "the daemon is up");
+    }
+
+    /// The loop.
+    fn run_loop(&mut self, heard: &Receiver<DaemonEvent>) {
+        while !(self.stopping && self.running.is_none()) {
+            let now = Timestamp::now();
+            self.refresh(now);
+            self.run_due(now);
+            self.run_rollout_due(now);
+            self.start_next_job(now);
+            self.enforce_timeout();
+            self.publish_state();
+            let nap = self.sleep_time(Timestamp::now());
+            self.state.alive_until(Instant::now() + nap + DEAD_AFTER);
+            match heard.recv_timeout(nap) {
+                Ok(event) => self.handle_event(event, Timestamp::now()),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The sender is part of the daemon itself.
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.notify.ping_watchdog();
+        }
+        self.save_schedule();
+        self.notify.stopping("stopped");
+    }
+
+    /// How long until something is due.
+    fn sleep_time(&mut self, now: Timestamp) -> Duration {
+        let watchdog = self.notify.watchdog_interval().unwrap_or(MAX_SLEEP);
+        let child = self.running.as_ref().map_or(MAX_SLEEP, |running| {
+            running.until.saturating_duration_since(Instant::now()).max(Duration::from_millis(10))
+        });
+        let (at, _) = self.clock.next(now);
+        let due = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
+        let due = if self.stopping { MAX_SLEEP } else { due };
+        due.min(MAX_SLEEP).min(watchdog).min(child).min(self.rollout_sleep_time(now))
+    }
+
+    /// Does what the clock says.
+    fn run_due(&mut self, now: Timestamp) {
+        if self.stopping {
+            return;
+        }
+        let (at, due) = self.clock.next(now);
+        if at > now {
+            return;
+        }
+        match &due {
+            DueAction::Poll => {
+                self.clock.skip_due(&due, now);
+                if let Some(poller) = &mut self.poller {
+                    poller.poll();
+                }
+            }
+            DueAction::Converge | DueAction::Retry => {
+                self.clock.skip_due(&due, now);
+                self.queue_automatic(
+                    Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false }),
+                    now,
+                );
+            }
+            DueAction::Entry(name) => {
+                let Some(entry) = self.settings.schedule.iter().find(|entry| entry.name == *name) else {
+                    return self.clock.skip_due(&due, now);
+                };
+                let mut job = Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: false });
+                job.sls.clone_from(&entry.sls);
+                job.test = entry.test;
+                job.entry = Some(name.clone());
+                self.clock.entry_started(name, now);
+                self.queue_automatic(job, now);
+            }
+        }
+        self.save_schedule();
+    }
+
+    /// Queues an errand that nobody asked for by hand, unless changes are not wanted now.
+    fn queue_automatic(&mut self, job: Job, now: Timestamp) {
+        let nothing = self.no_source && matches!(job.kind, JobKind::Turn { fetch: false, .. });
+        let obstacle = self.change_obstacle(now).filter(|_| !job.test).map(|(_, words)| words);
+        match nothing.then(|| states_source::NO_STATES.to_owned()).or(obstacle) {
+            Some(words) => {
+                tracing::info!(why = words, "no run now");
+                if let Some(name) = &job.entry {
+                    self.clock.entry_ended(name, now);
+                }
+            }
+            None => self.enqueue(job, now),
+        }
+    }
+
+    /// Queues an errand; an entry that joins one of its own that waits has no end of its own.
+    fn enqueue(&mut self, job: Job, now: Timestamp) {
+        let entry = job.entry.clone();
+        if let (QueueResult::Merged, Some(name)) = (self.queue.push(job), entry) {
+            self.clock.entry_ended(&name, now);
+        }
+    }
+
+    /// Why nothing may be changed now.
+    fn change_obstacle(&self, now: Timestamp) -> Option<(HoldReason, String)> {
+        self.orders.change_obstacle(&self.settings.windows, now, &local_zone())
+    }
+
+    /// True when there is nothing that a run could read.
+    fn has_no_source(&self) -> bool {
+        self.seen.current.is_none() && !states_source::has_files(&self.settings.baked)
+    }
+
+    fn handle_event(&mut self, event: DaemonEvent, now: Timestamp) {
+        match event {
+            DaemonEvent::Polled(polled) => self.on_polled(*polled, now),
+            DaemonEvent::Rollouts(heard) => self.on_thread_event(heard, now),
+            DaemonEvent::RunRequested(request, ticket) => {
+                let mut job = Job::new(JobKind::Turn { trigger: RunTrigger::Manual, fetch: request.fetch });
+                (job.test, job.sls, job.tickets) = (request.test, request.sls, vec![ticket]);
+                self.queue.push(job);
+            }
+            DaemonEvent::OrdersChanged => {
+                self.read_files();
+                self.clock.trigger_now(now);
+                if let Some(poller) = &mut self.poller {
+                    poller.request_again();
+                }
+            }
+            DaemonEvent::SourceChanged => {
+                let job = Job::new(JobKind::Turn { trigger: RunTrigger::Git, fetch: true });
+                self.queue_automatic(job, now);
+            }
+            DaemonEvent::JobEnded(status) => self.on_job_ended(status, now),
+            DaemonEvent::Reload => self.reload(now),
+            DaemonEvent::Stop => self.stop(),
+        }
+    }
+
+    /// The configuration is read again; one that is wrong changes nothing.
+    fn reload(&mut self, now: Timestamp) {
+        self.notify.reloading();
+        match (self.setup.settings)() {
+            Ok(settings) => {
+                let fixed = |of: &Settings| (of.root.clone(), of.listen, of.socket_group.clone());
+                if fixed(&settings) != fixed(&self.settings) {
+                    tracing::warn!(
+                        "the socket and the address stay as they are: `root`, `listen` and `socket_group` ask for a restart"
+                    );
+                }
+                self.settings = settings;
+                let saved = self.clock.state_to_save();
+                self.clock = Scheduler::new(&self.settings, self.setup.seed, local_zone(), saved, now);
+                self.read_files();
+                self.follow_remotes();
+                self.start_participation();
+                self.queue.push(Job::new(JobKind::Probe));
+                self.queue_automatic(
+                    Job::new(JobKind::Turn { trigger: RunTrigger::Timer, fetch: true }),
+                    now,
+                );
+                tracing::info!("the configuration was read again");
+            }
+            Err(trouble) => {
+                tracing::error!("the configuration is wrong and stays as it was: {}", trouble.summary());
+            }
+        }
+        self.notify.ready(&self.status_text());
+    }
+
+    fn stop(&mut self) {
+        if let Some(running) = self.running.as_mut().filter(|_| self.stopping) {
+            // Told twice: whoever asks does not want to wait.
+            return running.child.kill();
+        }
+        self.stopping = true;
+        self.stop_driving();
+        self.state.set_stopping();
+        self.notify.stopping("stopping: the run under way is told to end");
+        if let Some(running) = &mut self.running {
+            running.child.stop();
+            (running.terminated, running.until) = (true, Instant::now() + STOP_GRACE);
+        }
+    }
+
+    /// What the daemon does, in words.
+    fn status_text(&self) -> String {
+        let now = Timestamp::now();
+        if let Some(running) = &self.running {
+            return running.job.label();
+        }
+        if let Some((_, words)) = self.change_obstacle(now) {
+            return words;
+        }
+        match &self.seen.current {
+            Some(current) => format!("on {}", current.revision.get(..12).unwrap_or(&current.revision)),
+            None => "no states yet".into(),
+        }
+    }
+
+    /// Lays on the desk what everybody may see.
+    fn publish_state(&mut self) {
+        let words = self.status_text();
+        if words != self.last_status {
+            self.notify.status(&words);
+            self.last_status.clone_from(&words);
+        }
+        let pieces = StatusInputs {
+            daemon: Some(status::DaemonStatus { pid: std::process::id(), since: self.since, doing: words }),
+            memory: self.memory.clone(),
+            next: self.next_times(),
+            silent: self.participation.unreachable.iter().flatten().cloned().collect(),
+            window: status::WindowStatus::at_time(&self.settings.windows, Timestamp::now(), &local_zone()),
+            ..self.seen.clone()
+        };
+        self.state.set_pieces(pieces);
+    }
+
+    fn next_times(&self) -> UpcomingEvents {
+        let entry = self.clock.next_entry().map(|(name, at)| ScheduledEntry { name: name.to_owned(), at });
+        UpcomingEvents { poll: self.clock.next_poll(), run: Some(self.clock.next_run()), entry }
+    }
+
+    fn save_memory(&mut self, before: &AgentMemory) {
+        if self.memory != *before && self.running.is_none() {
+            let paths = self.settings.paths();
+            if let Err(error) = self.memory.save(&paths.memory()) {
+                tracing::warn!(%error, "what was seen is not kept");
+            }
+            self.stamps.memory = InodeStamps::read(&paths).memory;
+        }
+    }
+
+    fn save_schedule(&mut self) {
+        if let Err(error) = self.clock.save(&self.settings.paths().schedule()) {
+            tracing::warn!(error = error_chain(&error), "when entries ran is not kept");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The part that a node takes in rollouts of states: records and the clock in, turns and reports out.
+//!
+//! Law: the loop only looks at what is on the disk and asks for a turn; the turn does what the phase asks for. So a daemon that is
+//! killed anywhere goes on where the phase is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use zagent_cache::source::RemoteHeads;
+use zagent_config::ids::Revision;
+use zagent_config::settings::BoardKind;
+use zagent_rollout::phase::{NodePhase, SOAK_CHECK_INTERVAL, saturating_after};
+use zagent_rollout::report::NodeReport;
+
+use super::Daemon;
+use super::driver_thread::DriverThread;
+use super::job::{Job, JobKind};
+use super::rollout_thread::{RolloutThread, RolloutThreadEvent};
+use crate::memory::HoldReason;
+use crate::rollout_state::{RolloutHold, RolloutState};
+use crate::status;
+use crate::{node_report, sync};
+use zagent_host::timezone::local_zone;
+use zagent_run::RunTrigger;
+
+/// How often records are read while no rollout speaks of this node.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(60);
+/// The longest that a board or a place of records which does not answer is left alone: while a rollout waits for this node, and
+/// else.
+const MAX_BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(5 * 60));
+/// The longest between two turns that lead nowhere: while somebody waits for the node, and when it only goes back.
+const STUCK_BACKOFF: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10 * 60));
+/// So many turns in a row that lead nowhere are worth a word in the status.
+const STUCK_REPORT_AFTER: u32 = 3;
+
+/// Where the loop stands with rollouts.
+#[derive(Debug, Default)]
+pub struct RolloutParticipation {
+    rollouts: Option<RolloutThread>,
+    /// The thread that drives rollouts, on a node that may.
+    driver: Option<DriverThread>,
+    /// Who this node is, once that is known.
+    me: Option<Box<NodeReport>>,
+    /// When the records are read next, unless polls of the source tell when they changed.
+    read_at: Timestamp,
+    /// The branches of the records when they were last asked for; none when polls do not tell.
+    branches: Option<BTreeMap<String, Revision>>,
+    /// When a turn comes next at the earliest.
+    turn_at: Timestamp,
+    /// Where the node stood after the last turn, and how many turns have led nowhere since.
+    stuck: (NodePhase, u32),
+    /// What the board was told last, and when.
+    published: Option<(NodeReport, Timestamp)>,
+    /// When the board is told next at the earliest.
+    publish_at: Timestamp,
+    /// How often in a row the records and the board did not answer.
+    failures: [u32; 2],
+    /// Why the records or the board do not answer, or the rollout does not go on here, and since when.
+    pub unreachable: [Option<status::UnreachableService>; 3],
+}
+
+impl Daemon<'_> {
+    /// Listens to the places that the settings name.
+    pub fn start_participation(&mut self) {
+        self.participation.driver = None;
+        if self.settings.driver {
+            self.participation.driver = DriverThread::start(self.settings.clone())
+                .inspect_err(|error| tracing::error!(%error, "cannot drive rollouts"))
+                .ok();
+        }
+        match &self.participation.rollouts {
+            Some(rollouts) => rollouts.set_settings(self.settings.clone()),
+            None => {
+                self.participation.rollouts =
+                    RolloutThread::start(self.settings.clone(), self.events.clone())
+                        .inspect_err(|error| tracing::error!(%error, "cannot listen to rollouts"))
+                        .ok();
+            }
+        }
+        (self.participation.branches, self.participation.published) = (None, None);
+        // The first poll of the source tells whether there is anything to read at all.
+        let wait = if self.settings.rollout.url.is_some() { Duration::ZERO } else { IDLE_POLL_INTERVAL };
+        self.participation.read_at = saturating_after(Timestamp::now(), wait);
+        if let Some(rollouts) =
+            self.participation.rollouts.as_ref().filter(|_| self.settings.board.kind != BoardKind::None)
+        {
+            rollouts.identify();
+        }
+    }
+
+    /// The daemon is about to end: nothing more is driven.
+    pub fn stop_driving(&mut self) {
+        self.participation.driver = None;
+    }
+
+    /// Does what is due.
+    pub fn run_rollout_due(&mut self, now: Timestamp) {
+        if self.stopping {
+            return;
+        }
+        self.read_records(now);
+        if self.needs_turn(now) && now >= self.participation.turn_at {
+            self.participation.turn_at = saturating_after(now, SOAK_CHECK_INTERVAL);
+            self.queue.push(Job::new(JobKind::Turn { trigger: RunTrigger::Rollout, fetch: true }));
+        }
+        self.publish_report(now);
+    }
+
+    fn read_records(&mut self, now: Timestamp) {
+        let hurry = rollout_poll_interval(&self.orders.rollout_state, self.settings.rollout.poll, now);
+        if self.participation.branches.is_some() {
+            if let Some(within) = hurry {
+                self.clock.poll_within(now, within);
+            }
+            return;
+        }
+        let every = hurry.unwrap_or(IDLE_POLL_INTERVAL);
+        let Some(rollouts) = &mut self.participation.rollouts else { return };
+        // A clock that was set back must not make the node deaf.
+        let longest = if self.participation.failures[0] == 0 { every } else { MAX_BACKOFF.1 };
+        self.participation.read_at = self.participation.read_at.min(saturating_after(now, longest));
+        if now >= self.participation.read_at {
+            self.participation.read_at = saturating_after(now, every);
+            rollouts.request_read();
+        }
+    }
+
+    /// A poll of the source says which records there are, when that is where they are: only what changed is read.
+    pub fn on_records_polled(&mut self, found: &RemoteHeads, now: Timestamp) {
+        let first = self
+            .settings
+            .source
+            .remotes
+            .iter()
+            .position(|remote| sync::directory_remote(&remote.url).is_none());
+        if self.settings.rollout.url.is_some() || first != Some(found.remote) {
+            self.participation.branches = None;
+            return;
+        }
+        if self.participation.branches.as_ref() != Some(&found.prefixed)
+            && let Some(rollouts) = &mut self.participation.rollouts
+            && !rollouts.reading
+        {
+            self.participation.branches = Some(found.prefixed.clone());
+            self.participation.read_at = saturating_after(now, IDLE_POLL_INTERVAL);
+            if !(found.prefixed.is_empty() && self.orders.rollout_state.records.is_empty()) {
+                rollouts.request_read();
+            }
+        }
+    }
+
+    /// Whether the phase, the record or the time asks for something.
+    fn needs_turn(&self, now: Timestamp) -> bool {
+        if self.running.is_some() {
+            return false;
+        }
+        let obstacle = self.change_obstacle(now).map(|(why, _)| why);
+        let pinned = self.orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
+        let hold = RolloutHold {
+            pinned: pinned.as_deref(),
+            closed: obstacle.is_some(),
+            paused: obstacle == Some(HoldReason::Paused),
+            follow: self.settings.rollout.follow,
+        };
+        is_turn_due(&self.orders.rollout_state, hold, now)
+    }
+
+    /// Tells the board when there is something new, or it is time.
+    fn publish_report(&mut self, now: Timestamp) {
+        if self.settings.board.kind == BoardKind::None {
+            return;
+        }
+        let revision = self.seen.current.as_ref().map(|current| sync::plain_revision(&current.revision));
+        let part = &mut self.participation;
+        let (Some(base), Some(rollouts)) = (&part.me, &mut part.rollouts) else { return };
+        let moment = node_report::ReportInputs {
+            revision,
+            memory: &self.memory,
+            orders: &self.orders,
+            windows: &self.settings.windows,
+            since: Some(self.since),
+            now,
+        };
+        let report = node_report::current_report(base, &moment);
+        let every =
+            node_report::publish_interval(&self.settings, self.orders.rollout_state.is_under_way(now));
+        let is_due = match &part.published {
+            None => true,
+            Some((told, at)) => {
+                !node_report::is_same_report(told, &report)
+                    || now >= saturating_after(*at, every)
+                    || now < *at
+            }
+        };
+        // A clock that was set back must not make the node mute.
+        part.publish_at = part.publish_at.min(saturating_after(now, MAX_BACKOFF.1));
+        if is_due && now >= part.publish_at && !rollouts.publishing {
+            part.published = Some((report.clone(), now));
+            rollouts.publish(report);
+        }
+    }
+
+    /// The thread has something to say.
+    pub fn on_thread_event(&mut self, heard: RolloutThreadEvent, now: Timestamp) {
+        match heard {
+            RolloutThreadEvent::Identified(me) => self.participation.me = Some(me),
+            RolloutThreadEvent::Read(read) => {
+                if let Some(rollouts) = &mut self.participation.rollouts {
+                    rollouts.reading = false;
+                }
+                let before = self.orders.rollout_state.clone();
+                if read.is_ok() {
+                    self.read_files();
+                }
+                // A heartbeat of the driver changes nothing about what does not work here.
+                if self.orders.rollout_state != before && self.participation.stuck.1 == 0 {
+                    self.participation.turn_at = now;
+                }
+                if read.is_err() {
+                    // Asked again at the next poll, or by the clock.
+                    self.participation.branches = None;
+                }
+                if let Some(wait) = self.backoff(0, read.is_ok(), now) {
+                    self.participation.read_at = saturating_after(now, wait);
+                }
+                self.note_unreachable(0, read, "the records of rollouts cannot be read", now);
+            }
+            RolloutThreadEvent::Published(told) => {
+                if let Some(rollouts) = &mut self.participation.rollouts {
+                    rollouts.publishing = false;
+                }
+                if told.is_err() {
+                    self.participation.published = None;
+                }
+                self.participation.publish_at =
+                    saturating_after(now, self.backoff(1, told.is_ok(), now).unwrap_or_default());
+                self.note_unreachable(1, told, "the board is not told how this node does", now);
+            }
+        }
+    }
+
+    /// How long whoever did not answer is left alone.
+    fn backoff(&mut self, which: usize, answered: bool, now: Timestamp) -> Option<Duration> {
+        let failures = &mut self.participation.failures[which];
+        *failures = if answered { 0 } else { failures.saturating_add(1) };
+        let most = if self.orders.rollout_state.is_under_way(now) { MAX_BACKOFF.0 } else { MAX_BACKOFF.1 };
+        (*failures > 0).then(|| self.clock.backoff_delay(self.settings.rollout.poll, *failures, most))
+    }
+
+    /// Notes who does not answer; said once.
+    fn note_unreachable(&mut self, which: usize, answer: Result<(), String>, what: &str, now: Timestamp) {
+        let seen = &mut self.participation.unreachable[which];
+        match answer {
+            Ok(()) => {
+                if seen.take().is_some() {
+                    tracing::info!(what, "that is over");
+                }
+            }
+            Err(message) => {
+                let since = seen.as_ref().map_or(now, |silent| silent.since);
+                if seen.is_none() {
+                    tracing::warn!("{what}: {message}");
+                }
+                *seen = Some(status::UnreachableService {
+                    since,
+                    tried: now,
+                    message: format!("{what}: {message}"),
+                });
+            }
+        }
+    }
+
+    /// A turn ended: the next look at what it left comes in a while, later when it led nowhere.
+    pub fn on_turn_ended(&mut self, now: Timestamp) {
+        let phase = &self.orders.rollout_state.node.phase;
+        let (last, turns) = &mut self.participation.stuck;
+        *turns = if is_stuck(last, phase) { turns.saturating_add(1) } else { 0 };
+        let turns = *turns;
+        last.clone_from(phase);
+        let goes_back = match phase {
+            NodePhase::RollingBack { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        let most = if goes_back.is_some() { STUCK_BACKOFF.1 } else { STUCK_BACKOFF.0 };
+        let wait = if turns > 0 {
+            self.clock.backoff_delay(SOAK_CHECK_INTERVAL * 2, turns, most)
+        } else {
+            SOAK_CHECK_INTERVAL
+        };
+        self.participation.turn_at = saturating_after(now, wait.max(SOAK_CHECK_INTERVAL));
+        let stands = match goes_back {
+            Some(why) if turns >= STUCK_REPORT_AFTER => Err(format!(
+                "{turns} turns did not bring the node back ({why}); the next comes in {}: the log says why, and `zagent \
+                 cache rollback` moves the node by hand",
+                zagent_rollout::Span(Duration::from_secs(wait.as_secs()))
+            )),
+            _ => Ok(()),
+        };
+        self.note_unreachable(2, stands, "going back does not work", now);
+    }
+
+    /// How long until something of this is due.
+    pub fn rollout_sleep_time(&self, now: Timestamp) -> Duration {
+        let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
+        let reads = self.participation.rollouts.is_some() && self.participation.branches.is_none();
+        let read = if reads { until(self.participation.read_at) } else { IDLE_POLL_INTERVAL };
+        let turn = if self.needs_turn(now) { until(self.participation.turn_at) } else { IDLE_POLL_INTERVAL };
+        read.min(turn).max(Duration::from_millis(10))
+    }
+}
+
+/// How often the records are asked for while a rollout speaks of this node; with none it is not in a hurry.
+fn rollout_poll_interval(rollout_state: &RolloutState, poll: Duration, now: Timestamp) -> Option<Duration> {
+    rollout_state.is_under_way(now).then(|| poll.min(IDLE_POLL_INTERVAL))
+}
+
+/// Whether the phase, the record or the time asks for a turn.
+fn is_turn_due(rollout_state: &RolloutState, hold: RolloutHold<'_>, now: Timestamp) -> bool {
+    match rollout_state.node.phase {
+        // How it does, and that its time is over, does not wait for anybody.
+        NodePhase::Applying { .. } | NodePhase::Soaking { .. } | NodePhase::RollingBack { .. } => true,
+        NodePhase::Preparing { .. } if !hold.paused => true,
+        NodePhase::Idle | NodePhase::Preparing { .. } | NodePhase::Staged { .. } => {
+            rollout_state.desired_action(hold, now).is_some()
+        }
+    }
+}
+
+/// True when a turn should have left the node elsewhere. One that soaks is looked at again and again.
+fn is_stuck(before: &NodePhase, after: &NodePhase) -> bool {
+    let is_act = matches!(
+        after,
+        NodePhase::Preparing { .. } | NodePhase::Applying { .. } | NodePhase::RollingBack { .. }
+    );
+    is_act && before == after
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,42 @@
+//! From a push to a converged host: one turn of the agent, and the loop around it.
+
+pub mod api;
+pub mod error;
+pub mod event_loop;
+pub mod git_tree;
+pub mod health;
+pub mod notify;
+pub mod operator;
+pub mod repo_layout;
+pub mod sd_notify;
+pub mod status;
+pub mod watchdog;
+
+pub mod decide;
+pub mod memory;
+pub mod node_report;
+pub mod operator_orders;
+pub mod post_run;
+pub mod rollout_state;
+pub mod scheduler;
+pub mod seed;
+pub mod states_source;
+pub mod sync;
+pub mod trial;
+pub mod turn;
+pub mod turn_process;
+
+pub use crate::event_loop::{DaemonSetup, run as stay};
+pub use decide::{NodeView, RemoteOffer, RevisionRole, RolloutConstraint, SyncDecision, decide_revision};
+pub use memory::{
+    AgentMemory, HeldRevision, HoldReason, LastRun, NewestRevision, RemoteHealth, TestingAncestry,
+};
+pub use node_report::{open_records, reported_facts, revision_and_run};
+pub use operator_orders::OperatorOrders;
+pub use rollout_state::{RolloutHold as Obstacle, RolloutState};
+pub use seed::{machine_seed, seed_from};
+pub use states_source::{FALLBACK_WARNING, NO_STATES, NO_STATES_AT_BOOT, SourceGuard, StatesSource};
+pub use sync::{
+    StatesSync, SyncOptions, SyncOutcome, directory_remote, followed_remotes, plain_revision, testing_branch,
+};
+pub use turn::{CompletedRun, Turn, TurnHooks, TurnOutcome};

@@ -1,0 +1,207 @@
+//! Facts, files and what was remembered in, the report of this node about its states out.
+//!
+//! Law: a fixed list of facts, the one that `rollout.role` names and those of `rollout.facts`, each short, all of them
+//! bounded: a report is read by everybody who looks at the board.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value as Json;
+use zagent_cache::Cache;
+use zagent_config::ids::RolloutId;
+use zagent_config::settings::{self, BoardKind, MaintenanceWindow, Settings};
+use zagent_rollout::PROTOCOL;
+use zagent_rollout::board::BoardError;
+use zagent_rollout::board_stores::BoardRecords;
+use zagent_rollout::record::{Component, RolloutRecord};
+use zagent_rollout::records::Records;
+use zagent_rollout::report::{AgentProcess, NodeActivity, NodeReport, ReportedRun};
+
+use super::memory::AgentMemory;
+use super::operator_orders::OperatorOrders;
+use super::sync;
+use zagent_host::facts::{FactSources, Facts, Grains};
+use zagent_host::timezone::local_zone;
+use zagent_states::template_host::recorded_facts::parse_facts;
+
+/// What targets and strata may ask for.
+const REPORTED_FACTS: [&str; 20] = [
+    "id",
+    "host",
+    "fqdn",
+    "domain",
+    "os",
+    "os_family",
+    "osrelease",
+    "osmajorrelease",
+    "oscodename",
+    "osfinger",
+    "kernel",
+    "kernelrelease",
+    "cpuarch",
+    "virtual",
+    "role",
+    "roles",
+    "environment",
+    "datacenter",
+    "ipv4",
+    "ipv6",
+];
+/// Bytes of one fact.
+const MAX_FACT_BYTES: usize = 512;
+/// Facts of `rollout.facts` that are told.
+const MAX_EXTRA_FACTS: usize = 32;
+
+/// The facts that targets and strata may ask for.
+pub fn reported_facts(settings: &Settings) -> BTreeMap<String, Json> {
+    let facts_dir = Some(settings.facts_dir.clone());
+    let facts = Facts::new(FactSources { facts_dir, ..FactSources::new(settings.id.as_str(), parse_facts) });
+    let named = settings.rollout.role.as_str();
+    let more = settings.rollout.facts.iter().take(MAX_EXTRA_FACTS).map(String::as_str);
+    let names = REPORTED_FACTS.into_iter().chain([named]).chain(more);
+    let fact = |name: &str| -> Option<Json> {
+        let value = truncate_list(serde_json::to_value(facts.get(name)?).ok()?);
+        (!value.is_null() && value.to_string().len() <= MAX_FACT_BYTES).then_some(value)
+    };
+    let mut told: BTreeMap<String, Json> =
+        names.filter_map(|name| Some((name.to_owned(), fact(name)?))).collect();
+    // Strata and targets ask for `role`, whatever this fleet calls it.
+    if let Some(role) = told.get(named).cloned() {
+        told.insert("role".into(), role);
+    }
+    told
+}
+
+/// Of a long list, the beginning: a host with a hundred addresses is still found by its first ones.
+fn truncate_list(value: Json) -> Json {
+    let Json::Array(mut list) = value else { return value };
+    while !list.is_empty() && Json::from(list.as_slice()).to_string().len() > MAX_FACT_BYTES {
+        list.pop();
+    }
+    Json::Array(list)
+}
+
+/// What does not change while the agent runs: who it is and what it runs on.
+pub fn base_report(settings: &Settings) -> NodeReport {
+    NodeReport {
+        id: settings.id.clone(),
+        component: Component::States,
+        version: env!("CARGO_PKG_VERSION").into(),
+        revision: None,
+        state: NodeActivity::Idle,
+        taken: None,
+        os: std::env::consts::OS.into(),
+        arch: std::env::consts::ARCH.into(),
+        facts: reported_facts(settings),
+        updated_at: Timestamp::now(),
+        child: None,
+        degraded: None,
+        hold: None,
+        protocol: PROTOCOL,
+        last_run: None,
+    }
+}
+
+/// What the report of this moment is made from.
+pub struct ReportInputs<'a> {
+    /// The revision that the node is on.
+    pub revision: Option<&'a str>,
+    pub memory: &'a AgentMemory,
+    pub orders: &'a OperatorOrders,
+    pub windows: &'a [MaintenanceWindow],
+    /// Since when the daemon is up; none when there is none.
+    pub since: Option<Timestamp>,
+    pub now: Timestamp,
+}
+
+/// The report as of now.
+pub fn current_report(base: &NodeReport, moment: &ReportInputs<'_>) -> NodeReport {
+    let ReportInputs { revision, memory, orders, windows, since, now } = *moment;
+    let zone = local_zone();
+    let mut report = NodeReport {
+        revision: revision.map(str::to_owned),
+        degraded: degraded_reason(orders, now),
+        hold: orders.rollout_obstacle(windows, now, &zone),
+        updated_at: now,
+        child: since.map(|since| own_process(since, now)),
+        last_run: last_run(memory),
+        ..base.clone()
+    };
+    report.update_from_node(&orders.rollout_state.node);
+    report
+}
+
+fn last_run(memory: &AgentMemory) -> Option<ReportedRun> {
+    memory.last_run.as_ref().map(|run| ReportedRun {
+        run: run.run.clone(),
+        at: run.at,
+        success: run.success,
+        changed: run.counts.get("changed").copied().unwrap_or_default(),
+        failed: run.counts.get("failed").copied().unwrap_or_default(),
+    })
+}
+
+/// What the files of the agent tell whoever reports for it: the revision that it is on, and its last run.
+pub fn revision_and_run(settings: &Settings) -> (Option<String>, Option<ReportedRun>) {
+    let paths = settings.paths();
+    let current = Cache::open(&paths, &settings.source).and_then(|cache| cache.current()).ok().flatten();
+    let revision = current.map(|current| sync::plain_revision(&current.record().revision).to_owned());
+    (revision, last_run(&AgentMemory::load(&paths.memory())))
+}
+
+/// This very process.
+fn own_process(since: Timestamp, now: Timestamp) -> AgentProcess {
+    let uptime = u64::try_from(now.duration_since(since).as_secs()).unwrap_or_default();
+    AgentProcess { pid: std::process::id(), uptime }
+}
+
+/// Why this node should take no part in a rollout: somebody wants it where it is, or what somebody wants cannot be read.
+///
+/// Runs that fail, and a head that is quarantined, are no such reason: the node may be waiting for just what is rolled
+/// out. Whoever looks sees them in its last run, and a node whose runs failed before is not judged by its runs
+/// (`course/edge.rs`).
+fn degraded_reason(orders: &OperatorOrders, now: Timestamp) -> Option<String> {
+    let pinned = || orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
+    orders.damaged.clone().or_else(pinned)
+}
+
+/// True when two reports say the same, but for the time.
+pub fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
+    let pid = |report: &NodeReport| report.child.as_ref().map(|child| child.pid);
+    let child = if pid(one) == pid(other) { one.child.clone() } else { other.child.clone() };
+    let other = NodeReport { updated_at: one.updated_at, child, ..other.clone() };
+    *one == other
+}
+
+/// How often the board is told without a change: at the pace of the board, and with every look at the record while a rollout is
+/// under way.
+pub fn publish_interval(settings: &Settings, is_under_way: bool) -> Duration {
+    let every = settings.board.every;
+    if is_under_way { settings.rollout.poll.min(every) } else { every }
+}
+
+/// The place of the records; none where there is neither a repository nor a board.
+pub fn open_records(settings: &Settings) -> Result<Option<BoardRecords>, BoardError> {
+    let is_git = |remote: &settings::RemoteSettings| sync::directory_remote(&remote.url).is_none();
+    let has_none = settings.rollout.url.is_none()
+        && settings.board.kind == BoardKind::None
+        && !settings.source.remotes.iter().any(is_git);
+    if has_none { Ok(None) } else { BoardRecords::open(settings).map(Some) }
+}
+
+/// What was found where the records are.
+pub struct FoundRecords {
+    pub records: Vec<RolloutRecord>,
+    /// Rollouts whose records are there and cannot be read.
+    pub unread: Vec<RolloutId>,
+}
+
+/// All records that there are.
+pub fn read_records(records: &mut dyn Records) -> Result<FoundRecords, BoardError> {
+    let all = records.list()?.into_iter().map(|held| held.value).collect();
+    Ok(FoundRecords { records: all, unread: records.unreadable() })
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,213 @@
+//! A report in, what is worth telling about it out.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use zagent_config::settings::WebhookOccasion;
+
+use zagent_config::SecretMask;
+use zagent_run::tally::Tally;
+use zagent_run::{RunMode, RunReport, StateStatus};
+
+/// How many failed states are named.
+const MAX_FAILED: usize = 20;
+/// Characters of one comment or message.
+const MAX_TEXT: usize = 300;
+
+/// Something that happened, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NotifyEvent {
+    /// The weightiest of the occasions.
+    pub event: &'static str,
+    /// All occasions, by their words.
+    pub occasions: Vec<&'static str>,
+    /// When.
+    pub time: Timestamp,
+    /// The node.
+    pub node: String,
+    /// The revision, or where the states came from.
+    pub revision: String,
+    /// In words, when there is more to say than the numbers.
+    pub message: Option<String>,
+    /// The run, when there was one.
+    pub run: Option<EventRun>,
+}
+
+/// The run of an event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventRun {
+    /// Its name in the history.
+    pub id: String,
+    /// `apply`, `test` or `revert`.
+    pub mode: &'static str,
+    /// What started it.
+    pub trigger: &'static str,
+    /// True when nothing failed.
+    pub success: bool,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// How many states ended how.
+    pub counts: Tally,
+    /// States that failed, at most a few.
+    pub failed: Vec<FailedState>,
+}
+
+/// A state that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedState {
+    /// Its id.
+    pub id: String,
+    /// Where it is declared.
+    pub sls: String,
+    /// `file.managed`.
+    pub function: String,
+    /// The first line of what it said.
+    pub comment: String,
+}
+
+/// What a run is an occasion for. `failed_before` says that the run before it failed.
+#[must_use]
+pub fn run_occasions(report: &RunReport, failed_before: bool) -> Vec<WebhookOccasion> {
+    let is_real = report.mode != RunMode::Test;
+    let all = [
+        (!report.is_success(), WebhookOccasion::Failure),
+        (is_real && report.is_success() && failed_before, WebhookOccasion::Recovery),
+        (is_real && report.count(StateStatus::Changed) > 0, WebhookOccasion::Change),
+    ];
+    all.into_iter().filter(|(holds, _)| *holds).map(|(_, occasion)| occasion).collect()
+}
+
+impl NotifyEvent {
+    /// An event of a run.
+    #[must_use]
+    pub fn from_run(
+        report: &RunReport,
+        occasions: &[WebhookOccasion],
+        message: Option<&str>,
+        mask: &SecretMask,
+    ) -> Self {
+        let end = report.start.checked_add(report.duration).unwrap_or(report.start);
+        let mut event = Self::new(&report.node, &report.revision, occasions, message, end, mask);
+        let failed = report.states.iter().filter(|s| s.status() == StateStatus::Failed).take(MAX_FAILED);
+        let failed = failed.map(|s| FailedState {
+            id: masked_line(&s.id, mask),
+            sls: masked_line(&s.sls, mask),
+            function: format!("{}.{}", s.state, s.fun),
+            comment: masked_line(&s.comment, mask),
+        });
+        event.run = Some(EventRun {
+            id: report.run.clone(),
+            mode: report.mode.as_str(),
+            trigger: report.trigger.as_str(),
+            success: report.is_success(),
+            duration_ms: millis(report.duration),
+            counts: Tally::from_report(report),
+            failed: failed.collect(),
+        });
+        event
+    }
+
+    /// An event without a run: a revision that was refused or does not compile, a rollback.
+    #[must_use]
+    pub fn new(
+        node: &str,
+        revision: &str,
+        occasions: &[WebhookOccasion],
+        message: Option<&str>,
+        time: Timestamp,
+        mask: &SecretMask,
+    ) -> Self {
+        let weight = [
+            WebhookOccasion::Rollback,
+            WebhookOccasion::Failure,
+            WebhookOccasion::Recovery,
+            WebhookOccasion::Change,
+        ];
+        let event = weight.into_iter().find(|o| occasions.contains(o));
+        Self {
+            event: event.map_or("run", WebhookOccasion::name),
+            occasions: occasions.iter().map(|o| o.name()).collect(),
+            time,
+            node: node.into(),
+            revision: masked_line(revision, mask),
+            message: message.map(|text| masked_line(text, mask)),
+            run: None,
+        }
+    }
+
+    /// True when somebody who asked for these occasions wants to hear it.
+    #[must_use]
+    pub fn is_wanted_by(&self, asked: &[WebhookOccasion]) -> bool {
+        asked.iter().any(|o| *o == WebhookOccasion::Always || self.occasions.contains(&o.name()))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The first line without its secrets. Masked as a whole: half a secret is one too.
+fn masked_line(text: &str, mask: &SecretMask) -> String {
+    let masked = mask.mask_string(text);
+    let line = masked.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zagent_run::samples::{bad, changed, report, state};
+
+    #[test]
+    fn what_a_run_is_an_occasion_for() {
+        let fine = || state("test.nop", "a", "a");
+        let more = || changed(fine(), "done", r#"{"x": 1}"#);
+        let worse = || bad(fine(), "no");
+        use WebhookOccasion::{Change, Failure, Recovery};
+        for (mode, states, before, want) in [
+            (RunMode::Apply, vec![fine()], false, vec![]),
+            (RunMode::Apply, vec![fine()], true, vec![Recovery]),
+            (RunMode::Apply, vec![more()], false, vec![Change]),
+            (RunMode::Apply, vec![more(), worse()], true, vec![Failure, Change]),
+            (RunMode::Test, vec![fine()], true, vec![]),
+            (RunMode::Test, vec![worse()], false, vec![Failure]),
+        ] {
+            assert_eq!(run_occasions(&report(mode, states), before), want);
+        }
+    }
+
+    #[test]
+    fn an_event_tells_what_failed_and_no_secrets() {
+        let failed = bad(
+            state("file.managed", "/etc/db.conf", "/etc/db.conf"),
+            "cannot write hunter2 there\nsecond line",
+        );
+        let mask = SecretMask::new(&["hunter2".into()]);
+        let run =
+            report(RunMode::Apply, vec![failed, changed(state("test.nop", "b", "b"), "", r#"{"x": 1}"#)]);
+        let event = NotifyEvent::from_run(
+            &run,
+            &[WebhookOccasion::Change, WebhookOccasion::Failure],
+            Some("password hunter2"),
+            &mask,
+        );
+        let text = serde_json::to_string(&event).unwrap();
+        assert!(!text.contains("hunter2") && !text.contains("second line"), "{text}");
+        assert_eq!(event.event, "failure");
+        let run = event.run.as_ref().unwrap();
+        assert_eq!((run.counts.failed, run.counts.changed, run.success), (1, 1, false));
+        assert_eq!(run.failed[0].comment, "cannot write ******** there");
+        assert_eq!(
+            (run.failed[0].id.as_str(), run.failed[0].function.as_str()),
+            ("/etc/db.conf", "file.managed")
+        );
+        assert!(
+            event.is_wanted_by(&[WebhookOccasion::Failure]) && event.is_wanted_by(&[WebhookOccasion::Always])
+        );
+        assert!(
+            !event.is_wanted_by(&[WebhookOccasion::Recovery, WebhookOccasion::Rollback])
+                && !event.is_wanted_by(&[])
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! An event to those who asked for it, over HTTP.
+//!
+//! Law: a call is made from a thread of its own, at most three times and never beyond a total time; whoever asked for signatures
+//! gets no call without one. An address may be a secret by itself, so only its host is ever told.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use ureq::tls::{RootCerts, TlsConfig};
+use zagent_config::settings::WebhookSettings;
+
+use super::NotifyEvent;
+use zagent_config::error_chain;
+use zagent_host::CancelToken;
+
+/// Carries the signature: `sha256=` and the HMAC of the body under the secret, in hex.
+pub const SIGNATURE_HEADER: &str = "X-Zagent-Signature";
+/// Carries the word of the event.
+pub const EVENT_HEADER: &str = "X-Zagent-Event";
+
+/// Bytes of a secret.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+
+/// How a call is repeated.
+#[derive(Clone, Debug)]
+pub struct WebhookBackoff {
+    /// How long is waited before the second try, the third, and so on.
+    pub delays: Vec<Duration>,
+    /// How long all tries may take together.
+    pub total_timeout: Duration,
+}
+
+impl Default for WebhookBackoff {
+    fn default() -> Self {
+        Self {
+            delays: vec![Duration::from_secs(1), Duration::from_secs(5)],
+            total_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why somebody was not told.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// The secret cannot be read.
+    #[error("the webhook at `{host}` was not called: cannot read its secret `{}`", path.display())]
+    Secret {
+        /// Whom.
+        host: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It says no.
+    #[error("the webhook at `{host}` answered {status} ({tries} tries)")]
+    Status {
+        /// Whom.
+        host: String,
+        /// The answer.
+        status: u16,
+        /// How often it was called.
+        tries: usize,
+    },
+    /// It cannot be reached.
+    #[error("the webhook at `{host}` cannot be reached ({tries} tries): {why}")]
+    Unreachable {
+        /// Whom.
+        host: String,
+        /// What was in the way, without the address.
+        why: String,
+        /// How often it was called.
+        tries: usize,
+    },
+    /// No thread could be started.
+    #[error("the webhook at `{host}` was not called")]
+    Thread {
+        /// Whom.
+        host: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Calls that are under way. Dropped, they go on by themselves.
+#[derive(Debug)]
+#[must_use]
+pub struct PendingWebhooks {
+    calls: Vec<JoinHandle<Result<(), WebhookError>>>,
+    failed: Vec<WebhookError>,
+}
+
+impl PendingWebhooks {
+    /// Waits for all of them; gives what failed. It takes no longer than the pace's total time.
+    pub fn join(mut self) -> Vec<WebhookError> {
+        // A call that fell over has told nobody, and has said so.
+        self.failed.extend(self.calls.drain(..).filter_map(|call| call.join().ok()?.err()));
+        self.failed
+    }
+}
+
+/// Calls everybody who asked for such an event. What fails is logged as well.
+pub fn send_all(
+    webhooks: &[WebhookSettings],
+    event: &NotifyEvent,
+    pace: &WebhookBackoff,
+    cancel: &Arc<CancelToken>,
+) -> PendingWebhooks {
+    let mut telling = PendingWebhooks { calls: Vec::new(), failed: Vec::new() };
+    let body: Arc<[u8]> = serde_json::to_vec(event).unwrap_or_default().into();
+    for webhook in webhooks.iter().filter(|w| event.is_wanted_by(&w.on)) {
+        let (hook, body, word) = (webhook.clone(), Arc::clone(&body), event.event);
+        let (pace, cancel) = (pace.clone(), Arc::clone(cancel));
+        let call = move || {
+            let called =
+                WebhookCall { webhook: &hook, body: &body, word, cancel: &cancel }.send_with_retry(&pace);
+            if let Err(e) = &called {
+                tracing::warn!("{}", error_chain(e));
+            }
+            called
+        };
+        match std::thread::Builder::new().name("webhook".into()).spawn(call) {
+            Ok(call) => telling.calls.push(call),
+            Err(source) => telling.failed.push(WebhookError::Thread { host: url_host(&webhook.url), source }),
+        }
+    }
+    telling
+}
+
+struct WebhookCall<'a> {
+    webhook: &'a WebhookSettings,
+    body: &'a [u8],
+    word: &'static str,
+    cancel: &'a CancelToken,
+}
+
+/// Why one try failed, and whether another may help.
+enum CallFailure {
+    Status(u16),
+    Unreachable(String),
+}
+
+impl CallFailure {
+    /// A server that does not want the event does not want it a second later either.
+    const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Status(status) => *status >= 500 || matches!(*status, 408 | 425 | 429),
+            Self::Unreachable(_) => true,
+        }
+    }
+
+    fn into_error(self, host: String, tries: usize) -> WebhookError {
+        match self {
+            Self::Status(status) => WebhookError::Status { host, status, tries },
+            Self::Unreachable(why) => WebhookError::Unreachable { host, why, tries },
+        }
+    }
+}
+
+impl WebhookCall<'_> {
+    fn send_with_retry(&self, pace: &WebhookBackoff) -> Result<(), WebhookError> {
+        let until = Instant::now() + pace.total_timeout;
+        let signature = self.signature()?;
+        let mut pauses = pace.delays.iter();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let left = until.saturating_duration_since(Instant::now());
+            let Err(trouble) = self.send_once(signature.as_deref(), left.min(self.webhook.timeout)) else {
+                return Ok(());
+            };
+            let pause = pauses.next().filter(|pause| Instant::now() + **pause < until);
+            match pause {
+                Some(pause) if trouble.is_retryable() && !self.cancel.is_cancelled() => {
+                    self.cancel.wait(*pause)
+                }
+                _ => return Err(trouble.into_error(url_host(&self.webhook.url), tries)),
+            }
+        }
+    }
+
+    fn send_once(&self, signature: Option<&str>, timeout: Duration) -> Result<(), CallFailure> {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            // A signed body goes to the address that was configured, and nowhere else.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
+            .user_agent(concat!("zagent/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let agent = ureq::Agent::new_with_config(config);
+        let mut request = agent.post(&self.webhook.url).header("Content-Type", "application/json");
+        request = request.header(EVENT_HEADER, self.word);
+        if let Some(signature) = signature {
+            request = request.header(SIGNATURE_HEADER, signature);
+        }
+        let told = |e: ureq::Error| CallFailure::Unreachable(e.to_string().replace(&self.webhook.url, "it"));
+        let status = request.send(self.body).map_err(told)?.status();
+        if status.is_success() { Ok(()) } else { Err(CallFailure::Status(status.as_u16())) }
+    }
+
+    fn signature(&self) -> Result<Option<String>, WebhookError> {
+        let Some(path) = &self.webhook.secret_file else { return Ok(None) };
+        let failed =
+            |source| WebhookError::Secret { host: url_host(&self.webhook.url), path: path.clone(), source };
+        let secret = read_secret(path).map_err(failed)?;
+        Ok(Some(sign(&secret, self.body)))
+    }
+}
+
+/// The secret in a file, without the newline that editors add.
+fn read_secret(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_SECRET_BYTES).read_to_end(&mut bytes)?;
+    let end = bytes.iter().rposition(|b| !matches!(b, b'\n' | b'\r')).map_or(0, |last| last + 1);
+    bytes.truncate(end);
+    if bytes.is_empty() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is empty"));
+    }
+    Ok(bytes)
+}
+
+/// `sha256=…`.
+fn sign(secret: &[u8], body: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length");
+    mac.update(body);
+    let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+/// The host of an address, which is all that may be told of it.
+fn url_host(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,125 @@
+//! The files of an operator in, what holds the node back out.
+//!
+//! Law: a file that is damaged holds the node where it is: whoever wrote it meant something.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use zagent_config::ids::Revision;
+use zagent_config::paths::Paths;
+use zagent_config::settings::MaintenanceWindow;
+
+use super::memory::HoldReason;
+use super::rollout_state::RolloutState;
+use crate::operator::pause::Pause;
+use crate::operator::pin::NodePin;
+use crate::operator::quarantine::Quarantine;
+use crate::operator::{clock_text, windows};
+use zagent_config::error_chain;
+use zagent_config::json_file::JsonFileError;
+
+/// What operators ask of this node.
+#[derive(Clone, Debug, Default)]
+pub struct OperatorOrders {
+    /// The pause, when there is one.
+    pub pause: Option<Pause>,
+    /// What the node is pinned to.
+    pub pin: Option<NodePin>,
+    /// Revisions that failed their health checks.
+    pub quarantine: Quarantine,
+    /// What rollouts say.
+    pub rollout_state: RolloutState,
+    /// What could not be read.
+    pub damaged: Option<String>,
+}
+
+impl OperatorOrders {
+    /// Reads them.
+    #[must_use]
+    pub fn read(paths: &Paths, now: Timestamp) -> Self {
+        let mut orders = Self::default();
+        let mut damaged = Vec::new();
+        fn read_or_note<T>(read: Result<T, JsonFileError>, damaged: &mut Vec<String>) -> Option<T> {
+            read.map_err(|error| damaged.push(error_chain(&error))).ok()
+        }
+        orders.pause = read_or_note(Pause::read(paths, now), &mut damaged).flatten();
+        orders.pin = read_or_note(NodePin::read(paths), &mut damaged).flatten();
+        orders.quarantine = read_or_note(Quarantine::read(paths), &mut damaged).unwrap_or_default();
+        orders.rollout_state = read_or_note(RolloutState::read(paths), &mut damaged).unwrap_or_default();
+        orders.damaged = (!damaged.is_empty()).then(|| damaged.join("; "));
+        orders
+    }
+
+    /// Why nothing may be changed now, in words that name a way out.
+    #[must_use]
+    pub fn change_obstacle(
+        &self,
+        windows: &[MaintenanceWindow],
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> Option<(HoldReason, String)> {
+        if let Some(damaged) = &self.damaged {
+            let way = "`zagent resume`, `zagent unpin` or `zagent quarantine clear --all` removes the file, and the daemon \
+                       moves that of rollouts away by itself";
+            return Some((
+                HoldReason::Paused,
+                format!("{damaged}; the node stays as it is until that is mended: {way}"),
+            ));
+        }
+        if let Some(pause) = self.pause.as_ref().filter(|pause| pause.is_active(now)) {
+            return Some((
+                HoldReason::Paused,
+                format!("{}; `zagent resume` ends that", pause.summary(now, zone)),
+            ));
+        }
+        match windows::window_state(windows, now, zone) {
+            windows::WindowState::Open { .. } => None,
+            windows::WindowState::Closed { opens } => {
+                let when = opens.map_or("at no time to come".into(), |at| clock_text(at, now, zone));
+                Some((HoldReason::Window, format!("no maintenance window is open; the next opens {when}")))
+            }
+        }
+    }
+
+    /// Why a rollout may not begin anything here now, for those who wait for it elsewhere: the same words as long as it is the
+    /// same reason. An emergency does not wait for a window.
+    #[must_use]
+    pub fn rollout_obstacle(
+        &self,
+        windows: &[MaintenanceWindow],
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> Option<String> {
+        let until = |at: Timestamp| at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string();
+        if let Some(pause) = self.pause.as_ref().filter(|pause| pause.is_active(now)) {
+            let end = pause.until.map_or("without an end".into(), |at| format!("until {}", until(at)));
+            let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            return Some(format!("paused {end} by {}{why}", pause.by));
+        }
+        if self.rollout_state.is_emergency(now) {
+            return None;
+        }
+        match windows::window_state(windows, now, zone) {
+            windows::WindowState::Open { .. } => None,
+            windows::WindowState::Closed { opens: None } => Some("outside of its windows for ever".into()),
+            windows::WindowState::Closed { opens: Some(at) } => {
+                Some(format!("outside of its window until {}", until(at)))
+            }
+        }
+    }
+
+    /// The revisions that are not tried again, and since when.
+    #[must_use]
+    pub fn quarantined_revisions(&self) -> Vec<(Revision, Timestamp)> {
+        self.quarantine.list().iter().map(|one| (one.revision.clone(), one.since)).collect()
+    }
+
+    /// Why a revision is not tried again.
+    #[must_use]
+    pub fn quarantine_reason(&self, revision: &Revision) -> String {
+        let reason = self.quarantine.find(revision).map_or("no reason is noted", |one| one.reason.as_str());
+        format!(
+            "it is quarantined: {reason}; push a new revision, or `zagent quarantine clear {}`",
+            revision.short()
+        )
+    }
+}

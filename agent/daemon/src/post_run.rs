@@ -1,0 +1,294 @@
+//! A ground in, a run and its consequences out: the trial of what is new, who is told, a reboot.
+//!
+//! Law: what a new revision breaks is taken back: the host goes to the generation before, and the revision is not tried
+//! again. A trial that was cut off goes on with the next run.
+
+use jiff::Timestamp;
+use zagent_cache::{Cache, Generation};
+use zagent_config::Value;
+use zagent_config::ids::Revision;
+use zagent_config::settings::WebhookOccasion;
+
+use super::memory::{AgentMemory, HoldReason};
+use super::rollout_state::RolloutState;
+use super::states_source::{SourceGuard, StatesSource};
+use super::sync;
+use super::trial::{GenerationTrial, MAX_TRIES};
+use super::turn::{CompletedRun, Turn, TurnHooks, TurnOutcome, save_memory};
+use crate::error::{CliError, ExitStatus};
+use crate::health;
+use crate::health::{RETRY_INTERVAL, Regressions};
+use crate::notify::{NotifyEvent, audit, run_occasions, webhook};
+use crate::operator::quarantine::{Quarantine, QuarantinedRevision};
+use crate::operator::{reboot, windows};
+use crate::status;
+use zagent_config::error_chain;
+use zagent_host::timezone::local_zone;
+use zagent_run::{RunReport, RunTrigger, StateOutcome, StateStatus};
+
+/// A run of something new or old.
+pub struct AttemptResult {
+    /// What it did; none when it was not even begun.
+    pub report: Option<RunReport>,
+    /// True when what was run has not proved itself yet.
+    pub on_trial: bool,
+    /// What speaks against it.
+    pub rejection: Option<String>,
+}
+
+/// The event by which a state asks for a reboot.
+const REBOOT_EVENT: &str = "zagent/reboot";
+
+impl Turn<'_> {
+    /// Runs, and looks whether the host is well afterwards.
+    pub fn converge_and_check(
+        &self,
+        cache: &Cache,
+        source: StatesSource,
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<TurnOutcome, CliError> {
+        if self.test {
+            let ran = hooks.run(&source, self.trigger)?;
+            return Ok(TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() });
+        }
+        // While a rollout judges what is on trial, this is just a run of it.
+        let judged = RolloutState::read(&self.settings.paths())
+            .is_ok_and(|rollout_state| rollout_state.is_judging(sync::plain_revision(&source.revision)));
+        if judged {
+            let ran = hooks.run(&source, self.trigger)?;
+            let told = self.note_run(&ran, false, None, memory, hooks);
+            self.note_reboot_request(&ran.report, hooks);
+            return Ok(self.finish_run(ran, told, memory, hooks));
+        }
+        let tried = self.attempt(&source, memory, hooks)?;
+        if let Some(why) = &tried.rejection {
+            return self.roll_back(cache, &source, why, memory, hooks);
+        }
+        if tried.on_trial && !self.partial && tried.report.as_ref().is_some_and(|report| !report.canceled) {
+            self.end_trial(hooks);
+        }
+        save_memory(memory, &self.settings.paths(), hooks);
+        self.reboot_if_needed(hooks);
+        Ok(TurnOutcome { report: tried.report, ..TurnOutcome::default() })
+    }
+
+    /// Runs, and tells what speaks against what is on trial.
+    pub fn attempt(
+        &self,
+        source: &StatesSource,
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<AttemptResult, CliError> {
+        let trial = self.next_trial(source, hooks);
+        if trial.as_ref().is_some_and(|trial| trial.tries > MAX_TRIES) {
+            let why = format!("{MAX_TRIES} runs of it were cut off before they came to an end");
+            return Ok(AttemptResult { report: None, on_trial: true, rejection: Some(why) });
+        }
+        let ran = match hooks.run(source, self.trigger) {
+            Ok(ran) => ran,
+            Err(trouble) => {
+                if let Some(trial) = trial.filter(|_| trouble.exit() == ExitStatus::Locked) {
+                    // It never began: that is no try.
+                    self.save_trial(&GenerationTrial { tries: trial.tries - 1, ..trial }, hooks);
+                }
+                return Err(trouble);
+            }
+        };
+        let told = self.note_run(&ran, trial.is_some(), None, memory, hooks);
+        self.note_reboot_request(&ran.report, hooks);
+        let before = trial.as_ref().and_then(|trial| trial.before.as_deref());
+        let lost = self.find_regressions(before.unwrap_or_default(), &ran.report, memory);
+        let is_bad = trial.is_some() && lost.requires_rollback();
+        if !is_bad && lost != Regressions::default() {
+            hooks.warn(&lost.summary());
+        }
+        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
+        Ok(AttemptResult {
+            report: Some(ran.report),
+            on_trial: trial.is_some(),
+            rejection: is_bad.then(|| lost.summary()),
+        })
+    }
+
+    /// The trial of the generation, one try further; the checks of before are made with the first.
+    fn next_trial(&self, source: &StatesSource, hooks: &mut dyn TurnHooks) -> Option<GenerationTrial> {
+        let SourceGuard::Generation(generation, _) = &source.guard else { return None };
+        let mut trial = GenerationTrial::load(&self.settings.paths(), generation.name())?;
+        if trial.before.is_none() {
+            trial.before = Some(health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel));
+        }
+        trial.tries += 1;
+        self.save_trial(&trial, hooks);
+        Some(trial)
+    }
+
+    fn save_trial(&self, trial: &GenerationTrial, hooks: &mut dyn TurnHooks) {
+        if let Err(error) = trial.save(&self.settings.paths()) {
+            hooks.warn(&error_chain(&error));
+        }
+    }
+
+    pub fn end_trial(&self, hooks: &mut dyn TurnHooks) {
+        if let Err(error) = GenerationTrial::end(&self.settings.paths()) {
+            hooks.warn(&error_chain(&error));
+        }
+    }
+
+    /// Notes a run for the status and the audit, and begins to tell whoever wants to be told.
+    fn note_run(
+        &self,
+        ran: &CompletedRun,
+        news: bool,
+        rolled_back: Option<&str>,
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> webhook::PendingWebhooks {
+        let failed_before = memory.failures > 0;
+        memory.note_run(&ran.report, news, self.partial);
+        let path = self.settings.audit.clone().unwrap_or_else(|| self.settings.paths().audit());
+        if let Err(error) = audit::write(&path, &ran.report, &ran.mask) {
+            hooks.warn(&error_chain(&error));
+        }
+        let mut occasions = run_occasions(&ran.report, failed_before);
+        occasions.extend(rolled_back.map(|_| WebhookOccasion::Rollback));
+        let event = NotifyEvent::from_run(&ran.report, &occasions, rolled_back, &ran.mask);
+        webhook::send_all(&self.settings.webhooks, &event, &webhook::WebhookBackoff::default(), self.cancel)
+    }
+
+    /// What got worse since before; nothing when nobody looked then.
+    fn find_regressions(
+        &self,
+        before: &[health::HealthResult],
+        report: &RunReport,
+        memory: &mut AgentMemory,
+    ) -> Regressions {
+        if report.canceled || self.settings.health.is_empty() {
+            return Regressions::default();
+        }
+        health::find_regressions(before, &self.check_health(memory))
+    }
+
+    /// How the host does now, for the status too.
+    pub fn check_health(&self, memory: &mut AgentMemory) -> Vec<health::HealthResult> {
+        let found = health::run_checks(&self.settings.health, RETRY_INTERVAL, self.cancel);
+        let now = Timestamp::now();
+        memory.health = found.iter().map(|verdict| status::HealthStatus::from_result(verdict, now)).collect();
+        found
+    }
+
+    /// Goes back to the generation before, and leaves the revision alone from now on.
+    fn roll_back(
+        &self,
+        cache: &Cache,
+        bad: &StatesSource,
+        why: &str,
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<TurnOutcome, CliError> {
+        let paths = self.settings.paths();
+        self.end_trial(hooks);
+        let failed = TurnOutcome { rolled_back: true, ..TurnOutcome::default() };
+        let Ok(revision) = sync::plain_revision(&bad.revision).parse::<Revision>() else {
+            hooks.warn(&format!("{why}; the states of the image cannot be rolled back"));
+            save_memory(memory, &paths, hooks);
+            return Ok(failed);
+        };
+        self.quarantine(&revision, why, memory, hooks);
+        let back = match cache.rollback(None) {
+            Ok(back) => back,
+            Err(error) => {
+                hooks.warn(&format!("{why}; there is nothing to roll back to: {}", error_chain(&error)));
+                save_memory(memory, &paths, hooks);
+                return Ok(failed);
+            }
+        };
+        self.rerun_current(back, (revision.short(), why), memory, hooks)
+    }
+
+    /// From now on the revision is left alone.
+    pub fn quarantine(&self, bad: &Revision, why: &str, memory: &mut AgentMemory, hooks: &mut dyn TurnHooks) {
+        let now = Timestamp::now();
+        let run = memory.last_run.as_ref().map(|run| run.run.clone()).unwrap_or_default();
+        let one = QuarantinedRevision { revision: bad.clone(), since: now, reason: why.to_owned(), run };
+        if let Err(error) = Quarantine::add(&self.settings.paths(), one) {
+            hooks.warn(&error_chain(&error));
+        }
+        memory.hold_revision(bad.clone(), HoldReason::Quarantined, format!("it is quarantined: {why}"), now);
+    }
+
+    /// Runs the generation that is current again, and tells why.
+    pub fn rerun_current(
+        &self,
+        back: Generation,
+        (bad, why): (&str, &str),
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<TurnOutcome, CliError> {
+        let paths = self.settings.paths();
+        hooks.warn(&format!("{why}: rolling back from {bad} to {}", back.record().short_revision()));
+        memory.rollbacks += 1;
+        // Whatever becomes of the run that follows: that the revision is gone is known.
+        save_memory(memory, &paths, hooks);
+        let source = StatesSource::from_generation(back).map_err(|error| CliError::from_cache(&error))?;
+        let ran = hooks.run(&source, RunTrigger::Rollout)?;
+        let words = format!("rolled back from {bad}: {why}");
+        let told = self.note_run(&ran, true, Some(&words), memory, hooks);
+        for verdict in self.check_health(memory).iter().filter(|verdict| !verdict.ok) {
+            hooks.warn(&format!("after the rollback, health check {} fails: {}", verdict.name, verdict.said));
+        }
+        save_memory(memory, &paths, hooks);
+        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
+        Ok(TurnOutcome { report: Some(ran.report), rolled_back: true, ..TurnOutcome::default() })
+    }
+
+    /// A run that nothing else follows from.
+    fn finish_run(
+        &self,
+        ran: CompletedRun,
+        told: webhook::PendingWebhooks,
+        memory: &AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> TurnOutcome {
+        save_memory(memory, &self.settings.paths(), hooks);
+        told.join().iter().for_each(|error| hooks.warn(&error_chain(error)));
+        self.reboot_if_needed(hooks);
+        TurnOutcome { report: Some(ran.report), ..TurnOutcome::default() }
+    }
+
+    /// Notes that a state which changed something wants the host rebooted: `fire_event: zagent/reboot`.
+    fn note_reboot_request(&self, report: &RunReport, hooks: &mut dyn TurnHooks) {
+        let asks = |state: &&StateOutcome| {
+            state.status() == StateStatus::Changed
+                && state.details.get("event").and_then(Value::as_str) == Some(REBOOT_EVENT)
+        };
+        let Some(state) = report.states.iter().find(asks) else { return };
+        let reason = format!("the state `{}` asked for it", state.id);
+        let (paths, host) = (self.settings.paths(), zagent_host::reboot::RebootHost::default());
+        if let Err(error) = zagent_host::reboot::request_reboot(&paths, &host, &reason, Timestamp::now()) {
+            hooks.warn(&error_chain(&error));
+        }
+    }
+
+    /// Reboots the host when that is needed, allowed and wanted.
+    fn reboot_if_needed(&self, hooks: &mut dyn TurnHooks) {
+        let (paths, host) = (self.settings.paths(), zagent_host::reboot::RebootHost::default());
+        let needed = match zagent_host::reboot::reboot_needed(&paths, &host) {
+            Ok(needed) => needed,
+            Err(error) => return hooks.warn(&error_chain(&error)),
+        };
+        let Some(need) = needed else { return };
+        let (rules, windows, now) = (&self.settings.reboot, &self.settings.windows, Timestamp::now());
+        let standing = windows::window_state(windows, now, &local_zone());
+        match reboot::decide(rules, Some(&need), windows, standing, now) {
+            reboot::RebootDecision::Reboot { notice } => {
+                hooks.warn(&format!("rebooting: {}", need.reason));
+                if let Err(error) = host.reboot(&need.reason, notice, self.cancel) {
+                    hooks.warn(&error_chain(&error));
+                }
+            }
+            reboot::RebootDecision::Wait { why } => tracing::info!(need.reason, why, "a reboot is needed"),
+            reboot::RebootDecision::Nothing => {}
+        }
+    }
+}

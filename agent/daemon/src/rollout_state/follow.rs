@@ -1,0 +1,441 @@
+//! A rollout in a turn: what the node's phase asks for is done, one act after the other, until it waits for somebody.
+//!
+//! Law: what follows from an event is on the disk before it is done, and every act may be done twice: a turn that is cut off
+//! anywhere leaves a phase, and the next turn begins with what that phase asks for. While a rollout judges a revision
+//! nobody else does: the trial of it (`trial.rs`) is its baseline and counts its runs, the rollout alone goes back.
+
+use jiff::Timestamp;
+use zagent_cache::{Cache, Generation};
+use zagent_config::ids::Revision;
+use zagent_rollout::phase::{NodeAction, NodeEvent, NodePhase, RolloutOrder, SOAK_CHECK_INTERVAL};
+
+use super::{RolloutHold, RolloutState, stay};
+use crate::decide::RolloutConstraint;
+use crate::error::CliError;
+use crate::health;
+use crate::memory::{AgentMemory, HoldReason};
+use crate::operator_orders::OperatorOrders;
+use crate::states_source::StatesSource;
+use crate::sync;
+use crate::sync::{StatesSync, SyncOptions, SyncOutcome};
+use crate::trial::GenerationTrial;
+use crate::turn;
+use crate::turn::{Turn, TurnHooks, TurnOutcome};
+use zagent_config::error_chain;
+use zagent_host::timezone::local_zone;
+use zagent_run::{RunReport, RunTrigger};
+
+/// So many failed runs in a row are no accident of the one that came last.
+const MIN_FAILED_RUNS: u32 = 3;
+/// Acts of one turn; a machine that goes round in circles is stopped.
+const MAX_ACTIONS: usize = 16;
+
+/// What a turn works on.
+pub struct TurnWork<'a> {
+    pub cache: &'a Cache,
+    pub memory: &'a mut AgentMemory,
+    pub hooks: &'a mut dyn TurnHooks,
+    /// True when no maintenance window is open.
+    pub window_closed: bool,
+    /// True while the node is paused: nothing is begun, what is begun is judged, kept or taken back.
+    pub paused: bool,
+}
+
+/// What an act led to.
+#[derive(Default)]
+struct ActionResult {
+    /// What happened.
+    event: Option<NodeEvent>,
+    /// True when it has to be tried again later.
+    retry_later: bool,
+    /// The run that there was.
+    outcome: Option<TurnOutcome>,
+}
+
+impl From<NodeEvent> for ActionResult {
+    fn from(event: NodeEvent) -> Self {
+        Self { event: Some(event), ..Self::default() }
+    }
+}
+
+impl Turn<'_> {
+    /// Does what rollouts ask of this node. Gives back the run that there was, if any.
+    ///
+    /// # Errors
+    /// Why a run that was due could not be.
+    pub fn follow_rollout(&self, work: &mut TurnWork<'_>) -> Result<Option<TurnOutcome>, CliError> {
+        let paths = self.settings.paths();
+        // No rollout ever spoke of this node.
+        if !paths.rollout_states().exists() {
+            return Ok(None);
+        }
+        // A daemon does this by turns of its own: two at once would tell each other's acts for cut off.
+        let is_alone = self.has_no_daemon();
+        if !is_alone && self.trigger != RunTrigger::Rollout {
+            return Ok(None);
+        }
+        let mut ended = self.advance_rollout(work)?;
+        // Without a daemon nobody comes back in ten seconds: what is applied is looked at until it is kept or gone.
+        let soaks =
+            || RolloutState::read(&paths).is_ok_and(|it| matches!(it.node.phase, NodePhase::Soaking { .. }));
+        while self.trigger != RunTrigger::Rollout && soaks() {
+            turn::save_memory(work.memory, &paths, work.hooks);
+            // Whoever drives confirms what it hears of.
+            self.publish_report(work.hooks);
+            self.cancel.wait(SOAK_CHECK_INTERVAL);
+            if self.cancel.is_cancelled() {
+                break;
+            }
+            self.read_records(work.hooks);
+            ended = self.advance_rollout(work)?.or(ended);
+        }
+        Ok(ended)
+    }
+
+    fn advance_rollout(&self, work: &mut TurnWork<'_>) -> Result<Option<TurnOutcome>, CliError> {
+        let paths = self.settings.paths();
+        let current = current_revision(work.cache);
+        let settled =
+            RolloutState::update(&paths, |rollout_state| rollout_state.set_settled(current.as_deref()));
+        let mut rollout_state = match settled {
+            Ok((rollout_state, ())) => rollout_state,
+            Err(error) => {
+                work.hooks.warn(&error_chain(&error));
+                return Ok(None);
+            }
+        };
+        let mut event = match rollout_state.node.phase {
+            NodePhase::Idle | NodePhase::Staged { .. } => None,
+            NodePhase::Soaking { .. } => Some(self.check_soak(&rollout_state, work)),
+            // What was cut off is begun anew, which a pause forbids; it does not stop the time.
+            NodePhase::Preparing { .. } | NodePhase::Applying { .. } if work.paused => Some(NodeEvent::Tick),
+            NodePhase::Preparing { .. } | NodePhase::Applying { .. } | NodePhase::RollingBack { .. } => {
+                Some(NodeEvent::Boot)
+            }
+        };
+        let mut ended = None;
+        for _ in 0..MAX_ACTIONS {
+            let now = Timestamp::now();
+            let orders = OperatorOrders::read(&paths, now);
+            let pinned = orders.pin.as_ref().map(|pin| pin.summary(now, &local_zone()));
+            let hold = RolloutHold {
+                pinned: pinned.as_deref(),
+                closed: work.window_closed,
+                paused: work.paused,
+                follow: self.settings.rollout.follow,
+            };
+            let head =
+                stay::followed_head(work.memory.newest.as_ref(), &self.settings.source.remotes).cloned();
+            let asked = || rollout_state.desired_action(hold, now).map(|event| (event, true));
+            let Some((next, is_asked)) = event.take().map(|event| (event, false)).or_else(asked) else {
+                break;
+            };
+            let is_applied = next == NodeEvent::Applied;
+            let (after, actions) = match RolloutState::step(&paths, next, head.as_ref(), now) {
+                Ok(stepped) => stepped,
+                Err(error) => {
+                    work.hooks.warn(&format!("the rollout does not go on: {}", error_chain(&error)));
+                    break;
+                }
+            };
+            // What is asked for and changes nothing would be asked for ever.
+            if is_asked && after == rollout_state && actions.is_empty() {
+                break;
+            }
+            if after != rollout_state {
+                tracing::info!(phase = ?after.node.phase, "the rollout goes on");
+            }
+            rollout_state = after;
+            // The checks after the run were its first look.
+            event = is_applied.then_some(NodeEvent::Ready);
+            let mut waits = false;
+            for action in actions {
+                let act = self.perform_action(action, &rollout_state, &orders, work)?;
+                waits = act.retry_later;
+                (event, ended) = (act.event.or(event), act.outcome.or(ended));
+            }
+            if waits {
+                break;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn perform_action(
+        &self,
+        action: NodeAction,
+        rollout_state: &RolloutState,
+        orders: &OperatorOrders,
+        work: &mut TurnWork<'_>,
+    ) -> Result<ActionResult, CliError> {
+        match action {
+            NodeAction::Fetch(order) => Ok(self.fetch_order(&order, orders, work)),
+            NodeAction::Apply(_) => match rollout_state.current_order() {
+                Some(order) => self.apply_order(order, orders, work),
+                None => Ok(ActionResult::default()),
+            },
+            NodeAction::RollBack(back) => self.roll_back_order(&back, rollout_state, work),
+            NodeAction::Settle(_) => {
+                self.end_trial(work.hooks);
+                Ok(ActionResult::default())
+            }
+            // What was verified and not published went away with the look at it; objects in the store are swept there.
+            NodeAction::Discard(_) => Ok(ActionResult::default()),
+        }
+    }
+
+    /// Fetches, verifies and compiles; nothing is published. Trouble on the way is tried again.
+    fn fetch_order(
+        &self,
+        order: &RolloutOrder,
+        orders: &OperatorOrders,
+        work: &mut TurnWork<'_>,
+    ) -> ActionResult {
+        if let Some(pin) = &orders.pin {
+            let pinned = pin.summary(Timestamp::now(), &local_zone());
+            return NodeEvent::FetchFailed(format!("the node is {pinned}")).into();
+        }
+        match self.sync_to_order(order, true, orders, work) {
+            Ok(SyncOutcome::Held(held)) if held.why == HoldReason::Unfetched => {
+                work.hooks.warn(&held.message);
+                ActionResult { retry_later: true, ..ActionResult::default() }
+            }
+            Ok(SyncOutcome::Held(held)) => NodeEvent::FetchFailed(held.message).into(),
+            Ok(_) => NodeEvent::Fetched.into(),
+            Err(words) => NodeEvent::FetchFailed(words).into(),
+        }
+    }
+
+    /// Publishes and runs.
+    fn apply_order(
+        &self,
+        order: &RolloutOrder,
+        orders: &OperatorOrders,
+        work: &mut TurnWork<'_>,
+    ) -> Result<ActionResult, CliError> {
+        let current = work.cache.current().map_err(|error| CliError::from_cache(&error))?;
+        let there = current.filter(|current| sync::plain_revision(&current.record().revision) == order.to);
+        let generation = match there {
+            Some(generation) => generation,
+            None => match self.sync_to_order(order, false, orders, work) {
+                Ok(SyncOutcome::Published(generation)) => *generation,
+                Ok(SyncOutcome::Held(held)) => return Ok(NodeEvent::ApplyFailed(held.message).into()),
+                Ok(_) => return Ok(NodeEvent::ApplyFailed("it was not taken".into()).into()),
+                Err(words) => return Ok(NodeEvent::ApplyFailed(words).into()),
+            },
+        };
+        self.begin_trial(&generation, work.hooks);
+        let source =
+            StatesSource::from_generation(generation).map_err(|error| CliError::from_cache(&error))?;
+        let failures = work.memory.failures;
+        let tried = self.attempt(&source, work.memory, work.hooks)?;
+        turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
+        let speaks = |report: &RunReport| run_rejection(report, failures);
+        let against = tried.rejection.or_else(|| tried.report.as_ref().and_then(speaks));
+        // A run that was stopped says nothing; the next turn tries again, so often and no oftener.
+        let is_stopped = tried.report.as_ref().is_some_and(|report| report.canceled);
+        let event = match against {
+            Some(why) => Some(NodeEvent::RollBack(why)),
+            None if is_stopped => None,
+            None => Some(NodeEvent::Applied),
+        };
+        let ended = Some(TurnOutcome { report: tried.report, ..TurnOutcome::default() });
+        Ok(ActionResult { retry_later: event.is_none(), event, outcome: ended })
+    }
+
+    /// How the new revision does, by the checks that were fine before it came.
+    fn check_soak(&self, rollout_state: &RolloutState, work: &mut TurnWork<'_>) -> NodeEvent {
+        let current = match work.cache.current() {
+            Ok(Some(current))
+                if sync::plain_revision(&current.record().revision)
+                    == rollout_state.node.current_version() =>
+            {
+                current
+            }
+            // Neither is the fault of the revision: it is not looked at, and not to blame.
+            Ok(_) => return moved_event(rollout_state),
+            Err(error) => {
+                work.hooks
+                    .warn(&format!("nobody can tell how the new revision does: {}", error_chain(&error)));
+                return NodeEvent::Boot;
+            }
+        };
+        let trial = GenerationTrial::load(&self.settings.paths(), current.name());
+        let before = trial.and_then(|trial| trial.before).unwrap_or_default();
+        let lost = health::find_regressions(&before, &self.check_health(work.memory));
+        turn::save_memory(work.memory, &self.settings.paths(), work.hooks);
+        // Somebody who stops the agent stops its checks too.
+        if self.cancel.is_cancelled() {
+            return NodeEvent::Tick;
+        }
+        if lost.requires_rollback() { NodeEvent::NotReady(lost.summary()) } else { NodeEvent::Ready }
+    }
+
+    /// Goes back to a generation that was good, and runs it. What was never published is not run away from.
+    fn roll_back_order(
+        &self,
+        back: &str,
+        rollout_state: &RolloutState,
+        work: &mut TurnWork<'_>,
+    ) -> Result<ActionResult, CliError> {
+        let NodePhase::RollingBack { order, why, rejects, .. } = &rollout_state.node.phase else {
+            return Ok(ActionResult::default());
+        };
+        let paths = self.settings.paths();
+        let is_bad = order.to.parse::<Revision>().ok().filter(|_| *rejects);
+        if let Some(bad) = &is_bad {
+            self.quarantine(bad, why, work.memory, work.hooks);
+        }
+        let current = work.cache.current().map_err(|error| CliError::from_cache(&error))?;
+        let on = current
+            .as_ref()
+            .map(|current| sync::plain_revision(&current.record().revision))
+            .unwrap_or_default();
+        let is_back = on == back;
+        if is_back && !GenerationTrial::is_on_trial(&paths, work.cache, &order.to) {
+            return Ok(NodeEvent::RolledBack.into());
+        }
+        let short = order.to.get(..12).unwrap_or(&order.to);
+        if back.is_empty() {
+            work.hooks.warn(&format!("{why}; there is nothing to roll back to from {short}"));
+            self.end_trial(work.hooks);
+            return Ok(NodeEvent::RolledBack.into());
+        }
+        let generation = match current.filter(|_| is_back) {
+            Some(generation) => generation,
+            None => match work.cache.rollback(Some(back)) {
+                Ok(generation) => generation,
+                Err(error) => {
+                    work.hooks
+                        .warn(&format!("{why}; cannot roll back from {short} yet: {}", error_chain(&error)));
+                    return Ok(ActionResult { retry_later: true, ..ActionResult::default() });
+                }
+            },
+        };
+        let ended = self.rerun_current(generation, (short, why), work.memory, work.hooks)?;
+        self.end_trial(work.hooks);
+        Ok(ActionResult { event: Some(NodeEvent::RolledBack), outcome: Some(ended), retry_later: false })
+    }
+
+    /// Takes what an order names; the words when it names nothing that could be taken.
+    fn sync_to_order(
+        &self,
+        order: &RolloutOrder,
+        preview: bool,
+        orders: &OperatorOrders,
+        work: &mut TurnWork<'_>,
+    ) -> Result<SyncOutcome, String> {
+        let revision: Revision = order
+            .to
+            .parse()
+            .map_err(|_| format!("`{}` is no commit: a rollout of states names one", order.to))?;
+        let constraint = RolloutConstraint::Take { revision, anyway: order.anyway };
+        let options = SyncOptions { allow_rewind: order.anyway, preview, ..SyncOptions::default() };
+        let hooks = &mut *work.hooks;
+        let mut compiles = |top: &std::path::Path| hooks.check_compiles(top);
+        let mut sync = StatesSync {
+            settings: self.settings,
+            cache: work.cache,
+            memory: work.memory,
+            orders,
+            seed: self.seed,
+            notes: Vec::new(),
+            check_compiles: &mut compiles,
+        };
+        sync.sync_to(&constraint, options, Timestamp::now()).map_err(|error| error_chain(&error))
+    }
+
+    fn begin_trial(&self, generation: &Generation, hooks: &mut dyn TurnHooks) {
+        let paths = self.settings.paths();
+        // Cut off between publication and trial, it has none yet.
+        if GenerationTrial::load(&paths, generation.name()).is_none()
+            && let Err(error) = GenerationTrial::begin(&paths, generation.name())
+        {
+            hooks.warn(&error_chain(&error));
+        }
+    }
+}
+
+/// Somebody moved the node to another revision while the new one proved itself: that is their word against the rollout's.
+fn moved_event(rollout_state: &RolloutState) -> NodeEvent {
+    let why = "somebody moved the node to another revision".to_owned();
+    match rollout_state.node.current_rollout() {
+        Some(rollout) => NodeEvent::Withdraw(rollout.clone(), why),
+        None => NodeEvent::Tick,
+    }
+}
+
+/// Why a run speaks against what it ran. One that fails where runs failed before is nothing new: the revision may be what
+/// mends it one day, and did no harm.
+fn run_rejection(report: &RunReport, failures_before: u32) -> Option<String> {
+    failed_states(report).filter(|_| failures_before < MIN_FAILED_RUNS)
+}
+
+/// What a run failed with.
+fn failed_states(report: &RunReport) -> Option<String> {
+    if report.is_success() || report.canceled {
+        return None;
+    }
+    let bad = report.states.iter().filter(|state| state.status() == zagent_run::StateStatus::Failed);
+    let ids: Vec<String> =
+        bad.map(|state| format!("{}{}", state.id, state.exit_code_suffix())).take(3).collect();
+    Some(format!("its run failed: {}", ids.join(", ")))
+}
+
+/// The revision that the node is on, as remotes name it.
+fn current_revision(cache: &Cache) -> Option<String> {
+    let current = cache.current().ok().flatten()?;
+    Some(sync::plain_revision(&current.record().revision).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use zagent_rollout::phase::{NodeState, step};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn somebody_who_moves_a_soaking_node_does_not_condemn_the_commit() {
+        let rollout: zagent_config::ids::RolloutId = "r1".parse().unwrap();
+        let order = RolloutOrder {
+            rollout: Some(rollout.clone()),
+            to: "b".into(),
+            soak: zagent_rollout::Span::seconds(60),
+            anyway: false,
+            created: Timestamp::UNIX_EPOCH,
+        };
+        let led =
+            [NodeEvent::Prepare(order), NodeEvent::Fetched, NodeEvent::Apply(rollout), NodeEvent::Applied];
+        let node =
+            led.into_iter().fold(NodeState::with_version("a"), |node, event| step(&node, event, at(0)).0);
+        let mut rollout_state = RolloutState { node, ..RolloutState::default() };
+        for second in 1..=3 {
+            let event = moved_event(&rollout_state);
+            rollout_state.node = step(&rollout_state.node, event, at(second)).0;
+        }
+        let NodePhase::RollingBack { rejects, why, .. } = &rollout_state.node.phase else {
+            panic!("{rollout_state:?}")
+        };
+        assert!(!rejects && why.contains("somebody moved"), "{why}");
+        assert!(rollout_state.node.rejected.is_empty());
+    }
+
+    #[test]
+    fn a_run_that_fails_where_runs_failed_before_is_nothing_new() {
+        let mut report = zagent_run::samples::failed();
+        assert!(report.states.iter().any(|state| state.result == Some(false)), "a run that failed");
+        assert!(run_rejection(&report, 0).is_some_and(|why| why.starts_with("its run failed: ")));
+        assert!(run_rejection(&report, MIN_FAILED_RUNS - 1).is_some(), "once or twice may be chance");
+        if let Some(state) = report.states.iter_mut().find(|state| state.result == Some(false)) {
+            state.changes.insert("retcode", 7);
+        }
+        assert!(run_rejection(&report, 0).is_some_and(|why| why.contains(" (exit code 7)")));
+        assert_eq!(run_rejection(&report, MIN_FAILED_RUNS), None);
+        report.states.clear();
+        assert_eq!(run_rejection(&report, 0), None);
+    }
+}

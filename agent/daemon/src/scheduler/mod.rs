@@ -1,0 +1,350 @@
+//! Settings, a seed and what happened in, what is due next out: polls, runs without news, retries, entries of `schedule:`.
+//!
+//! Law: pure. Time and seed are arguments, nothing is waited for, nothing is written here but [`SchedulerState`]. Whatever happens to
+//! the clock on the wall, set back or forward by years, something is always due within one interval, and each thing once.
+//!
+//! A fleet that boots at once spreads: the first poll comes at a part of the interval that the machine's id decides, every
+//! further one after half to one and a half intervals, by chance. Runs without news stand on a grid whose offset is the machine's
+//! own; a run that came shortly before its place on the grid takes that place.
+
+pub mod entry;
+pub mod jitter;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use zagent_config::settings::Settings;
+
+use self::entry::ScheduleEntry;
+use self::jitter::Jitter;
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
+
+pub use self::entry::ScheduledTime;
+
+/// The longest wait that failures lead to, unless polls are rarer anyhow.
+const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
+/// The longest wait that a remote may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
+/// How long after the first failed run the next one comes.
+const RETRY_BASE_DELAY: Duration = Duration::from_secs(60);
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DueAction {
+    /// Ask the remotes.
+    Poll,
+    /// Run again what failed.
+    Retry,
+    /// Run without news.
+    Converge,
+    /// Run an entry of the schedule, by its name.
+    Entry(String),
+}
+
+/// What a poll gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollResult {
+    /// Nothing new.
+    Nothing,
+    /// A new revision.
+    NewRevision,
+    /// No answer.
+    Failed {
+        /// How long the remote asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What outlives the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchedulerState {
+    /// When a run last ended.
+    pub last_run: Option<Timestamp>,
+    /// How many runs failed since the last that did not.
+    pub failures: u32,
+    /// The entries of the schedule, by name.
+    pub entries: BTreeMap<String, ScheduledTime>,
+}
+
+impl SchedulerState {
+    /// Reads it; nothing when there is none.
+    ///
+    /// # Errors
+    /// Fails when the file is damaged or cannot be read. It is safe to go on with nothing: then entries are reckoned anew.
+    pub fn read(path: &Path) -> Result<Self, JsonFileError> {
+        Ok(json_file::read(path)?.unwrap_or_default())
+    }
+}
+
+/// A time, and how long before it was set: a clock that goes back cannot move it further away than that.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    at: Timestamp,
+    wait: Duration,
+}
+
+impl Timer {
+    fn start_after(now: Timestamp, wait: Duration) -> Self {
+        Self { at: saturating_later(now, wait), wait }
+    }
+
+    fn clamp_clock_jump(&mut self, now: Timestamp) {
+        self.at = self.at.min(saturating_later(now, self.wait));
+    }
+}
+
+/// What is due, and when.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    poll_every: Duration,
+    run_every: Duration,
+    seed: u64,
+    jitter: Jitter,
+    zone: TimeZone,
+    /// None without remotes.
+    poll: Option<Timer>,
+    poll_failures: u32,
+    converge: Timer,
+    retry: Option<Timer>,
+    last_run: Option<Timestamp>,
+    failures: u32,
+    entries: Vec<ScheduleEntry>,
+    /// What the file holds.
+    saved: SchedulerState,
+}
+
+impl Scheduler {
+    /// Starts a clock; `seed` is the machine's own and stays the same, `zone` is where cron expressions are read.
+    #[must_use]
+    pub fn new(
+        settings: &Settings,
+        seed: u64,
+        zone: TimeZone,
+        saved: SchedulerState,
+        now: Timestamp,
+    ) -> Self {
+        let (poll_every, run_every) = (settings.source.poll, settings.run.every);
+        let first = jitter::fraction_of(poll_every, jitter::hash_text(seed, "poll"));
+        let grace = settings.run.timeout.max(Duration::from_secs(60));
+        let mut left = saved.entries.clone();
+        let entries = settings.schedule.iter();
+        let entries =
+            entries.map(|e| ScheduleEntry::new(e, seed, grace, left.remove(&e.name), (now, &zone))).collect();
+        let mut clock = Self {
+            poll_every,
+            run_every,
+            seed,
+            jitter: Jitter::new(jitter::mix_bits(seed ^ now.as_second().cast_unsigned())),
+            poll: (!settings.source.remotes.is_empty()).then(|| Timer::start_after(now, first)),
+            poll_failures: 0,
+            converge: Timer::start_after(now, first.min(run_every)),
+            retry: None,
+            last_run: saved.last_run.filter(|last| *last <= now),
+            failures: saved.failures,
+            entries,
+            saved,
+            zone,
+        };
+        // Without a run for longer than ever happens by plan, the next one comes with the first poll.
+        let is_recent = |last: &Timestamp| saturating_later(*last, run_every + run_every / 2) > now;
+        if let Some(last) = clock.last_run.filter(is_recent) {
+            clock.converge = clock.next_converge(last, now);
+        }
+        if clock.failures > 0 {
+            clock.retry = Some(clock.next_retry(now));
+        }
+        clock
+    }
+
+    /// What is due next, and when; in the past when it is overdue. What is due at once comes as: poll, retry, converge, entries
+    /// by name.
+    pub fn next(&mut self, now: Timestamp) -> (Timestamp, DueAction) {
+        self.clamp_clock_jumps(now);
+        let poll = self.poll.map(|alarm| (alarm.at, DueAction::Poll));
+        let retry = self.retry.map(|alarm| (alarm.at, DueAction::Retry));
+        let converge = (self.converge.at, DueAction::Converge);
+        let entries =
+            self.entries.iter().filter_map(|e| Some((e.due_at()?, DueAction::Entry(e.name.clone()))));
+        // What is overdue is all due now: the order of things decides, not how long each has waited.
+        let place = |(at, due): &(Timestamp, DueAction)| ((*at).max(now), due.clone());
+        entries
+            .chain(poll)
+            .chain(retry)
+            .min_by_key(place)
+            .filter(|e| place(e) < place(&converge))
+            .unwrap_or(converge)
+    }
+
+    /// Brings everything that a clock set back moved out of sight back into reach.
+    fn clamp_clock_jumps(&mut self, now: Timestamp) {
+        let alarms = self.poll.iter_mut().chain(self.retry.iter_mut()).chain([&mut self.converge]);
+        alarms.for_each(|alarm| alarm.clamp_clock_jump(now));
+        let zone = &self.zone;
+        self.entries.iter_mut().for_each(|entry| entry.adjust_to_clock(now, zone));
+    }
+
+    /// A poll ended.
+    pub fn poll_ended(&mut self, now: Timestamp, polled: PollResult) {
+        if self.poll.is_none() {
+            return;
+        }
+        let wait = match polled {
+            PollResult::Nothing | PollResult::NewRevision => {
+                self.poll_failures = 0;
+                self.jitter.scale_randomly(self.poll_every, 500, 1500)
+            }
+            PollResult::Failed { retry_after } => {
+                self.poll_failures = self.poll_failures.saturating_add(1);
+                let most = MAX_BACKOFF.max(self.poll_every);
+                let own = self.jitter.scale_randomly(
+                    exponential_delay(self.poll_every, self.poll_failures, most),
+                    500,
+                    1000,
+                );
+                // A whole fleet is told the same time: it must not come back at the same moment.
+                let asked = retry_after.map(|time| time.min(MAX_RETRY_AFTER));
+                asked.map_or(own, |asked| own.max(self.jitter.scale_randomly(asked, 1000, 1100)))
+            }
+        };
+        self.poll = Some(Timer::start_after(now, wait));
+    }
+
+    /// A run ended, whatever started it; `news` when it was the first of a new revision.
+    pub fn run_ended(&mut self, now: Timestamp, ok: bool, news: bool) {
+        self.last_run = Some(now);
+        self.converge = self.next_converge(now, now);
+        self.failures = match (ok, news) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => self.failures.saturating_add(1),
+        };
+        self.retry = (!ok).then(|| self.next_retry(now));
+    }
+
+    /// An entry is about to run. To be saved before it does: one that takes the agent with it is not begun anew.
+    pub fn entry_started(&mut self, name: &str, now: Timestamp) {
+        let zone = &self.zone;
+        self.entries.iter_mut().filter(|e| e.name == name).for_each(|e| e.mark_started(now, zone));
+    }
+
+    /// An entry has run.
+    pub fn entry_ended(&mut self, name: &str, now: Timestamp) {
+        let zone = &self.zone;
+        self.entries.iter_mut().filter(|e| e.name == name).for_each(|e| e.mark_ended(now, zone));
+    }
+
+    /// Something was due and is left out (the agent is paused, no window is open): it comes again at its next time.
+    pub fn skip_due(&mut self, due: &DueAction, now: Timestamp) {
+        match due {
+            DueAction::Poll => self.poll_ended(now, PollResult::Nothing),
+            DueAction::Retry => self.retry = Some(self.next_retry(now)),
+            DueAction::Converge => self.converge = self.next_converge(now, now),
+            DueAction::Entry(name) => {
+                let zone = &self.zone;
+                self.entries.iter_mut().filter(|e| e.name == *name).for_each(|e| e.skip(now, zone));
+            }
+        }
+    }
+
+    /// Somebody asked: everything but the schedule is due now.
+    pub fn trigger_now(&mut self, now: Timestamp) {
+        self.poll_failures = 0;
+        self.poll = self.poll.map(|_| Timer::start_after(now, Duration::ZERO));
+        self.converge = Timer::start_after(now, Duration::ZERO);
+    }
+
+    /// The remotes are asked within this time, whatever the interval is; those that did not answer are left alone for as long
+    /// as they always are.
+    pub fn poll_within(&mut self, now: Timestamp, within: Duration) {
+        if self.poll_failures > 0 {
+            return;
+        }
+        self.poll = self.poll.map(|poll| {
+            if poll.at > saturating_later(now, within) { Timer::start_after(now, within) } else { poll }
+        });
+    }
+
+    /// How long something that failed so often in a row is left alone: longer each time, and by chance, so that a fleet does
+    /// not come back at once.
+    pub fn backoff_delay(&mut self, first: Duration, failures: u32, most: Duration) -> Duration {
+        self.jitter.scale_randomly(exponential_delay(first, failures.saturating_sub(1), most), 500, 1000)
+    }
+
+    /// When the next run is due that needs no news: again after a failure, or just so.
+    #[must_use]
+    pub fn next_run(&self) -> Timestamp {
+        self.retry.map_or(self.converge.at, |retry| retry.at.min(self.converge.at))
+    }
+
+    /// When the remotes are asked next.
+    #[must_use]
+    pub fn next_poll(&self) -> Option<Timestamp> {
+        self.poll.map(|alarm| alarm.at)
+    }
+
+    /// The entry of the schedule that is due next, and when.
+    #[must_use]
+    pub fn next_entry(&self) -> Option<(&str, Timestamp)> {
+        self.entries.iter().filter_map(|e| Some((e.name.as_str(), e.due_at()?))).min_by_key(|(_, at)| *at)
+    }
+
+    /// What must outlive the process.
+    #[must_use]
+    pub fn state_to_save(&self) -> SchedulerState {
+        let entries = self.entries.iter().map(|e| (e.name.clone(), e.scheduled.clone())).collect();
+        SchedulerState { last_run: self.last_run, failures: self.failures, entries }
+    }
+
+    /// Writes it, when it changed.
+    ///
+    /// # Errors
+    /// Fails when the file cannot be written; the next call tries again.
+    pub fn save(&mut self, path: &Path) -> Result<(), JsonFileError> {
+        let saved = self.state_to_save();
+        if saved != self.saved {
+            json_file::write(path, &saved)?;
+            self.saved = saved;
+        }
+        Ok(())
+    }
+
+    /// The next place on the grid that leaves half an interval after a run.
+    fn next_converge(&self, last: Timestamp, now: Timestamp) -> Timer {
+        let at = next_grid_time(self.run_every, self.seed, saturating_later(last, self.run_every / 2));
+        Timer { at, wait: at.duration_since(now).unsigned_abs().min(self.run_every * 2) }
+    }
+
+    fn next_retry(&mut self, now: Timestamp) -> Timer {
+        let first = RETRY_BASE_DELAY.min(self.run_every);
+        let base = exponential_delay(first, self.failures.saturating_sub(1), self.run_every);
+        Timer::start_after(now, self.jitter.scale_randomly(base, 750, 1250).min(self.run_every))
+    }
+}
+
+/// A duration doubled so often, up to a bound.
+fn exponential_delay(time: Duration, times: u32, most: Duration) -> Duration {
+    1_u32.checked_shl(times.min(31)).and_then(|factor| time.checked_mul(factor)).unwrap_or(most).min(most)
+}
+
+/// A time so much later, or the last there is.
+fn saturating_later(at: Timestamp, time: Duration) -> Timestamp {
+    at.checked_add(time).unwrap_or(Timestamp::MAX)
+}
+
+/// The first place after this on a grid whose offset is decided by the seed.
+fn next_grid_time(every: Duration, seed: u64, after: Timestamp) -> Timestamp {
+    let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX).max(1);
+    let offset = i64::try_from(jitter::mix_bits(seed) % every.unsigned_abs()).unwrap_or(0);
+    let steps = (after.as_millisecond() - offset).div_euclid(every) + 1;
+    let at = steps.checked_mul(every).and_then(|at| at.checked_add(offset));
+    at.and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+pub mod tests;

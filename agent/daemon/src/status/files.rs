@@ -1,0 +1,262 @@
+//! The files below a root in, what they tell without a daemon out.
+//!
+//! Law: nothing is made, locked or waited for. What cannot be read is named and leaves a gap, never a guess.
+
+use std::error::Error;
+use std::io;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use zagent_cache::{Cache, CacheError, Generation};
+use zagent_config::paths::Paths;
+use zagent_config::settings::{self, Settings};
+
+use super::{
+    CurrentGeneration, HealthStatus, PauseStatus, PinStatus, QuarantineStatus, RebootStatus, ScheduledEntry,
+    StatusInputs, WindowStatus,
+};
+use crate::RolloutState;
+use crate::health;
+use crate::operator::pause::Pause;
+use crate::operator::pin::NodePin;
+use crate::operator::quarantine::Quarantine;
+use crate::operator::windows;
+use crate::operator::windows::WindowState;
+use crate::scheduler::SchedulerState;
+use zagent_config::error_chain;
+use zagent_config::json_file;
+use zagent_config::json_file::JsonFileError;
+use zagent_host::reboot;
+use zagent_host::reboot::RebootHost;
+
+/// What the files tell.
+#[derive(Debug)]
+pub struct OfflineStatus {
+    /// The pieces of a status; `unread` names the gaps.
+    pub inputs: StatusInputs,
+    /// True when the system did not let us read something.
+    pub denied: bool,
+}
+
+/// Reads what the agent wrote about itself; `zone` is that of windows that name none.
+#[must_use]
+pub fn read_offline(
+    settings: &Settings,
+    host: &RebootHost,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> OfflineStatus {
+    let (paths, mut gaps) = (settings.paths(), ReadGaps::default());
+    let pause = gaps.or_default(Pause::read(&paths, now), JsonFileError::is_permission);
+    let pin = gaps.or_default(NodePin::read(&paths), JsonFileError::is_permission);
+    let quarantine = gaps.or_default(Quarantine::read(&paths), JsonFileError::is_permission);
+    let course = gaps.or_default(RolloutState::read(&paths), JsonFileError::is_permission);
+    let need = gaps.or_default(reboot::reboot_needed(&paths, host), JsonFileError::is_permission);
+    let saved = gaps.or_default(SchedulerState::read(&paths.schedule()), JsonFileError::is_permission);
+    let mut inputs = StatusInputs {
+        node: settings.id.to_string(),
+        now,
+        memory: gaps
+            .or_default(json_file::read(&paths.memory()), JsonFileError::is_permission)
+            .unwrap_or_default(),
+        current: gaps
+            .or_default(current_generation(&paths, &settings.source), is_denied)
+            .as_ref()
+            .map(CurrentGeneration::from),
+        paused: pause.map(PauseStatus::from),
+        pinned: pin.map(PinStatus::from),
+        rollout: course.rollout_status(&settings.id),
+        quarantined: quarantine.list().iter().map(QuarantineStatus::from).collect(),
+        window: WindowStatus::at_time(&settings.windows, now, zone),
+        reboot: need.map(RebootStatus::from),
+        ..StatusInputs::default()
+    };
+    inputs.health.clone_from(&inputs.memory.health);
+    // Polls and runs are planned by a daemon; an entry of the schedule is written down.
+    let named = |name: &String| settings.schedule.iter().any(|entry| entry.name == *name);
+    let entries = saved.entries.into_iter().filter(|(name, _)| named(name));
+    let first = entries.min_by_key(|(_, appointment)| appointment.at);
+    inputs.next.entry = first.map(|(name, appointment)| ScheduledEntry { name, at: appointment.at });
+    inputs.unread = gaps.notes;
+    OfflineStatus { inputs: inputs, denied: gaps.denied }
+}
+
+#[derive(Default)]
+struct ReadGaps {
+    notes: Vec<String>,
+    denied: bool,
+}
+
+impl ReadGaps {
+    /// What was read, or nothing and a note that says why.
+    fn or_default<T: Default, E: Error>(&mut self, read: Result<T, E>, is_denied: impl Fn(&E) -> bool) -> T {
+        read.unwrap_or_else(|e| {
+            self.denied |= is_denied(&e);
+            self.notes.push(error_chain(&e));
+            T::default()
+        })
+    }
+}
+
+fn is_denied(error: &CacheError) -> bool {
+    matches!(error, CacheError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// The current generation. A cache that was never filled is not opened, as that would make it.
+fn current_generation(
+    paths: &Paths,
+    source: &settings::SourceSettings,
+) -> Result<Option<Generation>, CacheError> {
+    match std::fs::symlink_metadata(paths.current()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(CacheError::Io { act: "look at", path: paths.current(), source: e }),
+        Ok(_) => Cache::open(paths, source)?.current(),
+    }
+}
+
+impl From<&Generation> for CurrentGeneration {
+    fn from(generation: &Generation) -> Self {
+        let record = generation.record();
+        Self {
+            revision: record.revision.clone(),
+            generation: generation.name().to_owned(),
+            signed_by: record.signers.iter().map(|signer| signer.principal.clone()).collect(),
+            serial: record.serial,
+            committed: record.committed,
+            published: record.published,
+            source: record.source.clone(),
+            branch: Some(record.line.clone()),
+            expires: record.expires,
+        }
+    }
+}
+
+impl From<Pause> for PauseStatus {
+    fn from(pause: Pause) -> Self {
+        Self { reason: pause.reason, by: Some(pause.by), since: pause.since, until: pause.until }
+    }
+}
+
+impl From<NodePin> for PinStatus {
+    fn from(pin: NodePin) -> Self {
+        Self { to: pin.to, reason: pin.reason, by: Some(pin.by), since: pin.since }
+    }
+}
+
+impl From<&crate::operator::quarantine::QuarantinedRevision> for QuarantineStatus {
+    fn from(one: &crate::operator::quarantine::QuarantinedRevision) -> Self {
+        Self { revision: one.revision.to_string(), since: one.since, message: one.reason.clone() }
+    }
+}
+
+impl From<reboot::RebootNeed> for RebootStatus {
+    fn from(need: reboot::RebootNeed) -> Self {
+        Self { reason: need.reason, since: need.since, at: None }
+    }
+}
+
+impl HealthStatus {
+    /// A verdict of a round of checks that ended at a time.
+    #[must_use]
+    pub fn from_result(verdict: &health::HealthResult, at: Timestamp) -> Self {
+        let health::HealthResult { name, required, ok, said, .. } = verdict;
+        Self { name: name.clone(), required: *required, healthy: *ok, message: said.clone(), at }
+    }
+}
+
+impl WindowStatus {
+    /// Whether changes are allowed at a time.
+    #[must_use]
+    pub fn at_time(windows: &[settings::MaintenanceWindow], now: Timestamp, zone: &TimeZone) -> Self {
+        match windows::window_state(windows, now, zone) {
+            WindowState::Open { .. } if windows.is_empty() => Self::Always,
+            WindowState::Open { until } => Self::Open { until },
+            WindowState::Closed { opens } => Self::Closed { until: opens },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use zagent_config::settings::ConfigLocation;
+
+    use super::*;
+    use crate::AgentMemory;
+    use crate::operator::pin::PinTarget;
+    use crate::status::AgentStatus;
+    use crate::status::samples;
+    use crate::status::samples::{OFFERED, ON, at, now};
+
+    fn settings(root: &Path, more: &str) -> Settings {
+        let file = root.join("zagent.yaml");
+        std::fs::write(&file, format!("id: web-01\nroot: {}\n{more}", root.join("root").display())).unwrap();
+        settings::load(&ConfigLocation::File(file), [], &[], None).unwrap()
+    }
+
+    fn host(dir: &Path) -> RebootHost {
+        let (required, boot_id) = (dir.join("reboot-required"), dir.join("boot_id"));
+        RebootHost { required, boot_id, ..RebootHost::default() }
+    }
+
+    #[test]
+    fn a_node_without_files_is_fresh_and_stays_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), "");
+        let found = read_offline(&settings, &host(dir.path()), now(), &TimeZone::UTC);
+        assert_eq!(AgentStatus::from_inputs(found.inputs), AgentStatus::from_inputs(samples::fresh()));
+        assert!(!found.denied && !settings.root.exists());
+    }
+
+    #[test]
+    fn everything_that_is_written_down_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let windows =
+            "windows: [{from: '22:00', to: '23:00', timezone: UTC}]\nschedule: {nightly: {every: 1d}}\n";
+        let settings = settings(dir.path(), windows);
+        let (paths, host) = (settings.paths(), host(dir.path()));
+        let memory = AgentMemory { drift: 3, ..samples::fine().memory };
+        json_file::write(&paths.memory(), &memory).unwrap();
+        let pause = Pause { since: at("11:00:00"), until: None, reason: None, by: "root".into() };
+        pause.write(&paths).unwrap();
+        let to = PinTarget::Commit(ON.parse().unwrap());
+        NodePin { to: to.clone(), since: at("11:00:00"), by: "root".into(), reason: None }
+            .write(&paths)
+            .unwrap();
+        let bad = crate::operator::quarantine::QuarantinedRevision {
+            revision: OFFERED.parse().unwrap(),
+            since: at("11:00:00"),
+            reason: "health check web failed".into(),
+            run: "20261116T115600-3f9a7".into(),
+        };
+        Quarantine::add(&paths, bad).unwrap();
+        reboot::request_reboot(&paths, &host, "a new kernel", at("11:00:00")).unwrap();
+        let found = read_offline(&settings, &host, now(), &TimeZone::UTC);
+        assert_eq!(found.inputs.unread, Vec::<String>::new());
+        let status = AgentStatus::from_inputs(found.inputs);
+        assert_eq!((status.drift, status.last_run), (3, memory.last_run));
+        assert_eq!(status.window, WindowStatus::Closed { until: Some(at("22:00:00")) });
+        assert_eq!(status.paused.unwrap().by.as_deref(), Some("root"));
+        assert_eq!((status.pinned.unwrap().to, status.reboot.unwrap().reason), (to, "a new kernel".into()));
+        assert_eq!(status.quarantined[0].revision, OFFERED);
+    }
+
+    #[test]
+    fn damage_is_a_gap_with_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(dir.path(), "");
+        let paths = settings.paths();
+        std::fs::create_dir_all(paths.memory().parent().unwrap()).unwrap();
+        std::fs::create_dir_all(paths.current().parent().unwrap()).unwrap();
+        for path in [paths.memory(), paths.pause(), paths.quarantine()] {
+            std::fs::write(path, "{").unwrap();
+        }
+        std::os::unix::fs::symlink("generations/gone", paths.current()).unwrap();
+        let unread = read_offline(&settings, &host(dir.path()), now(), &TimeZone::UTC).inputs.unread;
+        assert_eq!(unread.len(), 4, "{unread:#?}");
+        for name in ["state/memory", "state/pause", "state/quarantine", "`gone`"] {
+            assert!(unread.iter().any(|note| note.contains(name)), "{name}: {unread:#?}");
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Remotes in, a generation out: poll, decide, fetch, stage, verify, compile, publish.
+//!
+//! Law: what fails on the way changes nothing; the last good generation stays, and the reason is remembered.
+
+pub mod ordered;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use zagent_cache::source::{
+    Deadline, DirSource, FetchTarget, RemoteHeads, RemotePoll, Remotes, SourceError, SourceErrorKind,
+};
+use zagent_cache::{
+    Ancestry, Cache, CacheError, DIR_PREFIX, Generation, ObjectStore, Refusal, StagedRevision, VerifiedTree,
+    VerifyContext,
+};
+use zagent_config::ids::Revision;
+use zagent_config::settings::{RemoteSettings, Settings};
+
+use super::decide::{NodeView, RemoteOffer, RevisionRole, SyncDecision, decide_revision};
+use super::memory::{AgentMemory, HeldRevision, HoldReason, TestingAncestry};
+use super::operator_orders::OperatorOrders;
+use super::trial::GenerationTrial;
+use crate::error::CliError;
+use crate::operator::pin::{NodePin, PinTarget};
+use zagent_config::error_chain;
+
+/// How far a history is followed back, in steps, to see whether one commit stands on another.
+const DEEPEN_STEPS: [u32; 4] = [32, 512, 8192, WHOLE_HISTORY];
+/// All of a history.
+const WHOLE_HISTORY: u32 = i32::MAX.unsigned_abs();
+
+/// How a sync is meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncOptions {
+    /// History may be rewritten, and an older revision taken, this once.
+    pub allow_rewind: bool,
+    /// What was refused a moment ago is looked at again.
+    pub retry_refused: bool,
+    /// A new revision is not taken for this reason, however good it is.
+    pub hold: Option<HoldReason>,
+    /// Verified and compiled, but not published.
+    pub preview: bool,
+    /// What the node is on is verified once more: keys may have been revoked since.
+    pub reverify: bool,
+}
+
+/// How a sync ended.
+#[derive(Debug)]
+pub enum SyncOutcome {
+    /// There is no remote.
+    NoRemote,
+    /// The node is on what it should be on.
+    Current,
+    /// There is a new generation.
+    Published(Box<Generation>),
+    /// There would be a new generation.
+    Preview(Box<VerifiedTree>),
+    /// Something is offered that is not taken.
+    Held(HeldRevision),
+    /// Nobody answered with a revision.
+    Offline(Vec<SourceError>),
+}
+
+/// What a sync works on.
+pub struct StatesSync<'a> {
+    /// The settings.
+    pub settings: &'a Settings,
+    /// The generations.
+    pub cache: &'a Cache,
+    /// What is remembered.
+    pub memory: &'a mut AgentMemory,
+    /// What operators ask of the node.
+    pub orders: &'a OperatorOrders,
+    /// What tells this node from others.
+    pub seed: u64,
+    /// What it has to say beside how it ended.
+    pub notes: Vec<String>,
+    /// Says whether the states of a directory compile for this node.
+    pub check_compiles: &'a mut dyn FnMut(&Path) -> Result<(), CliError>,
+}
+
+impl StatesSync<'_> {
+    /// Asks the remotes, and takes what they offer.
+    ///
+    /// # Errors
+    /// Fails when the cache cannot be used. Remotes and revisions that are no good are no error of this.
+    pub fn sync_head(&mut self, options: SyncOptions, now: Timestamp) -> Result<SyncOutcome, CacheError> {
+        let source = &self.settings.source;
+        if source.remotes.is_empty() {
+            return Ok(SyncOutcome::NoRemote);
+        }
+        let deadline = Deadline::after(source.timeout);
+        let mut remotes = followed_remotes(self.settings, self.orders.pin.as_ref(), self.seed);
+        self.memory.retain_remotes(&remotes);
+        let testing = testing_branch(self.settings);
+        let RemotePoll { heads: found, failed } = remotes.poll(testing.as_deref(), Instant::now(), deadline);
+        self.memory.note_remotes(&failed, found.as_ref(), now);
+        let Some(found) = found else { return Ok(SyncOutcome::Offline(failed)) };
+        let offer = RemoteOffer { head: found.head.clone(), testing: found.testing.clone() };
+        if !options.preview
+            && let Err(error) =
+                self.orders.rollout_state.note_head(&self.settings.paths(), offer.head.as_ref())
+        {
+            self.notes.push(error_chain(&error));
+        }
+        let mut wanted = self.decide(&offer, options, now)?;
+        if let SyncDecision::CheckTesting(testing, head) = wanted {
+            self.check_testing(&mut remotes, &found, (testing, head), deadline)?;
+            wanted = self.decide(&offer, options, now)?;
+        }
+        self.note_testing(&offer, &found);
+        self.memory.note_offer(&wanted, &offer, &found, self.orders, now);
+        match wanted {
+            SyncDecision::Nothing => Ok(SyncOutcome::Offline(vec![no_branch_error(&found)])),
+            SyncDecision::Current(revision, role) if options.reverify => {
+                let offered = OfferedRevision { found: &found, revision: &revision, role };
+                let taken = self.take_revision(&mut remotes, &offered, options, (deadline, now));
+                let held = |NotTaken(why, message)| HeldRevision {
+                    revision: revision.clone(),
+                    why,
+                    message,
+                    since: now,
+                    tries: 0,
+                };
+                Ok(taken.unwrap_or_else(|untaken| SyncOutcome::Held(held(untaken))))
+            }
+            SyncDecision::Stay(revision, words) => {
+                Ok(SyncOutcome::Held(self.memory.hold_revision(revision, HoldReason::Rollout, words, now)))
+            }
+            // What cannot be told leaves the node where it is.
+            SyncDecision::CheckTesting(..) | SyncDecision::Current(..) => Ok(SyncOutcome::Current),
+            SyncDecision::Held(held) => Ok(SyncOutcome::Held(held)),
+            SyncDecision::Quarantined(revision) => {
+                let message = self.orders.quarantine_reason(&revision);
+                Ok(SyncOutcome::Held(self.memory.hold_revision(
+                    revision,
+                    HoldReason::Quarantined,
+                    message,
+                    now,
+                )))
+            }
+            SyncDecision::Take(revision, role) => {
+                if let Some(why) = options.hold {
+                    return Ok(SyncOutcome::Held(self.memory.hold_revision(
+                        revision,
+                        why,
+                        waiting_for(why).to_owned(),
+                        now,
+                    )));
+                }
+                let offered = OfferedRevision { found: &found, revision: &revision, role };
+                match self.take_revision(&mut remotes, &offered, options, (deadline, now)) {
+                    Ok(synced) => {
+                        self.memory.held = None;
+                        Ok(synced)
+                    }
+                    Err(NotTaken(why, message)) => {
+                        Ok(SyncOutcome::Held(self.memory.hold_revision(revision, why, message, now)))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A revision that a remote offers.
+struct OfferedRevision<'a> {
+    found: &'a RemoteHeads,
+    revision: &'a Revision,
+    role: RevisionRole,
+}
+
+/// Why a revision was not taken.
+struct NotTaken(HoldReason, String);
+
+impl From<CacheError> for NotTaken {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Refused(refusal) => Self::from(*refusal),
+            error if error.is_refusal() => Self(HoldReason::Refused, error_chain(&error)),
+            // The node's own trouble says nothing against the revision, nor against the one that is there.
+            error => Self(HoldReason::Unfetched, error_chain(&error)),
+        }
+    }
+}
+
+impl From<Refusal> for NotTaken {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Local(error) => Self::from(*error),
+            refusal => Self(HoldReason::Refused, refusal_text(&refusal)),
+        }
+    }
+}
+
+/// Why a revision is refused, and a way out where there is one.
+fn refusal_text(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Signature(error) => format!("{}; {}", error_chain(error), error.hint()),
+        other => error_chain(other),
+    }
+}
+
+impl From<SourceError> for NotTaken {
+    fn from(error: SourceError) -> Self {
+        Self(HoldReason::Unfetched, error_chain(&error))
+    }
+}
+
+impl StatesSync<'_> {
+    /// Fetches, stages, verifies, compiles and publishes one revision.
+    fn take_revision(
+        &mut self,
+        remotes: &mut Remotes,
+        offered: &OfferedRevision<'_>,
+        options: SyncOptions,
+        (deadline, now): (Deadline, Timestamp),
+    ) -> Result<SyncOutcome, NotTaken> {
+        let OfferedRevision { found, revision, role } = *offered;
+        let branch = self.branch_name(found, role);
+        // A pin to a commit is somebody's word: it is judged by itself and moves no floor.
+        let line_name = match role {
+            RevisionRole::Pinned if found.head.as_ref() != Some(revision) => {
+                format!("pin:{}", revision.short())
+            }
+            _ => branch.clone(),
+        };
+        let (staged, ancestry) = match remotes.directory(found.remote) {
+            Some(dir) => (self.cache.stage_dir(dir)?.with_fingerprint(revision), Ancestry::Unknown),
+            None => {
+                let store =
+                    ObjectStore::open(self.settings.paths().repository()).map_err(CacheError::from)?;
+                let want = FetchTarget { remote: found.remote, branch: &branch, revision };
+                remotes.fetch(want, &store, Instant::now(), deadline)?;
+                let mut line = BranchHistory { remotes, store: &store, want, deadline };
+                let staged = self.cache.stage_commit(&store, revision)?;
+                let ancestry = self.ancestry(&staged, &line_name, options, &mut line)?;
+                (staged, ancestry)
+            }
+        };
+        let proof = VerifyContext {
+            trust: &self.settings.trust,
+            now,
+            branch: &line_name,
+            source: &found.url,
+            ancestry,
+            base_branch: (role == RevisionRole::Testing).then_some(found.branch.as_str()),
+            allow_rewind: options.allow_rewind,
+        };
+        let verified = staged.verify(&proof)?;
+        if let Err(trouble) = (self.check_compiles)(&verified.dir()) {
+            // Where it lies for the moment says nothing to whoever wrote it.
+            let words = trouble.summary().replace(&format!("{}/", verified.dir().display()), "");
+            return Err(NotTaken(HoldReason::Broken, format!("it does not compile: {words}")));
+        }
+        if options.preview {
+            return Ok(SyncOutcome::Preview(Box::new(verified)));
+        }
+        let generation = verified.publish()?;
+        GenerationTrial::begin(&self.settings.paths(), generation.name())
+            .map_err(|error| NotTaken(HoldReason::Unfetched, error_chain(&error)))?;
+        if let Err(error) = self.cache.gc() {
+            tracing::warn!(error = error_chain(&error), "old generations stay");
+        }
+        Ok(SyncOutcome::Published(Box::new(generation)))
+    }
+
+    /// Whether a tree stands on what was accepted last; only asked for when that decides something.
+    fn ancestry(
+        &self,
+        staged: &StagedRevision,
+        branch: &str,
+        options: SyncOptions,
+        line: &mut BranchHistory<'_>,
+    ) -> Result<Ancestry, NotTaken> {
+        if !self.settings.trust.fast_forward || options.allow_rewind {
+            return Ok(Ancestry::Unknown);
+        }
+        let doubted =
+            staged.unproven_ancestor(branch)?.and_then(|revision| revision.parse::<Revision>().ok());
+        let Some(old) = doubted else { return Ok(Ancestry::Unknown) };
+        match line.ancestry(&old) {
+            // In doubt it is not taken: whoever serves it could hide the history that speaks against it.
+            Ancestry::Unknown => Err(NotTaken(
+                HoldReason::Unfetched,
+                format!(
+                    "its history cannot be followed back to {}, which was accepted before; \
+                     `zagent source sync --allow-rewind` takes it all the same",
+                    old.short()
+                ),
+            )),
+            known => Ok(known),
+        }
+    }
+
+    /// What the node should be on.
+    fn decide(
+        &self,
+        offer: &RemoteOffer,
+        options: SyncOptions,
+        now: Timestamp,
+    ) -> Result<SyncDecision, CacheError> {
+        let current = self.cache.current()?;
+        let quarantined = self.orders.quarantined_revisions();
+        let constraint =
+            self.orders.rollout_state.constraint(&self.settings.id, self.settings.rollout.follow, now);
+        let standing = NodeView {
+            current: current.as_ref().map(|generation| plain_revision(&generation.record().revision)),
+            pin: self.orders.pin.as_ref(),
+            constraint: constraint.as_ref(),
+            held: self.memory.held.as_ref(),
+            quarantined: &quarantined,
+            weighed: self.memory.weighed.as_ref(),
+            retry_refused: options.retry_refused || options.allow_rewind,
+        };
+        Ok(decide_revision(offer, &standing, now))
+    }
+
+    /// Names a testing branch that does not count.
+    fn note_testing(&mut self, offer: &RemoteOffer, found: &RemoteHeads) {
+        let standing = NodeView { weighed: self.memory.weighed.as_ref(), ..NodeView::default() };
+        if self.orders.pin.is_none() && standing.testing_counts(offer) == Some(false) {
+            self.notes.push(format!(
+                "the branch `{}` does not stand on top of `{}` and does not count: rebase it, or delete it",
+                testing_branch(self.settings).unwrap_or_default(),
+                found.branch
+            ));
+        }
+    }
+
+    /// Finds out whether a testing branch counts: it stands on the followed one, as that is offered and as it was
+    /// accepted. What cannot be told does not count, and is looked at again with the next head.
+    fn check_testing(
+        &mut self,
+        remotes: &mut Remotes,
+        found: &RemoteHeads,
+        (testing, head): (Revision, Revision),
+        deadline: Deadline,
+    ) -> Result<(), CacheError> {
+        let branch = testing_branch(self.settings).unwrap_or_default();
+        let store = ObjectStore::open(self.settings.paths().repository())?;
+        let want = FetchTarget { remote: found.remote, branch: &branch, revision: &testing };
+        let fetched = if store.has_commit(&testing) {
+            Ok(())
+        } else {
+            remotes.fetch(want, &store, Instant::now(), deadline)
+        };
+        let counts = match fetched {
+            Err(error) => {
+                self.notes.push(format!("the branch `{branch}` cannot be fetched: {}", error_chain(&error)));
+                false
+            }
+            Ok(()) => {
+                let accepted = self
+                    .cache
+                    .newest_accepted(&found.branch)?
+                    .and_then(|newest| newest.revision.parse().ok());
+                let mut line = BranchHistory { remotes, store: &store, want, deadline };
+                let mut below = [Some(head.clone()), accepted].into_iter().flatten();
+                below.all(|old| line.ancestry(&old) == Ancestry::Descendant)
+            }
+        };
+        self.memory.weighed = Some(TestingAncestry { testing, head, counts });
+        Ok(())
+    }
+
+    fn branch_name(&self, found: &RemoteHeads, role: RevisionRole) -> String {
+        match role {
+            RevisionRole::Testing => testing_branch(self.settings).unwrap_or_else(|| found.branch.clone()),
+            _ => found.branch.clone(),
+        }
+    }
+}
+
+/// A branch whose history can be followed back.
+struct BranchHistory<'a> {
+    remotes: &'a mut Remotes,
+    store: &'a ObjectStore,
+    want: FetchTarget<'a>,
+    deadline: Deadline,
+}
+
+impl BranchHistory<'_> {
+    /// Whether the wanted commit stands on another. What cannot be told within the deadline is unknown.
+    fn ancestry(&mut self, old: &Revision) -> Ancestry {
+        let mut steps = DEEPEN_STEPS.into_iter();
+        loop {
+            match self.store.is_ancestor(old, self.want.revision) {
+                Ok(Some(true)) => return Ancestry::Descendant,
+                Ok(Some(false)) => return Ancestry::NotDescendant,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "the history cannot be read");
+                    return Ancestry::Unknown;
+                }
+            }
+            let Some(by) = steps.next() else { return Ancestry::Unknown };
+            if let Err(error) = self.remotes.deepen(self.want, self.store, by, self.deadline) {
+                tracing::warn!(error = error_chain(&error), "the history cannot be followed back");
+                return Ancestry::Unknown;
+            }
+        }
+    }
+}
+
+/// Stages the current generation anew: from what was fetched before, or from a remote.
+///
+/// # Errors
+/// Says in words why that is not possible.
+pub fn restage_current(
+    settings: &Settings,
+    cache: &Cache,
+    damaged: &Generation,
+    (seed, now): (u64, Timestamp),
+) -> Result<Generation, String> {
+    let record = damaged.record();
+    let staged = match record.revision.parse::<Revision>() {
+        Ok(revision) => {
+            let store =
+                ObjectStore::open(settings.paths().repository()).map_err(|error| error_chain(&error))?;
+            if !store.has_commit(&revision) {
+                let deadline = Deadline::after(settings.source.timeout);
+                let mut remotes = followed_remotes(settings, None, seed);
+                let RemotePoll { heads: found, failed } = remotes.poll(None, Instant::now(), deadline);
+                let words = || failed.iter().map(|error| error_chain(error)).collect::<Vec<_>>().join("; ");
+                let found = found.ok_or_else(|| format!("no remote answers: {}", words()))?;
+                let want = FetchTarget { remote: found.remote, branch: &record.line, revision: &revision };
+                remotes.fetch(want, &store, Instant::now(), deadline).map_err(|error| error_chain(&error))?;
+            }
+            cache.stage_commit(&store, &revision)
+        }
+        Err(_) => {
+            let dir =
+                directory_remote(&record.source).ok_or_else(|| format!("`{}` is gone", record.source))?;
+            cache.stage_dir(&dir)
+        }
+    };
+    let proof = VerifyContext {
+        trust: &settings.trust,
+        now,
+        branch: &record.line,
+        source: &record.source,
+        ancestry: Ancestry::Unknown,
+        base_branch: None,
+        allow_rewind: false,
+    };
+    let verified =
+        staged.map_err(|error| error_chain(&error))?.verify(&proof).map_err(|error| error_chain(&error))?;
+    verified.publish().map_err(|error| error_chain(&error))
+}
+
+/// The remotes as they are followed: on their branch, or on the one that the node is pinned to.
+#[must_use]
+pub fn followed_remotes(settings: &Settings, pin: Option<&NodePin>, seed: u64) -> Remotes {
+    let mut source = settings.source.clone();
+    if let Some(PinTarget::Branch(branch)) = pin.map(|pin| &pin.to) {
+        let pinned = |remote: &mut RemoteSettings| remote.branch.clone_from(branch);
+        source.remotes.iter_mut().for_each(pinned);
+    }
+    Remotes::new(&source, seed)
+}
+
+/// The directory that a remote is, when it is a plain one.
+#[must_use]
+pub fn directory_remote(url: &str) -> Option<PathBuf> {
+    let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+    (path.is_absolute() && DirSource::is_plain_dir(path)).then(|| path.to_owned())
+}
+
+/// A revision as remotes name it: that of a directory has a word before it.
+#[must_use]
+pub fn plain_revision(revision: &str) -> &str {
+    revision.strip_prefix(DIR_PREFIX).unwrap_or(revision)
+}
+
+/// The branch that only this node follows.
+#[must_use]
+pub fn testing_branch(settings: &Settings) -> Option<String> {
+    settings.source.testing.then(|| format!("testing/{}", settings.id))
+}
+
+fn no_branch_error(found: &RemoteHeads) -> SourceError {
+    SourceError {
+        remote: found.url.clone(),
+        kind: SourceErrorKind::NoBranch,
+        retry_after: None,
+        message: format!(
+            "the branch `{}` does not exist on {}: push it, or set `branch` of the remote",
+            found.branch, found.url
+        ),
+        source: None,
+    }
+}
+
+/// What a revision waits for.
+const fn waiting_for(why: HoldReason) -> &'static str {
+    match why {
+        HoldReason::Paused => "the agent is paused; `zagent resume` ends that",
+        HoldReason::Window => "no maintenance window is open",
+        _ => "it is held back",
+    }
+}

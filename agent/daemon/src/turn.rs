@@ -1,0 +1,348 @@
+//! One turn of the agent: sync, ground, run, and look whether the host is well afterwards (`after.rs`).
+//!
+//! Law: the turn reads like the picture of the agent.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use zagent_cache::{Cache, CacheError, CheckDepth, Generation};
+use zagent_config::settings::Settings;
+
+use super::memory::{AgentMemory, HeldRevision, HoldReason};
+use super::operator_orders::OperatorOrders;
+use super::rollout_state::{RolloutState, TurnWork};
+use super::states_source::{self, SourceGuard, StatesSource};
+use super::sync::{self, StatesSync, SyncOptions, SyncOutcome};
+use crate::error::{CliError, ExitStatus};
+use zagent_config::SecretMask;
+use zagent_config::error_chain;
+use zagent_host::CancelToken;
+use zagent_host::timezone::local_zone;
+use zagent_run::{RunReport, RunTrigger};
+
+/// What a turn asks of whoever started it.
+pub trait TurnHooks {
+    /// Whether the states below a directory compile for this node.
+    ///
+    /// # Errors
+    /// Why they do not.
+    fn check_compiles(&mut self, top: &Path) -> Result<(), CliError>;
+
+    /// Brings the host to what the states say, and tells how it went.
+    ///
+    /// # Errors
+    /// Why there was no run.
+    fn run(&mut self, source: &StatesSource, trigger: RunTrigger) -> Result<CompletedRun, CliError>;
+
+    /// Tells what stops nothing.
+    fn warn(&mut self, words: &str);
+}
+
+/// A run, and what hides its secrets.
+#[derive(Debug)]
+pub struct CompletedRun {
+    /// What it did.
+    pub report: RunReport,
+    /// What hides secrets.
+    pub mask: SecretMask,
+}
+
+/// A turn.
+pub struct Turn<'a> {
+    /// The settings.
+    pub settings: &'a Settings,
+    /// How the sync is meant; no sync when there is none.
+    pub sync_options: Option<SyncOptions>,
+    /// True when nothing may be changed.
+    pub test: bool,
+    /// What started it.
+    pub trigger: RunTrigger,
+    /// True when only a few SLS are run.
+    pub partial: bool,
+    /// What tells this node from others.
+    pub seed: u64,
+    /// Says when to stop.
+    pub cancel: &'a Arc<CancelToken>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Default)]
+pub struct TurnOutcome {
+    /// The last run, when there was one.
+    pub report: Option<RunReport>,
+    /// A revision that is not taken.
+    pub held: Option<HeldRevision>,
+    /// True when a new revision was taken back.
+    pub rolled_back: bool,
+}
+
+impl TurnOutcome {
+    /// How the program ends; a run that there was decides by itself when nothing else is worse.
+    #[must_use]
+    pub fn exit_status(&self, of_run: ExitStatus) -> ExitStatus {
+        match self.held.as_ref().map(|held| held.why) {
+            Some(HoldReason::Refused) => ExitStatus::Refused,
+            Some(HoldReason::Broken) => ExitStatus::NotCompiled,
+            _ if self.rolled_back => ExitStatus::Failed,
+            _ => of_run,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Takes the turn.
+    ///
+    /// # Errors
+    /// Why there was no run.
+    pub fn run(self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
+        let ended = self.run_turn(hooks);
+        // A daemon tells the board by itself.
+        if !self.test && !self.partial && self.sync_options.is_some() && self.has_no_daemon() {
+            self.publish_report(hooks);
+        }
+        ended
+    }
+
+    /// True when no daemon looks after this node.
+    pub fn has_no_daemon(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(self.settings.paths().socket()).is_err()
+    }
+
+    fn run_turn(&self, hooks: &mut dyn TurnHooks) -> Result<TurnOutcome, CliError> {
+        let now = Timestamp::now();
+        let paths = self.settings.paths();
+        if !self.test {
+            RolloutState::move_aside_damaged(&paths);
+        }
+        let orders = OperatorOrders::read(&paths, now);
+        let mut memory = AgentMemory::load(&paths.memory());
+        let cache =
+            Cache::open(&paths, &self.settings.source).map_err(|error| CliError::from_cache(&error))?;
+        if !self.test && (cache.needs_repair() || cache.current().is_err()) {
+            repair_cache(&cache, hooks);
+        }
+        let obstacle = self.change_obstacle(&orders, now, hooks);
+        if !self.test && !self.partial {
+            if self.sync_options.is_some() && self.trigger != RunTrigger::Rollout {
+                self.read_records(hooks);
+            }
+            let (closed, paused) =
+                (obstacle.is_some(), obstacle.as_ref().is_some_and(|(why, _)| *why == HoldReason::Paused));
+            let mut work =
+                TurnWork { cache: &cache, memory: &mut memory, hooks: hooks, window_closed: closed, paused };
+            let ended = self.follow_rollout(&mut work);
+            save_memory(&memory, &paths, hooks);
+            if let Some(ended) = ended? {
+                return Ok(ended);
+            }
+            if self.trigger == RunTrigger::Rollout {
+                return Ok(TurnOutcome::default());
+            }
+        }
+        // What a rollout led to counts from here on.
+        let orders = OperatorOrders::read(&paths, now);
+        let synced =
+            self.sync_states(&cache, &orders, &mut memory, obstacle.as_ref().map(|(why, _)| *why), hooks);
+        if !self.test {
+            save_memory(&memory, &paths, hooks);
+        }
+        let synced = synced?;
+        if let Some((why, words)) = obstacle {
+            return self.stop_held(why, words, memory);
+        }
+        let held = self.report_sync(&synced, hooks);
+        // Whoever was only called because of a new revision has nothing to do without it.
+        let has_new = matches!(synced, SyncOutcome::Published(_) | SyncOutcome::Preview(_));
+        if self.trigger == RunTrigger::Git
+            && !has_new
+            && cache.current().is_ok_and(|current| current.is_some())
+        {
+            return Ok(TurnOutcome { held, ..TurnOutcome::default() });
+        }
+        let source = self.find_source(&cache, synced, &mut memory, hooks)?;
+        let ended = self.converge_and_check(&cache, source, &mut memory, hooks)?;
+        let rolled_back = ended.rolled_back;
+        Ok(TurnOutcome { held: held.filter(|_| !rolled_back), ..ended })
+    }
+
+    /// What keeps this turn from changing the host. Windows bind what nobody asked for by hand.
+    fn change_obstacle(
+        &self,
+        orders: &OperatorOrders,
+        now: Timestamp,
+        hooks: &mut dyn TurnHooks,
+    ) -> Option<(HoldReason, String)> {
+        let (why, words) = orders.change_obstacle(&self.settings.windows, now, &local_zone())?;
+        if self.test {
+            return None;
+        }
+        if why == HoldReason::Window && self.trigger == RunTrigger::Manual {
+            hooks.warn(&words);
+            return None;
+        }
+        Some((why, words))
+    }
+
+    fn stop_held(
+        &self,
+        why: HoldReason,
+        words: String,
+        memory: AgentMemory,
+    ) -> Result<TurnOutcome, CliError> {
+        if self.trigger == RunTrigger::Manual && why == HoldReason::Paused {
+            return Err(CliError::Refusal { exit: ExitStatus::Locked, message: words, hint: None });
+        }
+        tracing::info!("{words}");
+        Ok(TurnOutcome { held: memory.held.filter(|held| held.why == why), ..TurnOutcome::default() })
+    }
+
+    fn sync_states(
+        &self,
+        cache: &Cache,
+        orders: &OperatorOrders,
+        memory: &mut AgentMemory,
+        hold: Option<HoldReason>,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<SyncOutcome, CliError> {
+        let Some(options) = self.sync_options else { return Ok(SyncOutcome::NoRemote) };
+        let options = SyncOptions { hold, preview: self.test, ..options };
+        let mut compiles = |top: &Path| hooks.check_compiles(top);
+        let mut sync = StatesSync {
+            settings: self.settings,
+            cache,
+            memory,
+            orders,
+            seed: self.seed,
+            notes: Vec::new(),
+            check_compiles: &mut compiles,
+        };
+        let synced = sync.sync_head(options, Timestamp::now());
+        let notes = std::mem::take(&mut sync.notes);
+        notes.iter().for_each(|note| hooks.warn(note));
+        synced.map_err(|error| CliError::from_cache(&error))
+    }
+
+    /// Tells what the sync found; gives back what is not taken.
+    fn report_sync(&self, synced: &SyncOutcome, hooks: &mut dyn TurnHooks) -> Option<HeldRevision> {
+        match synced {
+            SyncOutcome::Held(held) => {
+                hooks.warn(&format!("revision {} is not taken: {}", held.revision.short(), held.message));
+                Some(held.clone())
+            }
+            SyncOutcome::Offline(errors) => {
+                errors.iter().for_each(|error| hooks.warn(&error_chain(error)));
+                None
+            }
+            SyncOutcome::NoRemote
+            | SyncOutcome::Current
+            | SyncOutcome::Published(_)
+            | SyncOutcome::Preview(_) => None,
+        }
+    }
+
+    /// Where to read: what was just verified, or what there is, whole and as it was published.
+    fn find_source(
+        &self,
+        cache: &Cache,
+        synced: SyncOutcome,
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<StatesSource, CliError> {
+        let unreachable = matches!(synced, SyncOutcome::Offline(_));
+        let refused = match &synced {
+            SyncOutcome::Held(held) => Some(held.clone()),
+            _ => None,
+        };
+        let found = match synced {
+            SyncOutcome::Preview(verified) => return Ok(StatesSource::from_verified(*verified)),
+            SyncOutcome::Published(generation) => Some(
+                StatesSource::from_generation(*generation).map_err(|error| CliError::from_cache(&error))?,
+            ),
+            _ => StatesSource::find(self.settings, cache, std::thread::sleep)
+                .map_err(|error| CliError::from_cache(&error))?,
+        };
+        let Some(found) = found else {
+            return Err(no_states_error(self.settings.source.remotes.is_empty(), unreachable, refused));
+        };
+        if found.is_baked() && !self.settings.source.remotes.is_empty() {
+            hooks.warn(states_source::FALLBACK_WARNING);
+        }
+        match found.guard {
+            SourceGuard::Generation(generation, pin) => {
+                let whole = self.verify_or_restage(cache, &generation, memory, hooks)?;
+                let source = StatesSource::from_generation(whole.unwrap_or(*generation));
+                drop(pin);
+                source.map_err(|error| CliError::from_cache(&error))
+            }
+            held => Ok(StatesSource { guard: held, ..found }),
+        }
+    }
+
+    /// Nothing when a generation is as it was published; else one in its place that is.
+    fn verify_or_restage(
+        &self,
+        cache: &Cache,
+        generation: &Generation,
+        memory: &mut AgentMemory,
+        hooks: &mut dyn TurnHooks,
+    ) -> Result<Option<Generation>, CliError> {
+        let now = Timestamp::now();
+        let every =
+            SignedDuration::try_from(self.settings.source.verify_every).unwrap_or(SignedDuration::MAX);
+        let due = memory.verified.is_none_or(|last| now.duration_since(last) >= every || last > now);
+        let depth = if due { CheckDepth::Full } else { CheckDepth::Quick };
+        let tampered = match generation.check(depth) {
+            Ok(()) => {
+                if due && !self.test {
+                    memory.verified = Some(now);
+                }
+                return Ok(None);
+            }
+            Err(tampered) => tampered,
+        };
+        hooks.warn(&format!(
+            "the cache was changed behind our back: {}; staging it anew",
+            error_chain(&tampered)
+        ));
+        let renewed = sync::restage_current(self.settings, cache, generation, (self.seed, now));
+        renewed.map(Some).map_err(|words| CliError::Refusal {
+            exit: ExitStatus::Refused,
+            message: format!(
+                "the cache was changed behind our back ({}) and {words}",
+                error_chain(&tampered)
+            ),
+            hint: Some("mend the way to a remote, then `zagent source sync`".into()),
+        })
+    }
+}
+
+/// Puts right what an interrupted turn left behind.
+fn repair_cache(cache: &Cache, hooks: &mut dyn TurnHooks) {
+    match cache.repair() {
+        // Somebody else is at work on it, and does the same first.
+        Ok(_) | Err(CacheError::Busy { .. }) => {}
+        Err(error) => hooks.warn(&error_chain(&error)),
+    }
+}
+
+pub fn save_memory(memory: &AgentMemory, paths: &zagent_config::paths::Paths, hooks: &mut dyn TurnHooks) {
+    if let Err(error) = memory.save(&paths.memory()) {
+        hooks.warn(&format!("what was seen is not kept: {}", error_chain(&error)));
+    }
+}
+
+fn no_states_error(follows_nobody: bool, unreachable: bool, held: Option<HeldRevision>) -> CliError {
+    let (exit, hint) = match held {
+        Some(held) if held.why == HoldReason::Broken => (ExitStatus::NotCompiled, held.message),
+        Some(held) => (ExitStatus::Refused, held.message),
+        None if unreachable => {
+            (ExitStatus::Unreachable, "no remote answers: `zagent doctor` tells more".into())
+        }
+        None if !follows_nobody => {
+            (ExitStatus::Usage, "nothing was fetched yet: `zagent source sync` does it now".into())
+        }
+        None => (ExitStatus::Usage, "set `source.remotes`, or name a directory with `--states DIR`".into()),
+    };
+    CliError::Refusal { exit, message: states_source::NO_STATES.into(), hint: Some(hint) }
+}

@@ -1,0 +1,72 @@
+//! A turn in a process of its own: the daemon stays small, and whatever a run does to itself, the daemon lives on.
+//!
+//! Law: a turn that does not end by itself is told to, then ended with its process group.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The stack of a thread that only waits.
+const STACK_BYTES: usize = 128 << 10;
+
+/// A turn that is under way.
+#[derive(Debug)]
+pub struct TurnProcess {
+    pid: Pid,
+}
+
+impl TurnProcess {
+    /// Starts the program on a command line; `ended` is called from another thread, once. A quiet one says nothing.
+    pub fn start(
+        program: &Path,
+        args: &[OsString],
+        quiet: bool,
+        ended: impl FnOnce(io::Result<ExitStatus>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).process_group(0);
+        if quiet {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        let mut child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        let waiter = std::thread::Builder::new().name("turn".into()).stack_size(STACK_BYTES);
+        let started = Self { pid };
+        if let Err(error) = waiter.spawn(move || ended(child.wait())) {
+            // Nobody would hear of its end.
+            started.kill();
+            return Err(error);
+        }
+        Ok(started)
+    }
+
+    /// Its process id.
+    pub const fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Tells it to end in order: the report is still written.
+    pub fn stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends it with everything that it started.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended by itself just now, which is what is wanted.
+        let _ = kill_process_group(self.pid, signal);
+    }
+}
+
+/// How long a turn may take before it is ended: a fetch, two runs (a rollback is one too) and some time to say so.
+pub fn turn_timeout(fetch: Duration, run: Duration) -> Duration {
+    fetch.saturating_add(run.saturating_mul(2)).saturating_add(Duration::from_secs(60))
+}

@@ -1,0 +1,255 @@
+//! A command in, its outcome out: the one place where a process is started.
+//!
+//! The law: `run` always comes back. A command has a process group of its own, a time limit, a cap on what is kept
+//! of its output, and a background child that holds a pipe open delays nobody.
+
+pub mod cancel;
+pub mod command_options;
+pub mod shell_words;
+pub mod tools;
+
+pub mod spawn;
+pub mod watcher;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use self::spawn::spawn_with_retry;
+use self::watcher::ProcessWatcher;
+use super::CancelToken;
+
+pub use self::spawn::{find_program, spawn_detached};
+
+/// How long a command may run when nothing else is said.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many bytes of each output stream are kept when nothing else is said.
+pub const OUTPUT_CAP: usize = 1 << 20;
+
+/// What to run, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct ExecCommand {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// What it reads; nothing (`/dev/null`) when empty.
+    pub stdin: Vec<u8>,
+    /// Variables that are set on top of the environment (or alone, see `clear_env`).
+    pub env: Vec<(OsString, OsString)>,
+    /// Variables that are taken away.
+    pub unset: Vec<OsString>,
+    /// Starts from an empty environment.
+    pub clear_env: bool,
+    /// Where it runs; the agent's own directory when none.
+    pub cwd: Option<PathBuf>,
+    /// When it is ended with its whole process group; never when none.
+    pub timeout: Option<Duration>,
+    /// How many bytes of each output stream are kept; the rest is read and dropped. With zero nobody reads at all: the
+    /// command writes to `/dev/null`.
+    pub output_cap: usize,
+    /// Writes standard error into `stdout`, in the order it was written.
+    pub merge_stderr: bool,
+    /// Ends it, with its whole process group, once somebody says so.
+    pub cancel: Option<Arc<CancelToken>>,
+    /// A word to stop does not end it: what it does must not be left half-way.
+    pub uninterruptible: bool,
+    /// The bits that its new files do not get; the agent's own when none.
+    pub umask: Option<u32>,
+    /// Who it runs as; the agent itself when none.
+    pub user: Option<UserIds>,
+    /// How much it stands back for others: -20 to 19; as the agent when none.
+    pub nice: Option<i32>,
+    /// Keeps its arguments out of the log.
+    pub hide_args: bool,
+}
+
+/// Who a command runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserIds {
+    /// The user id.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// All groups.
+    pub groups: Vec<u32>,
+}
+
+impl ExecCommand {
+    /// A command without arguments, with the default bounds.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            stdin: Vec::new(),
+            env: Vec::new(),
+            unset: Vec::new(),
+            clear_env: false,
+            cwd: None,
+            timeout: Some(DEFAULT_TIMEOUT),
+            output_cap: OUTPUT_CAP,
+            merge_stderr: false,
+            cancel: None,
+            uninterruptible: false,
+            umask: None,
+            user: None,
+            nice: None,
+            hide_args: false,
+        }
+    }
+
+    /// The same command with these arguments.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args = args.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By this signal, which we did not send.
+    Signaled(i32),
+    /// By us: its time was up.
+    TimedOut,
+    /// By us: the run was stopped.
+    Cancelled,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitOutcome {
+    /// Its process id.
+    pub pid: u32,
+    /// How it ended.
+    pub reason: ExitReason,
+    /// What it printed, up to the cap.
+    pub stdout: Vec<u8>,
+    /// What it complained about, up to the cap.
+    pub stderr: Vec<u8>,
+    /// True when a stream was longer than the cap.
+    pub truncated: bool,
+}
+
+impl ExitOutcome {
+    /// True when the command ended by itself with code 0.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.reason == ExitReason::Exited(0)
+    }
+
+    /// The code a shell would report: 128 + n for a signal, 124 for a timeout, 143 when the run was stopped.
+    #[must_use]
+    pub fn shell_code(&self) -> i32 {
+        match self.reason {
+            ExitReason::Exited(code) => code,
+            ExitReason::Signaled(signal) => 128 + signal,
+            ExitReason::TimedOut => 124,
+            ExitReason::Cancelled => 143,
+        }
+    }
+}
+
+/// Why a command could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The working directory is not there.
+    #[error("cannot run `{}` in `{}`: no such directory", program.display(), cwd.display())]
+    Cwd {
+        /// The program.
+        program: OsString,
+        /// The directory.
+        cwd: PathBuf,
+    },
+    /// The program could not be started.
+    #[error("cannot start `{}`", program.display())]
+    Start {
+        /// The program.
+        program: OsString,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot run as another user.
+    #[error("cannot run `{}` as user {uid}", program.display())]
+    User {
+        /// The program.
+        program: OsString,
+        /// The user.
+        uid: u32,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The run was stopped before it began.
+    #[error("cannot run `{}`: the run was stopped", program.display())]
+    Cancelled {
+        /// The program.
+        program: OsString,
+    },
+    /// The program was started and its end or its output could not be watched.
+    #[error("cannot watch `{}`", program.display())]
+    Watch {
+        /// The program.
+        program: OsString,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ExecError {
+    /// True when there is no such program.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Runs a command to its end, or to the end of its time.
+///
+/// # Errors
+/// Fails when the command cannot be started or watched; a command that fails is an `ExitOutcome`.
+pub fn run(command: &ExecCommand) -> Result<ExitOutcome, ExecError> {
+    let program = || command.program.clone();
+    let (mut child, pipes) = start_checked(command)?;
+    let mut watch = ProcessWatcher::new(&child, pipes, command);
+    let watched = watch.wait_until_exit();
+    if watched.is_err() || watch.was_killed() {
+        // The leader is not reaped yet, so its group id cannot have become someone else's.
+        watch.signal_group(Signal::KILL);
+    }
+    let status = child.wait();
+    match watched.and(status) {
+        Ok(status) => Ok(watch.into_outcome(child.id(), status)),
+        Err(source) => Err(ExecError::Watch { program: program(), source }),
+    }
+}
+
+/// Starts a command, once it is known that it may run and has somewhere to.
+fn start_checked(command: &ExecCommand) -> Result<(std::process::Child, spawn::ChildPipes), ExecError> {
+    let program = || command.program.clone();
+    if command.cancel.as_ref().is_some_and(|c| c.is_cancelled()) {
+        return Err(ExecError::Cancelled { program: program() });
+    }
+    if let Some(cwd) = command.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+        return Err(ExecError::Cwd { program: program(), cwd: cwd.clone() });
+    }
+    let started = spawn_with_retry(command)?;
+    if command.hide_args {
+        tracing::debug!(program = %command.program.display(), pid = started.0.id(), "started");
+    } else {
+        tracing::debug!(program = %command.program.display(), args = ?command.args, pid = started.0.id(), "started");
+    }
+    Ok(started)
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,223 @@
+//! A command in, a running child and our ends of its streams out.
+//!
+//! Law: the way to start is the cheap one (`posix_spawn`) unless the command asks for another user. What has no safe call
+//! (a file mask, supplementary groups) is done by a small program that then becomes the command; the command itself is
+//! looked up before, so that what is not there is told as such.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::fs::Access;
+
+use super::{ExecCommand, ExecError, UserIds};
+
+/// How often, and how far apart, a program is tried that somebody is still writing (or has just written).
+const BUSY_RETRIES: usize = 10;
+const BUSY_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// Where programs are when the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Sets the file mask and becomes the command.
+const UMASK_SCRIPT: &str = r#"umask "$0" && exec "$@""#;
+
+/// Our ends of the child's streams.
+#[derive(Default)]
+pub struct ChildPipes {
+    pub stdin: Option<OwnedFd>,
+    pub outputs: [Option<OwnedFd>; 2],
+}
+
+/// Where a program is: a path as it is, a name in the directories of `path` (colon-separated).
+///
+/// # Errors
+/// Fails when there is none, and when there is one that may not be run.
+pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> io::Result<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Ok(program.into());
+    }
+    let mut outcome = io::ErrorKind::NotFound;
+    let own = std::env::var_os("PATH");
+    let dirs = path.or(own.as_deref()).unwrap_or_else(|| OsStr::new(DEFAULT_PATH));
+    for dir in std::env::split_paths(dirs) {
+        let file = dir.join(program);
+        match rustix::fs::access(&file, Access::EXEC_OK) {
+            Ok(()) if file.is_file() => return Ok(file),
+            Err(rustix::io::Errno::ACCESS) => outcome = io::ErrorKind::PermissionDenied,
+            _ => {}
+        }
+    }
+    Err(match outcome {
+        io::ErrorKind::NotFound => io::Error::new(outcome, "there is no such program on the path"),
+        _ => outcome.into(),
+    })
+}
+
+/// A program that was just written is busy for as long as another thread's new child still holds its file.
+pub fn spawn_with_retry(command: &ExecCommand) -> Result<(Child, ChildPipes), ExecError> {
+    let argv = SpawnArgv::for_command(command)?;
+    let fail = |source| ExecError::Start { program: command.program.clone(), source };
+    for _ in 1..BUSY_RETRIES {
+        match spawn_child(command, &argv) {
+            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_RETRY_DELAY),
+            outcome => return outcome.map_err(fail),
+        }
+    }
+    spawn_child(command, &argv).map_err(fail)
+}
+
+/// Starts a command and leaves it to itself: its output is lost, and nobody ends it. Gives its process id.
+///
+/// # Errors
+/// Fails when it cannot be started.
+pub fn spawn_detached(command: &ExecCommand) -> Result<u32, ExecError> {
+    let silent = ExecCommand { output_cap: 0, stdin: Vec::new(), ..command.clone() };
+    let (mut child, _) = super::start_checked(&silent)?;
+    let pid = child.id();
+    // Somebody has to take its exit code, or it stays behind as a dead process.
+    std::thread::spawn(move || child.wait());
+    Ok(pid)
+}
+
+/// What is really started.
+struct SpawnArgv {
+    program: PathBuf,
+    /// What stands before the command's own arguments; the command itself is its last when something is put in front.
+    prefix_args: Vec<OsString>,
+    is_wrapped: bool,
+    ids: Option<(u32, u32)>,
+}
+
+impl SpawnArgv {
+    fn for_command(command: &ExecCommand) -> Result<Self, ExecError> {
+        let path = command.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, v)| v.as_os_str());
+        let program = find_program(&command.program, path)
+            .map_err(|source| ExecError::Start { program: command.program.clone(), source })?;
+        let mut argv = Self { program, prefix_args: Vec::new(), is_wrapped: false, ids: None };
+        if let Some(user) = &command.user {
+            let become_user = argv.become_user(user, &command.program);
+            become_user.map_err(|source| ExecError::User {
+                program: command.program.clone(),
+                uid: user.uid,
+                source,
+            })?;
+        }
+        if let Some(umask) = command.umask {
+            let mask = format!("{umask:04o}");
+            argv.prepend_program(
+                "/bin/sh".into(),
+                ["-c".into(), UMASK_SCRIPT.into(), mask.into()],
+                &command.program,
+            );
+        }
+        Ok(argv)
+    }
+
+    /// Puts a program in front of what is there. The command goes by the name it was given: it shows in its messages.
+    fn prepend_program<const N: usize>(&mut self, program: PathBuf, args: [OsString; N], given: &OsStr) {
+        let wrapped = std::mem::replace(&mut self.program, program);
+        let wrapped = if self.is_wrapped { wrapped.into() } else { given.to_owned() };
+        self.prefix_args.splice(0..0, args.into_iter().chain([wrapped]));
+        self.is_wrapped = true;
+    }
+
+    fn become_user(&mut self, user: &UserIds, given: &OsStr) -> io::Result<()> {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        if (uid, gid) == (user.uid, user.gid) {
+            return Ok(());
+        }
+        if uid != 0 {
+            let words = "only root may become another user";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+        }
+        let more: Vec<String> =
+            user.groups.iter().filter(|g| **g != user.gid).map(ToString::to_string).collect();
+        if more.is_empty() {
+            self.ids = Some((user.uid, user.gid));
+            return Ok(());
+        }
+        let words = "its groups cannot be set without `setpriv` of util-linux";
+        let setpriv = find_setpriv().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, words))?;
+        let args = [
+            format!("--reuid={}", user.uid),
+            format!("--regid={}", user.gid),
+            format!("--groups={},{}", user.gid, more.join(",")),
+            "--".into(),
+        ];
+        self.prepend_program(setpriv, args.map(OsString::from), given);
+        Ok(())
+    }
+}
+
+/// The `setpriv` that knows users: BusyBox has one of that name that does not.
+fn find_setpriv() -> Option<PathBuf> {
+    let found = find_program(OsStr::new("setpriv"), Some(OsStr::new(DEFAULT_PATH))).ok()?;
+    let real = found.canonicalize().ok()?;
+    (real.file_name() != Some(OsStr::new("busybox"))).then_some(found)
+}
+
+fn spawn_child(command: &ExecCommand, argv: &SpawnArgv) -> io::Result<(Child, ChildPipes)> {
+    let mut std = std::process::Command::new(&argv.program);
+    if !argv.is_wrapped {
+        std.arg0(&command.program);
+    }
+    std.args(&argv.prefix_args).args(&command.args).process_group(0);
+    if let Some((uid, gid)) = argv.ids {
+        std.uid(uid).gid(gid);
+    }
+    if command.clear_env {
+        std.env_clear();
+    }
+    // Whoever starts the agent listens there for the agent alone.
+    std.env_remove("NOTIFY_SOCKET");
+    for name in &command.unset {
+        std.env_remove(name);
+    }
+    std.envs(command.env.iter().map(|(k, v)| (k, v)));
+    if let Some(cwd) = &command.cwd {
+        std.current_dir(cwd);
+    }
+    std.stdin(if command.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+    let mut merged = None;
+    if command.output_cap == 0 {
+        std.stdout(Stdio::null()).stderr(Stdio::null());
+    } else if command.merge_stderr {
+        let (reader, writer) = io::pipe()?;
+        std.stdout(writer.try_clone()?).stderr(writer);
+        merged = Some(OwnedFd::from(reader));
+    } else {
+        std.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    let mut child = std.spawn()?;
+    // The command holds the other end of the merged stream only once ours is closed.
+    drop(std);
+    if let Some(nice) = command.nice {
+        set_nice(&mut child, nice)?;
+    }
+    let pipes = ChildPipes {
+        stdin: child.stdin.take().map(Into::into),
+        outputs: [
+            merged.or_else(|| child.stdout.take().map(Into::into)),
+            child.stderr.take().map(Into::into),
+        ],
+    };
+    for fd in pipes.stdin.iter().chain(pipes.outputs.iter().flatten()) {
+        rustix::io::ioctl_fionbio(fd, true)?;
+    }
+    Ok((child, pipes))
+}
+
+fn set_nice(child: &mut Child, nice: i32) -> io::Result<()> {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let set = rustix::process::setpriority_process(pid, nice);
+    set.map_err(|e| {
+        // It has not begun in earnest; what it was asked for cannot be had.
+        let _ = child.kill();
+        let _ = child.wait();
+        e.into()
+    })
+}

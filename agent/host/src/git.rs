@@ -1,0 +1,402 @@
+//! The program `git`, as states and execution functions use it: who runs it and with which keys in, what it said out.
+//!
+//! Law: a password stands in the environment of the program alone, never among its words nor in what it said. Nothing ever
+//! waits for somebody to type, not even ssh, which would ask at the terminal whether a host is the right one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zagent_config::FunctionError;
+
+use super::exec::ExecCommand;
+use super::temp_file::PrivateTempFile;
+use super::{CommandOutput, Tools};
+use crate::exec::command_options::RunAsUser;
+
+/// How long a clone or fetch may take.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(3600);
+/// What gives the password to git when it asks for one.
+const ASKPASS_HELPER: &str =
+    r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$GIT_LOGIN" "$GIT_PASSWORD"; }; f"#;
+
+/// Where git finds which ssh to use.
+const SSH_COMMAND: &str = "GIT_SSH_COMMAND";
+/// ssh, which fails where it would ask.
+const SSH_BATCH_MODE: &str = "ssh -o BatchMode=yes";
+/// Keeps git, and any ssh that is not ours to choose, from asking at the terminal.
+const NO_PROMPT_ENV: [(&str, &str); 3] =
+    [("GIT_TERMINAL_PROMPT", "0"), ("SSH_ASKPASS", "false"), ("SSH_ASKPASS_REQUIRE", "force")];
+/// Verbs that reach another host.
+const REMOTE_COMMANDS: [&str; 7] = ["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
+
+/// The program with all that it needs to reach a repository.
+#[derive(Clone, Debug)]
+pub struct GitCli<'a> {
+    tools: Tools<'a>,
+    user: Option<RunAsUser>,
+    env: Vec<(OsString, OsString)>,
+    secret: Option<String>,
+    /// Keys that are files only as long as somebody holds them.
+    temp_files: Vec<Arc<PrivateTempFile>>,
+}
+
+impl<'a> GitCli<'a> {
+    /// The program as this user, or as who runs the agent.
+    pub fn new(tools: Tools<'a>, user: Option<&str>) -> Result<Self, FunctionError> {
+        let own = || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|u| u.dir);
+        let user = user.map(RunAsUser::find).transpose().map_err(FunctionError::failed)?;
+        let home = match &user {
+            Some(account) => Some(account.home.clone()),
+            None => std::env::var_os("HOME").map(Into::into).or_else(own),
+        };
+        let mut env: Vec<(OsString, OsString)> =
+            NO_PROMPT_ENV.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        env.extend(home.map(|home| ("HOME".into(), home.into_os_string())));
+        Ok(Self { tools, user, env, secret: None, temp_files: Vec::new() })
+    }
+
+    /// Who runs the program; nothing for the agent itself.
+    pub fn uid(&self) -> Option<u32> {
+        self.user.as_ref().map(|account| account.ids.uid)
+    }
+
+    /// The same, and these files stay as long as it does.
+    pub fn with_temp_files(mut self, files: Vec<PrivateTempFile>) -> Self {
+        self.temp_files.extend(files.into_iter().map(Arc::new));
+        self
+    }
+
+    /// The same with private keys for ssh. A host that is new is trusted, one whose key changed is not.
+    pub fn with_keys(mut self, keys: &[String]) -> Self {
+        if !keys.is_empty() {
+            let quoted = keys.iter().map(|k| format!(" -i '{}'", k.replace('\'', r"'\''")));
+            let more = " -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new";
+            let line = SSH_BATCH_MODE.to_owned() + more + &quoted.collect::<String>();
+            self.env.push((SSH_COMMAND.into(), line.into()));
+        }
+        self
+    }
+
+    /// The same with a name and password for the host of this address, and for no other.
+    pub fn with_login(
+        mut self,
+        url: &str,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Self, FunctionError> {
+        let Some(user) = user else {
+            return if password.is_some() {
+                Err(FunctionError::failed("An https_user is required with https_pass"))
+            } else {
+                Ok(self)
+            };
+        };
+        if !url.starts_with("https://") {
+            return Err(FunctionError::failed("Basic Auth only supported for HTTPS"));
+        }
+        self.set_login(url, user, password.unwrap_or_default());
+        Ok(self)
+    }
+
+    /// The same with the name and password that stood in this address.
+    pub fn with_url_login(mut self, url: &str, login: Option<&(String, String)>) -> Self {
+        if let Some((user, password)) = login {
+            self.set_login(url, user, password);
+        }
+        self
+    }
+
+    fn set_login(&mut self, url: &str, user: &str, password: &str) {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+        let host = rest.split('/').next().unwrap_or(rest).rsplit('@').next().unwrap_or(rest);
+        let given: [(&str, String); 5] = [
+            ("GIT_CONFIG_COUNT", "1".into()),
+            ("GIT_CONFIG_KEY_0", format!("credential.{scheme}://{host}.helper")),
+            ("GIT_CONFIG_VALUE_0", ASKPASS_HELPER.into()),
+            ("GIT_LOGIN", user.into()),
+            ("GIT_PASSWORD", password.into()),
+        ];
+        self.env.extend(given.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self.secret = Some(password.to_owned()).filter(|p| !p.is_empty());
+    }
+
+    /// Runs it in a directory, or nowhere in particular; when it fails that is an answer.
+    pub fn run<A: AsRef<str>>(&self, dir: Option<&Path>, args: &[A]) -> Result<CommandOutput, FunctionError> {
+        let mut words: Vec<String> = Vec::new();
+        if let Some(dir) = dir {
+            words.extend(["-C".into(), dir.display().to_string()]);
+        }
+        words.extend(args.iter().map(|a| a.as_ref().to_owned()));
+        let mut command = self.command(&words);
+        if args.first().is_some_and(|verb| REMOTE_COMMANDS.contains(&verb.as_ref()))
+            && !self.has_ssh_command(dir)?
+        {
+            command.env.push((SSH_COMMAND.into(), SSH_BATCH_MODE.into()));
+        }
+        let mut output = self.tools.run(command)?;
+        if let Some(secret) = &self.secret {
+            (output.stdout, output.stderr) =
+                (output.stdout.replace(secret, "***"), output.stderr.replace(secret, "***"));
+        }
+        Ok(output)
+    }
+
+    fn command(&self, words: &[String]) -> ExecCommand {
+        let mut command = Tools::command("git", words, TRANSFER_TIMEOUT);
+        command.env.extend(self.env.iter().cloned());
+        command.user = self.user.as_ref().map(|account| account.ids.clone());
+        command
+    }
+
+    /// True when somebody said which ssh to use: the state, whoever runs the agent, or the configuration of git.
+    fn has_ssh_command(&self, dir: Option<&Path>) -> Result<bool, FunctionError> {
+        let is_named =
+            |name: &str| self.env.iter().any(|(n, _)| n == name) || std::env::var_os(name).is_some();
+        if [SSH_COMMAND, "GIT_SSH"].into_iter().any(is_named) {
+            return Ok(true);
+        }
+        let place = dir.map(|dir| dir.display().to_string()).unwrap_or_else(|| "/".to_owned());
+        let words = ["-C", &place, "config", "--get", "core.sshCommand"].map(str::to_owned);
+        Ok(self.tools.run(self.command(&words))?.is_success())
+    }
+
+    /// The same; what it printed when it went well, or nothing.
+    pub fn output_line<A: AsRef<str>>(
+        &self,
+        dir: &Path,
+        args: &[A],
+    ) -> Result<Option<String>, FunctionError> {
+        let output = self.run(Some(dir), args)?;
+        Ok(output.is_success().then(|| output.stdout.trim().to_owned()))
+    }
+
+    /// The same; what it printed, or a refusal with what it complained about.
+    pub fn run_checked<A: AsRef<str>>(
+        &self,
+        dir: Option<&Path>,
+        args: &[A],
+    ) -> Result<String, FunctionError> {
+        let output = self.run(dir, args)?;
+        if output.is_success() {
+            Ok(output.stdout)
+        } else {
+            Err(FunctionError::failed(redact_passwords(output.message())))
+        }
+    }
+
+    /// What a remote repository has: refs and their commits.
+    pub fn remote_refs(
+        &self,
+        dir: Option<&Path>,
+        url: &str,
+        flags: &[&str],
+    ) -> Result<BTreeMap<String, String>, FunctionError> {
+        let args: Vec<&str> =
+            ["ls-remote"].into_iter().chain(flags.iter().copied()).chain(["--", url]).collect();
+        Ok(parse_refs(&self.run_checked(dir, &args)?))
+    }
+
+    /// Lines that a command prints.
+    pub fn output_lines<A: AsRef<str>>(&self, dir: &Path, args: &[A]) -> Result<Vec<String>, FunctionError> {
+        Ok(self.run_checked(Some(dir), args)?.lines().map(str::to_owned).filter(|l| !l.is_empty()).collect())
+    }
+
+    /// The commit at the head; nothing when there is none yet.
+    pub fn head_commit(&self, dir: &Path) -> Result<Option<String>, FunctionError> {
+        self.output_line(dir, &["rev-parse", "--verify", "--quiet", "HEAD"])
+    }
+
+    /// The branch at the head; nothing when it stands apart from any.
+    pub fn head_branch(&self, dir: &Path) -> Result<Option<String>, FunctionError> {
+        self.output_line(dir, &["symbolic-ref", "--quiet", "--short", "HEAD"])
+    }
+
+    /// The names of branches or tags.
+    pub fn list_refs(&self, dir: &Path, below: &str) -> Result<Vec<String>, FunctionError> {
+        let names = self.output_lines(dir, &["for-each-ref", "--format=%(refname)", below])?;
+        Ok(names.iter().filter_map(|n| n.strip_prefix(below)).map(str::to_owned).collect())
+    }
+
+    /// Where a remote is fetched from.
+    pub fn remote_url(&self, dir: &Path, remote: &str) -> Result<Option<String>, FunctionError> {
+        self.output_line(dir, &["config", "--get", &format!("remote.{remote}.url")])
+    }
+
+    /// The values of a key of the configuration; `scope` is `--local` in a directory, or `--global`.
+    pub fn config_values(&self, dir: Option<&Path>, key: &str) -> Result<Vec<String>, FunctionError> {
+        let output = self.run(dir, &["config", config_scope(dir), "--null", "--get-all", key])?;
+        match output.code {
+            0 => Ok(output.stdout.split_terminator('\0').map(str::to_owned).collect()),
+            1 => Ok(Vec::new()),
+            _ => Err(FunctionError::failed(output.message().to_owned())),
+        }
+    }
+
+    /// Gives a key of the configuration these values and no others.
+    pub fn set_config(&self, dir: Option<&Path>, key: &str, values: &[String]) -> Result<(), FunctionError> {
+        let scope = config_scope(dir);
+        if let [only] = values {
+            self.run_checked(dir, &["config", scope, "--replace-all", key, only])?;
+            return Ok(());
+        }
+        if !self.config_values(dir, key)?.is_empty() {
+            self.run_checked(dir, &["config", scope, "--unset-all", key])?;
+        }
+        for value in values {
+            self.run_checked(dir, &["config", scope, "--add", key, value])?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a key of the configuration stands: in the repository, or with the user.
+const fn config_scope(dir: Option<&Path>) -> &'static str {
+    if dir.is_some() { "--local" } else { "--global" }
+}
+
+/// What `git ls-remote` prints, by name.
+pub fn parse_refs(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .filter_map(|l| l.split_once('\t'))
+        .map(|(sha, name)| (name.to_owned(), sha.to_owned()))
+        .collect()
+}
+
+/// An address of the web without the name and password in it, and these.
+pub fn split_login(url: &str) -> (String, Option<(String, String)>) {
+    let whole = || (url.to_owned(), None);
+    let Some((scheme, rest)) = url.split_once("://").filter(|(s, _)| matches!(*s, "http" | "https")) else {
+        return whole();
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let Some(at) = rest[..end].rfind('@') else { return whole() };
+    let Some((user, password)) = rest[..at].split_once(':') else { return whole() };
+    (format!("{scheme}://{}", &rest[at + 1..]), Some((percent_decode(user), percent_decode(password))))
+}
+
+/// A text without `%40` and the like.
+fn percent_decode(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, more @ ..] = rest {
+        let digit = |at: usize| more.get(at).and_then(|b| char::from(*b).to_digit(16));
+        let code = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &more[2..] } else { more };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A text whose addresses hold no passwords.
+pub fn redact_passwords(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        shown += head;
+        let end = tail.find(['/', ' ', '\'', '"', '\n']).unwrap_or(tail.len());
+        rest = match tail[..end].rfind('@') {
+            Some(at) => {
+                shown += if tail[..at].contains(':') { "<redacted>" } else { &tail[..at] };
+                &tail[at..]
+            }
+            None => tail,
+        };
+    }
+    shown + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+
+    /// Programs that note how they were called, and a home without any configuration.
+    fn git<'a>(machine: &'a Machine, home: &Path) -> GitCli<'a> {
+        let bin = home.join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        for name in ["ssh", "own"] {
+            let text = format!(
+                "#!/bin/sh\necho \"{name} $SSH_ASKPASS_REQUIRE $*\" >> {}/called\nexit 255\n",
+                home.display()
+            );
+            let file = bin.join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        let mut git = GitCli::new(Tools::new(machine), None).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+        git.env.retain(|(name, _)| name != "HOME");
+        git.env.extend([("HOME".into(), home.into()), ("PATH".into(), path.into())]);
+        git
+    }
+
+    fn called(home: &Path) -> String {
+        let file = home.join("called");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let _ = std::fs::remove_file(file);
+        text
+    }
+
+    #[test]
+    fn ssh_never_asks() {
+        let (machine, home) = (Machine::new(), tempfile::tempdir().unwrap());
+        let git = git(&machine, home.path());
+        let reach = |git: &GitCli<'_>| {
+            let output = git.run(None, &["ls-remote", "--", "ssh://h.invalid/x"]).unwrap();
+            assert!(!output.is_success());
+            called(home.path())
+        };
+        let plain = reach(&git);
+        assert!(plain.starts_with("ssh force -o BatchMode=yes"), "{plain}");
+        let keyed = reach(&git.clone().with_keys(&["/k".into()]));
+        assert!(keyed.starts_with("ssh force -o BatchMode=yes") && keyed.contains("-i /k"), "{keyed}");
+        // Who chose another ssh keeps it.
+        std::fs::write(home.path().join(".gitconfig"), "[core]\n\tsshCommand = own -x\n").unwrap();
+        let own = reach(&git);
+        assert!(own.starts_with("own force -x"), "{own}");
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (text, want) in [
+            ("https://u:p@h/x", "https://<redacted>@h/x"),
+            (
+                "fatal: 'https://u:p@h/x' and ssh://git@h/y",
+                "fatal: 'https://<redacted>@h/x' and ssh://git@h/y",
+            ),
+            ("git@h:x", "git@h:x"),
+            ("https://h/a@b", "https://h/a@b"),
+        ] {
+            assert_eq!(redact_passwords(text), want);
+        }
+    }
+
+    #[test]
+    fn a_login_is_cut_off_an_address() {
+        let login = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        for (url, want, cut) in [
+            ("https://u:p%40%3a@h:8/x", "https://h:8/x", login("u", "p@:")),
+            ("http://u:p@h", "http://h", login("u", "p")),
+            ("https://u@h/x", "https://u@h/x", None),
+            ("https://h/x:y@z", "https://h/x:y@z", None),
+            ("ssh://git:p@h/x", "ssh://git:p@h/x", None),
+            ("git@h:x", "git@h:x", None),
+            ("https://u:100%@h/x", "https://h/x", login("u", "100%")),
+        ] {
+            assert_eq!(split_login(url), (want.to_owned(), cut), "{url}");
+        }
+    }
+
+    #[test]
+    fn refs_by_name() {
+        let found = parse_refs("aa\tHEAD\naa\trefs/heads/main\nbb\trefs/tags/v1^{}\nwarning: x\n");
+        assert_eq!(found.len(), 3);
+        assert_eq!(found["refs/tags/v1^{}"], "bb");
+    }
+}

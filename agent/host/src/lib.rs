@@ -1,0 +1,23 @@
+//! The edge to the host: what the agent asks of the machine beside its files.
+
+pub mod facts;
+pub mod fs;
+pub mod text_file;
+pub mod timezone;
+pub mod undo;
+
+pub mod accounts;
+pub mod exec;
+pub mod git;
+pub mod http_client;
+pub mod machine;
+pub mod packages;
+pub mod reboot;
+pub mod secrets;
+pub mod services;
+pub mod temp_file;
+
+pub use self::machine::Machine;
+pub use crate::exec::cancel::CancelToken;
+pub use crate::exec::tools::refuse_option;
+pub use crate::exec::tools::{CommandOutput, Tools};

@@ -1,0 +1,125 @@
+//! Armoured secrets to text: OpenPGP by the `gpg` program, age by its library.
+//!
+//! Law: neither a secret nor a key ever gets into a message.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::exec::{self, ExecCommand};
+use super::machine::error_message;
+
+/// Where OpenPGP keys are looked for when nothing else is said.
+pub const GPG_HOME: &str = "/etc/zagent/gpgkeys";
+/// The host's own key, an age identity too.
+pub const HOST_KEY: &str = "/etc/ssh/ssh_host_ed25519_key";
+
+/// Decrypts an OpenPGP message.
+pub fn decrypt_gpg(home: &Path, armoured: &str, timeout: Duration) -> Result<String, String> {
+    let home = home.to_string_lossy().into_owned();
+    let args =
+        ["--homedir", &home, "--batch", "--no-tty", "--quiet", "--pinentry-mode", "error", "--decrypt"];
+    let mut command = ExecCommand::new("gpg").args(args);
+    command.stdin = armoured.as_bytes().to_vec();
+    command.timeout = Some(timeout);
+    command.env = vec![("LC_ALL".into(), "C".into())];
+    let outcome = exec::run(&command).map_err(|e| error_message(&e))?;
+    if !outcome.success() {
+        let output = String::from_utf8_lossy(&outcome.stderr);
+        let last = output.lines().rev().find(|l| l.starts_with("gpg: ")).unwrap_or("gpg: no reason given");
+        return Err(format!("{last} (keys in `{home}`)"));
+    }
+    String::from_utf8(outcome.stdout).map_err(|_| "the decrypted secret is not text".into())
+}
+
+/// Decrypts an age message with the identities of files: SSH keys or age's own.
+pub fn decrypt_age(identities: &[PathBuf], armoured: &str) -> Result<String, String> {
+    let reader = age::armor::ArmoredReader::new(armoured.trim().as_bytes());
+    let decryptor = age::Decryptor::new(reader).map_err(|e| format!("the age message is damaged: {e}"))?;
+    let keys = load_identities(identities)?;
+    if keys.is_empty() {
+        let tried: Vec<String> = identities.iter().map(|p| format!("`{}`", p.display())).collect();
+        return Err(format!("no age identity was found in {}", tried.join(", ")));
+    }
+    let mut stream = decryptor
+        .decrypt(keys.iter().map(|k| &**k))
+        .map_err(|e| format!("no age identity of this node opens it: {e}"))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).map_err(|e| format!("the age message is damaged: {e}"))?;
+    Ok(text)
+}
+
+fn load_identities(files: &[PathBuf]) -> Result<Vec<Box<dyn age::Identity>>, String> {
+    let mut keys: Vec<Box<dyn age::Identity>> = Vec::new();
+    for path in files {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(format!("cannot read the identity `{}`: {e}", path.display())),
+        };
+        let unusable = || format!("`{}` holds no usable age identity", path.display());
+        if text.contains("PRIVATE KEY-----") {
+            let name = Some(path.display().to_string());
+            match age::ssh::Identity::from_buffer(text.as_bytes(), name).map_err(|_| unusable())? {
+                key @ age::ssh::Identity::Unencrypted(_) => keys.push(Box::new(key)),
+                _ => return Err(format!("the key `{}` has a passphrase or an unknown kind", path.display())),
+            }
+        } else {
+            let file = age::IdentityFile::from_buffer(text.as_bytes()).map_err(|_| unusable())?;
+            for key in file.into_identities().map_err(|_| unusable())? {
+                keys.push(key);
+            }
+        }
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use age::secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn sealed(recipient: &dyn age::Recipient, text: &str) -> String {
+        let encryptor = age::Encryptor::with_recipients(std::iter::once(recipient)).unwrap();
+        let mut out = Vec::new();
+        let armour =
+            age::armor::ArmoredWriter::wrap_output(&mut out, age::armor::Format::AsciiArmor).unwrap();
+        let mut writer = encryptor.wrap_output(armour).unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        writer.finish().and_then(age::armor::ArmoredWriter::finish).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn age_messages_open_with_the_right_identity_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mine, other) = (age::x25519::Identity::generate(), age::x25519::Identity::generate());
+        let file = dir.path().join("id");
+        fs::write(&file, mine.to_string().expose_secret()).unwrap();
+        let files = [dir.path().join("missing"), file];
+        assert_eq!(decrypt_age(&files, &sealed(&mine.to_public(), "s3cret")).as_deref(), Ok("s3cret"));
+        assert!(
+            decrypt_age(&files, &sealed(&other.to_public(), "x"))
+                .unwrap_err()
+                .contains("no age identity of this node")
+        );
+        assert!(decrypt_age(&files, "not age").unwrap_err().contains("damaged"));
+        let none = decrypt_age(&files[..1], &sealed(&mine.to_public(), "x"));
+        assert!(none.unwrap_err().contains("no age identity was found"));
+    }
+
+    #[test]
+    fn gpg_without_a_key_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = decrypt_gpg(
+            dir.path(),
+            "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n",
+            exec::DEFAULT_TIMEOUT,
+        );
+        assert!(error.is_err());
+    }
+}

@@ -1,0 +1,360 @@
+//! The journal of a run in, the host as it was before out.
+//!
+//! Law: the last change is undone first, so that everything is found as the change left it. What somebody else changed since
+//! is not overwritten unless asked for; what is already as it was is left alone, so that a revert that was interrupted can
+//! simply be done again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zagent_config::{Map, Value};
+
+use super::journal_reader::JournalReader;
+use super::path_history::{KnownEntry, PathHistories};
+use super::position::Positions;
+use super::record::{ChangeNote, FileChange, JournalRecord, SavedEntry};
+use super::restore::{restore_attributes, restore_entry};
+use crate::fs::{FileKind, FileSystem, FsError};
+use zagent_config::error_chain;
+
+/// What to revert, and how.
+#[derive(Clone, Debug, Default)]
+pub struct RevertOptions {
+    /// Also overwrite what was changed since by other hands.
+    pub is_forced: bool,
+    /// Only these states, by tag; all when none.
+    pub tags: Option<BTreeSet<String>>,
+}
+
+impl RevertOptions {
+    pub fn includes(&self, tag: &str) -> bool {
+        self.tags.as_ref().is_none_or(|tags| tags.contains(tag))
+    }
+}
+
+/// What became of one change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UndoOutcome {
+    /// It is as it was.
+    Restored,
+    /// It was new and is gone.
+    Removed,
+    /// It was as before already.
+    AlreadyRestored,
+    /// It was left alone; the text says why.
+    LeftAlone(String),
+    /// It cannot be undone; the text says why.
+    Irreversible(String),
+    /// It is no file: whoever noted it has to undo it.
+    Other(serde_json::Value),
+    /// It was no file, and whoever noted it undid it.
+    Undone {
+        /// What they say.
+        comment: String,
+        /// What changed by that.
+        changes: Map,
+    },
+    /// It could not be undone; the text says why.
+    Failed(String),
+}
+
+/// One change and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevertStep {
+    /// Its place in the order of the run.
+    pub seq: u64,
+    /// Where, if it was a file.
+    pub path: Option<PathBuf>,
+    /// What became of it.
+    pub outcome: UndoOutcome,
+}
+
+/// What became of the changes of one state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevertedState {
+    /// The state's tag.
+    pub tag: String,
+    /// Its changes, the last one first.
+    pub steps: Vec<RevertStep>,
+}
+
+impl RevertedState {
+    /// False when something was left alone or could not be undone though it should.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        let is_open = |verdict: &UndoOutcome| {
+            matches!(verdict, UndoOutcome::LeftAlone(_) | UndoOutcome::Failed(_) | UndoOutcome::Other(_))
+        };
+        !self.steps.iter().any(|step| is_open(&step.outcome))
+    }
+
+    /// What changed: each path with `restored` or `removed`.
+    #[must_use]
+    pub fn changes(&self) -> Map {
+        let mut changes = Map::new();
+        for step in &self.steps {
+            let word = match &step.outcome {
+                UndoOutcome::Restored => "restored",
+                UndoOutcome::Removed => "removed",
+                UndoOutcome::Undone { changes: more, .. } => {
+                    more.iter().for_each(|(key, value)| drop(changes.insert(key.clone(), value.clone())));
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Some(path) = &step.path {
+                changes.insert(&*path.to_string_lossy(), Value::from(word));
+            }
+        }
+        changes
+    }
+
+    /// All of it in words, one line for each thing that is worth one.
+    #[must_use]
+    pub fn comment(&self) -> String {
+        let mut lines = Vec::new();
+        for RevertStep { path, outcome: verdict, .. } in &self.steps {
+            let is_file = path.is_some();
+            let path = path.as_deref().unwrap_or(Path::new("")).display();
+            let line = match verdict {
+                UndoOutcome::Failed(why) if !is_file => why.clone(),
+                UndoOutcome::Undone { comment, .. } if comment.is_empty() => "undone".to_owned(),
+                UndoOutcome::Undone { comment, .. } => comment.clone(),
+                UndoOutcome::Other(_) => "a change that is of no file was not undone".to_owned(),
+                UndoOutcome::Restored => format!("{path} restored"),
+                UndoOutcome::Removed => format!("{path} removed"),
+                UndoOutcome::LeftAlone(why) if !is_file => format!("left alone: {why}"),
+                UndoOutcome::LeftAlone(why) => format!("{path} left alone: {why}"),
+                UndoOutcome::Irreversible(why) => why.clone(),
+                UndoOutcome::Failed(why) => format!("{path} not restored: {why}"),
+                UndoOutcome::AlreadyRestored => continue,
+            };
+            if lines.last() != Some(&line) {
+                lines.push(line);
+            }
+        }
+        if lines.is_empty() { "Everything is as it was before".to_owned() } else { lines.join("\n") }
+    }
+}
+
+/// Undoes what a run did, the last change first. `fs` gives the files to work on for the tag of a state: a disk with a
+/// journal of its own, or an overlay to see what would happen.
+#[must_use]
+pub fn revert(
+    notes: &JournalReader,
+    fs: &dyn Fn(&str) -> Arc<dyn FileSystem>,
+    choice: &RevertOptions,
+) -> Vec<RevertedState> {
+    revert_with(notes, fs, &|_, data| UndoOutcome::Other(data.clone()), choice)
+}
+
+/// The same with somebody who undoes what is no file, by the tag of the state and what it noted.
+#[must_use]
+pub fn revert_with(
+    notes: &JournalReader,
+    fs: &dyn Fn(&str) -> Arc<dyn FileSystem>,
+    other: &dyn Fn(&str, &serde_json::Value) -> UndoOutcome,
+    choice: &RevertOptions,
+) -> Vec<RevertedState> {
+    let histories = PathHistories::new(notes, choice);
+    // What cannot be looked at now cannot later either, and says so then.
+    let positions = Positions::find(&histories, &*fs("")).unwrap_or_default();
+    let way = Reverter { notes, is_forced: choice.is_forced, histories, positions };
+    let mut states: Vec<RevertedState> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for record in notes.records().iter().rev() {
+        let (Some(tag), Some(seq)) = (record.tag(), record.seq()) else { continue };
+        if !choice.includes(tag) {
+            continue;
+        }
+        let (path, verdict) = match record {
+            JournalRecord::Note(note) => {
+                let answer = way.undo_change(&*fs(tag), note);
+                (
+                    Some(note.path.clone()),
+                    answer.unwrap_or_else(|error| UndoOutcome::Failed(error_chain(&error))),
+                )
+            }
+            JournalRecord::Irreversible { why, .. } => (None, UndoOutcome::Irreversible(why.clone())),
+            JournalRecord::Other { data, .. } => (None, other(tag, data)),
+            JournalRecord::Begin { .. } | JournalRecord::End { .. } => continue,
+        };
+        let place = *places.entry(tag.to_owned()).or_insert_with(|| {
+            states.push(RevertedState { tag: tag.to_owned(), steps: Vec::new() });
+            states.len() - 1
+        });
+        states[place].steps.push(RevertStep { seq, path, outcome: verdict });
+    }
+    states
+}
+
+struct Reverter<'a> {
+    notes: &'a JournalReader,
+    is_forced: bool,
+    histories: PathHistories<'a>,
+    positions: Positions<'a>,
+}
+
+/// How what is there now compares with what a change did.
+enum EntryState {
+    /// As the change left it.
+    AsApplied,
+    /// As before the change.
+    AsBefore,
+    /// Neither.
+    ChangedSince,
+    /// There is nothing.
+    Missing,
+}
+
+impl Reverter<'_> {
+    fn undo_change(&self, fs: &dyn FileSystem, note: &ChangeNote) -> Result<UndoOutcome, FsError> {
+        let path = &*note.path;
+        let entry_state = compare_entry(fs, path, &note.change)?;
+        let is_undone = match self.positions.for_path(path) {
+            Some(position) => note.seq > position,
+            // A move is told by what is at its end. Otherwise, better too little than too much.
+            None if matches!(
+                (&note.change, &entry_state),
+                (FileChange::Move { .. }, EntryState::AsApplied)
+            ) =>
+            {
+                false
+            }
+            None => self.histories.is_restored(fs, path, note.seq)?,
+        };
+        if is_undone {
+            return self.complete_undo(fs, note);
+        }
+        match entry_state {
+            EntryState::AsApplied => {}
+            EntryState::AsBefore => return finish_restore(fs, path, &note.change),
+            EntryState::ChangedSince if self.is_forced => {}
+            EntryState::ChangedSince => return Ok(UndoOutcome::LeftAlone("it was changed since".to_owned())),
+            EntryState::Missing if self.is_forced && matches!(note.change, FileChange::Replace { .. }) => {}
+            EntryState::Missing => return Ok(UndoOutcome::LeftAlone("it was removed since".to_owned())),
+        }
+        match &note.change {
+            FileChange::Replace { before, .. } => return restore_entry(fs, self.notes, note, path, before),
+            FileChange::Move { to, before, .. } => return self.move_back(fs, note, to, before),
+            FileChange::Dress { before, .. } => fs.set_meta(path, (*before).into(), false)?,
+            FileChange::Times { before, .. } => fs.set_times(path, before.atime, before.mtime)?,
+            FileChange::Attrs { before, .. } => {
+                let now = fs.attrs(path)?.unwrap_or_default();
+                fs.set_attrs(path, &chars_without(before, &now), &chars_without(&now, before))?;
+            }
+            FileChange::Xattrs { before, .. } => fs.set_xattrs(path, before)?,
+        }
+        Ok(UndoOutcome::Restored)
+    }
+
+    /// Undone before, but perhaps not to the end: what had moved may be back and what it had covered still missing, and a
+    /// file may be there without its time.
+    fn complete_undo(&self, fs: &dyn FileSystem, note: &ChangeNote) -> Result<UndoOutcome, FsError> {
+        match &note.change {
+            FileChange::Move { to, before, .. } => {
+                let is_covered = matches!(before, SavedEntry::Absent) || fs.lstat(to)?.is_some();
+                if !is_covered
+                    && self.positions.for_path(to).is_none()
+                    && !self.histories.is_restored(fs, to, note.seq)?
+                {
+                    return restore_entry(fs, self.notes, note, to, before);
+                }
+            }
+            FileChange::Replace { before: before @ SavedEntry::File { times, .. }, .. } => {
+                let now = fs.lstat(&note.path)?.map(|now| now.mtime);
+                if now != Some(times.mtime)
+                    && self.histories.is_next_change(
+                        &note.path,
+                        note.seq,
+                        self.positions.for_path(&note.path),
+                    )
+                    && KnownEntry::Saved(before).matches_path(fs, &note.path, None)?
+                {
+                    return finish_restore(fs, &note.path, &note.change);
+                }
+            }
+            _ => {}
+        }
+        Ok(UndoOutcome::AlreadyRestored)
+    }
+
+    fn move_back(
+        &self,
+        fs: &dyn FileSystem,
+        note: &ChangeNote,
+        to: &Path,
+        before: &SavedEntry,
+    ) -> Result<UndoOutcome, FsError> {
+        if fs.lstat(&note.path)?.is_some() {
+            return Ok(UndoOutcome::LeftAlone("something else is there now".to_owned()));
+        }
+        fs.rename(to, &note.path)?;
+        match before {
+            SavedEntry::Absent => Ok(UndoOutcome::Restored),
+            before => restore_entry(fs, self.notes, note, to, before),
+        }
+    }
+}
+
+fn compare_entry(fs: &dyn FileSystem, path: &Path, change: &FileChange) -> Result<EntryState, FsError> {
+    let now = fs.lstat(path)?;
+    let (is_left, is_before) = match change {
+        FileChange::Replace { before, after } => {
+            let is_left = KnownEntry::Expected(after).matches_path(fs, path, None)?;
+            (is_left, !is_left && KnownEntry::Saved(before).matches_path(fs, path, None)?)
+        }
+        FileChange::Move { to, after, .. } => {
+            return Ok(match (KnownEntry::Expected(after).matches_path(fs, to, None)?, fs.lstat(to)?) {
+                (true, _) => EntryState::AsApplied,
+                (false, Some(_)) => EntryState::ChangedSince,
+                (false, None) => EntryState::Missing,
+            });
+        }
+        _ if now.is_none() => return Ok(EntryState::Missing),
+        FileChange::Dress { before, after } => {
+            (now.is_some_and(|now| after.matches(&now)), now.is_some_and(|now| before.matches(&now)))
+        }
+        // Following it would lead to something else.
+        FileChange::Times { .. } | FileChange::Attrs { .. } | FileChange::Xattrs { .. }
+            if now.is_some_and(|now| now.kind == FileKind::Link) =>
+        {
+            (false, false)
+        }
+        FileChange::Times { before, after } => {
+            let is = |mtime| now.is_some_and(|now| now.mtime == mtime);
+            // Whatever is put into a directory changes its time, also what is taken out of it again; and only files are
+            // made again with the time that they had.
+            let is_loose = now.is_some_and(|now| now.kind != FileKind::File);
+            (is(after.mtime) || is_loose && !is(before.mtime), is(before.mtime))
+        }
+        FileChange::Attrs { before, after } => {
+            let now = fs.attrs(path)?;
+            (now.as_ref() == Some(after), now.as_ref() == Some(before))
+        }
+        FileChange::Xattrs { before, after } => {
+            let now = fs.xattrs(path)?;
+            (now == *after, now == *before)
+        }
+    };
+    Ok(match (is_left, is_before) {
+        (true, _) => EntryState::AsApplied,
+        (false, true) => EntryState::AsBefore,
+        (false, false) if now.is_none() => EntryState::Missing,
+        (false, false) => EntryState::ChangedSince,
+    })
+}
+
+/// Makes the last touches that a revert which was cut off did not come to.
+fn finish_restore(fs: &dyn FileSystem, path: &Path, change: &FileChange) -> Result<UndoOutcome, FsError> {
+    let FileChange::Replace { before: SavedEntry::File { times, xattrs, attrs, .. }, .. } = change else {
+        return Ok(UndoOutcome::AlreadyRestored);
+    };
+    restore_attributes(fs, path, xattrs, attrs.as_deref(), times)?;
+    Ok(UndoOutcome::Restored)
+}
+
+fn chars_without(letters: &str, others: &str) -> String {
+    letters.chars().filter(|letter| !others.contains(*letter)).collect()
+}

@@ -1,0 +1,193 @@
+//! The sled store: names of runs to their records.
+//!
+//! Law: what does not open is moved aside, never repaired and never fatal; what the system forbids is left alone.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::{HistoryError, time_stamp};
+
+/// Memory that sled may take.
+const CACHE_BYTES: u64 = 4 << 20;
+/// A store never shrinks; one that is larger is written anew.
+const MAX_STORE_BYTES: u64 = 64 << 20;
+/// How often somebody who waits looks again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Where the store is.
+#[derive(Clone, Debug)]
+pub struct HistoryStore {
+    dir: PathBuf,
+    /// How long to wait for another process to let go of it.
+    pub lock_timeout: Duration,
+    max_bytes: u64,
+}
+
+/// Why it did not open.
+enum HistoryOpenError {
+    /// Another process has it.
+    Busy,
+    /// The system does not let us.
+    Forbidden(sled::Error),
+    /// It is broken.
+    Broken,
+}
+
+impl HistoryStore {
+    pub const fn new(dir: PathBuf, patience: Duration) -> Self {
+        Self { dir, lock_timeout: patience, max_bytes: MAX_STORE_BYTES }
+    }
+
+    pub fn exists(&self) -> bool {
+        self.dir.exists()
+    }
+
+    /// Opens it, or a new one in place of one that is broken.
+    pub fn open(&self, now: Timestamp) -> Result<(OpenStore, Vec<HistoryError>), HistoryError> {
+        let failed = |closed| match closed {
+            HistoryOpenError::Busy => HistoryError::Busy,
+            HistoryOpenError::Forbidden(source) => {
+                HistoryError::Store { act: "open", path: self.dir.clone(), source }
+            }
+            HistoryOpenError::Broken => HistoryError::Broken { path: self.dir.clone() },
+        };
+        match self.open_with_retry() {
+            Ok(open) => Ok((open, Vec::new())),
+            Err(HistoryOpenError::Broken) => {
+                let aside = self.sibling_path(&format!("broken-{}", time_stamp(now)));
+                self.move_aside(&aside)?;
+                let open = self.open_with_retry().map_err(failed)?;
+                Ok((open, vec![HistoryError::Broken { path: aside }]))
+            }
+            Err(closed) => Err(failed(closed)),
+        }
+    }
+
+    fn open_with_retry(&self) -> Result<OpenStore, HistoryOpenError> {
+        let deadline = Instant::now() + self.lock_timeout;
+        loop {
+            match self.try_open() {
+                Err(HistoryOpenError::Busy) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_INTERVAL)
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    fn try_open(&self) -> Result<OpenStore, HistoryOpenError> {
+        let config = sled::Config::default().path(&self.dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+        // A damaged store can make sled panic as well as fail.
+        let opened =
+            catch_unwind(AssertUnwindSafe(|| config.open())).map_err(|_| HistoryOpenError::Broken)?;
+        let db = opened.map_err(|error| match &error {
+            // sled tells a lock that is held only in words.
+            sled::Error::Io(e) if e.to_string().contains("could not acquire lock") => HistoryOpenError::Busy,
+            sled::Error::Io(e) => match e.kind() {
+                ErrorKind::PermissionDenied
+                | ErrorKind::ReadOnlyFilesystem
+                | ErrorKind::StorageFull
+                | ErrorKind::QuotaExceeded => HistoryOpenError::Forbidden(error),
+                _ => HistoryOpenError::Broken,
+            },
+            _ => HistoryOpenError::Broken,
+        })?;
+        Ok(OpenStore { db, dir: self.dir.clone() })
+    }
+
+    /// A name beside the store's.
+    fn sibling_path(&self, suffix: &str) -> PathBuf {
+        let mut name = self.dir.clone().into_os_string();
+        name.push(".");
+        name.push(suffix);
+        name.into()
+    }
+
+    /// Puts the store away; what was put away before goes, so that a disk does not fill with them.
+    fn move_aside(&self, aside: &Path) -> Result<(), HistoryError> {
+        let name = self.dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let siblings =
+            self.dir.parent().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+        for entry in siblings {
+            if entry.file_name().to_string_lossy().starts_with(&format!("{name}.broken-")) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        fs::rename(&self.dir, aside).map_err(|e| HistoryError::from_io("move", &self.dir, e))
+    }
+
+    /// Writes a store anew that has grown far beyond what it holds.
+    pub fn rebuild_if_large(&self, open: OpenStore) -> Result<OpenStore, HistoryError> {
+        if open.db.size_on_disk().is_ok_and(|size| size < self.max_bytes) {
+            return Ok(open);
+        }
+        let mut all = Vec::new();
+        for name in open.names()? {
+            all.extend(open.get(&name)?.map(|bytes| (name, bytes)));
+        }
+        drop(open);
+        let old = self.sibling_path("old");
+        let _ = fs::remove_dir_all(&old);
+        fs::rename(&self.dir, &old).map_err(|e| HistoryError::from_io("move", &self.dir, e))?;
+        let mut anew = self.open_with_retry().map_err(|_| HistoryError::Broken { path: old.clone() })?;
+        for (name, bytes) in all {
+            anew.insert(&name, &bytes)?;
+        }
+        anew.flush()?;
+        let _ = fs::remove_dir_all(&old);
+        Ok(anew)
+    }
+
+    #[cfg(test)]
+    pub const fn with_max_bytes(mut self, large: u64) -> Self {
+        self.max_bytes = large;
+        self
+    }
+}
+
+/// An open store; nobody else can open it meanwhile.
+#[derive(Debug)]
+pub struct OpenStore {
+    db: sled::Db,
+    dir: PathBuf,
+}
+
+impl OpenStore {
+    fn store_error(&self, act: &'static str) -> impl Fn(sled::Error) -> HistoryError + use<> {
+        let path = self.dir.clone();
+        move |source| HistoryError::Store { act, path: path.clone(), source }
+    }
+
+    pub fn insert(&mut self, name: &str, bytes: &[u8]) -> Result<(), HistoryError> {
+        self.db.insert(name, bytes).map(drop).map_err(self.store_error("write"))
+    }
+
+    pub fn get(&self, name: &str) -> Result<Option<Vec<u8>>, HistoryError> {
+        self.db.get(name).map(|found| found.map(|v| v.to_vec())).map_err(self.store_error("read"))
+    }
+
+    /// The names of all runs, oldest first.
+    pub fn names(&self) -> Result<Vec<String>, HistoryError> {
+        let name =
+            |key: Result<sled::IVec, sled::Error>| key.map(|k| String::from_utf8_lossy(&k).into_owned());
+        self.db.iter().keys().map(name).collect::<Result<_, _>>().map_err(self.store_error("read"))
+    }
+
+    /// Forgets all but the newest.
+    pub fn prune(&mut self, keep: usize) -> Result<(), HistoryError> {
+        let names = self.names()?;
+        for name in &names[..names.len().saturating_sub(keep)] {
+            self.db.remove(name).map_err(self.store_error("write"))?;
+        }
+        Ok(())
+    }
+
+    pub fn flush(&self) -> Result<(), HistoryError> {
+        self.db.flush().map(drop).map_err(self.store_error("write"))
+    }
+}

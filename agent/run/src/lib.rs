@@ -1,0 +1,37 @@
+//! A plan in, a converged host and a report out.
+//!
+//! Law: the queue decides what may start, the requisites whether it runs, `converge` how; only the runner owns threads.
+
+pub mod history;
+pub mod plan_cache;
+#[cfg(any(test, feature = "testing"))]
+pub mod samples;
+pub mod tally;
+
+pub mod converge;
+pub mod graph;
+pub mod guard;
+pub mod listeners;
+pub mod lock;
+pub mod outcome;
+pub mod progress;
+pub mod queue;
+pub mod requisite;
+pub mod retry;
+pub mod run_options;
+pub mod runner;
+pub mod signal;
+pub mod slot;
+pub mod state_locks;
+pub mod state_run;
+
+pub use graph::RunGraph;
+pub use lock::{LockError, RunLock};
+pub use outcome::{
+    IRREVERSIBLE, LEFT_ALONE, RunMode, RunReport, RunTrigger, SkipReason, StateOutcome, StateStatus,
+};
+pub use progress::{NoProgress, RunProgress};
+pub use run_options::RunOptions;
+pub use runner::{RunCtx, RunFs, RunResult, RunnerSettings, run_plan};
+pub use signal::SignalWatcher;
+pub use state_run::{StateRun, StateRunError};

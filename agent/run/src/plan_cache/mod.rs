@@ -1,0 +1,129 @@
+//! What a compile asked and made in, the same plan without compiling out, as long as every answer is still the same.
+//!
+//! Law: compiling is a function of what it is told, so a plan is used again only when everything it was told (files, facts,
+//! calls) would be told again. What was decrypted is never kept. A kept plan that cannot be read is no kept plan.
+
+pub mod trace;
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use zagent_compiler::{CompileInputs, CompileTarget, Plan};
+use zagent_config::Value;
+use zagent_config::value::binary::ValueReader;
+
+pub use trace::CompileTrace;
+
+/// The first bytes of a kept plan: the shape of what follows.
+const MAGIC: &[u8] = b"zagent plan 1\n";
+/// Kept plans at most: a host has few sets of arguments that are used again.
+const MAX_PLANS: usize = 8;
+
+/// Names what was compiled: two compiles of one key differ only in what they are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanKey(blake3::Hash);
+
+impl PlanKey {
+    /// The key of a compile; `more` is what else could matter, such as the programs that may be asked.
+    #[must_use]
+    pub fn new(inputs: &CompileInputs, want: &CompileTarget, more: &str) -> Self {
+        let text = format!(
+            "{}\n{:?}\n{:?}\n{more}\n{:?}",
+            env!("CARGO_PKG_VERSION"),
+            inputs.options,
+            want,
+            program_identity()
+        );
+        Self(blake3::hash(text.as_bytes()))
+    }
+
+    fn plan_path(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.plan", &self.0.to_hex()[..24]))
+    }
+}
+
+/// This very program: another build may compile otherwise.
+fn program_identity() -> Option<(u64, u64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata("/proc/self/exe").ok()?;
+    Some((meta.ino(), meta.size(), meta.mtime()))
+}
+
+/// A plan and the pillar it was made with.
+#[derive(Debug)]
+pub struct CachedPlan {
+    /// What runs.
+    pub plan: Plan,
+    /// The pillar.
+    pub pillar: Value,
+}
+
+/// The kept plan of a key, when all it was told would be told again.
+#[must_use]
+pub fn load(dir: &Path, key: &PlanKey, inputs: &CompileInputs) -> Option<CachedPlan> {
+    let bytes = std::fs::read(key.plan_path(dir)).ok()?;
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (sum, body) = rest.split_at_checked(blake3::OUT_LEN)?;
+    if *blake3::hash(body).as_bytes() != *sum {
+        return None;
+    }
+    let mut reader = ValueReader::new(body);
+    if reader.read_bytes(blake3::OUT_LEN)? != key.0.as_bytes() || !trace::still_valid(&mut reader, inputs)? {
+        return None;
+    }
+    let pillar = reader.read_value()?;
+    let plan = Plan::from_bytes(&mut reader)?;
+    reader.is_empty().then_some(CachedPlan { plan, pillar })
+}
+
+/// Keeps a plan for the next time; nothing when what it was told cannot be asked again.
+///
+/// # Errors
+/// Fails when it cannot be written.
+pub fn save(
+    dir: &Path,
+    key: &PlanKey,
+    trace: &CompileTrace,
+    kept: (&Plan, &Value),
+    now: SystemTime,
+) -> io::Result<()> {
+    let (plan, pillar) = kept;
+    let mut body = Vec::with_capacity(256 << 10);
+    body.extend_from_slice(key.0.as_bytes());
+    if !trace.to_bytes(now, &mut body) {
+        return Ok(());
+    }
+    pillar.to_bytes(&mut body);
+    plan.to_bytes(&mut body);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    prune(dir)?;
+    let path = key.plan_path(dir);
+    let temp = path.with_extension(format!("{}~", std::process::id()));
+    let mut file =
+        std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    let write = |file: &mut std::fs::File, bytes: &[u8]| io::Write::write_all(file, bytes);
+    write(&mut file, MAGIC)?;
+    write(&mut file, blake3::hash(&body).as_bytes())?;
+    write(&mut file, &body)?;
+    // No sync: a torn file fails its sum and is compiled anew.
+    std::fs::rename(&temp, &path)
+}
+
+/// Makes room: the oldest go first.
+fn prune(dir: &Path) -> io::Result<()> {
+    let mut all: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        all.push((entry.metadata()?.modified()?, entry.path()));
+    }
+    all.sort_unstable();
+    for (_, path) in all.iter().rev().skip(MAX_PLANS - 1) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub mod tests;

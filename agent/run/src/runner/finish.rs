@@ -1,0 +1,191 @@
+//! A state that has ended in, its place in the report out; who waits for it is freed.
+
+use std::sync::Arc;
+
+use zagent_compiler::{Chunk, Compat, name_text};
+use zagent_config::{Map, Value};
+
+use super::{FinishedState, HaltReason, Runner};
+use crate::converge::ConvergeResult;
+use crate::{RunMode, SkipReason, StateOutcome};
+use zagent_states::ApplyResult;
+
+/// What the report says of a state, beside what its chunk says.
+pub struct ReportEntry {
+    pub tag: String,
+    pub run_number: Option<u64>,
+    pub ended: ConvergeResult,
+    pub skip: Option<SkipReason>,
+    pub level: usize,
+}
+
+impl Runner<'_, '_> {
+    pub fn next_run_number(&mut self, calls: u64) -> u64 {
+        self.next_number += calls;
+        self.next_number - 1
+    }
+
+    /// A state that does not run because nothing runs any more.
+    pub fn skip_halted(&mut self, index: usize, tag: String) {
+        let reason = match self.halt {
+            Some(HaltReason::Cancelled) => SkipReason::Cancelled,
+            // Salt's report holds only what ran.
+            Some(HaltReason::Aborted) => return self.drop_node(index),
+            _ if self.settings.compat == Compat::Salt => return self.drop_node(index),
+            _ => SkipReason::FailhardAbort,
+        };
+        self.skip_node(index, tag, reason, &[]);
+    }
+
+    pub fn drop_node(&mut self, index: usize) {
+        self.queue.finish(index);
+    }
+
+    pub fn skip_node(&mut self, index: usize, tag: String, reason: SkipReason, failed: &[String]) {
+        let salt = self.settings.compat == Compat::Salt;
+        if let (true, SkipReason::RequireFailed, Some(check)) = (salt, reason, self.prereq_checks.get(&tag)) {
+            // A target whose prereq failed keeps what its check said, as something that was not done.
+            let mut ended = check.clone();
+            ended.done.changes = Map::new();
+            return self.finish_ran(index, tag, None, ended);
+        }
+        let (result, comment) = match reason {
+            SkipReason::RequireFailed => {
+                (false, format!("One or more requisite failed: {}", failed.join(", ")))
+            }
+            SkipReason::OnchangesNotMet => {
+                (true, "State was not run because none of the onchanges reqs changed".into())
+            }
+            SkipReason::OnfailNotMet => (true, "State was not run because onfail req did not change".into()),
+            SkipReason::PrereqNotMet => (true, "No changes detected".into()),
+            SkipReason::FailhardAbort => (false, "Not run: a state with failhard failed before".into()),
+            SkipReason::Cancelled => (false, "Not run: the run was stopped".into()),
+        };
+        let ended = ConvergeResult::new(Some(result), ApplyResult::new(comment, Map::new()));
+        self.finish_node(index, tag, None, ended, Some(reason));
+    }
+
+    pub fn finish_ran(&mut self, index: usize, tag: String, number: Option<u64>, ended: ConvergeResult) {
+        self.finish_node(index, tag, number, ended, None);
+    }
+
+    /// Gives a state its place in the report and frees who waits for it.
+    pub fn finish_node(
+        &mut self,
+        index: usize,
+        tag: String,
+        number: Option<u64>,
+        ended: ConvergeResult,
+        skip: Option<SkipReason>,
+    ) {
+        let Some(chunk) = self.run_ctx.plan.chunks.get(index) else { return };
+        let strict_test = self.settings.mode == RunMode::Test && self.settings.compat == Compat::Strict;
+        // What a state ignores on purpose moves nobody else.
+        let is_hushed = ended.done.details.get("skip_req").is_some_and(Value::is_truthy);
+        let changes = !ended.done.changes.is_empty() && !is_hushed;
+        let changed = !ended.unknown && (changes || strict_test && ended.result.is_none());
+        let mut shadow = self.prior_effects(index);
+        shadow.any |= ended.result.is_none();
+        shadow.unpredicted |= ended.unpredicted;
+        let mark = FinishedState {
+            result: ended.result,
+            changed,
+            ran: skip.is_none(),
+            unknown: ended.unknown,
+            may_fail: strict_test && !ended.unpredicted.is_none(),
+            failure_unknown: ended.failure_unknown,
+            unpredicted: ended.unpredicted,
+            prior_effects: shadow,
+        };
+        self.finished[index] = Some(mark);
+        if chunk.prereq.check && skip.is_none() {
+            self.prereq_checks.insert(tag, ended);
+            return self.queue.finish(index);
+        }
+        if chunk.prereq.check {
+            self.decided_prereqs.insert(tag.clone(), mark);
+        }
+        let failhard = chunk.args.get("failhard").map_or(self.settings.failhard, Value::is_truthy);
+        if failhard
+            && ended.result == Some(false)
+            && self.settings.mode != RunMode::Test
+            && self.halt.is_none()
+        {
+            self.halt = Some(HaltReason::Failhard);
+        }
+        let level = self.queue.level(index);
+        self.add_outcome(chunk, ReportEntry { tag, run_number: number, ended, skip, level });
+        self.queue.finish(index);
+    }
+
+    /// Writes one line of the report, and tells who watches.
+    pub fn add_outcome(&mut self, chunk: &Chunk, entry: ReportEntry) {
+        let ReportEntry { tag, run_number: number, ended, skip, level } = entry;
+        let run_num = number.unwrap_or_else(|| self.next_run_number(ended.run_numbers));
+        let mut details = ended.done.details;
+        if let Some(event) = event_name(chunk, &tag) {
+            tracing::info!(event, result = ?ended.result, "fire_event");
+            details.insert("event", event);
+        }
+        let mut outcome = StateOutcome {
+            state: chunk.state.to_string(),
+            fun: chunk.fun.to_string(),
+            id: chunk.id.to_string(),
+            sls: chunk.sls.to_string(),
+            name: name_text(&chunk.name),
+            about: ended.about.or_else(|| Some(chunk.name.clone()).filter(|n| n.as_str().is_none())),
+            tag,
+            result: ended.result,
+            unknown: ended.unknown,
+            skip,
+            changes: ended.done.changes,
+            comment: ended.done.comment,
+            diff: ended.done.diff,
+            details,
+            run_num,
+            level,
+            start: ended.start,
+            duration: ended.duration,
+        };
+        if chunk.args.get("no_log").is_some_and(Value::is_truthy) {
+            mask_outcome(&mut outcome);
+        }
+        self.run_ctx.progress.finished(&outcome);
+        self.outcomes.push(outcome);
+    }
+}
+
+/// `no_log`: what a state says stays with it.
+fn mask_outcome(outcome: &mut StateOutcome) {
+    const STARS: &str = "**********";
+    fn mask_value(value: &Value) -> Value {
+        match value {
+            Value::Map(map) => map
+                .iter()
+                .fold(Map::new(), |mut all, (k, v)| {
+                    all.insert(k.clone(), mask_value(v));
+                    all
+                })
+                .into(),
+            Value::List(items) => items.iter().map(mask_value).collect(),
+            _ => STARS.into(),
+        }
+    }
+    outcome.name = STARS.into();
+    outcome.comment = STARS.into();
+    outcome.diff = String::new();
+    outcome.details = Map::new();
+    outcome.about = None;
+    if let Value::Map(changes) = mask_value(&std::mem::take(&mut outcome.changes).into()) {
+        outcome.changes = Arc::unwrap_or_clone(changes);
+    }
+}
+
+/// The event that a state asks to be told of.
+fn event_name(chunk: &Chunk, tag: &str) -> Option<String> {
+    match chunk.args.get("fire_event")? {
+        Value::Bool(true) => Some(format!("state_result/{tag}")),
+        Value::Str(name) => Some(name.to_string()),
+        _ => None,
+    }
+}

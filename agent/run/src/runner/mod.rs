@@ -1,0 +1,312 @@
+//! A plan in, how every state ended out: the only owner of threads.
+//!
+//! Law: one thread decides (queue, requisites, locks) and does what takes microseconds itself; what may take longer goes to
+//! workers, of whom there are never more than jobs. Whatever happens, what runs is awaited and every state gets its outcome.
+
+pub mod dispatch;
+pub mod finish;
+pub mod pool;
+pub mod run_listeners;
+pub mod start;
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use zagent_compiler::{Compat, FileTree, Plan, TemplateHost, schema};
+use zagent_config::Value;
+use zagent_config::settings::RunSchedule;
+
+use self::pool::{WorkerMessage, WorkerPool, worker_loop};
+use super::converge::{ConvergeResult, PriorEffects, StateTask, panic_message};
+use super::graph::RunGraph;
+use super::queue::{RankedGraph, RunQueue};
+use super::state_locks::StateLocks;
+use super::{RunMode, StateOutcome};
+use crate::RunProgress;
+use zagent_host::CancelToken;
+use zagent_host::fs::FileSystem;
+use zagent_host::undo::UndoJournal;
+use zagent_states::{Effects, RenderTemplate, RunShared, StateCtx};
+
+/// So many states at most wait for others on the same thing; then no more are begun.
+const MAX_BLOCKED: usize = 1024;
+
+/// The file system of each state: the disk, with notes for undo under its tag, or what a dry run imagines.
+pub trait RunFs: Sync {
+    /// What a state of this tag may touch.
+    fn state_fs(&self, tag: &str) -> Arc<dyn FileSystem>;
+
+    /// Where undo notes go that are not about files; nowhere in a dry run.
+    fn journal(&self) -> Option<&UndoJournal>;
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunnerSettings {
+    /// Apply or test.
+    pub mode: RunMode,
+    /// In which order.
+    pub schedule: RunSchedule,
+    /// Whose verdicts count.
+    pub compat: Compat,
+    /// How many at a time, at most.
+    pub jobs: usize,
+    /// How long, at most.
+    pub timeout: Option<Duration>,
+    /// The first failure ends the run.
+    pub failhard: bool,
+}
+
+/// Where a run takes place.
+#[derive(Clone, Copy)]
+pub struct RunCtx<'a> {
+    /// What to run.
+    pub plan: &'a Plan,
+    /// The files of the host.
+    pub run_fs: &'a dyn RunFs,
+    /// The state trees.
+    pub files: &'a dyn FileTree,
+    /// Facts and execution functions.
+    pub host: &'a dyn TemplateHost,
+    /// The pillar.
+    pub pillar: &'a Value,
+    /// Where downloads are kept.
+    pub cache: &'a Path,
+    /// Where new ones are put.
+    pub spare: &'a Path,
+    /// Says when to stop.
+    pub cancel: &'a Arc<CancelToken>,
+    /// Is told how it goes.
+    pub progress: &'a dyn RunProgress,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct RunResult {
+    /// Every state, in the order they ran.
+    pub states: Vec<StateOutcome>,
+    /// True when it was stopped.
+    pub canceled: bool,
+    /// Why the whole run was given up, with Salt's verdicts only.
+    pub aborted: Option<String>,
+}
+
+/// Runs a plan. `templates` is only used on this thread.
+#[must_use]
+pub fn run_plan(
+    run_ctx: &RunCtx<'_>,
+    templates: &dyn RenderTemplate,
+    settings: &RunnerSettings,
+) -> RunResult {
+    let (to_me, inbox) = mpsc::channel();
+    let (to_workers, work) = mpsc::channel();
+    let work = Arc::new(Mutex::new(work));
+    let shared = RunShared::default();
+    std::thread::scope(|scope| {
+        let spawn = || {
+            let (work, to_me, shared) = (Arc::clone(&work), to_me.clone(), &shared);
+            scope.spawn(move || worker_loop(run_ctx, settings, &work, &to_me, shared));
+        };
+        let pool = WorkerPool { to_workers, spawn: &spawn, workers: 0, busy: 0 };
+        Runner::new(run_ctx, templates, settings, &shared, pool).run_loop(&inbox)
+    })
+}
+
+fn state_ctx<'s>(
+    run_ctx: &RunCtx<'s>,
+    settings: &RunnerSettings,
+    templates: &'s dyn RenderTemplate,
+    shared: &'s RunShared,
+    fs: &'s dyn FileSystem,
+    tag: &'s str,
+) -> StateCtx<'s> {
+    StateCtx {
+        tag,
+        journal: run_ctx.run_fs.journal(),
+        fs,
+        files: run_ctx.files,
+        host: run_ctx.host,
+        templates,
+        pillar: run_ctx.pillar,
+        plan: run_ctx.plan,
+        compat: settings.compat,
+        cancel: run_ctx.cancel,
+        deadline: None,
+        shared,
+        cache_dir: run_ctx.cache,
+        staging_dir: run_ctx.spare,
+    }
+}
+
+/// The graph of a plan and its lanes; should what is implied close a circle, then only what was written counts.
+fn rank_graph(plan: &Plan, implied: bool) -> (RunGraph, RankedGraph) {
+    let graph = RunGraph::new(plan, implied);
+    if let Some(ranked_graph) = RankedGraph::new(&graph.nodes, &graph.edges) {
+        return (graph, ranked_graph);
+    }
+    tracing::error!(
+        implied,
+        "what states imply for each other closes a circle; only what was written counts"
+    );
+    let graph = RunGraph::new(plan, false);
+    // A plan has no circles: the compiler refuses them.
+    let ranked_graph =
+        RankedGraph::new(&graph.nodes, &graph.edges).or_else(|| RankedGraph::new(&graph.nodes, &[]));
+    (graph, ranked_graph.unwrap_or_default())
+}
+
+/// What others need to know of a state that has ended.
+#[derive(Clone, Copy, Debug)]
+struct FinishedState {
+    result: Option<bool>,
+    changed: bool,
+    ran: bool,
+    unknown: bool,
+    /// A dry run cannot tell whether it would succeed.
+    may_fail: bool,
+    /// Nobody can tell whether it would fail.
+    failure_unknown: bool,
+    /// What it would change itself that nobody can foresee.
+    unpredicted: Effects,
+    prior_effects: PriorEffects,
+}
+
+/// Why nothing more is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HaltReason {
+    Failhard,
+    Cancelled,
+    Aborted,
+}
+
+struct Runner<'s, 'p> {
+    run_ctx: &'s RunCtx<'p>,
+    templates: &'s dyn RenderTemplate,
+    settings: &'s RunnerSettings,
+    shared: &'s RunShared,
+    pool: WorkerPool<'s, 'p>,
+    graph: RunGraph,
+    queue: RunQueue,
+    finished: Vec<Option<FinishedState>>,
+    /// Checks of prereq targets that ran, and what they said: by tag.
+    prereq_checks: HashMap<String, ConvergeResult>,
+    /// Targets of a prereq whose check already decided: they do not run again.
+    decided_prereqs: HashMap<String, FinishedState>,
+    outcomes: Vec<StateOutcome>,
+    locks: StateLocks,
+    blocked: Vec<StateTask<'p>>,
+    next_number: u64,
+    halt: Option<HaltReason>,
+    aborted: Option<String>,
+    deadline: Option<Instant>,
+    /// What the functions of this run take, where that is limited.
+    tables: HashMap<(Arc<str>, Arc<str>), Option<schema::ParamTable>>,
+}
+
+impl<'s, 'p> Runner<'s, 'p> {
+    fn new(
+        run_ctx: &'s RunCtx<'p>,
+        templates: &'s dyn RenderTemplate,
+        settings: &'s RunnerSettings,
+        shared: &'s RunShared,
+        pool: WorkerPool<'s, 'p>,
+    ) -> Self {
+        let (graph, ranked_graph) = rank_graph(run_ctx.plan, settings.schedule != RunSchedule::Ordered);
+        let count = run_ctx.plan.chunks.len();
+        Self {
+            run_ctx,
+            templates,
+            settings,
+            shared,
+            pool,
+            queue: RunQueue::new(ranked_graph, settings.schedule),
+            graph,
+            finished: vec![None; count],
+            prereq_checks: HashMap::new(),
+            decided_prereqs: HashMap::new(),
+            outcomes: Vec::with_capacity(count),
+            locks: StateLocks::default(),
+            blocked: Vec::new(),
+            next_number: 0,
+            halt: None,
+            aborted: None,
+            deadline: settings.timeout.and_then(|t| Instant::now().checked_add(t)),
+            tables: HashMap::new(),
+        }
+    }
+
+    fn run_loop(mut self, inbox: &Receiver<WorkerMessage>) -> RunResult {
+        loop {
+            if self.halt.is_none() && self.run_ctx.cancel.is_cancelled() {
+                self.cancel_run();
+            }
+            self.start_blocked();
+            while self.pool.busy < self.settings.jobs && self.blocked.len() < MAX_BLOCKED {
+                let Some(next) = self.queue.next_ready() else { break };
+                self.start_node(next);
+            }
+            if self.pool.busy > 0 {
+                if let Some((index, tag, number, ended)) = self.receive(inbox) {
+                    self.finish_ran(index, tag, number, ended);
+                }
+            } else if self.blocked.is_empty() {
+                break;
+            }
+        }
+        self.run_listeners(inbox);
+        // Who was at work when the word came may have been the last.
+        let canceled = self.halt == Some(HaltReason::Cancelled) || self.run_ctx.cancel.is_cancelled();
+        self.outcomes.sort_by_key(|o| o.run_num);
+        RunResult { states: self.outcomes, canceled, aborted: self.aborted }
+    }
+
+    /// Waits for a word from a worker and does what it asks; gives back what a worker has finished.
+    fn receive(
+        &mut self,
+        inbox: &Receiver<WorkerMessage>,
+    ) -> Option<(usize, String, Option<u64>, ConvergeResult)> {
+        let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let message = match left {
+            Some(left) if self.halt != Some(HaltReason::Cancelled) => inbox.recv_timeout(left),
+            _ => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match message {
+            Ok(WorkerMessage::Finished(index, tag, number, ended)) => {
+                self.pool.busy -= 1;
+                self.locks.release(index);
+                return Some((index, tag, number, *ended));
+            }
+            Ok(WorkerMessage::Render(template, reply)) => {
+                // A worker that was ended meanwhile needs no answer.
+                let rendered = catch_unwind(AssertUnwindSafe(|| self.templates.render(&template)));
+                let _ = reply.send(rendered.unwrap_or_else(|panic| Err(panic_message(&*panic))));
+            }
+            Err(_) => self.cancel_run(),
+        }
+        None
+    }
+
+    fn cancel_run(&mut self) {
+        self.run_ctx.cancel.cancel();
+        self.halt = Some(HaltReason::Cancelled);
+    }
+
+    fn start_blocked(&mut self) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        for task in std::mem::take(&mut self.blocked) {
+            if self.halt.is_some() {
+                self.skip_halted(task.index, task.tag);
+            } else if self.pool.busy < self.settings.jobs {
+                self.dispatch(task);
+            } else {
+                self.blocked.push(task);
+            }
+        }
+    }
+}

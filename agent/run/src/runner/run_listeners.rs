@@ -1,0 +1,90 @@
+//! The end of a run: those who listen react, one after the other.
+
+use std::borrow::Cow;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use zagent_compiler::Chunk;
+use zagent_config::Map;
+
+use super::finish::ReportEntry;
+use super::pool::WorkerMessage;
+use super::{HaltReason, Runner};
+use crate::RunMode;
+use crate::converge::{ConvergeMode, ConvergeResult, PriorEffects, ShouldReact, StateTask};
+use crate::listeners;
+use crate::listeners::{DidChange, Listener};
+use crate::slot;
+use zagent_states::ApplyResult;
+
+impl Runner<'_, '_> {
+    /// At the end, those who listen react, one after the other.
+    pub fn run_listeners(&mut self, inbox: &Receiver<WorkerMessage>) {
+        let stopped = matches!(self.halt, Some(HaltReason::Cancelled | HaltReason::Aborted));
+        if stopped || !listeners::has_listeners(self.run_ctx.plan) {
+            return;
+        }
+        let marks = std::mem::take(&mut self.finished);
+        let all = listeners::find_listeners(self.run_ctx.plan, |i| match marks[i] {
+            Some(mark) if mark.unknown => DidChange::Maybe,
+            Some(mark) if mark.changed => DidChange::Yes,
+            _ => DidChange::No,
+        });
+        let level = self.outcomes.iter().map(|o| o.level + 1).max().unwrap_or(0);
+        for listener in all {
+            match listener {
+                Listener::Reacts(chunk, DidChange::Yes) => self.run_listener(*chunk, level, inbox),
+                Listener::Reacts(mut chunk, _) => {
+                    chunk.fun = "mod_watch".into();
+                    let ended = ConvergeResult::unknown("it listens for a state that nobody can foresee");
+                    let tag = chunk.tag();
+                    self.add_outcome(&chunk, ReportEntry { tag, run_number: None, ended, skip: None, level });
+                }
+                Listener::Missing { state, id } => {
+                    let text = format!("Referenced state {state}: {id} does not exist");
+                    let mut chunk =
+                        Chunk::single("Listen_Error", "Listen_Error", &format!("listen_{state}"), Map::new());
+                    chunk.id = format!("listen_{id}").into();
+                    let tag = chunk.tag();
+                    chunk.name = format!("listen_{state}:{id}").into();
+                    let ended = ConvergeResult::new(Some(false), ApplyResult::new(text, Map::new()));
+                    self.add_outcome(&chunk, ReportEntry { tag, run_number: None, ended, skip: None, level });
+                }
+            }
+        }
+    }
+
+    pub fn run_listener(&mut self, chunk: Chunk, level: usize, inbox: &Receiver<WorkerMessage>) {
+        if self.run_ctx.cancel.is_cancelled() {
+            self.halt = Some(HaltReason::Cancelled);
+            return;
+        }
+        let mut shown = chunk.clone();
+        shown.fun = "mod_watch".into();
+        let tag = shown.tag();
+        let how =
+            if self.settings.mode == RunMode::Test { ConvergeMode::Simulate } else { ConvergeMode::Apply };
+        let task = StateTask {
+            index: usize::MAX,
+            chunk: Cow::Owned(slot::fill_slots(&chunk, self.run_ctx.host).into_owned()),
+            tag: tag.clone(),
+            state: None,
+            check_result: None,
+            mode: how,
+            should_react: ShouldReact::Yes,
+            is_listener: true,
+            prior_effects: PriorEffects::default(),
+            start: Timestamp::now(),
+            started_at: Instant::now(),
+        };
+        self.run_ctx.progress.started(self.run_ctx.plan.chunks.len(), &tag);
+        self.pool.send_task(task, None);
+        let ended = loop {
+            if let Some((_, _, _, ended)) = self.receive(inbox) {
+                break ended;
+            }
+        };
+        self.add_outcome(&shown, ReportEntry { tag, run_number: None, ended, skip: None, level });
+    }
+}

@@ -1,0 +1,179 @@
+//! A node that may start in, whether and how it runs out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use zagent_compiler::{Chunk, Compat, Requisite, name_text, schema};
+use zagent_config::Value;
+
+use super::{HaltReason, Runner};
+use crate::converge::{ConvergeMode, ConvergeResult, PriorEffects, ShouldReact, StateTask, panic_message};
+use crate::requisite;
+use crate::requisite::{RequisiteDecision, RequisiteResult};
+use crate::{RunMode, slot};
+use zagent_states::StateError;
+
+impl<'p> Runner<'_, 'p> {
+    /// Decides about a node that may start.
+    pub fn start_node(&mut self, index: usize) {
+        let chunk = &self.run_ctx.plan.chunks[index];
+        let tag = chunk.tag();
+        if self.halt.is_none()
+            && (self.run_ctx.cancel.is_cancelled() || self.deadline.is_some_and(|d| Instant::now() >= d))
+        {
+            self.cancel_run();
+        }
+        if let Some(mark) = self.decided_prereqs.get(&tag).copied() {
+            self.finished[index] = Some(mark);
+            return self.queue.finish(index);
+        }
+        if self.halt.is_some() {
+            return self.skip_halted(index, tag);
+        }
+        let seen = self.requisite_results(index);
+        match requisite::decide(&seen, self.settings.compat) {
+            RequisiteDecision::Run => self.start_task(index, tag, ShouldReact::No),
+            RequisiteDecision::MayReact => self.start_task(index, tag, ShouldReact::Maybe),
+            RequisiteDecision::React => {
+                let fired = self.changed_watches(index);
+                self.shared
+                    .watched_changes
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(tag.clone(), fired);
+                self.start_task(index, tag, ShouldReact::Yes);
+            }
+            RequisiteDecision::Unknown => {
+                let why = "whether it runs depends on a state that nobody can foresee";
+                self.finish_ran(index, tag, None, ConvergeResult::unknown(why));
+            }
+            RequisiteDecision::Skip(reason) => {
+                let failed = requisite::failed_ids(&seen);
+                self.skip_node(index, tag, reason, &failed);
+            }
+        }
+    }
+
+    /// How those that a chunk waits for have ended.
+    pub fn requisite_results(&self, index: usize) -> Vec<RequisiteResult<'p>> {
+        let plan = self.run_ctx.plan;
+        let all = self.graph.requisites.for_chunk(index).iter();
+        all.filter_map(|&(from, kind)| {
+            let mark = self.finished[from]?;
+            let chunk = &plan.chunks[from];
+            Some(RequisiteResult {
+                kind,
+                id: (&*chunk.sls, &*chunk.id),
+                result: mark.result,
+                changed: mark.changed,
+                ran: mark.ran,
+                unknown: mark.unknown,
+                may_fail: mark.may_fail,
+                failure_unknown: mark.failure_unknown,
+            })
+        })
+        .collect()
+    }
+
+    /// What a watcher watches and has changed, as `state: id`, in the order it names them.
+    pub fn changed_watches(&self, index: usize) -> Vec<String> {
+        let chunks = &self.run_ctx.plan.chunks;
+        let watched = self.graph.requisites.for_chunk(index).iter();
+        let watched = watched.filter(|(_, kind)| matches!(kind, Requisite::Watch | Requisite::WatchAny));
+        let mut fired: Vec<&Chunk> = watched
+            .filter(|(from, _)| self.finished[*from].is_some_and(|m| m.changed))
+            .map(|(from, _)| &chunks[*from])
+            .collect();
+        let named: Vec<&Value> = ["watch", "watch_any"]
+            .iter()
+            .filter_map(|key| chunks[index].args.get(key).and_then(Value::as_list))
+            .flat_map(|list| list.iter())
+            .collect();
+        let place = |chunk: &Chunk| {
+            let is_meant = |word: &Value| {
+                let word = name_text(word);
+                *word == *chunk.id || word == name_text(&chunk.name) || *word == *chunk.sls
+            };
+            named.iter().position(|item| match item {
+                Value::Map(map) => map.values().any(is_meant),
+                bare => is_meant(bare),
+            })
+        };
+        fired.sort_by_key(|chunk| place(chunk).unwrap_or(usize::MAX));
+        fired.into_iter().map(|chunk| format!("{}: {}", chunk.state, chunk.id)).collect()
+    }
+
+    pub fn start_task(&mut self, index: usize, tag: String, react: ShouldReact) {
+        let chunk = &self.run_ctx.plan.chunks[index];
+        if let Some(words) = self.invalid_argument(chunk) {
+            self.aborted = Some(words);
+            self.halt = Some(HaltReason::Aborted);
+            return self.queue.finish(index);
+        }
+        let how = match self.settings.mode {
+            _ if chunk.prereq.check => ConvergeMode::CheckOnly,
+            RunMode::Test => ConvergeMode::Simulate,
+            RunMode::Apply | RunMode::Revert => ConvergeMode::Apply,
+        };
+        let chunk = match catch_unwind(AssertUnwindSafe(|| slot::fill_slots(chunk, self.run_ctx.host))) {
+            Ok(chunk) => chunk,
+            Err(panic) => {
+                let ended = ConvergeResult::failed(StateError::new(panic_message(&*panic)));
+                return self.finish_ran(index, tag, None, ended);
+            }
+        };
+        let task = StateTask {
+            index,
+            chunk,
+            tag,
+            state: None,
+            check_result: None,
+            mode: how,
+            should_react: react,
+            is_listener: false,
+            prior_effects: self.prior_effects(index),
+            start: Timestamp::now(),
+            started_at: Instant::now(),
+        };
+        self.dispatch(task);
+    }
+
+    /// An argument that Salt refuses when it calls the function, which ends its whole run.
+    pub fn invalid_argument(&mut self, chunk: &Chunk) -> Option<String> {
+        if self.settings.compat != Compat::Salt {
+            return None;
+        }
+        let Chunk { state, fun, .. } = chunk;
+        let function = (Arc::clone(state), Arc::clone(fun));
+        let table = self.tables.entry(function).or_insert_with(|| {
+            let function = schema::function(state, fun).filter(|f| !f.takes_any());
+            function.map(schema::ParamTable::new)
+        });
+        let table = table.as_ref()?;
+        let alien = |k: &&str| !k.starts_with("__") && table.kinds(k).is_none();
+        let key = chunk.args.keys().filter_map(Value::as_str).find(alien)?;
+        Some(format!("'{key}' is an invalid keyword argument for '{state}.{fun}'"))
+    }
+
+    /// What would have been done to the host before a state looks, in a dry run.
+    pub fn prior_effects(&self, index: usize) -> PriorEffects {
+        if self.settings.mode != RunMode::Test || self.settings.compat == Compat::Salt {
+            return PriorEffects::default();
+        }
+        let mut all = PriorEffects::default();
+        for from in self.graph.predecessors(index) {
+            if let Some(mark) = self.finished[from] {
+                all.unpredicted |= mark.prior_effects.unpredicted;
+                all.any |= mark.prior_effects.any;
+            }
+        }
+        for from in self.graph.foundations(index) {
+            if let Some(mark) = self.finished[from] {
+                all.foundation_effects |= mark.unpredicted;
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,102 @@
+//! States of the module `environ`: variables that the commands of later states see.
+//!
+//! Law: the agent's own environment stays as it is; a run ends with what it set.
+
+use std::sync::PoisonError;
+
+use zagent_config::{Map, Value};
+
+use super::{
+    ApplyResult, BuildResult, CheckCost, CheckResult, ChunkArgs, Effects, State, StateCtx, StateError,
+};
+use zagent_host::exec::command_options::value_text;
+
+/// The state that a function of this module makes; nothing when there is no such function.
+pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    (fun == "setenv").then(|| {
+        if args.flag("clear_all", false) {
+            return Err(StateError::new("`clear_all` would take away what the agent itself needs"));
+        }
+        let wanted = match args.chunk.args.get("value") {
+            Some(value @ (Value::Str(_) | Value::Bool(false))) => {
+                Map::from_iter([(Value::from(args.name()), value.clone())])
+            }
+            Some(Value::Map(map)) => (**map).clone(),
+            _ => return Err(StateError::new("Environ value must be string, dict or False")),
+        };
+        let names: Vec<String> = wanted.keys().map(value_text).collect();
+        if let Some(name) = names.iter().find(|n| n.is_empty() || n.contains(['=', '\0'])) {
+            return Err(StateError::new(format!("`{name}` cannot be the name of a variable")));
+        }
+        let unsets = args.flag("false_unsets", false);
+        Ok(Box::new(EnvironSetenv { wanted, unsets }) as Box<dyn State>)
+    })
+}
+
+struct EnvironSetenv {
+    wanted: Map,
+    /// False takes a variable away instead of emptying it.
+    unsets: bool,
+}
+
+impl EnvironSetenv {
+    /// What differs: a text to set, null to take away.
+    fn pending_changes(&self, ctx: &StateCtx<'_>) -> Map {
+        let shared = ctx.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = |name: &str| match shared.get(name) {
+            Some(set) => set.clone(),
+            None => std::env::var(name).ok(),
+        };
+        let mut changes = Map::new();
+        for (key, value) in self.wanted.iter() {
+            let current = now(&value_text(key));
+            let wanted = match value {
+                Value::Bool(false) if self.unsets => None,
+                Value::Bool(false) => Some(String::new()),
+                other => Some(value_text(other)),
+            };
+            if current != wanted {
+                changes.insert(key.clone(), wanted.map_or(Value::Null, Value::from));
+            }
+        }
+        changes
+    }
+}
+
+impl State for EnvironSetenv {
+    fn check(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let changes = self.pending_changes(ctx);
+        if changes.is_empty() {
+            return Ok(CheckResult::in_sync("Environ values were already set with the correct values"));
+        }
+        Ok(CheckResult::drifted("Environ values will be changed", changes))
+    }
+
+    fn preview(&mut self, ctx: &StateCtx<'_>) -> Result<CheckResult, StateError> {
+        let look = self.check(ctx)?;
+        if look.changes.is_empty() {
+            return Ok(CheckResult::in_sync("Environ values are already set with the correct values"));
+        }
+        Ok(look)
+    }
+
+    fn apply(&mut self, ctx: &StateCtx<'_>) -> Result<ApplyResult, StateError> {
+        let changes = self.pending_changes(ctx);
+        let mut shared = ctx.shared.environment.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in changes.iter() {
+            shared.insert(value_text(key), value.as_str().map(str::to_owned));
+        }
+        Ok(ApplyResult::new("Environ values were set", changes))
+    }
+
+    fn reads(&self) -> Effects {
+        Effects::NONE
+    }
+
+    fn check_cost(&self) -> CheckCost {
+        CheckCost::Light
+    }
+}
+
+#[cfg(test)]
+pub mod tests;

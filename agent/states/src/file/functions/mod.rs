@@ -1,0 +1,259 @@
+//! `file.*` that look: existence, owner, mode, content.
+
+pub mod changes;
+pub mod find;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use md5::Digest;
+use md5::digest::DynDigest;
+use rustix::fs::Access;
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
+use zagent_config::glob::Glob;
+use zagent_config::py_regex::PyRegex;
+use zagent_config::{Map, Value};
+
+use crate::functions::{
+    ExecFunction, flag_arg, optional_text_arg, query_fn, string_list, text_arg, user_database,
+};
+use zagent_host::Machine;
+use zagent_host::machine::path_error;
+
+pub const FUNCTIONS: &[ExecFunction] = &[
+    query_fn("file.file_exists", "path", |m, a| {
+        Ok(followed_metadata(m, a)?.is_some_and(|x| x.is_file()).into())
+    }),
+    query_fn("file.directory_exists", "path", |m, a| {
+        Ok(followed_metadata(m, a)?.is_some_and(|x| x.is_dir()).into())
+    }),
+    query_fn("file.is_blkdev", "name", |m, a| has_file_type(m, a, FileTypeExt::is_block_device)),
+    query_fn("file.is_chrdev", "name", |m, a| has_file_type(m, a, FileTypeExt::is_char_device)),
+    query_fn("file.is_fifo", "name", |m, a| has_file_type(m, a, FileTypeExt::is_fifo)),
+    query_fn("file.is_link", "path", |m, a| Ok(m.read_link(text_arg(a, "path")?).is_some().into())),
+    query_fn("file.readlink", "path canonicalize?", readlink),
+    query_fn("file.access", "path mode", access),
+    query_fn("file.read", "path binary?", |m, a| Ok(read_required(m, text_arg(a, "path")?)?.into())),
+    query_fn("file.readdir", "path", readdir),
+    query_fn("file.contains", "path text", contains),
+    query_fn("file.contains_regex", "path regex lchar?", contains_regex),
+    query_fn("file.contains_glob", "path glob_expr", contains_glob),
+    query_fn("file.get_user", "path follow_symlinks?", |m, a| owner_name(m, &stat(m, a)?)),
+    query_fn("file.get_group", "path follow_symlinks?", |m, a| {
+        Ok(user_database::group_name(m, stat(m, a)?.gid().into())?.into())
+    }),
+    query_fn("file.get_uid", "path follow_symlinks?", |m, a| Ok(Value::Int(stat(m, a)?.uid().into()))),
+    query_fn("file.get_gid", "path follow_symlinks?", |m, a| Ok(Value::Int(stat(m, a)?.gid().into()))),
+    query_fn("file.get_mode", "path follow_symlinks?", |m, a| Ok(mode_text(&stat(m, a)?).into())),
+    query_fn("file.get_hash", "path form? chunk_size?", get_hash),
+    query_fn("file.get_sum", "path form?", get_hash),
+    query_fn("file.stats", "path hash_type? follow_symlinks?", stats),
+    query_fn("file.lstat", "path", lstat),
+    query_fn("hashutil.digest_file", "infile checksum?", digest_file),
+];
+
+fn metadata(machine: &Machine, path: &str, follow: bool) -> Result<Option<fs::Metadata>, FunctionError> {
+    let file = machine.path(path);
+    let found = if follow { fs::metadata(file) } else { fs::symlink_metadata(file) };
+    match found {
+        Ok(meta) => Ok(Some(meta)),
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(e) => Err(path_error("look at", path, &e)),
+    }
+}
+
+/// What a path leads to; a path that may not be looked at is not there, as in Python.
+fn followed_metadata(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+) -> Result<Option<fs::Metadata>, FunctionError> {
+    Ok(metadata(machine, text_arg(args, "path")?, true).unwrap_or(None))
+}
+
+fn has_file_type(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    is: fn(&fs::FileType) -> bool,
+) -> Result<Value, FunctionError> {
+    let found = metadata(machine, text_arg(args, "name")?, true)?;
+    Ok(found.is_some_and(|m| is(&m.file_type())).into())
+}
+
+fn stat(machine: &Machine, args: &FunctionArgs<Value>) -> Result<fs::Metadata, FunctionError> {
+    let path = text_arg(args, "path")?;
+    let found = metadata(machine, path, flag_arg(args, "follow_symlinks", true))?;
+    found.ok_or_else(|| FunctionError::failed(format!("there is no `{path}`")))
+}
+
+fn owner_name(machine: &Machine, meta: &fs::Metadata) -> Result<Value, FunctionError> {
+    let uid = i64::from(meta.uid());
+    Ok(user_database::user_name(machine, uid)?.map_or(Value::Int(uid), Value::from))
+}
+
+fn mode_text(meta: &fs::Metadata) -> String {
+    format!("{:04o}", meta.mode() & 0o7777)
+}
+
+/// The whole file; it has to be there.
+pub fn read_required(machine: &Machine, path: &str) -> Result<String, FunctionError> {
+    machine.read(path)?.ok_or_else(|| FunctionError::failed(format!("there is no `{path}`")))
+}
+
+fn readlink(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let path = text_arg(args, "path")?;
+    let target = machine
+        .read_link(path)
+        .ok_or_else(|| FunctionError::failed(format!("`{path}` is not a symbolic link")))?;
+    if flag_arg(args, "canonicalize", false) {
+        let full = fs::canonicalize(machine.path(path)).map_err(|e| path_error("resolve", path, &e))?;
+        return Ok(full.to_string_lossy().into_owned().into());
+    }
+    Ok(target.into())
+}
+
+fn access(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let wanted = match text_arg(args, "mode")? {
+        "f" => Access::EXISTS,
+        "r" => Access::READ_OK,
+        "w" => Access::WRITE_OK,
+        "x" => Access::EXEC_OK,
+        other => {
+            return Err(FunctionError::bad_arguments(format!(
+                "`mode` is one of `f`, `r`, `w`, `x`, not `{other}`"
+            )));
+        }
+    };
+    Ok(rustix::fs::access(machine.path(text_arg(args, "path")?), wanted).is_ok().into())
+}
+
+fn readdir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let path = text_arg(args, "path")?;
+    if !metadata(machine, path, true)?.is_some_and(|m| m.is_dir()) {
+        return Err(FunctionError::failed(format!("`{path}` is not a directory")));
+    }
+    let names = machine.list_dir(path);
+    Ok(string_list([".", ".."].into_iter().map(str::to_owned).chain(names)))
+}
+
+fn contains(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let file = machine.read(text_arg(args, "path")?).unwrap_or(None);
+    Ok(file.is_some_and(|f| f.contains(text_arg(args, "text").unwrap_or_default().trim())).into())
+}
+
+fn contains_regex(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let Some(file) = machine.read(text_arg(args, "path")?).unwrap_or(None) else { return Ok(false.into()) };
+    let pattern = PyRegex::new(text_arg(args, "regex")?).map_err(|e| FunctionError::failed(e.to_string()))?;
+    let left: Vec<char> = optional_text_arg(args, "lchar").unwrap_or_default().chars().collect();
+    for line in file.lines() {
+        let line = line.trim_start_matches(&left[..]);
+        if pattern
+            .regex()
+            .is_match(line)
+            .map_err(|_| FunctionError::failed("the expression takes too many steps"))?
+        {
+            return Ok(true.into());
+        }
+    }
+    Ok(false.into())
+}
+
+fn contains_glob(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let file = machine.read(text_arg(args, "path")?).unwrap_or(None);
+    let glob = Glob::new(text_arg(args, "glob_expr")?);
+    Ok(file.is_some_and(|f| f.lines().any(|line| glob.matches(line))).into())
+}
+
+fn get_hash(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let form = optional_text_arg(args, "form").unwrap_or("sha256");
+    digest(machine, text_arg(args, "path")?, form).map(Value::from)
+}
+
+fn digest_file(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    digest(machine, text_arg(args, "infile")?, optional_text_arg(args, "checksum").unwrap_or("md5"))
+        .map(Value::from)
+}
+
+fn digest(machine: &Machine, path: &str, form: &str) -> Result<String, FunctionError> {
+    let mut hasher: Box<dyn DynDigest> = match form {
+        "md5" => Box::new(md5::Md5::new()),
+        "sha1" => Box::new(sha1::Sha1::new()),
+        "sha224" => Box::new(sha2::Sha224::new()),
+        "sha256" => Box::new(sha2::Sha256::new()),
+        "sha384" => Box::new(sha2::Sha384::new()),
+        "sha512" => Box::new(sha2::Sha512::new()),
+        other => return Err(FunctionError::failed(format!("there is no hash `{other}`"))),
+    };
+    let mut file = fs::File::open(machine.path(path)).map_err(|e| path_error("open", path, &e))?;
+    let mut chunk = [0; 1 << 16];
+    loop {
+        match std::io::Read::read(&mut file, &mut chunk).map_err(|e| path_error("read", path, &e))? {
+            0 => break,
+            n => hasher.update(&chunk[..n]),
+        }
+    }
+    Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn file_type_name(meta: &fs::Metadata) -> &'static str {
+    let t = meta.file_type();
+    match () {
+        () if t.is_dir() => "dir",
+        () if t.is_symlink() => "link",
+        () if t.is_char_device() => "char",
+        () if t.is_block_device() => "block",
+        () if t.is_fifo() => "pipe",
+        () if t.is_socket() => "socket",
+        () => "file",
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "Python's times are floats too")]
+fn timestamp_seconds(whole: i64, nanos: i64) -> f64 {
+    whole as f64 + nanos as f64 / 1e9
+}
+
+fn u64_value(n: u64) -> Value {
+    i64::try_from(n).map_or_else(|_| Value::Big(n.to_string().into()), Value::Int)
+}
+
+fn stats(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let path = text_arg(args, "path")?;
+    let meta = stat(machine, args)?;
+    let mut out = Map::new();
+    out.insert("inode", u64_value(meta.ino()));
+    out.insert("uid", i64::from(meta.uid()));
+    out.insert("gid", i64::from(meta.gid()));
+    out.insert("group", user_database::group_name(machine, meta.gid().into())?);
+    out.insert("user", owner_name(machine, &meta)?);
+    out.insert("atime", timestamp_seconds(meta.atime(), meta.atime_nsec()));
+    out.insert("mtime", timestamp_seconds(meta.mtime(), meta.mtime_nsec()));
+    out.insert("ctime", timestamp_seconds(meta.ctime(), meta.ctime_nsec()));
+    out.insert("size", u64_value(meta.len()));
+    out.insert("mode", mode_text(&meta));
+    if let Some(form) = optional_text_arg(args, "hash_type").filter(|_| meta.is_file()) {
+        out.insert("sum", digest(machine, path, form)?);
+    }
+    out.insert("type", file_type_name(&meta));
+    let target = fs::canonicalize(machine.path(path)).map_err(|e| path_error("resolve", path, &e))?;
+    out.insert("target", target.to_string_lossy().into_owned());
+    Ok(out.into())
+}
+
+fn lstat(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let Some(meta) = metadata(machine, text_arg(args, "path")?, false)? else {
+        return Ok(Value::empty_map());
+    };
+    let mut out = Map::new();
+    out.insert("st_atime", timestamp_seconds(meta.atime(), meta.atime_nsec()));
+    out.insert("st_ctime", timestamp_seconds(meta.ctime(), meta.ctime_nsec()));
+    out.insert("st_gid", i64::from(meta.gid()));
+    out.insert("st_mode", i64::from(meta.mode()));
+    out.insert("st_mtime", timestamp_seconds(meta.mtime(), meta.mtime_nsec()));
+    out.insert("st_nlink", u64_value(meta.nlink()));
+    out.insert("st_size", u64_value(meta.len()));
+    out.insert("st_uid", i64::from(meta.uid()));
+    Ok(out.into())
+}

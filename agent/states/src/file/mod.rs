@@ -1,0 +1,73 @@
+//! States of the module `file`.
+
+pub mod functions;
+
+pub mod absent;
+pub mod args;
+pub mod backup;
+pub mod builders;
+pub mod cached;
+pub mod check_cmd;
+pub mod clean;
+pub mod contents;
+pub mod copy;
+pub mod desired_content;
+pub mod diff;
+pub mod directory;
+pub mod download;
+pub mod edit;
+pub mod filter;
+pub mod hardlink;
+pub mod hash;
+pub mod ignored_differences;
+pub mod link_preflight;
+pub mod managed;
+pub mod mknod;
+pub mod owner;
+pub mod parents;
+pub mod perms;
+pub mod pruned;
+pub mod recurse;
+pub mod rename;
+pub mod retention;
+pub mod sequence_matcher;
+pub mod sources;
+pub mod symlink;
+#[cfg(test)]
+pub mod tests;
+pub mod tidied;
+pub mod touch;
+pub mod walk;
+
+use super::{BuildResult, ChunkArgs, StateCtx, StateError};
+
+/// What a source holds that is not on this host: of the state tree, or from the network; nothing for a path of this host.
+///
+/// # Errors
+/// Fails when it cannot be had.
+pub fn fetch_remote(ctx: &StateCtx<'_>, env: &str, text: &str) -> Result<Option<Vec<u8>>, StateError> {
+    let bytes = match sources::parse_location(text) {
+        sources::ContentLocation::Local(_) => return Ok(None),
+        sources::ContentLocation::Tree(own, path) => {
+            let found = ctx.files.read(own.unwrap_or(env), path).map_err(StateError::new)?;
+            found
+                .map(|b| b.to_vec())
+                .ok_or_else(|| StateError::new(format!("Unable to cache {text}: file not found")))?
+        }
+        sources::ContentLocation::Web(url) => {
+            download::Downloader::plain().fetch_bytes(ctx, env, url, None).map_err(StateError::new)?
+        }
+        sources::ContentLocation::Foreign(_) => {
+            return Err(StateError::new(format!(
+                "the protocol of `{}` is not supported here",
+                sources::redact(text)
+            )));
+        }
+    };
+    Ok(Some(bytes))
+}
+
+/// The state that a function of this module makes; nothing when there is no such function.
+pub fn build(fun: &str, args: &ChunkArgs<'_>) -> Option<BuildResult> {
+    builders::build(fun, args).or_else(|| edit::build(fun, args))
+}

@@ -1,0 +1,241 @@
+//! `git.*`: each is a few words of the program.
+
+use std::path::PathBuf;
+
+use zagent_compiler::functions::FunctionArgs;
+use zagent_config::FunctionError;
+use zagent_config::{Map, Value};
+
+use crate::functions::{flag_arg, optional_text_arg, string_list, text_arg};
+use zagent_host::git::{GitCli, redact_passwords, split_login};
+use zagent_host::{Machine, Tools};
+
+/// The program as the arguments ask for it.
+fn git_client<'m>(machine: &'m Machine, args: &FunctionArgs<Value>) -> Result<GitCli<'m>, FunctionError> {
+    let get = |name: &str| {
+        optional_text_arg(args, name).or_else(|| args.named().iter().find(|(k, _)| k == name)?.1.as_str())
+    };
+    GitCli::new(Tools::new(machine), get("user"))
+}
+
+fn cwd_arg(machine: &Machine, args: &FunctionArgs<Value>) -> Option<PathBuf> {
+    optional_text_arg(args, "cwd").filter(|d| !d.is_empty()).map(|d| machine.path(d))
+}
+
+/// What the words print, without the line end.
+pub fn run_line(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    words: &[&str],
+) -> Result<Value, FunctionError> {
+    let out = git_client(machine, args)?.run_checked(cwd_arg(machine, args).as_deref(), words)?;
+    Ok(out.trim_end().into())
+}
+
+/// More words for the program: a text or a list of them.
+fn opts_arg(args: &FunctionArgs<Value>) -> Vec<&str> {
+    match args.get("opts") {
+        Some(Value::Str(text)) => text.split_whitespace().collect(),
+        Some(Value::List(list)) => list.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A command with its options and the arguments of these names.
+pub fn run_subcommand(
+    machine: &Machine,
+    args: &FunctionArgs<Value>,
+    verb: &str,
+    names: &[&str],
+) -> Result<Value, FunctionError> {
+    let mut words = vec![verb];
+    // The word of a subcommand comes before its options.
+    if verb == "submodule" {
+        words.extend(optional_text_arg(args, "command"));
+    }
+    if flag_arg(args, "force", false) {
+        words.push("--force");
+    }
+    words.extend(opts_arg(args));
+    words.extend(names.iter().filter(|n| **n != "command").filter_map(|n| optional_text_arg(args, n)));
+    let (words, login) = strip_login(&words);
+    let git = login
+        .iter()
+        .fold(git_client(machine, args)?, |git, (url, login)| git.with_url_login(url, Some(login)));
+    let output = git.run(cwd_arg(machine, args).as_deref(), &words)?;
+    if output.is_success() {
+        let all = format!("{}\n{}", output.stdout.trim(), output.stderr.trim());
+        return Ok(all.trim().into());
+    }
+    Err(FunctionError::failed(redact_passwords(output.message())))
+}
+
+/// A name and a password.
+type UserPassword = (String, String);
+
+/// The words without the name and password of an address among them, and these with the address: all processes of a host
+/// can be asked for their words.
+fn strip_login(words: &[&str]) -> (Vec<String>, Option<(String, UserPassword)>) {
+    let mut found = None;
+    let cut = |word: &&str| {
+        let (url, login) = split_login(word);
+        found = found.take().or(login.map(|login| (url.clone(), login)));
+        url
+    };
+    (words.iter().map(cut).collect(), found)
+}
+
+pub fn rev_parse(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let mut words = vec!["rev-parse"];
+    words.extend(opts_arg(args));
+    words.extend(optional_text_arg(args, "rev"));
+    run_line(machine, args, &words)
+}
+
+/// What changed in the working copy, by how.
+pub fn status(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let out = git_client(machine, args)?
+        .run_checked(cwd_arg(machine, args).as_deref(), &["status", "-z", "--porcelain"])?;
+    let mut found = Map::new();
+    let mut entries = out.split_terminator('\0');
+    while let Some(entry) = entries.next() {
+        let Some((how, path)) = entry.split_at_checked(3) else { continue };
+        // The name that it had before stands alone after it.
+        if how.starts_with(['R', 'C']) {
+            entries.next();
+        }
+        let how = match how.trim() {
+            "M" | "MM" | "AM" => "modified",
+            "A" => "new",
+            "D" => "deleted",
+            "??" => "untracked",
+            _ => continue,
+        };
+        let mut list = found.get(how).and_then(Value::as_list).map(|l| l.to_vec()).unwrap_or_default();
+        list.push(path.into());
+        found.insert(how, list);
+    }
+    Ok(found.into())
+}
+
+pub fn list_refs(machine: &Machine, args: &FunctionArgs<Value>, below: &str) -> Result<Value, FunctionError> {
+    let path = machine.path(text_arg(args, "cwd")?);
+    Ok(string_list(git_client(machine, args)?.list_refs(&path, below)?))
+}
+
+pub fn remotes(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let out = git_client(machine, args)?
+        .run_checked(cwd_arg(machine, args).as_deref(), &["remote", "--verbose"])?;
+    let mut found = Map::new();
+    for line in out.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(url), Some(kind)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let mut one = found.get(name).and_then(Value::as_map).cloned().unwrap_or_default();
+        one.insert(kind.trim_matches(['(', ')']), redact_passwords(url));
+        found.insert(name, one);
+    }
+    Ok(found.into())
+}
+
+pub fn remote_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let name = optional_text_arg(args, "remote").unwrap_or("origin");
+    let missing = || FunctionError::failed(format!("Remote '{name}' not present in git checkout"));
+    remotes(machine, args)?.get(name).cloned().ok_or_else(missing)
+}
+
+pub fn ls_remote(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let remote =
+        optional_text_arg(args, "url").or_else(|| optional_text_arg(args, "remote")).unwrap_or("origin");
+    let dir = cwd_arg(machine, args);
+    let (remote, login) = split_login(remote);
+    let git = git_client(machine, args)?.with_url_login(&remote, login.as_ref());
+    let mut refs = git.remote_refs(dir.as_deref(), &remote, &opts_arg(args))?;
+    if let Some(wanted) = optional_text_arg(args, "ref") {
+        refs.retain(|name, _| name == wanted || name.ends_with(&format!("/{wanted}")));
+    }
+    Ok(Map::from_iter(refs).into())
+}
+
+/// Where a key stands: in a repository, or with the user.
+fn config_dir(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Option<PathBuf>, FunctionError> {
+    let dir = cwd_arg(machine, args).filter(|_| !flag_arg(args, "global", false));
+    if dir.is_none() && !flag_arg(args, "global", false) {
+        return Err(FunctionError::bad_arguments("'cwd' argument required unless global=True"));
+    }
+    Ok(dir)
+}
+
+pub fn config_get(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let values = git_client(machine, args)?
+        .config_values(config_dir(machine, args)?.as_deref(), text_arg(args, "key")?)?;
+    if flag_arg(args, "all", false) && !values.is_empty() {
+        return Ok(string_list(values));
+    }
+    Ok(values.last().map_or(Value::Null, |v| v.as_str().into()))
+}
+
+pub fn config_get_regexp(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let at = config_dir(machine, args)?;
+    let place = if at.is_some() { "--local" } else { "--global" };
+    let output = git_client(machine, args)?
+        .run(at.as_deref(), &["config", place, "--null", "--get-regexp", text_arg(args, "key")?])?;
+    let mut found = Map::new();
+    for (key, value) in output.stdout.split_terminator('\0').filter_map(|e| e.split_once('\n')) {
+        let mut list = found.get(key).and_then(Value::as_list).map(|l| l.to_vec()).unwrap_or_default();
+        list.push(value.into());
+        found.insert(key, list);
+    }
+    Ok(found.into())
+}
+
+pub fn config_set(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let show = |v: &Value| zagent_config::value::python_str(v);
+    let values: Vec<String> = match (args.get("multivar"), args.get("value")) {
+        (Some(Value::List(list)), _) => list.iter().map(show).collect(),
+        (_, Some(value)) => vec![show(value)],
+        _ => return Err(FunctionError::bad_arguments("One of 'value' and 'multivar' is required")),
+    };
+    let at = config_dir(machine, args)?;
+    git_client(machine, args)?.set_config(at.as_deref(), text_arg(args, "key")?, &values)?;
+    Ok(string_list(values))
+}
+
+pub fn config_unset(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let at = config_dir(machine, args)?;
+    git_client(machine, args)?.set_config(at.as_deref(), text_arg(args, "key")?, &[])?;
+    Ok(true.into())
+}
+
+pub fn clone(machine: &Machine, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
+    let (url, login) = split_login(text_arg(args, "url")?);
+    let keys: Vec<String> = match args.get("identity") {
+        Some(Value::Str(key)) => vec![key.to_string()],
+        Some(Value::List(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let git = git_client(machine, args)?.with_keys(&keys);
+    let git = git.with_url_login(&url, login.as_ref());
+    let git =
+        git.with_login(&url, optional_text_arg(args, "https_user"), optional_text_arg(args, "https_pass"))?;
+    let target = machine.path(text_arg(args, "cwd")?).display().to_string();
+    let mut words = vec!["clone"];
+    words.extend(opts_arg(args));
+    words.extend(["--", &url, &target]);
+    git.run_checked(None, &words)?;
+    Ok(true.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_among_the_words() {
+        let (words, login) = strip_login(&["fetch", "https://u:hush@h/x", "main"]);
+        assert_eq!(words, ["fetch", "https://h/x", "main"]);
+        assert_eq!(login, Some(("https://h/x".to_owned(), ("u".to_owned(), "hush".to_owned()))));
+        assert_eq!(strip_login(&["push", "origin"]), (vec!["push".to_owned(), "origin".to_owned()], None));
+    }
+}

@@ -1,0 +1,3 @@
+//! `locale`: which locales exist, and which one the system speaks.
+
+pub mod locale_gen;

@@ -1,0 +1,124 @@
+//! A text in, a host's facts out: facts that were written down, instead of a machine.
+
+use zagent_compiler::TreeLimits;
+use zagent_compiler::yaml::{self, YamlError};
+use zagent_config::{Map, Value};
+
+use zagent_host::facts::{FactOrigin, FactWarning, Grains};
+
+/// Facts given whole: `--grains FILE` and `inventory/NODE.yaml`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedFacts {
+    facts: Map,
+}
+
+/// Why a text holds no facts.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordedError {
+    /// It is not YAML.
+    #[error("cannot read facts as YAML: {}", describe_error(.0))]
+    Yaml(Box<YamlError>),
+    /// It is not JSON.
+    #[error("cannot read facts as JSON")]
+    Json(#[source] serde_json::Error),
+    /// It is something else.
+    #[error("facts are a mapping of names, and this is {0}")]
+    Kind(&'static str),
+}
+
+impl RecordedFacts {
+    /// Facts that are already a mapping.
+    #[must_use]
+    pub const fn new(facts: Map) -> Self {
+        Self { facts }
+    }
+
+    /// Reads YAML; an empty text is a host without facts.
+    ///
+    /// # Errors
+    /// Fails when the text is not YAML or not a mapping.
+    pub fn from_yaml(text: &str) -> Result<Self, RecordedError> {
+        match parse_yaml(text).map_err(RecordedError::Yaml)? {
+            Value::Null => Ok(Self::default()),
+            value => Self::from_value(value),
+        }
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    /// Fails when the text is not JSON or not a mapping.
+    pub fn from_json(text: &str) -> Result<Self, RecordedError> {
+        Self::from_value(Value::from_json_str(text).map_err(RecordedError::Json)?)
+    }
+
+    fn from_value(value: Value) -> Result<Self, RecordedError> {
+        match value {
+            Value::Map(facts) => Ok(Self::new(std::sync::Arc::unwrap_or_clone(facts))),
+            other => Err(RecordedError::Kind(other.kind())),
+        }
+    }
+}
+
+impl Grains for RecordedFacts {
+    fn get(&self, name: &str) -> Option<Value> {
+        self.facts.get(name).cloned()
+    }
+
+    fn all(&self) -> Value {
+        self.facts.clone().into()
+    }
+
+    fn origin(&self, name: &str) -> Option<FactOrigin> {
+        self.facts.contains(name).then_some(FactOrigin::Recorded)
+    }
+
+    fn warnings(&self) -> Vec<FactWarning> {
+        Vec::new()
+    }
+}
+
+/// Reads YAML as states and pillars are read, and says what is wrong with a text and where.
+///
+/// # Errors
+/// Fails when the text is not YAML.
+pub fn parse_facts(text: &str) -> Result<Value, String> {
+    parse_yaml(text).map_err(|error| describe_error(&error))
+}
+
+/// Reads YAML as states and pillars are read, of which JSON is a part.
+pub fn parse_yaml(text: &str) -> Result<Value, Box<YamlError>> {
+    yaml::load(text, &TreeLimits::default()).map_err(Box::new)
+}
+
+/// What is wrong with a text, and where.
+pub fn describe_error(error: &YamlError) -> String {
+    format!("{} (line {}, column {})", error.message, error.pos.line, error.pos.column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_give_the_same_facts() {
+        let yaml = RecordedFacts::from_yaml("os: Debian\nosrelease_info: [12]\n").unwrap();
+        let json = RecordedFacts::from_json(r#"{"os": "Debian", "osrelease_info": [12]}"#).unwrap();
+        assert_eq!(yaml, json);
+        assert_eq!(yaml.get("os"), Some("Debian".into()));
+        assert_eq!(yaml.get("kernel"), None);
+        assert_eq!(yaml.origin("os"), Some(FactOrigin::Recorded));
+        assert_eq!(yaml.origin("kernel"), None);
+        assert_eq!(yaml.all(), json.all());
+    }
+
+    #[test]
+    fn a_text_without_facts() {
+        assert_eq!(RecordedFacts::from_yaml("").unwrap(), RecordedFacts::default());
+        let error = RecordedFacts::from_yaml("a: 1\nb: [\n").unwrap_err();
+        assert!(matches!(error, RecordedError::Yaml(_)) && error.to_string().contains("line "), "{error}");
+        assert!(matches!(RecordedFacts::from_yaml("- 1\n"), Err(RecordedError::Kind("a list"))));
+        assert!(matches!(RecordedFacts::from_json("{"), Err(RecordedError::Json(_))));
+        assert!(matches!(RecordedFacts::from_json("1"), Err(RecordedError::Kind("an integer"))));
+    }
+}
