@@ -1,0 +1,101 @@
+//! What a state may use: its machine, the files of the tree, the pillar, and what the states of one run tell each other.
+//!
+//! Law: a state reaches its machine only through its context.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Instant;
+
+use zagent_compiler::{Compat, FileTree, Plan, TemplateHost};
+use zagent_config::Value;
+use zagent_host::fs::FileSystem;
+use zagent_host::undo::UndoJournal;
+use zagent_host::{CancelToken, Machine, Tools};
+
+use crate::{RenderTemplate, assumed_accounts, pkg};
+
+/// What states of one run tell each other.
+#[derive(Debug, Default)]
+pub struct RunShared {
+    /// Texts of `file.accumulated`: by file, then by the accumulator's name.
+    pub accumulated: Mutex<BTreeMap<PathBuf, BTreeMap<String, Vec<String>>>>,
+    /// What a state watches and has changed (or would), as `module: id`, by the tag of the state that watches. Noted before
+    /// that state is looked at.
+    pub watched_changes: Mutex<BTreeMap<String, Vec<String>>>,
+    /// Users and groups that would be there by now; only a dry run has any.
+    pub assumed_accounts: Arc<assumed_accounts::AssumedAccounts>,
+    /// Directories that a dry run takes for brought by a package; nobody knows more of them.
+    pub assumed_dirs: Mutex<BTreeSet<PathBuf>>,
+    /// Variables that `environ.setenv` gave to all commands after it; nothing stands for a variable that is taken away.
+    pub environment: Mutex<BTreeMap<String, Option<String>>>,
+    /// The repositories are others than when the list of packages was last fetched.
+    pub packages_stale: AtomicBool,
+    /// Which packages there are, and what was brought for whom.
+    pub packages: pkg::PkgRunCache,
+}
+
+impl RunShared {
+    /// What a state watches and has changed.
+    #[must_use]
+    pub fn watched_changes(&self, tag: &str) -> Vec<String> {
+        let fired = self.watched_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        fired.get(tag).cloned().unwrap_or_default()
+    }
+
+    /// True when a dry run only takes it for brought by a package.
+    #[must_use]
+    pub fn is_assumed_dir(&self, dir: &std::path::Path) -> bool {
+        self.assumed_dirs.lock().unwrap_or_else(PoisonError::into_inner).contains(dir)
+    }
+}
+
+/// What a state may use.
+#[derive(Clone, Copy)]
+pub struct StateCtx<'a> {
+    /// The state's tag.
+    pub tag: &'a str,
+    /// Where undo notes go that are not about files; nowhere in a dry run.
+    pub journal: Option<&'a UndoJournal>,
+    /// The files of the host.
+    pub fs: &'a dyn FileSystem,
+    /// The state trees, for `salt://`.
+    pub files: &'a dyn FileTree,
+    /// Execution functions and facts.
+    pub host: &'a dyn TemplateHost,
+    /// Renders templates.
+    pub templates: &'a dyn RenderTemplate,
+    /// The pillar.
+    pub pillar: &'a Value,
+    /// The whole plan, for states that look at their neighbours.
+    pub plan: &'a Plan,
+    /// Whose verdicts count.
+    pub compat: Compat,
+    /// Says when to stop.
+    pub cancel: &'a Arc<CancelToken>,
+    /// When this state must have ended.
+    pub deadline: Option<Instant>,
+    /// What the states of this run tell each other.
+    pub shared: &'a RunShared,
+    /// Where downloads and `salt://` files are kept (`file.cached`).
+    pub cache_dir: &'a std::path::Path,
+    /// Where new ones are put: the same place, or in a dry run one that is gone after it.
+    pub staging_dir: &'a std::path::Path,
+}
+
+impl StateCtx<'_> {
+    /// The programs of the host.
+    #[must_use]
+    pub fn tools(&self) -> Tools<'_> {
+        static HOST: LazyLock<Machine> = LazyLock::new(Machine::new);
+        Tools::new(&HOST).with_limits(self.cancel, self.deadline)
+    }
+
+    /// True in a dry run: what would be done is only imagined. For what is worth foreseeing in [`RunShared`]; a state holds no
+    /// other code for dry runs.
+    #[must_use]
+    pub const fn is_dry(&self) -> bool {
+        self.journal.is_none()
+    }
+}
