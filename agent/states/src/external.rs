@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use zagent_compiler::Chunk;
 use zagent_config::{Map, Value};
 
-use super::{ApplyResult, CheckResult, State, StateCtx, StateError, unavailable_error};
+use super::{ApplyResult, CheckResult, State, StateCtx, StateError};
 use zagent_config::error_chain;
 use zagent_host::exec;
 use zagent_host::exec::command_options::value_text;
@@ -185,7 +185,9 @@ impl ExternalState {
 
     /// The module as a file of our own, named by its content.
     fn install_program(&self, ctx: &StateCtx<'_>) -> Result<PathBuf, StateError> {
-        let Some(content) = self.module_source(ctx)? else { return Err(unavailable_error(&self.chunk)) };
+        let Some(content) = self.module_source(ctx)? else {
+            return Err(crate::registry::unavailable_error(&self.chunk));
+        };
         if content.starts_with(b"\x7fELF") || content.starts_with(b"#!") {
             let digest = format!("{:x}", Sha256::digest(&content));
             let kept = ctx.cache_dir.join("modules").join(&digest);

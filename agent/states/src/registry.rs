@@ -75,7 +75,7 @@ const BUILDERS: [BuildFn; 7] = [
 ];
 
 /// All kinds of things that a revert can put back.
-fn undoables() -> impl Iterator<Item = &'static dyn Undoable> {
+pub(crate) fn undoables() -> impl Iterator<Item = &'static dyn Undoable> {
     [
         pkg::UNDOABLES,
         crate::groups::services::UNDOABLES,
@@ -90,7 +90,7 @@ fn undoables() -> impl Iterator<Item = &'static dyn Undoable> {
     .copied()
 }
 
-fn unavailable_error(chunk: &Chunk) -> StateError {
+pub(crate) fn unavailable_error(chunk: &Chunk) -> StateError {
     let Chunk { state, fun, sls, .. } = chunk;
     StateError::new(format!(
         "State '{state}.{fun}' was not found in SLS '{sls}'\nReason: '{state}.{fun}' is not available.\n"

@@ -186,7 +186,7 @@ impl UndoReplay {
         test: bool,
         ctx: &StateCtx<'_>,
     ) -> Result<Option<RestoreOutcome>, StateError> {
-        let thing = super::undoables().find(|t| t.kind() == note.thing);
+        let thing = crate::registry::undoables().find(|t| t.kind() == note.thing);
         let thing = thing
             .ok_or_else(|| StateError::new(format!("nobody knows how to put {} back", note.describe())))?;
         self.restore_note(thing, note, RestoreOptions { is_forced, test }, ctx)

@@ -12,7 +12,8 @@ use zagent_config::Map;
 
 use super::args::{PkgArgs, PkgSpec};
 use super::undo::PKG_UNDO;
-use crate::{StateCtx, StateError, key_with_provider};
+use crate::undoable::key_with_provider;
+use crate::{StateCtx, StateError};
 use zagent_host::Tools;
 use zagent_host::packages;
 use zagent_host::packages::{

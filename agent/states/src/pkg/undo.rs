@@ -5,7 +5,8 @@
 use zagent_config::{Map, Value};
 
 use super::context::PkgContext;
-use crate::{StateCtx, StateError, Undoable, split_key};
+use crate::undoable::split_key;
+use crate::{StateCtx, StateError, Undoable};
 use zagent_host::exec::command_options::value_text;
 use zagent_host::packages::{PkgAction, PkgActionOptions, PkgTarget};
 

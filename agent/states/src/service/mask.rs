@@ -3,9 +3,9 @@
 use zagent_config::Map;
 
 use super::ServiceUndo;
+use crate::undoable::key_with_provider;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    key_with_provider,
 };
 use zagent_host::services;
 use zagent_host::services::{ServiceAction, ServiceProvider};

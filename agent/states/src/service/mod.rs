@@ -16,9 +16,9 @@ use zagent_compiler::Compat;
 use zagent_config::{Map, Value};
 
 pub use self::undo::ServiceUndo;
+use crate::undoable::key_with_provider;
 use crate::{
     ApplyResult, BuildResult, CheckResult, ChunkArgs, Effects, LockKey, State, StateCtx, StateError,
-    key_with_provider,
 };
 use zagent_host::services;
 use zagent_host::services::{BootState, ServiceAction, ServiceProvider, ServiceStatus, unit_files};

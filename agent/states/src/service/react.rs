@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{ServiceGoal, ServiceState};
-use crate::{ApplyResult, CheckResult, StateCtx, StateError, key_with_provider};
+use crate::undoable::key_with_provider;
+use crate::{ApplyResult, CheckResult, StateCtx, StateError};
 use zagent_host::services::{ServiceAction, ServiceProvider};
 
 /// An act with Salt's verb for it, and how that ends when it is done.

@@ -2,7 +2,8 @@
 
 use zagent_config::{Map, Value};
 
-use crate::{StateCtx, StateError, Undoable, split_key};
+use crate::undoable::split_key;
+use crate::{StateCtx, StateError, Undoable};
 use zagent_host::services;
 use zagent_host::services::{BootState, ServiceAction};
 
