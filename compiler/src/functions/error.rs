@@ -1,4 +1,4 @@
-//! Why a call gave nothing, and how that is told.
+//! Why a function call failed, and the diagnostic for it.
 
 use zagent_config::Diagnostic;
 use zagent_config::codes::{Code, function};
@@ -6,47 +6,47 @@ use zagent_config::codes::{Code, function};
 use super::Functions;
 use crate::CallError;
 
-/// Why a call gave nothing.
+/// Why a function call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FunctionError {
-    /// No such function here.
+    /// Unknown function.
     Unknown,
-    /// The configuration forbids it, in words.
+    /// The configuration forbids it; the text says why.
     Forbidden(String),
-    /// The arguments do not fit.
+    /// Wrong arguments.
     Arguments {
         /// What is wrong with them.
         message: String,
-        /// A way out.
+        /// How to fix it.
         hint: Option<String>,
     },
-    /// It was tried and failed, in words.
+    /// It ran and failed; the text says why.
     Failed(String),
 }
 
 impl FunctionError {
-    /// Arguments that do not fit, without a hint.
+    /// Wrong arguments, without a hint.
     pub fn bad_arguments(message: impl Into<String>) -> Self {
         Self::Arguments { message: message.into(), hint: None }
     }
 
-    /// A failure in words.
+    /// A failure with a message.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// In words, for whoever does not know which call it was.
+    /// The message, for callers that do not know the function name.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
-            Self::Unknown => "there is no such function here".to_owned(),
+            Self::Unknown => "unknown function".to_owned(),
             Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
                 words.clone()
             }
         }
     }
 
-    /// The fault to report for a call of `name`.
+    /// The diagnostic for a call of `name`.
     #[must_use]
     pub fn to_diagnostic(&self, name: &str, functions: &Functions) -> Diagnostic {
         let (code, message, hint): (Code, String, Option<String>) = match self {
@@ -65,9 +65,9 @@ impl FunctionError {
     }
 }
 
-/// The fault of a function that is not there.
+/// The diagnostic for an unknown function.
 pub(super) fn unknown_function(name: &str, functions: &Functions) -> Diagnostic {
-    let message = format!("there is no function `{name}` while states compile");
+    let message = format!("function `{name}` is not available in templates");
     let diagnostic = Diagnostic::new(function::UNKNOWN_FUNCTION, message);
     let module = name.split('.').next().unwrap_or_default();
     match functions.nearest_function(name) {
@@ -76,11 +76,11 @@ pub(super) fn unknown_function(name: &str, functions: &Functions) -> Diagnostic 
             let of_module = functions.names().into_iter().filter(|n| n.split('.').next() == Some(module));
             diagnostic.hint(format!("`{module}` has {}", list_names(of_module)))
         }
-        None => diagnostic.hint(format!("a template can ask first: `if '{name}' in salt`")),
+        None => diagnostic.hint(format!("test for it in the template: `if '{name}' in salt`")),
     }
 }
 
-/// At most six names, in words.
+/// At most six names, as a list.
 fn list_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
     match names.len() {
