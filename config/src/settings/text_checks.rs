@@ -139,12 +139,12 @@ mod tests {
     #[test]
     fn names_of_units_and_zones() {
         assert_eq!(message_of(SettingKind::Unit, "getty@tty1.service"), "fine");
-        assert_eq!(message_of(SettingKind::Unit, "--all"), "`k` is no name of a unit");
-        assert_eq!(message_of(SettingKind::Unit, "a b"), "`k` is no name of a unit");
+        assert_eq!(message_of(SettingKind::Unit, "--all"), "`k` is not a valid unit name");
+        assert_eq!(message_of(SettingKind::Unit, "a b"), "`k` is not a valid unit name");
         assert_eq!(message_of(SettingKind::Zone, "local"), "fine");
         assert_eq!(message_of(SettingKind::Zone, "Europe/Berlin"), "fine");
         let diagnostic = super::check_text(SettingKind::Zone, "k", "Europe/Berlim").unwrap();
-        assert_eq!(diagnostic.message, "`k`: this host knows no time zone `Europe/Berlim`");
+        assert_eq!(diagnostic.message, "`k`: time zone `Europe/Berlim` not found on this host");
         assert_eq!(diagnostic.hint.as_deref(), Some("did you mean `Europe/Berlin`?"));
     }
 }

@@ -72,7 +72,7 @@ fn hmac_check(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
 }
 
 fn base64_decode(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
-    // Python skips what is not of the alphabet.
+    // Python skips characters outside of the alphabet.
     let mut encoded = bytes(args, &args.expect_one("instr")?)?;
     encoded.retain(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='));
     let decoded = STANDARD.decode(&encoded).map_err(|_| args.error("the value is not base64"))?;

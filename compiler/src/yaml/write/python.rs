@@ -53,7 +53,7 @@ fn repr(value: &Value, out: &mut String) {
     }
 }
 
-/// Single quotes, unless only double quotes spare an escape.
+/// Single quotes, unless only double quotes avoid an escape.
 fn repr_str(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
