@@ -29,7 +29,7 @@ pub(crate) struct IdDecl {
     pub(crate) file: FileId,
     /// The position of the id.
     pub(crate) at: Pos,
-    /// Every SLS whose include brought it in, innermost first.
+    /// Every SLS that included it, innermost first.
     pub(crate) included_from: Vec<Arc<str>>,
     /// Its declarations in order.
     pub(crate) decls: Vec<StateDecl>,

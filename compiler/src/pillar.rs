@@ -334,9 +334,8 @@ impl PillarCompiler<'_> {
         let mut seen = ReadDocuments::new();
         for (name, reached) in names {
             if !known {
-                let diagnostic =
-                    Diagnostic::new(codes::ENV, format!("pillar environment `{env}` not found"))
-                        .hint(format!("environments: {}", self.session.envs().join(", ")));
+                let diagnostic = Diagnostic::new(codes::ENV, format!("pillar environment `{env}` not found"))
+                    .hint(format!("environments: {}", self.session.envs().join(", ")));
                 let diagnostic = self.session.at_requester(diagnostic, reached);
                 self.add_error(
                     format!("No matching pillar environment for environment '{env}' found"),
@@ -427,7 +426,8 @@ impl PillarCompiler<'_> {
                 Some((list, at))
             }
             Some((other, at)) => {
-                let text = format!("`include` in the pillar SLS `{sls}` must be a list, not {}", other.kind());
+                let text =
+                    format!("`include` in the pillar SLS `{sls}` must be a list, not {}", other.kind());
                 let diagnostic =
                     self.session.diagnostic(codes::INCLUDE_NOT_LIST, RenderedPos { file, pos: at }, text);
                 let diagnostic = diagnostic.hint("put a dash before each name: `- name.of.sls`");
@@ -563,8 +563,8 @@ impl PillarCompiler<'_> {
                 pillar
             }
             Err(why) => {
-                let diagnostic =
-                    Diagnostic::new(codes::EXTERNAL, why).hint("check the program in `ext_pillar` of the configuration");
+                let diagnostic = Diagnostic::new(codes::EXTERNAL, why)
+                    .hint("check the program in `ext_pillar` of the configuration");
                 self.add_error(format!("Failed to load ext_pillar: {}", diagnostic.message), diagnostic);
                 pillar
             }

@@ -79,7 +79,7 @@ impl Chunk {
         self.args.to_bytes(out);
     }
 
-    /// Neighbours share most of their words with `last`.
+    /// Neighbouring chunks share most of their strings with `last`.
     fn from_bytes(reader: &mut ValueReader<'_>, last: Option<&Self>) -> Option<Self> {
         let mut shared = |of: fn(&Self) -> &Arc<str>| -> Option<Arc<str>> {
             let text = reader.read_text()?;

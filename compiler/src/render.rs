@@ -149,8 +149,7 @@ fn pipe_diagnostic(session: &CompileSession, file: FileId, source: &str, no_pipe
             }
         }
         PipeError::TooLong(count) => {
-            let text =
-                format!("the pipe has {count} renderers, more than the limit of {MAX_STAGES}");
+            let text = format!("the pipe has {count} renderers, more than the limit of {MAX_STAGES}");
             session.diagnostic(codes::PIPE_ORDER, spot, text)
         }
         PipeError::NeedsPython(name) => session
@@ -219,11 +218,8 @@ fn load_json(session: &CompileSession, file: FileId, text: &str) -> Result<Value
         let pos = Pos::new(line, u32::try_from(e.column()).unwrap_or(0));
         let why = e.to_string();
         let why = why.split(" at line ").next().unwrap_or_default();
-        let diagnostic = session.diagnostic(
-            codes::JSON_SYNTAX,
-            RenderedPos { file, pos },
-            format!("invalid JSON: {why}"),
-        );
+        let diagnostic =
+            session.diagnostic(codes::JSON_SYNTAX, RenderedPos { file, pos }, format!("invalid JSON: {why}"));
         Box::new(session.masked(diagnostic, file))
     })
 }

@@ -188,7 +188,8 @@ fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, diagnos
         Ok(tops) => tops,
         Err(why) => {
             diagnostics.push(
-                Diagnostic::new(codes::EXTERNAL, why).hint("check the program in `master_tops` of the configuration"),
+                Diagnostic::new(codes::EXTERNAL, why)
+                    .hint("check the program in `master_tops` of the configuration"),
             );
             return;
         }
@@ -221,7 +222,7 @@ pub(crate) fn patterns(session: &CompileSession) -> Result<Vec<TopPattern>, Diag
     let mut diagnostics = Diagnostics::default();
     let mut tops = read_tops(session, &mut diagnostics);
     include_tops(session, &mut tops, &mut diagnostics);
-    // Salt logs a top file that does not render, and goes on as if there were none at all.
+    // Salt logs a top file that does not render, and continues as if it did not exist.
     if session.is_salt() && !diagnostics.is_empty() {
         return Ok(Vec::new());
     }
@@ -366,7 +367,9 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
                 let text =
                     format!("the environment `{env}` must be a mapping of targets, not {}", value.kind());
                 diagnostics.push(
-                    session.diagnostic(codes::NO_TARGETS, spot, text).hint("write `'*':` and below it a list of SLS"),
+                    session
+                        .diagnostic(codes::NO_TARGETS, spot, text)
+                        .hint("write `'*':` and below it a list of SLS"),
                 );
                 continue;
             };
@@ -434,10 +437,10 @@ fn group_by_env(patterns: Vec<TopPattern>) -> Vec<TopPattern> {
 fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], diagnostics: &mut Diagnostics) {
     for TopPattern { env, target, items, spot } in patterns {
         let Value::List(list) = items else {
-            let text = format!("`{target}` in environment `{env}` must be a list of SLS, not {}", items.kind());
-            diagnostics.push(
-                session.diagnostic(codes::NOT_A_LIST, *spot, text).hint("put a dash before each SLS"),
-            );
+            let text =
+                format!("`{target}` in environment `{env}` must be a list of SLS, not {}", items.kind());
+            diagnostics
+                .push(session.diagnostic(codes::NOT_A_LIST, *spot, text).hint("put a dash before each SLS"));
             continue;
         };
         for (i, item) in list.iter().enumerate() {
@@ -453,7 +456,11 @@ fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], diagnostic
                 }
                 Value::Map(map) => {
                     for (key, value) in map.iter().filter(|(_, v)| !v.is_truthy()) {
-                        let text = format!("`{}` under `{target}` has no usable value: {}", key.json_key(), value.kind());
+                        let text = format!(
+                            "`{}` under `{target}` has an empty value ({})",
+                            key.json_key(),
+                            value.kind()
+                        );
                         let diagnostic = session.diagnostic(codes::BAD_OPTION, spot, text);
                         let near = key.as_str().and_then(|k| suggest::nearest(k, ["match"]));
                         diagnostics.push(diagnostic.hint(match near {

@@ -188,8 +188,7 @@ impl CompileSession {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
                 let mut diagnostic =
                     diagnostic(codes::NOT_UTF8, format!("`{path}` is not UTF-8 text (line {line})"));
-                diagnostic.hint =
-                    Some("save it as UTF-8; other encodings are not supported".into());
+                diagnostic.hint = Some("save it as UTF-8; other encodings are not supported".into());
                 diagnostic.location = Some(FileLocation::new(
                     self.files.display(&env, &path),
                     Pos::new(u32::try_from(line).unwrap_or(0), 0),

@@ -45,7 +45,9 @@ fn unimplemented_warnings(session: &CompileSession, lowered: &[LoweredChunk]) ->
         }
         if schema::function(state, fun).is_some_and(|f| !f.is_implemented()) {
             let text = format!("zagent does not implement Salt's `{state}.{fun}`: the state would fail");
-            let hint = format!("add an external module `_states/{state}`, or use `cmd.run` with `unless` or `creates`");
+            let hint = format!(
+                "add an external module `_states/{state}`, or use `cmd.run` with `unless` or `creates`"
+            );
             warnings.push(session.diagnostic(codes::UNBUILT, one.spot, text).hint(hint));
         }
     }
@@ -156,8 +158,10 @@ impl StrictChecker<'_> {
         // Point at the later one.
         let at = entries.map(|e| e.at).max().unwrap_or(Pos::NONE);
         self.note_once(one, (second, at), |session, spot| {
-            let text =
-                format!("`{first}` and `{second}` of `{}.{}` conflict with each other", chunk.state, chunk.fun);
+            let text = format!(
+                "`{first}` and `{second}` of `{}.{}` conflict with each other",
+                chunk.state, chunk.fun
+            );
             session.diagnostic(codes::CONFLICT, spot, text).hint("keep only one of them")
         });
     }

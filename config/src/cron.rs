@@ -88,8 +88,13 @@ impl CronSchedule {
             Some(_) => {
                 let found = NICKNAMES.iter().find(|(name, _)| trimmed.eq_ignore_ascii_case(name));
                 let names = NICKNAMES.map(|(name, _)| format!("`{name}`")).join(", ");
-                let unknown =
-                    || CronError::new(0, format!("unknown short form `{trimmed}`"), format!("use one of {names}"));
+                let unknown = || {
+                    CronError::new(
+                        0,
+                        format!("unknown short form `{trimmed}`"),
+                        format!("use one of {names}"),
+                    )
+                };
                 found.ok_or_else(unknown)?.1
             }
         };

@@ -1,4 +1,4 @@
-//! Shell patterns as Python's `fnmatch.fnmatchcase` reads them: `*`, `?`, `[a-z]`, `[!a-z]`; case counts.
+//! Shell patterns as Python's `fnmatch.fnmatchcase` reads them: `*`, `?`, `[a-z]`, `[!a-z]`; case-sensitive.
 //!
 //! Law: matching never takes more than pattern × text steps, for any pattern.
 

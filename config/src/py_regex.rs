@@ -59,7 +59,7 @@ impl PyRegex {
     }
 }
 
-/// The last line of the engine's message says what is wrong; the others draw the pattern.
+/// The last line of the engine's message is the error; the other lines show the pattern.
 fn error_text(error: &fancy_regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("cannot be parsed");
@@ -69,7 +69,7 @@ fn error_text(error: &fancy_regex::Error) -> String {
 /// Translates a Python pattern to the engine's dialect.
 ///
 /// # Errors
-/// Fails on an escape that Python does not know either, and on patterns that are too long.
+/// Fails on an escape that Python does not have either, and on patterns that are too long.
 pub fn translate(pattern: &str) -> Result<String, PyRegexError> {
     if pattern.len() > LENGTH_LIMIT {
         return Err(PyRegexError::Syntax(format!("longer than {LENGTH_LIMIT} characters")));
@@ -97,7 +97,7 @@ pub fn translate(pattern: &str) -> Result<String, PyRegexError> {
     Ok(out)
 }
 
-/// True when a group of global flags at the start of the pattern holds `flag`.
+/// True when a group of global flags at the start of the pattern contains `flag`.
 fn has_flag(pattern: &str, flag: char) -> bool {
     pattern
         .strip_prefix("(?")

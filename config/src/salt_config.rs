@@ -20,7 +20,7 @@ pub enum TopMerge {
     Merge,
     /// All of them, with lists concatenated.
     MergeAll,
-    /// Only the top file of the environment asked for.
+    /// Only the top file of the requested environment.
     Same,
 }
 

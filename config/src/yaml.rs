@@ -117,10 +117,7 @@ impl<'t> YamlReader<'t> {
         let (value, anchor) = match event {
             EventData::Alias { anchor } => {
                 let Some((value, size)) = self.anchors.get(&anchor).cloned() else {
-                    return Err(ConfigYamlError {
-                        message: format!("unknown anchor `{anchor}`"),
-                        pos: at,
-                    });
+                    return Err(ConfigYamlError { message: format!("unknown anchor `{anchor}`"), pos: at });
                 };
                 self.count_nodes(size, at)?;
                 return Ok(value);
@@ -204,10 +201,7 @@ impl<'t> YamlReader<'t> {
             let value = self.read_node(value)?;
             let name = key.json_key();
             if map.insert_at(key, value, at).is_some() {
-                return Err(ConfigYamlError {
-                    message: format!("duplicate key `{name}`"),
-                    pos: at,
-                });
+                return Err(ConfigYamlError { message: format!("duplicate key `{name}`"), pos: at });
             }
         }
     }

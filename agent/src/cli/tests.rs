@@ -354,7 +354,7 @@ fn explain_tells_what_a_function_takes() {
     let data = alone(&["explain", "file.symlink", "--out", "json"]).json();
     assert_eq!(data["parameters"][1]["name"], "target");
     assert_eq!(data["parameters"][1]["required"], true);
-    assert_eq!(data["undo"], "a revert puts back what it changed");
+    assert_eq!(data["undo"], "a revert restores what it changed");
     let yaml = alone(&["explain", "file.symlink:force", "--out", "yaml"]).out;
     assert!(yaml.contains("kinds: bool"), "{yaml}");
     assert_eq!(alone(&["explain", "file", "--out", "json"]).json()["functions"][0], "absent");

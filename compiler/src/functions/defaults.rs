@@ -63,7 +63,7 @@ fn deepcopy(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fun
     value_ops::deep_copy(args.get("source").unwrap_or(&Value::UNDEFINED))
 }
 
-/// A value of the `defaults.yaml` or `defaults.json` beside a formula: `formula:path`.
+/// A value of the `defaults.yaml` or `defaults.json` of a formula: `formula:path`.
 fn get(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let key = args
         .get("key")

@@ -48,7 +48,11 @@ pub(super) fn parse_salt_url(url: &str, env: &str) -> Result<(String, String), F
         Some((scheme, _)) => {
             return Err(FunctionError::failed(format!("`{scheme}://` is not supported in templates")));
         }
-        None => return Err(FunctionError::failed(format!("`{url}` is not a path in the state tree (`salt://…`)"))),
+        None => {
+            return Err(FunctionError::failed(format!(
+                "`{url}` is not a path in the state tree (`salt://…`)"
+            )));
+        }
     };
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let env = query.split('&').find_map(|q| q.strip_prefix("saltenv=")).unwrap_or(env);

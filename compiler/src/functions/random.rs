@@ -93,7 +93,7 @@ fn shuffle(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Fu
 const STATE_SIZE: usize = 624;
 const STATE_SHIFT: usize = 397;
 
-/// The generator behind Python's `random`: MT19937, seeded as Python seeds it.
+/// The generator of Python's `random`: MT19937, seeded as Python seeds it.
 struct MersenneTwister {
     state: [u32; STATE_SIZE],
     at: usize,

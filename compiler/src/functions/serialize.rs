@@ -100,11 +100,11 @@ fn display_value(value: &Data) -> String {
 
 /// Sections of `key = value` lines, as Python's configparser writes them.
 fn to_ini(value: &Data) -> Result<String, FunctionError> {
-    let all = value.as_map().ok_or_else(|| FunctionError::failed("the value must be a mapping of sections"))?;
+    let all =
+        value.as_map().ok_or_else(|| FunctionError::failed("the value must be a mapping of sections"))?;
     let mut out = String::new();
     for (name, pairs) in all.iter() {
-        let pairs =
-            pairs.as_map().ok_or_else(|| FunctionError::failed("each section must be a mapping"))?;
+        let pairs = pairs.as_map().ok_or_else(|| FunctionError::failed("each section must be a mapping"))?;
         // Writing to a string cannot fail.
         let _ = writeln!(out, "[{}]", display_value(name));
         for (key, value) in pairs.iter() {

@@ -64,7 +64,7 @@ fn version(inner: &FunctionsInner, _: &FunctionArgs<Data>) -> Result<Data, Funct
     Ok(inner.inputs.host.grain("saltversion").unwrap_or_else(|| SALT_VERSION.into()))
 }
 
-/// The name of Salt's own module behind a virtual one, as it is on this system.
+/// The real Salt module of a virtual module on this system.
 fn provider(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let grain = |name: &str| {
         let value = inner.inputs.host.grain(name);

@@ -3,7 +3,7 @@
 /// The default text of a banner. Not Salt's words: they would not be true here.
 const TITLE: &str = "MANAGED BY ZAGENT - DO NOT EDIT";
 const TEXT: &str =
-    "This file is managed from a Git repository. The next run overwrites local changes; edit it there instead.";
+    "This file is managed from a Git repository. The next run overwrites local changes; edit it there.";
 
 /// The maximum width of a banner.
 const MAX_WIDTH: usize = 10_000;
@@ -47,7 +47,7 @@ pub(super) fn banner(b: &Banner<'_>) -> Option<String> {
     Some(out.join("\n"))
 }
 
-/// Python's `str.center`: of an odd rest the larger half goes left when the width is odd.
+/// Python's `str.center`: when the padding is odd, the larger half is left if the width is odd.
 fn center(text: &str, width: usize) -> String {
     let rest = width.saturating_sub(text.chars().count());
     let left = rest / 2 + (rest & width & 1);

@@ -14,7 +14,7 @@ use crate::jinja::object::{
     Dict, DictKey, LazyDict, PyDict, PyList, dict, items_of, list, pairs_of, py_str, type_name,
 };
 
-/// The dictionary behind a value.
+/// The dictionary of a value.
 pub(super) fn as_dict(value: &Value) -> Option<Arc<PyDict>> {
     value
         .downcast_object::<PyDict>()
@@ -105,8 +105,7 @@ fn copy_nested(value: &Value, depth: usize, left: &mut usize) -> Result<Value, F
     if depth > MAX_DEPTH {
         return Err(too_deep());
     }
-    *left =
-        left.checked_sub(1).ok_or_else(|| FunctionError::failed("the value is too large to copy"))?;
+    *left = left.checked_sub(1).ok_or_else(|| FunctionError::failed("the value is too large to copy"))?;
     if let Some(d) = as_dict(value) {
         if let Some(raw) = d.original_data() {
             return Ok(Value::from_object(PyDict::from_data(raw)));

@@ -282,15 +282,15 @@ fn from_engine_error(error: &Error) -> Diagnostic {
         }
         ErrorKind::UnknownTest => {
             let name = detail.trim_start_matches("test ").trim_end_matches(" is unknown");
-            let mut diagnostic =
-                Diagnostic::new(template::UNKNOWN_TEST, format!("unknown test `{name}`"));
+            let mut diagnostic = Diagnostic::new(template::UNKNOWN_TEST, format!("unknown test `{name}`"));
             diagnostic.hint = TemplateSources::nearest_name(NameUseKind::Test, name);
             diagnostic
         }
         ErrorKind::OutOfFuel => Diagnostic::new(limit::FUEL, "this template takes more steps than allowed")
             .hint("look for an endless loop or macro"),
         ErrorKind::WriteFailure => {
-            Diagnostic::new(limit::OUTPUT, "the output of this template is larger than allowed").hint(TOO_MUCH_HINT)
+            Diagnostic::new(limit::OUTPUT, "the output of this template is larger than allowed")
+                .hint(TOO_MUCH_HINT)
         }
         kind => {
             let mut diagnostic = Diagnostic::new(code(kind, detail), sentence(kind, detail));
@@ -304,8 +304,7 @@ fn from_engine_error(error: &Error) -> Diagnostic {
     }
 }
 
-const TOO_MUCH_HINT: &str =
-    "look for a loop that doubles a text, or raise `limits.output`";
+const TOO_MUCH_HINT: &str = "look for a loop that doubles a text, or raise `limits.output`";
 
 /// The nearest method of the type that "'str' object has no method 'splitt'" names.
 fn nearest_method(detail: &str) -> Option<String> {

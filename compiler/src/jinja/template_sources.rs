@@ -268,10 +268,7 @@ pub(crate) fn missing_template(sources: &TemplateSources, env: &str, path: &str,
         Some(rest) => Some(format!("write `{rest}`: the path starts at the root of the environment")),
         None => near,
     };
-    TemplateError::new(
-        template::NOT_FOUND,
-        format!("template `{asked}` not found in environment `{env}`"),
-    )
-    .hint(hint)
-    .into()
+    TemplateError::new(template::NOT_FOUND, format!("template `{asked}` not found in environment `{env}`"))
+        .hint(hint)
+        .into()
 }

@@ -24,8 +24,7 @@ pub(super) fn undefined_diagnostic(
     let Some(of) = of else { return unknown_name(&key, scope, here) };
     if of == "salt" && resolve(scope, "salt").is_some() {
         let names: Vec<String> = keys_at(scope, "salt");
-        let mut diagnostic =
-            Diagnostic::new(function::UNKNOWN_FUNCTION, format!("unknown function `{key}`"));
+        let mut diagnostic = Diagnostic::new(function::UNKNOWN_FUNCTION, format!("unknown function `{key}`"));
         diagnostic.hint =
             suggest::nearest(&key, names.iter().map(String::as_str)).map(|n| format!("did you mean `{n}`?"));
         return diagnostic;
@@ -150,7 +149,7 @@ fn pillar_path(path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// A path whose variable was set to a part of the pillar right in the source: `nginx` after `{% set nginx = pillar.nginx %}`.
+/// A path whose variable was set to a part of the pillar in the source: `nginx` after `{% set nginx = pillar.nginx %}`.
 fn unaliased(path: &str, before: &str) -> Option<String> {
     let end = path.find(['.', '[']).unwrap_or(path.len());
     let (name, rest) = path.split_at(end);

@@ -32,12 +32,18 @@ pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
     for (i, &(node, kind)) in path.iter().enumerate().take(MAX_SHOWN) {
         let (next, _) = path[(i + 1) % path.len()];
         let place = session.place(linker.spot(node));
-        diagnostic.notes.push(format!("{place}: {} has a `{}` requisite on {}", name(node), kind.key(), name(next)));
+        diagnostic.notes.push(format!(
+            "{place}: {} has a `{}` requisite on {}",
+            name(node),
+            kind.key(),
+            name(next)
+        ));
     }
     if path.len() > MAX_SHOWN {
         diagnostic.notes.push(format!("and {} more", path.len() - MAX_SHOWN));
     }
-    diagnostic.hint("remove one of these requisites; `order` or the order of the states in the file may be enough")
+    diagnostic
+        .hint("remove one of these requisites; `order` or the order of the states in the file may be enough")
 }
 
 /// A cycle as (node, the requisite by which it waits for the next one).

@@ -203,7 +203,8 @@ impl<'s> Linker<'s> {
                 continue;
             }
             let Value::List(list) = &value else {
-                let text = format!("`{}` of `{}` must be a list, not {}", kind.key(), self.id(i), value.kind());
+                let text =
+                    format!("`{}` of `{}` must be a list, not {}", kind.key(), self.id(i), value.kind());
                 diagnostics.push(*self.diagnostic(codes::NOT_A_LIST, i, at, text));
                 continue;
             };
@@ -230,7 +231,12 @@ impl<'s> Linker<'s> {
                 None => return Ok(()),
             },
             other => {
-                let text = format!("an item of `{}` of `{}` must be a reference, not {}", kind.key(), self.id(i), other.kind());
+                let text = format!(
+                    "an item of `{}` of `{}` must be a reference, not {}",
+                    kind.key(),
+                    self.id(i),
+                    other.kind()
+                );
                 return Err(self.diagnostic(codes::NOT_ONE, i, at, text));
             }
         };
@@ -376,7 +382,9 @@ impl<'s> Linker<'s> {
             let near = zagent_config::suggest::nearest(word, self.by_sls.iter().map(|(s, _)| &**s));
             return Some(match near {
                 Some(near) => format!("did you mean `sls: {near}`?"),
-                None => format!("include `{word}`, and check that it has states: an SLS without states cannot be required"),
+                None => format!(
+                    "include `{word}`, and check that it has states: an SLS without states cannot be required"
+                ),
             });
         }
         if let Some(&other) = self.by_word.get(word).and_then(|n| n.first()) {

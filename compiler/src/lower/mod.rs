@@ -91,7 +91,7 @@ fn lower_decl(
                                 codes::NAMES_ENTRY,
                                 body.spot_at(*at),
                                 format!(
-                                    "an entry in `names` of `{id}` has overrides that are not a list of mappings"
+                                    "an entry in `names` of `{id}`: overrides must be a list of mappings"
                                 ),
                             )
                             .hint("write\n    - names:\n      - NAME:\n        - key: value"),

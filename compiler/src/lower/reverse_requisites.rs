@@ -198,7 +198,10 @@ fn module_without_function(
             .diagnostic(
                 codes::DOTTED,
                 reverse.spot,
-                format!("`{}` of `{}` names a function, not a module: `{module}: {name}`", reverse.key, reverse.id),
+                format!(
+                    "`{}` of `{}` names a function, not a module: `{module}: {name}`",
+                    reverse.key, reverse.id
+                ),
             )
             .hint(format!("write the module only: `{plain}: {name}`")),
     );

@@ -64,7 +64,9 @@ fn verify_decl(
                             .diagnostic(
                                 declaration::FUNCTION_WHITESPACE,
                                 body.spot_at(args.pos(i)),
-                                format!("`{function}` of `{id}` is read as a function name, but contains a space"),
+                                format!(
+                                    "`{function}` of `{id}` is read as a function name, but contains a space"
+                                ),
                             )
                             .hint("write an argument with a colon: `- key: value`"),
                     );
@@ -164,7 +166,8 @@ fn verify_requisites(
             Value::Str(_) => continue,
             Value::Map(map) if map.len() == 1 => map,
             other => {
-                let what = if other.as_map().is_some() { "a mapping with several keys" } else { other.kind() };
+                let what =
+                    if other.as_map().is_some() { "a mapping with several keys" } else { other.kind() };
                 diagnostics.push(
                     session
                         .diagnostic(

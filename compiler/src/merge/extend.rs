@@ -97,7 +97,7 @@ fn cannot_extend(
     }
 }
 
-/// The ids that a name stands for: the id itself, every id of an SLS, or ids one of whose arguments has that value.
+/// The ids that a name refers to: the id itself, every id of an SLS, or ids one of whose arguments has that value.
 pub(crate) fn find_name(name: &str, module: &str, high: &HighData, find: FindBy) -> Vec<Arc<str>> {
     let as_id = match find {
         FindBy::ById => high.contains(name),
@@ -142,9 +142,7 @@ fn extend_decl(
         };
         let text = format!("`{sls}` cannot extend `{}`: both sides must be lists", new.key);
         diagnostics.push(
-            session
-                .diagnostic(codes::EXTEND_NOT_LIST, spot, text)
-                .hint("put a dash before each argument"),
+            session.diagnostic(codes::EXTEND_NOT_LIST, spot, text).hint("put a dash before each argument"),
         );
         return;
     };

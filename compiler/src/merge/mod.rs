@@ -238,7 +238,11 @@ impl SlsMerger<'_> {
                     includes.push(IncludeItem { env, sls: sls.to_string(), spot })
                 }
                 _ => {
-                    let text = format!("an item of `include` in `{}` must be a name, not {}", sls_ctx.sls, name.kind());
+                    let text = format!(
+                        "an item of `include` in `{}` must be a name, not {}",
+                        sls_ctx.sls,
+                        name.kind()
+                    );
                     let diagnostic = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
                     self.diagnostics.push(diagnostic.hint("write a name, or `environment: name`"));
                 }
@@ -249,7 +253,8 @@ impl SlsMerger<'_> {
 
     fn parse_extends(&mut self, value: Value, spot: RenderedPos, sls_ctx: &SlsContext, high: &mut HighData) {
         let Value::Map(map) = value else {
-            let text = format!("`extend` in `{}` must be a mapping of ids, not {}", sls_ctx.sls, value.kind());
+            let text =
+                format!("`extend` in `{}` must be a mapping of ids, not {}", sls_ctx.sls, value.kind());
             let diagnostic = self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text);
             self.diagnostics.push(diagnostic.hint("write `ID:`, and below it what to add to that state"));
             return;
@@ -334,7 +339,8 @@ impl SlsMerger<'_> {
         let mut dotted = Vec::new();
         for MapEntry { key, mut value, at } in map.take_entries() {
             let Value::Str(key) = key else {
-                let text = format!("a key of `{id}` in `{}` must be a string, not {}", sls_ctx.sls, key.kind());
+                let text =
+                    format!("a key of `{id}` in `{}` must be a string, not {}", sls_ctx.sls, key.kind());
                 let diagnostic = self.session.diagnostic(declaration::KEY_NOT_STRING, sls_ctx.spot(at), text);
                 self.diagnostics.push(diagnostic.hint("write `module.function:`"));
                 sound = false;
@@ -487,8 +493,9 @@ impl SlsMerger<'_> {
                 let diagnostic = self.session.diagnostic(codes::CONFLICT, body.spot(), text);
                 let place = self.session.place(first.spot());
                 let diagnostic = diagnostic.note(format!("first declared here: {place}"));
-                self.diagnostics
-                    .push(diagnostic.hint("ids must be unique across all SLS: rename one and give it a `name:`"));
+                self.diagnostics.push(
+                    diagnostic.hint("ids must be unique across all SLS: rename one and give it a `name:`"),
+                );
             }
             high.insert(id, body);
         }

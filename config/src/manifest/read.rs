@@ -37,7 +37,8 @@ impl Manifest {
         let refuse =
             |code, message: String| Diagnostics::from(Diagnostic::new(code, message).at(file, Pos::NONE));
         if bytes.len() > MAX_BYTES {
-            let message = format!("the manifest has {} bytes, more than the limit of {MAX_BYTES}", bytes.len());
+            let message =
+                format!("the manifest has {} bytes, more than the limit of {MAX_BYTES}", bytes.len());
             return Err(refuse(code::TOO_LARGE, message));
         }
         let Ok(text) = std::str::from_utf8(bytes) else {
@@ -168,7 +169,10 @@ impl ManifestChecker<'_> {
         match map.entry("schema") {
             None => {
                 let diagnostic = Diagnostic::new(code::MISSING, "a manifest needs the key `schema`");
-                self.report(Pos::new(1, 1), diagnostic.hint(format!("add `schema: {SCHEMA}` as the first line")));
+                self.report(
+                    Pos::new(1, 1),
+                    diagnostic.hint(format!("add `schema: {SCHEMA}` as the first line")),
+                );
             }
             Some(entry) => match &entry.value {
                 Value::Int(SCHEMA) => {}
@@ -203,7 +207,9 @@ impl ManifestChecker<'_> {
         match value {
             Value::Int(n) => match u64::try_from(*n) {
                 Ok(n) => Some(n),
-                Err(_) => self.report_error(at, code::VALUE, format!("`serial` is {n}; it must be 0 or more")),
+                Err(_) => {
+                    self.report_error(at, code::VALUE, format!("`serial` is {n}; it must be 0 or more"))
+                }
             },
             other => self.report_wrong_type(at, "serial", "a whole number", other),
         }

@@ -134,8 +134,10 @@ impl SettingsBuilder<'_> {
                     pillar: record.path_if("pillar"),
                 }),
                 Err(error) => {
-                    let diagnostic =
-                        Diagnostic::new(code::NODE_ID, format!("`{name}` is not a valid environment name: {error}"));
+                    let diagnostic = Diagnostic::new(
+                        code::NODE_ID,
+                        format!("`{name}` is not a valid environment name: {error}"),
+                    );
                     self.report(checker, "environments", Some(name), diagnostic);
                 }
             }
@@ -211,12 +213,18 @@ impl SettingsBuilder<'_> {
             && trust.manifest == ManifestRule::Optional
             && self.last_origin("trust.manifest", None) != SettingOrigin::Default
         {
-            let message = format!("`trust.require: {}` conflicts with `trust.manifest: optional`", trust.require.name());
-            conflict("trust.manifest", message, "a manifest signature needs a manifest: remove `trust.manifest`");
+            let message = format!(
+                "`trust.require: {}` conflicts with `trust.manifest: optional`",
+                trust.require.name()
+            );
+            conflict(
+                "trust.manifest",
+                message,
+                "a manifest signature needs a manifest: remove `trust.manifest`",
+            );
         }
         if trust.threshold > 1 && !signed {
-            let message =
-                "`trust.threshold` counts manifest signatures, but none is required".to_owned();
+            let message = "`trust.threshold` counts manifest signatures, but none is required".to_owned();
             conflict("trust.threshold", message, "set `trust.require: manifest`");
         }
         if matches!(settings.board.kind, BoardKind::Git | BoardKind::Nats) && settings.board.url.is_none() {

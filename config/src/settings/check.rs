@@ -264,8 +264,10 @@ impl SettingsChecker<'_> {
         if names.contains(&text) {
             return Some(text.to_owned());
         }
-        let diagnostic =
-            Diagnostic::new(code::CHOICE, format!("`{path}` is `{text}`; it must be one of {}", quoted_list(names)));
+        let diagnostic = Diagnostic::new(
+            code::CHOICE,
+            format!("`{path}` is `{text}`; it must be one of {}", quoted_list(names)),
+        );
         let diagnostic = match suggest::nearest(text, names.iter().copied()) {
             Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
             None => diagnostic,

@@ -110,8 +110,10 @@ impl MergedConfig {
             match names.iter().position(|n| *n == name) {
                 Some(i) => self.assign_text(&schema::KEYS[i], &value, SettingOrigin::Variable(name)),
                 None => {
-                    let diagnostic =
-                        Diagnostic::new(code::UNKNOWN_VARIABLE, format!("unknown variable `{name}`: no key has this name"));
+                    let diagnostic = Diagnostic::new(
+                        code::UNKNOWN_VARIABLE,
+                        format!("unknown variable `{name}`: no key has this name"),
+                    );
                     let near = suggest::nearest(&name, names.iter().map(String::as_str));
                     let diagnostic = match near {
                         Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),

@@ -84,7 +84,8 @@ fn check_time_zone(path: &str, text: &str) -> Option<Diagnostic> {
     if text == LOCAL || TimeZone::get(text).is_ok() {
         return None;
     }
-    let diagnostic = Diagnostic::new(code::UNITS, format!("`{path}`: time zone `{text}` not found on this host"));
+    let diagnostic =
+        Diagnostic::new(code::UNITS, format!("`{path}`: time zone `{text}` not found on this host"));
     if jiff::tz::db().is_definitively_empty() {
         let hint = "this host has no time zone database: install `tzdata`, or write `local` or `UTC`";
         return Some(diagnostic.hint(hint));

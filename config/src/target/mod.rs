@@ -64,7 +64,7 @@ pub enum MatchKind {
     Pillar,
     /// `key:value` in the pillar, the value a regular expression.
     PillarPcre,
-    /// `key:value` in the pillar, the value as it stands.
+    /// `key:value` in the pillar, the value literally.
     PillarExact,
     /// An address or a network.
     Ipcidr,

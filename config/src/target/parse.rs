@@ -32,7 +32,10 @@ impl TargetToken {
         let count = |c| self.text.matches(c).count();
         let opens = self.text.starts_with('(') && self.text != "(";
         if opens || (self.text.ends_with(')') && self.text != ")" && count(')') > count('(')) {
-            return fault("no space between the parenthesis and the word", "put spaces around parentheses: `not ( a or b )`");
+            return fault(
+                "no space between the parenthesis and the word",
+                "put spaces around parentheses: `not ( a or b )`",
+            );
         }
         let mut chars = self.text.chars();
         let letter = chars.next().filter(|_| chars.as_str().starts_with('@'));

@@ -7,7 +7,7 @@ use super::{Map, Value};
 /// How two pillars (or two dictionaries of a formula) are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergeStrategy {
-    /// Recurse, unless the renderer asks for aggregation.
+    /// Recurse, unless the renderer requests aggregation.
     #[default]
     Smart,
     /// Mappings merge, everything else is replaced.
@@ -62,7 +62,7 @@ fn overwrite(base: &Map, over: &Map) -> Value {
 }
 
 /// Merges mappings recursively: the later value wins, unless both are mappings, or both are lists and
-/// `lists` says to append what is new.
+/// `lists` is set, which appends the new items.
 #[must_use]
 pub fn merge_recurse(base: &Map, over: &Map, lists: bool) -> Value {
     let mut out = base.clone();

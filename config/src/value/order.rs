@@ -24,7 +24,7 @@ impl Value {
         }
     }
 
-    /// The number behind a bool, int or float.
+    /// The numeric value of a bool, int or float.
     #[must_use]
     pub fn as_number(&self) -> Option<f64> {
         match self {

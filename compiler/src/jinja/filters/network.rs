@@ -160,7 +160,7 @@ fn number(address: &IpAddr) -> u128 {
     }
 }
 
-/// The address behind a number.
+/// The address of a number.
 pub(super) fn address_of(number: u128, is_v4: bool) -> IpAddr {
     if is_v4 {
         IpAddr::V4(Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)))

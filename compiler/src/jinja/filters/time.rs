@@ -43,7 +43,11 @@ fn date_from_value(host: &dyn FilterHost, args: &CallArgs, value: &Value) -> Res
 
 fn now(host: &dyn FilterHost, args: &CallArgs) -> Result<DateTime, Error> {
     let now = call_host(host, args, &host_call("zagent.now", Vec::new()))?;
-    local_time(host, args, now.as_number().ok_or_else(|| args.error("the host cannot give the current time"))?)
+    local_time(
+        host,
+        args,
+        now.as_number().ok_or_else(|| args.error("the host cannot give the current time"))?,
+    )
 }
 
 fn host_call(function: &str, args: Vec<Data>) -> FunctionCall {

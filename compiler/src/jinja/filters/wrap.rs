@@ -45,7 +45,7 @@ pub(super) fn wrap(line: &str, style: WrapStyle) -> Vec<String> {
     out
 }
 
-/// Takes a piece of a word that is longer than a line.
+/// Splits off a piece of a word that is longer than a line.
 fn break_long(chunks: &mut Vec<String>, current: &mut Vec<String>, have: usize, style: WrapStyle) {
     let Some(word) = chunks.pop() else { return };
     if !style.break_long_words {

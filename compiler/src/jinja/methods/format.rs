@@ -143,7 +143,7 @@ impl StrFormatter<'_> {
             None => self.args.named().iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()),
         };
         let shown = index.map_or_else(|| name.to_owned(), |i| i.to_string());
-        found.ok_or_else(|| self.args.error(format_args!("there is no argument '{shown}'")))
+        found.ok_or_else(|| self.args.error(format_args!("missing argument '{shown}'")))
     }
 }
 

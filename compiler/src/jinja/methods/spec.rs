@@ -266,7 +266,7 @@ fn scientific(value: f64, precision: usize) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// `%g`; with `dotted` at least one digit stands behind the point.
+/// `%g`; with `dotted` at least one digit follows the point.
 fn general(value: f64, precision: usize, alternate: bool, dotted: bool) -> String {
     if !value.is_finite() {
         return float_body(value, 'f', None, false);

@@ -107,10 +107,9 @@ impl DataConverter {
         self.charge(value.as_str().map_or(0, str::len))?;
         let is_odd = || !matches!(type_name(value), "list" | "tuple");
         match value.kind() {
-            ValueKind::Undefined => Err(Error::new(
-                ErrorKind::UndefinedError,
-                "expected a value, but it is undefined",
-            )),
+            ValueKind::Undefined => {
+                Err(Error::new(ErrorKind::UndefinedError, "expected a value, but it is undefined"))
+            }
             ValueKind::Invalid => Err(Error::new(ErrorKind::InvalidOperation, value.to_string())),
             ValueKind::Bytes if self.is_strict => Err(not_data(value)),
             ValueKind::Seq | ValueKind::Iterable if self.is_strict && is_odd() => Err(not_data(value)),

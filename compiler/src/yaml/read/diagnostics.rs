@@ -93,9 +93,8 @@ pub(super) fn unhashable(tree: &YamlTree, id: YamlNodeId) -> YamlError {
         return YamlError::new(code::UNHASHABLE_KEY, "a list cannot be a key", node.at)
             .hint("if it is text, quote it");
     }
-    YamlError::new(code::UNHASHABLE_KEY, "a mapping cannot be a key", node.at).hint(
-        "this may be a `{{ … }}` that was not rendered: check the renderer of the file, or quote it",
-    )
+    YamlError::new(code::UNHASHABLE_KEY, "a mapping cannot be a key", node.at)
+        .hint("this may be a `{{ … }}` that was not rendered: check the renderer of the file, or quote it")
 }
 
 /// A `<<` with something that cannot be merged.

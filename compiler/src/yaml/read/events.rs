@@ -27,8 +27,9 @@ pub(super) fn read(text: &str, limits: &TreeLimits) -> Result<YamlTree, YamlErro
     let run = || NodeComposer::new(&text, limits).document();
     // The parser has panicked on unusual texts before; known ones are filtered out, and this catches the others.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        Err(YamlError::new(code::YAML_SYNTAX, "the YAML parser cannot read this text", Pos::new(1, 1))
-            .hint("look for an unfinished tag, escape or quote; remove half of the file at a time to find it"))
+        Err(YamlError::new(code::YAML_SYNTAX, "the YAML parser cannot read this text", Pos::new(1, 1)).hint(
+            "look for an unfinished tag, escape or quote; remove half of the file at a time to find it",
+        ))
     })
 }
 

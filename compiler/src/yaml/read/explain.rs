@@ -72,12 +72,10 @@ impl<'a> ParserStop<'a> {
             | "found duplicate %YAML directive"
             | "found duplicate %TAG directive" => self.bad_directive(self.at),
             "found undefined tag handle" => self.bad_tag(self.at),
-            "found unexpected ':'" => YamlError::new(
-                code::COLON_IN_VALUE,
-                "a colon is directly before a bracket or comma",
-                self.at,
-            )
-            .hint("put a space after the colon, or quote the value"),
+            "found unexpected ':'" => {
+                YamlError::new(code::COLON_IN_VALUE, "a colon is directly before a bracket or comma", self.at)
+                    .hint("put a space after the colon, or quote the value")
+            }
             "did not find expected <document start>" => self.after_the_end(),
             _ => self.explain_by_context(),
         }
@@ -239,9 +237,9 @@ impl<'a> ParserStop<'a> {
         match rest.split_once(':') {
             Some((key, value)) => error.hint(format!("put a space after the colon: `{key}: {value}`")),
             None if rest.starts_with('-') => error.hint("put a space after the dash of a list item"),
-            None => error.hint(
-                "end a key with a colon; if the line continues the value above, indent it more",
-            ),
+            None => {
+                error.hint("end a key with a colon; if the line continues the value above, indent it more")
+            }
         }
     }
 

@@ -319,7 +319,7 @@ impl ValueBuilder {
     }
 }
 
-/// The text behind base64, padded or not; `None` when it is not base64 or not text.
+/// The text in base64, padded or not; `None` when it is not base64 or not text.
 fn binary(text: &str) -> Option<Value> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,
