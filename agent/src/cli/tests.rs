@@ -374,7 +374,7 @@ fn mistakes_are_told_with_a_way_out() {
         (vec!["show", "top", "--states", &states, "--grains", "/nonexistent"], "cannot read `/nonexistent`"),
         (
             vec!["show", "lowstate", "--states", &states, "--sls", "a", "--saltenv", "dev"],
-            "no environment `dev`",
+            "environment `dev` not found",
         ),
         (vec!["show", "sls", "--states", &states], "which SLS?"),
         (vec!["config", "show", "runn", "--config", &config], "there is no key `runn`"),
