@@ -1,4 +1,4 @@
-//! The five verbs in a row: select, render, merge, lower, link.
+//! A tree and a node in, a plan out, through five stages: select, render, merge, lower, link.
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ pub enum CompileTarget {
     Highstate,
     /// These SLS of one environment.
     Sls {
-        /// Their names; patterns count.
+        /// Their names or patterns.
         names: Vec<String>,
         /// The environment.
         env: String,
@@ -39,9 +39,9 @@ pub enum CompileTarget {
 /// A compiled tree.
 #[derive(Clone, Debug)]
 pub struct CompileOutput {
-    /// What would run.
+    /// The plan.
     pub plan: Plan,
-    /// What is doubtful and stops nothing.
+    /// Warnings; they do not stop the run.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -52,13 +52,13 @@ pub struct TopTarget {
     pub env: String,
     /// The target as it was written.
     pub target: String,
-    /// Where it stands.
+    /// Its position.
     pub place: FileLocation,
-    /// True when it means this node.
+    /// True when it matches this node.
     pub matched: bool,
 }
 
-/// Compiles one tree for one node. Every stage can be asked for; the pillar is compiled once.
+/// Compiles one tree for one node. Each stage can be requested on its own; the pillar is compiled once.
 pub struct Compiler {
     inputs: CompileInputs,
     pillar: OnceCell<(CompileSession, Pillar)>,
@@ -98,7 +98,7 @@ impl TargetSubject for NodeSubject<'_> {
     }
 }
 
-/// What the pillar says this node manages for others: `resources: {type: {id: …}}` or `{type: [id, …]}`.
+/// The resources that this node manages, from the pillar: `resources: {type: {id: …}}` or `{type: [id, …]}`.
 fn resources(pillar: &Value) -> Vec<(String, String)> {
     let Some(types) = pillar.get("resources").and_then(Value::as_map) else { return Vec::new() };
     let mut all = Vec::new();
@@ -114,7 +114,7 @@ fn resources(pillar: &Value) -> Vec<(String, String)> {
 }
 
 impl Compiler {
-    /// Takes what it is given; nothing is read before it is asked for.
+    /// Makes a compiler; nothing is read until a stage is requested.
     #[must_use]
     pub fn new(inputs: CompileInputs) -> Self {
         Self { inputs, pillar: OnceCell::new(), states: OnceCell::new() }
@@ -131,7 +131,7 @@ impl Compiler {
             if over.is_empty() {
                 return (session, first);
             }
-            // What the caller gives is merged in a second pass, whose templates see the first.
+            // Pillar from the caller is merged in a second pass, whose templates see the result of the first.
             let (session, second) = self.pillar_pass(first.value.clone(), over);
             (session, first.merged_with(second))
         })
@@ -163,10 +163,10 @@ impl Compiler {
         NodeSubject { options: self.options(), host: &*self.inputs.host, pillar: pillar.value.clone().into() }
     }
 
-    /// The pillar. With Salt's verdicts, faults stand in `_errors`; else they are the error.
+    /// The pillar. With `compat: salt`, errors are in `_errors`; otherwise they are returned.
     ///
     /// # Errors
-    /// Fails with every fault of the pillar.
+    /// Fails with every pillar error.
     pub fn pillar(&self) -> Result<Value, Diagnostics> {
         let (_, pillar) = self.pillar_stage();
         if self.options().compat == Compat::Salt {
@@ -179,21 +179,21 @@ impl Compiler {
     fn check_pillar(&self) -> Result<(), Diagnostics> {
         let (_, pillar) = self.pillar_stage();
         if self.options().compat == Compat::Salt && pillar.value.contains("_errors") {
-            // Salt keeps its faults under this key, and does not ask who put it there.
-            let text = "the pillar has a key `_errors`, by which Salt knows a pillar that failed";
+            // Salt stores its errors under this key and does not check who set it.
+            let text = "the pillar has a key `_errors`, which Salt reserves for pillar errors";
             return Err(Diagnostic::new(codes::NOT_A_MAPPING, text).hint("rename the key").into());
         }
         Diagnostics(pillar.errors.iter().map(|t| t.diagnostic.clone()).collect()).into_result()
     }
 
-    /// Where a pillar key such as `nginx:workers` was written.
+    /// Where a pillar key such as `nginx:workers` is set.
     #[must_use]
     pub fn pillar_origin(&self, path: &str) -> Option<FileLocation> {
         let (session, pillar) = self.pillar_stage();
         pillar.origin(session, path)
     }
 
-    /// What only the whole knows about faults: where a pillar key that a hint names was written, and what is secret.
+    /// Completes diagnostics: adds where the pillar key in a hint is set, and masks secrets.
     fn add_context(&self, mut diagnostics: Diagnostics) -> Diagnostics {
         if diagnostics.is_empty() {
             return diagnostics;
@@ -215,16 +215,16 @@ impl Compiler {
     /// The SLS that the top files select: `{env: [sls, …]}`.
     ///
     /// # Errors
-    /// Fails with the faults of pillar and top files.
+    /// Fails with the errors of pillar and top files.
     pub fn top(&self) -> Result<Value, Diagnostics> {
         self.check_pillar()?;
         Ok(self.select_sls(&CompileTarget::Highstate)?.to_value())
     }
 
-    /// Every target of the top files, and whether it means this node.
+    /// Every target of the top files, and whether it matches this node.
     ///
     /// # Errors
-    /// Fails with the faults of pillar and top files.
+    /// Fails with the errors of pillar and top files.
     pub fn top_targets(&self) -> Result<Vec<TopTarget>, Diagnostics> {
         self.check_pillar()?;
         let (session, node) = (self.state_session(), self.subject());
@@ -262,7 +262,7 @@ impl Compiler {
         Ok(high)
     }
 
-    /// A second pass over the pillar, when its templates may look at it and Salt's commands would make one.
+    /// A second pass over the pillar, when its templates may read pillar and Salt's commands would make one.
     fn second_pillar_pass(&self) -> Option<Pillar> {
         let (session, pillar) = self.pillar_stage();
         let over = &self.options().pillar_override;
@@ -270,10 +270,10 @@ impl Compiler {
         wanted.then(|| pillar.clone().merged_with(self.pillar_pass(pillar.value.clone(), over).1))
     }
 
-    /// Salt's high data: everything that was rendered, before it is torn into chunks.
+    /// Salt's high data: everything that was rendered, before it is split into chunks.
     ///
     /// # Errors
-    /// Fails with every fault up to there.
+    /// Fails with every error up to this stage.
     pub fn high(&self, want: &CompileTarget) -> Result<Value, Diagnostics> {
         // Salt's show commands compile the pillar once more than a run does.
         let again = self.second_pillar_pass().map(|pillar| self.new_state_session(&pillar));
@@ -287,10 +287,10 @@ impl Compiler {
         Ok(high.to_value())
     }
 
-    /// Goes all the way.
+    /// Runs all stages.
     ///
     /// # Errors
-    /// Fails with all faults of the first stage that has any.
+    /// Fails with all errors of the first stage that has any.
     pub fn compile(&self, want: &CompileTarget) -> Result<CompileOutput, Diagnostics> {
         let session = self.state_session();
         let high = self.merge_high(session, want)?;
@@ -325,7 +325,7 @@ impl Compiler {
     /// The text of an SLS after its template stage.
     ///
     /// # Errors
-    /// Fails when there is no such SLS or its template has a fault.
+    /// Fails when the SLS does not exist or its template has an error.
     pub fn render_sls(&self, name: &str, env: &str) -> Result<String, Diagnostics> {
         self.check_pillar()?;
         let session = self.state_session();
@@ -341,7 +341,7 @@ impl Compiler {
             .map_err(|diagnostic| self.add_context(Diagnostics::from(*diagnostic)))
     }
 
-    /// Where a chunk stands in the source.
+    /// The position of a chunk in the source.
     #[must_use]
     pub fn place(&self, chunk: &Chunk) -> FileLocation {
         self.state_session().place(RenderedPos { file: chunk.file, pos: chunk.at })
@@ -359,7 +359,7 @@ impl Compiler {
         self.state_session().files_read()
     }
 
-    /// Plain texts of what was decrypted: to be masked wherever something is printed.
+    /// Decrypted plain texts, to be masked in all output.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let mut all = self.pillar_stage().0.secrets();
@@ -370,7 +370,7 @@ impl Compiler {
     /// Renders a template that a state names (`template: jinja`), with the state's context.
     ///
     /// # Errors
-    /// Fails with the fault of the template.
+    /// Fails with the template error.
     pub fn render_file(
         &self,
         env: &str,

@@ -1,4 +1,4 @@
-//! High data: what all rendered SLS files say together, by id, before it is torn into chunks.
+//! High data: the content of all rendered SLS files, by id, before it is split into chunks.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use zagent_config::{List, Map, Pos, Value};
 
 use crate::source_files::{FileId, RenderedPos};
 
-/// One `module[.function]:` under an id, with its arguments as they were written.
+/// One `module[.function]:` under an id, with its arguments as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StateDecl {
-    /// The module; a dotted key was split by then, unless what it holds is no list.
+    /// The module; a dotted key is already split, unless its value is not a list.
     pub(crate) key: Arc<str>,
-    /// A list of function names and argument mappings in a sound tree.
+    /// In a valid tree, a list of function names and argument mappings.
     pub(crate) args: Value,
-    /// Where the key stands.
+    /// The position of the key.
     pub(crate) at: Pos,
 }
 
-/// What stands under one id.
+/// The declaration of one id.
 #[derive(Clone, Debug)]
 pub(crate) struct IdDecl {
     /// The SLS that declared it.
@@ -27,9 +27,9 @@ pub(crate) struct IdDecl {
     pub(crate) env: Arc<str>,
     /// The file, for messages.
     pub(crate) file: FileId,
-    /// Where the id stands.
+    /// The position of the id.
     pub(crate) at: Pos,
-    /// Every SLS whose include brought it in, innermost first.
+    /// Every SLS that included it, innermost first.
     pub(crate) included_from: Vec<Arc<str>>,
     /// Its declarations in order.
     pub(crate) decls: Vec<StateDecl>,
@@ -50,7 +50,7 @@ impl IdDecl {
         self.decls.iter().filter(|d| !d.key.starts_with("__"))
     }
 
-    /// Where the id stands.
+    /// The position of the id.
     pub(crate) fn spot(&self) -> RenderedPos {
         RenderedPos { file: self.file, pos: self.at }
     }
@@ -105,7 +105,7 @@ pub(crate) struct Exclusion {
     pub(crate) spot: RenderedPos,
 }
 
-/// All ids in order, and the extends and excludes that wait.
+/// All ids in order, and the pending extends and excludes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HighData {
     ids: Vec<(Arc<str>, IdDecl)>,
@@ -130,7 +130,7 @@ impl HighData {
         self.index.contains_key(id)
     }
 
-    /// Sets an id; one that exists keeps its place.
+    /// Sets an id; an existing one keeps its position.
     pub(crate) fn insert(&mut self, id: Arc<str>, body: IdDecl) {
         if let Some(&i) = self.index.get(&id) {
             self.ids[i].1 = body;
@@ -148,13 +148,13 @@ impl HighData {
         self.ids.iter_mut().map(|(id, body)| (&*id, body))
     }
 
-    /// Keeps the ids that `keep` wants.
+    /// Keeps the ids for which `keep` is true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&str, &IdDecl) -> bool) {
         self.ids.retain(|(id, body)| keep(id, body));
         self.index = self.ids.iter().enumerate().map(|(i, (id, _))| (id.clone(), i)).collect();
     }
 
-    /// Takes the ids out, in order.
+    /// Removes the ids and returns them in order.
     pub(crate) fn into_ids(self) -> Vec<(Arc<str>, IdDecl)> {
         self.ids
     }
@@ -180,7 +180,7 @@ impl HighData {
     }
 }
 
-/// The first key of a mapping argument, which is what Salt goes by.
+/// The first key of a mapping argument, the only one that Salt uses.
 pub(crate) fn first_key(arg: &Value) -> Option<(&str, &Value, Pos)> {
     let entry = arg.as_map()?.entries().first()?;
     Some((entry.key.as_str()?, &entry.value, entry.at))
@@ -193,7 +193,7 @@ pub(crate) fn single_entry(key: impl Into<Value>, value: impl Into<Value>) -> Va
     map.into()
 }
 
-/// The list behind a value, made its own so that it can change; `None` when it is no list.
+/// The list of a value, unshared so that it can be changed; `None` when it is not a list.
 pub(crate) fn list_mut(value: &mut Value) -> Option<&mut List> {
     match value {
         Value::List(list) => Some(Arc::make_mut(list)),

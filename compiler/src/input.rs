@@ -1,4 +1,4 @@
-//! What the compiler is given: files, a host to ask, options and limits. It takes nothing else from the world.
+//! The inputs of the compiler: files, a host, options and limits. It has no other inputs.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ pub const BASE_ENV: &str = "base";
 
 /// The files of a tree (states or pillar), by environment. Paths are relative, with `/`, without a leading one.
 pub trait FileTree: Send + Sync {
-    /// The environments, `base` first, the others in the order they were given.
+    /// The environments, `base` first, the others in the configured order.
     fn envs(&self) -> Vec<String>;
 
-    /// The bytes of a file; `None` when there is no such file.
+    /// The bytes of a file; `None` when the file does not exist.
     ///
     /// # Errors
-    /// Fails with words when the file is there and cannot be read.
+    /// Fails with a message when the file exists but cannot be read.
     fn read(&self, env: &str, path: &str) -> Result<Option<Arc<[u8]>>, String>;
 
-    /// True when there is such a file, readable or not.
+    /// True when the file exists, readable or not.
     fn has(&self, env: &str, path: &str) -> bool {
         !matches!(self.read(env, path), Ok(None))
     }
@@ -27,25 +27,25 @@ pub trait FileTree: Send + Sync {
     /// Every file of an environment, sorted by path.
     ///
     /// # Errors
-    /// Fails with words when a directory cannot be read.
+    /// Fails with a message when a directory cannot be read.
     fn list(&self, env: &str) -> Result<Arc<[String]>, String>;
 
-    /// A cheap proof of what a file holds, without reading it; `None` where there is none.
+    /// A cheap fingerprint of a file's content, without reading it; `None` when the tree has none.
     fn stamp(&self, env: &str, path: &str) -> Option<FileStamp> {
         let _ = (env, path);
         None
     }
 
-    /// The permission bits of a file; `None` where the tree keeps none.
+    /// The permission bits of a file; `None` when the tree does not store them.
     fn mode(&self, env: &str, path: &str) -> Option<u32> {
         let _ = (env, path);
         None
     }
 
-    /// Every directory of an environment, sorted by path; where a tree keeps no empty ones, those that hold files.
+    /// Every directory of an environment, sorted by path; when a tree does not store empty ones, those that contain files.
     ///
     /// # Errors
-    /// Fails with words when a directory cannot be read.
+    /// Fails with a message when a directory cannot be read.
     fn dirs(&self, env: &str) -> Result<Arc<[String]>, String> {
         let list = self.list(env)?;
         let parents =
@@ -54,23 +54,23 @@ pub trait FileTree: Send + Sync {
         Ok(all.into_iter().collect())
     }
 
-    /// Every symbolic link of an environment and where it points, sorted by path; none where a tree keeps none.
+    /// Every symbolic link of an environment and where it points, sorted by path; empty when a tree does not store links.
     ///
     /// # Errors
-    /// Fails with words when a directory cannot be read.
+    /// Fails with a message when a directory cannot be read.
     fn links(&self, env: &str) -> Result<Arc<[(String, String)]>, String> {
         let _ = env;
         Ok(Arc::new([]))
     }
 
-    /// The name by which a human finds the file, for messages.
+    /// The name of the file in messages.
     fn display(&self, env: &str, path: &str) -> String;
 }
 
-/// A proof of what a file holds: two that are equal mean the same content, as far as the file system tells.
+/// A fingerprint of a file's content: equal fingerprints mean equal content, as far as the file system shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileStamp {
-    /// Device, inode, size, and last changes of content and of the inode in nanoseconds; all zero when there is no file.
+    /// Device, inode, size, and last changes of content and of the inode in nanoseconds; all zero when the file does not exist.
     pub of: [u64; 5],
 }
 
@@ -85,14 +85,14 @@ pub struct FunctionCall {
     pub kwargs: Map,
 }
 
-/// Why a call gave nothing.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// No such function here.
+    /// Unknown function.
     Unknown,
     /// The configuration forbids it; the text says which key.
     Forbidden(String),
-    /// It was tried and failed, in words.
+    /// It ran and failed; the text says why.
     Failed(String),
 }
 
@@ -105,24 +105,24 @@ pub enum Cipher {
     Age,
 }
 
-/// The node, as far as templates may ask it. The agent implements it; tests and recorded hosts do too.
+/// The node, as templates see it. The agent implements it; so do tests and recorded hosts.
 pub trait TemplateHost: Send + Sync {
-    /// One grain, collected when asked for.
+    /// One grain, collected on demand.
     fn grain(&self, name: &str) -> Option<Value>;
 
     /// All grains, as one mapping.
     fn grains(&self) -> Value;
 
-    /// Calls an execution function that looks at the host.
+    /// Calls an execution function that reads from the host.
     ///
     /// # Errors
-    /// Fails when there is no such function, it is forbidden, or it failed.
+    /// Fails when the function is unknown, forbidden, or failed.
     fn call(&self, call: &FunctionCall) -> Result<Value, CallError>;
 
-    /// Calls an execution function, also one that changes the host: for states and the command line.
+    /// Calls an execution function, including those that change the host: for states and the command line.
     ///
     /// # Errors
-    /// Fails when there is no such function, it is forbidden, or it failed.
+    /// Fails when the function is unknown, forbidden, or failed.
     fn call_mutating(&self, call: &FunctionCall) -> Result<Value, CallError> {
         self.call(call)
     }
@@ -133,48 +133,48 @@ pub trait TemplateHost: Send + Sync {
     /// Decrypts one armoured text.
     ///
     /// # Errors
-    /// Fails with words when no key fits or the text is damaged.
+    /// Fails with a message when no key fits or the text is damaged.
     fn decrypt(&self, cipher: Cipher, armoured: &str) -> Result<String, String>;
 
-    /// What external pillars add, each merged in turn; `pillar` is what is known so far.
+    /// What external pillars add, each merged in turn; `pillar` is the pillar so far.
     ///
     /// # Errors
-    /// Fails with words when an executable fails.
+    /// Fails with a message when an executable fails.
     fn external_pillar(&self, pillar: &Value) -> Result<Vec<Value>, String>;
 
     /// What external tops add: `{env: [sls, …]}` each.
     ///
     /// # Errors
-    /// Fails with words when an executable fails.
+    /// Fails with a message when an executable fails.
     fn external_tops(&self) -> Result<Vec<Value>, String>;
 }
 
-/// Whose verdicts count where Salt and zagent differ.
+/// Which behaviour applies where Salt and zagent differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
-    /// Ours: stricter.
+    /// zagent's: stricter.
     #[default]
     Strict,
     /// Salt's.
     Salt,
 }
 
-/// What a hostile or broken tree may cost.
+/// Limits for a hostile or broken tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeLimits {
-    /// Steps of one template, imports included.
+    /// Maximum steps per template, including imports.
     pub fuel: u64,
-    /// Nested calls, includes and imports of templates.
+    /// Maximum nesting of calls, includes and imports in templates.
     pub recursion: usize,
-    /// Bytes that one template may print, and that one value made by a template may hold.
+    /// Maximum output of one template and maximum size of one value in a template, in bytes.
     pub output: usize,
-    /// Bytes of one source file.
+    /// Maximum size of one source file, in bytes.
     pub source: usize,
-    /// Nodes of one YAML document, aliases expanded.
+    /// Maximum nodes per YAML document, with aliases expanded.
     pub yaml_nodes: usize,
-    /// Nesting of one YAML document.
+    /// Maximum nesting of a YAML document.
     pub yaml_depth: usize,
-    /// SLS files of one compile.
+    /// Maximum SLS files per compile.
     pub files: usize,
 }
 
@@ -192,28 +192,28 @@ impl Default for TreeLimits {
     }
 }
 
-/// How to compile: Salt's minion options that matter here, and ours.
+/// How to compile: the Salt minion options that zagent uses, and its own.
 #[derive(Clone, Debug)]
 pub struct CompileOptions {
     /// The node's id.
     pub id: String,
-    /// Whose verdicts count.
+    /// Whose behaviour applies: zagent's or Salt's.
     pub compat: Compat,
-    /// Number states in the order they stand (`state_auto_order`).
+    /// Number states in the order of the files (`state_auto_order`).
     pub auto_order: bool,
-    /// How pillars merge (`pillar_source_merging_strategy`).
+    /// How pillar data is merged (`pillar_source_merging_strategy`).
     pub pillar_merge: MergeStrategy,
-    /// Lists of merged pillars add up (`pillar_merge_lists`).
+    /// Concatenate lists when pillar data is merged (`pillar_merge_lists`).
     pub pillar_merge_lists: bool,
     /// Pillar given by the caller; wins over the tree.
     pub pillar_override: Map,
-    /// Pillar environment of the node; all of them when none.
+    /// Pillar environment of the node; all environments when unset.
     pub pillar_env: Option<String>,
-    /// State environment of the node; all of them when none.
+    /// State environment of the node; all environments when unset.
     pub state_env: Option<String>,
     /// Named groups for `N@`.
     pub nodegroups: Map,
-    /// Requisites that are taken out before linking (`disabled_requisites`).
+    /// Requisites that are removed before linking (`disabled_requisites`).
     pub disabled_requisites: Vec<String>,
     /// The renderer pipe of a file without a shebang.
     pub renderer: String,
@@ -223,7 +223,7 @@ pub struct CompileOptions {
     pub jinja_sls_env: Map,
     /// Everything else of the configuration, as templates see it in `opts`.
     pub opts: Map,
-    /// What a tree may cost.
+    /// Limits for the tree.
     pub limits: TreeLimits,
 }
 
@@ -249,7 +249,7 @@ impl Default for CompileOptions {
     }
 }
 
-/// All that one compile is given. Shared, because templates keep hold of what they may ask.
+/// All inputs of one compile. Shared, because templates keep references to them.
 #[derive(Clone)]
 pub struct CompileInputs {
     /// The state trees.
@@ -258,6 +258,6 @@ pub struct CompileInputs {
     pub pillar: Arc<dyn FileTree>,
     /// The node.
     pub host: Arc<dyn TemplateHost>,
-    /// How.
+    /// The options.
     pub options: Arc<CompileOptions>,
 }

@@ -1,6 +1,6 @@
 //! A state tree in, a plan out: select, render, merge, lower, link.
 //!
-//! Law: pure. No clock, no network, no process, no write; the host is asked through [`TemplateHost`], files are read through
+//! Law: pure. No clock, no network, no process, no write; the host is accessed through [`TemplateHost`], files are read through
 //! [`FileTree`]. Every stage has a printable value.
 
 mod compile;

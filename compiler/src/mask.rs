@@ -1,18 +1,18 @@
-//! A fault in, the same fault without secrets out: letters become stars, columns stay.
+//! A diagnostic in, the same diagnostic without secrets out: letters become stars, columns do not change.
 //!
-//! Law: a line of a pillar file never shows a value, and a line of any file never shows what is known to be a secret.
+//! Law: a line of a pillar file never shows a value, and a line of any file never shows a known secret.
 
 use zagent_config::codes::yaml as codes;
 use zagent_config::{Diagnostic, Value, secret_keys};
 
-/// Secrets that are shorter occur everywhere.
+/// Shorter secrets are not masked: they match everywhere.
 const MIN_SECRET_LEN: usize = 4;
 
-/// Faults of YAML whose message quotes what was written.
+/// YAML errors whose message quotes the source.
 const QUOTING_CODES: [zagent_config::codes::Code; 5] =
     [codes::WRONG_TAG, codes::BAD_ESCAPE, codes::MISSING_COLON, codes::INDENTATION, codes::UNCLOSED_QUOTE];
 
-/// Hides the values in what a fault shows of a pillar file.
+/// Masks the values in the excerpts of a pillar file.
 pub(crate) fn mask_pillar_values(diagnostic: &mut Diagnostic) {
     for excerpt in &mut diagnostic.excerpts {
         excerpt.text = mask_line(&excerpt.text);
@@ -24,7 +24,7 @@ pub(crate) fn mask_pillar_values(diagnostic: &mut Diagnostic) {
     }
 }
 
-/// Hides texts wherever a fault holds them.
+/// Masks texts in all parts of a diagnostic.
 pub(crate) fn mask_secrets(diagnostic: &mut Diagnostic, secrets: &[String]) {
     let hide = |text: &mut String| {
         for secret in secrets.iter().filter(|s| text.contains(s.as_str())).cloned().collect::<Vec<_>>() {
@@ -37,10 +37,10 @@ pub(crate) fn mask_secrets(diagnostic: &mut Diagnostic, secrets: &[String]) {
     diagnostic.hint.iter_mut().for_each(hide);
 }
 
-/// The longest message: what is quoted in one may be as long as a file.
+/// Maximum length of a message: a quoted value can be as long as a file.
 const MAX_MESSAGE_CHARS: usize = 600;
 
-/// Cuts words that would fill a terminal.
+/// Shortens text that would fill a terminal.
 pub(crate) fn shorten_messages(diagnostic: &mut Diagnostic) {
     for text in
         std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.notes).chain(&mut diagnostic.hint)
@@ -52,7 +52,7 @@ pub(crate) fn shorten_messages(diagnostic: &mut Diagnostic) {
     }
 }
 
-/// The texts of a pillar that stand under keys which call them secret; every line counts.
+/// The texts of a pillar under keys that mark secrets; every line separately.
 pub(crate) fn collect_secrets(value: &Value, secrets: &mut Vec<String>) {
     collect_nested(value, false, secrets);
 }
@@ -81,7 +81,7 @@ fn mask_text(text: &str) -> String {
     text.chars().map(|c| if c.is_alphanumeric() { '*' } else { c }).collect()
 }
 
-/// A line with stars for its value: what stands behind the first key, or all of it; template tags are no values.
+/// A line with stars for its value: the part after the first key, or all of it; template tags are not values.
 fn mask_line(text: &str) -> String {
     if text.starts_with("#!") {
         return text.to_owned();
@@ -101,7 +101,7 @@ fn mask_line(text: &str) -> String {
     out
 }
 
-/// Where the value of a line begins: behind `key: `, else behind its dashes.
+/// Where the value of a line starts: after `key: `, otherwise after its dashes.
 fn value_start(text: &str) -> usize {
     let mut in_tag = false;
     for (i, c) in text.char_indices() {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_its_form_and_not_its_value() {
+    fn a_line_shows_its_structure_and_not_its_value() {
         for (text, want) in [
             ("  password: \"hunter2", "  password: \"*******"),
             ("  password: hunter2: x", "  password: *******: *"),

@@ -1,6 +1,6 @@
 //! Pillar trees in, one mapping out: top files, includes with keys and defaults, merge strategies, external pillars.
 //!
-//! Law: what Salt puts into `_errors` is collected, not thrown: the caller decides whether a fault stops it.
+//! Law: what Salt puts into `_errors` is collected, not returned as an error: the caller decides whether to stop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::select::{TOP_FILE, TopPattern, matches_node};
 use crate::session::{CompileSession, ReadRequest};
 use crate::source_files::{FileId, ReachedBy, RenderedPos};
 
-/// How deep pillar includes may nest.
+/// Maximum nesting of pillar includes.
 const INCLUDE_DEPTH: usize = 100;
 
-/// Something wrong with the pillar: our words, and the line that Salt keeps in `_errors`.
+/// A pillar error: zagent's diagnostic, and the line that Salt stores in `_errors`.
 #[derive(Clone, Debug)]
 pub(crate) struct PillarError {
     pub(crate) salt_message: String,
@@ -31,9 +31,9 @@ pub(crate) struct PillarError {
 pub(crate) struct Pillar {
     /// The data.
     pub(crate) value: Map,
-    /// What went wrong.
+    /// Its errors.
     pub(crate) errors: Vec<PillarError>,
-    /// Each document that was merged, in order, for telling where a key comes from.
+    /// Each document that was merged, in order, to find where a key is set.
     documents: Vec<(FileId, Value)>,
 }
 
@@ -50,7 +50,7 @@ impl Pillar {
         map.into()
     }
 
-    /// A second pass over this one: its keys win, and what only the first had stays, faults included.
+    /// A second pass over this pillar: its keys win, and what only the first pass had stays, including errors.
     pub(crate) fn merged_with(mut self, second: Self) -> Self {
         for (key, value) in second.value.iter() {
             self.value.insert(key.clone(), value.clone());
@@ -59,7 +59,7 @@ impl Pillar {
         Self { value: self.value, errors: errors, documents: second.documents }
     }
 
-    /// Where the value of a nested key was written: the last document that has it.
+    /// Where a nested key is set: the last document that has it.
     pub(crate) fn origin(&self, session: &CompileSession, path: &str) -> Option<FileLocation> {
         let (parent, key) = path.rsplit_once(':').map_or((None, path), |(p, k)| (Some(p), k));
         self.documents.iter().rev().find_map(|(file, document)| {
@@ -73,7 +73,7 @@ impl Pillar {
     }
 }
 
-/// Compiles the pillar of a node; `over` is merged over what the trees say.
+/// Compiles the pillar of a node; `over` is merged over the trees.
 pub(crate) fn compile(session: &CompileSession, subject: &dyn TargetSubject, over: &Map) -> Pillar {
     let mut compiler = PillarCompiler {
         session,
@@ -114,7 +114,7 @@ struct PillarCompiler<'s> {
 /// The SLS of one environment that were selected, each with what selected it.
 type EnvSelection = (Arc<str>, Vec<(Arc<str>, ReachedBy)>);
 
-/// The documents of one environment that were read, by SLS; includes taken out.
+/// The documents of one environment that were read, by SLS; includes removed.
 type ReadDocuments = HashMap<Arc<str>, Value>;
 
 impl PillarCompiler<'_> {
@@ -147,7 +147,7 @@ impl PillarCompiler<'_> {
                     Ok(other) if !other.is_truthy() => continue,
                     Ok(other) => {
                         let text = format!(
-                            "the pillar top file holds {}, not a mapping of environments",
+                            "the pillar top file must be a mapping of environments, not {}",
                             other.kind()
                         );
                         let diagnostic = self.session.diagnostic(
@@ -187,7 +187,7 @@ impl PillarCompiler<'_> {
         (patterns.into_iter().map(|(_, p)| p).collect(), errors)
     }
 
-    /// The environments whose top files count.
+    /// The environments whose top files are used.
     fn envs(&self) -> Vec<String> {
         let options = self.session.options();
         if let Some(env) = &options.pillar_env {
@@ -219,9 +219,9 @@ impl PillarCompiler<'_> {
             };
             let Some(targets) = value.as_map() else {
                 let text =
-                    format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
+                    format!("the environment `{env}` must be a mapping of targets, not {}", value.kind());
                 let diagnostic = self.session.diagnostic(codes::TOP, RenderedPos { file, pos: *at }, text);
-                let diagnostic = diagnostic.hint("write `'*':` and a list of SLS");
+                let diagnostic = diagnostic.hint("write `'*':` and below it a list of SLS");
                 errors.push(PillarError {
                     salt_message: "Error encountered while rendering pillar top file.".into(),
                     diagnostic,
@@ -320,7 +320,7 @@ impl PillarCompiler<'_> {
         matches
     }
 
-    /// Environments by `env_order`, the last one winning; the others behind, as they come.
+    /// Environments by `env_order`, the last one wins; then the others in their order.
     fn order_envs(&self, matches: &mut [EnvSelection]) {
         let Some(order) = self.session.options().opts.get("env_order").and_then(Value::as_list) else {
             return;
@@ -334,9 +334,8 @@ impl PillarCompiler<'_> {
         let mut seen = ReadDocuments::new();
         for (name, reached) in names {
             if !known {
-                let diagnostic =
-                    Diagnostic::new(codes::ENV, format!("there is no pillar environment `{env}`"))
-                        .hint(format!("environments: {}", self.session.envs().join(", ")));
+                let diagnostic = Diagnostic::new(codes::ENV, format!("pillar environment `{env}` not found"))
+                    .hint(format!("environments: {}", self.session.envs().join(", ")));
                 let diagnostic = self.session.at_requester(diagnostic, reached);
                 self.add_error(
                     format!("No matching pillar environment for environment '{env}' found"),
@@ -382,11 +381,11 @@ impl PillarCompiler<'_> {
             let all = self.session.available_sls(env).unwrap_or_default();
             let mut diagnostic = Diagnostic::new(
                 codes::NOT_FOUND,
-                format!("there is no pillar SLS `{sls}` in environment `{env}`"),
+                format!("pillar SLS `{sls}` not found in environment `{env}`"),
             );
             diagnostic.hint = Some(match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "list it with `- ignore_missing: true` if it may be missing".into(),
+                None => "if it may be missing, list it with `- ignore_missing: true`".into(),
             });
             let diagnostic = self.session.at_requester(diagnostic, &reached);
             self.add_error(
@@ -411,10 +410,10 @@ impl PillarCompiler<'_> {
             }
         };
         let Value::Map(map) = document else {
-            let text = format!("the pillar SLS `{sls}` renders to {}, not to a mapping", document.kind());
+            let text = format!("the pillar SLS `{sls}` must render to a mapping, not to {}", document.kind());
             let diagnostic =
                 self.session.diagnostic(codes::NOT_A_MAPPING, self.session.document_start(file), text);
-            let diagnostic = self.session.masked(diagnostic, file).hint("a pillar is made of `key: value`");
+            let diagnostic = self.session.masked(diagnostic, file).hint("write pillar as `key: value` lines");
             self.add_error(format!("SLS '{sls}' does not render to a dictionary"), diagnostic);
             seen.insert(sls.clone(), document);
             return None;
@@ -427,10 +426,11 @@ impl PillarCompiler<'_> {
                 Some((list, at))
             }
             Some((other, at)) => {
-                let text = format!("`include` in the pillar SLS `{sls}` holds {}, not a list", other.kind());
+                let text =
+                    format!("`include` in the pillar SLS `{sls}` must be a list, not {}", other.kind());
                 let diagnostic =
                     self.session.diagnostic(codes::INCLUDE_NOT_LIST, RenderedPos { file, pos: at }, text);
-                let diagnostic = diagnostic.hint("put a dash in front: `- name.of.sls`");
+                let diagnostic = diagnostic.hint("put a dash before each name: `- name.of.sls`");
                 self.add_error(
                     format!("Include Declaration in SLS '{sls}' is not formed as a list"),
                     diagnostic,
@@ -451,7 +451,7 @@ impl PillarCompiler<'_> {
         Some(merged.map_or(own.clone(), |merged| self.merge(&merged, &own)))
     }
 
-    /// What an include list brings, merged in order.
+    /// The content of an include list, merged in order.
     fn merge_includes(
         &mut self,
         by: &IncludeParent<'_>,
@@ -460,7 +460,7 @@ impl PillarCompiler<'_> {
         variables: &Map,
     ) -> Option<Value> {
         let mut merged: Option<Value> = None;
-        // Salt carries defaults of one include over to the plain ones behind it.
+        // Salt applies the defaults of one include to the plain ones after it as well.
         let mut defaults = variables.clone();
         for (i, item) in list.iter().enumerate() {
             let pos = if list.pos(i).is_known() { list.pos(i) } else { by.spot.pos };
@@ -470,7 +470,7 @@ impl PillarCompiler<'_> {
                 let document = match seen.get(&sls) {
                     Some(document) => Some(document.clone()),
                     None if self.depth >= INCLUDE_DEPTH => {
-                        let text = format!("the include of `{sls}` nests too deep");
+                        let text = format!("the include of `{sls}` is nested too deep");
                         let diagnostic =
                             self.session.diagnostic(zagent_config::codes::limit::INCLUDES, spot, text);
                         self.add_error(
@@ -500,7 +500,7 @@ impl PillarCompiler<'_> {
         merged
     }
 
-    /// The name and key of an include item; its defaults are put into `defaults`.
+    /// The name and key of an include item; its defaults go into `defaults`.
     fn include_item(
         &mut self,
         by: &IncludeParent<'_>,
@@ -518,11 +518,11 @@ impl PillarCompiler<'_> {
                     return Some((name.to_string(), key));
                 }
                 Some((name, _)) => {
-                    malformed(format!("the include of `{}` is followed by no mapping", name.json_key()))
+                    malformed(format!("the include of `{}` must be followed by a mapping", name.json_key()))
                 }
                 None => malformed("an include is an empty mapping".into()),
             },
-            other => malformed(format!("an item of `include` is {}", other.kind())),
+            other => malformed(format!("an item of `include` must be a name, not {}", other.kind())),
         };
         let diagnostic = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
         let diagnostic = diagnostic.hint("write `- name`, or\n- name:\n    key: where\n    defaults: {…}");
@@ -533,7 +533,7 @@ impl PillarCompiler<'_> {
         None
     }
 
-    /// The SLS that an include means: by its plain name and, when relative, by its full one. Both count in Salt.
+    /// The SLS of an include: by its plain name and, when relative, by its full name. Salt uses both.
     fn resolve_include(&mut self, by: &IncludeParent<'_>, name: &str) -> Vec<Arc<str>> {
         let plain = name.trim_start_matches('.').replace('/', ".");
         let full = match name.strip_prefix('.') {
@@ -563,15 +563,15 @@ impl PillarCompiler<'_> {
                 pillar
             }
             Err(why) => {
-                let diagnostic =
-                    Diagnostic::new(codes::EXTERNAL, why).hint("`ext_pillar` of the configuration names it");
+                let diagnostic = Diagnostic::new(codes::EXTERNAL, why)
+                    .hint("check the program in `ext_pillar` of the configuration");
                 self.add_error(format!("Failed to load ext_pillar: {}", diagnostic.message), diagnostic);
                 pillar
             }
         }
     }
 
-    /// `decrypt_pillar`: keys whose values are decrypted whole.
+    /// `decrypt_pillar`: keys whose whole values are decrypted.
     fn decrypt_keys(&mut self, pillar: &Value) -> Value {
         let mut pillar = pillar.clone();
         let opts = &self.session.options().opts;

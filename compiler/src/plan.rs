@@ -1,4 +1,4 @@
-//! What the compiler makes: low chunks, the graph between them, and its levels.
+//! The output of the compiler: low chunks, the graph between them, and its levels.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::source_files::FileId;
 pub struct Chunk {
     /// The module, such as `file`.
     pub state: Arc<str>,
-    /// The function, such as `managed`; a string in every sound tree.
+    /// The function, such as `managed`; a string in every valid tree.
     pub fun: Arc<str>,
     /// The name, the id when none was given.
     pub name: Value,
@@ -21,33 +21,33 @@ pub struct Chunk {
     pub sls: Arc<str>,
     /// The environment of that SLS.
     pub env: Arc<str>,
-    /// Its place in the order.
+    /// Its position in the order.
     pub order: f64,
-    /// All other keys, requisites included, in the order they were given.
+    /// All other keys, requisites included, in the given order.
     pub args: Map,
     /// The SLS that was being included when this one was read, if any (`__sls_included_from__`).
     pub included_from: Vec<Arc<str>>,
     /// Its part in prereqs.
     pub prereq: PrereqRole,
-    /// The file it was read from, as the compiler counts them.
+    /// The number of the file it was read from.
     pub(crate) file: FileId,
-    /// Where the function stands in the rendered SLS.
+    /// The position of the function in the rendered SLS.
     pub(crate) at: Pos,
 }
 
 /// A chunk's part in prereqs; all false for most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrereqRole {
-    /// Only the check of a target: it stands in the plan before the state that has the `prereq`.
+    /// Only the check of a target: it comes in the plan before the state that has the `prereq`.
     pub check: bool,
-    /// A `prereq` points at it.
+    /// A `prereq` refers to it.
     pub target: bool,
     /// It has a `prereq`.
     pub requiring: bool,
 }
 
 impl Chunk {
-    /// A chunk that no file declared: `module.function` of a name, as one is asked for by hand.
+    /// A chunk that no file declares: `module.function` with a name, requested on the command line.
     #[must_use]
     pub fn single(state: &str, fun: &str, name: &str, args: Map) -> Self {
         Self {
@@ -108,7 +108,7 @@ fn int_if_whole(order: f64) -> Value {
     if order.fract() == 0.0 && order.abs() < 9e15 { Value::Int(order as i64) } else { Value::Float(order) }
 }
 
-/// A name as it stands in a tag.
+/// A name as written in a tag.
 #[must_use]
 pub fn name_text(name: &Value) -> String {
     match name {
@@ -140,12 +140,12 @@ pub enum Requisite {
     OnfailAll,
     /// `prereq`.
     Prereq,
-    /// `listen`: at the end of the run, no order before it.
+    /// `listen`: runs at the end of the run, without an order before it.
     Listen,
 }
 
 impl Requisite {
-    /// Every kind that Salt's low state may carry.
+    /// Every kind that Salt's low state may have.
     pub const ALL: [Self; 11] = [
         Self::Require,
         Self::RequireAny,
@@ -195,11 +195,11 @@ pub struct RequisiteEdge {
 pub struct RequisiteGraph {
     /// All edges, sorted.
     pub edges: Vec<RequisiteEdge>,
-    /// Kahn levels: every chunk stands in a later level than all it waits for.
+    /// Kahn levels: every chunk is in a later level than all it waits for.
     pub levels: Vec<Vec<usize>>,
 }
 
-/// A compiled tree: what would run, in Salt's order, and what waits for what.
+/// A compiled tree: the chunks to run, in Salt's order, and their dependencies.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The chunks in Salt's order.

@@ -1,6 +1,6 @@
-//! A plan as bytes and back, so that a program can keep what it compiled for itself.
+//! A plan to bytes and back, for the plan cache.
 //!
-//! Law: a plan that was read runs as the one that was written. Places in source files are not kept.
+//! Law: a plan that was read back runs as the one that was written. Source positions are not stored.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Plan {
         }
     }
 
-    /// Reads what was written; nothing when it is anything else.
+    /// Reads a written plan; `None` for anything else.
     #[must_use]
     pub fn from_bytes(reader: &mut ValueReader<'_>) -> Option<Self> {
         let n = reader.read_count()?;
@@ -79,7 +79,7 @@ impl Chunk {
         self.args.to_bytes(out);
     }
 
-    /// Neighbours share most of their words with `last`.
+    /// Neighbouring chunks share most of their strings with `last`.
     fn from_bytes(reader: &mut ValueReader<'_>, last: Option<&Self>) -> Option<Self> {
         let mut shared = |of: fn(&Self) -> &Arc<str>| -> Option<Arc<str>> {
             let text = reader.read_text()?;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_plan_is_read_back() {
         let mut out = Vec::new();
         sample().to_bytes(&mut out);
         let mut reader = ValueReader::new(&out);

@@ -1,7 +1,7 @@
-//! render: the text of a file in, data out, through the pipe that its first line names.
+//! render: the text of a file in, data out, through the renderer pipe named in its first line.
 //!
 //! `#!jinja|yaml` is the default; `jinja`, `yaml`, `json`, `text`, `gpg` and `age` go in any order that makes sense:
-//! templates and parsers take text, `gpg` and `age` take text or data and decrypt what is armoured in it.
+//! templates and parsers take text, `gpg` and `age` take text or data and decrypt the armoured parts.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ const RENDERERS: [(&str, RendererKind); 6] = [
     ("age", RendererKind::Decrypt(Cipher::Age)),
 ];
 
-/// Names of whole pipes from before pipes.
+/// Old names for whole pipes.
 const RENDERER_ALIASES: [(&str, &str); 2] = [("yaml_jinja", "jinja|yaml"), ("json_jinja", "jinja|json")];
 
-/// Renderers of Salt that need Python.
+/// Salt renderers that need Python.
 const PYTHON_RENDERERS: [&str; 9] =
     ["py", "pyobjects", "pydsl", "mako", "wempy", "cheetah", "genshi", "stateconf", "yamlex"];
 
@@ -44,7 +44,7 @@ const PYTHON_RENDERERS: [&str; 9] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RenderPipe(Vec<RendererKind>);
 
-/// Why there is no pipe.
+/// Why a pipe is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PipeError {
     Unknown(String),
@@ -52,7 +52,7 @@ pub(crate) enum PipeError {
     TooLong(usize),
 }
 
-/// Renderers of one pipe; more than a handful make no sense.
+/// Maximum renderers per pipe.
 const MAX_STAGES: usize = 16;
 
 impl RenderPipe {
@@ -72,7 +72,7 @@ impl RenderPipe {
             return Err(PipeError::TooLong(count));
         }
         let stages = text.split('|').map(|part| {
-            // What follows the name are arguments of the renderer; none of ours takes any.
+            // Renderer arguments follow the name; no renderer here takes any.
             let name = part.split_whitespace().next().unwrap_or_default();
             match RENDERERS.iter().find(|(known, _)| *known == name) {
                 Some((_, renderer)) => Ok(*renderer),
@@ -102,7 +102,7 @@ pub(crate) fn render(session: &CompileSession, file: FileId, source: &str) -> Re
     }
     let pipe = match RenderPipe::for_file(session, source) {
         Ok(pipe) => pipe,
-        // Salt logs an unknown renderer and takes the file for empty.
+        // Salt logs an unknown renderer and treats the file as empty.
         Err(PipeError::Unknown(_)) if session.is_salt() => return Ok(Value::empty_map()),
         Err(no_pipe) => return Err(Box::new(pipe_diagnostic(session, file, source, no_pipe))),
     };
@@ -112,7 +112,7 @@ pub(crate) fn render(session: &CompileSession, file: FileId, source: &str) -> Re
     }
     Ok(match flow {
         PipeValue::Data(data) => data,
-        // Salt knows no renderer that ends in text.
+        // Salt has no pipe that ends in text.
         PipeValue::Text(_) if session.is_salt() => Value::empty_map(),
         PipeValue::Text(text) => Value::from(text),
     })
@@ -141,7 +141,7 @@ fn pipe_diagnostic(session: &CompileSession, file: FileId, source: &str, no_pipe
     match no_pipe {
         PipeError::Unknown(name) => {
             let diagnostic =
-                session.diagnostic(codes::UNKNOWN_RENDERER, spot, format!("there is no renderer `{name}`"));
+                session.diagnostic(codes::UNKNOWN_RENDERER, spot, format!("unknown renderer `{name}`"));
             let names = RENDERERS.iter().map(|(name, _)| *name);
             match zagent_config::suggest::nearest(&name, names.clone()) {
                 Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
@@ -149,17 +149,16 @@ fn pipe_diagnostic(session: &CompileSession, file: FileId, source: &str, no_pipe
             }
         }
         PipeError::TooLong(count) => {
-            let text =
-                format!("a pipe of {count} renderers is longer than the {MAX_STAGES} that are allowed");
+            let text = format!("the pipe has {count} renderers, more than the limit of {MAX_STAGES}");
             session.diagnostic(codes::PIPE_ORDER, spot, text)
         }
         PipeError::NeedsPython(name) => session
             .diagnostic(
                 codes::PYTHON_RENDERER,
                 spot,
-                format!("the renderer `{name}` needs Python, which is not here"),
+                format!("the renderer `{name}` needs Python, which zagent does not have"),
             )
-            .hint("write it as `#!jinja|yaml`, or as an external module in `_states/`"),
+            .hint("rewrite the file for `#!jinja|yaml`, or as an external module in `_states/`"),
     }
 }
 
@@ -170,10 +169,10 @@ fn run_stage(
     flow: PipeValue,
 ) -> Result<PipeValue, Box<Diagnostic>> {
     let needs_text = |name: &str| {
-        let text = format!("`{name}` stands behind a renderer that made data; it takes text");
+        let text = format!("`{name}` needs text, but the renderer before it returns data");
         let diagnostic =
             session.diagnostic(codes::PIPE_ORDER, RenderedPos { file, pos: Pos::new(1, 3) }, text);
-        Box::new(diagnostic.hint("templates come first: `#!jinja|yaml`"))
+        Box::new(diagnostic.hint("put templates first: `#!jinja|yaml`"))
     };
     Ok(match (stage, flow) {
         (RendererKind::Jinja, PipeValue::Text(text)) => {
@@ -208,7 +207,7 @@ fn load_yaml(session: &CompileSession, file: FileId, text: &str) -> Result<Value
 }
 
 fn load_json(session: &CompileSession, file: FileId, text: &str) -> Result<Value, Box<Diagnostic>> {
-    // The shebang is not JSON; its line stays, so that numbers of lines hold.
+    // The shebang is not JSON; its line stays, so that line numbers are correct.
     let body = if text.starts_with("#!") { text.find('\n').map_or("", |i| &text[i..]) } else { text };
     if body.trim().is_empty() {
         return Ok(Value::empty_map());
@@ -219,11 +218,8 @@ fn load_json(session: &CompileSession, file: FileId, text: &str) -> Result<Value
         let pos = Pos::new(line, u32::try_from(e.column()).unwrap_or(0));
         let why = e.to_string();
         let why = why.split(" at line ").next().unwrap_or_default();
-        let diagnostic = session.diagnostic(
-            codes::JSON_SYNTAX,
-            RenderedPos { file, pos },
-            format!("this is not JSON: {why}"),
-        );
+        let diagnostic =
+            session.diagnostic(codes::JSON_SYNTAX, RenderedPos { file, pos }, format!("invalid JSON: {why}"));
         Box::new(session.masked(diagnostic, file))
     })
 }
@@ -235,7 +231,7 @@ const fn armor_markers(cipher: Cipher) -> (&'static str, &'static str) {
     }
 }
 
-/// Decrypts every armoured block in a text; `spot` is where it stands, if it was read from a file.
+/// Decrypts every armoured block in a text; `spot` is its position, if it was read from a file.
 fn decrypt_text(
     session: &CompileSession,
     spot: Option<RenderedPos>,
@@ -255,7 +251,7 @@ fn decrypt_text(
                 Some(spot) => session.masked(session.diagnostic(codes::DECRYPT, spot, message), spot.file),
                 None => Diagnostic::new(codes::DECRYPT, message),
             };
-            Box::new(diagnostic.hint("is the node's key among the recipients?"))
+            Box::new(diagnostic.hint("check that the node's key is among the recipients"))
         })?;
         session.add_secret(plain.trim_end_matches('\n'));
         out.push_str(&plain);
@@ -303,7 +299,7 @@ pub(crate) fn decrypt(
     })
 }
 
-/// A spot further inside, when that is known.
+/// A more exact position, when known.
 fn spot_inside(spot: Option<RenderedPos>, pos: Pos) -> Option<RenderedPos> {
     spot.map(|spot| if pos.is_known() { RenderedPos { pos, ..spot } } else { spot })
 }

@@ -43,7 +43,7 @@ impl TopMatches {
         &mut self.envs[i].1
     }
 
-    /// What `--sls` asks for.
+    /// The selection of `--sls`.
     pub(crate) fn for_sls(env: &str, names: &[String]) -> Self {
         let mut matches = Self::default();
         let selected =
@@ -62,7 +62,7 @@ impl TopMatches {
     }
 }
 
-/// One target of a top file, before it is asked.
+/// One target of a top file, before it is matched.
 #[derive(Clone, Debug)]
 pub(crate) struct TopPattern {
     /// The environment whose SLS it selects.
@@ -71,18 +71,18 @@ pub(crate) struct TopPattern {
     pub(crate) target: Arc<str>,
     /// The list under it.
     pub(crate) items: Value,
-    /// Where the target stands.
+    /// The position of the target.
     pub(crate) spot: RenderedPos,
 }
 
-/// A top file as it was read, by the environment it lies in.
+/// A top file as it was read, by its environment.
 struct TopFile {
     env: Arc<str>,
     file: FileId,
     map: Map,
 }
 
-/// Reads all top files and asks every target.
+/// Reads all top files and matches every target.
 pub(crate) fn select(
     session: &CompileSession,
     subject: &dyn TargetSubject,
@@ -116,7 +116,7 @@ fn target_items(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Asks one target whether it means the node.
+/// Matches one target against the node.
 pub(crate) fn matches_node(
     session: &CompileSession,
     pattern: &TopPattern,
@@ -146,7 +146,7 @@ pub(crate) fn matches_node(
     target.matches(subject).map_err(|e| place(e.diagnostic(&pattern.target)))
 }
 
-/// Where the match option of a target stands.
+/// The position of the match option of a target.
 fn option_spot(pattern: &TopPattern) -> RenderedPos {
     let list = pattern.items.as_list().cloned().unwrap_or_default();
     let at = list.iter().rposition(|v| v.get("match").is_some());
@@ -188,7 +188,8 @@ fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, diagnos
         Ok(tops) => tops,
         Err(why) => {
             diagnostics.push(
-                Diagnostic::new(codes::EXTERNAL, why).hint("`master_tops` of the configuration names it"),
+                Diagnostic::new(codes::EXTERNAL, why)
+                    .hint("check the program in `master_tops` of the configuration"),
             );
             return;
         }
@@ -196,7 +197,7 @@ fn add_external_tops(session: &CompileSession, matches: &mut TopMatches, diagnos
     let first = session.options().opts.get("master_tops_first").is_some_and(Value::is_truthy);
     for top in &tops {
         let Some(map) = top.as_map() else {
-            let text = format!("an external top printed {}, not a mapping of environments", top.kind());
+            let text = format!("an external top must print a mapping of environments, not {}", top.kind());
             diagnostics.push(Diagnostic::new(codes::EXTERNAL, text));
             continue;
         };
@@ -221,7 +222,7 @@ pub(crate) fn patterns(session: &CompileSession) -> Result<Vec<TopPattern>, Diag
     let mut diagnostics = Diagnostics::default();
     let mut tops = read_tops(session, &mut diagnostics);
     include_tops(session, &mut tops, &mut diagnostics);
-    // Salt logs a top file that does not render, and goes on as if there were none at all.
+    // Salt logs a top file that does not render, and continues as if it did not exist.
     if session.is_salt() && !diagnostics.is_empty() {
         return Ok(Vec::new());
     }
@@ -273,7 +274,7 @@ fn read_top(
         Ok(Value::Map(map)) => tops.push(TopFile { env: env.into(), file, map: Arc::unwrap_or_clone(map) }),
         Ok(other) if !other.is_truthy() => {}
         Ok(other) => {
-            let text = format!("the top file holds {}, not a mapping of environments", other.kind());
+            let text = format!("the top file must be a mapping of environments, not {}", other.kind());
             diagnostics.push(session.diagnostic(
                 codes::NOT_A_MAPPING,
                 RenderedPos { file, pos: Pos::new(1, 1) },
@@ -312,14 +313,14 @@ fn include_tops(session: &CompileSession, tops: &mut Vec<TopFile>, diagnostics: 
     }
 }
 
-/// How top files of several environments become one.
+/// How the top files of several environments are merged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TopMergeStrategy {
-    /// Base rules; other environments speak for themselves where base is silent.
+    /// Base wins; other environments define themselves where base does not.
     Merge,
-    /// Every environment speaks for itself.
+    /// Every environment defines itself.
     Same,
-    /// Everything counts.
+    /// Everything is used.
     MergeAll,
 }
 
@@ -344,7 +345,7 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
                 diagnostics.push(session.diagnostic(
                     codes::ENV_NOT_STRING,
                     spot,
-                    format!("the environment `{}` is {}, not a string", key.json_key(), key.kind()),
+                    format!("the environment `{}` must be a string, not {}", key.json_key(), key.kind()),
                 ));
                 continue;
             };
@@ -364,9 +365,11 @@ fn merge_tops(session: &CompileSession, tops: Vec<TopFile>) -> Result<Vec<TopPat
             }
             let Some(targets) = value.as_map() else {
                 let text =
-                    format!("the environment `{env}` holds {}, not a mapping of targets", value.kind());
+                    format!("the environment `{env}` must be a mapping of targets, not {}", value.kind());
                 diagnostics.push(
-                    session.diagnostic(codes::NO_TARGETS, spot, text).hint("write `'*':` and a list of SLS"),
+                    session
+                        .diagnostic(codes::NO_TARGETS, spot, text)
+                        .hint("write `'*':` and below it a list of SLS"),
                 );
                 continue;
             };
@@ -417,7 +420,7 @@ fn union_targets(old: &Value, new: &Value) -> Value {
     out.into()
 }
 
-/// Groups by environment in the order these first appear.
+/// Groups by environment in order of first appearance.
 fn group_by_env(patterns: Vec<TopPattern>) -> Vec<TopPattern> {
     let mut envs: Vec<Arc<str>> = Vec::new();
     for pattern in &patterns {
@@ -430,14 +433,14 @@ fn group_by_env(patterns: Vec<TopPattern>) -> Vec<TopPattern> {
     sorted
 }
 
-/// Notes malformed lists under targets.
+/// Reports malformed lists under targets.
 fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], diagnostics: &mut Diagnostics) {
     for TopPattern { env, target, items, spot } in patterns {
         let Value::List(list) = items else {
-            let text = format!("`{target}` in environment `{env}` holds {}, not a list of SLS", items.kind());
-            diagnostics.push(
-                session.diagnostic(codes::NOT_A_LIST, *spot, text).hint("put a dash in front of every SLS"),
-            );
+            let text =
+                format!("`{target}` in environment `{env}` must be a list of SLS, not {}", items.kind());
+            diagnostics
+                .push(session.diagnostic(codes::NOT_A_LIST, *spot, text).hint("put a dash before each SLS"));
             continue;
         };
         for (i, item) in list.iter().enumerate() {
@@ -453,12 +456,16 @@ fn verify_patterns(session: &CompileSession, patterns: &[TopPattern], diagnostic
                 }
                 Value::Map(map) => {
                     for (key, value) in map.iter().filter(|(_, v)| !v.is_truthy()) {
-                        let text = format!("`{}` under `{target}` says {}", key.json_key(), value.kind());
+                        let text = format!(
+                            "`{}` under `{target}` has an empty value ({})",
+                            key.json_key(),
+                            value.kind()
+                        );
                         let diagnostic = session.diagnostic(codes::BAD_OPTION, spot, text);
                         let near = key.as_str().and_then(|k| suggest::nearest(k, ["match"]));
                         diagnostics.push(diagnostic.hint(match near {
                             Some(near) => format!("did you mean `{near}: grain`?"),
-                            None => "options are written `- match: grain`".into(),
+                            None => "write options as `- match: grain`".into(),
                         }));
                     }
                 }

@@ -1,4 +1,4 @@
-//! One pass over one tree: finds files, renders them, and turns places in rendered text into places in the source.
+//! One pass over one tree: finds files, renders them, and maps positions in rendered text to positions in the source.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -35,9 +35,9 @@ pub(crate) struct CompileSession {
     sources: SourceFiles,
     traces: TraceCache,
     available: RefCell<HashMap<String, Arc<[Arc<str>]>>>,
-    /// What was decrypted on the way, to be masked wherever something is printed.
+    /// Decrypted texts, to be masked in all output.
     secrets: RefCell<Vec<String>>,
-    /// The modules in `_states`, listed when one is asked for.
+    /// The modules in `_states`, listed on first use.
     external: OnceCell<HashSet<String>>,
     /// Variables that templates see besides Salt's, by file (pillar includes with defaults).
     variables: RefCell<HashMap<FileId, Map>>,
@@ -49,7 +49,7 @@ impl CompileSession {
         Self::with_renderer(inputs, templates, &renderer)
     }
 
-    /// A pass whose files are rendered by another pipe unless they say so.
+    /// A pass with another default renderer pipe.
     pub(crate) fn with_renderer(inputs: CompileInputs, templates: Arc<Templates>, renderer: &str) -> Self {
         Self {
             inputs,
@@ -86,7 +86,7 @@ impl CompileSession {
         self.options().compat == Compat::Salt
     }
 
-    /// True when a requisite is switched off by configuration.
+    /// True when a requisite is disabled in the configuration.
     pub(crate) fn is_requisite_disabled(&self, requisite: &str) -> bool {
         self.options().disabled_requisites.iter().any(|r| r == requisite)
     }
@@ -146,7 +146,7 @@ impl CompileSession {
         self.read_text(read, variables, None)
     }
 
-    /// The same, of a text that stands in no file when one is given.
+    /// The same; when a text is given, it is used instead of the file.
     pub(crate) fn read_text(
         &self,
         read: ReadRequest,
@@ -165,7 +165,7 @@ impl CompileSession {
         (file, document)
     }
 
-    /// The text of a file, line ends made plain.
+    /// The text of a file, with normalized line ends.
     pub(crate) fn source_text(&self, file: FileId) -> Result<String, Box<Diagnostic>> {
         let SourceFile { env, path, .. } = self.sources.get(file);
         let diagnostic = |code: Code, text: String| {
@@ -174,12 +174,12 @@ impl CompileSession {
         };
         let bytes = match self.files.read(&env, &path) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(diagnostic(codes::UNREADABLE, format!("`{path}` is gone"))),
+            Ok(None) => return Err(diagnostic(codes::UNREADABLE, format!("`{path}` no longer exists"))),
             Err(why) => return Err(diagnostic(codes::UNREADABLE, why)),
         };
         let limit = self.options().limits.source;
         if bytes.len() > limit {
-            let text = format!("`{path}` has {} bytes, and {limit} are allowed", bytes.len());
+            let text = format!("`{path}` has {} bytes, more than the limit of {limit}", bytes.len());
             return Err(diagnostic(zagent_config::codes::limit::SOURCE, text));
         }
         match std::str::from_utf8(&bytes) {
@@ -188,8 +188,7 @@ impl CompileSession {
                 let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
                 let mut diagnostic =
                     diagnostic(codes::NOT_UTF8, format!("`{path}` is not UTF-8 text (line {line})"));
-                diagnostic.hint =
-                    Some("save it as UTF-8; text of another encoding cannot be told apart".into());
+                diagnostic.hint = Some("save it as UTF-8; other encodings are not supported".into());
                 diagnostic.location = Some(FileLocation::new(
                     self.files.display(&env, &path),
                     Pos::new(u32::try_from(line).unwrap_or(0), 0),
@@ -214,7 +213,7 @@ impl CompileSession {
         })
     }
 
-    /// The step from a macro or an imported template to the file that was being rendered, unless the fault tells it.
+    /// The step from a macro or an imported template to the rendered file, unless the diagnostic already has it.
     fn import_step(&self, diagnostic: &Diagnostic, file: FileId) -> Option<TraceStep> {
         let SourceFile { env, sls, path, .. } = self.sources.get(file);
         let shown = self.files.display(&env, &path);
@@ -224,7 +223,7 @@ impl CompileSession {
         (!is_told).then(|| TraceStep { what, location: FileLocation::new(shown, Pos::NONE) })
     }
 
-    /// A fault in the text of a file; values of a pillar stay out of it.
+    /// A diagnostic for the text of a file; pillar values are masked.
     pub(crate) fn masked(&self, mut diagnostic: Diagnostic, file: FileId) -> Diagnostic {
         let is_top = self.sources.get(file).sls.is_empty();
         if self.templates.phase() == RenderPhase::Pillar && !is_top {
@@ -247,7 +246,7 @@ impl CompileSession {
         }
     }
 
-    /// Where the first thing in the rendered text of a file stands: what a document as a whole is shown by.
+    /// The position of the first content in the rendered text of a file: used for errors about the whole document.
     pub(crate) fn document_start(&self, file: FileId) -> RenderedPos {
         let source = self.source_text(file).unwrap_or_default();
         let text = render::render_text(self, file, &source).unwrap_or_default();
@@ -260,7 +259,7 @@ impl CompileSession {
         self.variables.borrow().get(&file).cloned().unwrap_or_default()
     }
 
-    /// True when a template that was read may look at `pillar`, itself or by what it imports.
+    /// True when a template may read `pillar`, directly or through its imports.
     pub(crate) fn uses_pillar(&self) -> bool {
         let asks = |text: &str| {
             text.contains("{%") && (text.contains("import") || text.contains("include"))
@@ -271,7 +270,7 @@ impl CompileSession {
             .any(|file| self.source_text(file).is_ok_and(|text| asks(&text)))
     }
 
-    /// Remembers a text that must not be printed.
+    /// Records a text that must not be printed.
     pub(crate) fn add_secret(&self, text: &str) {
         self.secrets.borrow_mut().push(text.to_string());
     }
@@ -285,7 +284,7 @@ impl CompileSession {
         self.sources.all().into_iter().map(|f| (f.env.to_string(), f.path)).collect()
     }
 
-    /// The file of what stands in none, because it was asked for by hand.
+    /// The pseudo-file for what was requested on the command line.
     pub(crate) fn manual_file(&self) -> FileId {
         let file = SourceFile {
             env: "base".into(),
@@ -296,7 +295,7 @@ impl CompileSession {
         self.sources.add(file)
     }
 
-    /// True for a module that the tree brings itself, as an executable in `_states`.
+    /// True for an external module, an executable in `_states` of the tree.
     pub(crate) fn is_external_state(&self, module: &str) -> bool {
         self.external.get_or_init(|| self.external_states()).contains(module)
     }
@@ -311,7 +310,7 @@ impl CompileSession {
         self.sources.get(file).path
     }
 
-    /// A fault at a spot.
+    /// A diagnostic at a position.
     pub(crate) fn diagnostic(&self, code: Code, spot: RenderedPos, message: impl Into<String>) -> Diagnostic {
         let mut diagnostic = self.sources.diagnostic(self, code, spot, message);
         if let Some(step) = self.import_step(&diagnostic, spot.file) {
@@ -320,7 +319,7 @@ impl CompileSession {
         diagnostic
     }
 
-    /// The place in the source that a spot stands for.
+    /// The source position of a rendered position.
     pub(crate) fn place(&self, spot: RenderedPos) -> FileLocation {
         self.sources.place(self, spot)
     }
@@ -335,7 +334,7 @@ impl CompileSession {
         diagnostic
     }
 
-    /// Puts a fault about something that was asked for at the place that asked for it.
+    /// Places a diagnostic about a requested file at the position that requested it.
     pub(crate) fn at_requester(&self, diagnostic: Diagnostic, reached: &ReachedBy) -> Diagnostic {
         let spot = match reached {
             ReachedBy::Requested | ReachedBy::External => return diagnostic,
@@ -366,7 +365,7 @@ fn normalize_path(path: &str) -> String {
     path.split('/').filter(|p| !p.is_empty() && *p != ".").collect::<Vec<_>>().join("/")
 }
 
-/// The SLS that a file is, if it is one.
+/// The SLS name of a file, if it is an SLS.
 fn sls_name(path: &str) -> Option<Arc<str>> {
     let stem = path.strip_suffix("/init.sls").or_else(|| path.strip_suffix(".sls"))?;
     Some(stem.replace('/', ".").into())

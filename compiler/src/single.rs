@@ -1,6 +1,6 @@
-//! What is asked for by hand in, a plan out: chunks that no file declared, and parts of a plan.
+//! Chunks from the command line in, a plan out; and parts of a plan.
 //!
-//! Law: such a chunk is checked like one from a file, and its faults name no file.
+//! Law: such a chunk is checked like one from a file, and its diagnostics name no file.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::source_files::RenderedPos;
 use crate::{link, strict};
 
 impl Compiler {
-    /// A plan of these chunks, checked as those of a tree are.
+    /// A plan of these chunks, checked like those of a tree.
     ///
     /// # Errors
-    /// Fails with unknown functions and parameters, and with requisites that cannot be met.
+    /// Fails with unknown functions and parameters, and with requisites that cannot be resolved.
     pub fn plan_for_chunks(&self, chunks: Vec<Chunk>) -> Result<Plan, Diagnostics> {
         let session = self.state_session();
         let file = session.manual_file();
@@ -37,7 +37,7 @@ impl Compiler {
         })
     }
 
-    /// True for a state module that the tree brings itself, as an executable in `_states`.
+    /// True for an external state module, an executable in `_states` of the tree.
     #[must_use]
     pub fn is_external_state(&self, module: &str) -> bool {
         self.state_session().is_external_state(module)
@@ -54,12 +54,12 @@ impl Chunk {
     /// A chunk from Salt's low data: `{"state": …, "fun": …, "name": …}` and arguments.
     ///
     /// # Errors
-    /// Fails with words when one of these three is missing or is no text.
+    /// Fails with a message when one of these three is missing or is not text.
     pub fn from_low_data(data: &Map) -> Result<Self, String> {
         let text = |key: &str| match data.get(key) {
             Some(Value::Str(text)) if !text.is_empty() => Ok(text.clone()),
             Some(Value::Str(_)) => Err(format!("`{key}` is empty")),
-            Some(other) => Err(format!("`{key}` must be a text, not {}", other.kind())),
+            Some(other) => Err(format!("`{key}` must be text, not {}", other.kind())),
             None => Err(format!("`{key}` is missing")),
         };
         let (state, fun, name) = (text("state")?, text("fun")?, text("name")?);
@@ -77,7 +77,7 @@ impl Chunk {
 }
 
 impl Plan {
-    /// The chunks that are wanted and all they wait for.
+    /// The requested chunks and all they wait for.
     #[must_use]
     pub fn with_dependencies(&self, wanted: impl Fn(&Chunk) -> bool) -> Self {
         let mut kept: Vec<bool> = self.chunks.iter().map(wanted).collect();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_holds_what_it_waits_for_and_nothing_else() {
+    fn a_part_contains_its_dependencies_and_nothing_else() {
         let edges = [
             (0, 2, Requisite::Require),
             (1, 2, Requisite::Watch),
@@ -164,7 +164,7 @@ mod tests {
         for (json, words) in [
             (r#"{"state": "pkg", "fun": "installed"}"#, "`name` is missing"),
             (r#"{"fun": "installed", "name": "x"}"#, "`state` is missing"),
-            (r#"{"state": "pkg", "fun": ["a"], "name": "x"}"#, "`fun` must be a text, not a list"),
+            (r#"{"state": "pkg", "fun": ["a"], "name": "x"}"#, "`fun` must be text, not a list"),
         ] {
             assert_eq!(low(json).unwrap_err(), words);
         }

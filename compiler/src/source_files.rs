@@ -1,4 +1,4 @@
-//! The files that a compile has read: how each was reached, and where a place in its rendered text stands in its source.
+//! The files that a compile has read: how each was reached, and how positions in its rendered text map to its source.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use zagent_config::{Diagnostic, Excerpt, FileLocation, Pos, TraceStep};
 /// A file that was read, by number.
 pub(crate) type FileId = u32;
 
-/// A place in the *rendered* text of a file.
+/// A position in the *rendered* text of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RenderedPos {
     pub(crate) file: FileId,
@@ -47,7 +47,7 @@ pub(crate) struct SourceFile {
 pub(crate) struct LineOrigin {
     /// The file, which may be an imported template.
     pub(crate) file: String,
-    /// The place in it.
+    /// The position in it.
     pub(crate) pos: Pos,
     /// The source line.
     pub(crate) text: String,
@@ -55,9 +55,9 @@ pub(crate) struct LineOrigin {
     pub(crate) rendered: Option<String>,
 }
 
-/// Tells where rendered lines come from; asked only when there is a fault to show.
+/// Finds where rendered lines come from; used only when there is a diagnostic to show.
 pub(crate) trait OriginLookup {
-    /// The origin of a place in the rendered text of a file.
+    /// The origin of a position in the rendered text of a file.
     fn origin(&self, file: FileId, pos: Pos) -> LineOrigin;
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct SourceFiles {
 }
 
 impl SourceFiles {
-    /// Notes one more file.
+    /// Adds one more file.
     pub(crate) fn add(&self, file: SourceFile) -> FileId {
         let mut files = self.files.borrow_mut();
         files.push(file);
@@ -90,13 +90,13 @@ impl SourceFiles {
         self.files.borrow().clone()
     }
 
-    /// The place in the source that a spot stands for.
+    /// The source position of a rendered position.
     pub(crate) fn place(&self, trace: &dyn OriginLookup, spot: RenderedPos) -> FileLocation {
         let origin = trace.origin(spot.file, spot.pos);
         FileLocation::new(origin.file, origin.pos)
     }
 
-    /// Makes a fault at a spot: source place, excerpt, rendered line and the way to the top file.
+    /// Makes a diagnostic at a position: source position, excerpt, rendered line and the path from the top file.
     pub(crate) fn diagnostic(
         &self,
         trace: &dyn OriginLookup,

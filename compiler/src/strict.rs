@@ -1,7 +1,7 @@
-//! Our own strictness: state functions and parameters that do not exist, and values that no state could use, are faults
-//! before anything runs.
+//! Strict checks: unknown state functions and parameters, and values that no state can use, are errors before
+//! anything runs.
 //!
-//! Law: what a function takes is looked up once for all states of it.
+//! Law: the parameters of a function are looked up once for all its states.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,11 +13,11 @@ use crate::schema::{self, ArgsProblem, ParamKinds, ParamTable, ValueMismatch};
 use crate::session::CompileSession;
 use crate::source_files::RenderedPos;
 
-/// Longer texts are not shown in a fault.
+/// Longer texts are not shown in a diagnostic.
 const MAX_SHOWN: usize = 40;
 
-/// Notes every chunk that names an unknown module or function, or whose arguments do not fit it. Gives a warning for each
-/// function that Salt has and this agent cannot carry out.
+/// Reports every chunk with an unknown module or function, or with wrong arguments. Returns a warning for each Salt
+/// function that zagent does not implement.
 pub(crate) fn check(
     session: &CompileSession,
     lowered: &[LoweredChunk],
@@ -34,7 +34,7 @@ pub(crate) fn check(
     Ok(unimplemented_warnings(session, lowered))
 }
 
-/// One warning for each function that nobody here can carry out.
+/// One warning per function that is not implemented.
 fn unimplemented_warnings(session: &CompileSession, lowered: &[LoweredChunk]) -> Vec<Diagnostic> {
     let mut warnings = Vec::new();
     let mut asked = HashSet::new();
@@ -44,20 +44,22 @@ fn unimplemented_warnings(session: &CompileSession, lowered: &[LoweredChunk]) ->
             continue;
         }
         if schema::function(state, fun).is_some_and(|f| !f.is_implemented()) {
-            let text = format!("Salt has `{state}.{fun}`, this agent does not carry it out: it would fail");
-            let hint = format!("an external module `_states/{state}` can, or `cmd.run` with a guard");
+            let text = format!("zagent does not implement Salt's `{state}.{fun}`: the state would fail");
+            let hint = format!(
+                "add an external module `_states/{state}`, or use `cmd.run` with `unless` or `creates`"
+            );
             warnings.push(session.diagnostic(codes::UNBUILT, one.spot, text).hint(hint));
         }
     }
     warnings
 }
 
-/// The tables of the functions that were met.
+/// The tables of the functions used so far.
 #[derive(Default)]
 struct ParamTableCache<'c> {
     known: Vec<(&'c str, &'c str, ParamTable)>,
     places: HashMap<(&'c str, &'c str), usize>,
-    /// The one that was asked for last: neighbours are often alike.
+    /// The last one used: neighbouring states often share a function.
     last: usize,
 }
 
@@ -81,7 +83,7 @@ impl<'c> ParamTableCache<'c> {
 struct StrictChecker<'s> {
     session: &'s CompileSession,
     diagnostics: Diagnostics,
-    /// States that share a declaration by `names` share its faults: places and parameters that were told of.
+    /// States that share a declaration by `names` share its errors: positions and parameters already reported.
     reported: HashSet<(RenderedPos, String)>,
 }
 
@@ -115,7 +117,7 @@ impl StrictChecker<'_> {
             kinds.describe(),
             display_value(name, value)
         );
-        let explain = || format!("`zagent explain {state}.{fun}:{name}` tells more");
+        let explain = || format!("see `zagent explain {state}.{fun}:{name}`");
         let (code, hint) = match misfit {
             ValueMismatch::Kind(hint) => (codes::WRONG_KIND, hint.map_or_else(explain, str::to_owned)),
             ValueMismatch::Choice(Some(near)) => (codes::UNKNOWN_CHOICE, format!("did you mean `{near}`?")),
@@ -131,7 +133,7 @@ impl StrictChecker<'_> {
             let diagnostic = session.diagnostic(codes::UNKNOWN_PARAMETER, spot, text);
             match table.function().nearest_parameter(name) {
                 Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
-                None => diagnostic.hint(format!("`zagent explain {state}.{fun}` lists them")),
+                None => diagnostic.hint(format!("`zagent explain {state}.{fun}` lists its parameters")),
             }
         });
     }
@@ -153,16 +155,18 @@ impl StrictChecker<'_> {
         let chunk = &one.chunk;
         let is_either = |name: Option<&str>| name == Some(first) || name == Some(second);
         let entries = chunk.args.entries().iter().filter(|e| is_either(e.key.as_str()));
-        // Pointed at is the one that stands further down.
+        // Point at the later one.
         let at = entries.map(|e| e.at).max().unwrap_or(Pos::NONE);
         self.note_once(one, (second, at), |session, spot| {
-            let text =
-                format!("`{first}` and `{second}` of `{}.{}` exclude each other", chunk.state, chunk.fun);
-            session.diagnostic(codes::CONFLICT, spot, text).hint("keep one of them")
+            let text = format!(
+                "`{first}` and `{second}` of `{}.{}` conflict with each other",
+                chunk.state, chunk.fun
+            );
+            session.diagnostic(codes::CONFLICT, spot, text).hint("keep only one of them")
         });
     }
 
-    /// Notes a fault about a parameter, unless it was noted for another name of the same declaration.
+    /// Reports a parameter error, unless it was reported for another name of the same declaration.
     fn note_once(
         &mut self,
         one: &LoweredChunk,
@@ -175,7 +179,7 @@ impl StrictChecker<'_> {
         }
     }
 
-    /// A module or a function that does not exist, unless the tree brings it along.
+    /// An unknown module or function, unless the tree has it as an external module.
     fn note_unknown(&mut self, one: &LoweredChunk) {
         if !self.session.is_external_state(&one.chunk.state) {
             self.diagnostics.push(match schema::module(&one.chunk.state) {
@@ -186,7 +190,7 @@ impl StrictChecker<'_> {
     }
 }
 
-/// What was given, as far as it may be shown.
+/// The given value, unless it must not be shown.
 fn display_value(name: &str, value: &Value) -> String {
     match value {
         Value::List(_) | Value::Map(_) | Value::Null => value.kind().to_owned(),
@@ -211,11 +215,11 @@ fn or_list(names: &[&str]) -> String {
 
 fn unknown_module(session: &CompileSession, one: &LoweredChunk) -> Diagnostic {
     let chunk = &one.chunk;
-    let text = format!("there is no state module `{}` (for `{}.{}`)", chunk.state, chunk.state, chunk.fun);
+    let text = format!("unknown state module `{}` (in `{}.{}`)", chunk.state, chunk.state, chunk.fun);
     let diagnostic = session.diagnostic(codes::UNKNOWN_STATE_MODULE, one.spot, text);
     match schema::nearest_module(&chunk.state) {
         Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
-        None => diagnostic.hint(format!("an external module would be `_states/{}`", chunk.state)),
+        None => diagnostic.hint(format!("to add an external module, create `_states/{}`", chunk.state)),
     }
 }
 
@@ -229,7 +233,7 @@ fn unknown_function(
     let diagnostic = session.diagnostic(codes::UNKNOWN_STATE_FUNCTION, one.spot, text);
     match module.nearest_function(&chunk.fun) {
         Some(near) => diagnostic.hint(format!("did you mean `{}.{near}`?", chunk.state)),
-        None => diagnostic.hint(format!("`zagent explain {}` lists what it has", chunk.state)),
+        None => diagnostic.hint(format!("`zagent explain {}` lists its functions", chunk.state)),
     }
 }
 
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_shown_unless_it_may_be_a_secret() {
+    fn values_are_shown_unless_they_may_be_secrets() {
         assert_eq!(display_value("mode", &"rwx".into()), "the text `rwx`");
         assert_eq!(display_value("mode", &true.into()), "`True`");
         assert_eq!(display_value("mode", &Value::empty_list()), "a list");

@@ -1,4 +1,4 @@
-//! What the pipeline asks of templates: one engine with Salt's variables over one tree.
+//! The template stage of the pipeline: one engine with Salt's variables for one tree.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -30,15 +30,15 @@ pub(crate) struct Templates {
     inputs: CompileInputs,
     files: Arc<dyn FileTree>,
     phase: RenderPhase,
-    /// How many renderings are under way that a function of a template asked for.
+    /// How many nested renderings a template function has started.
     nested: AtomicUsize,
     weak_self: Weak<Self>,
 }
 
-/// How deep templates may render by a function: each takes a good part of the stack.
+/// Maximum nesting of renderings by a function: each needs much of the stack.
 const MAX_NESTED: usize = 6;
 
-/// A source on its way through a template stage.
+/// A source in a template stage.
 #[derive(Clone, Copy)]
 pub(crate) struct TemplateSource<'t> {
     pub(crate) env: &'t str,
@@ -78,7 +78,7 @@ impl Templates {
         templates
     }
 
-    /// What its templates call.
+    /// The functions that its templates call.
     pub(crate) fn functions(&self) -> &Functions {
         &self.functions
     }
@@ -114,7 +114,7 @@ impl Templates {
         self.engine.render(&template, &borrow_names(&variables))
     }
 
-    /// What a source renders to, and where each line of that is from; `None` when it does not render.
+    /// The rendered text of a source and the origin of each line; `None` when it does not render.
     pub(crate) fn render_traced(
         &self,
         source: &TemplateSource<'_>,
@@ -126,7 +126,7 @@ impl Templates {
         Some((rendered, map))
     }
 
-    /// What a place in the rendered text of a file was made from; `None` when that cannot be told.
+    /// The origin of a position in the rendered text of a file; `None` when unknown.
     pub(crate) fn origin(
         &self,
         (env, path): (&str, &str),
@@ -141,7 +141,7 @@ impl Templates {
         } else {
             self.imported_line(env, file, line)
         };
-        // The column holds when the line came through as it is.
+        // The column is valid when the line is unchanged.
         let column = if text == made { pos.column } else { first_column(&text) };
         Some(LineOrigin {
             file: file.to_string(),
@@ -166,7 +166,7 @@ impl Templates {
 
 impl FunctionRenderer for Templates {
     fn render(&self, request: &RenderRequest) -> Result<Value, Box<Diagnostic>> {
-        let me = self.weak_self.upgrade().expect("a template is rendering, so its engine is there");
+        let me = self.weak_self.upgrade().expect("a template is rendering, so its engine exists");
         let session = CompileSession::with_renderer(self.inputs.clone(), me, &request.renderer);
         let (env, path, text) = match &request.source {
             RenderSource::File { env, path } => (env.as_str(), path.clone(), None),
@@ -175,7 +175,7 @@ impl FunctionRenderer for Templates {
         let read = ReadRequest { env: env.into(), sls: "".into(), path, reached: ReachedBy::Requested };
         if self.nested.fetch_add(1, Ordering::Relaxed) >= MAX_NESTED {
             self.nested.fetch_sub(1, Ordering::Relaxed);
-            let text = format!("templates render each other more than {MAX_NESTED} deep");
+            let text = format!("templates render each other more than {MAX_NESTED} levels deep");
             return Err(Box::new(
                 Diagnostic::new(limit::RECURSION, text).hint("look for a file that renders itself"),
             ));

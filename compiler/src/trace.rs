@@ -1,4 +1,4 @@
-//! The text of a file and what its template made of it, kept while faults are told: many faults cost one rendering.
+//! The text of a file and its rendered form, cached while diagnostics are made: many diagnostics cost one rendering.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::jinja::LineMap;
 use crate::source_files::FileId;
 
-/// A text that is asked for its lines.
+/// A text with access by line.
 pub(crate) struct TextLines {
     text: String,
     starts: Vec<usize>,
@@ -27,7 +27,7 @@ impl TextLines {
     }
 }
 
-/// A file, and its rendered text with the origin of each line when a template made it.
+/// A file, and its rendered text with the origin of each line when it is a template.
 pub(crate) struct FileTrace {
     pub(crate) source: TextLines,
     pub(crate) rendered: Option<(TextLines, LineMap)>,
@@ -39,15 +39,15 @@ impl FileTrace {
     }
 }
 
-/// Bytes of texts that are kept.
+/// Maximum size of the cached texts, in bytes.
 const MAX_CACHED_BYTES: usize = 4 << 20;
 
-/// What was traced lately.
+/// Recently used traces.
 #[derive(Default)]
 pub(crate) struct TraceCache(RefCell<Vec<(FileId, Rc<FileTrace>)>>);
 
 impl TraceCache {
-    /// The trace of a file; `make` is asked when it is not kept.
+    /// The trace of a file; `make` is called when it is not cached.
     pub(crate) fn get_or_trace(&self, file: FileId, make: impl FnOnce() -> FileTrace) -> Rc<FileTrace> {
         if let Some((_, traced)) = self.0.borrow().iter().find(|(id, _)| *id == file) {
             return Rc::clone(traced);

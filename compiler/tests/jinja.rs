@@ -1,6 +1,6 @@
 //! Templates: every `.case` file in `tests/jinja` is a case. Sections start with a line `=== name`; `template` is rendered as the
-//! SLS `web` (`web/init.sls`) with the variables in `vars` and the files in `file PATH`, and gives `output` or `fault`.
-//! Outputs are what Salt 3008 renders; faults are ours.
+//! SLS `web` (`web/init.sls`) with the variables in `vars` and the files in `file PATH`, and the result is `output` or `fault`.
+//! Outputs equal those of Salt 3008; faults are zagent's diagnostics.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -76,7 +76,7 @@ fn told(fault: &Diagnostic) -> String {
     out
 }
 
-/// An engine over files, with a pillar and one grain.
+/// An engine with files, a pillar and one grain.
 fn engine(files: BTreeMap<String, String>, pillar: &Value, options: &CompileOptions) -> JinjaEngine {
     let host: Arc<dyn FilterHost> = Arc::new(Nobody);
     let grains = Value::from_json_str(r#"{"os": "Debian"}"#).unwrap();
@@ -140,7 +140,7 @@ fn lines(files: &[(&str, &str)], source: &str) -> (String, LineMap) {
 }
 
 #[test]
-fn rendered_lines_know_their_source() {
+fn rendered_lines_have_their_source() {
     let macros = "{% macro state(name) %}\n{{ name }}:\n  pkg.installed:\n    - names: [a]\n{% endmacro %}";
     let source = "{% from 'lib/m.jinja' import state %}\na: 1\n{% for x in ['p', 'q'] %}\n{{ state(x) }}\n{% endfor %}\n\n{#\n#}z: 1\n";
     let (rendered, map) = lines(&[("lib/m.jinja", macros)], source);
@@ -184,7 +184,7 @@ fn ends_with(source: &str, files: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn hostile_templates_end_in_a_limit() {
+fn hostile_templates_hit_a_limit() {
     let kilobyte = "x".repeat(1024);
     let capture = format!("{{% set t %}}{{% for i in range(90000) %}}{kilobyte}{{% endfor %}}{{% endset %}}");
     let macros = format!(

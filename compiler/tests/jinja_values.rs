@@ -1,7 +1,7 @@
-//! Template values against what Jinja2 and Salt answer: every row of `values/*.tsv` is an expression (or a template that
-//! begins with `{%`), a sign and the answer: `=` and the text as JSON, or `!` and the error's name there.
+//! Template values compared with the results of Jinja2 and Salt: every row of `values/*.tsv` is an expression (or a
+//! template that starts with `{%`), a sign and the result: `=` and the text as JSON, or `!` and the name of the error.
 //!
-//! The rows were asked of Salt 3008.3 with Jinja2 3.1.6 on Python 3.11. A row that begins with `#` is a note.
+//! The rows were recorded from Salt 3008.3 with Jinja2 3.1.6 on Python 3.11. A row that starts with `#` is a comment.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use zagent_compiler::jinja::{JinjaEngine, JinjaTemplate};
 use zagent_compiler::{CallError, CompileOptions, FileTree, FunctionCall, TreeLimits};
 use zagent_config::Value;
 
-/// What a debug build on a busy machine may take; without limits the rows here never end.
+/// Maximum time in a debug build on a busy machine; without limits these rows would not terminate.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A host whose lots are always the lowest and whose clock stands still in UTC.
+/// A host whose random numbers are always the lowest and whose clock is fixed, in UTC.
 struct Still;
 
 impl FilterHost for Still {
@@ -71,7 +71,7 @@ fn render(engine: &JinjaEngine, row: &str) -> Result<String, String> {
 }
 
 #[test]
-fn values_answer_as_in_python() {
+fn values_behave_as_in_python() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/values");
     let engine = engine(TreeLimits::default());
     let (mut rows, mut wrong) = (0, Vec::new());
@@ -123,7 +123,7 @@ fn messages_name_the_filter_or_method_and_the_types() {
 }
 
 #[test]
-fn the_host_is_asked() {
+fn filters_call_the_host() {
     let engine = engine(TreeLimits::default());
     assert_eq!(render(&engine, "'sh'|which").unwrap(), "/usr/bin/which");
     assert_eq!(render(&engine, "none|strftime('%Y')").unwrap(), "1970");
@@ -134,7 +134,7 @@ fn the_host_is_asked() {
 }
 
 #[test]
-fn hostile_values_end_in_an_error_and_soon() {
+fn hostile_values_fail_quickly() {
     let engine = engine(TreeLimits::default());
     for row in [
         "{% set l = [1] %}{% for i in range(64) %}{% do l.extend(l) %}{% endfor %}",
@@ -197,7 +197,7 @@ fn hostile_values_end_in_an_error_and_soon() {
 }
 
 #[test]
-fn odd_values_neither_panic_nor_overflow() {
+fn unusual_values_neither_panic_nor_overflow() {
     let engine = engine(TreeLimits::default());
     for row in [
         "{% set a = [] %}{% do a.append(a) %}{% set b = [] %}{% do b.append(b) %}{{ a == b }}{{ a in [b] }}",

@@ -1,8 +1,8 @@
-//! What Salt's loader and dumpers answered, learnt once and kept: our reader and writers must answer the same.
+//! Recorded results of Salt's loader and dumpers: zagent's reader and writers must give the same.
 //!
 //! `yaml/NAME.yaml` is read and compared with `NAME.json`; each line of `texts.jsonl` is a text and its value or error;
-//! each line of `values.jsonl` is a value and its writings. In the tables an integer is `{"i": "1"}`, a float
-//! `{"f": "<bits in hex>"}` and a mapping `{"m": [[key, value], …]}`, which JSON could not tell apart.
+//! each line of `values.jsonl` is a value and its written forms. In the tables an integer is `{"i": "1"}`, a float
+//! `{"f": "<bits in hex>"}` and a mapping `{"m": [[key, value], …]}`, which JSON could not distinguish.
 
 use std::fs;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ fn value(json: &Json) -> Value {
     }
 }
 
-/// A text that tells types and order, which equality of mappings does not.
+/// A text that shows types and order, which equality of mappings ignores.
 fn told(value: &Value) -> String {
     match value {
         Value::List(list) => format!("[{}]", list.iter().map(told).collect::<Vec<_>>().join(", ")),
@@ -127,7 +127,7 @@ fn values_are_written_as_salt_writes_them() {
     }
 }
 
-/// What people get wrong, and what they are told.
+/// Common mistakes and their messages.
 const FAULTS: &[&str] = &[
     "web:\n\tpkg.installed: []\n",
     "web:\n  - a\n\t- b\n",
@@ -190,7 +190,7 @@ const FAULTS: &[&str] = &[
 ];
 
 #[test]
-fn faults_are_told_in_words() {
+fn common_mistakes_have_clear_messages() {
     use std::fmt::Write as _;
     let mut out = String::new();
     for text in FAULTS {

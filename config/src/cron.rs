@@ -1,8 +1,8 @@
-//! Five words of cron to times: `0 3 * * mon-fri` and `@daily` in, the next minute that they name out.
+//! A cron expression (`0 3 * * mon-fri`, `@daily`) in, the next minute it matches out.
 //!
-//! Law: a value of [`CronSchedule`] always comes again, and the search for it ends. An hour that a change of clocks skips runs once, at
-//! the first minute after it; one that it repeats runs once. What runs in every hour goes by elapsed time instead: nothing is
-//! made up for, and the repeated hour is an hour like any other.
+//! Law: a [`CronSchedule`] always has a next time, and the search for it ends. When a clock change skips an hour, the run
+//! starts once, at the first minute after the gap; when it repeats an hour, the run starts once. A schedule that runs every
+//! hour follows elapsed time instead: no run is made up for, and a repeated hour counts as a normal hour.
 
 mod field;
 
@@ -15,7 +15,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 
 use self::field::{CronField, DAY, HOUR, MINUTE, MONTH, WEEKDAY};
 
-/// After so many days every date has met every weekday, also around a year without a leap day.
+/// After this many days every date has fallen on every weekday, even around a century year without a leap day.
 const HORIZON_DAYS: u32 = 41 * 366;
 
 /// Short forms and what they stand for.
@@ -40,7 +40,7 @@ pub struct CronSchedule {
     weekdays: CronField,
 }
 
-/// Why a text is no cron expression.
+/// Why a text is not a valid cron expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CronError {
@@ -48,7 +48,7 @@ pub struct CronError {
     pub message: String,
     /// Where in the text, in characters from zero.
     pub at: usize,
-    /// A way out.
+    /// How to fix it.
     pub hint: String,
 }
 
@@ -63,10 +63,10 @@ impl FromStr for CronSchedule {
 
     fn from_str(text: &str) -> Result<Self, CronError> {
         let cron = Self::parse(text)?;
-        // From a fixed day, so that what is accepted does not depend on when it is read.
+        // From a fixed day, so that validation does not depend on the current date.
         if cron.next_after(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
-            let message = format!("`{text}` never comes: no month it names has such a day");
-            return Err(CronError::new(0, message, "look at the day of the month and the month"));
+            let message = format!("`{text}` never runs: none of its months has such a day");
+            return Err(CronError::new(0, message, "check the day of the month and the month"));
         }
         Ok(cron)
     }
@@ -88,14 +88,19 @@ impl CronSchedule {
             Some(_) => {
                 let found = NICKNAMES.iter().find(|(name, _)| trimmed.eq_ignore_ascii_case(name));
                 let names = NICKNAMES.map(|(name, _)| format!("`{name}`")).join(", ");
-                let unknown =
-                    || CronError::new(0, format!("there is no `{trimmed}`"), format!("there is {names}"));
+                let unknown = || {
+                    CronError::new(
+                        0,
+                        format!("unknown short form `{trimmed}`"),
+                        format!("use one of {names}"),
+                    )
+                };
                 found.ok_or_else(unknown)?.1
             }
         };
         let words = split_fields(long);
         let [minutes, hours, days, months, weekdays] = words[..] else {
-            let message = format!("`{trimmed}` has {} fields instead of five", words.len());
+            let message = format!("`{trimmed}` has {} fields, not five", words.len());
             return Err(CronError::new(0, message, SHAPE));
         };
         Ok(Self {
@@ -108,8 +113,8 @@ impl CronSchedule {
         })
     }
 
-    /// True on a date that it names. As ever with cron, when both a day of the month and a day of the week are given, either
-    /// will do.
+    /// True on a date that it matches. As in cron, when both a day of the month and a day of the week are given, a match of
+    /// either is enough.
     fn matches_date(&self, date: Date) -> bool {
         let day = self.days.contains(date.day().unsigned_abs());
         let weekday = self.weekdays.contains(date.weekday().to_sunday_zero_offset().unsigned_abs());
@@ -118,15 +123,15 @@ impl CronSchedule {
             && if both { day || weekday } else { day && weekday }
     }
 
-    /// The first time after this one; none only where the calendar itself ends.
+    /// The first time after this one; `None` only at the end of the calendar.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        // A day earlier, for clocks that are set back over midnight.
+        // One day earlier: clocks can be set back across midnight.
         let today = zone.to_datetime(after).date();
         let mut date = today.yesterday().unwrap_or(today);
         for _ in 0..HORIZON_DAYS {
             if let Some(found) = self.first_on_date(date, after, zone) {
-                // Clocks set back over midnight mix two days.
+                // Clocks set back across midnight mix two days.
                 let other = date.tomorrow().ok().and_then(|next| self.first_on_date(next, after, zone));
                 return Some(other.map_or(found, |other| other.min(found)));
             }
@@ -135,7 +140,7 @@ impl CronSchedule {
         None
     }
 
-    /// The first time of one date that is after this.
+    /// The first time on one date that is after this.
     fn first_on_date(&self, date: Date, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if !self.matches_date(date) {
             return None;
@@ -149,7 +154,7 @@ impl CronSchedule {
         times.min()
     }
 
-    /// When a time on the wall is after this, if it ever is.
+    /// The instant of a local time, when it is after this.
     fn wall_time_after(
         &self,
         date: Date,

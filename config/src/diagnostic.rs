@@ -1,6 +1,6 @@
-//! A fault in a file that a human wrote: what, where, how it was reached, and a way out.
+//! A diagnostic: what is wrong in a file that a user wrote, where, how it was reached, and how to fix it.
 //!
-//! Law: a fault never carries a secret, and its code has an explanation (`zagent explain ZA0107`).
+//! Law: a diagnostic never contains a secret, and its code has an explanation (`zagent explain ZA0107`).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::value::Pos;
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLocation {
-    /// The file, as a human should open it.
+    /// The file, as the user should open it.
     pub file: String,
     /// Line and column in it.
     pub pos: Pos,
@@ -37,19 +37,19 @@ impl fmt::Display for FileLocation {
     }
 }
 
-/// One step of how a fault was reached: `included by`, `imported by`, `matched by`.
+/// One step of how an error was reached: `included by`, `imported by`, `matched by`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceStep {
-    /// The words before the place, such as "included by `web`".
+    /// The text before the place, such as "included by `web`".
     pub what: String,
-    /// Where that stands.
+    /// The place.
     pub location: FileLocation,
 }
 
 /// A line to show under the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// What it is, empty for the source itself, `rendered` for what a template made.
+    /// What it is, empty for the source itself, `rendered` for the output of a template.
     pub label: String,
     /// Its number.
     pub line: u32,
@@ -59,29 +59,29 @@ pub struct Excerpt {
     pub text: String,
 }
 
-/// Something wrong, with all that helps to mend it.
+/// An error, with everything that helps to fix it.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     /// Which kind.
     pub code: Code,
     /// What is wrong, one sentence, no full stop.
     pub message: String,
-    /// Where it stands in the source.
+    /// Where it is in the source.
     pub location: Option<FileLocation>,
     /// Lines to show.
     pub excerpts: Vec<Excerpt>,
     /// How it was reached, nearest first, up to the top file.
     pub chain: Vec<TraceStep>,
-    /// More places or words that belong to it.
+    /// More places or text that belong to it.
     pub notes: Vec<String>,
-    /// A way out.
+    /// How to fix it.
     pub hint: Option<String>,
-    /// The pillar key that the hint names (`nginx:workers`): who knows the pillar adds where it was written.
+    /// The pillar key that the hint names (`nginx:workers`): code that knows the pillar adds where the key is set.
     pub pillar_key: Option<String>,
 }
 
 impl Diagnostic {
-    /// A fault without a place.
+    /// A diagnostic without a place.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
@@ -96,14 +96,14 @@ impl Diagnostic {
         }
     }
 
-    /// Says where.
+    /// Adds the place.
     #[must_use]
     pub fn at(mut self, file: impl Into<String>, pos: Pos) -> Self {
         self.location = Some(FileLocation::new(file, pos));
         self
     }
 
-    /// Says a way out.
+    /// Adds a hint: how to fix it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -135,7 +135,7 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// One line: place, code, message. The full picture is drawn at the edge.
+    /// One line: place, code, message. The CLI prints the full form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(place) = &self.location {
             write!(f, "{place}: ")?;
@@ -146,12 +146,12 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// All faults of a stage; never empty when returned as an error.
+/// All diagnostics of a stage; never empty when returned as an error.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Notes one more.
+    /// Adds one more.
     pub fn push(&mut self, fault: Diagnostic) {
         self.0.push(fault);
     }
@@ -165,7 +165,7 @@ impl Diagnostics {
     /// `Ok` when there is none, else all of them.
     ///
     /// # Errors
-    /// Fails with itself when it holds a fault.
+    /// Fails with itself when it is not empty.
     pub fn into_result(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }

@@ -1,6 +1,6 @@
 //! Why an execution function gave no value: shared by the compiler, which calls them, and the host, which answers.
 
-/// Why a call gave nothing.
+/// Why a function call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FunctionError {
     /// No such function here.
@@ -11,7 +11,7 @@ pub enum FunctionError {
     Arguments {
         /// What is wrong with them.
         message: String,
-        /// A way out.
+        /// How to fix it.
         hint: Option<String>,
     },
     /// It was tried and failed, in words.
@@ -29,11 +29,11 @@ impl FunctionError {
         Self::Failed(message.into())
     }
 
-    /// In words, for whoever does not know which call it was.
+    /// The message, for callers that do not know the function name.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
-            Self::Unknown => "there is no such function here".to_owned(),
+            Self::Unknown => "unknown function".to_owned(),
             Self::Forbidden(words) | Self::Failed(words) | Self::Arguments { message: words, .. } => {
                 words.clone()
             }

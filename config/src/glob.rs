@@ -1,6 +1,6 @@
-//! Shell patterns as Python's `fnmatch.fnmatchcase` reads them: `*`, `?`, `[a-z]`, `[!a-z]`; case counts.
+//! Shell patterns as Python's `fnmatch.fnmatchcase` reads them: `*`, `?`, `[a-z]`, `[!a-z]`; case-sensitive.
 //!
-//! Law: matching never takes more than pattern × text steps, whatever the pattern.
+//! Law: matching never takes more than pattern × text steps, for any pattern.
 
 /// One piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ enum GlobPiece {
     Class(CharClass),
 }
 
-/// What stands in square brackets.
+/// The content of square brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CharClass {
     negated: bool,
@@ -25,7 +25,7 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Reads a pattern; every text is one (an unclosed `[` stands for itself).
+    /// Reads a pattern; every text is valid (an unclosed `[` is literal).
     #[must_use]
     pub fn new(pattern: &str) -> Self {
         let chars: Vec<char> = pattern.chars().collect();
@@ -50,11 +50,11 @@ impl Glob {
         Self { pieces }
     }
 
-    /// True when the whole text fits the pattern.
+    /// True when the whole text matches the pattern.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
         let (mut piece, mut at) = (0, 0);
-        // The last `*` passed and where its match ended: the only place worth going back to.
+        // The last `*` passed and where its match ended: the only place to backtrack to.
         let mut back: Option<(usize, usize)> = None;
         loop {
             let next = text[at..].chars().next();
@@ -81,13 +81,13 @@ impl Glob {
     }
 }
 
-/// True when `text` fits `pattern`.
+/// True when `text` matches `pattern`.
 #[must_use]
 pub fn matches(pattern: &str, text: &str) -> bool {
     Glob::new(pattern).matches(text)
 }
 
-/// True when the text holds a character that means something in a pattern.
+/// True when the text contains a pattern character.
 #[must_use]
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
@@ -104,7 +104,7 @@ impl GlobPiece {
     }
 }
 
-/// Where the `]` of a class stands whose inside starts at `from`; a `]` right at the start is a member.
+/// The position of the `]` that closes a class whose content starts at `from`; a `]` at the start is a member.
 fn class_end(chars: &[char], from: usize) -> Option<usize> {
     let mut at = from;
     if chars.get(at) == Some(&'!') {
@@ -124,7 +124,7 @@ impl CharClass {
         let mut at = 0;
         while let Some(&low) = members.get(at) {
             match (members.get(at + 1), members.get(at + 2)) {
-                // A range that runs backwards holds nothing, and neither do its ends.
+                // A reversed range is empty; its ends are not members either.
                 (Some('-'), Some(&high)) => {
                     if low <= high {
                         ranges.push((low, high));
@@ -150,10 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fits_as_in_python() {
+    fn matches_as_in_python() {
         for (pattern, text, want) in include_str!("glob_truth.tsv").lines().map(|line| {
             let mut fields = line.split('\t');
-            let mut field = || fields.next().expect("three fields a line");
+            let mut field = || fields.next().expect("three fields per line");
             (field(), field(), field() == "True")
         }) {
             assert_eq!(matches(pattern, text), want, "{pattern} {text}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_pattern_ends() {
+    fn a_hostile_pattern_terminates() {
         let pattern = "a*".repeat(500) + "b";
         assert!(!matches(&pattern, &"a".repeat(5000)));
     }

@@ -1,4 +1,4 @@
-//! Names that travel between machines, checked once: a value of these types is safe as a file name and in a Git ref.
+//! Names that are sent between machines, checked once: a value of these types is safe as a file name and in a Git ref.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,19 @@ use std::str::FromStr;
 /// Longest name in bytes, as for a DNS name.
 pub const MAX_NAME_BYTES: usize = 253;
 
-/// Why a text is no name.
+/// Why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing there.
+    /// Empty.
     #[error("a name must not be empty")]
     Empty,
     /// Longer than [`MAX_NAME_BYTES`].
     #[error("a name has at most {MAX_NAME_BYTES} bytes")]
     TooLong,
-    /// A character that file names, Git refs or targets cannot carry.
+    /// A character that is not allowed in file names, Git refs or targets.
     #[error("a name must not contain {0:?}")]
     Forbidden(char),
-    /// A beginning or an end that file names, Git refs or command lines give a meaning.
+    /// A start or an end that is special in file names, Git refs or command lines.
     #[error("a name must not {0}")]
     Shape(&'static str),
 }
@@ -35,7 +35,7 @@ impl Revision {
         &self.0
     }
 
-    /// Enough of it to tell it from others by eye.
+    /// The abbreviated id, for display.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..12]
@@ -50,7 +50,7 @@ impl FromStr for Revision {
             Some(c) => Err(NameError::Forbidden(c)),
             None if matches!(text.len(), 40 | 64) => Ok(Self(text.to_owned())),
             None if text.is_empty() => Err(NameError::Empty),
-            None => Err(NameError::Shape("be anything but 40 or 64 hex digits")),
+            None => Err(NameError::Shape("have anything other than 40 or 64 hex digits")),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_host_names_and_refuses_traps() {
+    fn accepts_host_names_and_rejects_unsafe_names() {
         for good in ["web-01", "db.example.org", "a", "Köln_1", "10.0.0.1", "x=y+z"] {
             assert!(good.parse::<NodeId>().is_ok(), "{good}");
         }

@@ -1,5 +1,5 @@
-//! Everything a human writes for zagent, parsed and checked: configuration, ids, paths, targets; and the values
-//! and faults that all crates share.
+//! Everything a user writes for zagent, parsed and checked: configuration, ids, paths, targets; and the values
+//! and diagnostics that all crates share.
 
 pub mod codes;
 pub mod cron;

@@ -1,5 +1,5 @@
-//! Every path the agent uses, from two directories: `root` holds what it writes, the configuration directory what
-//! humans write.
+//! Every path the agent uses, from two directories: `root` holds what the agent writes, the configuration directory
+//! what users write.
 //!
 //! Law: no other file joins a path of the agent's own.
 
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use crate::ids::NodeId;
 
-/// Where the agent writes unless told otherwise.
+/// Where the agent writes by default.
 pub const DEFAULT_ROOT: &str = "/var/lib/zagent";
-/// Where humans write the configuration.
+/// Where users write the configuration.
 pub const CONFIG_DIR: &str = "/etc/zagent";
 /// The main file in the configuration directory.
 pub const CONFIG_FILE: &str = "zagent.yaml";
-/// The directory of fragments beside it.
+/// The directory of configuration fragments beside it.
 pub const FRAGMENTS_DIR: &str = "conf.d";
 /// States that come with an image or a package.
 pub const DEFAULT_BAKED: &str = "/usr/share/zagent/states";
 /// Custom facts: YAML files and executables.
 pub const DEFAULT_FACTS_DIR: &str = "/etc/zagent/facts.d";
-/// Keys whose signatures count.
+/// Keys whose signatures are accepted.
 pub const DEFAULT_ALLOWED_SIGNERS: &str = "/etc/zagent/allowed_signers";
 
 /// All paths below one root.
@@ -38,7 +38,7 @@ macro_rules! below {
             }
         )*}
 
-        /// Every fixed path below the root, for the test that no two are one.
+        /// Every fixed path below the root, for the test that all are different.
         #[cfg(test)]
         const ALL: &[&str] = &[$($path),*];
     };
@@ -77,39 +77,39 @@ impl Paths {
 }
 
 below! {
-    /// The bare repository that fetches go into; may be deleted at any time.
+    /// The bare repository for fetches; safe to delete at any time.
     repository "cache/repository.git";
-    /// Files on their way to a generation.
+    /// Files staged for a new generation.
     staging "cache/staging";
     /// Published generations, one directory each, never changed.
     generations "cache/generations";
     /// The link to the generation that runs read.
     current "cache/current";
-    /// Compiled plans, by what they were compiled from; may be deleted at any time.
+    /// The plan cache, keyed by the inputs of the compile; safe to delete at any time.
     plans "cache/plans";
-    /// Facts that are costly to collect and rarely change.
+    /// Facts that are expensive to collect and rarely change.
     facts "cache/facts";
     /// Files fetched for `source:` of states, by digest.
     downloads "cache/downloads";
-    /// What is fetched from a board, while it is read; may be deleted at any time.
+    /// Temporary data fetched from a board; safe to delete at any time.
     board_fetch "cache/board";
     /// The lowest serial that is accepted.
     floor "state/floor";
-    /// The second copy of the floor.
+    /// The replay protection record: a second copy of the lowest accepted serial.
     floor_copy "trust/floor";
-    /// What the agent last saw of its remotes and its runs.
+    /// The last known state of remotes and runs.
     memory "state/memory";
-    /// The last configuration that was good.
+    /// The last valid configuration.
     last_config "state/config.yaml";
-    /// The generation that has not proved itself yet.
+    /// The generation that has not passed its health checks yet.
     trial "state/trial";
-    /// Where this node stands in rollouts of states.
+    /// The node's position in states rollouts.
     rollout_states "state/rollout-states";
-    /// That a state asked for a reboot.
+    /// Present when a state requested a reboot.
     reboot "state/reboot";
-    /// What runs changed, one line a change.
+    /// The audit log: what runs changed, one line per change.
     audit "log/audit.jsonl";
-    /// Held while the cache changes; names its holder.
+    /// The cache lock, held while the cache changes; names its holder.
     cache_lock "run/cache.lock";
     /// Revisions that failed their health checks.
     quarantine "state/quarantine";
@@ -119,13 +119,13 @@ below! {
     pin "state/pin";
     /// When scheduled entries run next.
     schedule "state/schedule";
-    /// Undo journals, one directory a run.
+    /// Undo journals, one directory per run.
     undo "state/undo";
     /// Copies of files that states replaced.
     backups "state/backups";
     /// The history of runs.
     history "state/history";
-    /// The store of the history; may be deleted at any time.
+    /// The history store; safe to delete at any time.
     history_store "state/history/store";
     /// Runs that are not in the store yet, one file each.
     history_spool "state/history/spool";
@@ -133,29 +133,29 @@ below! {
     key "trust/node.key";
     /// The keys of other nodes as they were first seen, as in `allowed_signers`.
     nodes "trust/nodes";
-    /// Binaries of the agent, one directory a version.
+    /// Agent binaries, one directory per version.
     slots "slots";
     /// The link to the slot that runs.
     slot_current "slots/current";
     /// The watchdog's phase.
     phase "state/phase";
-    /// What the watchdog must find again after it was replaced or died: its child, and which watchdog is tried.
+    /// What the watchdog needs after it was replaced or died: its child process, and which watchdog is on trial.
     watchdog "state/watchdog";
     /// Heartbeats of the watchdog and its child.
     heartbeats "state/heartbeats";
     /// The board of a single machine.
     board "state/board";
-    /// Held by the one run at a time; names its holder.
+    /// The run lock: one run at a time; names its holder.
     lock "run/lock";
     /// The socket that the command line talks to.
     socket "run/agent.sock";
-    /// Held by the one watchdog at a time; names its holder.
+    /// The watchdog lock: one watchdog at a time; names its holder.
     watchdog_lock "run/watchdog.lock";
     /// The watchdog's own socket.
     watchdog_socket "run/watchdog.sock";
 }
 
-/// What humans write in a states repository.
+/// What users write in a states repository.
 pub mod tree {
     /// The manifest.
     pub const MANIFEST: &str = "manifest.yaml";
@@ -165,7 +165,7 @@ pub mod tree {
     pub const PILLAR: &str = "pillar";
     /// External state modules.
     pub const MODULES: &str = "_states";
-    /// Recorded facts, one file a node.
+    /// Recorded facts, one file per node.
     pub const INVENTORY: &str = "inventory";
     /// The top file of a tree.
     pub const TOP: &str = "top.sls";
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_paths_are_below_the_root_and_apart() {
+    fn all_paths_are_below_the_root_and_distinct() {
         for (i, path) in ALL.iter().enumerate() {
             let plain = Path::new(path).components().all(|c| matches!(c, std::path::Component::Normal(_)));
             assert!(plain && !ALL[..i].contains(path), "{path}");

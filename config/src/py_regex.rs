@@ -1,21 +1,21 @@
-//! Regular expressions as Python's `re` reads them, on an engine that cannot run away.
+//! Regular expressions as Python's `re` reads them, on an engine with bounded cost.
 //!
-//! Law: a pattern costs a bounded number of steps; what the two dialects spell differently is
-//! spelled anew, what only Python has is refused in words.
+//! Law: a pattern costs a bounded number of steps. Syntax that differs between the two dialects is
+//! translated; syntax that only Python has is rejected with an error.
 
 use fancy_regex::{Regex, RegexBuilder};
 
-/// Steps back that one match may take.
+/// Maximum backtracking steps of one match.
 pub const BACKTRACK_LIMIT: usize = 200_000;
-/// Bytes that one compiled pattern may take.
+/// Maximum size of one compiled pattern in bytes.
 const COMPILED_LIMIT: usize = 1 << 20;
-/// Characters a pattern may have.
+/// Maximum length of a pattern in characters.
 const LENGTH_LIMIT: usize = 10_000;
 
 /// Why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PyRegexError {
-    /// It is no regular expression, or uses what this engine lacks.
+    /// Not a regular expression, or it uses a feature that this engine does not have.
     #[error("invalid regular expression: {0}")]
     Syntax(String),
     /// It takes too many steps on this text.
@@ -33,7 +33,7 @@ impl PyRegex {
     /// Compiles a pattern written for Python.
     ///
     /// # Errors
-    /// Fails when it is no regular expression.
+    /// Fails when it is not a regular expression.
     pub fn new(pattern: &str) -> Result<Self, PyRegexError> {
         let regex = RegexBuilder::new(&translate(pattern)?)
             .backtrack_limit(BACKTRACK_LIMIT)
@@ -59,17 +59,17 @@ impl PyRegex {
     }
 }
 
-/// The last line of the engine's message says what is wrong; the others draw the pattern.
+/// The last line of the engine's message is the error; the other lines show the pattern.
 fn error_text(error: &fancy_regex::Error) -> String {
     let text = error.to_string();
-    let line = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("not understood");
+    let line = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("cannot be parsed");
     line.trim().trim_start_matches("error: ").to_owned()
 }
 
-/// Spells a Python pattern in the engine's dialect.
+/// Translates a Python pattern to the engine's dialect.
 ///
 /// # Errors
-/// Fails on an escape that Python does not know either, and on patterns that are too long.
+/// Fails on an escape that Python does not have either, and on patterns that are too long.
 pub fn translate(pattern: &str) -> Result<String, PyRegexError> {
     if pattern.len() > LENGTH_LIMIT {
         return Err(PyRegexError::Syntax(format!("longer than {LENGTH_LIMIT} characters")));
@@ -97,7 +97,7 @@ pub fn translate(pattern: &str) -> Result<String, PyRegexError> {
     Ok(out)
 }
 
-/// True when a group of global flags at the start of the pattern holds `flag`.
+/// True when a group of global flags at the start of the pattern contains `flag`.
 fn has_flag(pattern: &str, flag: char) -> bool {
     pattern
         .strip_prefix("(?")
@@ -105,7 +105,7 @@ fn has_flag(pattern: &str, flag: char) -> bool {
         .is_some_and(|(flags, _)| flags.chars().all(|c| c.is_ascii_alphabetic()) && flags.contains(flag))
 }
 
-/// Writes the escape whose letter stands at `at`; gives where to go on.
+/// Writes the escape whose letter is at `at`; returns the next position.
 fn translate_escape(
     chars: &[char],
     at: usize,
@@ -195,7 +195,7 @@ fn translate_class(chars: &[char], from: usize, out: &mut String) -> Result<usiz
     Err(PyRegexError::Syntax("unterminated character set".into()))
 }
 
-/// Writes a repetition, or a brace that stands for itself.
+/// Writes a repetition, or a literal brace.
 fn translate_braces(chars: &[char], from: usize, out: &mut String) -> usize {
     let inside: String = chars[from..].iter().take_while(|c| **c != '}').collect();
     let end = from + inside.chars().count();
@@ -218,14 +218,14 @@ fn translate_braces(chars: &[char], from: usize, out: &mut String) -> usize {
 mod tests {
     use super::*;
 
-    /// Pattern, text, and what Python's `re.match` says: 1, 0, or `e` for a fault.
+    /// Pattern, text, and what Python's `re.match` says: 1, 0, or `e` for an error.
     const TRUTH: &str = include_str!("pattern_truth.tsv");
 
     #[test]
     fn matches_as_python_does() {
         for line in TRUTH.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
-            let [pattern, text, want] = fields[..] else { panic!("three fields a line: {line}") };
+            let [pattern, text, want] = fields[..] else { panic!("three fields per line: {line}") };
             let text = text.replace("\\n", "\n");
             let got = match PyRegex::new(pattern).and_then(|p| p.matches_start(&text)) {
                 Ok(true) => "1",
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_pattern_ends() {
+    fn a_hostile_pattern_terminates() {
         let pattern = PyRegex::new(r"(a|a)*(?=b)\1c").unwrap();
         assert_eq!(pattern.matches_start(&"a".repeat(64)), Err(PyRegexError::TooCostly));
         assert!(PyRegex::new("((a{900}){900}){900}").is_err());

@@ -1,4 +1,4 @@
-//! A Salt minion configuration to the options that matter here; everything else is kept for templates to see.
+//! A Salt minion configuration in, the options that zagent uses out; all other options stay visible to templates.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::yaml::{self, ScalarSchema};
 /// The renderer pipe of a file without a shebang, in Salt as here.
 pub const RENDERER: &str = "jinja|yaml";
 
-/// How top files of several environments become one.
+/// How the top files of several environments are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopMerge {
-    /// Each environment from its own top file, the first that speaks of it otherwise.
+    /// Each environment from its own top file, otherwise from the first top file that names it.
     #[default]
     Merge,
-    /// All of them, with lists added up.
+    /// All of them, with lists concatenated.
     MergeAll,
-    /// Only the top file of the environment asked for.
+    /// Only the top file of the requested environment.
     Same,
 }
 
@@ -37,7 +37,7 @@ impl FromStr for TopMerge {
     }
 }
 
-/// The options of a Salt minion that matter here, with Salt's defaults.
+/// The Salt minion options that zagent uses, with Salt's defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaltConfig {
     /// `id`.
@@ -48,9 +48,9 @@ pub struct SaltConfig {
     pub failhard: bool,
     /// `state_auto_order`.
     pub state_auto_order: bool,
-    /// `jinja_env`, with the older `jinja_trim_blocks` and `jinja_lstrip_blocks` put in.
+    /// `jinja_env`, with the older `jinja_trim_blocks` and `jinja_lstrip_blocks` merged in.
     pub jinja_env: Map,
-    /// `jinja_sls_env`, with the same put in.
+    /// `jinja_sls_env`, with the same options merged in.
     pub jinja_sls_env: Map,
     /// `pillar_merge_lists`.
     pub pillar_merge_lists: bool,
@@ -119,7 +119,7 @@ impl SaltConfig {
     /// Reads the text of a file, YAML or JSON; an empty one gives Salt's defaults.
     ///
     /// # Errors
-    /// Fails when the text is no mapping, and with every option that matters and has an impossible value.
+    /// Fails when the text is not a mapping, and with every used option that has an invalid value.
     pub fn read(file: &str, text: &str) -> Result<Self, Diagnostics> {
         let value = match Value::from_json_str(text) {
             Ok(value) => value,
@@ -131,17 +131,17 @@ impl SaltConfig {
             Value::Null => Arc::default(),
             Value::Map(map) => map,
             other => {
-                let message = format!("a Salt configuration is a mapping, this is {}", other.kind());
+                let message = format!("a Salt configuration must be a mapping, not {}", other.kind());
                 return Err(Diagnostic::new(code::SALT_CONFIG, message).at(file, Pos::NONE).into());
             }
         };
         Self::from_opts(file, &opts)
     }
 
-    /// Picks the options out of a configuration that is a value already.
+    /// Reads the options from a parsed configuration.
     ///
     /// # Errors
-    /// Fails with every option that matters and has an impossible value.
+    /// Fails with every used option that has an invalid value.
     pub fn from_opts(file: &str, opts: &Map) -> Result<Self, Diagnostics> {
         let mut reader = OptionReader { file, opts, diagnostics: Diagnostics::default() };
         let mut config = Self::default();
@@ -191,14 +191,14 @@ struct OptionReader<'o> {
 }
 
 impl OptionReader<'_> {
-    /// The value of an option that is there and not null.
+    /// The value of an option that is present and not null.
     fn get(&self, name: &str) -> Option<&Value> {
         self.opts.get(name).filter(|value| !value.is_null())
     }
 
     fn report_wrong_type(&mut self, name: &str, want: &str) {
         let pos = self.opts.entry(name).map_or(Pos::NONE, |entry| entry.at);
-        let message = format!("the option `{name}` takes {want}");
+        let message = format!("the option `{name}` must be {want}");
         self.diagnostics.push(Diagnostic::new(code::SALT_CONFIG, message).at(self.file, pos));
     }
 
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gives_salts_defaults() {
+    fn an_empty_file_gives_salts_defaults() {
         assert_eq!(SaltConfig::read("minion", "").unwrap(), SaltConfig::default());
         assert_eq!(SaltConfig::read("minion", "{}").unwrap(), SaltConfig::default());
     }
@@ -321,16 +321,16 @@ mod tests {
     }
 
     #[test]
-    fn impossible_values_are_told_together() {
+    fn invalid_values_are_reported_together() {
         let text = "failhard: maybe\nnodegroups: 5\npillar_source_merging_strategy: smrt\n";
         let diagnostics = SaltConfig::read("minion", text).unwrap_err();
         let lines: Vec<String> = diagnostics.0.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             [
-                "minion:1:1: ZA0012: the option `failhard` takes true or false",
-                "minion:2:1: ZA0012: the option `nodegroups` takes a mapping",
-                "minion:3:1: ZA0012: the option `pillar_source_merging_strategy` takes one of smart, recurse, \
+                "minion:1:1: ZA0012: the option `failhard` must be true or false",
+                "minion:2:1: ZA0012: the option `nodegroups` must be a mapping",
+                "minion:3:1: ZA0012: the option `pillar_source_merging_strategy` must be one of smart, recurse, \
                  aggregate, overwrite, none",
             ]
         );

@@ -1,6 +1,6 @@
-//! Which keys call their value a secret.
+//! Which key names mark their value as a secret.
 
-/// Parts of a key's name that call its value a secret.
+/// Parts of a key name that mark its value as a secret.
 const SECRET_MARKERS: [&str; 12] = [
     "password",
     "passwd",

@@ -1,6 +1,6 @@
 //! "Did you mean": the nearest of the names that exist.
 
-/// The candidate nearest to `word`, when it is near enough to be a slip.
+/// The candidate nearest to `word`, when it is close enough to be a typing error.
 #[must_use]
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let letters: Vec<char> = word.chars().collect();
@@ -15,7 +15,7 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         .map(|(_, c)| c)
 }
 
-/// Room for the comparison of two words: the last three rows are all that one needs.
+/// Buffers for comparing two words: only the last three rows are needed.
 #[derive(Default)]
 struct EditDistance {
     other: Vec<char>,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_slips_and_nothing_else() {
+    fn finds_typing_errors_and_nothing_else() {
         let names = ["managed", "directory", "absent"];
         assert_eq!(nearest("manged", names), Some("managed"));
         assert_eq!(nearest("amnaged", names), Some("managed"));

@@ -1,4 +1,4 @@
-//! A configuration file's YAML to a value that knows where its keys stand.
+//! The YAML of a configuration file in, a value with the positions of its keys out.
 //!
 //! Only for the few small files that configure zagent: states and pillar have a loader of their own, with Salt's
 //! reading of scalars. Duplicate keys, several documents and tags are refused.
@@ -10,12 +10,12 @@ use libyaml_safer::{EventData, Mark, Parser, ScalarStyle};
 
 use crate::value::{List, Map, Pos, Value};
 
-/// Nodes of one file, aliases expanded.
+/// Maximum nodes per file, with aliases expanded.
 const MAX_NODES: usize = 200_000;
-/// Nesting of one file.
+/// Maximum nesting per file.
 const MAX_DEPTH: usize = 64;
 
-/// Which plain words are more than text.
+/// Which plain scalars are not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarSchema {
     /// `true`, `false`, numbers and `null`: a time like `22:00` and a word like `on` stay text.
@@ -36,14 +36,14 @@ pub(crate) fn load(text: &str, schema: ScalarSchema) -> Result<Value, ConfigYaml
     load_within(text, schema, MAX_NODES)
 }
 
-/// Reads one document of at most so many values, aliases expanded.
+/// Reads one document with at most `max_nodes` values, aliases expanded.
 pub(crate) fn load_within(
     text: &str,
     schema: ScalarSchema,
     max_nodes: usize,
 ) -> Result<Value, ConfigYamlError> {
-    // The event parser has a few panics left on texts that are no YAML; the other parser refuses them first. What
-    // it refuses without a place (a second document, too many aliases) is refused below with one.
+    // The event parser still panics on some texts that are not YAML; the other parser rejects them first. What
+    // it rejects without a position (a second document, too many aliases) is rejected below with one.
     if let Err(error) = serde_yaml::from_str::<serde::de::IgnoredAny>(text)
         && let Some(at) = error.location()
     {
@@ -117,10 +117,7 @@ impl<'t> YamlReader<'t> {
         let (value, anchor) = match event {
             EventData::Alias { anchor } => {
                 let Some((value, size)) = self.anchors.get(&anchor).cloned() else {
-                    return Err(ConfigYamlError {
-                        message: format!("there is no anchor `{anchor}`"),
-                        pos: at,
-                    });
+                    return Err(ConfigYamlError { message: format!("unknown anchor `{anchor}`"), pos: at });
                 };
                 self.count_nodes(size, at)?;
                 return Ok(value);
@@ -138,7 +135,7 @@ impl<'t> YamlReader<'t> {
                 self.refuse_tag(tag.as_deref(), at)?;
                 (self.read_nested(at, Self::read_map)?, anchor)
             }
-            _ => return Err(ConfigYamlError { message: "a value is expected here".into(), pos: at }),
+            _ => return Err(ConfigYamlError { message: "expected a value here".into(), pos: at }),
         };
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, (value.clone(), self.nodes - before));
@@ -157,7 +154,7 @@ impl<'t> YamlReader<'t> {
     fn refuse_tag(&self, tag: Option<&str>, at: Pos) -> Result<(), ConfigYamlError> {
         match tag {
             Some(tag) => Err(ConfigYamlError {
-                message: format!("tags such as `{tag}` are not understood here"),
+                message: format!("tags such as `{tag}` are not supported here"),
                 pos: at,
             }),
             None => Ok(()),
@@ -204,10 +201,7 @@ impl<'t> YamlReader<'t> {
             let value = self.read_node(value)?;
             let name = key.json_key();
             if map.insert_at(key, value, at).is_some() {
-                return Err(ConfigYamlError {
-                    message: format!("the key `{name}` stands here a second time"),
-                    pos: at,
-                });
+                return Err(ConfigYamlError { message: format!("duplicate key `{name}`"), pos: at });
             }
         }
     }
@@ -229,7 +223,7 @@ fn parse_scalar(text: &str, schema: ScalarSchema) -> Value {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let number = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         && digits.starts_with(|c: char| c.is_ascii_digit());
-    // A leading zero is rarely a number to the one who wrote it.
+    // A value with a leading zero is rarely meant as a number.
     if !number || (digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.")) {
         return Value::from(text);
     }
@@ -247,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_items_know_their_place() {
+    fn keys_and_items_have_positions() {
         let value = load("a: 1\nb:\n  - x\n  - {c: on}\n", ScalarSchema::Core).unwrap();
         let map = value.as_map().unwrap();
         assert_eq!(map.entry("b").unwrap().at, Pos::new(2, 1));
@@ -280,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_a_place() {
+    fn errors_have_a_position() {
         for (text, line) in [
             ("a: 1\na: 2\n", 2),
             ("a: [1\n", 2),
@@ -294,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn alias_bombs_are_rejected() {
         let mut text = "a0: &a0 [x]\n".to_owned();
         for i in 1..40 {
             text += &format!("a{i}: &a{i} [*a{0}, *a{0}, *a{0}]\n", i - 1);

@@ -249,7 +249,7 @@ impl TreeArgs {
         let envs = states.envs();
         if !envs.contains(&env) {
             let hint = format!("there is: {}; --env {env}=DIR adds it", envs.join(", "));
-            return Err(CliError::usage_hint(format!("there is no environment `{env}`"), hint));
+            return Err(CliError::usage_hint(format!("environment `{env}` not found"), hint));
         }
         Ok(CompileTarget::Sls { names: self.sls.clone(), env })
     }

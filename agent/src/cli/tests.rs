@@ -354,7 +354,7 @@ fn explain_tells_what_a_function_takes() {
     let data = alone(&["explain", "file.symlink", "--out", "json"]).json();
     assert_eq!(data["parameters"][1]["name"], "target");
     assert_eq!(data["parameters"][1]["required"], true);
-    assert_eq!(data["undo"], "a revert puts back what it changed");
+    assert_eq!(data["undo"], "a revert restores what it changed");
     let yaml = alone(&["explain", "file.symlink:force", "--out", "yaml"]).out;
     assert!(yaml.contains("kinds: bool"), "{yaml}");
     assert_eq!(alone(&["explain", "file", "--out", "json"]).json()["functions"][0], "absent");
@@ -374,7 +374,7 @@ fn mistakes_are_told_with_a_way_out() {
         (vec!["show", "top", "--states", &states, "--grains", "/nonexistent"], "cannot read `/nonexistent`"),
         (
             vec!["show", "lowstate", "--states", &states, "--sls", "a", "--saltenv", "dev"],
-            "no environment `dev`",
+            "environment `dev` not found",
         ),
         (vec!["show", "sls", "--states", &states], "which SLS?"),
         (vec!["config", "show", "runn", "--config", &config], "there is no key `runn`"),

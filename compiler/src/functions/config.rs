@@ -1,4 +1,4 @@
-//! `config.*`: options, then grains, then pillar, then what Salt has built in.
+//! `config.*`: options, then grains, then pillar, then Salt's built-in defaults.
 
 use std::sync::OnceLock;
 
@@ -31,7 +31,7 @@ pub(super) const TABLE: &[FunctionEntry] = &[
     data_function("config.valid_fileproto", "uri", valid_fileproto),
 ];
 
-/// What Salt answers for options that nobody set.
+/// Salt's values for options that are not set.
 pub(super) fn builtin_options() -> &'static Data {
     static BUILTIN: OnceLock<Data> = OnceLock::new();
     BUILTIN.get_or_init(|| {
@@ -44,7 +44,7 @@ fn master_options(inner: &FunctionsInner) -> Value {
     found.unwrap_or_else(|| dict(Dict::new()))
 }
 
-/// The places to look, in order, with the name of the argument that leaves each out.
+/// The places to look, in order, with the name of the argument that skips each one.
 fn lookup_places(inner: &FunctionsInner) -> [(&'static str, Value); 4] {
     [
         ("omit_opts", inner.opts.clone()),
@@ -89,7 +89,7 @@ fn get(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Func
     Ok(found.or_else(|| args.get("default").cloned()).unwrap_or_else(value_ops::empty_text))
 }
 
-/// A new mapping of both: the second wins, whole or recursively.
+/// A new mapping of both: the second wins, entirely or recursively.
 fn merge_over(under: &Value, over: &Value, flat: bool) -> Result<Value, FunctionError> {
     let out = value_ops::deep_copy(under)?;
     value_ops::update(&out, &value_ops::deep_copy(over)?, UpdateMode { flat, lists: false })
@@ -170,7 +170,7 @@ fn dot_vals(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
     Ok(out.into())
 }
 
-/// A file mode as four digits at least: `644` is `0644`.
+/// A file mode with at least four digits: `644` is `0644`.
 fn manage_mode(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let mode = match args.get("mode") {
         None | Some(Data::Null) => return Ok(Data::Null),

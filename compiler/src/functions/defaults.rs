@@ -32,18 +32,18 @@ fn merge(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Functi
     let (convert, in_place) = (flag(args, "convert_none", true), flag(args, "in_place", true));
     let src = or_empty(args.get("src"), convert);
     if in_place && args.get("dest").is_some_and(Value::is_none) {
-        return Err(FunctionError::failed("nothing can be merged into `none` in place"));
+        return Err(FunctionError::failed("cannot merge into `none` in place"));
     }
     let dest = or_empty(args.get("dest"), convert);
     let dest = if in_place { dest } else { value_ops::deep_copy(&dest)? };
     value_ops::update(&dest, &src, UpdateMode { flat: false, lists: flag(args, "merge_lists", false) })
 }
 
-/// Lays defaults under each value of a mapping.
+/// Merges defaults under each value of a mapping.
 fn update(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let (convert, in_place) = (flag(args, "convert_none", true), flag(args, "in_place", true));
     if in_place && args.get("dest").is_some_and(Value::is_none) {
-        return Err(FunctionError::failed("nothing can be updated in place in `none`"));
+        return Err(FunctionError::failed("cannot update `none` in place"));
     }
     let dest = or_empty(args.get("dest"), convert);
     let nodes = if in_place { dest } else { value_ops::deep_copy(&dest)? };
@@ -65,7 +65,7 @@ fn deepcopy(_: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fun
     value_ops::deep_copy(args.get("source").unwrap_or(&Value::UNDEFINED))
 }
 
-/// A value of the `defaults.yaml` or `defaults.json` beside a formula: `formula:path`.
+/// A value of the `defaults.yaml` or `defaults.json` of a formula: `formula:path`.
 fn get(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let key = args
         .get("key")

@@ -6,7 +6,7 @@ use zagent_config::{Diagnostic, FunctionError};
 use super::Functions;
 use crate::CallError;
 
-/// The fault to report for a call of `name`.
+/// The diagnostic for a call of `name`.
 #[must_use]
 pub(crate) fn to_diagnostic(error: &FunctionError, name: &str, functions: &Functions) -> Diagnostic {
     let (code, message, hint): (Code, String, Option<String>) = match error {
@@ -26,9 +26,9 @@ pub(crate) fn to_diagnostic(error: &FunctionError, name: &str, functions: &Funct
     }
 }
 
-/// The fault of a function that is not there.
+/// The diagnostic for an unknown function.
 pub(super) fn unknown_function(name: &str, functions: &Functions) -> Diagnostic {
-    let message = format!("there is no function `{name}` while states compile");
+    let message = format!("function `{name}` is not available in templates");
     let diagnostic = Diagnostic::new(function::UNKNOWN_FUNCTION, message);
     let module = name.split('.').next().unwrap_or_default();
     match functions.nearest_function(name) {
@@ -37,11 +37,11 @@ pub(super) fn unknown_function(name: &str, functions: &Functions) -> Diagnostic 
             let of_module = functions.names().into_iter().filter(|n| n.split('.').next() == Some(module));
             diagnostic.hint(format!("`{module}` has {}", list_names(of_module)))
         }
-        None => diagnostic.hint(format!("a template can ask first: `if '{name}' in salt`")),
+        None => diagnostic.hint(format!("test for it in the template: `if '{name}' in salt`")),
     }
 }
 
-/// At most six names, in words.
+/// At most six names, as a list.
 fn list_names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
     match names.len() {

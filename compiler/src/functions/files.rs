@@ -1,4 +1,4 @@
-//! `cp.*` and the files of the state tree, as far as they can be read without copying them anywhere.
+//! `cp.*` and the files of the state tree, without copying any file.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ pub(super) const TABLE: &[FunctionEntry] = &[
     data_function("cp.hash_file", "path saltenv?", hash_file),
 ];
 
-/// What a path of the tree leads to.
+/// What a path in the tree is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathKind {
     File,
     Directory,
 }
 
-/// An argument that has to be text.
+/// An argument that must be text.
 pub(super) fn text_arg<'a>(args: &'a FunctionArgs<Data>, name: &str) -> Result<&'a str, FunctionError> {
     let value = args.get(name);
     value.and_then(Data::as_str).ok_or_else(|| {
@@ -46,9 +46,13 @@ pub(super) fn parse_salt_url(url: &str, env: &str) -> Result<(String, String), F
     let path = match url.split_once("://") {
         Some(("salt", path)) => path,
         Some((scheme, _)) => {
-            return Err(FunctionError::failed(format!("`{scheme}://` is not read while states compile")));
+            return Err(FunctionError::failed(format!("`{scheme}://` is not supported in templates")));
         }
-        None => return Err(FunctionError::failed(format!("`{url}` is not a path of the tree (`salt://…`)"))),
+        None => {
+            return Err(FunctionError::failed(format!(
+                "`{url}` is not a path in the state tree (`salt://…`)"
+            )));
+        }
     };
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let env = query.split('&').find_map(|q| q.strip_prefix("saltenv=")).unwrap_or(env);
@@ -147,10 +151,10 @@ fn get_file_str(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Dat
     Ok(read(inner, &env, &path)?.map_or(Data::Bool(false), Data::from))
 }
 
-/// The content of a file; copying it somewhere is no matter of a template.
+/// The content of a file; templates cannot copy it elsewhere.
 fn get_url(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     if args.get("dest").is_some_and(|d| !d.is_null()) {
-        return Err(FunctionError::failed("nothing is copied while states compile: `dest` must be `none`"));
+        return Err(FunctionError::failed("templates cannot copy files: `dest` must be `none`"));
     }
     get_file_str(inner, args)
 }
@@ -159,7 +163,7 @@ fn get_url(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Fu
 fn cache_file(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let path = text_arg(args, "path")?;
     if path.starts_with('/') {
-        return Err(FunctionError::failed(format!("`{path}` is not a path of the tree (`salt://…`)")));
+        return Err(FunctionError::failed(format!("`{path}` is not a path in the state tree (`salt://…`)")));
     }
     let (path, env) = source_arg(args)?;
     Ok(match read_bytes(inner, &env, &path)? {

@@ -46,7 +46,7 @@ fn item(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fun
     Ok(dict(out))
 }
 
-/// All grains in a dictionary of the caller's own; the values are shared.
+/// All grains in a new dictionary; the values are shared.
 fn items(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let mut out =
         value_ops::as_dict(&inner.grains).map(|g| g.with(|pairs| pairs.clone())).unwrap_or_default();
@@ -56,7 +56,7 @@ fn items(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fu
     Ok(dict(out))
 }
 
-/// Takes out what tells one machine from another.
+/// Removes what identifies a machine.
 fn sanitize(grains: &mut Dict) {
     for (key, value) in grains.iter_mut() {
         match key.as_str() {

@@ -63,27 +63,27 @@ pub(super) fn sha512(bytes: &[u8]) -> [u8; 64] {
 
 fn hex_of(algorithm: &str, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let sum = hex_digest(algorithm, text(args, "instr")?.as_bytes());
-    sum.map(Data::from).ok_or_else(|| FunctionError::failed(format!("there is no hash `{algorithm}`")))
+    sum.map(Data::from).ok_or_else(|| FunctionError::failed(format!("unknown hash algorithm `{algorithm}`")))
 }
 
 fn digest(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let algorithm = args.get("checksum").and_then(Data::as_str).unwrap_or("md5");
     match algorithm {
         "md5" | "sha256" | "sha512" => hex_of(algorithm, args),
-        _ => Err(FunctionError::failed(format!("`{algorithm}` is none of `md5`, `sha256`, `sha512`"))),
+        _ => Err(FunctionError::failed(format!("`{algorithm}` must be one of `md5`, `sha256`, `sha512`"))),
     }
 }
 
 fn random_hash(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let algorithm = args.get("algorithm").and_then(Data::as_str).unwrap_or("sha512");
     let sum = hex_digest(algorithm, text(args, "value")?.as_bytes());
-    sum.map(Data::from).ok_or_else(|| FunctionError::failed(format!("there is no hash `{algorithm}`")))
+    sum.map(Data::from).ok_or_else(|| FunctionError::failed(format!("unknown hash algorithm `{algorithm}`")))
 }
 
 fn str_encode(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     match args.get("encoder").and_then(Data::as_str).unwrap_or("base64") {
         "base64" => Ok(STANDARD.encode(text(args, "value")?).into()),
-        other => Err(FunctionError::failed(format!("there is no encoder `{other}`"))),
+        other => Err(FunctionError::failed(format!("unknown encoder `{other}`"))),
     }
 }
 
@@ -95,7 +95,7 @@ fn decode(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Functio
         .map_err(|_| FunctionError::failed("the decoded bytes are not text"))
 }
 
-/// Base64 in lines of 76 characters, each ended.
+/// Base64 in lines of 76 characters, each with a line end.
 fn encode_lines(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let packed = STANDARD.encode(text(args, "instr")?);
     let mut out = String::with_capacity(packed.len() + packed.len() / 76 + 1);
@@ -113,7 +113,7 @@ fn encode_lines(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
 
 fn new_hmac(args: &FunctionArgs<Data>) -> Result<Hmac<Sha256>, FunctionError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(text(args, "shared_secret")?.as_bytes())
-        .map_err(|_| FunctionError::failed("the secret cannot be a key"))?;
+        .map_err(|_| FunctionError::failed("the secret cannot be used as a key"))?;
     Mac::update(&mut mac, text(args, "string")?.as_bytes());
     Ok(mac)
 }

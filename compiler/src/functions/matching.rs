@@ -1,4 +1,4 @@
-//! `match.*`: the one matcher, asked from a template.
+//! `match.*`: the target matcher for templates.
 
 use minijinja::value::{Value, ValueKind};
 use zagent_config::target::{MatchKind, Target, TargetSubject};
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[FunctionEntry] = &[
     data_function("match.pillar_pcre", DELIMITED_SIGNATURE, |inner, args| {
         match_call(inner, MatchKind::PillarPcre, args)
     }),
-    // What a node keeps in Salt's data store, which is not here.
+    // Salt's minion data store, which zagent does not have.
     data_function("match.data", DELIMITED_SIGNATURE, |_, _| Ok(false.into())),
     live_function("match.filter_by", "lookup tgt_type? minion_id? merge? merge_lists? default?", filter_by),
     live_function("match.ifelse", "* tgt_type? minion_id? merge? merge_lists?", ifelse),
@@ -91,7 +91,7 @@ fn match_call(
         Some(Data::Str(text)) => text.to_string(),
         other => {
             let got = other.map_or("nothing", Data::kind);
-            return Err(FunctionError::bad_arguments(format!("a target is text, not {got}")));
+            return Err(FunctionError::bad_arguments(format!("a target must be text, not {got}")));
         }
     };
     match args.get("delimiter").and_then(Data::as_str) {
@@ -113,7 +113,7 @@ fn kind_of(name: Option<&str>) -> Result<MatchKind, FunctionError> {
     name.unwrap_or("compound").parse::<MatchKind>().map_err(|e| FunctionError::failed(e.message))
 }
 
-/// The value of the first target that means this node.
+/// The value of the first target that matches this node.
 fn filter_by(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let lookup = args.get("lookup").unwrap_or(&Value::UNDEFINED);
     let Some(choices) = value_ops::as_dict(lookup) else {
@@ -129,7 +129,7 @@ fn filter_by(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value
     Ok(choices.get(&default).unwrap_or_else(|| Value::from(())))
 }
 
-/// The first choice whose target means this node.
+/// The first choice whose target matches this node.
 fn first_match(
     inner: &FunctionsInner,
     args: &FunctionArgs<Value>,
@@ -145,7 +145,7 @@ fn first_match(
     Ok(None)
 }
 
-/// A choice with what the call wants merged into it.
+/// A choice with the `merge` argument merged into it.
 fn merge_choice(args: &FunctionArgs<Value>, choice: Value) -> Result<Value, FunctionError> {
     let Some(merge) = args.get("merge").filter(|m| m.is_true()) else { return Ok(choice) };
     if choice.is_none() {
@@ -155,10 +155,10 @@ fn merge_choice(args: &FunctionArgs<Value>, choice: Value) -> Result<Value, Func
     value_ops::update(&choice, &value_ops::deep_copy(merge)?, UpdateMode { flat: false, lists })
 }
 
-/// Targets and values in turn, and what holds when no target means this node.
+/// Alternating targets and values, then the value when no target matches this node.
 fn ifelse(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let Some((otherwise, pairs)) = args.rest().split_last().filter(|(_, pairs)| pairs.len() % 2 == 0) else {
-        return Err(FunctionError::bad_arguments("`match.ifelse` takes an odd number of arguments"));
+        return Err(FunctionError::bad_arguments("`match.ifelse` needs an odd number of arguments"));
     };
     let mut choices = Dict::new();
     for pair in pairs.chunks(2) {
@@ -174,7 +174,7 @@ fn ifelse(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, F
     Ok(first_match(inner, args, choices)?.unwrap_or_else(|| otherwise.clone()))
 }
 
-/// The keys whose lists hold a target that means this node, once a target.
+/// The keys whose lists contain a target that matches this node, once per target.
 fn search_by(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let lookup = args.get("lookup").and_then(Data::as_map);
     let lookup = lookup.ok_or_else(|| FunctionError::bad_arguments("`lookup` must be a mapping"))?;

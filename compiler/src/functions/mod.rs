@@ -1,10 +1,10 @@
 //! Execution functions: `salt['pillar.get']('a:b')` in, a value out.
 //!
-//! Law: a function here looks and never changes anything but the template's own values. What needs the machine goes
-//! through [`TemplateHost`]; what is known nowhere is refused by name.
+//! Law: a function reads, and changes nothing except the template's own values. Access to the machine goes
+//! through [`TemplateHost`]; an unknown function is an error that names it.
 //!
-//! Two kinds of functions: most work on data and give fresh data; some (`pillar.get`, `grains.filter_by`,
-//! `defaults.merge`, …) give out and change the very objects that templates hold, as in Salt, and work on those.
+//! Two kinds of functions: most take data and return new data; some (`pillar.get`, `grains.filter_by`,
+//! `defaults.merge`, …) return and change the same objects that templates hold, as in Salt.
 
 mod config;
 mod defaults;
@@ -46,7 +46,7 @@ use self::table::FunctionImpl;
 use crate::jinja::object::{LazyDict, LazySource, to_storable, to_template, to_value};
 use crate::{CallError, CompileInputs, FunctionCall, TemplateHost};
 
-/// All execution functions, over one node, one tree and one pillar.
+/// All execution functions, for one node, one tree and one pillar.
 #[derive(Clone)]
 pub struct Functions(Arc<FunctionsInner>);
 
@@ -54,7 +54,7 @@ struct FunctionsInner {
     inputs: CompileInputs,
     /// The pillar as it was compiled.
     compiled: Data,
-    /// The pillar that functions hand out; templates hold another object under the name `pillar`.
+    /// The pillar that functions return; the variable `pillar` in templates is another object.
     pillar: Value,
     grains: Value,
     opts: Value,
@@ -113,12 +113,12 @@ impl Functions {
         ]
     }
 
-    /// Says who renders for `slsutil.renderer`; the first one stays.
+    /// Sets the renderer for `slsutil.renderer`; only the first call has an effect.
     pub fn set_renderer(&self, renderer: Weak<dyn FunctionRenderer>) {
         let _ = self.0.renderer.set(renderer);
     }
 
-    /// True when there is such a function.
+    /// True when the function exists.
     #[must_use]
     pub fn contains(&self, function: &str) -> bool {
         table::find_function(function).is_some() || self.0.host_functions().contains(function)
@@ -140,14 +140,14 @@ impl Functions {
         names
     }
 
-    /// The function whose name is nearest, when it is near enough to be a slip.
+    /// The function whose name is nearest, when it is close enough to be a typing error.
     #[must_use]
     pub fn nearest_function(&self, function: &str) -> Option<&'static str> {
         nearest(function, self.names())
     }
 
-    /// The last function that a template looked up and that is not there. A template engine asks when the template
-    /// called something undefined: `salt['no.such']()`.
+    /// The last function that a template looked up and that does not exist. The template engine reads it when the template
+    /// calls something undefined: `salt['no.such']()`.
     #[must_use]
     pub fn last_missing(&self) -> Option<String> {
         self.0.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -160,7 +160,7 @@ impl Functions {
     /// Calls a function with data.
     ///
     /// # Errors
-    /// Fails when there is no such function, it is forbidden, or it failed.
+    /// Fails when the function is unknown, forbidden, or failed.
     pub fn call(&self, call: &FunctionCall) -> Result<Data, CallError> {
         self.call_data(call).map_err(CallError::from)
     }

@@ -1,4 +1,4 @@
-//! `network.*` that only counts: networks, masks, private and loopback addresses.
+//! The part of `network.*` that only computes: networks, masks, private and loopback addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,7 @@ pub(super) const TABLE: &[FunctionEntry] = &[
     }),
 ];
 
-/// A network: its first address, the length of its prefix, and whether the text named another address of it.
+/// A network: its first address, the length of its prefix, and whether the text gave another address in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpNetwork {
     first: IpAddr,
@@ -58,7 +58,7 @@ fn from_bits(like: IpAddr, bits: u128) -> IpAddr {
     }
 }
 
-/// The bits that hosts of the network differ in.
+/// The host bits of the network.
 fn host_bits(width: u32, prefix: u32) -> u128 {
     let n = width.saturating_sub(prefix);
     if n >= 128 { u128::MAX } else { (1 << n) - 1 }
@@ -136,7 +136,7 @@ fn convert_cidr(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
     Ok(parts.into_iter().map(|(k, v)| (k, v.to_string())).collect::<Map>().into())
 }
 
-/// Networks that are no part of the public Internet.
+/// Networks that are not part of the public Internet.
 const PRIVATE_NETWORKS: [&str; 24] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -168,7 +168,7 @@ fn is_private(ip: IpAddr) -> bool {
     PRIVATE_NETWORKS.iter().filter_map(|net| IpNetwork::parse(net).ok()).any(|net| net.contains(ip))
 }
 
-/// The name under which DNS keeps an address.
+/// The reverse DNS name of an address.
 fn reverse_pointer(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(a) => {

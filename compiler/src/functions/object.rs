@@ -1,7 +1,7 @@
-//! The `salt` of templates: `salt['mod.fun'](…)`, `salt.mod.fun(…)`, `'mod.fun' in salt`, `salt.get('mod.fun')`.
+//! The `salt` object in templates: `salt['mod.fun'](…)`, `salt.mod.fun(…)`, `'mod.fun' in salt`, `salt.get('mod.fun')`.
 //!
-//! A function that is not there is undefined, as in Salt, so that templates can ask before they call. Calling it is
-//! the engine's error; [`Functions::last_missing`] tells it which name to report.
+//! An unknown function is undefined, as in Salt, so that templates can test for it first. Calling it is
+//! a template engine error; [`Functions::last_missing`] gives the name to report.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub fn salt(functions: &Functions) -> Value {
     Value::from_object(SaltObject(functions.clone()))
 }
 
-/// One function as a value, for templates that have it under a name of its own.
+/// One function as a value, for templates that use it under its own variable name.
 pub(super) fn function(functions: &Functions, name: &str) -> Value {
     Value::from_object(SaltFunction(functions.clone(), name.to_owned()))
 }
@@ -33,10 +33,10 @@ pub(crate) fn is_functions(value: &Value) -> bool {
 struct SaltObject(Functions);
 struct SaltModule(Functions, String);
 
-/// One function, ready to be called.
+/// One function that can be called.
 pub struct SaltFunction(Functions, String);
 
-/// Turns a refusal into an error that carries its fault.
+/// Turns a failed call into a template error that carries its diagnostic.
 fn to_template_error(functions: &Functions, name: &str, cause: &FunctionError) -> Error {
     diagnostic_error(error::to_diagnostic(cause, name, functions))
 }
@@ -46,7 +46,7 @@ fn diagnostic_error(diagnostic: Diagnostic) -> Error {
 }
 
 impl Functions {
-    /// The fault behind an error of a template, when a function was refused or a missing one was called.
+    /// The diagnostic behind a template error, when a function failed or an unknown one was called.
     #[must_use]
     pub fn diagnostic_of(&self, error: &Error) -> Option<Diagnostic> {
         find_diagnostic(error, self)
@@ -77,7 +77,7 @@ fn invoke(functions: &Functions, name: &str, args: &[Value]) -> Result<Value, Er
         .map_err(|error| to_template_error(functions, name, &error))
 }
 
-/// Calls a function and counts what goes in; texts that come out are counted where they go on.
+/// Calls a function and counts the size of its arguments; returned text is counted where it is used.
 fn call_counted(
     state: &mut State<'_, '_>,
     functions: &Functions,

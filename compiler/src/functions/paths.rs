@@ -1,4 +1,4 @@
-//! `file.*` on path texts alone: POSIX paths as Python's `posixpath` cuts and joins them.
+//! `file.*` on path text only: POSIX paths as Python's `posixpath` splits and joins them.
 
 use zagent_config::Value as Data;
 
@@ -19,13 +19,13 @@ fn file_join(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Func
     for part in args.rest() {
         let text = part.as_str();
         parts.push(text.ok_or_else(|| {
-            FunctionError::bad_arguments(format!("`file.join` joins texts, not {}", part.kind()))
+            FunctionError::bad_arguments(format!("`file.join` needs text arguments, not {}", part.kind()))
         })?);
     }
     Ok(join(parts).into())
 }
 
-/// Everything before the last slash; slashes at its end go, unless it is all slashes.
+/// Everything before the last slash; trailing slashes are removed, unless it is all slashes.
 pub(super) fn parent(path: &str) -> &str {
     let head = path.rfind('/').map_or("", |i| &path[..=i]);
     let cut = head.trim_end_matches('/');
@@ -37,7 +37,7 @@ fn base(path: &str) -> &str {
     path.rfind('/').map_or(path, |i| &path[i + 1..])
 }
 
-/// Joins; an absolute part starts anew.
+/// Joins; an absolute part replaces what is before it.
 pub(super) fn join<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
     let mut out: Option<String> = None;
     for part in parts {
@@ -54,7 +54,7 @@ pub(super) fn join<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
     out.unwrap_or_default()
 }
 
-/// Without `.`, `..` and double slashes, as far as the text tells.
+/// Without `.`, `..` and double slashes, from the text alone.
 pub(super) fn normalize(path: &str) -> String {
     let root = match path.bytes().take_while(|b| *b == b'/').count() {
         0 => "",
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_and_joins_as_posixpath() {
+    fn splits_and_joins_as_posixpath() {
         for (path, dir, name) in [
             ("/a/b/", "/a/b", ""),
             ("a", "", "a"),

@@ -72,7 +72,7 @@ fn missing(key: &Value) -> FunctionError {
     FunctionError::failed(format!("the pillar has no key `{key}`"))
 }
 
-/// Several values, by the paths they were asked for.
+/// Several values, by their paths.
 fn item(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     let default = args.get("default").filter(|d| !d.is_none()).cloned().unwrap_or_else(value_ops::empty_text);
     let mut out = Dict::new();
@@ -86,7 +86,7 @@ fn item(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, Fun
     Ok(dict(out))
 }
 
-/// The pillar as it was compiled, whatever templates did to theirs.
+/// The pillar as compiled, without changes that templates made.
 fn items(inner: &FunctionsInner, args: &FunctionArgs<Value>) -> Result<Value, FunctionError> {
     if args.rest().is_empty() { Ok(to_template(&inner.compiled)) } else { item(inner, args) }
 }

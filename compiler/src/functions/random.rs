@@ -1,6 +1,6 @@
-//! `random.*` that a seed decides: the numbers are Python's, so that a node keeps the minute it had under Salt.
+//! The seeded part of `random.*`: the numbers equal Python's, so that a node keeps the minute it had under Salt.
 //!
-//! Law: no chance. What needs it is asked of the host.
+//! Law: deterministic. Random numbers without a seed come from the host.
 
 use zagent_config::{Map, Value as Data};
 
@@ -31,7 +31,7 @@ fn number(n: u64) -> Data {
     i64::try_from(n).map_or_else(|_| Data::Big(n.to_string().into()), Data::Int)
 }
 
-/// The generator of a call: its seed, or one that the host draws.
+/// The generator of a call: its seed, or one from the host.
 fn seeded_rng(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<MersenneTwister, FunctionError> {
     if let Some(seed) = args.get("seed").filter(|s| !s.is_null()) {
         return MersenneTwister::from_seed(seed);
@@ -64,7 +64,7 @@ fn items(args: &FunctionArgs<Data>) -> Result<Vec<Data>, FunctionError> {
     }
 }
 
-/// Salt draws from lists by the digest of the seed.
+/// Salt chooses from lists by the digest of the seed.
 fn list_rng(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<MersenneTwister, FunctionError> {
     match args.get("seed") {
         None | Some(Data::Null) => seeded_rng(inner, args),
@@ -93,7 +93,7 @@ fn shuffle(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Fu
 const STATE_SIZE: usize = 624;
 const STATE_SHIFT: usize = 397;
 
-/// The generator behind Python's `random`: MT19937, seeded as Python seeds it.
+/// The generator of Python's `random`: MT19937, seeded as Python seeds it.
 struct MersenneTwister {
     state: [u32; STATE_SIZE],
     at: usize,
@@ -112,7 +112,7 @@ impl MersenneTwister {
             Data::Bool(b) => vec![u32::from(*b)],
             other => {
                 return Err(FunctionError::bad_arguments(format!(
-                    "a seed is text or an integer, not {}",
+                    "a seed must be text or an integer, not {}",
                     other.kind()
                 )));
             }

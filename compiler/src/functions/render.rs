@@ -1,11 +1,11 @@
-//! What `slsutil.renderer` asks of the compiler's pipe.
+//! The interface between `slsutil.renderer` and the renderer pipe of the compiler.
 
 use zagent_config::{Diagnostic, Map, Value};
 
 /// What to render, and how.
 #[derive(Clone, Debug)]
 pub struct RenderRequest {
-    /// What.
+    /// The source.
     pub source: RenderSource,
     /// The pipe of a text without a shebang: `jinja|yaml`.
     pub renderer: String,
@@ -16,7 +16,7 @@ pub struct RenderRequest {
 /// Where a text to render comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RenderSource {
-    /// A file of the state tree; it is there.
+    /// A file of the state tree; it exists.
     File {
         /// Its environment.
         env: String,
@@ -32,6 +32,6 @@ pub trait FunctionRenderer: Send + Sync {
     /// Renders a text or a file: a mapping or another value, or a string when the pipe ends in text.
     ///
     /// # Errors
-    /// Fails with the fault of the text.
+    /// Fails with the error in the text.
     fn render(&self, request: &RenderRequest) -> Result<Value, Box<Diagnostic>>;
 }

@@ -106,7 +106,7 @@ fn json(text: &str) -> Value {
 }
 
 impl SampleFunctions {
-    /// The node that the answers of real Salt were taken from.
+    /// The node on which real Salt's results were recorded.
     pub(crate) fn new() -> Self {
         let node = Arc::new(SampleHost {
             grains: json(
@@ -160,7 +160,7 @@ impl SampleFunctions {
         Self { functions, node, renderer }
     }
 
-    /// Renders a template with `salt`, `d` and `u`; faults come back as `code: message (hint)`.
+    /// Renders a template with `salt`, `d` and `u`; errors are returned as `code: message (hint)`.
     pub(crate) fn render(&self, template: &str) -> String {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -32,7 +32,7 @@ pub(super) fn parse(inner: &FunctionsInner, format: &str, text: &str) -> Result<
 
 fn unknown_format(format: &str) -> FunctionError {
     FunctionError::failed(format!(
-        "there is no serializer `{format}`: `json`, `yaml`, `configparser`, `toml` are there"
+        "unknown serializer `{format}`: use `json`, `yaml`, `configparser` or `toml`"
     ))
 }
 
@@ -76,7 +76,7 @@ fn serialize(_: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Func
     Ok(text.into())
 }
 
-/// Salt cuts what the dumper adds behind a document: the end mark of a scalar and the last line break.
+/// Salt removes what the dumper adds after a document: the end mark of a scalar and the last line break.
 fn trim_document_end(text: &str, value: &Data) -> String {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let is_scalar = !matches!(value, Data::Map(_) | Data::List(_));
@@ -100,11 +100,11 @@ fn display_value(value: &Data) -> String {
 
 /// Sections of `key = value` lines, as Python's configparser writes them.
 fn to_ini(value: &Data) -> Result<String, FunctionError> {
-    let all = value.as_map().ok_or_else(|| FunctionError::failed("sections are written from a mapping"))?;
+    let all =
+        value.as_map().ok_or_else(|| FunctionError::failed("the value must be a mapping of sections"))?;
     let mut out = String::new();
     for (name, pairs) in all.iter() {
-        let pairs =
-            pairs.as_map().ok_or_else(|| FunctionError::failed("a section is written from a mapping"))?;
+        let pairs = pairs.as_map().ok_or_else(|| FunctionError::failed("each section must be a mapping"))?;
         // Writing to a string cannot fail.
         let _ = writeln!(out, "[{}]", display_value(name));
         for (key, value) in pairs.iter() {
@@ -131,7 +131,7 @@ fn parse_ini(text: &str) -> Result<Data, FunctionError> {
             continue;
         }
         let Some((_, pairs)) = &mut current else {
-            return Err(FunctionError::failed(format!("`{line}` stands before the first section")));
+            return Err(FunctionError::failed(format!("`{line}` is before the first section")));
         };
         let Some((key, value)) = line.split_once(['=', ':']) else {
             return Err(FunctionError::failed(format!("`{line}` is neither a section nor `key = value`")));
@@ -146,7 +146,7 @@ fn parse_ini(text: &str) -> Result<Data, FunctionError> {
 
 /// TOML: plain values first, then tables, then lists of tables.
 fn to_toml(value: &Data) -> Result<String, FunctionError> {
-    let map = value.as_map().ok_or_else(|| FunctionError::failed("TOML is written from a mapping"))?;
+    let map = value.as_map().ok_or_else(|| FunctionError::failed("a TOML value must be a mapping"))?;
     let mut out = String::new();
     write_table(map, "", &mut out)?;
     Ok(out)
@@ -206,10 +206,10 @@ fn quoted(text: &str) -> String {
 
 fn inline_value(value: &Data) -> Result<String, FunctionError> {
     Ok(match value {
-        Data::Null => return Err(FunctionError::failed("TOML has no `none` inside a list")),
+        Data::Null => return Err(FunctionError::failed("a TOML list cannot contain `none`")),
         Data::Bool(b) => b.to_string(),
         Data::Int(i) => i.to_string(),
-        Data::Big(_) => return Err(FunctionError::failed("an integer is too large for TOML")),
+        Data::Big(_) => return Err(FunctionError::failed("the integer is too large for TOML")),
         Data::Float(f) if f.is_nan() => "nan".into(),
         Data::Float(f) if f.is_infinite() => {
             if *f > 0.0 {

@@ -1,9 +1,9 @@
-//! Arguments of a call, sorted out by the names that a function takes.
+//! The arguments of a call in, bound by name to the parameters of a function out.
 //!
-//! A signature is one line: `key default? merge?` (a question mark: may be missing), `*` takes any more positional
-//! arguments, `**` any more named ones; what stands after `*` can only be named.
+//! A signature is one line: `key default? merge?` (a question mark: optional), `*` takes further positional
+//! arguments, `**` further named ones; parameters after `*` are named only.
 //!
-//! Law: an argument is never dropped in silence.
+//! Law: an argument is never silently dropped.
 
 use zagent_config::suggest::nearest;
 
@@ -18,10 +18,10 @@ pub struct FunctionArgs<V> {
 }
 
 impl<V> FunctionArgs<V> {
-    /// Sorts arguments out.
+    /// Binds the arguments.
     ///
     /// # Errors
-    /// Fails with words when one is missing, one is too many, or one has an unknown name.
+    /// Fails when one is missing, one is too many, or one has an unknown name.
     pub fn bind(
         function: &str,
         signature: &'static str,
@@ -58,7 +58,7 @@ impl<V> FunctionArgs<V> {
                 None => {
                     let near = nearest(&name, known().map(parameter_name));
                     return Err(FunctionError::Arguments {
-                        message: format!("`{function}` takes no argument `{name}`"),
+                        message: format!("`{function}` has no argument `{name}`"),
                         hint: near.map(|n| format!("did you mean `{n}`?")),
                     });
                 }
@@ -80,7 +80,7 @@ impl<V> FunctionArgs<V> {
         self.given.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
-    /// Positional arguments beyond the named places.
+    /// Positional arguments beyond the parameters.
     #[must_use]
     pub fn rest(&self) -> &[V] {
         &self.rest
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_find_their_places() {
+    fn arguments_are_bound_to_parameters() {
         let ok = |s: &str| Ok(s.to_owned());
         let err = |s: &str| Err(s.to_owned());
         assert_eq!(bind("key default?", &[1, 2], &[]), ok(r#"[("key", 1), ("default", 2)] [] []"#));
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(bind("key", &[1], &[("key", 2)]), err("`m.f` was given `key` twice"));
         assert_eq!(
             bind("key default?", &[1], &[("defualt", 2)]),
-            err("`m.f` takes no argument `defualt` (did you mean `default`?)")
+            err("`m.f` has no argument `defualt` (did you mean `default`?)")
         );
     }
 }

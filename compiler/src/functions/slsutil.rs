@@ -1,4 +1,4 @@
-//! `slsutil.*`: merging, rendering, looking for files of the tree, small texts.
+//! `slsutil.*`: merging, rendering, looking up files of the tree, small texts.
 
 use minijinja::value::Value;
 use zagent_config::{Map, Value as Data};
@@ -76,7 +76,7 @@ fn merge_two(a: &Value, b: &Value, args: &FunctionArgs<Value>) -> Result<Value, 
     }
 }
 
-/// The keys of the first; those that both have hold a list of both values.
+/// The keys of the first; a key in both holds a list of both values.
 fn collect_both(a: &Value, b: &Value) -> Result<Value, FunctionError> {
     let (Some(first), Some(second)) = (value_ops::as_dict(a), value_ops::as_dict(b)) else {
         return value_ops::update(a, b, UpdateMode::default());
@@ -111,7 +111,7 @@ fn renderer(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
         }
         (Some(_), Some(_)) => {
             return Err(FunctionError::bad_arguments(
-                "`slsutil.renderer` takes `path` or `string`, not both",
+                "`slsutil.renderer` needs either `path` or `string`, not both",
             ));
         }
         (None, Some(text)) => RenderSource::Text(text.to_owned()),
@@ -125,7 +125,7 @@ fn renderer(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
     };
     variables.remove("saltenv");
     let renderer = given("default_renderer").unwrap_or("jinja|yaml").to_owned();
-    let pipe = inner.renderer().ok_or_else(|| FunctionError::failed("nothing can be rendered here"))?;
+    let pipe = inner.renderer().ok_or_else(|| FunctionError::failed("cannot render here"))?;
     pipe.render(&RenderRequest { source, renderer, variables })
         .map_err(|diagnostic| FunctionError::failed(diagnostic.to_string()))
 }
@@ -167,7 +167,7 @@ fn findup(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, Fun
     let start = args.get("startpath").and_then(Data::as_str).unwrap_or_default();
     let mut at = if start.is_empty() { String::new() } else { paths::normalize(start) };
     if !at.is_empty() && !there(&at)? {
-        return Err(FunctionError::failed(format!("the state tree has no `{at}` to start from")));
+        return Err(FunctionError::failed(format!("start path `{at}` is not in the state tree")));
     }
     let names: Vec<&str> = match args.get("filenames") {
         Some(Data::Str(name)) => vec![name],

@@ -15,7 +15,7 @@ use super::{
 pub(super) struct FunctionEntry {
     /// `pillar.get`.
     pub(super) name: &'static str,
-    /// What it takes; see `signature`.
+    /// Its parameters; see `signature`.
     pub(super) signature: &'static str,
     /// What it does.
     pub(super) body: FunctionImpl,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_stands_twice() {
+    fn names_are_unique() {
         let mut all: Vec<_> = names().collect();
         let count = all.len();
         all.sort_unstable();

@@ -1,4 +1,4 @@
-//! `test.*`, and functions whose answer on a node without a master is always the same.
+//! `test.*`, and functions whose result on a node without a master is always the same.
 
 use minijinja::value::Value;
 use zagent_config::{Map, Value as Data};
@@ -8,7 +8,7 @@ use super::{FunctionArgs, FunctionError, FunctionsInner};
 use crate::FunctionCall;
 use crate::jinja::object::{Dict, DictKey, dict, repr, to_template, tuple};
 
-/// The version of Salt whose verdicts are kept, when the facts do not say one.
+/// The Salt version whose behaviour zagent follows, when the facts do not give one.
 const SALT_VERSION: &str = "3008.3";
 
 pub(super) const TABLE: &[FunctionEntry] = &[
@@ -64,7 +64,7 @@ fn version(inner: &FunctionsInner, _: &FunctionArgs<Data>) -> Result<Data, Funct
     Ok(inner.inputs.host.grain("saltversion").unwrap_or_else(|| SALT_VERSION.into()))
 }
 
-/// The name of Salt's own module behind a virtual one, as it is on this system.
+/// The real Salt module of a virtual module on this system.
 fn provider(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let grain = |name: &str| {
         let value = inner.inputs.host.grain(name);
@@ -102,10 +102,10 @@ fn provider(inner: &FunctionsInner, args: &FunctionArgs<Data>) -> Result<Data, F
     Ok(name.into())
 }
 
-/// Hands a message to the host's log; a host without one loses it, the answer is the same.
+/// Sends a message to the host's log; a host without a log drops it, the result is the same.
 fn log(inner: &FunctionsInner, function: &str, args: &FunctionArgs<Data>) -> Result<Data, FunctionError> {
     let args = vec![args.get("message").cloned().unwrap_or_default()];
-    // A message that nobody takes is no reason to stop.
+    // A message that cannot be logged is not an error.
     let _ = inner.inputs.host.call(&FunctionCall { function: function.to_owned(), args, kwargs: Map::new() });
     Ok(true.into())
 }

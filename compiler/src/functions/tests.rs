@@ -1,4 +1,4 @@
-//! Answers learnt from Salt 3008.3 by rendering the same expressions there.
+//! Results recorded from Salt 3008.3 by rendering the same expressions there.
 
 use super::sample_host::SampleFunctions;
 
@@ -47,11 +47,11 @@ fn pillar() {
         ("{{ salt['pillar.get']() }}", "ZA0804: `pillar.get` needs the argument `key`"),
         (
             "{{ salt['pillar.get']('a', defualt=1) }}",
-            "ZA0804: `pillar.get` takes no argument `defualt` (did you mean `default`?)",
+            "ZA0804: `pillar.get` has no argument `defualt` (did you mean `default`?)",
         ),
         (
             "{{ salt['pillar.get'](none) }}",
-            "ZA0802: `pillar.get` failed: a key is text or a list of steps, not 'NoneType'",
+            "ZA0802: `pillar.get` failed: a key must be text or a list of steps, not 'NoneType'",
         ),
     ]);
 }
@@ -78,7 +78,7 @@ fn pillar_merges_over_the_default() {
 }
 
 #[test]
-fn what_functions_hand_out_is_shared() {
+fn values_returned_by_functions_are_shared() {
     check(&[
         (
             "{% set x = salt['pillar.get']('a').update({'z': 1}) %}{{ salt['config.get']('a') }} {{ salt['pillar.items']()['a'] }}",
@@ -165,7 +165,7 @@ fn filter_by() {
         ),
         (
             "{{ salt['grains.filter_by']({'Debian': 3, 'b': {'c': 4}}, base='b') }}",
-            "ZA0802: `grains.filter_by` failed: the base is a mapping and the choice is not, but 'int'",
+            "ZA0802: `grains.filter_by` failed: the base is a mapping, but the choice is 'int'",
         ),
         (
             "{{ salt['grains.filter_by']([1]) }}",
@@ -242,7 +242,7 @@ fn merging() {
         ),
         (
             "{{ salt['defaults.merge'](none, {'a': 1}) }}",
-            "ZA0802: `defaults.merge` failed: nothing can be merged into `none` in place",
+            "ZA0802: `defaults.merge` failed: cannot merge into `none` in place",
         ),
         (
             "{{ salt['defaults.merge'](none, {'a': 1}, in_place=False) }}|{{ salt['defaults.merge']({'a': 1}, none) }}",
@@ -290,7 +290,7 @@ fn files_of_the_tree() {
         ),
         (
             "{{ salt['slsutil.findup']('core/nope', 'm1.sls') }}",
-            "ZA0802: `slsutil.findup` failed: the state tree has no `core/nope` to start from",
+            "ZA0802: `slsutil.findup` failed: start path `core/nope` is not in the state tree",
         ),
         (
             "{{ salt['slsutil.renderer']('salt://m1.sls', v=3) }}",
@@ -375,7 +375,7 @@ fn numbers_and_texts() {
         ),
         (
             "{{ salt['hashutil.digest']('abc', 'nope') }}",
-            "ZA0802: `hashutil.digest` failed: `nope` is none of `md5`, `sha256`, `sha512`",
+            "ZA0802: `hashutil.digest` failed: `nope` must be one of `md5`, `sha256`, `sha512`",
         ),
         (
             "{{ salt['random.hash']('I am a string', algorithm='md5') }}|{{ salt['random.seed']() }}|{{ salt['random.seed'](100) }}|{{ salt['random.rand_int'](1, 10, 5) }}|{{ salt['random.rand_int'](1, 100, 'seed') }}",
@@ -410,19 +410,19 @@ fn the_salt_object() {
         ),
         (
             "{{ salt['pillar.gett']('a') }}",
-            "ZA0801: there is no function `pillar.gett` while states compile (did you mean `pillar.get`?)",
+            "ZA0801: function `pillar.gett` is not available in templates (did you mean `pillar.get`?)",
         ),
         (
             "{{ salt.pillar.gett('a') }}",
-            "ZA0801: there is no function `pillar.gett` while states compile (did you mean `pillar.get`?)",
+            "ZA0801: function `pillar.gett` is not available in templates (did you mean `pillar.get`?)",
         ),
         (
             "{{ salt['user.add']('x') }}",
-            "ZA0801: there is no function `user.add` while states compile (a template can ask first: `if 'user.add' in salt`)",
+            "ZA0801: function `user.add` is not available in templates (test for it in the template: `if 'user.add' in salt`)",
         ),
         (
             "{{ salt['mine.delete_everything']('x') }}",
-            "ZA0801: there is no function `mine.delete_everything` while states compile (`mine` has `mine.get`, `mine.valid`)",
+            "ZA0801: function `mine.delete_everything` is not available in templates (`mine` has `mine.get`, `mine.valid`)",
         ),
         ("{{ salt['cmd.run']('id') }}", "ZA0803: `cmd.run`: `templates.cmd_run` is off"),
         ("{{ salt['file.contains']('/x', 'y') }}", "ZA0802: `file.contains` failed: cannot read `/x`"),
@@ -444,7 +444,7 @@ fn test_functions_and_the_log() {
         ),
         (
             "{{ salt['log.warn']('m') }}",
-            "ZA0801: there is no function `log.warn` while states compile (`log` has `log.critical`, `log.debug`, `log.error`, `log.exception`, `log.info`, `log.warning`)",
+            "ZA0801: function `log.warn` is not available in templates (`log` has `log.critical`, `log.debug`, `log.error`, `log.exception`, `log.info`, `log.warning`)",
         ),
     ]);
     let sample = SampleFunctions::new();
@@ -506,7 +506,7 @@ fn serializers() {
         ("{{ salt['toml_lang.dumps']({'a': 1, 't': {'x': 'y'}}) }}", "a = 1\n\n[t]\nx = \"y\"\n"),
         (
             "{{ salt['slsutil.serialize']('nope', {}) }}",
-            "ZA0802: `slsutil.serialize` failed: there is no serializer `nope`: `json`, `yaml`, `configparser`, `toml` are there",
+            "ZA0802: `slsutil.serialize` failed: unknown serializer `nope`: use `json`, `yaml`, `configparser` or `toml`",
         ),
         (
             "{{ salt['slsutil.deserialize']('json', '{') is defined }}",

@@ -1,11 +1,11 @@
-//! Texts that functions draw.
+//! Banners and other texts that functions create.
 
-/// What stands on a banner unless the caller says otherwise. Not Salt's words: they would not be true here.
+/// The default text of a banner. Not Salt's words: they would not be true here.
 const TITLE: &str = "MANAGED BY ZAGENT - DO NOT EDIT";
 const TEXT: &str =
-    "This file comes from a Git repository. What is changed here is undone by the next run; change it there.";
+    "This file is managed from a Git repository. The next run overwrites local changes; edit it there.";
 
-/// The widest banner that is drawn.
+/// The maximum width of a banner.
 const MAX_WIDTH: usize = 10_000;
 
 /// A comment block with a border.
@@ -19,7 +19,7 @@ pub(super) struct Banner<'a> {
     pub(super) text: Option<&'a str>,
 }
 
-/// Draws a banner; `None` when it is too narrow (or absurdly wide).
+/// Makes a banner; `None` when it is too narrow or too wide.
 pub(super) fn banner(b: &Banner<'_>) -> Option<String> {
     let count = |s: &str| s.chars().count();
     let (left, right) = (b.comment.trim_end(), b.comment.trim());
@@ -47,7 +47,7 @@ pub(super) fn banner(b: &Banner<'_>) -> Option<String> {
     Some(out.join("\n"))
 }
 
-/// Python's `str.center`: of an odd rest the larger half goes left when the width is odd.
+/// Python's `str.center`: when the padding is odd, the larger half is left if the width is odd.
 fn center(text: &str, width: usize) -> String {
     let rest = width.saturating_sub(text.chars().count());
     let left = rest / 2 + (rest & width & 1);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn banners_are_drawn_as_by_salt() {
+    fn banners_look_as_in_salt() {
         let b = Banner {
             width: 40,
             comment: "//",

@@ -1,7 +1,7 @@
-//! What functions do to the template's own values: walk, copy, update, filter.
+//! Operations on the template's own values: traverse, copy, update, filter.
 //!
-//! Law: identity is kept. What Salt hands out by reference is the same object here, what Salt changes in place changes
-//! here too; what contains itself ends in an error, not in a full stack.
+//! Law: identity is kept. What Salt returns by reference is the same object here, what Salt changes in place changes
+//! here too; a value that contains itself is an error, not a stack overflow.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::jinja::object::{
     Dict, DictKey, LazyDict, PyDict, PyList, dict, items_of, list, pairs_of, py_str, type_name,
 };
 
-/// The dictionary behind a value.
+/// The dictionary of a value.
 pub(super) fn as_dict(value: &Value) -> Option<Arc<PyDict>> {
     value
         .downcast_object::<PyDict>()
         .or_else(|| value.downcast_object_ref::<LazyDict>().map(LazyDict::load_all))
 }
 
-/// True for what Python calls a mapping.
+/// True for a Python mapping.
 pub(super) fn is_mapping(value: &Value) -> bool {
     value.kind() == ValueKind::Map
 }
 
-/// An empty string, Salt's usual answer for what is missing.
+/// An empty string, Salt's usual value for a missing key.
 pub(super) fn empty_text() -> Value {
     Value::from("")
 }
 
-/// Walks along a path: text with delimiters, an index, or a list of steps. `None` when a step leads nowhere.
+/// Follows a path: text with delimiters, an index, or a list of steps. `None` when a step does not exist.
 pub(super) fn traverse(root: &Value, path: &Value, delimiter: &str) -> Result<Option<Value>, FunctionError> {
     if let Some(text) = path.as_str() {
         if delimiter.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn traverse(root: &Value, path: &Value, delimiter: &str) -> Result<Op
     if matches!(path.kind(), ValueKind::Seq | ValueKind::Iterable) {
         return Ok(walk(root, items_of(path).map_err(crate::functions::from_jinja)?));
     }
-    Err(FunctionError::failed(format!("a key is text or a list of steps, not '{}'", type_name(path))))
+    Err(FunctionError::failed(format!("a key must be text or a list of steps, not '{}'", type_name(path))))
 }
 
 fn walk(root: &Value, steps: impl IntoIterator<Item = Value>) -> Option<Value> {
@@ -96,7 +96,7 @@ fn parse_scalar(text: &str) -> Option<Value> {
     }
 }
 
-/// A copy that shares nothing that can change.
+/// A deep copy: it shares nothing mutable.
 pub(super) fn deep_copy(value: &Value) -> Result<Value, FunctionError> {
     copy_nested(value, 0, &mut budget::items())
 }
@@ -105,8 +105,7 @@ fn copy_nested(value: &Value, depth: usize, left: &mut usize) -> Result<Value, F
     if depth > MAX_DEPTH {
         return Err(too_deep());
     }
-    *left =
-        left.checked_sub(1).ok_or_else(|| FunctionError::failed("the value is too large to be copied"))?;
+    *left = left.checked_sub(1).ok_or_else(|| FunctionError::failed("the value is too large to copy"))?;
     if let Some(d) = as_dict(value) {
         if let Some(raw) = d.original_data() {
             return Ok(Value::from_object(PyDict::from_data(raw)));
@@ -134,13 +133,13 @@ fn too_deep() -> FunctionError {
 /// How dictionaries are updated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UpdateMode {
-    /// Replace whole values instead of going into them.
+    /// Replace whole values instead of merging into them.
     pub(super) flat: bool,
-    /// Lists add up, without duplicates.
+    /// Lists are concatenated, without duplicates.
     pub(super) lists: bool,
 }
 
-/// Updates `dest` in place with what `upd` holds, and gives it back.
+/// Updates `dest` in place with the content of `upd`, and returns it.
 pub(super) fn update(dest: &Value, upd: &Value, how: UpdateMode) -> Result<Value, FunctionError> {
     update_at(dest, upd, how, 0)?;
     Ok(dest.clone())
@@ -175,7 +174,7 @@ fn is_list(value: &Value) -> bool {
     value.downcast_object_ref::<PyList>().is_some()
 }
 
-/// A new list: a copy of the first, then what the second adds.
+/// A new list: a copy of the first, then the new items of the second.
 pub(super) fn concat_lists(first: &Value, second: &Value) -> Result<Value, FunctionError> {
     let mut out = match deep_copy(first)?.downcast_object_ref::<PyList>() {
         Some(items) => items.items(),
@@ -197,9 +196,9 @@ pub(super) struct FilterBy<'a> {
     pub(super) by: Option<Value>,
     /// What is merged over the choice.
     pub(super) merge: Option<&'a Value>,
-    /// The key to choose when none fits.
+    /// The key to choose when none matches.
     pub(super) default: Value,
-    /// The key of what lies under the choice.
+    /// The key of the base that the choice is merged over.
     pub(super) base: Option<&'a Value>,
 }
 
@@ -218,7 +217,7 @@ pub(super) fn filter_by(filter: &FilterBy<'_>) -> Result<Value, FunctionError> {
             None => Some(base),
             Some(found) if is_mapping(&base) && !is_mapping(&found) => {
                 return Err(FunctionError::failed(format!(
-                    "the base is a mapping and the choice is not, but '{}'",
+                    "the base is a mapping, but the choice is '{}'",
                     type_name(&found)
                 )));
             }

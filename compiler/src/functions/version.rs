@@ -1,4 +1,4 @@
-//! `pkg.version_cmp`: which of two package versions is the later, as dpkg and rpm judge.
+//! `pkg.version_cmp`: which of two package versions is later, as dpkg and rpm compare them.
 
 use zagent_config::Value as Data;
 use zagent_config::pkg_version::VersionScheme;

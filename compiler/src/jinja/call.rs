@@ -1,4 +1,4 @@
-//! Macros as Jinja2 has them: `varargs`, `kwargs`, `caller`, and what a macro tells about itself.
+//! Macros as Jinja2 has them: `varargs`, `kwargs`, `caller`, and the attributes of a macro.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn install(env: &mut Environment<'_>) {
             .get_attr("arguments")
             .and_then(|v| v.try_iter().map(|items| items.map(|v| v.to_string()).collect()))
             .unwrap_or_default();
-        // The names under which the rest comes in stand last and are not the caller's to give.
+        // The names for the remaining arguments come last, and the caller cannot pass them.
         for hidden in [kwargs.then_some("kwargs"), varargs.then_some("varargs")].into_iter().flatten() {
             if names.last().is_some_and(|n| n == hidden) {
                 names.pop();
@@ -56,7 +56,7 @@ impl JinjaMacro {
             let n = self.names.len();
             let what = if n == 1 { "argument" } else { "arguments" };
             return Err(
-                self.error(format_args!("takes {n} {what} at most and was given {}", positional.len()))
+                self.error(format_args!("takes at most {n} {what} but was given {}", positional.len()))
             );
         }
         for key in named.args() {
@@ -68,7 +68,7 @@ impl JinjaMacro {
                 Some(_) => {}
                 None if key == "caller" && self.caller => {}
                 None if key == "caller" => {
-                    return Err(self.error("does not use `caller()`, so no `call` block can call it"));
+                    return Err(self.error("does not use `caller()`, so a `call` block cannot call it"));
                 }
                 None if self.kwargs => {}
                 None => return Err(self.unknown_argument(key)),
@@ -84,7 +84,7 @@ impl JinjaMacro {
             .into()
     }
 
-    /// Hands the rest over under its own names.
+    /// Passes the remaining arguments as `varargs` and `kwargs`.
     fn gather_rest(&self, positional: &[Value], named: &Kwargs) -> Result<Vec<Value>, Error> {
         let split = positional.len().min(self.names.len());
         let mut args = positional[..split].to_vec();

@@ -1,4 +1,4 @@
-//! The variables that a render starts with: what Salt gives to every template, and what it derives from an SLS.
+//! The variables that a render starts with: those that Salt gives to every template, and those derived from an SLS.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use super::diagnostic::RenderScope;
 use super::import::CurrentTemplate;
 use super::object::{Dict, DictKey, dict};
 
-/// Names of a render, by what gave them.
+/// Names of a render, by their origin.
 pub(crate) type VariableMap = BTreeMap<String, Value>;
 
 /// The root of a render's variables.
 pub(crate) struct RootContext {
-    /// What this render was given.
+    /// The variables of this render.
     pub(crate) own: VariableMap,
-    /// What every render of the engine is given.
+    /// The variables of every render of the engine.
     pub(crate) shared: Arc<VariableMap>,
     /// Names of the engine's functions, for suggestions.
     pub(crate) globals: Arc<[String]>,
@@ -95,7 +95,7 @@ pub(crate) fn sls_variables(sls: &str, path: &str, full_path: &str) -> (Variable
     } else if path.ends_with(&format!("{slspath}/init.sls")) {
         format!("{slspath}/init.sls")
     } else {
-        // Not the file of that SLS: Salt takes the name itself for a path.
+        // Not the file of that SLS: Salt uses the name itself as a path.
         let dir = sls.rsplit_once('/').map_or(".", |(dir, _)| dir).to_owned();
         put("tplfile", sls.to_owned());
         put("tpldir", dir.clone());

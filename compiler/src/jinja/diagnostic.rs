@@ -1,6 +1,6 @@
-//! An error of the engine into a fault: code, place in the source, how it was reached, a way out.
+//! An engine error in, a diagnostic out: code, position in the source, how it was reached, how to fix it.
 //!
-//! Law: no value of a variable gets into a message, for pillars hold secrets.
+//! Law: a message never contains the value of a variable, because pillar contains secrets.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::source::NameUseKind;
 use super::template_sources::{LoadedTemplate, TemplateName, TemplateSources};
 use super::undefined::undefined_diagnostic;
 
-/// What the names of a render mean, for suggestions.
+/// The names of a render and their values, for suggestions.
 pub(crate) trait RenderScope {
     /// The value of a variable of the render.
     fn lookup(&self, name: &str) -> Option<Value>;
@@ -24,7 +24,7 @@ pub(crate) trait RenderScope {
     fn names(&self) -> Vec<String>;
 }
 
-/// Makes the fault of an error that ended a render.
+/// Makes the diagnostic for an error that ended a render.
 pub(crate) fn diagnostic_from_error(
     sources: &TemplateSources,
     scope: &dyn RenderScope,
@@ -45,7 +45,7 @@ pub(crate) fn diagnostic_from_error(
         next = source.source();
     }
     let innermost = errors.last().copied().unwrap_or(error);
-    // An error of ours may be wrapped by the engine: the place is the innermost one that has one.
+    // The engine may wrap a zagent error: use the innermost error that has a position.
     let mut places: Vec<TemplateLocation> = errors.iter().filter_map(|e| locate_error(sources, e)).collect();
     let here = places.last();
     let mut diagnostic = match (carried, template_error) {
@@ -90,7 +90,7 @@ pub(crate) fn diagnostic_from_error(
     diagnostic
 }
 
-/// A place in a template.
+/// A position in a template.
 pub(super) struct TemplateLocation {
     loaded: Arc<LoadedTemplate>,
     env: String,
@@ -110,7 +110,7 @@ fn locate_error(sources: &TemplateSources, error: &Error) -> Option<TemplateLoca
     Some(TemplateLocation { loaded, env, imported: sources.all_loaded(), at })
 }
 
-/// How far behind the place that the engine names a word is looked for.
+/// How far after the engine's position a word is searched.
 const SEARCH_WINDOW: usize = 400;
 
 impl TemplateLocation {
@@ -126,17 +126,17 @@ impl TemplateLocation {
         (FileLocation::new(self.loaded.file.clone(), pos), excerpt)
     }
 
-    /// Names that the template gives values to.
+    /// Names that the template assigns.
     pub(super) fn assigned_names(&self) -> impl Iterator<Item = &String> {
         self.loaded.translation.assigned.iter()
     }
 
-    /// The source before this place.
+    /// The source before this position.
     pub(super) fn source_before(&self) -> &str {
         self.at.ok().and_then(|at| self.loaded.translation.source.get(..at)).unwrap_or_default()
     }
 
-    /// The expression whose key is asked for: from its start to `.key` or `['key']`.
+    /// The expression whose key is looked up: from its start to `.key` or `['key']`.
     pub(super) fn expression_before(&self, key: &str) -> Option<String> {
         let source = &self.loaded.translation.source;
         let at = self.at.ok()?;
@@ -149,7 +149,7 @@ impl TemplateLocation {
         words.ends_with([')', ']']).then(|| words.to_owned())
     }
 
-    /// What the template defines that a name was to be imported from.
+    /// The names defined by the template of an import.
     pub(super) fn names_imported_with(&self, name: &str) -> Vec<String> {
         let source = &self.loaded.translation.source;
         let tags = source.split("{%").filter_map(|tag| tag.split_once("%}")).map(|(tag, _)| tag);
@@ -172,7 +172,7 @@ impl TemplateLocation {
         at.and_then(|at| self.loaded.translation.operands.get(&at)).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// A place in the text that the tag here loads: in the file that it imports, or in the block that it opens.
+    /// A position in the text that this tag loads: in the imported file, or in the block that it opens.
     fn place_inside(&self, sources: &TemplateSources, pos: Pos) -> Option<(FileLocation, Excerpt)> {
         let rest = &self.loaded.translation.source[self.at.ok()?..];
         let shown = |file: String, pos: Pos, text: &str| {
@@ -189,7 +189,7 @@ impl TemplateLocation {
             let text = text.lines().nth(line).unwrap_or_default();
             return Some(shown(sources.files.display(&self.env, path), pos, text));
         }
-        // A block is shown where it stands as long as it is loaded as it stands.
+        // Show a position in the block only if the block is loaded unchanged.
         let body = rest.strip_prefix("load_")?.split_once("%}")?.1;
         let end = body.find("{%")?;
         if body[..end].contains("{{") || !body[end..].contains("endload") || line == 0 {
@@ -203,7 +203,7 @@ impl TemplateLocation {
         Some(shown(self.loaded.file.clone(), pos, text))
     }
 
-    /// Moves to a word: the first one behind the place, else the first one on its line.
+    /// Moves to a word: the first one after the position, otherwise the first one on its line.
     fn point_at(&mut self, word: &str) {
         let source = self.loaded.translation.source.as_str();
         let start = match self.at {
@@ -223,7 +223,7 @@ impl TemplateLocation {
         }
     }
 
-    /// The plain path that stands here in the source.
+    /// The plain path at this position in the source.
     fn path(&self) -> Option<String> {
         let rest = &self.loaded.translation.source[self.at.ok()?..];
         let end =
@@ -243,7 +243,7 @@ fn find_word(source: &str, from: usize, to: usize, word: &str) -> Option<usize> 
         .find(|i| !source[..*i].ends_with(is_part) && !source[i + word.len()..].starts_with(is_part))
 }
 
-/// The word of the source that a fault is about: the last one in backticks of what is not there.
+/// The source word that a diagnostic is about: the last one in backticks, for missing names.
 fn focus_word(diagnostic: &Diagnostic) -> Option<String> {
     let about = [template::UNDEFINED, template::UNDEFINED_KEY, function::UNKNOWN_FUNCTION, template::SANDBOX];
     if !about.contains(&diagnostic.code) {
@@ -276,21 +276,21 @@ fn from_engine_error(error: &Error) -> Diagnostic {
         ErrorKind::UnknownFilter => {
             let name = detail.trim_start_matches("filter ").trim_end_matches(" is unknown");
             let mut diagnostic =
-                Diagnostic::new(template::UNKNOWN_FILTER, format!("there is no filter `{name}`"));
+                Diagnostic::new(template::UNKNOWN_FILTER, format!("unknown filter `{name}`"));
             diagnostic.hint = TemplateSources::nearest_name(NameUseKind::Filter, name);
             diagnostic
         }
         ErrorKind::UnknownTest => {
             let name = detail.trim_start_matches("test ").trim_end_matches(" is unknown");
-            let mut diagnostic =
-                Diagnostic::new(template::UNKNOWN_TEST, format!("there is no test `{name}`"));
+            let mut diagnostic = Diagnostic::new(template::UNKNOWN_TEST, format!("unknown test `{name}`"));
             diagnostic.hint = TemplateSources::nearest_name(NameUseKind::Test, name);
             diagnostic
         }
         ErrorKind::OutOfFuel => Diagnostic::new(limit::FUEL, "this template takes more steps than allowed")
-            .hint("look for a loop or a macro without an end"),
+            .hint("look for an endless loop or macro"),
         ErrorKind::WriteFailure => {
-            Diagnostic::new(limit::OUTPUT, "this template prints more than allowed").hint(TOO_MUCH_HINT)
+            Diagnostic::new(limit::OUTPUT, "the output of this template is larger than allowed")
+                .hint(TOO_MUCH_HINT)
         }
         kind => {
             let mut diagnostic = Diagnostic::new(code(kind, detail), sentence(kind, detail));
@@ -304,8 +304,7 @@ fn from_engine_error(error: &Error) -> Diagnostic {
     }
 }
 
-const TOO_MUCH_HINT: &str =
-    "look for a loop that doubles a text; `limits.output` is what one template may make";
+const TOO_MUCH_HINT: &str = "look for a loop that doubles a text, or raise `limits.output`";
 
 /// The nearest method of the type that "'str' object has no method 'splitt'" names.
 fn nearest_method(detail: &str) -> Option<String> {
@@ -333,7 +332,7 @@ fn code(kind: ErrorKind, detail: &str) -> Code {
 
 fn sentence(kind: ErrorKind, detail: &str) -> String {
     if detail.contains("recursion limit exceeded") {
-        return "templates or macros call each other too deep".into();
+        return "templates or macros are nested too deep".into();
     }
     match (kind, detail) {
         (_, "") => kind.to_string(),
@@ -342,7 +341,7 @@ fn sentence(kind: ErrorKind, detail: &str) -> String {
     }
 }
 
-/// What is undefined: the path in "`a.b` is undefined", wherever the engine put it, or what stands at the place.
+/// What is undefined: the path in the engine's "`a.b` is undefined", or the path at the position.
 fn undefined_path(error: &Error, here: Option<&TemplateLocation>) -> Option<String> {
     let detail = error.detail().unwrap_or_default();
     if let Some(end) = detail.rfind("` is undefined") {

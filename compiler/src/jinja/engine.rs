@@ -1,6 +1,6 @@
 //! A source in, text out: one engine renders all templates of a compile.
 //!
-//! Law: what does not change between renders is made once. A template is read, translated and parsed once; the shared
+//! Law: what does not change between renders is built once. A template is read, translated and parsed once; the shared
 //! variables are never copied; text without a tag does not reach the engine at all.
 
 use std::io;
@@ -22,9 +22,9 @@ use super::template_sources::{LoadedTemplate, SharedFileTree, TemplateName, Temp
 use super::{call, diagnostic, globals, methods, operator_filters, tests};
 use crate::{CompileOptions, TreeLimits};
 
-/// The most that minijinja counts as nested: it has no more stack to give.
+/// The maximum nesting that minijinja allows: its stack is not larger.
 const DEPTH_LIMIT: usize = 500;
-/// What one macro call costs in minijinja's count.
+/// The cost of one macro call in minijinja's nesting count.
 const CALL_DEPTH_COST: usize = 5;
 
 /// A source to render.
@@ -36,7 +36,7 @@ pub struct JinjaTemplate<'t> {
     pub path: &'t str,
     /// Its text.
     pub source: &'t str,
-    /// The SLS that it is (empty for a top file); none for a managed file.
+    /// Its SLS name (empty for a top file); none for a managed file.
     pub sls: Option<&'t str>,
 }
 
@@ -51,7 +51,7 @@ pub struct JinjaEngine {
     file_options: Map,
 }
 
-/// What a render is made of before it runs.
+/// A prepared render.
 struct PreparedRender<'t> {
     name: TemplateName,
     source: std::borrow::Cow<'t, str>,
@@ -84,7 +84,7 @@ impl JinjaEngine {
         }
     }
 
-    /// Gives a shared variable a new value, for all renders from now on.
+    /// Sets a shared variable for all later renders.
     pub fn set_shared(&mut self, name: &str, value: Value) {
         Arc::make_mut(&mut self.shared).insert(name.to_owned(), value);
     }
@@ -92,7 +92,7 @@ impl JinjaEngine {
     /// Renders a source with further variables.
     ///
     /// # Errors
-    /// Fails with the first fault of the template or of one that it imports.
+    /// Fails with the first error of the template or of one that it imports.
     pub fn render(
         &self,
         template: &JinjaTemplate<'_>,
@@ -102,7 +102,7 @@ impl JinjaEngine {
         self.run(template, &prepared, vars)
     }
 
-    /// Says which line of which file made each line of a text that this source rendered to. Renders once more.
+    /// Finds the origin (file and line) of each line of this source's rendered text. Renders once more.
     #[must_use]
     pub fn line_map(&self, template: &JinjaTemplate<'_>, vars: &[(&str, Value)], rendered: &str) -> LineMap {
         let file = self.sources.files.display(template.env, template.path);
@@ -132,7 +132,7 @@ impl JinjaEngine {
         let file = || self.sources.files.display(template.env, template.path);
         if template.source.len() > self.limits.source {
             let most = self.limits.source;
-            let diagnostic = Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+            let diagnostic = Diagnostic::new(limit::SOURCE, format!("the file is larger than {most} bytes"));
             return Err(Box::new(diagnostic.at(file(), Pos::NONE)));
         }
         let options =
@@ -168,7 +168,7 @@ impl JinjaEngine {
         } else {
             self.run_template(template, prepared, vars)?
         };
-        // Jinja2 takes the last line end away and Salt puts it back.
+        // Jinja2 removes the last line end and Salt adds it again.
         if ends {
             text.push('\n');
         }
@@ -229,7 +229,7 @@ fn new_environment(limits: &TreeLimits, host: &Arc<dyn FilterHost>) -> Environme
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_unknown_method_callback(methods::unknown_method);
     env.set_formatter(print_value);
-    // Undefined values then know which expression made them; the values of variables stay out of messages.
+    // Undefined values then know their expression; the values of variables stay out of messages.
     env.set_debug(true);
     env.set_auto_reload(false);
     env.set_fuel(Some(limits.fuel));
@@ -252,7 +252,7 @@ fn new_environment(limits: &TreeLimits, host: &Arc<dyn FilterHost>) -> Environme
     env
 }
 
-/// Takes what a render prints, up to a limit.
+/// Collects the output of a render, up to a limit.
 struct LimitedOutput {
     text: Vec<u8>,
     most: usize,
@@ -280,7 +280,7 @@ fn print_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -
     if !matches!(state.auto_escape(), AutoEscape::None) {
         return minijinja::escape_formatter(out, state, value);
     }
-    // Bytes answer as text too, and print as `b'…'`.
+    // Bytes also convert to text, but print as `b'…'`.
     if let Some(text) = value.as_str().filter(|_| value.kind() == ValueKind::String) {
         operator_filters::count_output(state, text.len())?;
         return out.write_str(text).map_err(Error::from);

@@ -1,4 +1,4 @@
-//! An error that knows its code: what our filters hand through minijinja to the fault.
+//! A template error with its code, passed from zagent's filters through minijinja to the diagnostic.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use minijinja::{Error, ErrorKind};
 use zagent_config::Pos;
 use zagent_config::codes::Code;
 
-/// The source of a template error that we made ourselves.
+/// The source of a template error raised by zagent.
 #[derive(Clone, Debug)]
 pub(crate) struct TemplateError {
     pub(crate) code: Code,
@@ -14,7 +14,7 @@ pub(crate) struct TemplateError {
     pub(crate) hint: Option<String>,
     /// Which operand of an operator was undefined.
     pub(crate) operand: Option<usize>,
-    /// The place in the text that was loaded.
+    /// The position in the loaded text.
     pub(crate) inside: Option<Pos>,
 }
 

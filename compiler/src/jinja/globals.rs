@@ -119,7 +119,7 @@ fn lipsum(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     Ok(Value::from_safe_string(vec![paragraph; n].join(separator)))
 }
 
-/// `cycler(a, b, …)`: gives its items in turn.
+/// `cycler(a, b, …)`: returns its items in turn.
 #[derive(Debug)]
 struct Cycler {
     items: Vec<Value>,
@@ -170,7 +170,7 @@ impl Object for Cycler {
     }
 }
 
-/// `joiner(sep)`: gives nothing the first time it is called, then always the separator.
+/// `joiner(sep)`: returns an empty text on the first call, then always the separator.
 struct Joiner {
     separator: Value,
     is_used: AtomicBool,

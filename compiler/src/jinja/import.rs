@@ -1,6 +1,6 @@
-//! How one template reaches another: paths as Salt resolves them, modules as Jinja2 makes them.
+//! Imports between templates: paths as Salt resolves them, modules as Jinja2 makes them.
 //!
-//! Law: what an import without context sees is the render's own variables, never the importer's.
+//! Law: an import without context sees the render's own variables, never the importer's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,10 +14,10 @@ use super::error::TemplateError;
 use super::object::{items_of, list};
 use super::template_sources::{TemplateName, TemplateSources, missing_template};
 
-/// The name under which a render knows itself.
+/// The internal name of a render.
 pub(crate) const RENDER_VARIABLE: &str = "_za_render";
 
-/// Where the last loaded template stands: Salt moves these with every template that a render loads first.
+/// The directory of the last loaded template: Salt updates it when a render loads a template for the first time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CurrentTemplate {
     /// `None` for a template that has no directory, such as a managed file.
@@ -26,7 +26,7 @@ pub(crate) struct CurrentTemplate {
     pub(crate) dot: Option<String>,
 }
 
-/// What imports of one render need to know.
+/// The import state of one render.
 pub(crate) struct RenderState {
     sources: Arc<TemplateSources>,
     env: String,
@@ -74,7 +74,7 @@ impl RenderState {
         }
     }
 
-    /// The path of a template, and moves to where it stands when this render meets it for the first time.
+    /// The path of a template; moves to its directory when this render loads it for the first time.
     fn resolve_path(&self, asked: &str) -> Option<String> {
         let mut guard = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let (here, known) = &mut *guard;
@@ -102,7 +102,7 @@ impl RenderState {
         Some(path)
     }
 
-    /// The engine's name of a template that must be there.
+    /// The engine's name of a template that must exist.
     fn require_template(&self, asked: &Value) -> Result<String, Error> {
         let asked = asked_name(asked)?;
         let path = self
@@ -124,7 +124,7 @@ fn asked_name(value: &Value) -> Result<&str, Error> {
     }
     value
         .as_str()
-        .ok_or_else(|| TemplateError::new(template::TYPE, "the name of a template must be a text").into())
+        .ok_or_else(|| TemplateError::new(template::TYPE, "the name of a template must be text").into())
 }
 
 /// A relative path from a directory; `None` when it leaves the root.
@@ -150,7 +150,7 @@ struct ImportedModules {
     kept: Option<Value>,
 }
 
-/// Adds the filters that tags about other templates are written with.
+/// Adds the filters that implement tags about other templates.
 pub(crate) fn install(env: &mut Environment<'_>) {
     env.add_filter("_za_path", path_filter);
     env.add_filter("_za_paths", paths_filter);
@@ -184,7 +184,7 @@ fn path_filter(state: &mut State<'_, '_>, asked: Value) -> Result<Value, Error> 
     RenderState::from_state(state)?.require_template(&asked).map(Value::from)
 }
 
-/// The engine's names of what an `include` names: one or the first that is there, or none when that is fine.
+/// The engine's name for an `include`: the first that exists, or none when missing is allowed.
 fn paths_filter(state: &mut State<'_, '_>, asked: Value, must: bool) -> Result<Value, Error> {
     let render = RenderState::from_state(state)?;
     let is_many = matches!(asked.kind(), ValueKind::Seq | ValueKind::Iterable);
@@ -209,7 +209,7 @@ fn is_not_found(e: &Error) -> bool {
         .is_some_and(|template_error| template_error.code == template::NOT_FOUND)
 }
 
-/// Hands an error of another template on, so that the place of the import is remembered.
+/// Passes on an error of another template, and keeps the position of the import.
 fn import_error(e: Error) -> Error {
     Error::new(ErrorKind::BadInclude, "error in an imported template").with_source(e)
 }
@@ -225,7 +225,7 @@ fn import(state: &mut State<'_, '_>, asked: Value, importer: Value) -> Result<Va
         let asked = asked_name(&asked)?;
         return Err(TemplateError::new(
             template::CYCLE,
-            format!("the template `{asked}` imports itself in the end"),
+            format!("the template `{asked}` imports itself, directly or through others"),
         )
         .into());
     }
@@ -245,7 +245,7 @@ fn include(state: &mut State<'_, '_>, asked: Value, includer: Value, must: bool)
     includer.call(state, &[names]).map_err(import_error)
 }
 
-/// What an import hands over: the names that the template gave values to itself, and what it printed.
+/// The result of an import: the names that the template assigned itself, and its output.
 struct ImportedModule {
     file: String,
     names: BTreeMap<String, Value>,

@@ -1,6 +1,6 @@
-//! Which line of which file made a line of rendered text.
+//! A line of rendered text in, its origin (file and line) out.
 //!
-//! Law: a line map never changes what was rendered. It comes from a second rendering, whose plain text carries marks; where
+//! Law: a line map never changes what was rendered. It comes from a second rendering, whose plain text has marks; where
 //! that rendering differs from the first, lines are matched by their text.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl LineMap {
         Self { origins: lines.map(|(i, _)| Some((Arc::clone(&file), line_number(i)))).collect() }
     }
 
-    /// Reads the marks of a marked rendering and lays them on the lines of the real one.
+    /// Reads the marks of a marked rendering and assigns them to the lines of the real one.
     pub(crate) fn from_marked(
         marked: &str,
         rendered: &str,
@@ -49,7 +49,7 @@ impl LineMap {
                 }
                 let (mark, rest) = piece.split_once(MARK_END).unwrap_or(("", piece));
                 if let Some(found) = parse_mark(mark).and_then(|(file, line)| origin(file, line)) {
-                    // Whitespace before the first word of a line says little about where the line is from.
+                    // Whitespace before the first word of a line does not identify its origin.
                     if first.is_none() || text.trim().is_empty() {
                         first = Some(found.clone());
                     }
@@ -76,7 +76,7 @@ fn parse_mark(mark: &str) -> Option<(usize, u32)> {
     Some((file.parse().ok()?, line.parse().ok()?))
 }
 
-/// How far ahead a line is looked for.
+/// How far ahead a line is searched.
 const WINDOW: usize = 200;
 
 /// Gives each real line the origin of the next marked line with the same text.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_know_where_they_are_from() {
+    fn lines_have_their_origin() {
         let marked = format!("{}x\n{}y {}z\nvalue", mark(0, 1), mark(0, 3), mark(1, 9));
         let map = LineMap::from_marked(&marked, "x\ny z\nvalue", origin);
         assert_eq!(map.origin(1), Some(("a", 1)));

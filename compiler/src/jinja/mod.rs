@@ -1,4 +1,4 @@
-//! Jinja as Salt speaks it, on minijinja.
+//! Jinja as Salt uses it, implemented on minijinja.
 
 mod call;
 mod context;

@@ -1,6 +1,6 @@
-//! Python's operators where a template has them: the values' own operators, watched.
+//! Python's operators in templates: the operators of the values, with checks.
 //!
-//! Law: an undefined operand is named, and what a render makes is counted, also what it never prints.
+//! Law: an undefined operand is named, and all output of a render is counted, even if it is never printed.
 
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
@@ -52,7 +52,7 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     }
 }
 
-/// What a loop runs over: the engine would take nothing for an empty list, and Python does not.
+/// The iterable of a loop: the engine would treat `none` as an empty list, Python does not.
 fn iterable(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::None | ValueKind::Bool | ValueKind::Number => {
@@ -80,7 +80,7 @@ fn number_attribute(value: Value, name: &str) -> Result<Value, Error> {
     }
 }
 
-/// Refuses undefined operands by their number; the missing `else` of a condition is joined as nothing.
+/// Rejects undefined operands by their number; a missing `else` of a condition is joined as an empty text.
 fn require_defined(
     state: &mut State<'_, '_>,
     name: &str,
@@ -90,7 +90,7 @@ fn require_defined(
         if !value.is_undefined() {
             continue;
         }
-        // Only that one is undefined and prints all the same.
+        // Only that one is undefined and still prints.
         if name == "_za_concat" && state.format(value.clone()).is_ok() {
             *value = Value::from("");
             continue;
@@ -102,20 +102,20 @@ fn require_defined(
     Ok(operands)
 }
 
-/// What a render made and looked at so far, in bytes.
+/// What a render has produced and read so far, in bytes.
 #[derive(Default)]
 struct RenderSpent {
     output_bytes: usize,
     input_bytes: usize,
 }
 
-/// How many halves of its output limit a render may make, what it does not print in the end included.
+/// How many halves of its output limit a render may produce, including text that it does not print.
 const OUTPUT_HALVES: usize = 3;
 
-/// How often over a render may look at as much as its output limit.
+/// How many times its output limit a render may read.
 const INPUT_FACTOR: usize = 24;
 
-/// The bytes of a text, and of what a container holds by itself.
+/// The bytes of a text, or of a container itself.
 fn value_bytes(value: &Value) -> usize {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),
@@ -125,7 +125,7 @@ fn value_bytes(value: &Value) -> usize {
     }
 }
 
-/// Counts what a filter, method or function was given; too much ends the render.
+/// Counts the input of a filter, method or function; too much ends the render.
 pub(crate) fn count_input(state: &mut State<'_, '_>, values: &[Value]) -> Result<(), Error> {
     let limit = budget::bytes().saturating_mul(INPUT_FACTOR);
     let spent = state.get_or_insert_extension_with(RenderSpent::default);
@@ -133,15 +133,15 @@ pub(crate) fn count_input(state: &mut State<'_, '_>, values: &[Value]) -> Result
     if spent.input_bytes > limit {
         return Err(TemplateError::new(
             limit::OUTPUT,
-            format!("this template goes through more than {limit} bytes"),
+            format!("this template reads more than {limit} bytes"),
         )
-        .hint(Some("look for a loop that goes through a large value again and again".into()))
+        .hint(Some("look for a loop that reads a large value repeatedly".into()))
         .into());
     }
     Ok(())
 }
 
-/// Counts bytes that a render makes; too many end it.
+/// Counts bytes that a render produces; too many end it.
 pub(crate) fn count_output(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
     let limit = (budget::bytes() / 2).saturating_mul(OUTPUT_HALVES);
     let spent = state.get_or_insert_extension_with(RenderSpent::default);
@@ -149,7 +149,7 @@ pub(crate) fn count_output(state: &mut State<'_, '_>, bytes: usize) -> Result<()
     if spent.output_bytes > limit {
         return Err(TemplateError::new(
             limit::OUTPUT,
-            format!("this template makes more than {limit} bytes of text"),
+            format!("this template produces more than {limit} bytes of text"),
         )
         .into());
     }

@@ -1,6 +1,6 @@
 //! Python's operators on template values, for a source pass that writes operators as filters.
 //!
-//! Law: what Python refuses is an error that names both types; results are eager, mutable and within the limits.
+//! Law: what Python rejects is an error that names both types; results are eager, mutable and within the limits.
 
 use std::cmp::Ordering;
 
@@ -27,7 +27,7 @@ fn overflow(op: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("the result of {op} is too large"))
 }
 
-/// A number on its way through an operator.
+/// A number as an operand.
 #[derive(Clone, Copy)]
 enum Number {
     Int(i128),
@@ -149,7 +149,7 @@ pub fn div(a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Quotient and rest of a division that rounds down.
+/// Quotient and remainder of a division that rounds down.
 fn floor_int(a: i128, b: i128) -> Option<(i128, i128)> {
     let (q, r) = (a.checked_div(b)?, a.checked_rem(b)?);
     if r != 0 && (r < 0) != (b < 0) { Some((q - 1, r + b)) } else { Some((q, r)) }
@@ -170,7 +170,7 @@ pub fn floordiv(a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// `a % b`: the rest of a division, or `%` formatting when `a` is a string.
+/// `a % b`: the remainder of a division, or `%` formatting when `a` is a string.
 ///
 /// # Errors
 /// Fails when Python would.
@@ -209,7 +209,7 @@ pub fn pow(a: &Value, b: &Value) -> Result<Value, Error> {
 /// `+a`.
 ///
 /// # Errors
-/// Fails when it is no number.
+/// Fails when it is not a number.
 pub fn positive(a: &Value) -> Result<Value, Error> {
     match Number::from_value(a) {
         Some(Number::Int(i)) => Ok(int_value(i)),
@@ -221,7 +221,7 @@ pub fn positive(a: &Value) -> Result<Value, Error> {
 /// `-a`.
 ///
 /// # Errors
-/// Fails when it is no number.
+/// Fails when it is not a number.
 pub fn negative(a: &Value) -> Result<Value, Error> {
     match Number::from_value(a) {
         Some(Number::Int(i)) => i.checked_neg().map(int_value).ok_or_else(|| overflow("-")),
@@ -249,7 +249,7 @@ pub fn concat(parts: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
-/// A fresh list of the items that a literal holds.
+/// A new list of the items of a literal.
 ///
 /// # Errors
 /// Fails when an item is a lazy result beyond the limit.
@@ -258,7 +258,7 @@ pub fn new_list(literal: &Value) -> Result<Value, Error> {
     Ok(list(items))
 }
 
-/// A fresh dictionary of the keys and values that a literal holds in turn.
+/// A new dictionary of the alternating keys and values of a literal.
 ///
 /// # Errors
 /// Fails when a key is not hashable.
@@ -303,7 +303,7 @@ fn is_nan(value: &Value) -> bool {
 /// Calls a method that was found by subscript, or the item of that name.
 ///
 /// # Errors
-/// Fails when there is neither, and as the method does.
+/// Fails when neither exists, or when the method fails.
 pub fn call_method(
     state: &mut State<'_, '_>,
     this: &Value,

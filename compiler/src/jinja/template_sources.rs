@@ -1,6 +1,6 @@
-//! The templates of a compile: read once, translated once, found again by the name the engine knows them under.
+//! The templates of a compile: read once, translated once, found by their engine name.
 //!
-//! Law: a name says everything that a translation depends on: syntax, marks, environment and path.
+//! Law: a name includes everything that a translation depends on: syntax, marks, environment and path.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ pub type SharedFileTree = Arc<dyn FileTree + Send + Sync>;
 /// A translated template and the file it came from.
 #[derive(Debug)]
 pub(crate) struct LoadedTemplate {
-    /// As a human finds the file.
+    /// The file name for users.
     pub(crate) file: String,
     pub(crate) translation: Translation,
-    /// A line at the top that was taken away before translation.
+    /// The number of a line at the top that was removed before translation.
     pub(crate) skipped_line: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ impl LoadedTemplate {
     }
 }
 
-/// How the engine calls a template.
+/// The engine name of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateName {
     pub(crate) syntax: usize,
@@ -67,14 +67,14 @@ impl TemplateName {
 
 type FileTexts = HashMap<(String, String), Option<Arc<str>>>;
 
-/// Everything that was read so far.
+/// All templates read so far.
 pub(crate) struct TemplateSources {
     pub(crate) files: SharedFileTree,
     pub(crate) limits: TreeLimits,
     syntaxes: Mutex<Vec<Syntax>>,
     texts: Mutex<FileTexts>,
     loaded: Mutex<HashMap<String, Arc<LoadedTemplate>>>,
-    /// Files by the number that their marks carry.
+    /// Files by their mark number.
     marked: Mutex<Vec<Arc<str>>>,
 }
 
@@ -103,7 +103,7 @@ impl TemplateSources {
         })
     }
 
-    /// The text of a file; `None` when there is none.
+    /// The text of a file; `None` when it does not exist.
     pub(crate) fn file_text(&self, env: &str, path: &str) -> Result<Option<Arc<str>>, Box<Diagnostic>> {
         let key = (env.to_owned(), path.to_owned());
         if let Some(text) = lock(&self.texts).get(&key) {
@@ -120,7 +120,7 @@ impl TemplateSources {
             Some(bytes) if bytes.len() > self.limits.source => {
                 let most = self.limits.source;
                 let diagnostic =
-                    Diagnostic::new(limit::SOURCE, format!("this file is larger than {most} bytes"));
+                    Diagnostic::new(limit::SOURCE, format!("the file is larger than {most} bytes"));
                 return Err(Box::new(diagnostic.at(file(), Pos::NONE)));
             }
             Some(bytes) => match std::str::from_utf8(&bytes) {
@@ -142,12 +142,12 @@ impl TemplateSources {
         lock(&self.loaded).values().cloned().collect()
     }
 
-    /// The file that marks of a number name.
+    /// The file of a mark number.
     pub(crate) fn marked_file(&self, number: usize) -> Option<Arc<str>> {
         lock(&self.marked).get(number).cloned()
     }
 
-    /// What the engine asks for when it imports: the translation of a file.
+    /// The translation of a file, for an import by the engine.
     pub(crate) fn load(&self, text: &str) -> Result<Option<String>, Error> {
         let Some(name) = TemplateName::parse(text) else { return Ok(None) };
         let Some(source) = self.file_text(&name.env, &name.path).map_err(diagnostic_error)? else {
@@ -183,7 +183,7 @@ impl TemplateSources {
         Ok(loaded)
     }
 
-    /// Refuses filters and tests that nobody has, where Jinja2 refuses them before it renders.
+    /// Rejects unknown filters and tests where Jinja2 rejects them before rendering.
     fn check_names(loaded: &LoadedTemplate) -> Result<(), Box<Diagnostic>> {
         for used in loaded.translation.uses.iter().filter(|u| !u.soft) {
             let (code, what) = match used.kind {
@@ -192,7 +192,7 @@ impl TemplateSources {
             };
             let unknown = !known_names(used.kind).contains(used.name.as_str());
             if unknown {
-                let mut diagnostic = Diagnostic::new(code, format!("there is no {what} `{}`", used.name));
+                let mut diagnostic = Diagnostic::new(code, format!("unknown {what} `{}`", used.name));
                 diagnostic.hint = Self::nearest_name(used.kind, &used.name);
                 let mut at = loaded.translation.pos(used.at);
                 let text = loaded.translation.line(at.line).to_owned();
@@ -236,7 +236,7 @@ fn known_names(kind: NameUseKind) -> &'static HashSet<&'static str> {
     }
 }
 
-/// A fault on its way through the engine.
+/// A diagnostic passed through the engine.
 pub(crate) fn diagnostic_error(diagnostic: Box<Diagnostic>) -> Error {
     Error::new(ErrorKind::InvalidOperation, diagnostic.message.clone()).with_source(*diagnostic)
 }
@@ -261,17 +261,14 @@ fn syntax_diagnostic(
     diagnostic
 }
 
-/// A template that is not there.
+/// The error for a missing template.
 pub(crate) fn missing_template(sources: &TemplateSources, env: &str, path: &str, asked: &str) -> Error {
     let near = sources.nearest_path(env, path).map(|near| format!("did you mean `{near}`?"));
     let hint = match asked.strip_prefix("salt://") {
         Some(rest) => Some(format!("write `{rest}`: the path starts at the root of the environment")),
         None => near,
     };
-    TemplateError::new(
-        template::NOT_FOUND,
-        format!("there is no template `{asked}` in the environment `{env}`"),
-    )
-    .hint(hint)
-    .into()
+    TemplateError::new(template::NOT_FOUND, format!("template `{asked}` not found in environment `{env}`"))
+        .hint(hint)
+        .into()
 }

@@ -1,4 +1,4 @@
-//! Jinja2's and Salt's tests (`x is …`), with Python's idea of types.
+//! Jinja2's and Salt's tests (`x is …`), with Python's types.
 
 use std::cmp::Ordering;
 
@@ -85,7 +85,7 @@ fn is_bool(value: &Value, wanted: bool) -> bool {
     value.kind() == ValueKind::Bool && value.is_true() == wanted
 }
 
-/// Dictionaries; the functions of Salt are found by name as in one, and Python does not take them for one.
+/// Dictionaries; the `salt` object is looked up by name like one, but is not one in Python.
 fn is_mapping(value: &Value) -> bool {
     value.kind() == ValueKind::Map && !is_functions(value)
 }
@@ -94,7 +94,7 @@ fn is_int(value: &Value) -> bool {
     type_name(value) == "int"
 }
 
-/// Jinja2 asks for a length and for subscription; strings and dictionaries have both.
+/// Jinja2 requires a length and subscription; strings and dictionaries have both.
 fn is_sequence(value: &Value) -> bool {
     matches!(type_name(value), "str" | "list" | "tuple" | "dict" | "range" | "bytes")
 }

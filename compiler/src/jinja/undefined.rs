@@ -1,6 +1,6 @@
-//! A name, key or function that is not there in, a fault with the nearest one that is out.
+//! An undefined name, key or function in, a diagnostic with the nearest existing one out.
 //!
-//! Law: keys are told, values never.
+//! Law: diagnostics show keys, never values.
 
 use minijinja::value::{Value, ValueKind};
 use zagent_config::codes::{function, template};
@@ -8,10 +8,10 @@ use zagent_config::{Diagnostic, suggest};
 
 use super::diagnostic::{RenderScope, TemplateLocation};
 
-/// So many keys are listed when none is near.
+/// Maximum keys listed when none is close.
 const MAX_LISTED: usize = 8;
 
-/// The fault of a path such as `pillar.nginx.workrs`.
+/// The diagnostic for a path such as `pillar.nginx.workrs`.
 pub(super) fn undefined_diagnostic(
     path: &str,
     scope: &dyn RenderScope,
@@ -24,8 +24,7 @@ pub(super) fn undefined_diagnostic(
     let Some(of) = of else { return unknown_name(&key, scope, here) };
     if of == "salt" && resolve(scope, "salt").is_some() {
         let names: Vec<String> = keys_at(scope, "salt");
-        let mut diagnostic =
-            Diagnostic::new(function::UNKNOWN_FUNCTION, format!("there is no function `{key}`"));
+        let mut diagnostic = Diagnostic::new(function::UNKNOWN_FUNCTION, format!("unknown function `{key}`"));
         diagnostic.hint =
             suggest::nearest(&key, names.iter().map(String::as_str)).map(|n| format!("did you mean `{n}`?"));
         return diagnostic;
@@ -36,12 +35,12 @@ pub(super) fn undefined_diagnostic(
     unknown_key(&of, &key, path.ends_with(']'), scope, here)
 }
 
-/// A name that an import asks a template for in vain.
+/// The diagnostic for an imported name that the template does not define.
 fn not_imported(name: &str, here: Option<&TemplateLocation>) -> Diagnostic {
     let mut diagnostic =
         Diagnostic::new(template::IMPORT_NAME, format!("the imported template does not define `{name}`"));
     let mut names = here.map(|here| here.names_imported_with(name)).unwrap_or_default();
-    // What that template itself imports under this name is not handed on.
+    // Names that the template itself imports are not exported.
     names.retain(|other| other != name);
     let near = suggest::nearest(name, names.iter().map(String::as_str));
     diagnostic.hint = match near {
@@ -56,7 +55,7 @@ fn unknown_name(name: &str, scope: &dyn RenderScope, here: Option<&TemplateLocat
     let mut names = scope.names();
     names.extend(here.into_iter().flat_map(TemplateLocation::assigned_names).cloned());
     let mut diagnostic = Diagnostic::new(template::UNDEFINED, format!("`{name}` is not defined"));
-    // Names of one or two letters are near to everything.
+    // Names of one or two letters are close to everything.
     let near = suggest::nearest(name, names.iter().map(String::as_str)).filter(|n| n.len() > 2);
     diagnostic.hint = near.map(|n| format!("did you mean `{n}`?"));
     diagnostic
@@ -88,7 +87,7 @@ fn unknown_key(
         }
         None if in_pillar.as_ref().is_some_and(Vec::is_empty) && keys.is_empty() => {
             diagnostic.hint =
-                Some("this node has no pillar: does a target of the pillar's top file match it?".into());
+                Some("this node has no pillar: check that a target in the pillar top file matches it".into());
         }
         None if !keys.is_empty() && (in_pillar.is_some() || keys.len() <= MAX_LISTED) => {
             diagnostic.hint = Some(format!("`{of}` has {}", list_keys(&keys)));
@@ -107,7 +106,7 @@ fn list_keys(keys: &[String]) -> String {
     text
 }
 
-/// The keys of what a path leads to.
+/// The keys of the value at a path.
 fn keys_at(scope: &dyn RenderScope, path: &str) -> Vec<String> {
     match resolve(scope, path) {
         Some(container) if container.kind() == ValueKind::Map => {
@@ -139,7 +138,7 @@ fn resolve(scope: &dyn RenderScope, path: &str) -> Option<Value> {
     }
 }
 
-/// The steps of a path below `pillar`, if it begins there.
+/// The steps of a path below `pillar`, if it starts there.
 fn pillar_path(path: &str) -> Option<Vec<String>> {
     match split_path(path) {
         (None, name) => (name == "pillar").then(Vec::new),
@@ -150,7 +149,7 @@ fn pillar_path(path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// A path whose variable was set to a part of the pillar right in the source: `nginx` after `{% set nginx = pillar.nginx %}`.
+/// A path whose variable was set to a part of the pillar in the source: `nginx` after `{% set nginx = pillar.nginx %}`.
 fn unaliased(path: &str, before: &str) -> Option<String> {
     let end = path.find(['.', '[']).unwrap_or(path.len());
     let (name, rest) = path.split_at(end);

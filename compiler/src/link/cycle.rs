@@ -1,4 +1,4 @@
-//! Finds one cycle among the nodes that could not be sorted, and tells it as a path.
+//! Finds one cycle among the nodes that could not be sorted, and reports it as a path.
 
 use zagent_config::Diagnostic;
 use zagent_config::codes::requisite as codes;
@@ -6,10 +6,10 @@ use zagent_config::codes::requisite as codes;
 use super::Linker;
 use crate::plan::Requisite;
 
-/// So many steps of a cycle are told.
+/// Maximum number of reported steps of a cycle.
 const MAX_SHOWN: usize = 20;
 
-/// The fault of circular requisites: every step with its place.
+/// The diagnostic for a requisite cycle: every step with its place.
 pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
     let path = find_cycle(linker);
     let name = |node: usize| {
@@ -27,17 +27,23 @@ pub(super) fn cycle_diagnostic(linker: &Linker<'_>) -> Diagnostic {
     let mut diagnostic = session.diagnostic(
         codes::CYCLE,
         linker.spot(start),
-        format!("these states wait for each other: {ring}"),
+        format!("requisite cycle: these states wait for each other: {ring}"),
     );
     for (i, &(node, kind)) in path.iter().enumerate().take(MAX_SHOWN) {
         let (next, _) = path[(i + 1) % path.len()];
         let place = session.place(linker.spot(node));
-        diagnostic.notes.push(format!("{place}: {} has `{}` on {}", name(node), kind.key(), name(next)));
+        diagnostic.notes.push(format!(
+            "{place}: {} has a `{}` requisite on {}",
+            name(node),
+            kind.key(),
+            name(next)
+        ));
     }
     if path.len() > MAX_SHOWN {
         diagnostic.notes.push(format!("and {} more", path.len() - MAX_SHOWN));
     }
-    diagnostic.hint("take one of these requisites out; `order` or the order of the file may be enough")
+    diagnostic
+        .hint("remove one of these requisites; `order` or the order of the states in the file may be enough")
 }
 
 /// A cycle as (node, the requisite by which it waits for the next one).
@@ -49,7 +55,7 @@ fn find_cycle(linker: &Linker<'_>) -> Vec<(usize, Requisite)> {
         if done[start] {
             continue;
         }
-        // Walks backwards along "waits for" with an explicit stack: (node, next edge to try).
+        // Follows "waits for" edges backwards with an explicit stack: (node, next edge to try).
         let mut path: Vec<(usize, usize)> = vec![(start, 0)];
         on_path[start] = true;
         while let Some(&mut (node, ref mut edge)) = path.last_mut() {

@@ -1,6 +1,6 @@
 //! link: chunks in, a plan out: requisites become edges, and the chunks are sorted as Salt runs them.
 //!
-//! Law: every chunk stands behind all it waits for; a missing or circular requisite is a fault that names the places.
+//! Law: every chunk comes after all it waits for; a missing or circular requisite is an error that names the places.
 
 mod cycle;
 mod order;
@@ -31,22 +31,22 @@ const LINKED_REQUISITES: [Requisite; 10] = [
     Requisite::OnchangesAny,
 ];
 
-/// A node of the dependency graph: a chunk, or the check of a chunk that a `prereq` asks for.
+/// A node of the dependency graph: a chunk, or the check of a chunk for a `prereq`.
 #[derive(Debug)]
 pub(crate) struct LinkNode {
     /// Index into the chunks.
     pub(crate) chunk: usize,
     /// `state_|-id_|-name_|-fun`, with a suffix for a check.
     pub(crate) tag: String,
-    /// Who waits for this one, in the order the edges were made.
+    /// The nodes that wait for this one, in the order of edge creation.
     pub(crate) out: Vec<(usize, Requisite)>,
-    /// For whom this one waits.
+    /// The nodes that this one waits for.
     pub(crate) into: Vec<(usize, Requisite)>,
     /// True for the check of a prereq target.
     pub(crate) check: bool,
 }
 
-/// All nodes, and the ways to find them.
+/// All nodes, and indexes to find them.
 pub(crate) struct Linker<'s> {
     session: &'s CompileSession,
     pub(crate) lowered: Vec<LoweredChunk>,
@@ -61,7 +61,7 @@ pub(crate) struct Linker<'s> {
     edges: HashSet<(usize, usize, Requisite)>,
 }
 
-/// How many edges one run may have.
+/// Maximum number of edges per run.
 const MAX_EDGES: usize = 400_000;
 
 /// Links and sorts.
@@ -70,8 +70,8 @@ pub(crate) fn link(session: &CompileSession, lowered: Vec<LoweredChunk>) -> Resu
     let mut diagnostics = Diagnostics::default();
     let cap = linker.add_requisites(&mut diagnostics);
     if linker.edges.len() >= MAX_EDGES {
-        let text = format!("the states of this run point at each other more than {MAX_EDGES} times");
-        let hint = "look for states that require a whole SLS, or everything by a pattern, in a loop";
+        let text = format!("the states of this run have more than {MAX_EDGES} requisites");
+        let hint = "look for states made in a loop that require a whole SLS, or many states by a pattern";
         return Err(Diagnostic::new(limit::REQUISITES, text).hint(hint).into());
     }
     let sorted = order::run_order(&mut linker, cap);
@@ -99,7 +99,7 @@ impl<'s> Linker<'s> {
         for i in 0..linker.lowered.len() {
             let tag = linker.lowered[i].chunk.tag();
             let node = match by_tag.get(&tag) {
-                // Two chunks of one tag are one node; the later chunk is the one that runs.
+                // Two chunks with the same tag are one node; the later chunk runs.
                 Some(&node) => {
                     linker.nodes[node].chunk = i;
                     node
@@ -176,7 +176,7 @@ impl<'s> Linker<'s> {
         }
     }
 
-    /// Makes the edges of every chunk; gives the order cap.
+    /// Makes the edges of every chunk; returns the order cap.
     fn add_requisites(&mut self, diagnostics: &mut Diagnostics) -> f64 {
         let mut cap = 1.0_f64;
         for i in 0..self.lowered.len() {
@@ -203,7 +203,8 @@ impl<'s> Linker<'s> {
                 continue;
             }
             let Value::List(list) = &value else {
-                let text = format!("`{}` of `{}` holds {}, not a list", kind.key(), self.id(i), value.kind());
+                let text =
+                    format!("`{}` of `{}` must be a list, not {}", kind.key(), self.id(i), value.kind());
                 diagnostics.push(*self.diagnostic(codes::NOT_A_LIST, i, at, text));
                 continue;
             };
@@ -230,7 +231,12 @@ impl<'s> Linker<'s> {
                 None => return Ok(()),
             },
             other => {
-                let text = format!("an item of `{}` of `{}` is {}", kind.key(), self.id(i), other.kind());
+                let text = format!(
+                    "an item of `{}` of `{}` must be a reference, not {}",
+                    kind.key(),
+                    self.id(i),
+                    other.kind()
+                );
                 return Err(self.diagnostic(codes::NOT_ONE, i, at, text));
             }
         };
@@ -240,7 +246,7 @@ impl<'s> Linker<'s> {
         let key = key.split('.').next().unwrap_or(key);
         let Some(word) = value.as_str() else {
             let text = format!(
-                "`{}` of `{}` points at `{key}: {}`, and ids are strings",
+                "`{}` of `{}` refers to `{key}: {}`, but an id must be a string",
                 kind.key(),
                 self.id(i),
                 value.json_key()
@@ -258,7 +264,7 @@ impl<'s> Linker<'s> {
         Ok(())
     }
 
-    /// The nodes a reference means, and whether it counts as found.
+    /// The nodes that a reference matches, and whether it counts as found.
     fn find_targets(&self, key: &str, word: &str) -> (bool, Vec<usize>) {
         let is_glob = word.contains(['*', '?', '[', ']']);
         if key == "sls" {
@@ -365,7 +371,7 @@ impl<'s> Linker<'s> {
         at: Pos,
     ) -> Box<Diagnostic> {
         let what = if key == "id" { format!("`{word}`") } else { format!("`{key}: {word}`") };
-        let text = format!("`{}` of `{}` points at {what}, which does not exist", kind.key(), self.id(i));
+        let text = format!("`{}` of `{}` refers to {what}, which does not exist", kind.key(), self.id(i));
         let mut diagnostic = self.diagnostic(codes::MISSING, i, at, text);
         diagnostic.hint = self.missing_hint(key, word);
         diagnostic
@@ -376,7 +382,9 @@ impl<'s> Linker<'s> {
             let near = zagent_config::suggest::nearest(word, self.by_sls.iter().map(|(s, _)| &**s));
             return Some(match near {
                 Some(near) => format!("did you mean `sls: {near}`?"),
-                None => format!("include `{word}`; an SLS without states cannot be required"),
+                None => format!(
+                    "include `{word}`, and check that it has states: an SLS without states cannot be required"
+                ),
             });
         }
         if let Some(&other) = self.by_word.get(word).and_then(|n| n.first()) {
@@ -442,7 +450,7 @@ fn first_entry(map: &Map) -> Option<(&str, &Value)> {
     Some((key.as_str().unwrap_or(""), value))
 }
 
-/// An order that counts for the cap: Python's `int`, of which `bool` is one.
+/// An order that is used for the cap: Python's `int`, of which `bool` is one.
 fn integer_order(order: Option<&Value>) -> Option<f64> {
     match order {
         Some(value @ (Value::Int(_) | Value::Bool(_))) => value.as_number(),

@@ -1,4 +1,4 @@
-//! Sorts chunks as Salt does: topologically, and among those that are ready by order, then by state, name and function.
+//! Sorts chunks as Salt does: topologically, and among ready chunks by order, then by state, name and function.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,10 +8,10 @@ use zagent_config::Value;
 use super::Linker;
 use crate::plan::{Requisite, RequisiteEdge, name_text};
 
-/// `order: last` lies this far behind the cap.
+/// The distance of `order: last` from the cap.
 const LAST_ORDER: f64 = 1_000_000.0;
 
-/// What makes one ready chunk come before another.
+/// The sort key of ready chunks.
 #[derive(PartialEq)]
 struct OrderKey {
     pulled: f64,
@@ -39,7 +39,7 @@ impl PartialOrd for OrderKey {
     }
 }
 
-/// Salt's precedence of requisites: a dependant counts only while this does not fall.
+/// Salt's precedence of requisites: a dependant is used only while this does not decrease.
 const fn precedence(kind: Requisite) -> u8 {
     match kind {
         Requisite::Onfail => 0,
@@ -85,7 +85,7 @@ fn order_key(linker: &mut Linker<'_>, node: usize, cap: f64) -> OrderKey {
     OrderKey { pulled, own, label, tag: linker.nodes[node].tag.clone(), node }
 }
 
-/// Settles a chunk's own order, once: words to numbers, the position among names, negatives from the end.
+/// Resolves the order of a chunk, once: words to numbers, the position among names, negatives from the end.
 fn resolve_order(linker: &mut Linker<'_>, chunk: usize, cap: f64) -> f64 {
     let lowered = &mut linker.lowered[chunk];
     let mut order =
@@ -117,7 +117,7 @@ fn keyword_order(order: Option<&Value>, cap: f64) -> f64 {
     }
 }
 
-/// The lowest order among the direct dependants, read as they stand: not yet settled ones without their name position.
+/// The lowest order among the direct dependants, as they are: unresolved ones without their name position.
 fn earliest_dependant(linker: &mut Linker<'_>, node: usize, cap: f64) -> f64 {
     let mut least = f64::INFINITY;
     let mut heaviest = 0;
@@ -145,7 +145,7 @@ pub(super) fn levels(n: usize, edges: &[RequisiteEdge]) -> Vec<Vec<usize>> {
     for edge in edges {
         by_target[edge.to].push(edge.from);
     }
-    // Nodes are sorted topologically already, so one pass settles all.
+    // Nodes are sorted topologically already, so one pass is enough.
     for to in 0..n {
         level[to] = by_target[to].iter().map(|&from| level[from] + 1).max().unwrap_or(0);
     }

@@ -1,6 +1,6 @@
-//! lower: high data in, low chunks out: one for every function and name.
+//! lower: high data in, low chunks out: one per function and name.
 //!
-//! Law: chunks come out in the order of the high data; sorting is `link`'s.
+//! Law: chunks keep the order of the high data; `link` sorts them.
 
 pub(crate) mod reverse_requisites;
 mod subscribe;
@@ -17,7 +17,7 @@ use crate::plan::{Chunk, PrereqRole};
 use crate::session::CompileSession;
 use crate::source_files::RenderedPos;
 
-/// A chunk on its way: what `link` needs beside it.
+/// A chunk and the data that `link` needs with it.
 #[derive(Debug)]
 pub(crate) struct LoweredChunk {
     /// The chunk; its order is not final.
@@ -26,11 +26,11 @@ pub(crate) struct LoweredChunk {
     pub(crate) name_order: u32,
     /// `order` as it was given.
     pub(crate) order: Option<Value>,
-    /// Where the state stands.
+    /// The position of the state.
     pub(crate) spot: RenderedPos,
 }
 
-/// Tears every declaration into chunks.
+/// Splits every declaration into chunks.
 pub(crate) fn lower(
     session: &CompileSession,
     high: HighData,
@@ -91,7 +91,7 @@ fn lower_decl(
                                 codes::NAMES_ENTRY,
                                 body.spot_at(*at),
                                 format!(
-                                    "an entry of `names` of `{id}` has overrides that are no list of mappings"
+                                    "an entry in `names` of `{id}`: overrides must be a list of mappings"
                                 ),
                             )
                             .hint("write\n    - names:\n      - NAME:\n        - key: value"),
@@ -109,7 +109,7 @@ fn lower_decl(
 #[derive(Default)]
 struct NameList {
     items: Vec<(Value, Pos)>,
-    /// Places in `items` by the name or the key of the overrides, so that many names cost no more than they are.
+    /// Positions in `items` by the name or the key of the overrides, so that many names stay linear.
     by_word: HashMap<Arc<str>, Vec<usize>>,
 }
 
@@ -195,7 +195,7 @@ impl ChunkDraft {
         }
     }
 
-    /// Applies one entry of `names` that carries overrides; false when they are malformed.
+    /// Applies one entry of `names` that has overrides; false when they are malformed.
     fn override_name(&mut self, entry: &Map) -> bool {
         let Some(NameOverride { name, overrides }) = NameOverride::from_map(entry) else { return true };
         self.name = name.clone();

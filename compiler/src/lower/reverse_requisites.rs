@@ -1,7 +1,7 @@
-//! Turns requisites round: `require_in` and its kin become extensions of the states they point at; `use` and `use_in`
+//! Reverses requisites: `require_in` and the other `_in` forms become extensions of the states they refer to; `use` and `use_in`
 //! copy arguments.
 //!
-//! Law: the order of what is added is Salt's, because arguments that come later win.
+//! Law: additions have Salt's order, because later arguments win.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::merge::extend::{FindBy, find_name};
 use crate::session::CompileSession;
 use crate::source_files::RenderedPos;
 
-/// The keys that are turned.
+/// The keys that are reversed.
 const REVERSE_KEYS: [&str; 7] =
     ["require_in", "watch_in", "onfail_in", "onchanges_in", "use", "use_in", "prereq_in"];
 
@@ -47,7 +47,7 @@ struct ReverseExtensions {
 impl ReverseExtensions {
     fn body_for(&mut self, id: &Arc<str>, by: &IdDecl) -> &mut IdDecl {
         let i = *self.index.entry(id.clone()).or_insert_with(|| {
-            // Copied arguments belong to no SLS, so that no exclude of one takes them away again.
+            // Copied arguments belong to no SLS, so that excluding an SLS does not remove them.
             let body = IdDecl { decls: Vec::new(), included_from: Vec::new(), sls: "".into(), ..by.clone() };
             self.list.push(Extension { id: id.clone(), body });
             self.list.len() - 1
@@ -61,11 +61,11 @@ fn args_of<'b>(body: &'b mut IdDecl, module: &Arc<str>) -> &'b mut List {
         let at = body.at;
         body.decls.push(StateDecl { key: module.clone(), args: Value::empty_list(), at });
     }
-    let decl = body.decl_mut(module).expect("it was just put there");
-    list_mut(&mut decl.args).expect("turned declarations are lists")
+    let decl = body.decl_mut(module).expect("it was just inserted");
+    list_mut(&mut decl.args).expect("reversed declarations are lists")
 }
 
-/// One `_in` or `use` argument, and whose it is.
+/// One `_in` or `use` argument, and the state it belongs to.
 struct ReverseRequisite<'h> {
     id: &'h Arc<str>,
     body: &'h IdDecl,
@@ -81,7 +81,7 @@ impl ReverseRequisite<'_> {
     }
 }
 
-/// Reads every `_in` and `use` of the high data and leaves extensions in `high.extend`.
+/// Reads every `_in` and `use` of the high data and adds extensions to `high.extend`.
 pub(crate) fn reverse_requisites(
     session: &CompileSession,
     high: &mut HighData,
@@ -126,7 +126,7 @@ fn reverse_list(
     extensions: &mut ReverseExtensions,
     diagnostics: &mut Diagnostics,
 ) {
-    // Salt walks the targets gathered so far again for each item; the repetitions show in the result.
+    // Salt visits the collected targets again for each item; the repetitions are visible in the result.
     let mut targets: Vec<(Arc<str>, Arc<str>)> = Vec::new();
     for item in items.iter() {
         let Some((module, name)) = resolve_target(high, item) else { continue };
@@ -146,7 +146,7 @@ fn reverse_list(
     }
 }
 
-/// The module and id that an item of an `_in` list points at; `None` for a bare word that nothing has.
+/// The module and id that an item of an `_in` list refers to; `None` for a bare word that matches nothing.
 fn resolve_target(high: &HighData, item: &Value) -> Option<(Arc<str>, Arc<str>)> {
     match item {
         Value::Map(map) => {
@@ -184,7 +184,7 @@ fn ids_of_sls(high: &HighData, sls: &str) -> Vec<(Arc<str>, Arc<str>)> {
         .collect()
 }
 
-/// Refuses `pkg.installed` where `pkg` is meant; gives the module.
+/// Rejects `pkg.installed` where `pkg` is expected; returns the module.
 fn module_without_function(
     session: &CompileSession,
     reverse: &ReverseRequisite<'_>,
@@ -198,14 +198,17 @@ fn module_without_function(
             .diagnostic(
                 codes::DOTTED,
                 reverse.spot,
-                format!("`{}` of `{}` names a function: `{module}: {name}`", reverse.key, reverse.id),
+                format!(
+                    "`{}` of `{}` names a function, not a module: `{module}: {name}`",
+                    reverse.key, reverse.id
+                ),
             )
-            .hint(format!("requisites go by module: `{plain}: {name}`")),
+            .hint(format!("write the module only: `{plain}: {name}`")),
     );
     plain.into()
 }
 
-/// Adds `{kind: [{module: id}]}` of the pointing state to the state it points at.
+/// Adds `{kind: [{module: id}]}` of the referring state to the state it refers to.
 fn add_reversed(
     extensions: &mut ReverseExtensions,
     reverse: &ReverseRequisite<'_>,

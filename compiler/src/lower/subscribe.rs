@@ -1,12 +1,12 @@
-//! `subscribe` of an `exec` becomes `watch`: `file#/etc/x` is `file: /etc/x`, and what is a reference already stays one.
+//! `subscribe` of an `exec` becomes `watch`: `file#/etc/x` is `file: /etc/x`, and existing references stay unchanged.
 //!
-//! Law: a `watch` that is there keeps its place; what is no reference is left for `link` to name.
+//! Law: an existing `watch` keeps its position; `link` reports what is not a reference.
 
 use zagent_config::{List, Map, Value};
 
 use crate::high::single_entry;
 
-/// Turns the subscriptions of one state, when it has any.
+/// Converts the subscriptions of one state, if any.
 pub(super) fn lower_subscriptions(args: &mut Map) {
     let Some(entry) = args.entry("subscribe") else { return };
     let at = entry.at;
@@ -17,7 +17,7 @@ pub(super) fn lower_subscriptions(args: &mut Map) {
     };
     let mut watched = match args.get("watch") {
         Some(Value::List(list)) => (**list).clone(),
-        // A `watch` that is no list is a fault of its own.
+        // A `watch` that is not a list is a separate error.
         Some(other) if other.is_truthy() => return,
         _ => List::default(),
     };

@@ -1,4 +1,4 @@
-//! Checks that high data is well formed: every fault of every id, in one go.
+//! Checks that high data is well formed: reports every error of every id in one pass.
 
 use zagent_config::codes::{declaration, requisite};
 use zagent_config::{Diagnostics, List, Value};
@@ -7,7 +7,7 @@ use crate::high::{HighData, IdDecl, StateDecl};
 use crate::merge::extend::REQUISITE_KEYS;
 use crate::session::CompileSession;
 
-/// Notes every malformed declaration.
+/// Reports every malformed declaration.
 pub(crate) fn verify(session: &CompileSession, high: &HighData, diagnostics: &mut Diagnostics) {
     for (id, body) in high.iter() {
         if id.starts_with("__") {
@@ -35,7 +35,7 @@ fn verify_decl(
                     .diagnostic(
                         declaration::TRAILING_COLON,
                         spot,
-                        format!("`{}` of `{id}` has a colon and nothing behind it", decl.key),
+                        format!("`{}` of `{id}` has nothing after the colon", decl.key),
                     )
                     .hint(format!("write `{id}: {}` on one line, or give it a list of arguments", decl.key)),
             );
@@ -47,9 +47,9 @@ fn verify_decl(
                     .diagnostic(
                         declaration::NOT_A_LIST,
                         spot,
-                        format!("`{}` of `{id}` holds {}, not a list", decl.key, other.kind()),
+                        format!("`{}` of `{id}` must be a list, not {}", decl.key, other.kind()),
                     )
-                    .hint("put a dash in front of every argument"),
+                    .hint("put a dash before each argument"),
             );
             return;
         }
@@ -64,9 +64,11 @@ fn verify_decl(
                             .diagnostic(
                                 declaration::FUNCTION_WHITESPACE,
                                 body.spot_at(args.pos(i)),
-                                format!("`{function}` of `{id}` would be a function, and has a space in it"),
+                                format!(
+                                    "`{function}` of `{id}` is read as a function name, but contains a space"
+                                ),
                             )
-                            .hint("an argument needs a colon: `- key: value`"),
+                            .hint("write an argument with a colon: `- key: value`"),
                     );
                 }
                 functions.push(function);
@@ -90,7 +92,7 @@ fn verify_decl(
                 .diagnostic(
                     declaration::NO_FUNCTION,
                     spot,
-                    format!("`{}` of `{id}` names no function", decl.key),
+                    format!("`{}` of `{id}` has no function", decl.key),
                 )
                 .hint(format!("write `{}.FUNCTION:`", decl.key)),
         ),
@@ -99,9 +101,9 @@ fn verify_decl(
                 .diagnostic(
                     declaration::MANY_FUNCTIONS,
                     spot,
-                    format!("`{}` of `{id}` names several functions: {}", decl.key, functions.join(", ")),
+                    format!("`{}` of `{id}` has more than one function: {}", decl.key, functions.join(", ")),
                 )
-                .hint("one function a module and id; use two ids"),
+                .hint("use one function per module and id: declare a second id"),
         ),
     }
 }
@@ -117,9 +119,9 @@ fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, di
                 .diagnostic(
                     declaration::NAMES_NOT_LIST,
                     spot,
-                    format!("`names` of `{id}` holds {}, not a list", first.value.kind()),
+                    format!("`names` of `{id}` must be a list, not {}", first.value.kind()),
                 )
-                .hint("use `name:` for a single one"),
+                .hint("for a single name, use `name:`"),
         );
     }
     if !REQUISITE_KEYS.contains(&key) {
@@ -132,7 +134,7 @@ fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, di
                 .diagnostic(
                     requisite::NOT_A_LIST,
                     spot,
-                    format!("`{key}` of `{id}` holds {}, not a list", other.kind()),
+                    format!("`{key}` of `{id}` must be a list, not {}", other.kind()),
                 )
                 .hint(format!("write\n    - {key}:\n      - module: id")),
         ),
@@ -145,7 +147,7 @@ fn verify_arg(session: &CompileSession, id: &str, body: &IdDecl, arg: &Value, di
                     spot,
                     format!("`{key}` of `{id}` shares its list item with other arguments"),
                 )
-                .hint("give every argument a dash of its own"),
+                .hint("give each argument its own dash"),
         );
     }
 }
@@ -164,15 +166,16 @@ fn verify_requisites(
             Value::Str(_) => continue,
             Value::Map(map) if map.len() == 1 => map,
             other => {
-                let what = if other.as_map().is_some() { "a mapping of several keys" } else { other.kind() };
+                let what =
+                    if other.as_map().is_some() { "a mapping with several keys" } else { other.kind() };
                 diagnostics.push(
                     session
                         .diagnostic(
                             requisite::NOT_ONE,
                             spot,
-                            format!("an item of `{key}` of `{id}` is {what}"),
+                            format!("an item of `{key}` of `{id}` must be a reference, not {what}"),
                         )
-                        .hint("every item is one `module: id`, or a bare id"),
+                        .hint("write each item as `module: id`, or as an id"),
                 );
                 continue;
             }
@@ -185,15 +188,15 @@ fn verify_requisites(
                     .diagnostic(
                         requisite::DOTTED,
                         spot,
-                        format!("`{key}` of `{id}` names a function: `{full}`"),
+                        format!("`{key}` of `{id}` names a function, not a module: `{full}`"),
                     )
-                    .hint(format!("requisites go by module: did you mean `{plain}`?")),
+                    .hint(format!("write the module only: `{plain}`")),
             );
         }
         if matches!(entry.value, Value::List(_) | Value::Map(_)) {
-            let text = format!("`{key}` of `{id}` points at {}, not at an id", entry.value.kind());
+            let text = format!("`{key}` of `{id}` refers to {}, not to an id", entry.value.kind());
             let diagnostic = session.diagnostic(requisite::ILLEGAL, spot, text);
-            diagnostics.push(diagnostic.hint("one item a state: `- module: id`"));
+            diagnostics.push(diagnostic.hint("write one item per state: `- module: id`"));
         }
     }
 }

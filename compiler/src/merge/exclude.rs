@@ -1,4 +1,4 @@
-//! Takes excluded ids out of high data: by id as it stands, by SLS with patterns.
+//! Removes excluded ids from high data: by literal id, or by SLS with patterns.
 
 use zagent_config::codes::merge as codes;
 use zagent_config::{Diagnostic, Value, glob, suggest};
@@ -6,7 +6,7 @@ use zagent_config::{Diagnostic, Value, glob, suggest};
 use crate::high::{Exclusion, HighData};
 use crate::session::CompileSession;
 
-/// What one exclusion takes out.
+/// What one exclusion removes.
 enum ExcludeRule<'e> {
     Id(&'e str),
     Sls(&'e str),
@@ -39,7 +39,7 @@ impl<'e> ExcludeRule<'e> {
     }
 }
 
-/// Applies and empties the excludes; gives a warning for each that took nothing out.
+/// Applies and clears the excludes; returns a warning for each that matched nothing.
 pub(crate) fn exclude(session: &CompileSession, high: &mut HighData) -> Vec<Diagnostic> {
     let exclusions = std::mem::take(&mut high.exclude);
     let all: Vec<ExcludeRule<'_>> = exclusions.iter().map(ExcludeRule::new).collect();
@@ -61,7 +61,7 @@ pub(crate) fn exclude(session: &CompileSession, high: &mut HighData) -> Vec<Diag
     unused
         .map(|((e, takes), _)| {
             let mut diagnostic =
-                session.diagnostic(codes::EXCLUDE_NOTHING, e.spot, "this exclude takes nothing out");
+                session.diagnostic(codes::EXCLUDE_NOTHING, e.spot, "this exclude matches nothing");
             let near = match takes {
                 ExcludeRule::Id(id) => suggest::nearest(id, high.iter().map(|(id, _)| &**id)),
                 ExcludeRule::Sls(sls) => suggest::nearest(sls, high.iter().map(|(_, body)| &*body.sls)),

@@ -1,4 +1,4 @@
-//! Applies extensions to high data: what `extend` says, and what the `_in` requisites were turned into.
+//! Applies extensions to high data: from `extend`, and from reversed `_in` requisites.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ pub(crate) const REQUISITE_KEYS: [&str; 13] = [
     "onfail_stop",
 ];
 
-/// Whether an id alone is enough to be found, or its module must be there too.
+/// Whether an id alone is enough to be found, or its module must exist too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FindBy {
     /// `extend`: an id that exists is found.
     ById,
-    /// Turned requisites: the id must have the module.
+    /// Reversed requisites: the id must have the module.
     ByIdAndModule,
 }
 
-/// Takes all waiting extensions and applies them.
+/// Applies all pending extensions.
 pub(crate) fn extend(
     session: &CompileSession,
     high: &mut HighData,
@@ -48,7 +48,7 @@ pub(crate) fn extend(
             diagnostics.push(session.diagnostic(
                 codes::EXTEND_EMPTY,
                 body.spot(),
-                format!("`extend` of `{id}` names no state"),
+                format!("`extend` of `{id}` has no state"),
             ));
             continue;
         };
@@ -88,7 +88,7 @@ fn cannot_extend(
     let diagnostic = session.diagnostic(
         codes::EXTEND_UNKNOWN,
         body.spot(),
-        format!("cannot extend `{id}` ({module}): no such state is part of this run"),
+        format!("cannot extend `{id}` ({module}): the state is not part of this run"),
     );
     let near = zagent_config::suggest::nearest(id, high.iter().map(|(id, _)| &**id));
     match near {
@@ -97,7 +97,7 @@ fn cannot_extend(
     }
 }
 
-/// The ids that a name stands for: the id itself, every id of an SLS, or ids one of whose arguments has that value.
+/// The ids that a name refers to: the id itself, every id of an SLS, or ids one of whose arguments has that value.
 pub(crate) fn find_name(name: &str, module: &str, high: &HighData, find: FindBy) -> Vec<Arc<str>> {
     let as_id = match find {
         FindBy::ById => high.contains(name),
@@ -140,11 +140,9 @@ fn extend_decl(
         } else {
             RenderedPos { file: from, pos: new.at }
         };
-        let text = format!("`{}` cannot be extended by `{sls}`: both sides must be lists", new.key);
+        let text = format!("`{sls}` cannot extend `{}`: both sides must be lists", new.key);
         diagnostics.push(
-            session
-                .diagnostic(codes::EXTEND_NOT_LIST, spot, text)
-                .hint("put a dash in front of every argument"),
+            session.diagnostic(codes::EXTEND_NOT_LIST, spot, text).hint("put a dash before each argument"),
         );
         return;
     };
@@ -153,8 +151,8 @@ fn extend_decl(
     }
 }
 
-/// Puts one argument in: a function replaces the function, a requisite adds to every one of its kind, anything else
-/// replaces its namesakes; `name` also replaces `names`.
+/// Adds one argument: a function replaces the function, a requisite adds to every one of its kind, anything else
+/// replaces the arguments of the same name; `name` also replaces `names`.
 fn extend_arg(args: &mut zagent_config::List, arg: &Value, at: Pos) {
     let mut found = false;
     let mut items = std::mem::take(args).into_positioned();

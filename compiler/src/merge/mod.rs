@@ -1,6 +1,6 @@
-//! merge: selected SLS in, high data out: includes are followed, ids numbered, extends and excludes set aside.
+//! merge: selected SLS in, high data out: follows includes, numbers ids, collects extends and excludes.
 //!
-//! Law: the same SLS is never read twice, and numbers count from the end of an include chain.
+//! Law: the same SLS is never read twice, and numbering starts at the end of an include chain.
 
 pub(crate) mod exclude;
 pub(crate) mod extend;
@@ -20,7 +20,7 @@ use crate::source_files::{FileId, ReachedBy, RenderedPos};
 /// The first automatic order number.
 const FIRST_ORDER: i64 = 10_000;
 
-/// How deep includes may nest.
+/// Maximum nesting of includes.
 const INCLUDE_DEPTH: usize = 200;
 
 /// Reads every selected SLS and all it includes.
@@ -58,7 +58,7 @@ fn sls_key(env: &str, sls: &str) -> String {
     format!("{env}:{sls}")
 }
 
-/// The same extension, read twice over two includes, counts once.
+/// The same extension, read through two includes, is applied once.
 fn drop_repeated(extend: &mut Vec<Extension>) {
     let mut kept: Vec<Extension> = Vec::with_capacity(extend.len());
     for extension in extend.drain(..) {
@@ -78,7 +78,7 @@ struct SlsMerger<'s> {
     depth: usize,
 }
 
-/// One item of an include list: the environment it names, the SLS, and where it stands.
+/// One item of an include list: the environment it names, the SLS, and its position.
 struct IncludeItem {
     env: Option<Arc<str>>,
     sls: String,
@@ -86,10 +86,10 @@ struct IncludeItem {
 }
 
 impl SlsMerger<'_> {
-    /// The SLS that a name or pattern of a top file stands for.
+    /// The SLS that match a name or pattern of a top file.
     fn resolve_pattern(&mut self, env: &Arc<str>, name: &str, reached: &ReachedBy) -> Vec<Arc<str>> {
         if !self.session.has_env(env) {
-            let diagnostic = Diagnostic::new(codes::UNKNOWN_ENV, format!("there is no environment `{env}`"))
+            let diagnostic = Diagnostic::new(codes::UNKNOWN_ENV, format!("environment `{env}` not found"))
                 .hint(format!("environments: {}", self.session.envs().join(", ")));
             self.diagnostics.push(self.session.at_requester(diagnostic, reached));
             return Vec::new();
@@ -108,22 +108,22 @@ impl SlsMerger<'_> {
         }
     }
 
-    /// Reads one SLS and what it includes; faults are noted, and what could be read is given.
+    /// Reads one SLS and its includes; errors are reported, and what could be read is returned.
     fn read_sls(&mut self, env: &Arc<str>, sls: &Arc<str>, reached: ReachedBy) -> HighData {
         let mut high = HighData::default();
         if self.depth >= INCLUDE_DEPTH || self.session.is_limit_reached() {
-            // One such fault says it all: a tree that goes too far does so in many places.
+            // Report this error once: such a tree exceeds the limit in many places.
             if self.diagnostics.0.iter().any(|diagnostic| diagnostic.code == limit::INCLUDES) {
                 return high;
             }
             let diagnostic = if self.depth >= INCLUDE_DEPTH {
-                let text = format!("`{sls}` is included {INCLUDE_DEPTH} files deep");
-                Diagnostic::new(limit::INCLUDES, text).hint("look for a chain of includes that a loop made")
+                let text = format!("`{sls}` is included through {INCLUDE_DEPTH} levels");
+                Diagnostic::new(limit::INCLUDES, text).hint("look for a chain of includes made by a loop")
             } else {
                 let most = self.session.options().limits.files;
-                let text = format!("`{sls}` is one file more than the {most} that one compile may read");
+                let text = format!("`{sls}` exceeds the limit of {most} files per compile");
                 Diagnostic::new(limit::INCLUDES, text)
-                    .hint("raise `limits.files` if the tree is meant to be so large")
+                    .hint("if the tree has to be this large, raise `limits.files`")
             };
             self.diagnostics.push(self.session.at_requester(diagnostic, &reached));
             return high;
@@ -147,7 +147,7 @@ impl SlsMerger<'_> {
             other if !other.is_truthy() => return high,
             other => {
                 let spot = self.session.document_start(file);
-                let text = format!("`{sls}` renders to {}, not to a mapping of ids", other.kind());
+                let text = format!("`{sls}` must render to a mapping of ids, not to {}", other.kind());
                 self.diagnostics.push(self.session.diagnostic(codes::NOT_A_MAPPING, spot, text));
                 return high;
             }
@@ -172,17 +172,17 @@ impl SlsMerger<'_> {
 
     fn missing_sls(&self, env: &str, sls: &str, reached: &ReachedBy) -> Diagnostic {
         let diagnostic =
-            Diagnostic::new(codes::NOT_FOUND, format!("there is no SLS `{sls}` in environment `{env}`"));
+            Diagnostic::new(codes::NOT_FOUND, format!("SLS `{sls}` not found in environment `{env}`"));
         let all = self.session.available_sls(env).unwrap_or_default();
         let path = sls.replace('.', "/");
         let diagnostic = match zagent_config::suggest::nearest(sls, all.iter().map(|s| &**s)) {
             Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
-            None => diagnostic.hint(format!("it would be `{path}.sls` or `{path}/init.sls`")),
+            None => diagnostic.hint(format!("create `{path}.sls` or `{path}/init.sls`, or correct the name")),
         };
         self.session.at_requester(diagnostic, reached)
     }
 
-    /// Takes a document apart: includes, extends, excludes and ids.
+    /// Splits a document into includes, extends, excludes and ids.
     fn split_document(
         &mut self,
         mut map: Map,
@@ -200,7 +200,7 @@ impl SlsMerger<'_> {
                 Some(_) => self.add_id(key, value, spot, sls_ctx, high),
                 None => {
                     let text = format!(
-                        "the id `{}` in `{}` is {}, not a string",
+                        "the id `{}` in `{}` must be a string, not {}",
                         key.json_key(),
                         sls_ctx.sls,
                         key.kind()
@@ -217,9 +217,9 @@ impl SlsMerger<'_> {
 
     fn parse_includes(&mut self, value: Value, spot: RenderedPos, sls_ctx: &SlsContext) -> Vec<IncludeItem> {
         let Value::List(list) = value else {
-            let text = format!("`include` in `{}` holds {}, not a list", sls_ctx.sls, value.kind());
+            let text = format!("`include` in `{}` must be a list, not {}", sls_ctx.sls, value.kind());
             let diagnostic = self.session.diagnostic(codes::INCLUDE_NOT_LIST, spot, text);
-            self.diagnostics.push(diagnostic.hint("put a dash in front: `- name.of.sls`"));
+            self.diagnostics.push(diagnostic.hint("put a dash before each name: `- name.of.sls`"));
             return Vec::new();
         };
         let mut includes = Vec::with_capacity(list.len());
@@ -238,9 +238,13 @@ impl SlsMerger<'_> {
                     includes.push(IncludeItem { env, sls: sls.to_string(), spot })
                 }
                 _ => {
-                    let text = format!("an item of `include` in `{}` is {}", sls_ctx.sls, name.kind());
+                    let text = format!(
+                        "an item of `include` in `{}` must be a name, not {}",
+                        sls_ctx.sls,
+                        name.kind()
+                    );
                     let diagnostic = self.session.diagnostic(codes::INCLUDE_ITEM, spot, text);
-                    self.diagnostics.push(diagnostic.hint("an include is a name, or `environment: name`"));
+                    self.diagnostics.push(diagnostic.hint("write a name, or `environment: name`"));
                 }
             }
         }
@@ -249,9 +253,10 @@ impl SlsMerger<'_> {
 
     fn parse_extends(&mut self, value: Value, spot: RenderedPos, sls_ctx: &SlsContext, high: &mut HighData) {
         let Value::Map(map) = value else {
-            let text = format!("`extend` in `{}` holds {}, not a mapping of ids", sls_ctx.sls, value.kind());
+            let text =
+                format!("`extend` in `{}` must be a mapping of ids, not {}", sls_ctx.sls, value.kind());
             let diagnostic = self.session.diagnostic(codes::EXTEND_NOT_MAPPING, spot, text);
-            self.diagnostics.push(diagnostic.hint("write `ID:`, and under it what to add to that state"));
+            self.diagnostics.push(diagnostic.hint("write `ID:`, and below it what to add to that state"));
             return;
         };
         for MapEntry { key, value, at } in Arc::unwrap_or_clone(map).take_entries() {
@@ -275,9 +280,9 @@ impl SlsMerger<'_> {
 
     fn parse_excludes(&mut self, value: Value, spot: RenderedPos, high: &mut HighData) {
         let Value::List(list) = value else {
-            let text = format!("`exclude` holds {}, not a list", value.kind());
+            let text = format!("`exclude` must be a list, not {}", value.kind());
             let diagnostic = self.session.diagnostic(codes::EXCLUDE_NOT_LIST, spot, text);
-            self.diagnostics.push(diagnostic.hint("write `- sls: NAME` or `- id: ID` behind dashes"));
+            self.diagnostics.push(diagnostic.hint("write a list of `- sls: NAME` or `- id: ID`"));
             return;
         };
         for (i, item) in list.iter().enumerate() {
@@ -307,7 +312,7 @@ impl SlsMerger<'_> {
             }
             other => {
                 let text =
-                    format!("`{id}` in `{}` holds {}, not a mapping of states", sls_ctx.sls, other.kind());
+                    format!("`{id}` in `{}` must be a mapping of states, not {}", sls_ctx.sls, other.kind());
                 let diagnostic = self.session.diagnostic(declaration::BODY, spot, text);
                 self.diagnostics
                     .push(diagnostic.hint(format!("write\n{id}:\n  module.function:\n    - key: value")));
@@ -319,7 +324,7 @@ impl SlsMerger<'_> {
         }
     }
 
-    /// Splits dotted keys: `file.managed: [...]` becomes `file: [..., managed]`, behind the undotted ones.
+    /// Splits dotted keys: `file.managed: [...]` becomes `file: [..., managed]`, after the undotted ones.
     fn build_body(
         &mut self,
         id: &str,
@@ -334,7 +339,8 @@ impl SlsMerger<'_> {
         let mut dotted = Vec::new();
         for MapEntry { key, mut value, at } in map.take_entries() {
             let Value::Str(key) = key else {
-                let text = format!("a key of `{id}` in `{}` is {}, not a string", sls_ctx.sls, key.kind());
+                let text =
+                    format!("a key of `{id}` in `{}` must be a string, not {}", sls_ctx.sls, key.kind());
                 let diagnostic = self.session.diagnostic(declaration::KEY_NOT_STRING, sls_ctx.spot(at), text);
                 self.diagnostics.push(diagnostic.hint("write `module.function:`"));
                 sound = false;
@@ -366,7 +372,7 @@ impl SlsMerger<'_> {
                 }
             }
         }
-        // A dotted key takes the place of an undotted namesake that comes later, and else goes to the end.
+        // A dotted key takes the position of a later undotted key of the same name, otherwise it goes to the end.
         for decl in dotted {
             match body.decl_mut(&decl.key) {
                 Some(old) => *old = decl,
@@ -380,7 +386,7 @@ impl SlsMerger<'_> {
         let text = format!("`{id}` declares `{module}` twice");
         self.session
             .diagnostic(declaration::SAME_MODULE, spot, text)
-            .hint("one function a module and id; use two ids")
+            .hint("use one function per module and id: declare a second id")
     }
 
     fn merge_include(&mut self, include: IncludeItem, sls_ctx: &SlsContext, high: &mut HighData) {
@@ -412,7 +418,7 @@ impl SlsMerger<'_> {
             parts.push("init");
         }
         if levels > parts.len() {
-            let text = format!("`{}` in `{}` climbs above the root of the tree", include.sls, sls_ctx.sls);
+            let text = format!("`{}` in `{}` goes above the root of the tree", include.sls, sls_ctx.sls);
             self.diagnostics.push(self.session.diagnostic(codes::ABOVE_ROOT, include.spot, text));
             return None;
         }
@@ -421,14 +427,14 @@ impl SlsMerger<'_> {
         Some(parts.join("."))
     }
 
-    /// The environment that an include means.
+    /// The environment of an include.
     fn resolve_env(&mut self, include: &IncludeItem, sls: &str, sls_ctx: &SlsContext) -> Option<Arc<str>> {
         let Some(named) = &include.env else { return Some(sls_ctx.env.clone()) };
         if &**named == "_xenv" {
             return self.resolve_any_env(include, sls, sls_ctx);
         }
         if !self.session.has_env(named) {
-            let text = format!("there is no environment `{named}` to include `{sls}` from");
+            let text = format!("cannot include `{sls}`: environment `{named}` not found");
             let diagnostic = self.session.diagnostic(codes::UNKNOWN_ENV, include.spot, text);
             let envs = self.session.envs();
             let near = zagent_config::suggest::nearest(named, envs.iter().map(String::as_str));
@@ -442,7 +448,7 @@ impl SlsMerger<'_> {
         if self.matches.has_env(named) || !self.available_sls(named, sls).is_empty() {
             return Some(named.clone());
         }
-        let text = format!("there is no SLS `{sls}` in environment `{named}`");
+        let text = format!("SLS `{sls}` not found in environment `{named}`");
         self.diagnostics.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
         None
     }
@@ -461,20 +467,20 @@ impl SlsMerger<'_> {
             [only] => Some(only.clone()),
             _ if having.contains(&sls_ctx.env) => Some(sls_ctx.env.clone()),
             [] => {
-                let text = format!("no selected environment has the SLS `{sls}`");
+                let text = format!("SLS `{sls}` not found in any selected environment");
                 self.diagnostics.push(self.session.diagnostic(codes::NOT_FOUND, include.spot, text));
                 None
             }
             several => {
-                let text = format!("several environments have the SLS `{sls}`: {}", several.join(", "));
+                let text = format!("SLS `{sls}` exists in several environments: {}", several.join(", "));
                 let diagnostic = self.session.diagnostic(codes::AMBIGUOUS, include.spot, text);
-                self.diagnostics.push(diagnostic.hint("name one: `- environment: sls`"));
+                self.diagnostics.push(diagnostic.hint("name one of them: `- environment: sls`"));
                 None
             }
         }
     }
 
-    /// Puts one SLS's part into the whole; an id that stands already is a fault naming both places.
+    /// Merges one SLS into the high data; an id that already exists is an error that names both places.
     fn merge_sls(&mut self, high: &mut HighData, mut state: HighData) {
         high.extend.append(&mut state.extend);
         high.exclude.append(&mut state.exclude);
@@ -487,15 +493,16 @@ impl SlsMerger<'_> {
                 let diagnostic = self.session.diagnostic(codes::CONFLICT, body.spot(), text);
                 let place = self.session.place(first.spot());
                 let diagnostic = diagnostic.note(format!("first declared here: {place}"));
-                self.diagnostics
-                    .push(diagnostic.hint("ids are unique across all SLS: rename one and give it a `name:`"));
+                self.diagnostics.push(
+                    diagnostic.hint("ids must be unique across all SLS: rename one and give it a `name:`"),
+                );
             }
             high.insert(id, body);
         }
     }
 }
 
-/// Whether two dotted keys of one module under one id are refused.
+/// Whether two dotted keys of one module under one id are an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DottedKeys {
     Once,

@@ -1,13 +1,14 @@
-//! A field of a crontab in, whether a cron would take it out.
+//! A crontab field in, whether a cron accepts it out.
 //!
-//! Law: what one of the crons takes passes; also what is chosen here before cron sees it: `random`, and `5:10` for one of these.
+//! Law: what any cron accepts passes, and also what zagent resolves before cron sees it: `random`, and `5:10` for a
+//! value in that range.
 
-/// What a field may hold.
+/// What a field may contain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CrontabField {
     low: u32,
     high: u32,
-    /// What the numbers are called, from the lowest.
+    /// The names of the numbers, from the lowest.
     names: &'static [&'static str],
 }
 
@@ -25,7 +26,7 @@ pub(super) const FIELDS: [CrontabField; 5] = [
 ];
 
 impl CrontabField {
-    /// True when the text can stand in it.
+    /// True when the text is valid in it.
     pub(super) fn accepts(self, text: &str) -> bool {
         let text = text.trim().to_ascii_lowercase();
         if text == "random" {
@@ -37,7 +38,7 @@ impl CrontabField {
         text.split(',').all(|part| self.is_part(part))
     }
 
-    /// One of a list: all, a number or a range, each perhaps with a step.
+    /// One of a list: all, a number or a range, each with an optional step.
     fn is_part(self, part: &str) -> bool {
         let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
         let is_range = match range.split_once(['-', '~']) {
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_take_what_a_cron_takes() {
+    fn fields_accept_what_a_cron_accepts() {
         let [minute, hour, daymonth, month, dayweek] = FIELDS;
         for (field, good, bad) in [
             (

@@ -1,15 +1,15 @@
-//! `described/MODULE.txt` in, what each function does and takes out: the one place that checks, `explain` and the reference
-//! are made from.
+//! `described/MODULE.txt` in, the documentation and parameters of each function out: the one source of checks, `explain`
+//! and the reference.
 //!
-//! Law: nothing is read before it is asked for, and then only the block of one function.
+//! Law: text is parsed on demand only, and then only the block of one function.
 //!
-//! The format. A line without indentation begins a block: a function and its marks, or `@NAME`, parameters that several
-//! functions share. `= …` at the head of the file is what the module is for. Inside a block, one space in:
+//! The format. A line without indentation starts a block: a function and its marks, or `@NAME`, parameters that several
+//! functions share. `= …` at the top of the file is the purpose of the module. Inside a block, indented by one space:
 //!
 //! ```text
 //!  : What the function does.
 //!  mode mode|"keep" ='0644' - A parameter: its kinds, its default, what it is.
-//!  text! text - One that must be given.
+//!  text! text - A required parameter.
 //!  @owner
 //!  ! source contents           at most one of these
 //!  + text source               at least one of these
@@ -106,27 +106,27 @@ pub fn described_functions() -> impl Iterator<Item = FunctionDoc> {
     MODULES.iter().flat_map(|(module, text)| blocks(text).map(|block| block.describe(module)))
 }
 
-/// What a module is for, in a sentence.
+/// The purpose of a module, in a sentence.
 #[must_use]
 pub fn module_purpose(module: &str) -> Option<&'static str> {
     module_text(module).map(purpose_of)
 }
 
-/// What every state takes, by the heading it stands under.
+/// The parameters of all states, by heading.
 #[must_use]
 pub fn keywords() -> &'static [FunctionDoc] {
     static KEYWORDS: OnceLock<Vec<FunctionDoc>> = OnceLock::new();
     KEYWORDS.get_or_init(|| blocks(GLOBAL).map(|block| block.describe("")).collect())
 }
 
-/// One parameter that every state takes.
+/// One parameter of all states.
 #[must_use]
 pub fn keyword(name: &str) -> Option<&'static StateParameter> {
     let all = sorted_keywords();
     all.binary_search_by(|p| p.name.cmp(name)).ok().map(|i| all[i])
 }
 
-/// What every state takes, by name.
+/// The parameters of all states, by name.
 #[must_use]
 pub fn sorted_keywords() -> &'static [&'static StateParameter] {
     static SORTED: OnceLock<Vec<&'static StateParameter>> = OnceLock::new();
@@ -137,10 +137,10 @@ pub fn sorted_keywords() -> &'static [&'static StateParameter] {
     })
 }
 
-/// How a function is told apart from others.
+/// The properties of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTraits {
-    /// Its effect is foreseen in a dry run, so that later states see it.
+    /// A dry run predicts its effect, so that later states see it.
     pub is_predictable: bool,
     /// A revert undoes it.
     pub is_revertible: bool,
@@ -148,13 +148,13 @@ pub struct FunctionTraits {
     pub is_read_only: bool,
     /// Salt has it, this agent does not.
     pub is_unimplemented: bool,
-    /// It takes parameters that it does not name, unless they look like slips.
+    /// It accepts undeclared parameters, unless they look like typing errors.
     pub takes_extra: bool,
-    /// It takes whatever is given.
+    /// It accepts any parameter.
     pub takes_any: bool,
 }
 
-/// What a function does and takes.
+/// The documentation of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionDoc {
     /// Its module; empty for the keywords of all states.
@@ -163,13 +163,13 @@ pub struct FunctionDoc {
     pub name: &'static str,
     /// What it does, in a sentence.
     pub summary: &'static str,
-    /// What is known of it.
+    /// Its properties.
     pub traits: FunctionTraits,
-    /// What it takes, in the order to read it.
+    /// Its parameters, in reading order.
     pub parameters: Vec<StateParameter>,
-    /// Of each of these, at most one may be given.
+    /// Groups of which at most one parameter is allowed.
     pub exclusive: Vec<Vec<&'static str>>,
-    /// Of each of these, at least one must be given.
+    /// Groups of which at least one parameter is required.
     pub needed: Vec<Vec<&'static str>>,
     /// An SLS that uses it.
     pub example: String,
@@ -182,24 +182,24 @@ impl FunctionDoc {
         self.parameters.iter().find(|p| p.name == name)
     }
 
-    /// What a dry run tells of it.
+    /// What a dry run reports for it.
     #[must_use]
     pub const fn dry_run_summary(&self) -> &'static str {
         match self.traits {
             FunctionTraits { is_read_only: true, .. } => "it changes nothing on the host",
             FunctionTraits { is_predictable: true, .. } => {
-                "what it would do is foreseen, and later states see the outcome"
+                "`--test` predicts its changes, and later states see the result"
             }
-            _ => "it says what it would change; what follows from that may be unknown",
+            _ => "`--test` shows what it would change; the effect on later states may be unknown",
         }
     }
 
-    /// What a revert does about it.
+    /// What a revert does for it.
     #[must_use]
     pub const fn undo_summary(&self) -> &'static str {
         match self.traits {
             FunctionTraits { is_read_only: true, .. } => "there is nothing to undo",
-            FunctionTraits { is_revertible: true, .. } => "a revert puts back what it changed",
+            FunctionTraits { is_revertible: true, .. } => "a revert restores what it changed",
             _ => "a revert cannot undo it",
         }
     }
@@ -210,24 +210,24 @@ impl FunctionDoc {
 pub struct StateParameter {
     /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// The kinds of values it accepts.
     pub kinds: ParamKinds,
-    /// What it is when it is not given, as one would write it.
+    /// Its default, as written in an SLS.
     pub default: Option<&'static str>,
-    /// It must be given.
+    /// It is required.
     pub is_required: bool,
     /// What it is, in a sentence.
     pub about: &'static str,
 }
 
-/// The text of one function, not yet read.
+/// The text of one function, not parsed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DescriptionBlock {
     /// The function.
     pub(super) name: &'static str,
     marks: &'static str,
     lines: &'static str,
-    /// The whole file, for what functions share.
+    /// The whole file, for shared parameters.
     file: &'static str,
 }
 
@@ -236,7 +236,7 @@ pub(super) fn blocks(file: &'static str) -> impl Iterator<Item = DescriptionBloc
     block_heads(file).filter(|block| !block.name.starts_with('@'))
 }
 
-/// One function of a module, without a look at the others.
+/// One function of a module, without parsing the others.
 pub(super) fn find_block(file: &'static str, name: &str) -> Option<DescriptionBlock> {
     let is_head = |&(at, _): &(usize, &str)| {
         let (before, after) = (&file.as_bytes()[..at], &file.as_bytes()[at + name.len()..]);
@@ -285,7 +285,7 @@ impl DescriptionBlock {
         }
     }
 
-    /// Reads all of it.
+    /// Parses all of it.
     pub(super) fn describe(&self, module: &'static str) -> FunctionDoc {
         let mut doc = FunctionDoc {
             module,
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn every_line_is_understood() {
         for (module, text) in MODULES.into_iter().chain([("", GLOBAL)]) {
-            assert!(purpose_of(text).ends_with('.'), "{module} says what it is for");
+            assert!(purpose_of(text).ends_with('.'), "{module} has a purpose");
             for block in block_heads(text) {
                 let known = ["foreseen", "undone", "still", "unbuilt", "more", "open"];
                 let marks = block.marks.split(' ').filter(|m| !m.is_empty());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_is_told_in_sentences() {
+    fn every_function_is_documented_in_sentences() {
         let is_sentence = |text: &str| {
             text.ends_with('.')
                 && text.starts_with(|c: char| c.is_uppercase() || c == '`')
@@ -413,7 +413,7 @@ mod tests {
             ("mode|\"keep\"", None, false)
         );
         assert_eq!(d.parameter("serializer").unwrap().default, Some("yaml"));
-        assert!(d.parameter("user").is_some(), "what is shared is there too");
+        assert!(d.parameter("user").is_some(), "shared parameters are included");
         assert_eq!(d.exclusive, [["dataset", "dataset_pillar"], ["serializer", "formatter"]]);
         assert_eq!(d.needed, [["dataset", "dataset_pillar"]]);
         assert!(d.example.starts_with("/etc/app.json:\n  file.serialize:\n"));

@@ -1,8 +1,8 @@
-//! What a parameter takes: `mode|"keep"` read into kinds that say of a value whether it is one of them.
+//! The kinds of values that a parameter accepts: `mode|"keep"` parsed into kinds that check a value.
 //!
-//! Law: a value passes unless it is certain that the state would refuse or misread it. Nothing, `false` and what
-//! is empty always pass: that is what templates leave behind for "not given". A relative path passes too: one state that
-//! fails is better than a tree that does not run.
+//! Law: a value passes unless it is certain that the state would reject or misread it. Null, `false` and empty values
+//! always pass: templates produce them for "not given". A relative path passes too: one failed state is better than a
+//! tree that does not run.
 
 use super::crontab;
 use zagent_config::Value;
@@ -27,7 +27,7 @@ const DAYWEEK: u16 = 1 << 15;
 /// The fields of a crontab.
 const FIELDS: u16 = MINUTE | HOUR | DAYMONTH | MONTH | DAYWEEK;
 
-/// Names in descriptions, what a human calls them, and their bits.
+/// Names in descriptions, names for users, and their bits.
 const KINDS: [(&str, &str, u16); 15] = [
     ("text", "text", TEXT),
     ("bool", "true or false", BOOL),
@@ -39,17 +39,17 @@ const KINDS: [(&str, &str, u16); 15] = [
     ("map", "a mapping", MAP),
     ("duration", "a duration such as 30s", DURATION),
     ("any", "anything", ANY),
-    ("minute", "minutes of a crontab (0 to 59)", MINUTE),
-    ("hour", "hours of a crontab (0 to 23)", HOUR),
-    ("daymonth", "days of a month of a crontab (1 to 31)", DAYMONTH),
-    ("month", "months of a crontab (1 to 12, or jan to dec)", MONTH),
-    ("dayweek", "days of a week of a crontab (0 to 7, or mon to sun)", DAYWEEK),
+    ("minute", "crontab minutes (0 to 59)", MINUTE),
+    ("hour", "crontab hours (0 to 23)", HOUR),
+    ("daymonth", "crontab days of the month (1 to 31)", DAYMONTH),
+    ("month", "crontab months (1 to 12, or jan to dec)", MONTH),
+    ("dayweek", "crontab days of the week (0 to 7, or mon to sun)", DAYWEEK),
 ];
 
-/// The highest mode there is.
+/// The highest valid mode.
 const MODE_LIMIT: u32 = 0o7777;
 
-/// The kinds of values that a parameter takes.
+/// The kinds of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamKinds {
     bits: u16,
@@ -59,17 +59,17 @@ pub struct ParamKinds {
 /// Why a value does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueMismatch {
-    /// It is of another kind; the text is a way out.
+    /// It is of another kind; the text says how to fix it.
     Kind(Option<&'static str>),
-    /// It is a text, and none of the words that are allowed; the text is the nearest of them.
+    /// It is a text, but not one of the allowed words; the text is the nearest of them.
     Choice(Option<&'static str>),
 }
 
 impl ParamKinds {
-    /// Whatever comes.
+    /// Any value.
     pub const ANY: Self = Self { bits: ANY, written: "any" };
 
-    /// Reads `text|list` or `mode|"keep"`; nothing when a kind is unknown.
+    /// Reads `text|list` or `mode|"keep"`; `None` when a kind is unknown.
     #[must_use]
     pub fn read(written: &'static str) -> Option<Self> {
         let mut bits = 0;
@@ -83,13 +83,13 @@ impl ParamKinds {
         Some(Self { bits, written })
     }
 
-    /// As the description has it: `mode|"keep"`.
+    /// As written in the description: `mode|"keep"`.
     #[must_use]
     pub const fn source_text(&self) -> &'static str {
         self.written
     }
 
-    /// The words that are allowed as they stand.
+    /// The allowed literal words.
     pub fn allowed_words(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.written.split('|').filter_map(|one| one.strip_prefix('"')?.strip_suffix('"'))
     }
@@ -110,7 +110,7 @@ impl ParamKinds {
     /// Whether the value is one of them.
     ///
     /// # Errors
-    /// Tells why it is not.
+    /// Fails with the reason when it is not.
     pub fn check_value(&self, value: &Value) -> Result<(), ValueMismatch> {
         if self.has(ANY) {
             return Ok(());
@@ -172,16 +172,16 @@ impl ParamKinds {
         }
         match value {
             Value::Str(text) if self.has(BOOL) && is_false_word(text) => {
-                ValueMismatch::Kind(Some("leave the quotes away: a text that is not empty counts as true"))
+                ValueMismatch::Kind(Some("remove the quotes: a text that is not empty counts as true"))
             }
             Value::Str(_) if self.has(LIST) => {
-                ValueMismatch::Kind(Some("put every item on a line of its own, behind a dash"))
+                ValueMismatch::Kind(Some("put each item on its own line, after a dash"))
             }
             _ if self.has(MODE) => {
-                ValueMismatch::Kind(Some("a mode is written in octal digits, in quotes: '0644'"))
+                ValueMismatch::Kind(Some("write the mode in octal digits, in quotes: '0644'"))
             }
             _ if self.has(FIELDS) => ValueMismatch::Kind(Some(
-                "`*`, a number, a range `1-5`, a step `*/15`, a list `1,3` of these, `random`, or `5:10` for one of them",
+                "use `*`, a number, a range `1-5`, a step `*/15`, a list `1,3` of these, `random`, or `5:10` for a random one",
             )),
             Value::List(_) if self.has(MAP) => {
                 ValueMismatch::Kind(Some("write `key: value` lines without dashes"))
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_tell_a_way_out() {
+    fn mismatches_say_how_to_fix_them() {
         let misfit = |kinds, json| ParamKinds::read(kinds).unwrap().check_value(&value(json)).unwrap_err();
         assert_eq!(misfit("\"posix\"|\"shell\"", "shel".into()), ValueMismatch::Choice(Some("shell")));
         assert_eq!(misfit("\"posix\"|\"shell\"", "python".into()), ValueMismatch::Choice(None));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_in_words() {
+    fn kinds_are_described_in_words() {
         for (written, words) in [
             ("text", "text"),
             ("text|list", "text or a list"),

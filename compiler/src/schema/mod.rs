@@ -1,11 +1,11 @@
 //! The state functions that exist, and their parameters: `file.managed` takes `source`, `mode`, ….
 //!
-//! Law: starting costs nothing. The tables are texts, cut into modules when the first question comes; parameters are
-//! cut only when asked for.
+//! Law: startup costs nothing. The tables are texts, split into modules on first use; parameters are parsed on
+//! demand only.
 //!
 //! The format of `states.txt`, sorted by module: a line without indentation is a module and its marks (`watch`: it
-//! answers a watch; `apart`: Salt ships it apart from its core), a line with one is a function and its parameters
-//! besides `name`; `**` takes any. A module without functions there is told in full in `described/MODULE.txt`.
+//! reacts to a watch; `apart`: Salt ships it as an extension), a line with one is a function and its parameters
+//! besides `name`; `**` accepts any. A module without functions there is fully described in `described/MODULE.txt`.
 
 mod crontab;
 mod describe;
@@ -31,14 +31,14 @@ const STATES_TABLE: &str = include_str!("states.txt");
 pub struct StateModule {
     /// Its name: `file`.
     pub name: &'static str,
-    /// It answers a watch by a function of its own.
+    /// It reacts to a watch with its own function.
     pub has_mod_watch: bool,
-    /// Salt ships it apart from its core: there its `watch` is a mere `require`.
+    /// Salt ships it as an extension: there its `watch` acts only as a `require`.
     pub is_extension: bool,
     functions: ModuleFunctions,
 }
 
-/// Where the functions of a module stand.
+/// Where the functions of a module are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModuleFunctions {
     /// Their names and those of their parameters.
@@ -82,7 +82,7 @@ pub fn function(module_name: &str, name: &str) -> Option<StateFunction> {
     module(module_name)?.function(name)
 }
 
-/// The module whose name is nearest, when it is near enough to be a slip.
+/// The module whose name is nearest, when it is close enough to be a typing error.
 #[must_use]
 pub fn nearest_module(name: &str) -> Option<&'static str> {
     nearest(name, modules().iter().map(|m| m.name))
@@ -125,7 +125,7 @@ impl StateModule {
         }
     }
 
-    /// The function whose name is nearest, when it is near enough to be a slip.
+    /// The function whose name is nearest, when it is close enough to be a typing error.
     #[must_use]
     pub fn nearest_function(&self, name: &str) -> Option<&'static str> {
         nearest(name, self.functions().map(|f| f.name))
@@ -133,7 +133,7 @@ impl StateModule {
 }
 
 impl StateFunction {
-    /// What it does and takes, when that is described.
+    /// Its documentation, if any.
     #[must_use]
     pub fn describe(&self) -> Option<FunctionDoc> {
         match self.body {
@@ -142,7 +142,7 @@ impl StateFunction {
         }
     }
 
-    /// True when this agent carries it out, and does not only know that Salt has it.
+    /// True when zagent implements it; false when zagent only knows that Salt has it.
     #[must_use]
     pub fn is_implemented(&self) -> bool {
         match self.body {
@@ -151,7 +151,7 @@ impl StateFunction {
         }
     }
 
-    /// The parameters of its own, `name` apart.
+    /// Its own parameters, without `name`.
     #[must_use]
     pub fn parameters(&self) -> Vec<&'static str> {
         match self.body {
@@ -165,7 +165,7 @@ impl StateFunction {
         }
     }
 
-    /// True when it takes any parameter.
+    /// True when it accepts any parameter.
     #[must_use]
     pub fn takes_any(&self) -> bool {
         match self.body {
@@ -176,19 +176,19 @@ impl StateFunction {
         }
     }
 
-    /// The parameter whose name is nearest, when it is near enough to be a slip.
+    /// The parameter whose name is nearest, when it is close enough to be a typing error.
     #[must_use]
     pub fn nearest_parameter(&self, parameter: &str) -> Option<&'static str> {
         nearest(parameter, self.parameters().into_iter().chain(sorted_keywords().iter().map(|p| p.name)))
     }
 }
 
-/// Modules that a tree brings along (`_states/NAME`): any function and any parameter of theirs pass.
+/// External modules of a tree (`_states/NAME`): any function and any parameter of theirs is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExternalModules(Vec<String>);
 
 impl ExternalModules {
-    /// Notes the modules of a tree.
+    /// Records the external modules of a tree.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         let mut names: Vec<String> = names.into_iter().collect();
         names.sort_unstable();
@@ -196,7 +196,7 @@ impl ExternalModules {
         Self(names)
     }
 
-    /// True when the tree brings this module along.
+    /// True when this is an external module of the tree.
     #[must_use]
     pub fn contains(&self, module: &str) -> bool {
         self.0.binary_search_by(|n| n.as_str().cmp(module)).is_ok()
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_whole() {
+    fn the_table_is_sorted_and_complete() {
         let all = modules();
         assert!(all.len() > 300);
         assert!(all.windows(2).all(|w| w[0].name < w[1].name));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_a_watch() {
+    fn which_modules_react_to_a_watch() {
         let watching: Vec<_> =
             modules().iter().filter(|m| m.has_mod_watch && !m.is_extension).map(|m| m.name).collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A function in, what its states are checked against out: made once, asked for every argument.
+//! A function in, the table that its states are checked against out: built once, used for every argument.
 
 use zagent_config::suggest::nearest;
 use zagent_config::{Map, Value};
@@ -9,10 +9,10 @@ use super::{FunctionSource, ParamKinds, StateFunction, sorted_keywords};
 #[derive(Clone, Debug)]
 pub struct ParamTable {
     function: StateFunction,
-    /// Parameters of its own and of every state, sorted; its own kinds win.
+    /// Its own parameters and those of all states, sorted; its own kinds win.
     slots: Vec<(&'static str, ParamKinds)>,
     name: ParamKinds,
-    /// Parameters of its own, for slips.
+    /// Its own parameters, for suggestions.
     own: Vec<&'static str>,
     required: Vec<&'static str>,
     exclusive: Vec<Vec<&'static str>>,
@@ -20,11 +20,11 @@ pub struct ParamTable {
     unnamed: UnnamedParams,
 }
 
-/// What happens to a parameter that a function does not name.
+/// What happens to a parameter that a function does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnnamedParams {
     Refused,
-    /// Taken, unless it is most likely a slip of one that is named.
+    /// Accepted, unless it is most likely a misspelt declared one.
     TakenUnlessSlip,
     Taken,
 }
@@ -39,7 +39,7 @@ pub enum ArgsProblem<'t> {
 }
 
 impl ParamTable {
-    /// Reads what a function takes.
+    /// Reads the parameters of a function.
     #[must_use]
     pub fn new(function: StateFunction) -> Self {
         let mut table = Self {
@@ -86,19 +86,19 @@ impl ParamTable {
         }
     }
 
-    /// The function it is about.
+    /// The function it describes.
     #[must_use]
     pub const fn function(&self) -> StateFunction {
         self.function
     }
 
-    /// What `name` takes.
+    /// The kinds of `name`.
     #[must_use]
     pub const fn name(&self) -> ParamKinds {
         self.name
     }
 
-    /// What a parameter takes; nothing when states of this function cannot carry it.
+    /// The kinds of a parameter; `None` when states of this function do not accept it.
     #[must_use]
     pub fn kinds(&self, parameter: &str) -> Option<ParamKinds> {
         if let Ok(i) = self.slots.binary_search_by(|slot| slot.0.cmp(parameter)) {
@@ -113,7 +113,7 @@ impl ParamTable {
         taken.then_some(ParamKinds::ANY)
     }
 
-    /// What is missing, and what excludes each other.
+    /// Missing and conflicting parameters.
     pub fn problems<'t>(&'t self, args: &'t Map) -> impl Iterator<Item = ArgsProblem<'t>> {
         let given = |name: &str| args.get(name).is_some();
         let alone = self.required.iter().map(std::slice::from_ref);
@@ -121,7 +121,7 @@ impl ParamTable {
             .chain(self.needed.iter().map(Vec::as_slice))
             .filter(move |names| !names.iter().any(|name| given(name)))
             .map(ArgsProblem::Missing);
-        // What is empty or false counts as not given, as the states themselves see it.
+        // Empty or false counts as not given, as in the states themselves.
         let counts = |name: &str| args.get(name).is_some_and(Value::is_truthy);
         let conflicts = self.exclusive.iter().filter_map(move |names| {
             let mut both = names.iter().copied().filter(|name| counts(name));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_what_is_too_much() {
+    fn missing_and_conflicting_parameters_are_reported() {
         let lacks = |module: &str, name: &str, args: &[(&str, &str)]| {
             let mut map = Map::new();
             for (key, value) in args {

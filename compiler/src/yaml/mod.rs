@@ -1,7 +1,7 @@
 //! YAML 1.1 as Salt reads and writes it, and the JSON and Python texts that its filters print.
 //!
-//! Law: what Salt's loader takes is taken with the same value, what it refuses is refused; what Salt's dumpers print is
-//! printed to the letter.
+//! Law: what Salt's loader accepts is accepted with the same value, what it rejects is rejected; the output equals that of
+//! Salt's dumpers, character by character.
 
 mod read;
 mod write;

@@ -2,8 +2,8 @@
 
 codes! {
     FUEL ZA0901 "template takes too long";
-    RECURSION ZA0902 "template nests too deep";
-    OUTPUT ZA0903 "template makes too much";
+    RECURSION ZA0902 "template nested too deep";
+    OUTPUT ZA0903 "template output too large";
     SOURCE ZA0940 "file too large";
     REQUISITES ZA0942 "too many requisites";
     INCLUDES ZA0941 "too many includes";

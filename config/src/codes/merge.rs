@@ -11,8 +11,8 @@ codes! {
     EXTEND_NOT_MAPPING ZA0408 "malformed extend";
     EXTEND_UNKNOWN ZA0409 "extend of an unknown state";
     EXTEND_EMPTY ZA0410 "extend without a state";
-    EXTEND_NOT_LIST ZA0411 "extend of something that is no list";
+    EXTEND_NOT_LIST ZA0411 "extend applies to something that is not a list";
     EXCLUDE_NOT_LIST ZA0412 "exclude is not a list";
-    EXCLUDE_NOTHING ZA0414 "exclude that excludes nothing";
+    EXCLUDE_NOTHING ZA0414 "exclude matches nothing";
     NOT_A_MAPPING ZA0413 "SLS is not a mapping";
 }

@@ -1,17 +1,17 @@
-//! The codes of all faults, each with its explanation in `codes/ZA….md`.
+//! All diagnostic codes, each with its explanation in `codes/ZA….md`.
 //!
-//! One file a range: 00 configuration, 01 templates, 02 YAML and renderers, 03 top file and targets, 04 include, extend
-//! and exclude, 05 declarations, 06 requisites, 07 pillar, 08 functions and parameters, 09 limits, 10 the edge (sources,
-//! repositories), 11 manifests. Adding a code is adding a line there and a file in `codes/`.
+//! One file per range: 00 configuration, 01 templates, 02 YAML and renderers, 03 top file and targets, 04 include, extend
+//! and exclude, 05 declarations, 06 requisites, 07 pillar, 08 functions and parameters, 09 limits, 10 the repository (sources,
+//! inventory), 11 manifests. To add a code, add a line there and a file in `codes/`.
 
-/// A kind of fault.
+/// A kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     /// `ZA0107`.
     pub id: &'static str,
-    /// Its name in a few words.
+    /// Its title in a few words.
     pub title: &'static str,
-    /// What it means and how to mend it, in Markdown.
+    /// What it means and how to fix it, in Markdown.
     pub explanation: &'static str,
 }
 
@@ -54,7 +54,7 @@ pub mod template;
 pub mod top;
 pub mod yaml;
 
-/// Every code there is.
+/// Every code.
 pub fn all() -> impl Iterator<Item = Code> {
     [
         configuration::ALL,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_told_once_and_in_words() {
+    fn every_code_is_unique_and_explained() {
         let all: Vec<Code> = all().collect();
         for (i, code) in all.iter().enumerate() {
             assert!(code.explanation.trim().len() > 40, "{} has no explanation", code.id);

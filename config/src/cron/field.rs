@@ -1,8 +1,8 @@
-//! One word of a cron expression in, the set of its numbers out.
+//! One field of a cron expression in, the set of its numbers out.
 
 use super::CronError;
 
-/// What one place of the five takes.
+/// What one of the five fields accepts.
 pub(super) struct CronFieldSpec {
     name: &'static str,
     min: u8,
@@ -32,7 +32,7 @@ pub(super) const WEEKDAY: CronFieldSpec = CronFieldSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CronField {
     bits: u64,
-    /// True when it was written with a star: it narrows nothing down by itself.
+    /// True when it was written with a star: it does not restrict anything.
     pub(super) is_star: bool,
 }
 
@@ -67,7 +67,7 @@ impl CronFieldSpec {
         let (first, last) = match range.split_once('-') {
             None if range == "*" => (self.min, if self.max == 7 { 6 } else { self.max }),
             Some((first, last)) => (self.parse_number(at, first, false)?, self.parse_number(at, last, true)?),
-            // `5/15` goes on to the end, as everywhere where it is taken at all.
+            // `5/15` runs to the end of the range, as in other cron implementations that accept it.
             None if step.is_some() => (self.parse_number(at, range, false)?, self.max),
             None => {
                 let only = self.parse_number(at, range, false)?;
@@ -75,14 +75,14 @@ impl CronFieldSpec {
             }
         };
         if first > last {
-            let message = format!("the {} `{range}` ends before it begins", self.name);
-            return Err(CronError::new(at, message, "write the two parts with a comma between them"));
+            let message = format!("the {} range `{range}` ends before it starts", self.name);
+            return Err(CronError::new(at, message, "write it as two ranges with a comma between them"));
         }
         let step = match step {
             None => 1,
             Some(text) => text.parse::<u8>().ok().filter(|n| *n > 0).ok_or_else(|| {
-                let message = format!("`{text}` is no step for the {}", self.name);
-                CronError::new(at, message, "write how many to go on by, such as `*/15`")
+                let message = format!("`{text}` is not a valid step for the {}", self.name);
+                CronError::new(at, message, "write a step such as `*/15`")
             })?,
         };
         Ok((first..=last).step_by(step.into()).fold(0, |bits, n| bits | 1 << n))
@@ -91,7 +91,7 @@ impl CronFieldSpec {
     fn parse_number(&self, at: usize, text: &str, is_end: bool) -> Result<u8, CronError> {
         let name = self.names.iter().position(|name| text.eq_ignore_ascii_case(name));
         if let Some(number) = name.and_then(|i| u8::try_from(i).ok()) {
-            // `fri-sun` ends with the week.
+            // In `fri-sun`, Sunday is the end of the week.
             let is_last_sunday = is_end && self.max == 7 && number == 0;
             return Ok(if is_last_sunday { 7 } else { self.min + number });
         }
@@ -102,8 +102,8 @@ impl CronFieldSpec {
                 [] => String::new(),
                 names => format!(", or a name such as `{}`", names[0]),
             };
-            let message = format!("`{text}` is no {}", self.name);
-            CronError::new(at, message, format!("it takes {} to {}{names}", self.min, self.max))
+            let message = format!("`{text}` is not a valid {}", self.name);
+            CronError::new(at, message, format!("use {} to {}{names}", self.min, self.max))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Expressions against calendars and changes of clocks.
+//! Cron expressions against calendars and clock changes.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn berlin() -> TimeZone {
     TimeZone::get("Europe/Berlin").expect("the zone database has Berlin")
 }
 
-/// The next times, in words, from a time on the wall.
+/// The next times, as text, from a given time.
 fn next(text: &str, from: &str, zone: &TimeZone, many: usize) -> Vec<String> {
     let cron = cron(text);
     let mut at = from.parse::<Timestamp>().unwrap();
@@ -81,24 +81,24 @@ fn a_repeated_hour_runs_once_unless_every_hour_does() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_name_the_field() {
     for (text, want) in [
-        ("", "0: `` has 0 fields instead of five"),
-        ("0 3 * *", "0: `0 3 * *` has 4 fields instead of five"),
-        ("61 3 * * *", "0: `61` is no minute (it takes 0 to 59)"),
-        ("0  24 * * *", "3: `24` is no hour (it takes 0 to 23)"),
-        ("0 3 0 * *", "4: `0` is no day of the month (it takes 1 to 31)"),
-        ("0 3 * jam *", "6: `jam` is no month (it takes 1 to 12, or a name such as `jan`)"),
-        ("0 3 * * mon,foo", "12: `foo` is no day of the week (it takes 0 to 7, or a name such as `sun`)"),
-        ("0 5-3 * * *", "2: the hour `5-3` ends before it begins"),
-        ("*/0 * * * *", "0: `0` is no step for the minute"),
-        ("*/x * * * *", "0: `x` is no step for the minute"),
-        ("+1 * * * *", "0: `+1` is no minute"),
-        ("0 -3 * * *", "2: `` is no hour"),
-        ("0 3 30 2 *", "0: `0 3 30 2 *` never comes: no month it names has such a day"),
-        ("0 3 31 feb,apr,jun,sep,nov *", "0: `0 3 31 feb,apr,jun,sep,nov *` never comes"),
-        ("@reboot", "0: there is no `@reboot` (there is `@hourly`"),
-        ("ä ö ü ß é", "0: `ä` is no minute"),
+        ("", "0: `` has 0 fields, not five"),
+        ("0 3 * *", "0: `0 3 * *` has 4 fields, not five"),
+        ("61 3 * * *", "0: `61` is not a valid minute (use 0 to 59)"),
+        ("0  24 * * *", "3: `24` is not a valid hour (use 0 to 23)"),
+        ("0 3 0 * *", "4: `0` is not a valid day of the month (use 1 to 31)"),
+        ("0 3 * jam *", "6: `jam` is not a valid month (use 1 to 12, or a name such as `jan`)"),
+        ("0 3 * * mon,foo", "12: `foo` is not a valid day of the week (use 0 to 7, or a name such as `sun`)"),
+        ("0 5-3 * * *", "2: the hour range `5-3` ends before it starts"),
+        ("*/0 * * * *", "0: `0` is not a valid step for the minute"),
+        ("*/x * * * *", "0: `x` is not a valid step for the minute"),
+        ("+1 * * * *", "0: `+1` is not a valid minute"),
+        ("0 -3 * * *", "2: `` is not a valid hour"),
+        ("0 3 30 2 *", "0: `0 3 30 2 *` never runs: none of its months has such a day"),
+        ("0 3 31 feb,apr,jun,sep,nov *", "0: `0 3 31 feb,apr,jun,sep,nov *` never runs"),
+        ("@reboot", "0: unknown short form `@reboot` (use one of `@hourly`"),
+        ("ä ö ü ß é", "0: `ä` is not a valid minute"),
     ] {
         let error = text.parse::<CronSchedule>().unwrap_err();
         let told = format!("{}: {} ({})", error.at, error.message, error.hint);
@@ -135,7 +135,7 @@ fn zones() -> impl Strategy<Value = TimeZone> {
 }
 
 proptest! {
-    /// The next time is later, is on a minute, and nothing that the expression names was passed over.
+    /// The next time is later, is on a minute, and no matching minute was skipped.
     #[test]
     fn the_next_time_is_the_first(text in expression(), zone in zones(), from in 0_i64..3_000_000_000) {
         let Ok(cron) = text.parse::<CronSchedule>() else { return Ok(()) };
@@ -144,14 +144,14 @@ proptest! {
         prop_assert!(found > from);
         let at = found.to_zoned(zone.clone());
         prop_assert_eq!(at.second(), 0);
-        // A minute after which nothing comes before `found`: asked from anywhere between, the answer is the same.
+        // A minute after which nothing comes before `found`: from any time between, the result is the same.
         let between = from + (found.duration_since(from) / 2);
         prop_assert_eq!(cron.next_after(between, &zone).unwrap(), found);
         let just_before = found - SignedDuration::from_secs(1);
         prop_assert_eq!(cron.next_after(just_before.max(from), &zone).unwrap(), found);
     }
 
-    /// Minute by minute on a plain calendar, the answer is the first minute whose numbers all fit.
+    /// Minute by minute on a plain calendar, the result is the first minute that matches all fields.
     #[test]
     fn it_agrees_with_a_walk_over_the_minutes(text in expression(), from in 1_700_000_000_i64..1_900_000_000) {
         let Ok(cron) = text.parse::<CronSchedule>() else { return Ok(()) };
@@ -177,7 +177,7 @@ proptest! {
 }
 
 #[test]
-fn the_end_of_the_calendar_is_no_panic() {
+fn the_end_of_the_calendar_does_not_panic() {
     assert_eq!(cron("0 3 * * *").next_after(Timestamp::MAX, &berlin()), None);
     assert!(cron("0 3 * * *").next_after(Timestamp::MIN, &berlin()).is_some());
 }

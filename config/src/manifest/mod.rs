@@ -1,7 +1,7 @@
-//! `manifest.yaml` in, what its author vouches for out; and back.
+//! `manifest.yaml` in, a checked manifest out; and back.
 //!
-//! Law: what is read was judged (paths cannot leave the tree, digests are digests), and what is written is the same text
-//! for the same manifest, so that a signature of it stays good.
+//! Law: what is read is validated (paths cannot leave the tree, digests are well formed), and the same manifest is always
+//! written as the same text, so that its signature stays valid.
 
 mod read;
 #[cfg(test)]
@@ -18,31 +18,31 @@ pub use self::version::{AgentVersion, AgentVersionError};
 use crate::paths::tree;
 use crate::settings::{CompatMode, RunSchedule};
 
-/// The schema that this program reads and writes.
+/// The schema version that zagent reads and writes.
 pub const SCHEMA: i64 = 1;
-/// Bytes of a manifest: a hundred thousand files with long names fit.
+/// Maximum size in bytes: enough for a hundred thousand files with long names.
 pub const MAX_BYTES: usize = 32 << 20;
 
-/// What a states repository says about itself.
+/// The manifest of a states repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Rises with every change; a node refuses to go back.
+    /// Increases with every change; a node refuses a lower one.
     pub serial: u64,
-    /// From then on it is refused.
+    /// Refused from this time on.
     pub expires: Option<Timestamp>,
-    /// The oldest agent that understands the tree.
+    /// The oldest agent version that supports the tree.
     pub min_agent: Option<AgentVersion>,
-    /// In which order states run.
+    /// The order in which states run.
     pub schedule: Option<RunSchedule>,
-    /// Whose verdicts count.
+    /// Whose behaviour applies: zagent's or Salt's.
     pub compat: Option<CompatMode>,
-    /// Where the trees stand.
+    /// Where the trees are.
     pub roots: ManifestRoots,
-    /// Every file, by its path; none when the manifest lists no files, and then it vouches for no file.
+    /// Every file, by its path; `None` when the manifest lists no files, so that no file is verified.
     pub files: Option<BTreeMap<String, ManifestEntry>>,
 }
 
-/// Where the trees of a repository stand, relative to it.
+/// Where the trees of a repository are, relative to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestRoots {
     /// The state tree.
@@ -51,16 +51,16 @@ pub struct ManifestRoots {
     pub pillar: Option<String>,
 }
 
-/// What a manifest says about one file.
+/// The manifest entry of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestEntry {
     /// The BLAKE3 digest of its bytes, 64 hex digits in lower case.
     pub blake3: String,
-    /// Whether it may be executed.
+    /// Whether it is executable.
     pub mode: ManifestMode,
 }
 
-/// The two modes that Git knows of a file.
+/// The two file modes that Git supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ManifestMode {
     /// `0644`.
@@ -80,7 +80,7 @@ impl ManifestMode {
         }
     }
 
-    /// The mode of a file with these permission bits: executable when its owner may execute it, as Git sees it.
+    /// The mode of a file with these permission bits: executable when its owner can execute it, as in Git.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         if bits & 0o100 == 0 { Self::Plain } else { Self::Executable }
@@ -88,13 +88,13 @@ impl ManifestMode {
 }
 
 impl Manifest {
-    /// True when it counts no more.
+    /// True when it is expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
-    /// The text of the manifest: sorted, one line a file.
+    /// The text of the manifest: sorted, one line per file.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut out = format!("schema: {SCHEMA}\nserial: {}\n", self.serial);
@@ -137,7 +137,7 @@ fn digest_line(text: &str) -> String {
     if text.bytes().all(|b| b.is_ascii_digit()) { quote_scalar(text) } else { text.to_owned() }
 }
 
-/// A text without quotes when nothing in it could mean something to YAML.
+/// A text without quotes when nothing in it is special in YAML.
 fn scalar(text: &str) -> String {
     let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'.' | b'-');
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -146,7 +146,7 @@ fn scalar(text: &str) -> String {
     if plain { text.to_owned() } else { quote_scalar(text) }
 }
 
-/// A text in double quotes; what is neither ASCII nor a letter or digit is written as its number.
+/// A text in double quotes; a character that is neither ASCII nor a letter or digit is written as a numeric escape.
 fn quote_scalar(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,4 +1,4 @@
-//! The text of a manifest to a manifest, or to every fault in it.
+//! The text of a manifest in, a manifest or every diagnostic for it out.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::suggest;
 use crate::value::{Map, Pos, Value};
 use crate::yaml::{self, ScalarSchema};
 
-/// Values of a manifest: six a file, for more files than [`MAX_BYTES`] hold.
+/// Maximum number of values: six per file, for more files than fit in [`MAX_BYTES`].
 const MAX_NODES: usize = 4_000_000;
-/// Faults that are told; a hostile manifest has no end of them.
+/// Maximum number of reported errors; a hostile manifest can have any number.
 const MAX_FAULTS: usize = 20;
-/// Bytes of one path, as the system takes them.
+/// Maximum length of a path in bytes, as in the operating system.
 const MAX_PATH: usize = 4096;
 
 const TOP_KEYS: [&str; 8] =
@@ -29,15 +29,16 @@ const ROOTS_KEYS: [&str; 2] = ["states", "pillar"];
 const ENTRY_KEYS: [&str; 2] = ["blake3", "mode"];
 
 impl Manifest {
-    /// Reads a manifest; `file` is how faults name it.
+    /// Reads a manifest; `file` is its name in diagnostics.
     ///
     /// # Errors
-    /// Fails with every fault, up to a sensible number of them.
+    /// Fails with every diagnostic, up to a limit.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Diagnostics> {
         let refuse =
             |code, message: String| Diagnostics::from(Diagnostic::new(code, message).at(file, Pos::NONE));
         if bytes.len() > MAX_BYTES {
-            let message = format!("{} bytes are more than the {MAX_BYTES} of a manifest", bytes.len());
+            let message =
+                format!("the manifest has {} bytes, more than the limit of {MAX_BYTES}", bytes.len());
             return Err(refuse(code::TOO_LARGE, message));
         }
         let Ok(text) = std::str::from_utf8(bytes) else {
@@ -53,7 +54,7 @@ impl Manifest {
         };
         let Value::Map(map) = &value else {
             let kind = value.kind();
-            let message = format!("a manifest holds a mapping, this is {kind}");
+            let message = format!("a manifest must be a mapping, not {kind}");
             checker.report(Pos::new(1, 1), Diagnostic::new(code::WRONG_TYPE, message));
             return Err(checker.diagnostics);
         };
@@ -62,31 +63,31 @@ impl Manifest {
     }
 }
 
-/// Why a path cannot stand in a manifest; none when it can.
+/// Why a path is not allowed in a manifest; `None` when it is.
 #[must_use]
 pub fn path_problem(path: &str) -> Option<&'static str> {
     let part = |part: &str| match part {
-        "" => Some("it has an empty name"),
-        "." => Some("it holds `.`"),
-        ".." => Some("it climbs with `..`"),
+        "" => Some("it has an empty component"),
+        "." => Some("it contains `.`"),
+        ".." => Some("it contains `..`"),
         part if part.trim_end_matches(['.', ' ']).eq_ignore_ascii_case(".git") => {
-            Some("it shadows Git's own directory")
+            Some("it is inside `.git`, which belongs to Git")
         }
         _ => None,
     };
     match path {
         "" => Some("it is empty"),
         _ if path.len() > MAX_PATH => Some("it is too long"),
-        _ if path.starts_with('/') => Some("it starts at the root of the system"),
-        _ if path.contains('\\') => Some("it holds a backslash"),
-        _ if path.chars().any(char::is_control) => Some("it holds a control character"),
-        _ if path == tree::MANIFEST => Some("the manifest does not list itself"),
-        _ if is_signature(path) => Some("the manifest does not list its signatures"),
+        _ if path.starts_with('/') => Some("it is an absolute path"),
+        _ if path.contains('\\') => Some("it contains a backslash"),
+        _ if path.chars().any(char::is_control) => Some("it contains a control character"),
+        _ if path == tree::MANIFEST => Some("a manifest must not list itself"),
+        _ if is_signature(path) => Some("a manifest must not list its signatures"),
         _ => path.split('/').find_map(part),
     }
 }
 
-/// Collects faults while it reads.
+/// Collects diagnostics while it reads.
 struct ManifestChecker<'t> {
     file: &'t str,
     text: &'t str,
@@ -138,7 +139,7 @@ impl ManifestChecker<'_> {
         }
     }
 
-    /// The value of a key, when it is there.
+    /// The value of a key, when present.
     fn read_key<T>(
         &mut self,
         map: &Map,
@@ -155,7 +156,7 @@ impl ManifestChecker<'_> {
             if names.contains(&&*name) && entry.key.as_str().is_some() {
                 continue;
             }
-            let diagnostic = Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in {of}"));
+            let diagnostic = Diagnostic::new(code::UNKNOWN_KEY, format!("unknown key `{name}` in {of}"));
             let diagnostic = match suggest::nearest(&name, names.iter().copied()) {
                 Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
                 None => diagnostic,
@@ -168,7 +169,10 @@ impl ManifestChecker<'_> {
         match map.entry("schema") {
             None => {
                 let diagnostic = Diagnostic::new(code::MISSING, "a manifest needs the key `schema`");
-                self.report(Pos::new(1, 1), diagnostic.hint(format!("write `schema: {SCHEMA}` at its top")));
+                self.report(
+                    Pos::new(1, 1),
+                    diagnostic.hint(format!("add `schema: {SCHEMA}` as the first line")),
+                );
             }
             Some(entry) => match &entry.value {
                 Value::Int(SCHEMA) => {}
@@ -186,7 +190,7 @@ impl ManifestChecker<'_> {
 
     fn report_wrong_type<T>(&mut self, at: Pos, key: &str, want: &str, got: &Value) -> Option<T> {
         let diagnostic =
-            Diagnostic::new(code::WRONG_TYPE, format!("`{key}` takes {want}, not {}", got.kind()));
+            Diagnostic::new(code::WRONG_TYPE, format!("`{key}` must be {want}, not {}", got.kind()));
         let quotes = want.starts_with("text") && !matches!(got, Value::Map(_) | Value::List(_) | Value::Null);
         self.report(at, if quotes { diagnostic.hint("put it in quotes") } else { diagnostic });
         None
@@ -203,7 +207,9 @@ impl ManifestChecker<'_> {
         match value {
             Value::Int(n) => match u64::try_from(*n) {
                 Ok(n) => Some(n),
-                Err(_) => self.report_error(at, code::VALUE, format!("`serial` is {n}; it counts from 0 on")),
+                Err(_) => {
+                    self.report_error(at, code::VALUE, format!("`serial` is {n}; it must be 0 or more"))
+                }
             },
             other => self.report_wrong_type(at, "serial", "a whole number", other),
         }
@@ -214,7 +220,7 @@ impl ManifestChecker<'_> {
         match parse_expiry(text) {
             Some(time) => Some(time),
             None => {
-                let message = "`expires` takes a time such as `2030-01-31T12:00:00Z`, or a date".to_owned();
+                let message = "`expires` must be a time such as `2030-01-31T12:00:00Z`, or a date".to_owned();
                 self.report_error(at, code::VALUE, message)
             }
         }
@@ -233,7 +239,7 @@ impl ManifestChecker<'_> {
             return Some(found);
         }
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-        let diagnostic = Diagnostic::new(code::VALUE, format!("`{key}` is one of {list}"));
+        let diagnostic = Diagnostic::new(code::VALUE, format!("`{key}` must be one of {list}"));
         self.report(
             at,
             match suggest::nearest(text, words.iter().copied()) {
@@ -294,7 +300,7 @@ impl ManifestChecker<'_> {
                 self.report_error::<()>(
                     at,
                     code::PATH,
-                    format!("`{parent}` is a file, and `{path}` stands below it"),
+                    format!("`{parent}` is a file, so `{path}` cannot be below it"),
                 );
             }
         }
@@ -311,7 +317,7 @@ impl ManifestChecker<'_> {
         let digest = self.read_key(map, "blake3", |this, value, at| {
             let text = this.expect_text("blake3", value, at)?;
             let fine = text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-            let message = || format!("`blake3` of `{path}` is not 64 hex digits in lower case");
+            let message = || format!("`blake3` of `{path}` must be 64 lower-case hex digits");
             if fine { Some(text.to_owned()) } else { this.report_error(at, code::VALUE, message()) }
         });
         let mode =
@@ -319,7 +325,7 @@ impl ManifestChecker<'_> {
                 "0644" => Some(ManifestMode::Plain),
                 "0755" => Some(ManifestMode::Executable),
                 other => {
-                    let message = format!("`mode` of `{path}` is `{other}`; Git knows `0644` and `0755`");
+                    let message = format!("`mode` of `{path}` is `{other}`; use `0644` or `0755`");
                     this.report_error(at, code::VALUE, message)
                 }
             });
@@ -327,7 +333,7 @@ impl ManifestChecker<'_> {
     }
 }
 
-/// A moment: RFC 3339, or a date, which lasts until its end in UTC.
+/// A time: RFC 3339, or a date, which means its end in UTC.
 #[must_use]
 pub fn parse_expiry(text: &str) -> Option<Timestamp> {
     if let Ok(time) = text.parse::<Timestamp>() {

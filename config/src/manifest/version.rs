@@ -1,19 +1,19 @@
-//! `1.4.2` in, something that can be compared out.
+//! `1.4.2` in, a comparable version out.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A version: up to three numbers, and what stands before a release such as `rc.1`.
+/// A version: up to three numbers, and a pre-release part such as `rc.1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AgentVersion {
     numbers: [u64; 3],
     before: Option<String>,
 }
 
-/// A text that is no version.
+/// The text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a version is written like `1.4.2`")]
+#[error("a version must look like `1.4.2`")]
 pub struct AgentVersionError;
 
 impl FromStr for AgentVersion {
@@ -54,7 +54,7 @@ impl Ord for AgentVersion {
             (Some(_), None) => Ordering::Less,
             (Some(a), Some(b)) => parts(a).cmp(parts(b)),
         };
-        // The text decides last, so that equal means the same version.
+        // Compare the text last, so that only identical versions are equal.
         self.numbers.cmp(&other.numbers).then(before).then_with(|| self.before.cmp(&other.before))
     }
 }

@@ -1,9 +1,9 @@
-//! Checked keys to settings: names parsed, choices made, and what only shows beside other keys.
+//! Checked keys in, settings out: parses names and choices, and checks keys against each other.
 
 use super::*;
 use crate::ids::{EnvName, NodeId};
 
-/// Every key, checked by itself.
+/// Every key, checked on its own.
 pub(super) struct SettingsBuilder<'s> {
     pub(super) merged: &'s MergedConfig,
     pub(super) record: &'s CheckedRecord,
@@ -11,7 +11,7 @@ pub(super) struct SettingsBuilder<'s> {
 }
 
 impl SettingsBuilder<'_> {
-    /// Who said a key last; `Default` when nobody did.
+    /// Where a key was set last; `Default` when it is not set.
     fn last_origin(&self, path: &str, entry: Option<&str>) -> SettingOrigin {
         let mut assigned = self.merged.assigned.iter().filter(|s| s.key.path == path);
         let found = assigned.find(|s| s.entry.as_deref() == entry || entry.is_none());
@@ -29,7 +29,7 @@ impl SettingsBuilder<'_> {
         checker.report(ValueLocation::from_origin(&origin), diagnostic);
     }
 
-    /// The settings; faults are noted, and what they concern has its default.
+    /// The settings; errors are reported, and the keys concerned get their defaults.
     pub(super) fn build(
         &self,
         checker: &mut SettingsChecker<'_>,
@@ -78,7 +78,7 @@ impl SettingsBuilder<'_> {
         settings
     }
 
-    /// Values that follow from others: the id from the host's name, a manifest from a signature on it.
+    /// Values derived from others: the id from the host name, a required manifest from a required signature.
     fn apply_derived(&self, settings: &mut Settings) {
         if matches!(settings.trust.require, RequiredSignatures::Manifest | RequiredSignatures::Both) {
             settings.trust.manifest = ManifestRule::Required;
@@ -96,14 +96,14 @@ impl SettingsBuilder<'_> {
         }
     }
 
-    /// The id that was said, or the host's name; a host whose name is no id is `localhost`.
+    /// The configured id, or the host name; `localhost` when the host name is not a valid id.
     fn node_id(&self, checker: &mut SettingsChecker<'_>) -> NodeId {
         if let Some(text) = self.record.text_if("id") {
             match text.parse() {
                 Ok(id) => return id,
                 Err(error) => {
                     let diagnostic =
-                        Diagnostic::new(code::NODE_ID, format!("`{text}` cannot be an id: {error}"));
+                        Diagnostic::new(code::NODE_ID, format!("`{text}` is not a valid node id: {error}"));
                     self.report(checker, "id", None, diagnostic);
                 }
             }
@@ -134,8 +134,10 @@ impl SettingsBuilder<'_> {
                     pillar: record.path_if("pillar"),
                 }),
                 Err(error) => {
-                    let diagnostic =
-                        Diagnostic::new(code::NODE_ID, format!("`{name}` cannot be an environment: {error}"));
+                    let diagnostic = Diagnostic::new(
+                        code::NODE_ID,
+                        format!("`{name}` is not a valid environment name: {error}"),
+                    );
                     self.report(checker, "environments", Some(name), diagnostic);
                 }
             }
@@ -162,7 +164,7 @@ impl SettingsBuilder<'_> {
                 self.report(checker, "health", None, Diagnostic::new(code::CONFLICT, message));
                 continue;
             };
-            // What cannot hold a secret is its own name.
+            // A target that cannot contain a secret is used as the name.
             let target = text("unit").or_else(|| text("tcp"));
             out.push(HealthSettings {
                 name: text("name").or(target).unwrap_or_else(|| format!("health-{}", i + 1)),
@@ -211,24 +213,30 @@ impl SettingsBuilder<'_> {
             && trust.manifest == ManifestRule::Optional
             && self.last_origin("trust.manifest", None) != SettingOrigin::Default
         {
-            let message = format!("`trust.require: {}` and `trust.manifest: optional`", trust.require.name());
-            conflict("trust.manifest", message, "a signature needs a manifest: leave `trust.manifest` away");
+            let message = format!(
+                "`trust.require: {}` conflicts with `trust.manifest: optional`",
+                trust.require.name()
+            );
+            conflict(
+                "trust.manifest",
+                message,
+                "a manifest signature needs a manifest: remove `trust.manifest`",
+            );
         }
         if trust.threshold > 1 && !signed {
-            let message =
-                "`trust.threshold` counts signatures of a manifest, and none is required".to_owned();
+            let message = "`trust.threshold` counts manifest signatures, but none is required".to_owned();
             conflict("trust.threshold", message, "set `trust.require: manifest`");
         }
         if matches!(settings.board.kind, BoardKind::Git | BoardKind::Nats) && settings.board.url.is_none() {
-            let message = format!("a board of kind `{}` needs `board.url`", settings.board.kind.name());
-            conflict("board.kind", message, "say where the board is");
+            let message = format!("`board.kind: {}` needs `board.url`", settings.board.kind.name());
+            conflict("board.kind", message, "set `board.url` to the address of the board");
         }
         for (i, window) in settings.windows.iter().enumerate() {
             if window.from == window.to {
                 conflict(
                     "windows",
-                    format!("`windows[{i}]` ends when it starts"),
-                    "for a whole day: `00:00` to `24:00`",
+                    format!("`windows[{i}]` starts and ends at the same time"),
+                    "for a whole day, use `00:00` to `24:00`",
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! What was said against the schema: values of the right type and range, or faults; all of them.
+//! Configured values checked against the schema: typed values in range, or all diagnostics.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) enum CheckedValue {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CheckedRecord(pub(super) Vec<(&'static str, CheckedValue)>);
 
-/// Where a value stands.
+/// Where a value comes from.
 #[derive(Clone, Copy)]
 pub(super) struct ValueLocation<'o> {
     pub(super) origin: &'o SettingOrigin,
@@ -54,14 +54,14 @@ impl<'o> ValueLocation<'o> {
     }
 }
 
-/// Collects faults while it checks.
+/// Collects diagnostics while it checks.
 pub(super) struct SettingsChecker<'f> {
     pub(super) fragments: &'f [ConfigFragment],
     pub(super) diagnostics: Diagnostics,
 }
 
 impl SettingsChecker<'_> {
-    /// Notes a fault at a place.
+    /// Reports a diagnostic at a place.
     pub(super) fn report(&mut self, at: ValueLocation<'_>, diagnostic: Diagnostic) {
         let mut diagnostic = diagnostic;
         let file = match at.origin {
@@ -87,7 +87,7 @@ impl SettingsChecker<'_> {
         want: &str,
         got: &Value,
     ) -> Option<CheckedValue> {
-        self.report_error(at, code::WRONG_TYPE, format!("`{path}` takes {want}, not {}", got.kind()))
+        self.report_error(at, code::WRONG_TYPE, format!("`{path}` must be {want}, not {}", got.kind()))
     }
 
     /// Checks one value.
@@ -111,7 +111,7 @@ impl SettingsChecker<'_> {
                 Value::Int(n) => self.report_error(
                     at,
                     code::OUT_OF_RANGE,
-                    format!("`{path}` is {n}; it takes {min} to {max}"),
+                    format!("`{path}` is {n}; it must be {min} to {max}"),
                 ),
                 other => self.report_wrong_type(at, path, "a whole number", other),
             },
@@ -132,7 +132,7 @@ impl SettingsChecker<'_> {
                 Some(None) => self.report_error(
                     at,
                     code::UNITS,
-                    format!("`{path}` takes a time of day such as `22:00`"),
+                    format!("`{path}` must be a time of day such as `22:00`"),
                 ),
                 None => self.report_wrong_type(at, path, "a time of day such as `22:00`", value),
             },
@@ -141,7 +141,7 @@ impl SettingsChecker<'_> {
                 Some(Err(_)) => self.report_error(
                     at,
                     code::UNITS,
-                    format!("`{path}` takes an address and a port such as `127.0.0.1:9470`"),
+                    format!("`{path}` must be an address and a port such as `127.0.0.1:9470`"),
                 ),
                 None => {
                     self.report_wrong_type(at, path, "an address and a port such as `127.0.0.1:9470`", value)
@@ -182,12 +182,12 @@ impl SettingsChecker<'_> {
                 self.report_error(at, code::WRONG_TYPE, format!("`{path}` must not be empty"))
             }
             Value::Str(s) if matches!(kind, SettingKind::Path) && s.contains('\0') => {
-                self.report_error(at, code::WRONG_TYPE, format!("`{path}` is no path"))
+                self.report_error(at, code::WRONG_TYPE, format!("`{path}` is not a valid path"))
             }
             Value::Str(s) => Some(CheckedValue::Text(s.to_string())),
             other @ (Value::List(_) | Value::Map(_)) => self.report_wrong_type(at, path, "text", other),
             other => {
-                let message = format!("`{path}` takes text, not {}", other.kind());
+                let message = format!("`{path}` must be text, not {}", other.kind());
                 self.report(at, Diagnostic::new(code::WRONG_TYPE, message).hint("put it in quotes"));
                 None
             }
@@ -204,7 +204,7 @@ impl SettingsChecker<'_> {
         let time = match value {
             Value::Str(text) => units::parse_duration(text),
             Value::Int(n) => {
-                let diagnostic = Diagnostic::new(code::UNITS, format!("`{path}` is a time and needs a unit"));
+                let diagnostic = Diagnostic::new(code::UNITS, format!("`{path}` is a time without a unit"));
                 self.report(at, diagnostic.hint(format!("write `{n}s`, or use `m`, `h`, `d`, `ms`")));
                 return None;
             }
@@ -217,13 +217,13 @@ impl SettingsChecker<'_> {
                 self.report_error(
                     at,
                     code::OUT_OF_RANGE,
-                    format!("`{path}` is {time}; it takes {min} to {max}"),
+                    format!("`{path}` is {time}; it must be {min} to {max}"),
                 )
             }
             None => self.report_error(
                 at,
                 code::UNITS,
-                format!("`{path}` takes a time such as `60s`, `30m` or `4h`"),
+                format!("`{path}` must be a time such as `60s`, `30m` or `4h`"),
             ),
         }
     }
@@ -247,10 +247,10 @@ impl SettingsChecker<'_> {
                 self.report_error(
                     at,
                     code::OUT_OF_RANGE,
-                    format!("`{path}` is {size}; it takes {min} to {max}"),
+                    format!("`{path}` is {size}; it must be {min} to {max}"),
                 )
             }
-            None => self.report_error(at, code::UNITS, format!("`{path}` takes a size such as `16MiB`")),
+            None => self.report_error(at, code::UNITS, format!("`{path}` must be a size such as `16MiB`")),
         }
     }
 
@@ -264,8 +264,10 @@ impl SettingsChecker<'_> {
         if names.contains(&text) {
             return Some(text.to_owned());
         }
-        let diagnostic =
-            Diagnostic::new(code::CHOICE, format!("`{path}` is `{text}`; it takes {}", quoted_list(names)));
+        let diagnostic = Diagnostic::new(
+            code::CHOICE,
+            format!("`{path}` is `{text}`; it must be one of {}", quoted_list(names)),
+        );
         let diagnostic = match suggest::nearest(text, names.iter().copied()) {
             Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
             None => diagnostic,
@@ -304,7 +306,7 @@ impl SettingsChecker<'_> {
             let at = at.at_inner(items.pos(i));
             let words = self.check_texts(path, item, at)?;
             if !words.first().is_some_and(|program| program.starts_with('/')) {
-                let message = format!("a program of `{path}` is named by its full path");
+                let message = format!("each program in `{path}` needs its full path");
                 return self.report_error(at, code::WRONG_TYPE, message);
             }
             programs.push(words);
@@ -357,7 +359,7 @@ impl SettingsChecker<'_> {
             let name = entry.key.json_key();
             if !keys.iter().any(|key| key.path == name) {
                 let diagnostic =
-                    Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{name}` in `{path}`"));
+                    Diagnostic::new(code::UNKNOWN_KEY, format!("unknown key `{name}` in `{path}`"));
                 let diagnostic = match suggest::nearest(&name, keys.iter().map(|key| key.path)) {
                     Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
                     None => diagnostic,
@@ -381,7 +383,7 @@ impl SettingsChecker<'_> {
     }
 }
 
-/// What holds without a word.
+/// The default.
 pub(super) fn default_value(key: &SettingKey) -> CheckedValue {
     match (key.default, key.kind) {
         (SettingDefault::Unset | SettingDefault::Required, _) => CheckedValue::Unset,

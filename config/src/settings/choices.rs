@@ -1,4 +1,4 @@
-//! Settings that are one of a few words.
+//! Settings with a fixed set of values.
 
 macro_rules! choices {
     ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident $text:literal),* $(,)? })*) => {$(
@@ -13,7 +13,7 @@ macro_rules! choices {
                 match self { $(Self::$variant => $text),* }
             }
 
-            /// The choice of a word.
+            /// The choice for a word.
             #[must_use]
             pub fn find(word: &str) -> Option<Self> {
                 match word { $($text => Some(Self::$variant),)* _ => None }
@@ -27,21 +27,21 @@ choices! {
     RequiredSignatures {
         /// None.
         None "none",
-        /// The commit's.
+        /// The commit signature.
         Commit "commit",
-        /// The manifest's.
+        /// The manifest signatures.
         Manifest "manifest",
         /// Both.
         Both "both",
     }
     /// Whether a repository needs a manifest.
     ManifestRule {
-        /// One is checked when it is there.
+        /// Checked when present.
         Optional "optional",
-        /// Without one a revision is refused.
+        /// A revision without one is refused.
         Required "required",
     }
-    /// In which order states run.
+    /// The order in which states run.
     RunSchedule {
         /// Level by level, with a sync point between levels.
         Levels "levels",
@@ -50,18 +50,18 @@ choices! {
         /// One by one, in Salt's order.
         Ordered "ordered",
     }
-    /// Whose verdicts count where Salt and zagent differ.
+    /// Which behaviour applies where Salt and zagent differ.
     CompatMode {
-        /// Our own, which are stricter.
+        /// zagent's, which is stricter.
         None "none",
         /// Salt's.
         Salt "salt",
     }
-    /// Whether templates may do a thing.
+    /// Whether templates may do something.
     TemplatePermission {
-        /// They may.
+        /// Allowed.
         Allow "allow",
-        /// They may not.
+        /// Forbidden.
         Forbid "forbid",
     }
     /// Where nodes report.
@@ -75,20 +75,20 @@ choices! {
         /// A NATS key-value bucket.
         Nats "nats",
     }
-    /// What moves a node to other states.
+    /// What moves a node to another revision of the states.
     FollowMode {
-        /// The head of the followed branch, unless a rollout of states says otherwise.
+        /// The head of the followed branch, unless a states rollout sets another revision.
         Head "head",
-        /// Rollouts alone; a node without any states takes the head.
+        /// Only rollouts; a node without states takes the head.
         Rollouts "rollouts",
     }
     /// When the agent may reboot the host.
     RebootPolicy {
-        /// Never; that a reboot is needed is only told.
+        /// Never; a needed reboot is only reported.
         Never "never",
         /// When one is needed, inside a maintenance window.
         Window "window",
-        /// When a state asks for one, inside a maintenance window if there are any.
+        /// When a state requests one, inside a maintenance window if any is configured.
         OnRequest "asked",
     }
     /// When a webhook is called.

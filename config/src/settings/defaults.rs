@@ -1,28 +1,28 @@
-//! Every default, named, with its unit in its type or its name.
+//! All default values, each with its unit in its type or its name.
 
 use std::time::Duration;
 
-/// How often the remotes are asked.
+/// How often the remotes are polled.
 pub const POLL: Duration = Duration::from_secs(60);
 /// How long one fetch may take.
 pub const FETCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// How many generations of states are kept.
 pub const KEEP_GENERATIONS: i64 = 3;
-/// How often every file of the current generation is hashed, whatever its times say.
+/// How often every file of the current generation is hashed, even when its timestamps are unchanged.
 pub const VERIFY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Bytes of one answer of a remote.
+/// Maximum size of one response of a remote, in bytes.
 pub const MAX_PACK: u64 = 512 << 20;
-/// Bytes of one file of a states repository.
+/// Maximum size of one file in a states repository, in bytes.
 pub const MAX_FILE: u64 = 64 << 20;
-/// Files of a states repository.
+/// Maximum number of files in a states repository.
 pub const MAX_FILES: i64 = 100_000;
-/// How long before a reboot everybody on the host is told.
+/// How long before a reboot logged-in users are notified.
 pub const REBOOT_NOTICE: Duration = Duration::from_secs(60);
 /// The branch that a remote is followed on.
 pub const BRANCH: &str = "main";
-/// How many good signatures a manifest needs.
+/// How many valid signatures a manifest needs.
 pub const THRESHOLD: i64 = 1;
-/// How often the node converges without news.
+/// How often the node converges without a new revision.
 pub const RUN_EVERY: Duration = Duration::from_secs(30 * 60);
 /// How long one run may take.
 pub const RUN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -32,17 +32,17 @@ pub const KEEP_RUNS: i64 = 50;
 pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a health check is tried before it counts as failed.
 pub const HEALTH_TRIES: i64 = 3;
-/// How many runs of one scheduled entry may be under way.
+/// How many runs of one scheduled entry may run at the same time.
 pub const MAX_RUNNING: i64 = 1;
-/// How long one call of a webhook may take.
+/// How long one webhook call may take.
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a node reports to a Git board without a change: every report is a push.
+/// How often a node reports to a Git board when nothing changed: every report is a push.
 pub const BOARD_EVERY_GIT: Duration = Duration::from_secs(15 * 60);
-/// How often a node reports to another board without a change.
+/// How often a node reports to other kinds of board when nothing changed.
 pub const BOARD_EVERY: Duration = Duration::from_secs(30);
 /// The bucket of a NATS board.
 pub const BOARD_BUCKET: &str = "zagent";
-/// How often the record of a rollout is asked for while this node is part of it.
+/// How often the rollout record is polled while this node is part of the rollout.
 pub const ROLLOUT_POLL: Duration = Duration::from_secs(10);
 /// The fact that names a node's role, for canaries.
 pub const ROLE_FACT: &str = "role";
@@ -50,30 +50,30 @@ pub const ROLE_FACT: &str = "role";
 pub const RESOURCES_KEY: &str = "resources";
 /// How long an external pillar, an external top or an executable fact may take.
 pub const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
-/// Steps of one template.
+/// Maximum steps per template.
 pub const FUEL: i64 = 10_000_000;
-/// Nested calls, includes and imports of templates.
+/// Maximum nesting of calls, includes and imports in templates.
 pub const RECURSION: i64 = 100;
-/// Bytes that one template may print.
+/// Maximum output of one template, in bytes.
 pub const OUTPUT_BYTES: u64 = 8 << 20;
-/// Bytes of one source file.
+/// Maximum size of one source file, in bytes.
 pub const SOURCE_BYTES: u64 = 8 << 20;
-/// Nodes of one YAML document, aliases expanded.
+/// Maximum nodes per YAML document, with aliases expanded.
 pub const YAML_NODES: i64 = 500_000;
-/// Nesting of one YAML document.
+/// Maximum nesting of a YAML document.
 pub const YAML_DEPTH: i64 = 128;
-/// SLS files of one compile.
+/// Maximum SLS files per compile.
 pub const FILES: i64 = 20_000;
 
-/// The shortest time between two questions to a remote.
+/// The shortest time between two polls of a remote.
 pub(super) const MIN_POLL: Duration = Duration::from_secs(1);
-/// The longest time that any setting takes.
+/// The longest time that any setting accepts.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The shortest time limit.
 pub(super) const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The shortest time between two runs.
 pub(super) const MIN_EVERY: Duration = Duration::from_secs(10);
-/// The largest count that any setting takes.
+/// The largest count that any setting accepts.
 pub(super) const MAX_COUNT: i64 = 1_000_000_000;
-/// The largest size that any setting takes.
+/// The largest size that any setting accepts.
 pub(super) const MAX_BYTES: u64 = 1 << 30;

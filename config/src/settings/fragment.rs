@@ -1,4 +1,4 @@
-//! One file as written, and where values come from.
+//! One configuration file as written, and the origin of values.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::yaml::{self, ScalarSchema};
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingOrigin {
-    /// Nobody said anything.
+    /// Not set.
     Default,
     /// The name of the host.
     HostName,
@@ -21,12 +21,12 @@ pub enum SettingOrigin {
     File {
         /// The file.
         file: Arc<str>,
-        /// Where its key stands.
+        /// The position of the key.
         pos: Pos,
     },
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// A flag of the command line.
+    /// A command-line flag.
     Flag(String),
 }
 
@@ -51,10 +51,10 @@ pub struct ConfigFragment {
 }
 
 impl ConfigFragment {
-    /// Reads the text of a file; an empty one is fine.
+    /// Reads the text of a file; an empty file is valid.
     ///
     /// # Errors
-    /// Fails when it is no YAML, or no mapping.
+    /// Fails when it is not YAML, or not a mapping.
     pub fn read(file: &str, text: &str) -> Result<Self, Diagnostics> {
         let this = Self { file: file.into(), text: text.into(), map: Map::new() };
         match yaml::load(text, ScalarSchema::Core) {
@@ -62,7 +62,7 @@ impl ConfigFragment {
             Ok(Value::Map(map)) => Ok(Self { map: (*map).clone(), ..this }),
             Ok(other) => Err(Diagnostic::new(
                 code::WRONG_TYPE,
-                format!("a configuration file holds a mapping, this is {}", other.kind()),
+                format!("a configuration file must be a mapping, not {}", other.kind()),
             )
             .at(file, Pos::new(1, 1))
             .into()),
@@ -74,7 +74,7 @@ impl ConfigFragment {
         }
     }
 
-    /// The line at `pos`, unless it may hold a password.
+    /// The line at `pos`, unless it may contain a password.
     pub(super) fn excerpt(&self, pos: Pos) -> Option<Excerpt> {
         let line = usize::try_from(pos.line).ok()?.checked_sub(1)?;
         let text =
@@ -86,17 +86,17 @@ impl ConfigFragment {
 /// Where the files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigLocation {
-    /// A directory: `zagent.yaml`, then `conf.d/*.yaml` by name. Nothing of it need be there.
+    /// A directory: `zagent.yaml`, then `conf.d/*.yaml` by name. All of them are optional.
     Dir(PathBuf),
-    /// One file, which must be there, and no fragments.
+    /// One file, which must exist, without fragments.
     File(PathBuf),
 }
 
 impl ConfigLocation {
-    /// Reads every file there is, in order.
+    /// Reads every existing file, in order.
     ///
     /// # Errors
-    /// Fails with every file that cannot be read or is no YAML.
+    /// Fails with every file that cannot be read or is not YAML.
     pub fn read_fragments(&self) -> Result<Vec<ConfigFragment>, Diagnostics> {
         let mut diagnostics = Diagnostics::default();
         let mut fragments = Vec::new();
@@ -122,7 +122,7 @@ fn read_fragment(path: &Path, must: bool) -> Result<Option<ConfigFragment>, Diag
     let name = path.display().to_string();
     match std::fs::read(path) {
         Err(error) if !must && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Diagnostic::new(code::UNREADABLE, format!("cannot read it: {error}"))
+        Err(error) => Err(Diagnostic::new(code::UNREADABLE, format!("cannot read the file: {error}"))
             .at(name, Pos::NONE)
             .into()),
         Ok(bytes) => match String::from_utf8(bytes) {
@@ -134,7 +134,7 @@ fn read_fragment(path: &Path, must: bool) -> Result<Option<ConfigFragment>, Diag
 
 fn list_fragments(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
     let diagnostic = |error: std::io::Error| -> Diagnostics {
-        Diagnostic::new(code::UNREADABLE, format!("cannot list it: {error}"))
+        Diagnostic::new(code::UNREADABLE, format!("cannot list the directory: {error}"))
             .at(dir.display().to_string(), Pos::NONE)
             .into()
     };

@@ -1,4 +1,4 @@
-//! Files, variables and flags laid over each other: each key once, with where its value comes from.
+//! Merges files, variables and flags: each key once, with the origin of its value.
 
 use super::fragment::{ConfigFragment, SettingOrigin};
 use super::schema::{self, SettingKey, SettingKind};
@@ -8,10 +8,10 @@ use crate::suggest;
 use crate::value::{Map, MapEntry, Pos, Value};
 use crate::yaml::{self, ScalarSchema};
 
-/// Variables that start with `ZAGENT_` and set no key: which file to read, and what to log.
+/// Variables that start with `ZAGENT_` but set no key: the file to read, and the log level.
 pub const OTHER_VARIABLES: [&str; 2] = ["ZAGENT_CONFIG", "ZAGENT_LOG"];
 
-/// A key set by a flag of the command line.
+/// A key set by a command-line flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagOverride {
     /// The flag, such as `--schedule`.
@@ -22,7 +22,7 @@ pub struct FlagOverride {
     pub value: String,
 }
 
-/// A key (or one entry of a key whose entries add up) and who set it last.
+/// A key (or one entry of a key whose entries are merged) and its last origin.
 #[derive(Clone, Debug)]
 pub(super) struct AssignedSetting {
     pub(super) key: &'static SettingKey,
@@ -31,7 +31,7 @@ pub(super) struct AssignedSetting {
     pub(super) origin: SettingOrigin,
 }
 
-/// Everything that was said, each key once.
+/// The merged configuration, each key once.
 #[derive(Clone, Debug, Default)]
 pub struct MergedConfig {
     pub(super) assigned: Vec<AssignedSetting>,
@@ -40,7 +40,7 @@ pub struct MergedConfig {
 }
 
 impl MergedConfig {
-    /// Lays the sources over each other, later over earlier; unknown keys and variables are noted as faults.
+    /// Merges the sources, later over earlier; unknown keys and variables are reported as errors.
     #[must_use]
     pub fn new(
         fragments: Vec<ConfigFragment>,
@@ -72,7 +72,7 @@ impl MergedConfig {
             let Some(name) = entry.key.as_str() else {
                 place(Diagnostic::new(
                     code::UNKNOWN_KEY,
-                    format!("the key `{}` is not text", entry.key.json_key()),
+                    format!("the key `{}` is not a string", entry.key.json_key()),
                 ));
                 continue;
             };
@@ -110,8 +110,10 @@ impl MergedConfig {
             match names.iter().position(|n| *n == name) {
                 Some(i) => self.assign_text(&schema::KEYS[i], &value, SettingOrigin::Variable(name)),
                 None => {
-                    let diagnostic =
-                        Diagnostic::new(code::UNKNOWN_VARIABLE, format!("the variable `{name}` sets no key"));
+                    let diagnostic = Diagnostic::new(
+                        code::UNKNOWN_VARIABLE,
+                        format!("unknown variable `{name}`: no key has this name"),
+                    );
                     let near = suggest::nearest(&name, names.iter().map(String::as_str));
                     let diagnostic = match near {
                         Some(near) => diagnostic.hint(format!("did you mean `{near}`?")),
@@ -123,7 +125,7 @@ impl MergedConfig {
         }
     }
 
-    /// Sets a key from a text: plain for single values, YAML for what has parts.
+    /// Sets a key from a text: plain for single values, YAML for lists and mappings.
     fn assign_text(&mut self, key: &'static SettingKey, text: &str, origin: SettingOrigin) {
         let yaml = |text: &str| yaml::load(text, ScalarSchema::Core);
         let value = match key.kind {
@@ -152,7 +154,7 @@ impl MergedConfig {
         }
     }
 
-    /// The later wins; a null takes back what was said before.
+    /// The later value wins; a null resets the key.
     fn assign(
         &mut self,
         key: &'static SettingKey,
@@ -170,7 +172,7 @@ impl MergedConfig {
 /// An unknown key, with the nearest known one: in its section, or of the same name elsewhere.
 fn unknown_key(section: &str, name: &str) -> Diagnostic {
     let full = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-    let diagnostic = Diagnostic::new(code::UNKNOWN_KEY, format!("there is no key `{full}`"));
+    let diagnostic = Diagnostic::new(code::UNKNOWN_KEY, format!("unknown key `{full}`"));
     let elsewhere = || schema::KEYS.iter().map(|k| k.path).find(|p| p.rsplit('.').next() == Some(name));
     let near = suggest::nearest(name, schema::names_in(section)).map(|near| match section {
         "" => near.to_owned(),

@@ -1,8 +1,8 @@
-//! zagent.yaml, conf.d, `ZAGENT_*` and flags to settings: [`ConfigFragment`] (as written), [`MergedConfig`] (each key once, with where
-//! it comes from), [`Settings`] (typed and valid).
+//! zagent.yaml, conf.d, `ZAGENT_*` and flags in, settings out: [`ConfigFragment`] (as written), [`MergedConfig`] (each key
+//! once, with its origin), [`Settings`] (typed and valid).
 //!
-//! Law: later wins; unknown keys, wrong types and values out of range are faults, all reported at once; nothing
-//! configured at all is fine.
+//! Law: later wins; unknown keys, wrong types and values out of range are errors, all reported at once; an empty
+//! configuration is valid.
 
 mod builder;
 mod check;
@@ -36,15 +36,15 @@ use crate::codes::configuration as code;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::value::{Map, Pos, Value};
 
-/// The name of a key, by its path: the ones a flag may set, the ones `zagent config show` prints.
+/// A key by its path: flags can set it, `zagent config show` prints it.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     schema::KEYS.iter().map(|key| key.path)
 }
 
-/// Reads the files, lays variables and flags over them, and checks everything.
+/// Reads the files, applies variables and flags, and checks everything.
 ///
 /// # Errors
-/// Fails with every fault of the stage that found some: reading first, then keys and values.
+/// Fails with every error of the first stage that has any: reading first, then keys and values.
 pub fn load(
     location: &ConfigLocation,
     variables: impl IntoIterator<Item = (String, String)>,
@@ -55,7 +55,7 @@ pub fn load(
 }
 
 impl Settings {
-    /// Everything that somebody said, as one mapping that says the same.
+    /// All configured keys, as one equivalent mapping.
     #[must_use]
     pub fn explicit_values(&self) -> Value {
         let mut top = Map::new();
@@ -77,7 +77,7 @@ impl Settings {
     }
 }
 
-/// Puts a value where a path of keys leads.
+/// Sets the value at a path of keys.
 fn insert_at_path(map: &mut Map, path: &[&str], value: &Value) {
     match path {
         [] => {}
@@ -94,10 +94,10 @@ fn insert_at_path(map: &mut Map, path: &[&str], value: &Value) {
 }
 
 impl MergedConfig {
-    /// Checks everything that was said; `host_name` is the id of a node that has none.
+    /// Checks everything; `host_name` is the default for the node id.
     ///
     /// # Errors
-    /// Fails with every fault there is.
+    /// Fails with every error.
     pub fn into_settings(mut self, host_name: Option<&str>) -> Result<Settings, Diagnostics> {
         let mut checker = SettingsChecker {
             fragments: &self.fragments,
@@ -116,14 +116,14 @@ impl MergedConfig {
         diagnostics.into_result().map(|()| settings)
     }
 
-    /// Where a fault comes among the others: as the files and their lines do, then variables and flags.
+    /// The sort position of a diagnostic: by file and line, then variables and flags.
     fn sort_key(&self, diagnostic: &Diagnostic) -> (usize, Pos) {
         let Some(place) = &diagnostic.location else { return (usize::MAX, Pos::NONE) };
         let file = self.fragments.iter().position(|f| *f.file == *place.file);
         (file.unwrap_or(usize::MAX), place.pos)
     }
 
-    /// The value of one key, or what holds without it; faults are noted.
+    /// The value of one key, or its default; errors are reported.
     fn check_key(
         &self,
         key: &'static SettingKey,
@@ -142,7 +142,7 @@ impl MergedConfig {
             if key.kind.is_additive() && assigned.entry.is_none() {
                 let diagnostic = Diagnostic::new(
                     code::WRONG_TYPE,
-                    format!("`{path}` takes a mapping of names, not {}", assigned.value.kind()),
+                    format!("`{path}` must be a mapping of names, not {}", assigned.value.kind()),
                 );
                 checker.report(at, diagnostic);
                 continue;

@@ -8,7 +8,7 @@ use super::check::{CheckedRecord, CheckedValue};
 use super::units;
 use crate::value::{Map, Value};
 
-/// Why the readers below always find what they ask for.
+/// Why the readers below cannot fail.
 const SCHEMA: &str = "the schema gives every key its type";
 
 impl CheckedRecord {
@@ -119,7 +119,7 @@ impl CheckedRecord {
         }
     }
 
-    /// As a value, without what is unset.
+    /// As a value, without unset keys.
     pub(super) fn to_value(&self) -> Value {
         let set = self.0.iter().filter(|(_, checked)| *checked != CheckedValue::Unset);
         set.map(|(name, checked)| (*name, checked.to_value())).collect::<Map>().into()

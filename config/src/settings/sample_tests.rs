@@ -1,4 +1,4 @@
-//! The sample configuration in dist/: it loads, names every key, and its defaults are the defaults.
+//! The sample configuration in dist/: it loads, lists every key, and shows the real defaults.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const SAMPLE: &str = include_str!("../../../dist/zagent.yaml");
 
-/// Keys that have a default and whose line is an example all the same: a default of `[]` or of nothing shows no shape.
+/// Keys that have a default but show an example instead: a default of `[]` or unset does not show the format.
 const EXAMPLES: &[&str] = &[
     "source.remotes",
     "environments",
@@ -21,7 +21,7 @@ const EXAMPLES: &[&str] = &[
     "rollout.facts",
 ];
 
-/// The sample with its settings switched on: `#key` is a setting, `# word` is an explanation.
+/// The sample with its settings uncommented: `#key` is a setting, `# word` is an explanation.
 fn switched_on() -> String {
     let mut text = String::new();
     for line in SAMPLE.lines() {
@@ -45,7 +45,7 @@ fn settle(text: &str) -> Settings {
 }
 
 #[test]
-fn as_it_is_it_changes_nothing() {
+fn the_sample_changes_nothing() {
     let settings = settle(SAMPLE);
     assert!(
         settings
@@ -56,7 +56,7 @@ fn as_it_is_it_changes_nothing() {
 }
 
 #[test]
-fn switched_on_it_says_every_key_and_the_defaults_are_true() {
+fn the_uncommented_sample_lists_every_key_and_the_real_defaults() {
     let (sample, plain) = (settle(&switched_on()), settle(""));
     let within = |key: &str, whole: &str| key.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'));
     for default in plain.effective() {
@@ -65,7 +65,7 @@ fn switched_on_it_says_every_key_and_the_defaults_are_true() {
         let said = said.unwrap_or_else(|| panic!("`{}` is not shown", default.key));
         assert!(
             !matches!(said.origin, SettingOrigin::Default | SettingOrigin::HostName),
-            "`{}` is not there",
+            "`{}` is missing",
             said.key
         );
         let is_unset = default.value.is_null() || said.key == "id";
@@ -76,7 +76,7 @@ fn switched_on_it_says_every_key_and_the_defaults_are_true() {
 }
 
 #[test]
-fn keys_of_records_are_there_too() {
+fn keys_of_records_are_listed_too() {
     let text = switched_on();
     for key in KEYS {
         let (SettingKind::Records(inner) | SettingKind::Named(inner)) = key.kind else { continue };
@@ -85,7 +85,7 @@ fn keys_of_records_are_there_too() {
                 let line = line.trim_start().trim_start_matches("- ");
                 line.strip_prefix(one.path).is_some_and(|rest| rest.starts_with(':'))
             });
-            assert!(there, "`{}` of `{}` is not there", one.path, key.path);
+            assert!(there, "`{}` of `{}` is missing", one.path, key.path);
         }
     }
 }

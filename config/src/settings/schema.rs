@@ -1,4 +1,4 @@
-//! Every key there is: its path, what it takes, and what holds without it. The one table that files, variables,
+//! Every configuration key: its path, its type and its default. The one table that files, variables,
 //! flags, checks and `zagent config show` read.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::defaults as d;
 use crate::paths;
 use crate::value::MergeStrategy;
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SettingKind {
     Text,
@@ -34,9 +34,9 @@ pub(super) enum SettingKind {
     Address,
     /// `HOST:PORT`.
     HostPort,
-    /// An address that begins with `http://` or `https://`.
+    /// A URL that starts with `http://` or `https://`.
     Http,
-    /// The name of a unit of systemd.
+    /// The name of a systemd unit.
     Unit,
     /// The name of a time zone, or `local`.
     Zone,
@@ -46,25 +46,25 @@ pub(super) enum SettingKind {
     Programs,
     /// A list of mappings.
     Records(&'static [SettingKey]),
-    /// A mapping from a name to a mapping; entries of several files add up.
+    /// A mapping from a name to a mapping; entries of several files are merged.
     Named(&'static [SettingKey]),
-    /// A mapping from a name to a target or a list of ids; entries of several files add up.
+    /// A mapping from a name to a target or a list of ids; entries of several files are merged.
     Groups,
 }
 
 impl SettingKind {
-    /// True when the entries of several files add up instead of the later replacing the earlier.
+    /// True when the entries of several files are merged instead of the later replacing the earlier.
     pub(super) const fn is_additive(self) -> bool {
         matches!(self, Self::Named(_) | Self::Groups)
     }
 }
 
-/// What holds when nobody says anything.
+/// The default of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SettingDefault {
-    /// Nothing; the key is optional.
+    /// None; the key is optional.
     Unset,
-    /// Nothing; the key must be there whenever its record is.
+    /// None; the key is required in its record.
     Required,
     Text(&'static str),
     Bool(bool),
@@ -256,12 +256,12 @@ pub(super) fn find(path: &str) -> Option<&'static SettingKey> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// True when keys stand below this path.
+/// True when there are keys below this path.
 pub(super) fn is_section(path: &str) -> bool {
     KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The names that may stand in a section (empty for the top).
+/// The names allowed in a section (empty for the top level).
 pub(super) fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter_map(move |key| {
         let rest =
@@ -275,7 +275,7 @@ pub(super) fn variable_name(path: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
-/// What names of variables start with.
+/// The prefix of environment variables.
 pub(super) const VARIABLE_PREFIX: &str = "ZAGENT_";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Settings that hold together: typed, in range, checked against each other.
+//! The settings, in sections: typed, in range, checked against each other.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,29 +21,29 @@ use crate::value::{Map, MergeStrategy, Value};
 pub struct Settings {
     /// The node's id.
     pub id: NodeId,
-    /// Where the agent writes about itself.
+    /// Where the agent keeps its data.
     pub root: PathBuf,
     /// Where states come from.
     pub source: SourceSettings,
-    /// States that came with the image.
+    /// States shipped with the image.
     pub baked: PathBuf,
     /// The state tree inside a repository.
     pub states_root: PathBuf,
     /// The pillar tree inside a repository.
     pub pillar_root: PathBuf,
-    /// More environments than `base`, by name.
+    /// Environments besides `base`, by name.
     pub environments: Vec<EnvironmentSettings>,
-    /// The state environment of the node; all of them when none.
+    /// The state environment of the node; all environments when unset.
     pub env: Option<EnvName>,
-    /// What a revision must prove.
+    /// Which signatures and manifest a revision needs.
     pub trust: TrustSettings,
-    /// How runs go.
+    /// How runs work.
     pub run: RunConfig,
-    /// Whose verdicts count.
+    /// Whose behaviour applies: zagent's or Salt's.
     pub compat: CompatMode,
     /// Custom facts.
     pub facts_dir: PathBuf,
-    /// How pillars merge.
+    /// How pillar data is merged.
     pub pillar: PillarSettings,
     /// External pillars, each a program and its arguments.
     pub ext_pillar: Vec<Vec<String>>,
@@ -51,9 +51,9 @@ pub struct Settings {
     pub master_tops: Vec<Vec<String>>,
     /// Named groups for targets.
     pub nodegroups: Map,
-    /// Whether templates may call `salt['cmd.run']` and its kin.
+    /// Whether templates may call `salt['cmd.run']` and similar functions.
     pub cmd_run: TemplatePermission,
-    /// What a tree may cost.
+    /// Limits for a tree.
     pub limits: CompileLimits,
     /// Checks after a run.
     pub health: Vec<HealthSettings>,
@@ -61,7 +61,7 @@ pub struct Settings {
     pub windows: Vec<MaintenanceWindow>,
     /// When the host is rebooted.
     pub reboot: RebootSettings,
-    /// Runs by the clock, by name.
+    /// Scheduled runs, by name.
     pub schedule: Vec<ScheduledRun>,
     /// Where the node reports.
     pub board: BoardSettings,
@@ -71,57 +71,57 @@ pub struct Settings {
     pub driver: bool,
     /// Where health and metrics are served.
     pub listen: Option<SocketAddr>,
-    /// The group that may use the socket, beside root.
+    /// The group that may use the socket, besides root.
     pub socket_group: Option<String>,
-    /// The file that changes are written to; in the root when none.
+    /// The audit log file; below the root when unset.
     pub audit: Option<PathBuf>,
-    /// Who is told about runs.
+    /// Webhooks that are called about runs.
     pub webhooks: Vec<WebhookSettings>,
     /// The pillar key that lists resources.
     pub resources_key: String,
     pub(super) effective: Vec<EffectiveSetting>,
 }
 
-/// One key, its value in the spelling of a file, and where it comes from.
+/// One key, its value as a file would spell it, and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveSetting {
     /// The key, such as `run.every` or `schedule.nightly`.
     pub key: String,
     /// Its value; null when it is unset.
     pub value: Value,
-    /// Who said so.
+    /// Its origin.
     pub origin: SettingOrigin,
 }
 
 /// Where states come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSettings {
-    /// Repositories, asked in order.
+    /// Repositories, polled in order.
     pub remotes: Vec<RemoteSettings>,
-    /// How often.
+    /// How often they are polled.
     pub poll: Duration,
     /// How long a fetch may take.
     pub timeout: Duration,
     /// How many generations are kept.
     pub keep: usize,
-    /// True when the branch `testing/<node>` counts, as long as it stands on top of the followed one.
+    /// True when the branch `testing/<node>` is used, as long as it is based on the followed branch.
     pub testing: bool,
-    /// How often all of the current generation is hashed.
+    /// How often every file of the current generation is hashed.
     pub verify_every: Duration,
-    /// Bytes of one answer of a remote.
+    /// Maximum size of one response of a remote, in bytes.
     pub max_pack: u64,
-    /// Bytes of one file.
+    /// Maximum size of one file, in bytes.
     pub max_file: u64,
-    /// Files of one tree.
+    /// Maximum number of files per tree.
     pub max_files: usize,
 }
 
 /// When the host is rebooted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RebootSettings {
-    /// When.
+    /// When the host may be rebooted.
     pub policy: RebootPolicy,
-    /// How long before everybody is told.
+    /// How long before the reboot users are notified.
     pub notice: Duration,
 }
 
@@ -132,23 +132,23 @@ pub struct RemoteSettings {
     pub url: String,
     /// The branch to follow.
     pub branch: String,
-    /// The user's name, for what asks for one.
+    /// The user name, when the remote asks for one.
     pub user: Option<String>,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
-    /// A Git credential helper, as Git's own configuration names one.
+    /// A Git credential helper, as in Git's configuration.
     pub credential_helper: Option<String>,
     /// An SSH key.
     pub key: Option<PathBuf>,
-    /// The hosts whose SSH keys are known; the user's and the system's when none.
+    /// The known_hosts file for SSH; the user's and the system's when unset.
     pub known_hosts: Option<PathBuf>,
-    /// Certificates to trust.
+    /// CA certificates to trust.
     pub ca: Option<PathBuf>,
-    /// A proxy; the one of the environment when none.
+    /// A proxy; the one from the environment when unset.
     pub proxy: Option<String>,
 }
 
-/// More trees beside `base`.
+/// An environment besides `base`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentSettings {
     /// Its name.
@@ -159,33 +159,33 @@ pub struct EnvironmentSettings {
     pub pillar: Option<PathBuf>,
 }
 
-/// What a revision must prove.
+/// Which signatures and manifest a revision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustSettings {
-    /// Which signatures.
+    /// Which signatures are required.
     pub require: RequiredSignatures,
-    /// Whose.
+    /// The accepted signers.
     pub allowed_signers: PathBuf,
-    /// Keys that count no more, one a line.
+    /// Revoked keys, one per line.
     pub revoked_keys: Option<PathBuf>,
-    /// OpenPGP keys whose signatures on commits count.
+    /// OpenPGP keys whose commit signatures are accepted.
     pub openpgp_keyring: Option<PathBuf>,
-    /// How many on a manifest.
+    /// How many signatures a manifest needs.
     pub threshold: usize,
-    /// Whether there must be a manifest.
+    /// Whether a manifest is required.
     pub manifest: ManifestRule,
     /// True when history must not be rewritten.
     pub fast_forward: bool,
 }
 
-/// How runs go.
+/// How runs work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
-    /// How often without news.
+    /// How often the node converges without a new revision.
     pub every: Duration,
-    /// In which order.
+    /// The order in which states run.
     pub schedule: RunSchedule,
-    /// How many states at once; by the number of cores when none.
+    /// How many states run at once; depends on the number of cores when unset.
     pub jobs: Option<usize>,
     /// How long a run may take.
     pub timeout: Duration,
@@ -193,33 +193,33 @@ pub struct RunConfig {
     pub keep: usize,
 }
 
-/// How pillars merge.
+/// How pillar data is merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PillarSettings {
     /// The strategy.
     pub merge: MergeStrategy,
-    /// True when lists add up.
+    /// True when lists are concatenated.
     pub merge_lists: bool,
-    /// The pillar environment of the node; all of them when none.
+    /// The pillar environment of the node; all environments when unset.
     pub env: Option<EnvName>,
 }
 
-/// What a tree may cost.
+/// Limits for a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Steps of one template.
+    /// Maximum steps per template.
     pub fuel: u64,
-    /// Nested calls, includes and imports.
+    /// Maximum nesting of calls, includes and imports.
     pub recursion: usize,
-    /// Bytes one template may print.
+    /// Maximum output of one template, in bytes.
     pub output: usize,
-    /// Bytes of one source file.
+    /// Maximum size of one source file, in bytes.
     pub source: usize,
-    /// Nodes of one YAML document.
+    /// Maximum nodes per YAML document.
     pub yaml_nodes: usize,
-    /// Nesting of one YAML document.
+    /// Maximum nesting of a YAML document.
     pub yaml_depth: usize,
-    /// SLS files of one compile.
+    /// Maximum SLS files per compile.
     pub files: usize,
     /// How long an external program may take.
     pub program_timeout: Duration,
@@ -232,18 +232,18 @@ pub struct HealthSettings {
     pub name: String,
     /// What is checked.
     pub check: HealthProbe,
-    /// True when its failure rolls back.
+    /// True when its failure causes a rollback.
     pub required: bool,
-    /// How long one try may take.
+    /// How long one attempt may take.
     pub timeout: Duration,
-    /// How many tries.
+    /// How many attempts.
     pub tries: usize,
 }
 
-/// What a health check looks at.
+/// What a health check tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthProbe {
-    /// An address that answers 2xx.
+    /// A URL that answers 2xx.
     Http(String),
     /// A host and port that accept a connection.
     Tcp(String),
@@ -253,10 +253,10 @@ pub enum HealthProbe {
     Command(String),
 }
 
-/// A time in which changes are allowed.
+/// A maintenance window: a time in which changes are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaintenanceWindow {
-    /// On which days it starts; on all when empty.
+    /// The days on which it starts; every day when empty.
     pub days: Vec<Day>,
     /// Its start, in minutes since midnight.
     pub from: u16,
@@ -266,22 +266,22 @@ pub struct MaintenanceWindow {
     pub timezone: String,
 }
 
-/// A run by the clock.
+/// A scheduled run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduledRun {
     /// Its name.
     pub name: String,
-    /// When.
+    /// When it runs.
     pub when: ScheduleTrigger,
-    /// At most this much later, at random.
+    /// The maximum random delay.
     pub splay: Duration,
-    /// How many of it may be under way.
+    /// How many of its runs may run at the same time.
     pub maxrunning: usize,
     /// True when a missed run is made up for.
     pub catch_up: bool,
-    /// What is run; the highstate when empty.
+    /// The SLS files to run; the highstate when empty.
     pub sls: Vec<String>,
-    /// True when nothing is changed.
+    /// True for a dry run.
     pub test: bool,
 }
 
@@ -303,42 +303,42 @@ pub struct BoardSettings {
     pub url: Option<String>,
     /// Credentials for it: a token (https), a key (ssh) or a creds file (nats).
     pub credentials: Option<PathBuf>,
-    /// The user's name, for https.
+    /// The user name, for https.
     pub user: Option<String>,
-    /// The hosts whose SSH keys are known.
+    /// The known_hosts file for SSH.
     pub known_hosts: Option<PathBuf>,
-    /// Certificates to trust.
+    /// CA certificates to trust.
     pub ca: Option<PathBuf>,
     /// The bucket, for nats.
     pub bucket: String,
-    /// How often without a change.
+    /// How often the node reports when nothing changed.
     pub every: Duration,
-    /// The keys that may sign the reports of nodes, as in `allowed_signers` with the node's id in the place of a person.
+    /// The keys that may sign the reports of nodes, in the `allowed_signers` format with the node id as the principal.
     pub allowed_nodes: Option<PathBuf>,
 }
 
 /// How this node takes part in rollouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutSettings {
-    /// Where records are: a repository, or `board`; the first Git remote when none.
+    /// Where rollout records are: a repository, or `board`; the first Git remote when unset.
     pub url: Option<String>,
-    /// The user's name, for https.
+    /// The user name, for https.
     pub user: Option<String>,
     /// Credentials for it: a token (https) or a key (ssh).
     pub credentials: Option<PathBuf>,
-    /// The key that signs what a driver writes.
+    /// The key that signs the driver's rollout records.
     pub key: Option<PathBuf>,
-    /// What moves this node to other states.
+    /// What moves this node to another revision of the states.
     pub follow: FollowMode,
-    /// How often a record is asked for while this node is part of its rollout.
+    /// How often the rollout record is polled while this node is part of the rollout.
     pub poll: Duration,
     /// The fact that names a node's role.
     pub role: String,
-    /// Facts that are reported beside the usual ones, for targets and canaries.
+    /// Additional facts to report, for targets and canaries.
     pub facts: Vec<String>,
 }
 
-/// Who is told about runs.
+/// A webhook that is called about runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings {
     /// Its address.
@@ -352,7 +352,7 @@ pub struct WebhookSettings {
 }
 
 impl Settings {
-    /// Moves the root, unless somebody said where it is.
+    /// Moves the root, unless it is configured.
     pub fn set_default_root(&mut self, root: PathBuf) {
         let shown = self.effective.iter_mut().find(|e| e.key == "root" && e.origin == SettingOrigin::Default);
         if let Some(shown) = shown {
@@ -367,13 +367,13 @@ impl Settings {
         Paths::new(&self.root)
     }
 
-    /// True when somebody set the key, whoever it was.
+    /// True when the key is set, from any origin.
     #[must_use]
     pub fn is_set(&self, key: &str) -> bool {
         self.effective.iter().any(|e| e.key == key && e.origin != SettingOrigin::Default)
     }
 
-    /// Every key, its value and where it comes from, in the order of the documentation.
+    /// Every key, its value and its origin, in the order of the documentation.
     #[must_use]
     pub fn effective(&self) -> &[EffectiveSetting] {
         &self.effective
@@ -455,7 +455,7 @@ impl CompileLimits {
 }
 
 impl BoardSettings {
-    /// How often nodes report on a board of this kind unless told otherwise.
+    /// The default report interval for a board of this kind.
     #[must_use]
     pub const fn default_every(kind: BoardKind) -> Duration {
         match kind {
@@ -518,7 +518,7 @@ impl WebhookSettings {
     }
 }
 
-/// The choice behind a key; the schema has let only its words through.
+/// The choice of a key; the schema only accepts valid words.
 pub(super) fn choice<T>(record: &CheckedRecord, name: &str, find: impl Fn(&str) -> Option<T>) -> T {
     record.text_if(name).and_then(find).expect("the schema lists the words of the choice")
 }

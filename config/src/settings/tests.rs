@@ -1,4 +1,4 @@
-//! From texts to settings and faults.
+//! From text to settings and diagnostics.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn flag(flag: &str, key: &str, value: &str) -> FlagOverride {
 }
 
 #[test]
-fn nothing_configured_is_fine() {
+fn an_empty_configuration_is_valid() {
     let settings = settle(&[], &[], &[]).unwrap();
     assert_eq!(settings.id.as_str(), "host-7");
     assert_eq!(settings.root, std::path::Path::new("/var/lib/zagent"));
@@ -131,7 +131,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn later_wins_and_says_so() {
+fn later_wins_and_the_origin_is_recorded() {
     let files = [
         ("zagent.yaml", "run: {every: 1h, keep: 7, jobs: 4}\nnodegroups: {a: x*, b: y*}\nid: one\n"),
         ("conf.d/10.yaml", "run:\n  every: 2h\n  jobs: ~\nnodegroups: {b: z*}\n"),
@@ -153,7 +153,7 @@ fn later_wins_and_says_so() {
 }
 
 #[test]
-fn variables_carry_every_kind() {
+fn variables_can_set_every_type() {
     let s = settle(
         &[],
         &[
@@ -212,18 +212,18 @@ driver: 3
 }
 
 #[test]
-fn settings_are_checked_beside_each_other() {
+fn settings_are_checked_against_each_other() {
     for (text, want) in [
         (
             "trust: {require: manifest, manifest: optional}",
-            "`trust.require: manifest` and `trust.manifest: optional`",
+            "`trust.require: manifest` conflicts with `trust.manifest: optional`",
         ),
-        ("trust: {threshold: 2}", "`trust.threshold` counts signatures of a manifest, and none is required"),
-        ("board: {kind: git}", "a board of kind `git` needs `board.url`"),
+        ("trust: {threshold: 2}", "`trust.threshold` counts manifest signatures, but none is required"),
+        ("board: {kind: git}", "`board.kind: git` needs `board.url`"),
         ("schedule: {x: {every: 5m, cron: '@daily'}}", "`schedule.x` needs either `every` or `cron`"),
         ("health: [{name: x}]", "`health[0]` needs exactly one of `http`, `tcp`, `unit` and `command`"),
         ("root: here", "`root` is not an absolute path"),
-        ("schedule: [x]", "`schedule` takes a mapping of names, not a list"),
+        ("schedule: [x]", "`schedule` must be a mapping of names, not a list"),
     ] {
         let faults = settle(&[("z.yaml", text)], &[], &[]).unwrap_err();
         assert_eq!(faults.0.iter().map(|f| f.message.as_str()).collect::<Vec<_>>(), [want], "{text}");
@@ -269,7 +269,7 @@ fn passwords_stay_out_of_excerpts() {
 }
 
 #[test]
-fn what_would_fail_at_night_is_told_when_it_is_read() {
+fn values_that_would_fail_later_are_rejected_when_read() {
     let text = "\
 windows:
   - {from: 22:00, to: 04:00, timezone: Mars/Olympus}
@@ -295,14 +295,14 @@ webhooks: [{url: 'hooks.example.org/s3cret'}]
     for (line, place) in told.iter().zip(want) {
         assert!(line.starts_with(place), "{line}");
     }
-    assert!(told[1].contains("`schedule.nightly.cron`: `25` is no hour (character 3)"), "{told:#?}");
-    assert!(told[1].ends_with("(it takes 0 to 23)"), "{told:#?}");
-    assert!(told[2].contains("never comes"), "{told:#?}");
+    assert!(told[1].contains("`schedule.nightly.cron`: `25` is not a valid hour (character 3)"), "{told:#?}");
+    assert!(told[1].ends_with("(use 0 to 23)"), "{told:#?}");
+    assert!(told[2].contains("never runs"), "{told:#?}");
     assert!(!told.join("\n").contains("s3cret"), "{told:#?}");
 }
 
 #[test]
-fn what_was_said_can_be_said_again() {
+fn the_written_configuration_can_be_read_again() {
     let text = "id: web-01\nsource:\n  remotes: [{url: 'https://x/y.git', branch: main}]\n  poll: 90s\n\
                 schedule:\n  a.b: {cron: '5 4 * * *', sls: [web]}\n  nightly: {every: 1h}\n\
                 nodegroups:\n  web: 'web*'\nlimits: {output: 2MiB}\nwindows: [{from: '22:00', to: '04:00'}]\n";

@@ -5,7 +5,7 @@ use std::time::Duration;
 const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads a duration: numbers with units, the larger first.
+/// Reads a duration: numbers with units, largest first.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
@@ -29,7 +29,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(total))
 }
 
-/// Prints a duration in the largest unit that leaves nothing over.
+/// Prints a duration in the largest unit that divides it.
 #[must_use]
 pub fn format_duration(time: Duration) -> String {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -56,7 +56,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Prints a size in the largest unit that leaves nothing over.
+/// Prints a size in the largest unit that divides it.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     let (unit, factor) =

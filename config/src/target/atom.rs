@@ -1,4 +1,4 @@
-//! One comparison of a target: what follows `G@` and its like, or the whole text of a simple kind.
+//! One comparison of a target: the text after `G@` and similar letters, or the whole text of a simple target.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(super) struct TargetAtom {
     matcher: AtomMatcher,
 }
 
-/// The comparison itself, made ready.
+/// The prepared comparison.
 #[derive(Clone, Debug)]
 enum AtomMatcher {
     Glob(Glob),
@@ -36,7 +36,7 @@ enum AtomMatcher {
         kind: Glob,
         id: Option<Glob>,
     },
-    /// Not usable; Salt takes that for no.
+    /// Not usable; as in Salt, it does not match.
     Never,
 }
 
@@ -60,17 +60,17 @@ const LETTERS: [(char, MatchKind); 10] = [
 ];
 
 impl TargetAtom {
-    /// True for a letter that stands before `@`.
+    /// True for a matcher letter (the one before `@`).
     pub(super) fn has_letter(letter: char) -> bool {
         letter == 'R' || LETTERS.iter().any(|(known, _)| *known == letter)
     }
 
-    /// The letter of a word that asks for pillar, with a delimiter of its own or without.
+    /// The letter of a word that matches pillar, with or without its own delimiter.
     pub(super) fn pillar_letter(word: &str) -> Option<char> {
         split_prefix(word).0.filter(|letter| matches!(letter, 'I' | 'J'))
     }
 
-    /// Reads a word of a compound target; the second part is a fault that leaves the tree standing.
+    /// Reads a word of a compound target; the second part is an error that does not invalidate the tree.
     pub(super) fn from_token(word: &TargetToken) -> Result<(Self, Option<TargetError>), TargetError> {
         let (letter, delimiter, text) = split_prefix(&word.text);
         match letter {
@@ -87,7 +87,7 @@ impl TargetAtom {
         }
     }
 
-    /// Reads the text of one kind; with a fault the comparison is made and says no.
+    /// Reads the text of one kind; on an error the comparison exists but does not match.
     pub(super) fn with_kind(
         kind: MatchKind,
         text: &str,
@@ -116,17 +116,17 @@ impl TargetAtom {
             if !text.contains(&mark) {
                 return Err(TargetError::new(
                     top::TARGET_KEY,
-                    format!("`{text}` names a key and no value"),
+                    format!("`{text}` has a key but no value"),
                     column,
                 )
-                .with_hint(format!("`{text}{mark}*` asks whether the key is there")));
+                .with_hint(format!("to match any value, write `{text}{mark}*`")));
             }
             Ok(AtomMatcher::Data { tree, how })
         };
         match kind {
             MatchKind::Glob | MatchKind::ManagingMinion => Ok(AtomMatcher::Glob(Glob::new(text))),
             MatchKind::List => Ok(AtomMatcher::List),
-            // A group's words are put in before a tree is asked.
+            // Groups are replaced by their words before the tree is evaluated.
             MatchKind::Nodegroup | MatchKind::Compound => Ok(AtomMatcher::Never),
             MatchKind::Pcre => Ok(AtomMatcher::Pcre(PyRegex::new(text).map(Box::new))),
             MatchKind::Grain => data(MatchTree::Grains, CompareKind::Glob),
@@ -150,7 +150,7 @@ impl TargetAtom {
         }
     }
 
-    /// Fails when the comparison cannot even be tried.
+    /// Fails when the comparison cannot be evaluated.
     pub(super) fn check_regex(&self) -> Result<(), TargetError> {
         match &self.matcher {
             AtomMatcher::Pcre(Err(error)) => Err(TargetError::bad_regex(error, &self.text, self.column)),
@@ -180,7 +180,7 @@ impl TargetAtom {
     }
 }
 
-/// A regular expression on data must be one at its end, whichever part of the text turns out to be the key.
+/// A regular expression on data must be valid at its end, whatever part of the text is the key.
 fn check_value_regex(
     test: AtomMatcher,
     text: &str,
@@ -200,7 +200,7 @@ fn check_value_regex(
     Err(TargetError::bad_regex(&why, value, column))
 }
 
-/// Cuts `G;@os;Debian` into letter, delimiter and text; a word without a letter is all text.
+/// Splits `G;@os;Debian` into letter, delimiter and text; a word without a letter is all text.
 fn split_prefix(word: &str) -> (Option<char>, Option<char>, &str) {
     let mut chars = word.chars();
     let Some(letter) = chars.next().filter(|c| TargetAtom::has_letter(*c)) else {

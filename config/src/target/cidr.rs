@@ -9,11 +9,11 @@ use crate::value::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CidrBlock {
     first: IpAddr,
-    /// Bits that count; all of them for an address.
+    /// The prefix length; all bits for an address.
     bits: u8,
 }
 
-/// Why a text is neither, and the network that was probably meant.
+/// Why a text is neither, and the network that was probably intended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CidrError {
     pub(super) message: String,
@@ -32,7 +32,7 @@ impl CidrBlock {
         let full = address_bits(first);
         let Some(length) = length else { return Ok(Self { first, bits: full }) };
         let bits = prefix_length(length, first).ok_or_else(|| {
-            no(format!("`{length}` is no prefix length or mask of a network with {full} bits"))
+            no(format!("`{length}` is not a valid prefix length or mask for a {full}-bit address"))
         })?;
         let network = apply_mask(first, bits);
         if network != first {

@@ -1,10 +1,10 @@
-//! What can be wrong with a target, with its column.
+//! Errors in targets, with their column.
 
 use crate::codes::{Code, top};
 use crate::diagnostic::Diagnostic;
 use crate::py_regex::PyRegexError;
 
-/// A fault in a target's text.
+/// An error in the text of a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TargetError {
@@ -12,9 +12,9 @@ pub struct TargetError {
     pub code: Code,
     /// What is wrong, one sentence, no full stop.
     pub message: String,
-    /// The column in the target's text, from 1; zero when it stands elsewhere (in a group).
+    /// The column in the target's text, from 1; zero when it is elsewhere (in a group).
     pub column: u32,
-    /// A way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -29,15 +29,15 @@ impl TargetError {
     }
 
     pub(super) fn unknown_kind(name: &str, near: Option<&str>) -> Self {
-        let error = Self::new(top::UNKNOWN_MATCHER, format!("there is no matcher `{name}`"), 0);
+        let error = Self::new(top::UNKNOWN_MATCHER, format!("unknown matcher `{name}`"), 0);
         match near {
             Some(near) => error.with_hint(format!("did you mean `{near}`?")),
-            None => error.with_hint("leave `match:` away for a compound target"),
+            None => error.with_hint("for a compound target, remove `match:`"),
         }
     }
 
     pub(super) fn too_costly(what: &str) -> Self {
-        Self::new(top::TARGET_COSTLY, format!("{what} takes too many steps to compare"), 0)
+        Self::new(top::TARGET_COSTLY, format!("{what} takes too many steps to match"), 0)
     }
 
     pub(super) fn bad_regex(error: &PyRegexError, pattern: &str, column: u32) -> Self {
@@ -51,7 +51,7 @@ impl TargetError {
         }
     }
 
-    /// As a fault without a place; the caller knows the file and line.
+    /// As a diagnostic without a place; the caller knows the file and line.
     #[must_use]
     pub fn diagnostic(&self, target: &str) -> Diagnostic {
         let mut fault = Diagnostic::new(self.code, format!("in the target `{target}`: {}", self.message));

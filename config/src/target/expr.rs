@@ -1,4 +1,4 @@
-//! The tree of a compound target: asking it, and printing it so that reading gives the same tree.
+//! The tree of a compound target: evaluates it, and prints it so that parsing gives the same tree.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(super) enum Expr {
     All(Vec<Self>),
     /// Any of them; at least two.
     Any(Vec<Self>),
-    /// An empty pair of parentheses: no.
+    /// An empty pair of parentheses: never matches.
     Never,
 }
 
@@ -45,7 +45,7 @@ impl Expr {
         }
     }
 
-    /// An unusable regular expression on the id stops Salt wherever it stands, so it must not hide behind an `or`.
+    /// In Salt, an invalid regular expression on the id fails the whole target, so `or` must not hide it.
     pub(super) fn check_regexes(&self) -> Result<(), TargetError> {
         match self {
             Self::Atom(atom) => atom.check_regex(),

@@ -1,7 +1,7 @@
-//! Named groups put into a target word by word, as Salt does it.
+//! Expands named groups in a target word by word, as Salt does.
 //!
-//! Law: a group never contains itself; in a strict target that is an error, in a lenient one the inner mention is
-//! left away, and so is a group that is not there.
+//! Law: a group never contains itself; in a strict target that is an error, in a lenient one the inner reference is
+//! dropped, and so is an unknown group.
 
 use super::TargetError;
 use super::parse::{TargetToken, tokenize};
@@ -10,9 +10,9 @@ use crate::py_text::python_str;
 use crate::suggest;
 use crate::value::{Map, Value};
 
-/// Words that all groups of one target may add up to.
+/// Maximum number of words from all groups of one target.
 const MAX_WORDS: usize = 10_000;
-/// Groups inside groups.
+/// Maximum nesting of groups.
 const MAX_DEPTH: usize = 64;
 
 /// The words of a target with every `N@group` replaced.
@@ -45,7 +45,7 @@ struct GroupExpander<'g> {
 }
 
 impl GroupExpander<'_> {
-    /// A group named by the target itself: without groups inside it brings its words as they stand.
+    /// A group named by the target itself: without nested groups its words are inserted as they are.
     fn expand_outer(&mut self, name: &str, column: u32) -> Result<Vec<TargetToken>, TargetError> {
         let Some(words) = self.definition(name, column)? else { return Ok(Vec::new()) };
         if words.iter().any(TargetToken::names_group) {
@@ -54,7 +54,7 @@ impl GroupExpander<'_> {
         Ok(join_plain_ids(&words).unwrap_or(words))
     }
 
-    /// A group with groups inside, or inside another: its words come in parentheses.
+    /// A group with nested groups, or inside another group: its words are inserted in parentheses.
     fn expand_nested(
         &mut self,
         name: &str,
@@ -64,7 +64,7 @@ impl GroupExpander<'_> {
         if self.open.len() >= MAX_DEPTH {
             return Err(TargetError::new(
                 top::TARGET_GROUP,
-                format!("groups nest deeper than {MAX_DEPTH} at `{name}`"),
+                format!("groups are nested deeper than {MAX_DEPTH} at `{name}`"),
                 column,
             ));
         }
@@ -93,7 +93,7 @@ impl GroupExpander<'_> {
         Ok(out)
     }
 
-    /// The words a group was given; `None` when it cannot be used and the target is lenient.
+    /// The words of a group; `None` when it cannot be used and the target is lenient.
     fn definition(&self, name: &str, column: u32) -> Result<Option<Vec<TargetToken>>, TargetError> {
         let fault = |message: String| TargetError::new(top::TARGET_GROUP, message, column);
         let error = if self.open.iter().any(|open| open == name) {
@@ -111,7 +111,7 @@ impl GroupExpander<'_> {
                     fault(format!("the group `{name}` is {}, not a target or a list", other.kind()))
                 }
                 None => {
-                    let error = fault(format!("there is no group `{name}`"));
+                    let error = fault(format!("unknown group `{name}`"));
                     match suggest::nearest(name, self.groups.keys().filter_map(Value::as_str)) {
                         Some(near) => error.with_hint(format!("did you mean `{near}`?")),
                         None => error,
@@ -127,7 +127,7 @@ fn token(text: &str) -> TargetToken {
     TargetToken { text: text.to_owned(), column: 0 }
 }
 
-/// A group of plain names is a list of ids; with signs of a regular expression among them, one expression.
+/// A group of plain names is a list of ids; if any name contains regular expression characters, one expression.
 fn join_plain_ids(words: &[TargetToken]) -> Option<Vec<TargetToken>> {
     let plain = |text: &str| {
         let typed = text.chars().next().is_some_and(|c| c.is_ascii_uppercase()) && text[1..].starts_with('@');

@@ -1,12 +1,12 @@
-//! The one matcher: a target's text in, an answer for a node out. Top files, rollouts and resources all use it.
+//! The target matcher: the text of a target in, match or no match for a node out. Top files, rollouts and resources use it.
 //!
-//! Law: the answers are those of Salt's minion-side matchers. A strict target refuses what Salt only logs; a lenient
-//! one keeps Salt's answer and remembers the faults.
+//! Law: the results equal those of Salt's minion-side matchers. A strict target rejects what Salt only logs; a lenient
+//! one keeps Salt's result and records the errors.
 //!
 //! A compound target is words between white space: `and`, `or`, `not`, `(`, `)` and atoms. An atom is a letter and `@`
 //! (`G@os:Debian`, with another delimiter `G;@os;Debian`), or else a glob on the id. `not` without an operator before
-//! it means `and not`. Named groups are put in word by word before the tree is built, as Salt does: a group of one
-//! level brings no parentheses of its own, so `not N@group` negates only the group's first word.
+//! it means `and not`. Named groups are expanded word by word before the tree is built, as in Salt: a group of one
+//! level adds no parentheses, so `not N@group` negates only the group's first word.
 
 mod atom;
 mod cidr;
@@ -26,12 +26,12 @@ use self::parse::{ParsedTarget, TargetToken};
 use crate::suggest;
 use crate::value::{Map, Value};
 
-/// What a target is compared with: one node, as far as matchers ask.
+/// What a target is matched against: the data of one node that matchers need.
 pub trait TargetSubject {
     /// The node's id.
     fn id(&self) -> &str;
 
-    /// One grain by its top-level name, collected when asked for.
+    /// One grain by its top-level name, collected on demand.
     fn grain(&self, name: &str) -> Option<Value>;
 
     /// All grains, as one mapping.
@@ -43,11 +43,11 @@ pub trait TargetSubject {
     /// Named groups: a name, and a compound target or a list of words or ids.
     fn nodegroups(&self) -> &Map;
 
-    /// What the node manages for others, as `(type, id)`.
+    /// The resources that the node manages, as `(type, id)`.
     fn resources(&self) -> Vec<(String, String)>;
 }
 
-/// How a target's text is read: `match:` in a top file.
+/// How the text of a target is read: `match:` in a top file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchKind {
     /// A shell pattern on the id.
@@ -64,13 +64,13 @@ pub enum MatchKind {
     Pillar,
     /// `key:value` in the pillar, the value a regular expression.
     PillarPcre,
-    /// `key:value` in the pillar, the value as it stands.
+    /// `key:value` in the pillar, the value literally.
     PillarExact,
     /// An address or a network.
     Ipcidr,
     /// The name of a group.
     Nodegroup,
-    /// Words, letters and operators: what a top file means without `match:`.
+    /// Words, letters and operators: the default in a top file, without `match:`.
     #[default]
     Compound,
     /// A type of resource that the node manages, or `type:id`.
@@ -115,7 +115,7 @@ impl FromStr for MatchKind {
     }
 }
 
-/// A target, read once and asked of many nodes.
+/// A target, parsed once and matched against many nodes.
 #[derive(Clone, Debug)]
 pub struct Target {
     text: String,
@@ -133,15 +133,15 @@ enum TargetBody {
     Words(Vec<TargetToken>),
     /// A whole group by name.
     Group(String),
-    /// Nothing that can match.
+    /// Never matches.
     Never,
 }
 
 impl Target {
-    /// Reads a target; what Salt would log and take for "no" is an error.
+    /// Parses a target; what Salt would log and treat as no match is an error.
     ///
     /// # Errors
-    /// Fails with the first fault and its column.
+    /// Fails with the first error and its column.
     pub fn parse(text: &str, kind: MatchKind) -> Result<Self, TargetError> {
         let target = Self::parse_any(text, kind, false);
         match target.errors.first() {
@@ -150,11 +150,11 @@ impl Target {
         }
     }
 
-    /// Reads a compound target that means nodes by what they report. Words that could only mean nobody, and behind `not` everybody,
-    /// are errors: a parenthesis that touches a word, a letter that is none, and pillar, which no report holds.
+    /// Parses a compound target that selects nodes by their reports. Words that match no node (and, after `not`, every node)
+    /// are errors: a parenthesis without a space, an unknown letter, and pillar, which reports do not contain.
     ///
     /// # Errors
-    /// Fails with the first fault and its column.
+    /// Fails with the first error and its column.
     pub fn parse_reported(text: &str) -> Result<Self, TargetError> {
         for word in parse::tokenize(text) {
             word.check_reportable()?;
@@ -162,7 +162,7 @@ impl Target {
         Self::parse(text, MatchKind::Compound)
     }
 
-    /// Reads a target with Salt's patience: faults are kept for a warning, the answers are Salt's.
+    /// Parses a target leniently, as Salt does: errors are kept for a warning, the results are Salt's.
     #[must_use]
     pub fn parse_lenient(text: &str, kind: MatchKind) -> Self {
         Self::parse_any(text, kind, true)
@@ -201,16 +201,16 @@ impl Target {
         self.kind
     }
 
-    /// What is wrong with it; only a lenient target has any.
+    /// Its errors; only a lenient target has any.
     #[must_use]
     pub fn errors(&self) -> &[TargetError] {
         &self.errors
     }
 
-    /// Asks whether a node is meant.
+    /// True when the target matches the node.
     ///
     /// # Errors
-    /// Fails on an unusable regular expression on the id, on a target that costs too much, and, unless lenient, on
+    /// Fails on an invalid regular expression on the id, on a target that is too expensive, and, unless lenient, on
     /// groups that are unknown, broken or contain themselves.
     pub fn matches(&self, subject: &dyn TargetSubject) -> Result<bool, TargetError> {
         let words = match &self.body {
@@ -229,7 +229,7 @@ impl Target {
 }
 
 impl fmt::Display for Target {
-    /// One spelling for all that mean the same tree; reading it again gives that tree.
+    /// The canonical spelling of the tree; parsing it gives the same tree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.body {
             TargetBody::Tree(expr) if self.kind == MatchKind::Compound => expr.fmt(f),

@@ -1,11 +1,11 @@
-//! Words to a tree: `or` binds weakest, then `and`, then `not`, as in Python.
+//! Words in, a tree out: `or` binds weakest, then `and`, then `not`, as in Python.
 
 use super::TargetError;
 use super::atom::TargetAtom;
 use super::expr::Expr;
 use crate::codes::top;
 
-/// How deep parentheses may nest.
+/// Maximum nesting of parentheses.
 const MAX_DEPTH: usize = 100;
 
 /// A word of a compound target and where it starts.
@@ -23,7 +23,7 @@ impl TargetToken {
         self.text.strip_prefix("N@").filter(|name| !name.is_empty())
     }
 
-    /// Refuses a word that no node of a report can match.
+    /// Rejects a word that cannot match any reported node.
     pub(super) fn check_reportable(&self) -> Result<(), TargetError> {
         let fault = |message: &str, hint: &str| {
             let message = format!("`{}`: {message}", self.text);
@@ -32,17 +32,20 @@ impl TargetToken {
         let count = |c| self.text.matches(c).count();
         let opens = self.text.starts_with('(') && self.text != "(";
         if opens || (self.text.ends_with(')') && self.text != ")" && count(')') > count('(')) {
-            return fault("a parenthesis touches a word", "put spaces around it: `not ( a or b )`");
+            return fault(
+                "no space between the parenthesis and the word",
+                "put spaces around parentheses: `not ( a or b )`",
+            );
         }
         let mut chars = self.text.chars();
         let letter = chars.next().filter(|_| chars.as_str().starts_with('@'));
         match letter.or_else(|| TargetAtom::pillar_letter(&self.text)) {
             Some('I' | 'J') => fault(
-                "reports of nodes hold no pillar",
-                "ask for facts: `G@role:db`; `rollout.facts` names them",
+                "node reports do not contain pillar",
+                "match facts instead, such as `G@role:db`, and list them in `rollout.facts`",
             ),
             Some(letter) if !TargetAtom::has_letter(letter) => {
-                fault("there is no such letter", "those of compound targets are G, P, L, S and E")
+                fault("unknown matcher letter", "use one of G, P, L, S and E")
             }
             _ => Ok(()),
         }
@@ -53,13 +56,13 @@ impl TargetToken {
     }
 }
 
-/// What came out: a tree unless the order of words is wrong, and every fault.
+/// The result: a tree unless the order of words is wrong, and every error.
 pub(super) struct ParsedTarget {
     pub(super) expr: Option<Expr>,
     pub(super) errors: Vec<TargetError>,
 }
 
-/// Cuts a text into words as Python's `str.split()` does.
+/// Splits a text into words as Python's `str.split()` does.
 pub(super) fn tokenize(text: &str) -> Vec<TargetToken> {
     let mut words: Vec<TargetToken> = Vec::new();
     let mut inside = false;
@@ -102,7 +105,7 @@ impl<'w> TargetParser<'w> {
         self.tokens.get(self.at).map(|w| w.text.as_str())
     }
 
-    /// A fault at the word that comes next, or after the last one.
+    /// An error at the next word, or after the last one.
     fn error_here(&self, message: impl Into<String>) -> TargetError {
         let column = match (self.tokens.get(self.at), self.tokens.last()) {
             (Some(word), _) => word.column,
@@ -159,7 +162,7 @@ impl<'w> TargetParser<'w> {
         if self.peek() == Some("not") {
             return Err(self
                 .error_here("`not` after `not`")
-                .with_hint("two of them cancel out: leave both away"));
+                .with_hint("they cancel each other out: remove both"));
         }
         Ok(Expr::Not(Box::new(self.parse_operand()?)))
     }
@@ -170,7 +173,7 @@ impl<'w> TargetParser<'w> {
         };
         match word.text.as_str() {
             "and" | "or" => Err(self.error_here(format!("`{}` has nothing on its left", word.text))),
-            ")" => Err(self.error_here("`)` where a word is expected")),
+            ")" => Err(self.error_here("a word is expected before `)`")),
             "(" => self.parse_parentheses(),
             _ => {
                 let (atom, fault) = TargetAtom::from_token(word)?;
@@ -184,7 +187,7 @@ impl<'w> TargetParser<'w> {
     fn parse_parentheses(&mut self) -> Result<Expr, TargetError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.error_here(format!("parentheses nest deeper than {MAX_DEPTH}")));
+            return Err(self.error_here(format!("parentheses are nested deeper than {MAX_DEPTH}")));
         }
         let open = self.at;
         self.at += 1;

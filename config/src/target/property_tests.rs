@@ -1,4 +1,4 @@
-//! Laws that hold for every target.
+//! Properties of every target.
 
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
-//! `key:value` looked for in grains or pillar: the longest key that leads somewhere is tried first, then shorter ones.
+//! Looks up `key:value` in grains or pillar: the longest existing key is tried first, then shorter ones.
 //!
-//! Law: whatever the text and the data, the number of comparisons is bounded.
+//! Law: the number of comparisons is bounded for any text and data.
 
 use super::{TargetError, TargetSubject};
 use crate::glob::Glob;
@@ -8,9 +8,9 @@ use crate::py_regex::{PyRegex, PyRegexError};
 use crate::py_text::python_str;
 use crate::value::{DEFAULT_DELIMITER, Map, Value, traverse};
 
-/// Comparisons that one question may cost.
+/// Maximum comparisons per lookup.
 const MAX_STEPS: u32 = 50_000;
-/// Nested questions that one question may lead to.
+/// Maximum nesting of lookups.
 const MAX_DEPTH: u32 = 50;
 
 /// Where to look.
@@ -20,7 +20,7 @@ pub(super) enum MatchTree {
     Pillar,
 }
 
-/// How the value is compared; always without regard to case.
+/// How the value is compared; always case-insensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompareKind {
     Glob,
@@ -28,7 +28,7 @@ pub(super) enum CompareKind {
     Exact,
 }
 
-/// Asks for `expr` in the subject's data.
+/// Looks up `expr` in the node's data.
 pub(super) fn matches(
     subject: &dyn TargetSubject,
     tree: MatchTree,
@@ -47,7 +47,7 @@ pub(super) fn matches(
 /// Too many steps.
 struct TooManySteps;
 
-/// Where a question starts: grains are collected one by one as they are asked for.
+/// Where a lookup starts: grains are collected one by one, on demand.
 enum SearchRoot<'s> {
     Grains(&'s dyn TargetSubject),
     Value(Value),
@@ -76,7 +76,7 @@ impl SearchRoot<'_> {
     }
 }
 
-/// A value's pattern, made ready.
+/// The prepared pattern for a value.
 enum ValueMatcher {
     Glob(Glob),
     Pcre(Option<PyRegex>),
@@ -153,7 +153,7 @@ impl SubdictSearch {
         }
     }
 
-    /// A mapping is right when it has a key of that name, or holds the question in turn; `*:` looks one level deeper.
+    /// A mapping matches when it has a key of that name, or when the lookup matches inside it; `*:` looks one level deeper.
     fn matches_map(&mut self, map: &Map, pattern: &str) -> Result<bool, TooManySteps> {
         self.count_step()?;
         let (wildcard, pattern) = match pattern.strip_prefix("*:") {
@@ -169,7 +169,7 @@ impl SubdictSearch {
                 return Ok(true);
             }
         }
-        // Not the caller's delimiter: below the first level Salt always asks with its own.
+        // Not the caller's delimiter: below the first level Salt always uses the default one.
         if self.matches_expr(&SearchRoot::Value(Value::from(map.clone())), pattern, DEFAULT_DELIMITER)? {
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! Tables of truth: `truth.tsv` holds what Salt 3008's own matchers answer for the node below.
+//! `truth.tsv` holds the results of Salt 3008's own matchers for the node below.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn truth() -> impl Iterator<Item = (MatchKind, &'static str, &'static str)> {
 }
 
 #[test]
-fn a_lenient_target_answers_as_salt() {
+fn a_lenient_target_matches_as_salt() {
     let node = node();
     let mut wrong = Vec::new();
     for (kind, text, want) in truth() {
@@ -100,7 +100,7 @@ fn a_lenient_target_answers_as_salt() {
 }
 
 #[test]
-fn a_strict_target_answers_as_salt_or_refuses() {
+fn a_strict_target_matches_as_salt_or_fails() {
     let node = node();
     let mut refused = 0;
     for (kind, text, want) in truth() {
@@ -113,7 +113,7 @@ fn a_strict_target_answers_as_salt_or_refuses() {
 }
 
 #[test]
-fn faults_say_what_and_where() {
+fn errors_say_what_and_where() {
     for (text, column, message) in [
         ("", 0, "the target is empty"),
         ("web* db*", 6, "an operator is missing before `db*`"),
@@ -127,7 +127,7 @@ fn faults_say_what_and_where() {
         ("x ( y )", 3, "an operator is missing before `(`"),
         ("( x y )", 5, "an operator is missing before `y`"),
         ("x and R@range", 7, "`R@range`: range servers (`R@`) are not supported"),
-        ("x and G@os", 7, "`os` names a key and no value"),
+        ("x and G@os", 7, "`os` has a key but no value"),
         ("ä and S@10.0.0.1/8", 7, "`10.0.0.1/8` has host bits set"),
     ] {
         let error = Target::parse(text, MatchKind::Compound).unwrap_err();
@@ -140,14 +140,14 @@ fn faults_say_what_and_where() {
 }
 
 #[test]
-fn a_target_over_reports_refuses_words_that_mean_nobody() {
+fn a_target_over_reports_rejects_words_that_match_no_node() {
     for (text, column, message) in [
-        ("not (n1 or n2", 5, "`(n1`: a parenthesis touches a word"),
-        ("not ( n1 or n2)", 13, "`n2)`: a parenthesis touches a word"),
-        ("n* and not (n1)", 12, "`(n1)`: a parenthesis touches a word"),
-        ("not I@role:db", 5, "`I@role:db`: reports of nodes hold no pillar"),
-        ("not J;@role;d.*", 5, "`J;@role;d.*`: reports of nodes hold no pillar"),
-        ("not X@foo", 5, "`X@foo`: there is no such letter"),
+        ("not (n1 or n2", 5, "`(n1`: no space between the parenthesis and the word"),
+        ("not ( n1 or n2)", 13, "`n2)`: no space between the parenthesis and the word"),
+        ("n* and not (n1)", 12, "`(n1)`: no space between the parenthesis and the word"),
+        ("not I@role:db", 5, "`I@role:db`: node reports do not contain pillar"),
+        ("not J;@role;d.*", 5, "`J;@role;d.*`: node reports do not contain pillar"),
+        ("not X@foo", 5, "`X@foo`: unknown matcher letter"),
     ] {
         let fault = Target::parse_reported(text).unwrap_err();
         assert_eq!((fault.column, fault.message.as_str()), (column, message), "{text}");
@@ -159,10 +159,10 @@ fn a_target_over_reports_refuses_words_that_mean_nobody() {
 }
 
 #[test]
-fn a_strict_target_names_the_group_at_fault() {
+fn a_strict_target_names_the_invalid_group() {
     let node = node();
     for (text, message) in [
-        ("web1 or N@wbe", "there is no group `wbe`"),
+        ("web1 or N@wbe", "unknown group `wbe`"),
         ("N@loop", "the group `loop` contains itself: `loop` → `loop`"),
         ("N@a", "the group `a` contains itself: `a` → `b` → `a`"),
         ("N@bad", "the group `bad` is an integer, not a target or a list"),
@@ -181,7 +181,7 @@ fn resources_match_by_type_and_glob() {
 }
 
 #[test]
-fn hostile_targets_end() {
+fn hostile_targets_terminate() {
     let mut deep = json(r#"{"x": 1}"#);
     for _ in 0..20 {
         deep = Map::from_iter([("a", deep.clone()), ("b", deep)]).into();

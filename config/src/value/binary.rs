@@ -1,16 +1,16 @@
-//! Values as bytes and back, for what one program writes for itself: small, quick, and without places.
+//! Values to bytes and back, for internal files: small, fast, and without source positions.
 //!
-//! Law: what was written is read as the same value; anything else is `None`, never a panic and never a wrong value taken for
-//! a right one by its length alone.
+//! Law: a written value is read back unchanged; anything else gives `None`, never a panic, and never a wrong value
+//! accepted because of its length alone.
 
 use std::sync::Arc;
 
 use super::{List, Map, MapEntry, Pos, Value};
 
-/// Nesting that is read at most.
+/// Maximum nesting when reading.
 const MAX_DEPTH: usize = 256;
 
-/// Writes a number, small ones in one byte.
+/// Writes a number; small numbers take one byte.
 pub fn write_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(0x80 | (n & 0x7f) as u8);
@@ -49,7 +49,7 @@ impl<'b> ValueReader<'b> {
         Some(*first)
     }
 
-    /// So many bytes.
+    /// The given number of bytes.
     pub fn read_bytes(&mut self, n: usize) -> Option<&'b [u8]> {
         let (first, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_values_are_read_back() {
         let mut out = Vec::new();
         sample().to_bytes(&mut out);
         let mut reader = ValueReader::new(&out);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_damaged_is_nothing_or_another_value_but_no_panic() {
+    fn damaged_bytes_never_panic() {
         let mut out = Vec::new();
         sample().to_bytes(&mut out);
         for n in 0..out.len() {

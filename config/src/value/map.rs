@@ -1,7 +1,7 @@
-//! Lists and ordered mappings whose entries remember where they were read.
+//! Lists and ordered mappings whose entries keep their source positions.
 //!
 //! A mapping keeps its entries in a plain vector and builds a hash index only once it is large: most
-//! mappings in a state tree have one key, and for those a vector is the whole cost.
+//! mappings in a state tree have one key, and a vector is enough for those.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Deref;
@@ -21,14 +21,14 @@ pub struct List {
 }
 
 impl List {
-    /// Makes a list whose items remember where they stood (one place an item).
+    /// Makes a list whose items keep their source position (one position per item).
     #[must_use]
     pub fn with_positions(items: Vec<Value>, marks: Vec<Pos>) -> Self {
         debug_assert_eq!(items.len(), marks.len(), "one place an item");
         Self { items, marks }
     }
 
-    /// Where the item stood in the text it was read from.
+    /// The position of the item in its source text.
     #[must_use]
     pub fn pos(&self, index: usize) -> Pos {
         self.marks.get(index).copied().unwrap_or(Pos::NONE)
@@ -39,7 +39,7 @@ impl List {
         self.push_at(value, Pos::NONE);
     }
 
-    /// Appends a value and the place where it stood.
+    /// Appends a value and its source position.
     pub fn push_at(&mut self, value: Value, at: Pos) {
         if at.is_known() || !self.marks.is_empty() {
             self.marks.resize(self.items.len(), Pos::NONE);
@@ -92,18 +92,18 @@ impl PartialEq for List {
     }
 }
 
-/// One key of a mapping, its value, and where the key stood.
+/// One key of a mapping, its value, and the position of the key.
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     /// The key.
     pub key: Value,
     /// The value.
     pub value: Value,
-    /// Where the key stood.
+    /// The position of the key.
     pub at: Pos,
 }
 
-/// A mapping in insertion order, with Python's idea of equal keys (`1`, `1.0` and `true` are one).
+/// A mapping in insertion order, with Python's equality of keys (`1`, `1.0` and `true` are the same key).
 #[derive(Clone, Default)]
 pub struct Map {
     entries: Vec<MapEntry>,
@@ -198,7 +198,7 @@ impl Map {
         self.insert_at(key.into(), value.into(), Pos::NONE)
     }
 
-    /// Sets a key and the place where it stood; gives the value that was there.
+    /// Sets a key and its source position; returns the previous value.
     pub fn insert_at(&mut self, key: Value, value: Value, at: Pos) -> Option<Value> {
         if let Some(i) = self.find(&key) {
             let entry = &mut self.entries[i];
@@ -226,12 +226,12 @@ impl Map {
         }
     }
 
-    /// Takes a string key out; the order of the others stays.
+    /// Removes a string key; the order of the others does not change.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.remove_value(&Value::from(key))
     }
 
-    /// Takes any key out; the order of the others stays.
+    /// Removes any key; the order of the others does not change.
     pub fn remove_value(&mut self, key: &Value) -> Option<Value> {
         let found = self.find(key)?;
         let entry = self.entries.remove(found);
@@ -239,13 +239,13 @@ impl Map {
         Some(entry.value)
     }
 
-    /// Keeps the entries that `keep` wants.
+    /// Keeps the entries for which `keep` is true.
     pub fn retain(&mut self, keep: impl FnMut(&MapEntry) -> bool) {
         self.entries.retain(keep);
         self.reindex();
     }
 
-    /// Takes all entries out, in order.
+    /// Removes all entries and returns them in order.
     pub fn take_entries(&mut self) -> Vec<MapEntry> {
         self.index = None;
         std::mem::take(&mut self.entries)
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn large_maps_find_what_small_maps_find() {
+    fn large_and_small_maps_find_the_same_keys() {
         let mut m = Map::new();
         for i in 0..100 {
             m.insert(format!("k{i}"), Value::Int(i));

@@ -1,22 +1,22 @@
-//! Salt's ways to merge two values: smart, recurse, aggregate, overwrite, none.
+//! Salt's strategies to merge two values: smart, recurse, aggregate, overwrite, none.
 
 use std::str::FromStr;
 
 use super::{Map, Value};
 
-/// How two pillars (or two dictionaries of a formula) become one.
+/// How two pillars (or two dictionaries of a formula) are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergeStrategy {
-    /// Recurse, unless the renderer asks for aggregation.
+    /// Recurse, unless the renderer requests aggregation.
     #[default]
     Smart,
     /// Mappings merge, everything else is replaced.
     Recurse,
-    /// What carries an aggregation mark adds up; all else is overwritten. Plain YAML has no such marks.
+    /// Values with an aggregation tag are aggregated; all others are overwritten. Plain YAML has no such tags.
     Aggregate,
-    /// The later top-level key wins whole.
+    /// The later top-level key replaces the earlier one entirely.
     Overwrite,
-    /// Only the current environment counts, then as recurse.
+    /// Only the current environment is used, then as recurse.
     None,
 }
 
@@ -40,7 +40,7 @@ impl FromStr for MergeStrategy {
     }
 }
 
-/// Merges `over` into `base` by a strategy; with `lists`, lists of a recursive merge add up.
+/// Merges `over` into `base` by a strategy; with `lists`, a recursive merge concatenates lists.
 #[must_use]
 pub fn merge(base: &Value, over: &Value, strategy: MergeStrategy, lists: bool) -> Value {
     match (base, over) {
@@ -62,7 +62,7 @@ fn overwrite(base: &Map, over: &Map) -> Value {
 }
 
 /// Merges mappings recursively: the later value wins, unless both are mappings, or both are lists and
-/// `lists` says to append what is new.
+/// `lists` is set, which appends the new items.
 #[must_use]
 pub fn merge_recurse(base: &Map, over: &Map, lists: bool) -> Value {
     let mut out = base.clone();

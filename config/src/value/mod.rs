@@ -1,7 +1,7 @@
 //! The one data value that all crates share: what YAML, JSON, grains, pillar and low chunks are made of.
 //!
-//! Law: cloning is cheap (everything large sits behind an `Arc`), order is insertion order, and a
-//! value read from a file remembers where its keys and items stood.
+//! Law: cloning is cheap (everything large is behind an `Arc`), order is insertion order, and a
+//! value read from a file keeps the positions of its keys and items.
 
 pub mod binary;
 mod json;
@@ -18,7 +18,7 @@ pub use self::traverse::{DEFAULT_DELIMITER, traverse};
 
 use std::sync::Arc;
 
-/// A place in a text: both counted from 1; zero means "not known".
+/// A position in a text: line and column, counted from 1; zero means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos {
     /// Line, from 1.
@@ -28,16 +28,16 @@ pub struct Pos {
 }
 
 impl Pos {
-    /// A place that nobody knows.
+    /// An unknown position.
     pub const NONE: Self = Self { line: 0, column: 0 };
 
-    /// Makes a place from a line and a column, both from 1.
+    /// Makes a position from a line and a column, both from 1.
     #[must_use]
     pub const fn new(line: u32, column: u32) -> Self {
         Self { line, column }
     }
 
-    /// True when the place is known.
+    /// True when the position is known.
     #[must_use]
     pub const fn is_known(self) -> bool {
         self.line > 0
@@ -47,7 +47,7 @@ impl Pos {
 /// A value of the Salt world: Python's `None`, `bool`, `int`, `float`, `str`, `list` and `dict`.
 ///
 /// Equality is structural and by type (`1`, `1.0` and `true` differ); *keys* of a map follow Python,
-/// where these three are one key.
+/// where these three are the same key.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// Python's `None`.
@@ -148,7 +148,7 @@ impl Value {
         }
     }
 
-    /// Looks a string key up in a mapping; `None` also when this is no mapping.
+    /// Looks a string key up in a mapping; `None` also when this is not a mapping.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.as_map().and_then(|m| m.get(key))
@@ -168,7 +168,7 @@ impl Value {
         }
     }
 
-    /// What a human calls the type.
+    /// The type, in words for users.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

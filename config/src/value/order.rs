@@ -24,12 +24,12 @@ impl Value {
         }
     }
 
-    /// The number behind a bool, int or float.
+    /// The numeric value of a bool, int or float.
     #[must_use]
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Bool(b) => Some(f64::from(u8::from(*b))),
-            #[expect(clippy::cast_precision_loss, reason = "an order of magnitude is all that is asked for")]
+            #[expect(clippy::cast_precision_loss, reason = "an approximate value is enough here")]
             Self::Int(i) => Some(*i as f64),
             Self::Float(f) => Some(*f),
             Self::Big(digits) => digits.parse().ok(),

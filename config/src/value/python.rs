@@ -53,7 +53,7 @@ fn repr(value: &Value, out: &mut String) {
     }
 }
 
-/// Single quotes, unless only double quotes spare an escape.
+/// Single quotes, unless only double quotes avoid an escape.
 fn repr_str(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
@@ -81,7 +81,7 @@ fn repr_str(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// Python's idea of a printable character, which is also that of Rust's debug output behind a first character.
+/// Python's definition of a printable character; Rust's debug output uses the same after the first character.
 fn is_printable(c: char) -> bool {
     let mut buffer = [b'a'; 5];
     let length = c.encode_utf8(&mut buffer[1..]).len();

@@ -2,12 +2,12 @@
 
 use super::Value;
 
-/// What separates the steps of a path unless the caller says otherwise.
+/// The default separator between the steps of a path.
 pub const DEFAULT_DELIMITER: &str = ":";
 
-/// Walks along `path`; `None` when a step leads nowhere.
+/// Follows `path`; `None` when a step does not exist.
 ///
-/// A key that exists as it is written wins over its parts. In a list a step is an index, or else the
+/// A key that exists as written takes precedence over its parts. In a list a step is an index, or else the
 /// first mapping that has it as a key. Numeric steps also find integer keys.
 #[must_use]
 pub fn traverse<'v>(value: &'v Value, path: &str, delimiter: &str) -> Option<&'v Value> {

@@ -2,7 +2,8 @@
 
 use crate::service;
 use crate::testing::{StateTestBed, apply_chunk, build_state, chunk, preview_chunk};
-use crate::{ChunkArgs, Effects, Undoable, key_with_provider, split_key};
+use crate::undoable::{key_with_provider, split_key};
+use crate::{ChunkArgs, Effects, Undoable};
 
 #[test]
 fn arguments_that_cannot_be() {

@@ -1,4 +1,4 @@
-//! Salt's filters that ask about sequences, and the ones that flatten and order them.
+//! Salt's filters that test sequences, and those that flatten and order them.
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, State};
@@ -48,7 +48,7 @@ fn flatten(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
 struct Flatten<'a> {
     args: &'a CallArgs,
     keeps_nulls: bool,
-    /// Lists and items so far: shared lists may be empty and still without number.
+    /// Lists and items so far: shared lists can be empty and still be very many.
     seen: usize,
     out: Vec<Value>,
 }
@@ -75,7 +75,7 @@ impl Flatten<'_> {
     }
 }
 
-/// The items without those that came before.
+/// The items without repetitions.
 pub(super) fn unique_items(items: Vec<Value>) -> Vec<Value> {
     let mut seen = crate::jinja::object::Dict::new();
     let mut unhashable: Vec<Value> = Vec::new();
@@ -124,6 +124,6 @@ fn substring_in_list(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Er
 
 fn count_is(args: &CallArgs, items: &Value, amount: i64) -> Result<Value, Error> {
     let n = args.items(items)?.iter().filter(|v| v.is_true()).count();
-    // A negative amount asks for none, as a range of it is empty.
+    // A negative amount gives no items, because its range is empty.
     Ok(Value::from(i64::try_from(n).unwrap_or(i64::MAX) == amount.max(0)))
 }

@@ -1,6 +1,6 @@
-//! Python's itertools as Salt offers them: every way to combine items.
+//! Python's itertools as Salt offers them: combinations of items.
 //!
-//! Law: how many combinations there are is checked before the first is made.
+//! Law: the number of combinations is checked before the first is made.
 
 use minijinja::value::Value;
 use minijinja::{Error, State};
@@ -66,7 +66,7 @@ fn row_size(args: &CallArgs, r: Option<Value>, otherwise: usize) -> Result<usize
     }
 }
 
-/// Collects rows of picked positions, within the limit.
+/// Collects rows of selected positions, within the limit.
 struct RowCollector<'a> {
     args: &'a CallArgs,
     items: &'a [Value],

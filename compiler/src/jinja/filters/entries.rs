@@ -114,7 +114,7 @@ enum DictChange {
     Update,
 }
 
-/// The dictionary behind a value that may be changed in place.
+/// The dictionary of a value that can be changed in place.
 fn as_mutable_dict(args: &CallArgs, value: &Value) -> Result<std::sync::Arc<PyDict>, Error> {
     if let Some(lazy) = value.downcast_object_ref::<LazyDict>() {
         return Ok(lazy.load_all());

@@ -60,7 +60,7 @@ pub(super) fn digest_by_name(name: &str, text: &str) -> Option<String> {
 fn hmac_of(args: &CallArgs, text: Option<Value>, secret: Option<Value>) -> Result<Vec<u8>, Error> {
     let key = bytes(args, &secret.unwrap_or_default())?;
     let mut mac =
-        Hmac::<Sha256>::new_from_slice(&key).map_err(|_| args.error("the secret cannot be a key"))?;
+        Hmac::<Sha256>::new_from_slice(&key).map_err(|_| args.error("the secret cannot be used as a key"))?;
     mac.update(&bytes(args, &text.unwrap_or_default())?);
     Ok(mac.finalize().into_bytes().to_vec())
 }
@@ -72,7 +72,7 @@ fn hmac_check(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
 }
 
 fn base64_decode(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
-    // Python skips what is not of the alphabet.
+    // Python skips characters outside of the alphabet.
     let mut encoded = bytes(args, &args.expect_one("instr")?)?;
     encoded.retain(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'='));
     let decoded = STANDARD.decode(&encoded).map_err(|_| args.error("the value is not base64"))?;

@@ -1,4 +1,4 @@
-//! Filters that look at the host or draw lots; both come from the caller.
+//! Filters that read from the host or need random numbers; the caller provides both.
 //!
 //! Law: no file, no name service, no clock and no random number is reached from here directly.
 
@@ -14,7 +14,7 @@ use crate::jinja::methods::args::{CallArgs, not_none};
 use crate::jinja::object::{budget, list, py_str, to_template, to_value};
 use crate::{CallError, FunctionCall, TemplateHost};
 
-/// What filters may ask of the world. Beside execution functions they call:
+/// What filters may request from the host. Besides execution functions they call:
 ///
 /// * `zagent.random(below, count)`: a list of `count` integers from 0 up to, not including, `below`;
 /// * `zagent.now()`: seconds since 1970 as a float;
@@ -26,7 +26,7 @@ pub trait FilterHost: Send + Sync {
     /// Calls a function.
     ///
     /// # Errors
-    /// Fails when there is no such function, it is forbidden, or it failed.
+    /// Fails when the function is unknown, forbidden, or failed.
     fn call(&self, call: &FunctionCall) -> Result<Data, CallError>;
 }
 
@@ -62,7 +62,7 @@ pub(super) const FILTERS: &[(&str, HostFilterFn)] = &[
     ("gen_mac", gen_mac),
 ];
 
-/// Calls a function of the host and words its refusal.
+/// Calls a function of the host and formats its error.
 pub(super) fn call_host(host: &dyn FilterHost, args: &CallArgs, call: &FunctionCall) -> Result<Data, Error> {
     host.call(call).map_err(|e| match e {
         CallError::Unknown => args.error(format_args!("the host has no function `{}`", call.function)),
@@ -80,7 +80,7 @@ fn forward(host: &dyn FilterHost, args: &CallArgs, function: &str) -> Result<Val
     call_host(host, args, &call).map(|v| to_template(&v))
 }
 
-/// Draws `count` numbers below a bound.
+/// Gets `count` random numbers below a bound.
 fn draw(host: &dyn FilterHost, args: &CallArgs, below: i64, count: usize) -> Result<Vec<i64>, Error> {
     budget::check_items(args.function_name(), count)?;
     let n = i64::try_from(count).unwrap_or(i64::MAX);
@@ -93,7 +93,7 @@ fn draw(host: &dyn FilterHost, args: &CallArgs, below: i64, count: usize) -> Res
     let drawn: Vec<i64> =
         drawn.as_list().into_iter().flat_map(|l| l.iter().filter_map(Data::as_int)).collect();
     if drawn.len() != count || drawn.iter().any(|n| !(0..below).contains(n)) {
-        return Err(args.error("the host drew other numbers than were asked for"));
+        return Err(args.error("the host returned unexpected random numbers"));
     }
     Ok(drawn)
 }

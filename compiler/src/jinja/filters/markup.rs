@@ -21,7 +21,7 @@ pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("urlize", urlize),
 ];
 
-/// The five characters that mean something in HTML, spelled out.
+/// Escapes the five special characters of HTML.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
 //! Jinja2's and Salt's filters.
 //!
-//! Law: the output is Jinja2's and Salt's, not minijinja's; nothing here looks at the host, the clock or a source of
-//! chance except through the [`FilterHost`].
+//! Law: the output is Jinja2's and Salt's, not minijinja's; nothing here uses the host, the clock or random numbers
+//! except through the [`FilterHost`].
 
 mod collect;
 mod combine;
@@ -41,7 +41,7 @@ use super::operator_filters;
 /// A filter: its arguments, the filtered value first, in; a value out.
 type FilterFn = fn(&mut State<'_, '_>, &CallArgs) -> Result<Value, Error>;
 
-/// A filter that asks the host.
+/// A filter that uses the host.
 type HostFilterFn = fn(&dyn FilterHost, &mut State<'_, '_>, &CallArgs) -> Result<Value, Error>;
 
 const TABLES: &[&[(&str, FilterFn)]] = &[
@@ -64,10 +64,10 @@ const TABLES: &[&[(&str, FilterFn)]] = &[
 
 const HOST_TABLES: &[&[(&str, HostFilterFn)]] = &[host::FILTERS, time::FILTERS];
 
-/// Filters that may be given an undefined value.
+/// Filters that accept an undefined value.
 const TAKES_UNDEFINED: &[&str] = &["default", "d", "items", "skip"];
 
-/// Adds all filters; the host is asked by those that look at it.
+/// Adds all filters; some use the host.
 pub fn install(env: &mut Environment<'_>, host: &Arc<dyn FilterHost>) {
     for (name, filter) in TABLES.iter().copied().flatten().copied() {
         env.add_filter(name, move |state: &mut State<'_, '_>, values: Rest<Value>, kwargs: Kwargs| {
@@ -97,10 +97,10 @@ pub fn names() -> Vec<&'static str> {
     plain.chain(HOST_TABLES.iter().copied().flatten().map(|(name, _)| *name)).collect()
 }
 
-/// What a filter may make without being counted: less is bounded by the steps of a template.
+/// Output below this size is not counted: the step limit of a template bounds it.
 const UNCOUNTED_BYTES: usize = 128;
 
-/// Counts what was made against what one render may make in all.
+/// Counts the output against the limit of one render.
 pub(in crate::jinja) fn counted(state: &mut State<'_, '_>, made: Value) -> Result<Value, Error> {
     let size = match (made.as_str(), made.downcast_object_ref::<PyList>()) {
         (Some(text), _) => text.len(),

@@ -1,4 +1,4 @@
-//! IP addresses and interfaces as Python's `ipaddress` reads, judges and writes them.
+//! IP addresses and interfaces as Python's `ipaddress` reads, classifies and writes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +33,7 @@ impl IpValue {
         Some(Self { address, prefix, scope })
     }
 
-    /// The address that a number means: of version 4 as long as it fits.
+    /// The address of a number: version 4 when it fits.
     pub(super) fn from_number(number: u128) -> Self {
         let is_v4 = u32::try_from(number).is_ok();
         Self { address: address_of(number, is_v4), prefix: None, scope: None }
@@ -47,7 +47,7 @@ impl IpValue {
         self.prefix.unwrap_or_else(|| self.bits())
     }
 
-    /// As Python writes it; the prefix stands behind an interface.
+    /// As Python writes it; an interface has its prefix appended.
     pub(super) fn text(&self) -> String {
         let scope = self.scope.as_ref().map(|s| format!("%{s}")).unwrap_or_default();
         let prefix = self.prefix.map(|p| format!("/{p}")).unwrap_or_default();
@@ -70,7 +70,7 @@ impl IpValue {
         (self.number() & !hosts, self.number() | hosts)
     }
 
-    /// True when the other is of this network.
+    /// True when the other is in this network.
     pub(super) fn contains(&self, other: &Self) -> bool {
         let (first, last) = self.range();
         self.address.is_ipv4() == other.address.is_ipv4() && (first..=last).contains(&other.number())
@@ -80,7 +80,7 @@ impl IpValue {
         networks.iter().filter_map(|n| Self::parse(n)).any(|n| n.contains(self))
     }
 
-    /// One of the properties that the filters' options name; `None` for a name that is no option.
+    /// One of the properties that the filters' options name; `None` for a name that is not an option.
     pub(super) fn has_property(&self, option: &str) -> Option<bool> {
         let is_v4 = self.address.is_ipv4();
         Some(match option {
@@ -160,7 +160,7 @@ fn number(address: &IpAddr) -> u128 {
     }
 }
 
-/// The address behind a number.
+/// The address of a number.
 pub(super) fn address_of(number: u128, is_v4: bool) -> IpAddr {
     if is_v4 {
         IpAddr::V4(Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)))
@@ -169,7 +169,7 @@ pub(super) fn address_of(number: u128, is_v4: bool) -> IpAddr {
     }
 }
 
-/// An address as Python writes it: the longest run of zeros is cut, mapped addresses stay hexadecimal.
+/// An address as Python writes it: the longest run of zeros is shortened, mapped addresses stay hexadecimal.
 pub(super) fn address_text(address: &IpAddr) -> String {
     let IpAddr::V6(v6) = address else {
         return address.to_string();

@@ -44,7 +44,7 @@ fn filter_subject(args: &CallArgs) -> Result<(Value, Vec<String>), Error> {
     Ok((value.unwrap_or_default(), options_of(args, options)?))
 }
 
-/// The address when it is of the version and fulfils all options.
+/// The address when it has the version and matches all options.
 fn matching_address(value: &Value, options: &[String], version: u8) -> Option<IpValue> {
     let ip = match value.kind() {
         ValueKind::String => IpValue::parse(value.as_str()?)?,
@@ -79,7 +79,7 @@ fn filter_version(args: &CallArgs, value: &Value, options: &[String], version: u
     Ok(list(kept.collect()))
 }
 
-/// Addresses of both versions: the first versions four, then six, as Salt adds its two lists.
+/// Addresses of both versions: first version four, then six, as in Salt.
 fn filter_both_versions(args: &CallArgs, value: &Value, options: &[String]) -> Result<Value, Error> {
     if is_list(value) {
         let items = list(args.items(value)?);
@@ -105,7 +105,7 @@ fn ipwrap(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     wrap(&data)
 }
 
-/// Applies a question to one address, or to each of a list.
+/// Applies a test to one address, or to each of a list.
 fn map_addresses(
     args: &CallArgs,
     ask: fn(&CallArgs, &IpValue) -> Result<Value, Error>,
@@ -134,7 +134,7 @@ fn map_addresses(
 fn hosts(args: &CallArgs, ip: &IpValue) -> Result<Value, Error> {
     let (mut first, mut last) = ip.range();
     let is_v4 = ip.address.is_ipv4();
-    // The network's own address is no host, nor is the broadcast address of version four.
+    // The network address is not a host, nor is the broadcast address of version four.
     if ip.bits() - ip.prefix_or_full() > 1 {
         first += 1;
         last -= u128::from(is_v4);
@@ -158,7 +158,7 @@ fn filter_by_networks(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, E
     };
     let parse = |v: &Value| {
         let text = args.str("each address", v)?;
-        IpValue::parse(text).ok_or_else(|| args.error(format_args!("'{text}' is no address")))
+        IpValue::parse(text).ok_or_else(|| args.error(format_args!("'{text}' is not an address")))
     };
     let networks = args.items(&networks)?.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let keep = |items: &Value| -> Result<Value, Error> {

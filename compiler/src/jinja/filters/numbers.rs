@@ -259,7 +259,7 @@ fn to_num(args: &CallArgs) -> Result<Value, Error> {
     }
 }
 
-/// The number behind a text, as [`to_num`] finds it.
+/// The number in a text, as [`to_num`] finds it.
 pub(super) fn number_of(text: &str) -> Value {
     parse_int(text, 10)
         .map(|i| i64::try_from(i).map_or_else(|_| Value::from(i), Value::from))

@@ -10,7 +10,7 @@ use crate::jinja::object::{items_of, pairs_of, repr, to_value, type_name};
 
 const WIDTH: usize = 80;
 
-/// What a value costs beside its text, and what a container costs in addition.
+/// The cost of a value besides its text, and the additional cost of a container.
 const VALUE_COST: usize = 8;
 const CONTAINER_COST: usize = 256;
 
@@ -22,9 +22,9 @@ pub(super) fn pretty(args: &CallArgs, value: &Value) -> Result<String, Error> {
     Ok(out)
 }
 
-/// A value on its way to the page.
+/// A value prepared for printing.
 enum PrettyNode {
-    /// What stands on one line whatever its length.
+    /// A value that is always on one line.
     Leaf(String),
     Text(String),
     /// Items between brackets.
@@ -70,7 +70,7 @@ impl PrettyReader<'_> {
             let order = to_value(&key).unwrap_or(Data::Null);
             keyed.push((order, repr(&key), self.node(&item, depth + 1)?));
         }
-        // Keys in Python's order; those of different types go by the name of the type.
+        // Keys in Python's order; keys of different types are ordered by type name.
         keyed.sort_by(|(a, ..), (b, ..)| {
             let by_type = (a.type_name(), a.kind()).cmp(&(b.type_name(), b.kind()));
             if by_type.is_eq() { a.py_cmp(b).unwrap_or(by_type) } else { by_type }
@@ -93,7 +93,7 @@ fn one_line(node: &PrettyNode, most: usize) -> Option<String> {
     add_flat(node, most, &mut out).then_some(out)
 }
 
-/// Appends until it is too long; says whether it fitted.
+/// Appends until it is too long; returns whether it fitted.
 fn add_flat(node: &PrettyNode, most: usize, out: &mut String) -> bool {
     match node {
         PrettyNode::Map(pairs) => {
@@ -173,7 +173,7 @@ fn separate(indent: usize, out: &mut String) {
     out.push_str(&" ".repeat(indent));
 }
 
-/// A string that does not fit, in pieces that end behind white space.
+/// A string that does not fit, in pieces that end after white space.
 fn long_string(text: &str, indent: usize, allowance: usize, out: &mut String) {
     let is_outermost = indent == 0;
     let (indent, allowance) = if is_outermost { (1, allowance + 1) } else { (indent, allowance) };
@@ -214,7 +214,7 @@ fn long_string(text: &str, indent: usize, allowance: usize, out: &mut String) {
     out.push_str(&if is_outermost { format!("({joined})") } else { joined });
 }
 
-/// Words with the white space behind them.
+/// Words with the white space after them.
 fn split_words(line: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut current = String::new();

@@ -26,7 +26,7 @@ fn json_query(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
         |e: &dyn std::fmt::Display| args.error(e.to_string().lines().next().unwrap_or("invalid expression"));
     let compiled = jmespath::compile(expression).map_err(|e| wrong(&e))?;
     let data = serde_json::to_string(&to_value(&data.unwrap_or_default())?).map_err(|e| wrong(&e))?;
-    // What is searched is laid out anew, and every list of choices says all of it again.
+    // The data is copied, and every list of choices can return all of it again.
     if data.len().saturating_mul(growth_factor(expression)) > budget::bytes() / 16 {
         return Err(budget::too_large(args.function_name()));
     }
@@ -36,7 +36,7 @@ fn json_query(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     Ok(to_template(&found))
 }
 
-/// How many times over an expression may say what it is given: the choices in its brackets, multiplied.
+/// How many times an expression can repeat its input: the choices in its brackets, multiplied.
 fn growth_factor(expression: &str) -> usize {
     let mut open = Vec::new();
     let mut growth: usize = 1;

@@ -22,7 +22,7 @@ pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     }),
 ];
 
-/// Compiled patterns that are kept for the next use.
+/// Cached compiled patterns.
 const MAX_CACHED: usize = 64;
 
 thread_local! {
@@ -32,7 +32,7 @@ thread_local! {
 /// Compiles a pattern written for Python.
 ///
 /// # Errors
-/// Fails when it is no regular expression.
+/// Fails when it is not a regular expression.
 pub(in crate::jinja) fn compile(
     args: &CallArgs,
     pattern: &str,

@@ -1,4 +1,4 @@
-//! Filters that run other filters and tests over a sequence: `map`, `select`, `groupby` and their kin.
+//! Filters that run other filters and tests over a sequence: `map`, `select`, `groupby` and similar.
 
 use std::fmt;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ fn groupby(_: &mut State<'_, '_>, args: &CallArgs) -> Result<Value, Error> {
     Ok(list(groups.collect()))
 }
 
-/// A pair that also answers to `grouper` and `list`.
+/// A pair with the attributes `grouper` and `list`.
 struct GroupPair {
     key: Value,
     list: Value,

@@ -1,4 +1,4 @@
-//! Filters between values and texts: YAML, JSON, Python, XML.
+//! Filters that convert between values and text: YAML, JSON, Python, XML.
 
 use minijinja::value::Value;
 use minijinja::{Error, State};
@@ -32,7 +32,7 @@ pub(super) const FILTERS: &[(&str, FilterFn)] = &[
     ("dict_to_sls_yaml_params", dict_to_sls_yaml_params),
 ];
 
-/// The data behind a value, in the filter's name.
+/// A value as data; errors name the filter.
 fn to_data(args: &CallArgs, value: &Value) -> Result<Data, Error> {
     to_document(value)
         .map_err(|e| if value.is_undefined() { e } else { args.error(e.detail().unwrap_or("not data")) })
@@ -49,7 +49,7 @@ fn measure(data: &Data) -> (usize, usize) {
     inner.fold((1, 1), |(n, deepest), (m, depth)| (n + m, deepest.max(depth + 1)))
 }
 
-/// Refuses what indentation alone would make too large.
+/// Rejects what indentation alone would make too large.
 fn check_indented(args: &CallArgs, data: &Data, indent: usize) -> Result<(), Error> {
     let (values, depth) = measure(data);
     budget::check_bytes(args.function_name(), values.saturating_mul(depth).saturating_mul(indent))

@@ -168,7 +168,7 @@ fn to_bytes(value: &Value) -> Option<Value> {
 /// Every string of a structure as bytes; tuples become lists.
 fn encode(args: &CallArgs) -> Result<Value, Error> {
     let value = args.expect_one("data")?;
-    // Converting first refuses what contains itself or is too large.
+    // Converting first rejects values that contain themselves or are too large.
     to_value(&value).map_err(|e| args.error(e.detail().unwrap_or("not data")))?;
     encode_nested(args, &value)
 }

@@ -22,7 +22,7 @@ fn strftime(host: &dyn FilterHost, _: &mut State<'_, '_>, args: &CallArgs) -> Re
     shown.map(Value::from).map_err(|e| args.error(format_args!("cannot format with '{format}': {e}")))
 }
 
-/// The date that a value means: nothing is now, a number is seconds since 1970, a text is one of them or a date.
+/// The date of a value: none is now, a number is seconds since 1970, a text is either of these or a date.
 fn date_from_value(host: &dyn FilterHost, args: &CallArgs, value: &Value) -> Result<DateTime, Error> {
     match value.kind() {
         ValueKind::None => now(host, args),
@@ -43,7 +43,11 @@ fn date_from_value(host: &dyn FilterHost, args: &CallArgs, value: &Value) -> Res
 
 fn now(host: &dyn FilterHost, args: &CallArgs) -> Result<DateTime, Error> {
     let now = call_host(host, args, &host_call("zagent.now", Vec::new()))?;
-    local_time(host, args, now.as_number().ok_or_else(|| args.error("the host does not know the time"))?)
+    local_time(
+        host,
+        args,
+        now.as_number().ok_or_else(|| args.error("the host cannot give the current time"))?,
+    )
 }
 
 fn host_call(function: &str, args: Vec<Data>) -> FunctionCall {

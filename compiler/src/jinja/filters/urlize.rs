@@ -62,7 +62,7 @@ impl UrlLinker {
         let middle = word.trim_start_matches(['(', '<']).trim_start_matches("&lt;");
         let head = &word[..word.len() - middle.len()];
         let mut middle = middle;
-        // Punctuation behind an address is not part of it.
+        // Punctuation after an address is not part of it.
         loop {
             let shorter =
                 middle.strip_suffix("&gt;").unwrap_or_else(|| middle.trim_end_matches(['.', ',', '>', '\n']));

@@ -1,4 +1,4 @@
-//! Python's text wrapping, as the `wordwrap` filter asks for it.
+//! Python's text wrapping, for the `wordwrap` filter.
 
 /// How lines are wrapped.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(super) fn wrap(line: &str, style: WrapStyle) -> Vec<String> {
     out
 }
 
-/// Takes a piece of a word that is longer than a line.
+/// Splits off a piece of a word that is longer than a line.
 fn break_long(chunks: &mut Vec<String>, current: &mut Vec<String>, have: usize, style: WrapStyle) {
     let Some(word) = chunks.pop() else { return };
     if !style.break_long_words {
@@ -71,7 +71,7 @@ fn break_long(chunks: &mut Vec<String>, current: &mut Vec<String>, have: usize, 
     }
 }
 
-/// Words and runs of white space; words are cut behind hyphens between letters.
+/// Words and runs of white space; words are split after hyphens between letters.
 fn chunks(line: &str, break_on_hyphens: bool) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let chars: Vec<char> = line.chars().collect();

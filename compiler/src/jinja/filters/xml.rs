@@ -14,13 +14,13 @@ struct XmlElement {
 /// Writes a document.
 ///
 /// # Errors
-/// Fails in words when the value has no single root or is neither a dictionary nor a list.
+/// Fails with a message when the value has no single root or is neither a dictionary nor a list.
 pub(super) fn write_document(value: &Value) -> Result<String, String> {
     let mut roots = Vec::new();
     for (tag, attributes) in entries(value)? {
         build(tag, attributes, &mut roots)?;
     }
-    let root = roots.pop().ok_or("there is nothing to write as XML")?;
+    let root = roots.pop().ok_or("an empty value cannot be written as XML")?;
     let mut out = String::from("<?xml version=\"1.0\" ?>\n");
     write(&root, 0, &mut out);
     Ok(out)
@@ -60,7 +60,7 @@ fn build(tag: &Value, value: &Value, into: &mut Vec<XmlElement>) -> Result<(), S
                 }
             }
         }
-        Value::Null => return Err("nothing cannot be written as XML".into()),
+        Value::Null => return Err("a null value cannot be written as XML".into()),
         other => element.text = Some(plain_text(other)),
     }
     into.push(element);

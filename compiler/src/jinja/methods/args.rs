@@ -1,6 +1,6 @@
 //! The arguments of a call, bound to parameter names as Python binds them.
 //!
-//! Law: every refusal names the function and what was wrong with the call.
+//! Law: every error names the function and what is wrong with the call.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
@@ -16,7 +16,7 @@ pub struct CallArgs {
 }
 
 impl CallArgs {
-    /// Takes the arguments of a call apart; `what` names the function in messages.
+    /// Splits the arguments of a call; `what` names the function in messages.
     #[must_use]
     pub fn new(what: impl Into<String>, values: &[Value]) -> Self {
         let mut positional = values.to_vec();
@@ -29,7 +29,7 @@ impl CallArgs {
         Self { what: what.into(), positional, named }
     }
 
-    /// Makes arguments of parts that minijinja has taken apart already.
+    /// Makes arguments of parts that minijinja has already split.
     #[must_use]
     pub fn from_parts(what: &str, positional: Vec<Value>, kwargs: &Kwargs) -> Self {
         Self { what: what.to_owned(), positional, named: named_of(kwargs) }
@@ -95,7 +95,7 @@ impl CallArgs {
         Ok(out)
     }
 
-    /// Refuses named arguments, for functions that only take positional ones.
+    /// Rejects named arguments, for functions that only take positional ones.
     ///
     /// # Errors
     /// Fails when there are any.
@@ -141,7 +141,7 @@ impl CallArgs {
     /// A string argument.
     ///
     /// # Errors
-    /// Fails when it is no string.
+    /// Fails when it is not a string.
     pub fn str<'v>(&self, name: &str, value: &'v Value) -> Result<&'v str, Error> {
         value.as_str().ok_or_else(|| self.type_error(name, "a string", value))
     }
@@ -149,7 +149,7 @@ impl CallArgs {
     /// An integer argument.
     ///
     /// # Errors
-    /// Fails when it is no integer that fits.
+    /// Fails when it is not an integer that fits.
     pub fn int(&self, name: &str, value: &Value) -> Result<i64, Error> {
         if value.kind() == ValueKind::Bool {
             return Ok(i64::from(value.is_true()));

@@ -26,7 +26,7 @@ pub const NAMES: &[&str] = &[
 /// Calls a method of a dictionary.
 ///
 /// # Errors
-/// Fails when there is no such method, the arguments do not fit, or Python would raise.
+/// Fails when the method is unknown, the arguments are wrong, or Python would raise.
 pub fn call(this: &Arc<PyDict>, _: &mut State<'_, '_>, method: &str, args: &[Value]) -> Result<Value, Error> {
     let args = CallArgs::new(format!("dict.{method}()"), args);
     let none = Value::from(());

@@ -1,6 +1,6 @@
 //! `'{} {name!r:>10}'.format(…)`: replacement fields, as Jinja's sandbox resolves them.
 //!
-//! Law: attributes that begin with `_` are refused.
+//! Law: attributes that start with `_` are rejected.
 
 use minijinja::value::Value;
 use minijinja::{Error, State};
@@ -15,7 +15,7 @@ const MAX_NESTING: usize = 2;
 /// `str.format`.
 ///
 /// # Errors
-/// Fails for a malformed template, a missing argument or a specification that does not fit.
+/// Fails for a malformed template, a missing argument or a wrong specification.
 pub fn call(_: &mut State<'_, '_>, template: &str, args: &CallArgs) -> Result<Value, Error> {
     let mut formatter = StrFormatter { args, mapping: None, next: Some(0) };
     formatter.run(template, MAX_NESTING).map(Value::from)
@@ -34,7 +34,7 @@ pub fn call_map(_: &mut State<'_, '_>, template: &str, args: &CallArgs) -> Resul
 struct StrFormatter<'a> {
     args: &'a CallArgs,
     mapping: Option<Value>,
-    /// The next automatic number; `None` once fields were numbered by hand.
+    /// The next automatic number; `None` after fields were numbered explicitly.
     next: Option<usize>,
 }
 
@@ -143,11 +143,11 @@ impl StrFormatter<'_> {
             None => self.args.named().iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()),
         };
         let shown = index.map_or_else(|| name.to_owned(), |i| i.to_string());
-        found.ok_or_else(|| self.args.error(format_args!("there is no argument '{shown}'")))
+        found.ok_or_else(|| self.args.error(format_args!("missing argument '{shown}'")))
     }
 }
 
-/// Where the `}` of a field stands; brackets and nested fields are skipped.
+/// The position of the `}` of a field; brackets and nested fields are skipped.
 fn field_end(rest: &str) -> Option<usize> {
     let mut depth = 0;
     for (i, c) in rest.char_indices() {

@@ -17,7 +17,7 @@ pub const NAMES: &[&str] =
 /// Calls a method of a list.
 ///
 /// # Errors
-/// Fails when there is no such method, the arguments do not fit, or Python would raise.
+/// Fails when the method is unknown, the arguments are wrong, or Python would raise.
 pub fn call(
     this: &Arc<PyList>,
     state: &mut State<'_, '_>,
@@ -54,7 +54,7 @@ pub fn call(
         "pop" => return pop(this, &args),
         "remove" => {
             let wanted = args.expect_one("value")?;
-            // Found on a copy: comparing may look into this very list.
+            // Search a copy: comparing may read this same list.
             let Some(at) = this.items().iter().position(|v| *v == wanted) else {
                 return Err(args.error("the value is not in the list"));
             };

@@ -1,7 +1,7 @@
 //! Python's methods on template values: strings, numbers, lists, tuples and dictionaries.
 //!
 //! Law: what Python changes in place is changed in place; a method that does not exist is an error that names
-//! the type; names that begin with `_` are refused, as Salt's sandbox refuses them.
+//! the type; names that start with `_` are rejected, as in Salt's sandbox.
 
 pub mod args;
 mod bytes;
@@ -28,7 +28,7 @@ use crate::jinja::operator_filters;
 /// Calls a method that minijinja does not know: the hook for `set_unknown_method_callback`.
 ///
 /// # Errors
-/// Fails when there is no such method, the arguments do not fit, or Python would raise.
+/// Fails when the method is unknown, the arguments are wrong, or Python would raise.
 pub fn unknown_method(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -63,7 +63,7 @@ pub fn unknown_method(
     }
 }
 
-/// Calls a method of a constant container of minijinja's, on a copy.
+/// Calls a method of a constant minijinja container, on a copy.
 fn call_on_copy(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -89,7 +89,7 @@ fn call_on_copy(
     )
 }
 
-/// The methods of a type by Python's name of it, for suggestions.
+/// The methods of a type by its Python name, for suggestions.
 pub(crate) fn method_names(of: &str) -> &'static [&'static str] {
     match of {
         "str" => string::NAMES,

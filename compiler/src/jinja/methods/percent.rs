@@ -78,7 +78,7 @@ impl PercentFormatter<'_> {
                     }
                     let found = self.values.get_item(&Value::from(key.as_str()))?;
                     if found.is_undefined() {
-                        return Err(self.args.error(format_args!("there is no key '{key}'")));
+                        return Err(self.args.error(format_args!("missing key '{key}'")));
                     }
                     self.used = self.positional.len();
                     return Ok(Some(found));

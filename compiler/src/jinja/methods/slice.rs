@@ -1,4 +1,4 @@
-//! Slices and attribute paths as Python and Jinja2 take them.
+//! Slices and attribute paths as in Python and Jinja2.
 
 use minijinja::Error;
 use minijinja::value::{Value, ValueKind};
@@ -30,7 +30,7 @@ pub fn positions(start: Option<i64>, stop: Option<i64>, step: i64, len: usize) -
 /// `value[start:stop:step]`.
 ///
 /// # Errors
-/// Fails when the value cannot be sliced or a bound is no integer.
+/// Fails when the value cannot be sliced or a bound is not an integer.
 pub fn call(value: &Value, args: &CallArgs) -> Result<Value, Error> {
     let [start, stop, step] = args.bind(["start", "stop", "step"], 0)?;
     let bound = |name: &str, v: Option<Value>| not_none(v).map(|v| args.int(name, &v)).transpose();
@@ -60,15 +60,15 @@ pub fn call(value: &Value, args: &CallArgs) -> Result<Value, Error> {
 /// Looks a dotted path up as Jinja's attribute arguments do: integers index, names are items or attributes.
 ///
 /// # Errors
-/// Fails when a step asks something of an undefined value.
+/// Fails when a step uses an undefined value.
 pub fn lookup_path(value: &Value, path: &Value) -> Result<Value, Error> {
     lookup_path_or(value, path, None)
 }
 
-/// The same, where `default` stands in for every step that is missing.
+/// The same, with `default` for every missing step.
 ///
 /// # Errors
-/// Fails when a step asks something of an undefined value.
+/// Fails when a step uses an undefined value.
 pub fn lookup_path_or(value: &Value, path: &Value, default: Option<&Value>) -> Result<Value, Error> {
     let or_default = |found: Value| match default {
         Some(default) if found.is_undefined() => default.clone(),

@@ -1,6 +1,6 @@
 //! Python's ordering of template values, and its stable sort.
 //!
-//! Law: what Python refuses to order (`1 < 'a'`) is an error, never some order.
+//! Law: what Python cannot order (`1 < 'a'`) is an error, never an arbitrary order.
 
 use std::cmp::Ordering;
 
@@ -41,8 +41,8 @@ fn compare_at(a: &Value, b: &Value, depth: usize, left: &mut usize) -> Result<Or
             let (xs, ys) = (items_of(a)?, items_of(b)?);
             for (x, y) in xs.iter().zip(&ys) {
                 *left = left.checked_sub(1).ok_or_else(|| not_comparable(a, b))?;
-                // Python asks for equality first: equal items need no order. Sequences are walked but once, and what is
-                // undefined answers nothing.
+                // Python tests equality first: equal items need no order. Sequences are read only once, and
+                // undefined values never compare.
                 let is_nested = x.kind() == ValueKind::Seq && y.kind() == ValueKind::Seq;
                 if !is_nested && !x.is_undefined() && x == y {
                     continue;
@@ -84,7 +84,7 @@ pub fn sorted(keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>, E
     Ok(from.into_iter().map(|(_, v)| v).collect())
 }
 
-/// The error of a sort in the name of the call that asked for it; one about an undefined value stays what it is.
+/// A sort error with the name of the calling function; an error about an undefined value stays unchanged.
 #[must_use]
 pub fn name_error(args: &CallArgs, error: Error) -> Error {
     match error.kind() {

@@ -5,7 +5,7 @@ use minijinja::{Error, ErrorKind};
 
 use crate::jinja::object::{budget, float_text, py_str, type_name};
 
-/// A format specification, taken apart.
+/// A parsed format specification.
 #[derive(Clone, Debug, Default)]
 pub struct FormatSpec {
     /// What fills up to the width.
@@ -36,7 +36,7 @@ impl FormatSpec {
     /// Reads a specification.
     ///
     /// # Errors
-    /// Fails when Python would not understand it, or a width is beyond the limit.
+    /// Fails when Python would reject it, or a width exceeds the limit.
     pub fn parse(spec: &str) -> Result<Self, Error> {
         let chars: Vec<char> = spec.chars().collect();
         let mut out = Self::default();
@@ -198,7 +198,7 @@ pub fn format_int(value: i128, spec: &FormatSpec) -> Result<String, Error> {
         Some('X') => ("0X", format!("{abs:X}")),
         Some('c') => {
             let c = u32::try_from(value).ok().and_then(char::from_u32);
-            return Ok(spec.pad("", &c.ok_or_else(|| spec_error("no such character"))?.to_string(), '<'));
+            return Ok(spec.pad("", &c.ok_or_else(|| spec_error("not a valid character"))?.to_string(), '<'));
         }
         _ => ("", abs.to_string()),
     };
@@ -266,7 +266,7 @@ fn scientific(value: f64, precision: usize) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// `%g`; with `dotted` at least one digit stands behind the point.
+/// `%g`; with `dotted` at least one digit follows the point.
 fn general(value: f64, precision: usize, alternate: bool, dotted: bool) -> String {
     if !value.is_finite() {
         return float_body(value, 'f', None, false);

@@ -7,7 +7,7 @@ use super::args::{CallArgs, not_none};
 use super::{format, string_search as search, string_split as split};
 use crate::jinja::object::{PyDict, budget, is_printable};
 
-/// What a text can do, for suggestions.
+/// The methods of a string, for suggestions.
 #[rustfmt::skip]
 pub(super) const NAMES: &[&str] = &[
     "split", "rsplit", "partition", "rpartition", "splitlines", "find", "rfind", "index", "rindex", "count",
@@ -21,7 +21,7 @@ pub(super) const NAMES: &[&str] = &[
 /// Calls a method of a string.
 ///
 /// # Errors
-/// Fails when there is no such method, the arguments do not fit, or Python would raise.
+/// Fails when the method is unknown, the arguments are wrong, or Python would raise.
 pub fn call(state: &mut State<'_, '_>, text: &str, method: &str, args: &CallArgs) -> Result<Value, Error> {
     match method {
         "split" => split::split(text, args, false),
@@ -68,13 +68,13 @@ pub fn call(state: &mut State<'_, '_>, text: &str, method: &str, args: &CallArgs
     }
 }
 
-/// What Python's `str.isspace` and `str.split` take for white space.
+/// What Python's `str.isspace` and `str.split` treat as white space.
 #[must_use]
 pub fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-/// Methods without arguments that give a text.
+/// Methods without arguments that return a text.
 fn convert(text: &str, method: &str) -> Option<String> {
     Some(match method {
         "upper" => text.to_uppercase(),
@@ -118,7 +118,7 @@ fn title(text: &str) -> String {
     out
 }
 
-/// Methods without arguments that answer yes or no.
+/// Methods without arguments that return a boolean.
 fn predicate(text: &str, method: &str) -> Option<bool> {
     let all = |f: fn(char) -> bool| !text.is_empty() && text.chars().all(f);
     Some(match method {
@@ -141,7 +141,7 @@ fn predicate(text: &str, method: &str) -> Option<bool> {
 }
 
 fn is_decimal(c: char) -> bool {
-    // The decimal digits of the scripts that have them stand in runs of ten.
+    // Each script with decimal digits has them in a run of ten.
     matches!(u32::from(c), 0x660..=0x669 | 0x6f0..=0x6f9 | 0x966..=0x96f | 0x9e6..=0x9ef | 0xe50..=0xe59 | 0xff10..=0xff19)
 }
 
@@ -289,12 +289,12 @@ fn encode(text: &str, args: &CallArgs) -> Result<Value, Error> {
         "ascii" | "us-ascii" if is_lossy => {
             Ok(Value::from_bytes(text.bytes().filter(u8::is_ascii).collect()))
         }
-        "ascii" | "us-ascii" => Err(args.error("the text holds characters that are not ASCII")),
+        "ascii" | "us-ascii" => Err(args.error("the text contains characters that are not ASCII")),
         "latin-1" | "latin1" | "iso-8859-1" => {
             let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
             bytes
                 .map(Value::from_bytes)
-                .ok_or_else(|| args.error("the text holds characters that are not Latin-1"))
+                .ok_or_else(|| args.error("the text contains characters that are not Latin-1"))
         }
         other => Err(args.error(format_args!("unknown encoding '{other}'"))),
     }
@@ -314,7 +314,7 @@ fn translate(text: &str, args: &CallArgs) -> Result<Value, Error> {
                 Some(s) => out.push_str(s),
                 None => {
                     let code = u32::try_from(args.int("the replacement", &v)?).ok().and_then(char::from_u32);
-                    out.push(code.ok_or_else(|| args.error("the replacement is no character"))?);
+                    out.push(code.ok_or_else(|| args.error("the replacement is not a character"))?);
                 }
             },
         }

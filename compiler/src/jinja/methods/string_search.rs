@@ -1,4 +1,4 @@
-//! String methods that look for something in a text.
+//! String methods that search in a text.
 
 use minijinja::Error;
 use minijinja::value::Value;

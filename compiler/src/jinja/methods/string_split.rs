@@ -1,4 +1,4 @@
-//! String methods that take a text apart.
+//! String methods that split a text.
 
 use minijinja::Error;
 use minijinja::value::Value;

@@ -1,8 +1,8 @@
-//! How large a value a template may make: the limits of the render under way on this thread.
+//! How large a value a template may make: the limits of the current render on this thread.
 //!
-//! Law: without a scope the default limits hold, so nothing is ever unbounded.
+//! Law: without a scope the default limits apply, so nothing is unbounded.
 //!
-//! Why not a field of every object: lists and dictionaries are made in places that know no limits
+//! Why not a field of every object: lists and dictionaries are made in places that do not know the limits
 //! (minijinja's operators, conversions), and a template renders on one thread.
 
 use std::cell::Cell;
@@ -19,13 +19,13 @@ thread_local! {
     static OUTPUT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Keeps limits in force on this thread until it is dropped.
+/// Applies limits on this thread until it is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct BudgetScope(Option<usize>);
 
 impl BudgetScope {
-    /// Puts limits in force.
+    /// Applies limits.
     pub fn enter(limits: &TreeLimits) -> Self {
         Self(OUTPUT.replace(Some(limits.output)))
     }
@@ -49,7 +49,7 @@ pub fn items() -> usize {
     bytes() / size_of::<Value>()
 }
 
-/// Checks that a text of `n` bytes may be made; `what` names the maker.
+/// Checks that a text of `n` bytes may be made; `what` names the operation.
 ///
 /// # Errors
 /// Fails when the text would be longer than the limit.
@@ -60,7 +60,7 @@ pub fn check_bytes(what: &str, n: usize) -> Result<(), Error> {
     Err(too_large(what))
 }
 
-/// Checks that a list or dictionary of `n` items may be made; `what` names the maker.
+/// Checks that a list or dictionary of `n` items may be made; `what` names the operation.
 ///
 /// # Errors
 /// Fails when it would hold more than the limit.

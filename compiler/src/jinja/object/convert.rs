@@ -1,6 +1,6 @@
-//! Between the compiler's values and the templates' values, and between minijinja's containers and ours.
+//! Converts between compiler values and template values, and between minijinja's containers and zagent's.
 //!
-//! Law: data that no template looked into comes back as the very same data, places included.
+//! Law: data that no template has read is returned unchanged, including positions.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use zagent_config::{Map, Value as Data};
 use super::budget::{self, MAX_DEPTH};
 use super::{BoundMethod, Dict, DictKey, DictView, Generator, LazyDict, PyDict, PyList, PyRange, dict, list};
 
-/// Turns data into a template value; lists and dictionaries are fresh and mutable.
+/// Turns data into a template value; lists and dictionaries are new and mutable.
 #[must_use]
 pub fn to_template(value: &Data) -> Value {
     match value {
@@ -48,24 +48,24 @@ pub(super) fn key_to_template(key: &Data) -> DictKey {
 /// Turns a template value into data; tuples, views and generators become lists.
 ///
 /// # Errors
-/// Fails for undefined values, functions and other objects, for what contains itself, is nested too deep or is
+/// Fails for undefined values, functions and other objects, for values that contain themselves, are nested too deep or
 /// too large.
 pub fn to_value(value: &Value) -> Result<Data, Error> {
     DataConverter { depth: 0, left: budget::bytes(), is_strict: false }.convert(value)
 }
 
-/// Turns a template value into data; views, generators, ranges and bytes are refused, as Python's writers of JSON
-/// and YAML refuse them.
+/// Turns a template value into data; views, generators, ranges and bytes are rejected, as Python's writers of JSON
+/// and YAML reject them.
 ///
 /// # Errors
-/// As [`to_value`], and for values that have no form in JSON and YAML.
+/// As [`to_value`], and for values that JSON and YAML cannot represent.
 pub fn to_document(value: &Value) -> Result<Data, Error> {
     DataConverter { depth: 0, left: budget::bytes(), is_strict: true }.convert(value)
 }
 
-/// What a value costs beside its text.
+/// The cost of a value besides its text.
 const VALUE_COST: usize = 8;
-/// What a list or dictionary costs that has to be made anew.
+/// The cost of a new list or dictionary.
 const CONTAINER_COST: usize = 64;
 
 struct DataConverter {
@@ -75,7 +75,7 @@ struct DataConverter {
 }
 
 impl DataConverter {
-    /// Takes the cost of one more value: its place and its text.
+    /// Adds the cost of one more value: its slot and its text.
     fn charge(&mut self, text: usize) -> Result<(), Error> {
         match self.left.checked_sub(text.saturating_add(VALUE_COST)) {
             Some(left) => self.left = left,
@@ -84,7 +84,7 @@ impl DataConverter {
         Ok(())
     }
 
-    /// Takes the cost of data that is handed on as it is.
+    /// Adds the cost of data that is passed on unchanged.
     fn charge_data(&mut self, data: &Data) -> Result<(), Error> {
         match data {
             Data::Str(text) => self.charge(text.len()),
@@ -107,10 +107,9 @@ impl DataConverter {
         self.charge(value.as_str().map_or(0, str::len))?;
         let is_odd = || !matches!(type_name(value), "list" | "tuple");
         match value.kind() {
-            ValueKind::Undefined => Err(Error::new(
-                ErrorKind::UndefinedError,
-                "an undefined value was given where a value is needed",
-            )),
+            ValueKind::Undefined => {
+                Err(Error::new(ErrorKind::UndefinedError, "expected a value, but it is undefined"))
+            }
             ValueKind::Invalid => Err(Error::new(ErrorKind::InvalidOperation, value.to_string())),
             ValueKind::Bytes if self.is_strict => Err(not_data(value)),
             ValueKind::Seq | ValueKind::Iterable if self.is_strict && is_odd() => Err(not_data(value)),
@@ -189,7 +188,7 @@ fn not_data(value: &Value) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("a value of type '{name}' is not data"))
 }
 
-/// Makes a value storable: minijinja's own containers and lazy results become ours; ours keep their identity.
+/// Makes a value storable: minijinja's own containers and lazy results become zagent's; zagent's keep their identity.
 ///
 /// # Errors
 /// Fails when a lazy result is larger than the limit or fails while it is collected.
@@ -221,7 +220,7 @@ pub fn is_native_map(value: &Value) -> bool {
     value.is_kwargs() || value.downcast_object_ref::<IndexMap<Value, Value>>().is_some()
 }
 
-/// True for sequences and lazy results as minijinja makes them, which Python has as lists.
+/// True for sequences and lazy results as minijinja makes them, which are lists in Python.
 #[must_use]
 pub fn is_native_sequence(value: &Value) -> bool {
     match value.kind() {
@@ -256,7 +255,7 @@ pub fn pairs_of(value: &Value) -> Option<Vec<(Value, Value)>> {
 /// The items of anything that can be iterated: strings give their characters, mappings their keys.
 ///
 /// # Errors
-/// Fails when the value cannot be iterated, or holds more than the limit.
+/// Fails when the value cannot be iterated, or has more items than the limit.
 pub fn items_of(value: &Value) -> Result<Vec<Value>, Error> {
     if let Some(list) = value.downcast_object_ref::<PyList>() {
         return Ok(list.items());
@@ -331,7 +330,7 @@ thread_local! {
     static COMPARING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Most pairs of items that one comparison looks at.
+/// Maximum pairs of items per comparison.
 const MAX_COMPARED: usize = 250_000;
 
 /// Runs one level of a comparison; too deep or too long counts as different.
@@ -351,7 +350,7 @@ pub(super) fn compare_sequences(a: &[Value], b: &[Value]) -> Ordering {
     guard_comparison(|| {
         for (x, y) in a.iter().zip(b) {
             let order = x.cmp(y);
-            // Values of two kinds are never equal in minijinja's order, but `1 == true` all the same.
+            // Values of two kinds are never equal in minijinja's order, but `1 == true` must be true.
             if order.is_ne() && (x.kind() == y.kind() || x != y) {
                 return order;
             }

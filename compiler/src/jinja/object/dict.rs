@@ -16,12 +16,12 @@ use super::list::discard;
 use super::view::bound_method;
 use crate::jinja::methods;
 
-/// What a dictionary holds: keys equal as in Python, in insertion order.
+/// The content of a dictionary: keys equal as in Python, in insertion order.
 pub type Dict = IndexMap<DictKey, Value>;
 
-/// A dictionary as Python has it: shared by reference, changed in place.
+/// A Python dictionary: shared by reference, changed in place.
 ///
-/// One that came from data is converted one level at a time, when it is first looked into.
+/// One that came from data is converted one level at a time, when it is first read.
 pub struct PyDict {
     content: Mutex<DictContent>,
 }
@@ -44,7 +44,7 @@ impl PyDict {
         Self { content: Mutex::new(DictContent::Own(pairs)) }
     }
 
-    /// Makes a dictionary that converts its values when it is looked into.
+    /// Makes a dictionary that converts its values when it is read.
     #[must_use]
     pub const fn from_data(map: Arc<Map>) -> Self {
         Self { content: Mutex::new(DictContent::Raw(map)) }
@@ -54,7 +54,7 @@ impl PyDict {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The data it was made from, when nobody has looked into it yet.
+    /// The data it was made from, when it has not been read yet.
     #[must_use]
     pub fn original_data(&self) -> Option<Arc<Map>> {
         match &*self.lock() {
@@ -76,7 +76,7 @@ impl PyDict {
         }
     }
 
-    /// The value of a key; `None` also for what cannot be a key.
+    /// The value of a key; `None` also for values that cannot be keys.
     #[must_use]
     pub fn get(&self, key: &Value) -> Option<Value> {
         if let Some(text) = key.as_str() {
@@ -94,7 +94,7 @@ impl PyDict {
         self.with(|pairs| pairs.get(&StrKey(key)).cloned())
     }
 
-    /// Takes a key out, the order of the others stays.
+    /// Removes a key; the order of the others does not change.
     #[must_use]
     pub fn remove(&self, key: &Value) -> Option<Value> {
         if !is_hashable(key) {

@@ -8,7 +8,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
 use super::resolve_index;
 
-/// The result of a filter that Jinja2 gives as a generator: always true, without a length, iterated once.
+/// The result of a filter that returns a generator in Jinja2: always true, without a length, iterated once.
 pub struct Generator {
     items: Mutex<Vec<Value>>,
     name: &'static str,
@@ -58,7 +58,7 @@ impl Object for Generator {
     }
 }
 
-/// `range(start, stop, step)`, never laid out in memory.
+/// `range(start, stop, step)`, without allocating its items.
 pub struct PyRange {
     start: i64,
     stop: i64,

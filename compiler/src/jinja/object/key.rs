@@ -1,6 +1,6 @@
-//! Keys of template dictionaries: any hashable value, equal as Python finds them equal.
+//! Keys of template dictionaries: any hashable value, with Python's equality.
 //!
-//! Law: `1`, `1.0` and `true` are one key; lists and dictionaries are none.
+//! Law: `1`, `1.0` and `true` are the same key; lists and dictionaries cannot be keys.
 
 use std::hash::{Hash, Hasher};
 
@@ -11,7 +11,7 @@ use minijinja::{Error, ErrorKind, Value};
 use super::budget::MAX_DEPTH;
 use super::type_name;
 
-/// A template value that has been found hashable.
+/// A hashable template value.
 #[derive(Clone, Debug)]
 pub struct DictKey(Value);
 
@@ -37,7 +37,7 @@ impl DictKey {
         &self.0
     }
 
-    /// Gives the value back.
+    /// Returns the value.
     #[must_use]
     pub fn into_value(self) -> Value {
         self.0
@@ -56,10 +56,10 @@ impl From<&str> for DictKey {
     }
 }
 
-/// Most values that a key may be made of: tuples of shared tuples have no end otherwise.
+/// Maximum values per key: tuples of shared tuples would be unbounded otherwise.
 const MAX_PARTS: usize = 1000;
 
-/// True for what Python can hash among the things templates have.
+/// True for template values that Python can hash.
 #[must_use]
 pub fn is_hashable(value: &Value) -> bool {
     let mut left = MAX_PARTS;
@@ -129,7 +129,7 @@ impl Equivalent<DictKey> for StrKey<'_> {
     }
 }
 
-/// A borrowed value that finds the key it equals. Only hashable values may be asked for.
+/// A borrowed value that finds the key it equals. Only hashable values may be looked up.
 #[derive(Clone, Copy)]
 pub(super) struct ValueKey<'a>(pub(super) &'a Value);
 

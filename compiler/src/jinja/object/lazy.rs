@@ -1,6 +1,6 @@
-//! A dictionary whose values are fetched when asked for: grains.
+//! A dictionary whose values are fetched on demand: grains.
 //!
-//! Law: a value is fetched once; what a template changes stays changed for the templates that share the object.
+//! Law: a value is fetched once; changes by a template are visible to all templates that share the object.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,16 +23,16 @@ pub trait LazySource: Send + Sync {
     fn all(&self) -> Data;
 }
 
-/// A dictionary that asks for one value at a time and for all of them only when it is enumerated or changed.
+/// A dictionary that fetches one value at a time, and all of them only when it is enumerated or changed.
 pub struct LazyDict {
     source: Arc<dyn LazySource>,
     state: Mutex<LazyState>,
 }
 
 struct LazyState {
-    /// Values that were asked for; `None` for keys that do not exist.
+    /// Values fetched so far; `None` for keys that do not exist.
     seen: indexmap::IndexMap<String, Option<Value>>,
-    /// The whole, once it was needed.
+    /// The whole dictionary, once it was needed.
     full: Option<Arc<PyDict>>,
 }
 
@@ -53,7 +53,7 @@ impl LazyDict {
         let mut pairs = Dict::new();
         if let Data::Map(all) = self.source.all() {
             for (key, value) in all.iter() {
-                // What a template already holds (and may have changed) stays the same object.
+                // A value that a template already holds (and may have changed) stays the same object.
                 let known = key.as_str().and_then(|k| state.seen.get(k).cloned().flatten());
                 let key = super::convert::key_to_template(key);
                 pairs.insert(key, known.unwrap_or_else(|| to_template(value)));

@@ -14,9 +14,9 @@ use super::convert::{compare_sequences, to_template};
 use super::view::bound_method;
 use crate::jinja::methods;
 
-/// A list as Python has it: shared by reference, changed in place.
+/// A Python list: shared by reference, changed in place.
 ///
-/// A list that came from data is converted one level at a time, when it is first looked into.
+/// A list that came from data is converted one level at a time, when it is first read.
 pub struct PyList {
     content: Mutex<ListContent>,
 }
@@ -32,7 +32,7 @@ pub fn list(items: Vec<Value>) -> Value {
     Value::from_object(PyList::new(items))
 }
 
-/// Makes a tuple; one that nests too deep becomes an invalid value, which fails where it is used.
+/// Makes a tuple; one that is nested too deep becomes an invalid value, which fails where it is used.
 ///
 /// Why: minijinja drops, compares and hashes nested tuples by recursion.
 #[must_use]
@@ -40,7 +40,7 @@ pub fn tuple(items: Vec<Value>) -> Value {
     counted_tuple(items).0
 }
 
-/// Makes a tuple and says how many tuples it holds, which is what making it costs.
+/// Makes a tuple and returns how many tuples it contains, which is its cost.
 pub(in crate::jinja) fn counted_tuple(items: Vec<Value>) -> (Value, usize) {
     let mut left = MAX_TUPLE_PARTS;
     let is_small = items.iter().all(|item| is_shallow(item, MAX_DEPTH, &mut left));
@@ -52,7 +52,7 @@ pub(in crate::jinja) fn counted_tuple(items: Vec<Value>) -> (Value, usize) {
     (made, MAX_TUPLE_PARTS - left)
 }
 
-/// Most tuples that one tuple may hold, those inside them included.
+/// Maximum tuples inside one tuple, at all levels.
 const MAX_TUPLE_PARTS: usize = 100_000;
 
 fn is_shallow(value: &Value, depth: usize, left: &mut usize) -> bool {
@@ -79,7 +79,7 @@ impl PyList {
         Self { content: Mutex::new(ListContent::Own(items)) }
     }
 
-    /// Makes a list that converts its items when it is looked into.
+    /// Makes a list that converts its items when it is read.
     #[must_use]
     pub const fn from_data(items: Arc<List>) -> Self {
         Self { content: Mutex::new(ListContent::Raw(items)) }
@@ -89,7 +89,7 @@ impl PyList {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The data it was made from, when nobody has looked into it yet.
+    /// The data it was made from, when it has not been read yet.
     #[must_use]
     pub fn original_data(&self) -> Option<Arc<List>> {
         match &*self.lock() {
@@ -205,13 +205,13 @@ thread_local! {
     static DISCARDED: RefCell<Option<Vec<Vec<Value>>>> = const { RefCell::new(None) };
 }
 
-/// Drops items without recursion, however deep they are nested.
+/// Drops items without recursion, at any nesting depth.
 pub(super) fn discard(items: Vec<Value>) {
     if items.is_empty() {
         return;
     }
     let mut first = Some(items);
-    // When the thread is ending its local storage is gone: then the items are dropped plainly.
+    // When the thread ends, its local storage is gone: then the items are dropped directly.
     let is_outermost = DISCARDED
         .try_with(|queue| {
             let mut queue = queue.borrow_mut();

@@ -1,6 +1,6 @@
 //! Template values that behave like Python's: dictionaries and lists that change in place and are shared.
 //!
-//! Law: no lock is held while another value is compared, printed or called; whatever a template builds can be
+//! Law: no lock is held while another value is compared, printed or called; any value that a template builds can be
 //! printed, compared, converted and dropped without overflowing the stack.
 //!
 //! # What minijinja's operators do with these objects
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn data_comes_back_as_it_went() {
+    fn data_is_returned_unchanged() {
         let v = data(r#"{"a": [1, 2.5, null, true, {"b": "c"}], "d": {}}"#);
         let t = to_template(&v);
         assert_eq!(to_value(&t).unwrap(), v);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contains_itself_prints_and_compares_and_is_refused_as_data() {
+    fn a_value_that_contains_itself_prints_and_compares_and_is_rejected_as_data() {
         let (a, b) = (list(vec![]), list(vec![]));
         for v in [&a, &b] {
             v.downcast_object_ref::<PyList>().unwrap().with(|items| items.push(v.clone()));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_sharing_ends_in_an_error_not_in_memory() {
+    fn wide_sharing_is_an_error_and_does_not_fill_memory() {
         let mut v = list(vec![Value::from(1)]);
         for _ in 0..60 {
             v = list(vec![v.clone(), v]);

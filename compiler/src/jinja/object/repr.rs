@@ -1,7 +1,7 @@
 //! Template values to text, as Python's `str()` and `repr()` write them.
 //!
-//! Law: never fails, never overflows the stack: what contains itself or is nested too deep prints as `...`,
-//! and what is larger than the limit is cut just beyond it, so that the next check refuses it.
+//! Law: never fails, never overflows the stack: a value that contains itself or is nested too deep prints as `...`,
+//! and one larger than the limit is cut just beyond it, so that the next check rejects it.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub fn py_str(value: &Value) -> String {
     out
 }
 
-/// Python's `str()` for printing: refused when it is too large or does not end.
+/// Python's `str()` for printing: an error when it is too large or endless.
 ///
 /// # Errors
 /// Fails when the text is longer than the limit, or the value contains itself or is nested too deep.
@@ -80,11 +80,11 @@ struct ReprWriter {
     is_cut: bool,
     /// Containers that may still be written.
     left: usize,
-    /// Values of dictionaries are written for YAML to read.
+    /// Dictionary values are written so that YAML can read them.
     is_printed: bool,
 }
 
-/// Bytes of the limit that one container takes up, however short it prints.
+/// Bytes of the limit that each container uses, however short it prints.
 const CONTAINER_COST: usize = 64;
 
 impl ReprWriter {
@@ -169,7 +169,7 @@ impl ReprWriter {
         self.open.pop();
     }
 
-    /// Notes that a container is being written; false when it already is, or the nesting is too deep.
+    /// Records that a container is being written; false when it already is, or the nesting is too deep.
     fn enter(&mut self, value: &Value) -> bool {
         let at = object_address(value);
         self.left = self.left.saturating_sub(1);
@@ -182,7 +182,7 @@ impl ReprWriter {
     }
 }
 
-/// Where a dictionary or list of ours lives; zero for everything else.
+/// The address of a zagent dictionary or list; zero for everything else.
 #[must_use]
 pub fn object_address(value: &Value) -> usize {
     if let Some(list) = value.downcast_object_ref::<PyList>() {

@@ -8,7 +8,7 @@ use minijinja::{Error, State};
 
 use super::{pairs_of, tuple};
 
-/// Which side of a dictionary a view shows.
+/// Which part of a dictionary a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewKind {
     /// `keys()`.

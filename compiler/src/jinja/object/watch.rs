@@ -1,4 +1,4 @@
-//! A dictionary that a loop runs over: one that grows or shrinks meanwhile ends the loop with an error, as in Python.
+//! A dictionary during a loop over it: if it grows or shrinks, the loop ends with an error, as in Python.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use minijinja::{Error, ErrorKind};
 
 use super::{DictView, PyDict};
 
-/// What a loop over a dictionary, or a view of one, runs over; `None` for everything else.
+/// The iterator for a loop over a dictionary or a view of one; `None` for everything else.
 pub(in crate::jinja) fn watch_dict(value: &Value) -> Option<Value> {
     if let Some(dict) = value.downcast_object::<PyDict>() {
         return Some(Value::from_object(WatchedDict { items: dict.keys(), size: dict.len(), dict }));
@@ -55,7 +55,7 @@ impl Iterator for WatchedIter {
     fn next(&mut self) -> Option<Value> {
         if self.at > 0 && self.at <= self.of.items.len() && self.of.dict.len() != self.of.size {
             self.at = usize::MAX;
-            let message = "the dictionary changed its size while a loop ran over it";
+            let message = "the dictionary changed size during a loop over it";
             return Some(Value::from(Error::new(ErrorKind::InvalidOperation, message)));
         }
         let item = self.of.items.get(self.at).cloned();

@@ -1,4 +1,4 @@
-//! A template as a tree: what the parser makes and the writer turns into minijinja's dialect.
+//! The syntax tree of a template: the parser builds it, the writer converts it to minijinja's dialect.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(super) struct AstArgs {
     pub(super) named_rest: Option<Box<AstExpr>>,
 }
 
-/// An expression and the byte where its deciding token stands.
+/// An expression and the byte position of its main token.
 #[derive(Debug)]
 pub(super) struct AstExpr {
     pub(super) at: usize,
@@ -81,7 +81,7 @@ pub(super) struct MacroSignature {
     pub(super) defaults: Vec<AstExpr>,
 }
 
-/// A statement, and the byte where its word stands.
+/// A statement and the byte position of its keyword.
 #[derive(Debug)]
 pub(super) struct Stmt {
     pub(super) at: usize,
@@ -90,7 +90,7 @@ pub(super) struct Stmt {
 
 pub(super) type StmtList = Vec<Stmt>;
 
-/// How a loaded text becomes a value: `load_yaml`, `import_json`, ….
+/// How a loaded text is parsed: `load_yaml`, `import_json`, ….
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadFormat {
     Yaml,

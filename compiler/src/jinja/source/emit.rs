@@ -1,7 +1,7 @@
-//! The statements of a template in minijinja's words.
+//! The statements of a template in, minijinja's dialect out.
 //!
-//! Law: a block hides what Jinja2 hides. Where minijinja would let a name out of a block, an empty `with` keeps it in;
-//! an import without context runs inside a macro, which sees the render's own variables and nothing of the importer.
+//! Law: a block hides what Jinja2 hides. Where minijinja would leak a name from a block, an empty `with` keeps it inside;
+//! an import without context runs inside a macro, which sees the render's own variables and nothing from the importer.
 
 use super::ast::{
     AssignTarget, AstExpr, ExprKind, FilterCall, LoadFormat, MacroSignature, Stmt, StmtKind, StmtList,
@@ -10,7 +10,7 @@ use super::line_mark;
 use super::scan::{HelperNeeds, assigns, controls_loop, is_literal, plain_bytes};
 use super::write::{Precedence, TemplateWriter, safe_name};
 
-/// Bytes of plain text in a body that are not worth counting at run time.
+/// Plain text in a body below this size is not counted at run time.
 const FREE_BYTES: usize = 32;
 
 const IMPORTER: &str = "{%macro _za_imp(_za_n)%}{%with tpldir=\"tpldir\"|_za_here,tplfile=\"tplfile\"|_za_here,\
@@ -33,7 +33,7 @@ impl TemplateWriter<'_> {
         self.body(body);
     }
 
-    /// Which names of the top level were last given by an import.
+    /// Top-level names last assigned by an import.
     fn hide_imports(&mut self, body: &StmtList) {
         for stmt in body {
             match &*stmt.kind {
@@ -83,7 +83,7 @@ impl TemplateWriter<'_> {
         body.iter().for_each(|stmt| self.stmt(stmt));
     }
 
-    /// A body whose names stay inside.
+    /// A body whose names stay local.
     fn scoped(&mut self, body: &StmtList) {
         if !assigns(body) {
             return self.body(body);
@@ -187,14 +187,14 @@ impl TemplateWriter<'_> {
             self.literal_text(line);
             at += line.len();
         }
-        // What stands next on the new line may be a value, which has no mark of its own.
+        // The next item on the new line may be a value, which has no mark.
         if text.ends_with('\n') {
             let mark = line_mark(template, self.line_of(at) + 1);
             self.push_str(&mark);
         }
     }
 
-    /// A value on its way into a variable: what the engine made itself becomes something that can be changed.
+    /// A value to be assigned: containers made by the engine become mutable ones.
     fn assigned_value(&mut self, value: &AstExpr) {
         let changeable = matches!(
             value.kind,
@@ -235,7 +235,7 @@ impl TemplateWriter<'_> {
         }
     }
 
-    /// Evaluates an expression and forgets it.
+    /// Evaluates an expression and discards the result.
     fn evaluate(&mut self, at: usize, value: &AstExpr) {
         self.open_tag(at, "if ");
         self.expr(value, Precedence::Filter);
@@ -262,10 +262,10 @@ impl TemplateWriter<'_> {
         self.push_str("{%endfor%}");
     }
 
-    /// What a loop runs over.
+    /// The iterable of a loop.
     fn iterated(&mut self, iter: &AstExpr) {
         match &iter.kind {
-            // Nobody can change, or see again, a literal that is only run over.
+            // A literal that is only iterated cannot be changed or used again.
             ExprKind::List(items) | ExprKind::Tuple(items) => self.sequence(iter.at, items, '[', ']'),
             _ => {
                 self.expr(iter, Precedence::Filter);
@@ -293,8 +293,8 @@ impl TemplateWriter<'_> {
     }
 
     fn with(&mut self, at: usize, assigns: &[(AssignTarget, AstExpr)], body: &StmtList) {
-        // The engine loses count of its frames when a loop is left from inside a `with`; names that are set in the
-        // loop's own frame vanish with the turn all the same.
+        // The engine miscounts its frames when a loop is left from inside a `with`; names that are set in the
+        // loop's own frame disappear after the iteration anyway.
         if controls_loop(body) {
             for (target, value) in assigns {
                 self.open_tag(at, "set ");
@@ -340,7 +340,7 @@ impl TemplateWriter<'_> {
         self.push_str("{%endfilter%}");
     }
 
-    /// Parameters in parentheses. Says whether the defaults are left for the body: they may name other parameters.
+    /// Parameters in parentheses. Returns whether the body sets the defaults: they may use other parameters.
     fn signature(&mut self, signature: &MacroSignature, rest: [bool; 2]) -> bool {
         let late = signature.defaults.iter().any(|d| !is_literal(d));
         let first_default = signature.names.len() - signature.defaults.len();
@@ -419,7 +419,7 @@ impl TemplateWriter<'_> {
         });
     }
 
-    /// The module of another template, left in a variable of ours.
+    /// The module of another template, stored in an internal variable.
     fn import_module(&mut self, at: usize, name: &AstExpr, context: bool) {
         if context {
             self.open_tag(at, "set _za_p=");

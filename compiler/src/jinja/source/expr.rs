@@ -5,7 +5,7 @@ use super::lex::TokenKind;
 use super::parse::TemplateParser;
 use super::{NameUseKind, SyntaxError, SyntaxErrorKind};
 
-/// How many operators, attributes or filters may stand in a row: each is a level for whoever walks the tree.
+/// Maximum operators, attributes or filters in a row: each is one level of the tree.
 const MAX_CHAIN: usize = 400;
 
 type ExprResult = Result<AstExpr, SyntaxError>;
@@ -69,7 +69,7 @@ impl TemplateParser<'_> {
         Ok(yes)
     }
 
-    /// Takes a word that joins one more link to a chain, each of which is a level of the tree.
+    /// Reads a word that adds one more link to a chain; each link is a level of the tree.
     fn chain_link(&mut self, links: &mut usize) -> Result<usize, SyntaxError> {
         let at = self.next_token().start;
         self.count_link(links, at)?;
@@ -359,7 +359,7 @@ impl TemplateParser<'_> {
             match self.subscript_index()? {
                 Subscript::Key(key) => keys.push(key),
                 Subscript::Slice(parts) => {
-                    // Only the whole of a subscript can be a slice: no value takes a tuple of slices.
+                    // Only the whole of a subscript can be a slice: no value accepts a tuple of slices.
                     if !keys.is_empty() || !self.at_op("]") {
                         return Err(self.unexpected("`]`"));
                     }
@@ -399,7 +399,7 @@ impl TemplateParser<'_> {
         let at = self.expect_op("(")?.start;
         let invalid = || {
             SyntaxError::new(SyntaxErrorKind::Syntax, "these arguments are in the wrong order", at)
-                .hint("first positional ones, then named ones, then `*list`, then `**mapping`")
+                .hint("write positional arguments first, then named ones, then `*list`, then `**mapping`")
         };
         let mut args = AstArgs::default();
         let mut first = true;
@@ -501,7 +501,7 @@ enum Subscript {
     Slice([Option<Box<AstExpr>>; 3]),
 }
 
-/// An integer's digits in the way minijinja reads them; `None` when no 128 bits hold it.
+/// An integer's digits in the way minijinja reads them; `None` when it does not fit in 128 bits.
 fn integer(text: &str) -> Option<String> {
     let digits = text.replace('_', "").to_ascii_lowercase();
     let number = match digits.get(..2) {

@@ -1,6 +1,6 @@
-//! A template's text into tokens, with Jinja2's rules for tags, raw blocks, comments and whitespace control.
+//! The text of a template in, tokens out, with Jinja2's rules for tags, raw blocks, comments and whitespace control.
 //!
-//! Law: every token knows its bytes in the text; text between tags is a token that is already trimmed.
+//! Law: every token has its byte range in the text; text between tags is a token that is already trimmed.
 
 use super::literal::{integer, number, unescape};
 use super::syntax::Syntax;
@@ -22,7 +22,7 @@ pub(super) enum TokenKind {
     End,
 }
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Clone, Debug)]
 pub(super) struct LexToken {
     pub(super) tok: TokenKind,
@@ -35,7 +35,7 @@ const OPERATORS: [&str; 27] = [
     "=", ".", ":", "|", ",", ";", "!",
 ];
 
-/// What a tag is that starts somewhere in plain text.
+/// The kind of a tag that starts in plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpeningKind {
     Block,
@@ -64,10 +64,10 @@ pub(super) struct TemplateLexer<'s> {
     line_starting: bool,
 }
 
-/// How many tokens a template may have.
+/// Maximum tokens per template.
 const MAX_TOKENS: usize = 250_000;
 
-/// Cuts a text, whose line ends are line feeds, into tokens; the last one is [`TokenKind::End`].
+/// Splits a text, whose line ends are line feeds, into tokens; the last one is [`TokenKind::End`].
 pub(super) fn tokenize(src: &str, syntax: &Syntax) -> Result<Vec<LexToken>, SyntaxError> {
     let mut lexer = TemplateLexer {
         src,
@@ -135,7 +135,7 @@ impl<'s> TemplateLexer<'s> {
         }
     }
 
-    /// Where the text before a tag ends once the tag has taken the whitespace that is its.
+    /// Where the text before a tag ends, after whitespace control.
     fn trimmed_end(&self, from: usize, to: usize, sign: Option<char>, variable: bool) -> usize {
         let text = &self.src[from..to];
         if sign == Some('-') {
@@ -258,7 +258,7 @@ impl<'s> TemplateLexer<'s> {
         Ok(())
     }
 
-    /// Where the text goes on behind a closing delimiter at `at..end`, given the sign before it.
+    /// Where the text continues after a closing delimiter at `at..end`, given the sign before it.
     fn after_close(&self, at: usize, end: usize, inside: usize, trims: bool) -> usize {
         let sign = if at > inside { self.src.as_bytes()[at - 1] } else { b' ' };
         self.skip_after(sign, end, trims)
@@ -274,7 +274,7 @@ impl<'s> TemplateLexer<'s> {
         }
     }
 
-    /// The end of `raw %}`, when that is what stands here.
+    /// The end of `raw %}`, when it is at this position.
     fn raw_begin(&self, inside: usize) -> Option<usize> {
         let rest =
             self.src[inside..].trim_start_matches(is_space).strip_prefix("raw")?.trim_start_matches(is_space);
@@ -355,7 +355,7 @@ impl<'s> TemplateLexer<'s> {
         SyntaxError::new(SyntaxErrorKind::Syntax, format!("this tag is never closed with `{close}`"), opened)
     }
 
-    /// The end of the tag when it stands at the current place: where it starts, and where the text goes on.
+    /// The end of the tag when it is at the current position: where it starts, and where the text continues.
     fn tag_end(&self, kind: OpeningKind) -> Option<(usize, usize)> {
         let rest = &self.src[self.pos..];
         match kind {
@@ -438,7 +438,7 @@ impl<'s> TemplateLexer<'s> {
                     let problem =
                         SyntaxError::new(SyntaxErrorKind::Syntax, format!("unexpected `{op}`"), self.pos);
                     let is_end = op == "}" && rest[1..].trim_start_matches(' ').starts_with(['\n', '}']);
-                    let hint = "is this the end? `{{` is closed by `}}`, `{%` by `%}`";
+                    let hint = "close `{{` with `}}`, and `{%` with `%}`";
                     return Err(if is_end { problem.hint(hint) } else { problem });
                 }
             },

@@ -63,7 +63,7 @@ pub(super) fn unescape(text: &str) -> Result<String, String> {
             out.push(c);
             continue;
         }
-        let Some(e) = chars.next() else { return Err("a backslash ends this string".into()) };
+        let Some(e) = chars.next() else { return Err("this string ends with a backslash".into()) };
         match e {
             '\n' => {}
             '\\' | '\'' | '"' => out.push(e),
@@ -97,7 +97,7 @@ pub(super) fn unescape(text: &str) -> Result<String, String> {
                     code = code.wrapping_shl(4)
                         | digit.ok_or_else(|| format!("`\\{e}` needs {width} hex digits"))?;
                 }
-                out.push(char::from_u32(code).ok_or("this escape is no character")?);
+                out.push(char::from_u32(code).ok_or("this escape is not a valid character")?);
             }
             other => {
                 out.push('\\');

@@ -1,10 +1,10 @@
 //! Jinja2 with Salt's extension in, minijinja's dialect out.
 //!
-//! Law: a line stays where it is, and every place of the result leads back to its place in the source.
+//! Law: line numbers do not change, and every position of the result maps back to its position in the source.
 //!
 //! minijinja has no way to add tags, and differs from Jinja2 in small things: literals that cannot be changed, imports
-//! that see everything, operators that never fail. So a template is parsed here by Jinja2's own grammar and written again
-//! in the words that minijinja knows; what it does not know is written as a filter whose name starts with `_za_`.
+//! that see everything, operators that never fail. So a template is parsed here with Jinja2's grammar and rewritten
+//! in minijinja's dialect; what minijinja does not have becomes a filter whose name starts with `_za_`.
 
 mod ast;
 mod emit;
@@ -24,20 +24,20 @@ use zagent_config::Pos;
 
 pub(crate) use self::syntax::Syntax;
 
-/// Begins and ends a mark: characters that no text of a state tree uses.
+/// Starts and ends a mark: characters that do not occur in state trees.
 pub(crate) const MARK_START: char = '\u{f5a1e}';
 pub(crate) const MARK_END: char = '\u{f5a1f}';
 
-/// What kind of mistake a source has.
+/// The kind of a syntax error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyntaxErrorKind {
     Syntax,
     UnknownTag,
-    /// It nests deeper than we read.
+    /// Nested deeper than the limit.
     Depth,
 }
 
-/// A mistake in a source and the byte where it stands.
+/// A syntax error in a source and its byte position.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) kind: SyntaxErrorKind,
@@ -74,27 +74,27 @@ pub(crate) struct NameUse {
     pub(crate) soft: bool,
 }
 
-/// A template in minijinja's dialect, and the way back.
+/// A template in minijinja's dialect, with a map to the source.
 #[derive(Debug)]
 pub(crate) struct Translation {
     /// What minijinja parses.
     pub(crate) text: String,
-    /// The source with line feeds only, without the last one: what places count in.
+    /// The source with line feeds only, without the last one: the text that positions refer to.
     pub(crate) source: String,
-    /// Bytes of `text` that begin what stands at a byte of `source`, ascending.
+    /// Byte positions in `text` and their byte positions in `source`, ascending.
     anchors: Vec<(u32, u32)>,
     /// The filters and tests it names.
     pub(crate) uses: Vec<NameUse>,
     /// Every name it assigns to, for suggestions.
     pub(crate) assigned: BTreeSet<String>,
-    /// Names at its top level that it imported: they are not handed on.
+    /// Names at its top level that it imported: they are not exported.
     pub(crate) hidden: BTreeSet<String>,
     /// The operands of an operator at a byte of `source`, as far as they are plain paths.
     pub(crate) operands: BTreeMap<u32, Vec<Option<String>>>,
 }
 
 impl Translation {
-    /// The byte of the source that a byte of the text came from; none for what was written in front of it all.
+    /// The byte of the source that a byte of the text came from; none for text added at the front.
     pub(crate) fn origin_of(&self, offset: usize) -> Option<usize> {
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         let index = self.anchors.partition_point(|(out, _)| *out <= offset);
@@ -135,10 +135,10 @@ pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> S
     text
 }
 
-/// Translates a template. With a number, lines of its text carry marks that name it and themselves (see `lines`).
+/// Translates a template. With a number, lines of its text have marks with the template and line number (see `lines`).
 ///
 /// # Errors
-/// Fails with the first mistake that Jinja2 would refuse too, together with the source that its place counts in.
+/// Fails with the first error that Jinja2 would report too, and the source that its position refers to.
 pub(crate) fn translate(
     source: &str,
     syntax: &Syntax,
@@ -154,7 +154,7 @@ pub(crate) fn translate(
     }
 }
 
-/// What stands before a line of a template's text when it is rendered with marks.
+/// The mark before a line of template text in a marked rendering.
 fn line_mark(template: u32, line: usize) -> String {
     format!("{MARK_START}{template}:{line}{MARK_END}")
 }

@@ -1,6 +1,6 @@
-//! Tokens into a tree: the statements of Jinja2 and of Salt's extension.
+//! Tokens in, a syntax tree out: the statements of Jinja2 and of Salt's extension.
 //!
-//! Law: what Jinja2 refuses is refused, with the place and the word that was expected.
+//! Law: what Jinja2 rejects is rejected, with the position and the expected word.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::ast::{AssignTarget, ExprKind, LoadFormat, MacroSignature, Stmt, StmtK
 use super::lex::{LexToken, TokenKind};
 use super::{NameUse, NameUseKind, SyntaxError, SyntaxErrorKind};
 
-/// How deep expressions and blocks may nest.
+/// Maximum nesting of expressions and blocks.
 const MAX_DEPTH: usize = 48;
 
 const TAGS: [&str; 25] = [
@@ -53,7 +53,7 @@ pub(super) struct TemplateParser<'s> {
     tokens: Vec<LexToken>,
     pub(super) next: usize,
     pub(super) depth: usize,
-    /// Words that may end the open blocks, innermost last, each with where its block began.
+    /// Words that may end the open blocks, innermost last, each with the start of its block.
     ends: Vec<(&'static [&'static str], usize)>,
     loops: usize,
     /// Inside an `if`: unknown filters and tests fail only when reached.
@@ -134,7 +134,7 @@ impl<'s> TemplateParser<'s> {
         found
     }
 
-    /// How a token is called in a message.
+    /// The name of a token in a message.
     pub(super) fn describe(&self, token: &LexToken) -> String {
         match &token.tok {
             TokenKind::End => "the end of the template".into(),
@@ -158,7 +158,7 @@ impl<'s> TemplateParser<'s> {
         if self.skip_word(word) { Ok(()) } else { Err(self.unexpected(&format!("`{word}`"))) }
     }
 
-    /// A name: an identifier, in ASCII because the engine knows no other.
+    /// A name: an identifier, in ASCII because the engine supports nothing else.
     pub(super) fn name(&mut self) -> Result<String, SyntaxError> {
         if self.peek().tok != TokenKind::Name {
             return Err(self.unexpected("a name"));
@@ -176,7 +176,7 @@ impl<'s> TemplateParser<'s> {
         Ok(text.to_owned())
     }
 
-    /// A name that gets a value.
+    /// A name that is assigned.
     pub(super) fn target_name(&mut self) -> Result<String, SyntaxError> {
         let at = self.peek().start;
         let name = self.name()?;
@@ -202,7 +202,7 @@ impl<'s> TemplateParser<'s> {
     fn enter(&mut self) -> Result<(), SyntaxError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(SyntaxError::new(SyntaxErrorKind::Depth, "this nests too deep", self.peek().start));
+            return Err(SyntaxError::new(SyntaxErrorKind::Depth, "nested too deep here", self.peek().start));
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl<'s> TemplateParser<'s> {
         result
     }
 
-    /// Runs a rule with unknown filters and tests being late (`soft`) or early faults.
+    /// Runs a rule with unknown filters and tests being late (`soft`) or early errors.
     pub(super) fn with_soft_names<T>(&mut self, soft: bool, rule: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.soft, soft);
         let result = rule(self);
@@ -280,7 +280,7 @@ impl<'s> TemplateParser<'s> {
         Ok(())
     }
 
-    /// The statements of a block, up to one of `words` (which is left to be taken).
+    /// The statements of a block, up to one of `words` (which is not consumed).
     fn block(&mut self, words: &'static [&'static str], at: usize) -> Result<StmtList, SyntaxError> {
         self.skip_op(":");
         self.block_end()?;
@@ -290,7 +290,7 @@ impl<'s> TemplateParser<'s> {
         Ok(body)
     }
 
-    /// A block with one possible end, which is taken.
+    /// A block with one possible end, which is consumed.
     fn closed_block(&mut self, end: &'static [&'static str], at: usize) -> Result<StmtList, SyntaxError> {
         let loops = std::mem::replace(&mut self.loops, 0);
         let body = self.with_soft_names(false, |p| p.block(end, at));
@@ -374,13 +374,13 @@ impl<'s> TemplateParser<'s> {
         if matches!(word, "else" | "elif") || word.starts_with("end") {
             let problem = |text: String| SyntaxError::new(SyntaxErrorKind::Syntax, text, at);
             let Some((words, _)) = self.ends.last() else {
-                return problem(format!("`{word}` stands here, and no block is open"));
+                return problem(format!("`{word}` without an open block"));
             };
             let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
-            return problem(format!("`{word}` does not fit the block that is open"))
-                .hint(format!("the innermost open block ends with {}", words.join(", ")));
+            return problem(format!("`{word}` does not match the open block"))
+                .hint(format!("end the innermost open block with {}", words.join(", ")));
         }
-        let problem = SyntaxError::new(SyntaxErrorKind::UnknownTag, format!("there is no tag `{word}`"), at);
+        let problem = SyntaxError::new(SyntaxErrorKind::UnknownTag, format!("unknown tag `{word}`"), at);
         match suggest::nearest(word, TAGS) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
             None => problem,
@@ -391,7 +391,7 @@ impl<'s> TemplateParser<'s> {
         if self.loops == 0 {
             return Err(SyntaxError::new(
                 SyntaxErrorKind::Syntax,
-                format!("`{word}` stands outside of a loop"),
+                format!("`{word}` is outside of a loop"),
                 at,
             ));
         }
@@ -485,7 +485,7 @@ impl<'s> TemplateParser<'s> {
         let signature = if self.at_op("(") { self.signature()? } else { MacroSignature::default() };
         let call = self.expr()?;
         if !matches!(call.kind, ExprKind::Call(..)) {
-            return Err(SyntaxError::new(SyntaxErrorKind::Syntax, "`call` needs a call of a macro", call.at));
+            return Err(SyntaxError::new(SyntaxErrorKind::Syntax, "`call` needs a macro call", call.at));
         }
         boxed_stmt(StmtKind::CallBlock { call, signature, body: self.closed_block(&["endcall"], at)? })
     }

@@ -1,4 +1,4 @@
-//! What a template's tree holds: questions that its writer asks.
+//! Queries on the syntax tree of a template, for the writer.
 
 use super::ast::{AstExpr, ExprKind, StmtKind, StmtList};
 
@@ -43,7 +43,7 @@ fn inner_bodies(kind: &StmtKind) -> Box<dyn Iterator<Item = &StmtList> + '_> {
     }
 }
 
-/// True when a body gives names values in its own scope.
+/// True when a body assigns names in its own scope.
 pub(super) fn assigns(body: &StmtList) -> bool {
     body.iter().any(|stmt| match &*stmt.kind {
         StmtKind::Set(..)
@@ -58,7 +58,7 @@ pub(super) fn assigns(body: &StmtList) -> bool {
     })
 }
 
-/// True when a body leaves the loop around it or starts its next turn.
+/// True when a body leaves the loop around it or starts its next iteration.
 pub(super) fn controls_loop(body: &StmtList) -> bool {
     body.iter().any(|stmt| match &*stmt.kind {
         StmtKind::Break | StmtKind::Continue => true,
@@ -70,7 +70,7 @@ pub(super) fn controls_loop(body: &StmtList) -> bool {
     })
 }
 
-/// Bytes of plain text that one run of a body can print, inner loops and macros aside: they count for themselves.
+/// Bytes of plain text that one run of a body can print, without inner loops and macros: they are counted separately.
 pub(super) fn plain_bytes(body: &StmtList) -> usize {
     body.iter()
         .map(|stmt| match &*stmt.kind {

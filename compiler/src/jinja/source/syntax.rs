@@ -1,6 +1,6 @@
 //! The delimiters and whitespace rules of a template, from `jinja_env`, `jinja_sls_env` and the `#jinja2:` header.
 //!
-//! Law: an option that is known is obeyed, one that is not is ignored as Salt ignores it, one with a bad value is told.
+//! Law: a known option is applied, an unknown one is ignored as in Salt, one with an invalid value is an error.
 
 use zagent_config::{Map, Value};
 
@@ -33,10 +33,10 @@ impl Default for Syntax {
 }
 
 impl Syntax {
-    /// Applies options by name; names without a meaning here are skipped.
+    /// Applies options by name; unknown names are skipped.
     ///
     /// # Errors
-    /// Fails with words when a delimiter is no text or empty.
+    /// Fails with a message when a delimiter is not text or is empty.
     pub(crate) fn apply(&mut self, options: &Map) -> Result<(), String> {
         for (key, value) in options.iter() {
             let Some(key) = key.as_str() else { continue };
@@ -68,7 +68,7 @@ impl Syntax {
         Ok(())
     }
 
-    /// True when the text has nothing that this syntax would act on.
+    /// True when the text has no tags in this syntax.
     pub(crate) fn is_plain(&self, source: &str) -> bool {
         if self.line_statement.is_some() || self.line_comment.is_some() {
             return false;
@@ -84,7 +84,7 @@ impl Syntax {
 fn delimiter(key: &str, value: &Value) -> Result<String, String> {
     match value.as_str() {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        _ => Err(format!("`{key}` must be a text that is not empty")),
+        _ => Err(format!("`{key}` must be a text and must not be empty")),
     }
 }
 

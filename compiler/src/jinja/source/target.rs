@@ -1,4 +1,4 @@
-//! What gets a value: the targets of assignments and loops, and the parameters of macros.
+//! Assignment targets: of assignments and loops, and the parameters of macros.
 
 use super::ast::{AssignTarget, MacroSignature};
 use super::lex::TokenKind;
@@ -18,7 +18,7 @@ impl TemplateParser<'_> {
             if signature.names.contains(&name) {
                 return Err(SyntaxError::new(
                     SyntaxErrorKind::Syntax,
-                    format!("the parameter `{name}` stands twice"),
+                    format!("the parameter `{name}` is listed twice"),
                     at,
                 ));
             }
@@ -28,14 +28,14 @@ impl TemplateParser<'_> {
             } else if !signature.defaults.is_empty() {
                 return Err(self
                     .unexpected("`=`")
-                    .hint("a parameter without a default stands before those with one"));
+                    .hint("put parameters without a default before those with one"));
             }
         }
         self.expect_op(")")?;
         Ok(signature)
     }
 
-    /// What an assignment assigns to; `attributes` allows `namespace.x`, `until_in` ends a loop's targets.
+    /// The target of an assignment; `attributes` allows `namespace.x`, `until_in` ends a loop's targets.
     pub(super) fn target(&mut self, attributes: bool, until_in: bool) -> Result<AssignTarget, SyntaxError> {
         self.nested(|p| p.target_list(attributes, until_in))
     }

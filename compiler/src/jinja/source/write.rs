@@ -1,4 +1,4 @@
-//! The text that minijinja parses, and how it grows: lines kept in step, places remembered, expressions.
+//! Writes the text that minijinja parses: keeps line numbers, records positions, writes expressions.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ const METHODS: [&str; 22] = [
     "strip",
 ];
 
-/// How tightly an expression holds together in minijinja's grammar.
+/// The precedence of an expression in minijinja's grammar.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Precedence {
     Condition,
@@ -84,7 +84,7 @@ impl<'s> TemplateWriter<'s> {
         self.anchors.push((out, u32::try_from(at).unwrap_or(u32::MAX)));
     }
 
-    /// Inside a tag: goes down to the line of a byte of the source and remembers the place.
+    /// Inside a tag: moves to the line of a source byte and records the position.
     pub(super) fn mark(&mut self, at: usize) {
         while self.line < self.line_of(at) {
             self.text.push('\n');
@@ -93,7 +93,7 @@ impl<'s> TemplateWriter<'s> {
         self.anchor(at);
     }
 
-    /// Between tags: the same, by a comment that holds nothing but the lines.
+    /// Between tags: the same, with a comment that contains only line ends.
     pub(super) fn mark_outside(&mut self, at: usize) {
         if self.line < self.line_of(at) {
             self.push_str("{#");
@@ -103,7 +103,7 @@ impl<'s> TemplateWriter<'s> {
         self.anchor(at);
     }
 
-    /// Text as it stands, so that minijinja sees no tag in it.
+    /// Literal text, so that minijinja sees no tag in it.
     pub(super) fn literal_text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         let mut from = 0;
@@ -132,7 +132,7 @@ impl<'s> TemplateWriter<'s> {
         self.text.push('"');
     }
 
-    /// Writes an expression, in parentheses when the place asks for something that holds tighter.
+    /// Writes an expression, in parentheses when the context needs a higher precedence.
     pub(super) fn expr(&mut self, e: &AstExpr, least: Precedence) {
         let loose = precedence_of(&e.kind) < least;
         if loose {
@@ -247,7 +247,7 @@ impl<'s> TemplateWriter<'s> {
         self.expr(left, level);
         self.mark(at);
         self.push_str(op);
-        // The right side of the same operator is grouped: both grammars go from left to right.
+        // The right side of the same operator is grouped: both grammars are left-associative.
         self.expr(right, if level == Precedence::Or { Precedence::And } else { Precedence::Not });
     }
 
@@ -261,7 +261,7 @@ impl<'s> TemplateWriter<'s> {
         self.text.push(close);
     }
 
-    /// Keys and values in turn: the engine's own dictionary hashes its keys without a limit.
+    /// Alternating keys and values: the engine's own dictionary hashes its keys without a limit.
     fn dict(&mut self, at: usize, items: &[(AstExpr, AstExpr)]) {
         self.mark(at);
         self.text.push('[');
@@ -363,7 +363,7 @@ impl<'s> TemplateWriter<'s> {
         for (op, right) in rest {
             let _ = write!(self.text, " {op} ");
             match &right.kind {
-                // Nobody can change a list that is only looked into.
+                // A list that is only searched cannot be changed.
                 ExprKind::List(items) | ExprKind::Tuple(items) if op.ends_with("in") => {
                     self.sequence(right.at, items, '[', ']');
                 }
@@ -373,7 +373,7 @@ impl<'s> TemplateWriter<'s> {
     }
 }
 
-/// A variable's name as it is written: words of minijinja's grammar are plain names in Jinja2 where a name may stand.
+/// The written name of a variable: some keywords of minijinja are plain names in Jinja2.
 pub(super) fn safe_name(name: &str) -> Cow<'_, str> {
     const WORDS: [&str; 8] = ["and", "else", "if", "in", "is", "not", "or", "recursive"];
     if WORDS.contains(&name) { format!("_za_name_{name}").into() } else { name.into() }
@@ -387,7 +387,7 @@ fn subscript_method(callee: &AstExpr) -> Option<(&AstExpr, &str)> {
     }
 }
 
-/// The attributes of numbers, asked of something that is no variable: a variable's key of that name is far likelier.
+/// The attributes of numbers, on something that is not a variable: on a variable, a key of that name is more likely.
 fn is_number_attribute(of: &AstExpr, name: &str) -> bool {
     matches!(name, "real" | "imag" | "numerator" | "denominator") && expr_path(of).is_none()
 }

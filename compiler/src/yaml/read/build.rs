@@ -1,6 +1,6 @@
-//! Scalars, lists and mappings into values: what both readers share.
+//! Scalars, lists and mappings in, values out: shared by both readers.
 //!
-//! Law: a value is built once, into exactly the room it needs; equal short strings of one document are one allocation.
+//! Law: a value is built once, with exactly the memory it needs; equal short strings of one document are one allocation.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use zagent_config::{List, Map, Pos, Value};
 /// Up to this many keys a mapping is searched for duplicates pair by pair.
 const SMALL_MAP_LEN: usize = 11;
 
-/// How many strings of a document are remembered, a power of two.
+/// How many strings of a document are cached, a power of two.
 const INTERN_SLOTS: usize = 256;
 
-/// Longer strings are seldom met twice.
+/// Longer strings are rarely repeated.
 const MAX_INTERNED_LEN: usize = 32;
 
-/// Makes strings, giving one that was made before where it can.
+/// Makes strings, and reuses equal ones where possible.
 pub(super) struct StringInterner {
     slots: Vec<Option<Arc<str>>>,
 }
@@ -44,7 +44,7 @@ impl StringInterner {
     }
 }
 
-/// Mixes the length and both ends: enough to keep the words of a state apart.
+/// Mixes the length and both ends: enough to distinguish the words of a state.
 #[inline]
 fn slot_of(text: &[u8]) -> usize {
     let n = text.len();
@@ -62,17 +62,17 @@ fn hash_word(four: &[u8]) -> u32 {
     four.try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// Two entries of a mapping with one key.
+/// Two entries of a mapping with the same key.
 pub(super) struct DuplicateKey {
-    /// The key that came second.
+    /// The second key.
     pub key: Value,
-    /// Where it stands.
+    /// Its position.
     pub at: Pos,
-    /// Where the first one stands.
+    /// The position of the first one.
     pub first: Pos,
 }
 
-/// Makes a mapping of the entries; fails when a key comes twice.
+/// Makes a mapping of the entries; fails on a duplicate key.
 pub(super) fn build_map(entries: impl ExactSizeIterator<Item = MapEntry>) -> Result<Value, DuplicateKey> {
     let few = entries.len() <= SMALL_MAP_LEN;
     let mut map = Map::with_capacity(entries.len());

@@ -1,9 +1,9 @@
-//! Why a text was not read: a code, words, a place and a way out.
+//! Why a text cannot be read: a code, a message, a position and a hint.
 
 use zagent_config::Pos;
 use zagent_config::codes::Code;
 
-/// A fault of a YAML text.
+/// An error in a YAML text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct YamlError {
@@ -13,9 +13,9 @@ pub struct YamlError {
     pub message: String,
     /// Where, in the text that was given.
     pub pos: Pos,
-    /// Other places that belong to it, each with words: "first used here".
+    /// Related positions, each with a text: "first used here".
     pub notes: Box<[(&'static str, Pos)]>,
-    /// A way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Any YAML text into nodes, by the events of a full parser.
+//! Any YAML text in, nodes out, from the events of a full parser.
 //!
-//! Law: nothing that the parser does with a hostile text gets out of here but a node tree or an error.
+//! Law: for any hostile text, the result is a node tree or an error, nothing else.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
@@ -25,14 +25,15 @@ pub(super) fn read(text: &str, limits: &TreeLimits) -> Result<YamlTree, YamlErro
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = tag_comma::repair(text, limits.yaml_nodes);
     let run = || NodeComposer::new(&text, limits).document();
-    // The parser has panicked on odd texts before; those known are kept from it, and this is for the others.
+    // The parser has panicked on unusual texts before; known ones are filtered out, and this catches the others.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        Err(YamlError::new(code::YAML_SYNTAX, "the YAML parser gave up on this text", Pos::new(1, 1))
-            .hint("find the odd part by halving the file; it is likely an unfinished tag, escape or quote"))
+        Err(YamlError::new(code::YAML_SYNTAX, "the YAML parser cannot read this text", Pos::new(1, 1)).hint(
+            "look for an unfinished tag, escape or quote; remove half of the file at a time to find it",
+        ))
     })
 }
 
-/// A place of the parser, counted from 1.
+/// A parser position, counted from 1.
 pub(super) fn place(mark: Mark) -> Pos {
     let from_one = |n: u64| u32::try_from(n).unwrap_or(u32::MAX - 1) + 1;
     Pos::new(from_one(mark.line), from_one(mark.column))
@@ -70,7 +71,7 @@ impl BufRead for TextFeed<'_> {
     }
 }
 
-/// An anchor costs as much as so many nodes.
+/// The cost of an anchor, in nodes.
 const NODES_OF_AN_ANCHOR: usize = 20;
 
 struct NodeComposer<'a> {
@@ -163,7 +164,7 @@ impl<'a> NodeComposer<'a> {
                 self.tree.nodes[id].kind = NodeKind::Map(pairs);
                 Ok(id)
             }
-            _ => Err(YamlError::new(code::YAML_SYNTAX, "a value was expected here", at)),
+            _ => Err(YamlError::new(code::YAML_SYNTAX, "expected a value here", at)),
         }
     }
 
@@ -207,7 +208,7 @@ impl<'a> NodeComposer<'a> {
         Ok(id)
     }
 
-    /// Takes back the line break that [`TextFeed`] put behind the text, where a block scalar took it for its own.
+    /// Removes the line break that [`TextFeed`] added after the text, where a block scalar includes it.
     fn without_added_break(&self, mut value: String, style: ScalarStyle, start: Mark, end: Mark) -> String {
         let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
         let reaches_end = usize::try_from(end.index).is_ok_and(|n| n > self.text.len());

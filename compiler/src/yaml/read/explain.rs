@@ -1,4 +1,4 @@
-//! What went wrong, in words a human can act on: the parser's verdict and the line it fell on into an error.
+//! A parser error and its line in, an error message that the user can act on out.
 
 use libyaml_safer::{Error, ErrorKind};
 use zagent_config::Pos;
@@ -28,7 +28,7 @@ pub(super) fn explain(text: &str, error: &Error) -> YamlError {
 struct ParserStop<'a> {
     text: &'a str,
     at: Pos,
-    /// Where the thing began that it was reading.
+    /// Where the construct starts that it was reading.
     from: Option<Pos>,
     context: &'a str,
 }
@@ -39,7 +39,7 @@ impl<'a> ParserStop<'a> {
         self.text.lines().nth(line).unwrap_or_default()
     }
 
-    /// The line of a place, cut there.
+    /// The line of a position, split there.
     fn split(&self, pos: Pos) -> (&'a str, &'a str) {
         let line = self.line(pos);
         let column = usize::try_from(pos.column).unwrap_or(1).saturating_sub(1);
@@ -72,18 +72,16 @@ impl<'a> ParserStop<'a> {
             | "found duplicate %YAML directive"
             | "found duplicate %TAG directive" => self.bad_directive(self.at),
             "found undefined tag handle" => self.bad_tag(self.at),
-            "found unexpected ':'" => YamlError::new(
-                code::COLON_IN_VALUE,
-                "a colon stands right before a bracket or comma",
-                self.at,
-            )
-            .hint("put a space after the colon, or quote the value"),
+            "found unexpected ':'" => {
+                YamlError::new(code::COLON_IN_VALUE, "a colon is directly before a bracket or comma", self.at)
+                    .hint("put a space after the colon, or quote the value")
+            }
             "did not find expected <document start>" => self.after_the_end(),
             _ => self.explain_by_context(),
         }
     }
 
-    /// The rest is told by what was being read.
+    /// Other errors depend on what was being read.
     fn explain_by_context(&self) -> YamlError {
         if self.context.contains("directive") {
             return self.bad_directive(self.start());
@@ -93,10 +91,10 @@ impl<'a> ParserStop<'a> {
         }
         if self.context == "while scanning a block scalar" {
             let hint =
-                "put the text on the lines below, indented, or quote a value that begins with `|` or `>`";
+                "put the text on the lines below, indented, or quote a value that starts with `|` or `>`";
             return YamlError::new(
                 code::BLOCK_SCALAR,
-                "the first line of a block text holds more than `|` or `>`",
+                "the first line of a block scalar has more than `|` or `>`",
                 self.start(),
             )
             .hint(hint);
@@ -107,8 +105,8 @@ impl<'a> ParserStop<'a> {
         if let Some(error) = self.open_to_the_end() {
             return error;
         }
-        YamlError::new(code::YAML_SYNTAX, "a value was expected here", self.at)
-            .hint("write the value, or quote it when it is meant as text")
+        YamlError::new(code::YAML_SYNTAX, "expected a value here", self.at)
+            .hint("write the value; if it is text, quote it")
     }
 
     /// The last bracket that is still open when the text ends.
@@ -131,24 +129,24 @@ impl<'a> ParserStop<'a> {
         let close = if bracket == '[' { ']' } else { '}' };
         Some(
             YamlError::new(code::UNCLOSED, format!("`{bracket}` is not closed by `{close}`"), at)
-                .hint(format!("quote the value if `{bracket}` belongs to its text")),
+                .hint(format!("if `{bracket}` is part of the text, quote the value")),
         )
     }
 
     fn bad_directive(&self, at: Pos) -> YamlError {
         YamlError::new(
             code::DIRECTIVE,
-            "a line that starts with `%` is a directive, and this one is none",
+            "a line that starts with `%` is a directive, but this one is not valid",
             at,
         )
-        .hint("quote the text, or indent it; `%YAML 1.1` and `%TAG` are the only directives")
+        .hint("quote or indent the text; `%YAML 1.1` and `%TAG` are the only directives")
     }
 
     fn bad_start(&self) -> YamlError {
         match self.split(self.at).1.chars().next() {
             Some('\t') => self.tab(),
             Some(c) => self.reserved(c),
-            None => YamlError::new(code::YAML_SYNTAX, "a value was expected here", self.at),
+            None => YamlError::new(code::YAML_SYNTAX, "expected a value here", self.at),
         }
     }
 
@@ -158,15 +156,15 @@ impl<'a> ParserStop<'a> {
             .chars()
             .position(|c| c == '\t')
             .map_or(self.at.column, |n| u32::try_from(n + 1).unwrap_or(1));
-        YamlError::new(code::TAB, "a tab stands in the indentation", Pos::new(self.at.line, column))
-            .hint("indent with spaces; YAML forbids tabs there")
+        YamlError::new(code::TAB, "tab in the indentation", Pos::new(self.at.line, column))
+            .hint("indent with spaces: YAML does not allow tabs there")
     }
 
     fn reserved(&self, c: char) -> YamlError {
         let (before, rest) = self.split(self.at);
         if c == '%' && (before.ends_with('{') || rest.starts_with("%}")) {
-            return YamlError::new(code::RESERVED_START, "a template tag is left in the text", self.at)
-                .hint("the file was not rendered: look at its first line (`#!yaml` alone renders no Jinja)");
+            return YamlError::new(code::RESERVED_START, "a template tag was not rendered", self.at)
+                .hint("check the first line of the file: `#!yaml` alone does not render Jinja");
         }
         if c == '`' {
             return YamlError::new(code::RESERVED_START, "a value cannot start with a backtick", self.at)
@@ -204,10 +202,10 @@ impl<'a> ParserStop<'a> {
             format!("`{before}:` is indented as if it went on with the value above it"),
             self.at,
         )
-        .hint("give keys of one mapping the same indentation, or end the line above with a colon")
+        .hint("give all keys of one mapping the same indentation, or end the line above with a colon")
     }
 
-    /// The line above starts in the same column, so it was meant as a key as well.
+    /// The line above starts in the same column, so it was probably meant as a key as well.
     fn colon_missing_above(&self) -> Option<YamlError> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let before = usize::try_from(self.at.line).unwrap_or(1).saturating_sub(1);
@@ -230,18 +228,18 @@ impl<'a> ParserStop<'a> {
         let shown: String = rest.chars().take(40).collect();
         let error = YamlError::new(
             code::MISSING_COLON,
-            format!("`{shown}` stands where a key was expected, and no `: ` follows"),
+            format!("expected a key, but `{shown}` has no `: ` after it"),
             at,
         );
         if rest.starts_with(['"', '\'']) {
-            return error.hint("a quoted key must end on its line and be followed by a colon");
+            return error.hint("end the quoted key on its line, with a colon after it");
         }
         match rest.split_once(':') {
             Some((key, value)) => error.hint(format!("put a space after the colon: `{key}: {value}`")),
             None if rest.starts_with('-') => error.hint("put a space after the dash of a list item"),
-            None => error.hint(
-                "end a key with a colon, or indent the line deeper when it goes on with the value above",
-            ),
+            None => {
+                error.hint("end a key with a colon; if the line continues the value above, indent it more")
+            }
         }
     }
 
@@ -254,16 +252,16 @@ impl<'a> ParserStop<'a> {
                 "text follows the end of a quoted value or bracket",
                 self.at,
             );
-            return error.hint("quote the whole value; inside single quotes a `'` is written `''`, inside double quotes a `\"` is written `\\\"`");
+            return error.hint("quote the whole value; write `''` for a `'` inside single quotes, and `\\\"` for a `\"` inside double quotes");
         }
         let (words, hint) = if rest.starts_with("- ") || rest == "-" {
             (
-                "a list item stands where a key of the mapping was expected",
+                "expected a key of the mapping, but found a list item",
                 "give all items of one list the same indentation",
             )
         } else {
             (
-                "this line lines up with no mapping around it",
+                "the indentation of this line does not match any mapping around it",
                 "give all keys of one mapping the same indentation",
             )
         };
@@ -274,11 +272,11 @@ impl<'a> ParserStop<'a> {
     fn not_an_item(&self) -> YamlError {
         let error = YamlError::new(
             code::INDENTATION,
-            "this line stands in the column of a list and is no item of it",
+            "this line is in the column of a list, but is not an item",
             self.at,
         );
         let error = self.from.map_or(error.clone(), |from| error.note("the list starts here", from));
-        error.hint("start an item with `- `, or indent the line deeper or less than the dashes")
+        error.hint("start an item with `- `, or indent the line more or less than the dashes")
     }
 
     fn list_on_key_line(&self) -> YamlError {
@@ -299,12 +297,12 @@ impl<'a> ParserStop<'a> {
             format!("`{open}` is not closed by `{close}`, or a comma is missing"),
             at,
         );
-        let error = error.note("this was not expected", self.at);
+        let error = error.note("unexpected here", self.at);
         if rest.starts_with("{{") || rest.starts_with("{%") {
             return error
-                .hint("the text is a template that was not rendered; quote it if it is meant as it is");
+                .hint("the text is a template that was not rendered; if it is literal text, quote it");
         }
-        error.hint(format!("quote the value if `{open}` belongs to its text"))
+        error.hint(format!("if `{open}` is part of the text, quote the value"))
     }
 
     fn unclosed_quote(&self) -> YamlError {
@@ -312,13 +310,13 @@ impl<'a> ParserStop<'a> {
         let quote = self.split(at).1.chars().next().filter(|c| matches!(c, '\'' | '"')).unwrap_or('"');
         let error = YamlError::new(
             code::UNCLOSED_QUOTE,
-            format!("the text that starts with `{quote}` here never ends"),
+            format!("the text that starts with `{quote}` here has no closing quote"),
             at,
         );
         error.hint(if quote == '\'' {
-            "close the quote; inside single quotes a `'` is written `''`"
+            "close the quote; write `''` for a `'` inside single quotes"
         } else {
-            "close the quote; inside double quotes a `\"` is written `\\\"`"
+            "close the quote; write `\\\"` for a `\"` inside double quotes"
         })
     }
 
@@ -329,31 +327,31 @@ impl<'a> ParserStop<'a> {
         let at = Pos::new(self.at.line, self.at.column - back.min(self.at.column - 1));
         let length = if back == 0 { 2 } else { 6 };
         let escape: String = self.split(at).1.chars().take(length).collect();
-        YamlError::new(code::BAD_ESCAPE, format!("`{escape}` is no escape that double quotes know"), at)
-            .hint("use single quotes, which know no escapes, or write `\\\\` for a backslash")
+        YamlError::new(code::BAD_ESCAPE, format!("unknown escape `{escape}` in double quotes"), at)
+            .hint("use single quotes, which have no escapes, or write `\\\\` for a backslash")
     }
 
     fn nameless_alias(&self) -> YamlError {
         let at = self.start();
         let c = self.split(at).1.chars().next().unwrap_or('*');
         let what = if c == '&' { "an anchor" } else { "an alias" };
-        YamlError::new(code::RESERVED_START, format!("`{c}` starts {what}, and what follows is no name"), at)
-            .hint(format!("quote the value if it is meant as text: `'{c}…'`"))
+        YamlError::new(code::RESERVED_START, format!("`{c}` starts {what}, but no valid name follows"), at)
+            .hint(format!("if the value is text, quote it: `'{c}…'`"))
     }
 
     fn bad_tag(&self, at: Pos) -> YamlError {
         let tag: String = self.split(at).1.chars().take_while(|c| !c.is_whitespace()).take(40).collect();
-        YamlError::new(code::UNKNOWN_TAG, format!("`{tag}` is read as a tag, and is none"), at)
-            .hint("quote the value if it is meant as text")
+        YamlError::new(code::UNKNOWN_TAG, format!("`{tag}` is read as a tag, but is not valid"), at)
+            .hint("if the value is text, quote it")
     }
 
     fn after_the_end(&self) -> YamlError {
         YamlError::new(code::YAML_SYNTAX, "text follows the end of the document", self.at)
-            .hint("quote the whole value, or give the lines one indentation")
+            .hint("quote the whole value, or give all lines the same indentation")
     }
 }
 
-/// A character that no YAML text may hold.
+/// A character that is not allowed in YAML.
 fn bad_character(text: &str) -> YamlError {
     let is_fine = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     let (mut line, mut column) = (1, 1);

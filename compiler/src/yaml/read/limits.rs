@@ -1,4 +1,4 @@
-//! What one document may ask for.
+//! Limits per document.
 
 use zagent_config::Pos;
 use zagent_config::codes::limit;
@@ -6,15 +6,15 @@ use zagent_config::codes::limit;
 use super::YamlError;
 use crate::TreeLimits;
 
-/// Deeper nesting would not fit the stack, whatever the configuration says.
+/// Deeper nesting would overflow the stack, whatever the configuration allows.
 const MAX_DEPTH: usize = 1000;
 
-/// How deep collections may nest.
+/// Maximum nesting of collections.
 pub(super) fn depth(limits: &TreeLimits) -> usize {
     limits.yaml_depth.min(MAX_DEPTH)
 }
 
-/// Collections nest too deep.
+/// Collections are nested too deep.
 pub(super) fn too_deep(pos: Pos) -> YamlError {
     YamlError::new(limit::YAML_DEPTH, "lists and mappings are nested too deep here", pos)
         .hint("flatten the data, or raise `limits.yaml_depth`")
@@ -22,6 +22,6 @@ pub(super) fn too_deep(pos: Pos) -> YamlError {
 
 /// The document has too many nodes.
 pub(super) fn too_many(pos: Pos) -> YamlError {
-    YamlError::new(limit::YAML_NODES, "the document grows past the number of nodes that one may have", pos)
+    YamlError::new(limit::YAML_NODES, "the document has more nodes than the limit allows", pos)
         .hint("look for aliases of aliases, split the file, or raise `limits.yaml_nodes`")
 }

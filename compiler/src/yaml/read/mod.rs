@@ -1,4 +1,4 @@
-//! A YAML text into a value, as Salt's own loader reads it.
+//! A YAML text in, a value out, as Salt's own loader reads it.
 
 mod build;
 mod diagnostics;
@@ -24,8 +24,8 @@ use crate::TreeLimits;
 /// Reads the one document of a text; an empty text is `null`.
 ///
 /// # Errors
-/// Fails when the text is not YAML, when Salt would refuse it (duplicate keys, unknown tags, a second document), or when
-/// it asks for more nodes or depth than the limits allow.
+/// Fails when the text is not YAML, when Salt would reject it (duplicate keys, unknown tags, a second document), or when
+/// it exceeds the limits on nodes or depth.
 pub fn load(text: &str, limits: &TreeLimits) -> Result<Value, YamlError> {
     match quick::read(text, limits) {
         Ok(value) => Ok(value),

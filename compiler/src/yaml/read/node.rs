@@ -1,7 +1,7 @@
-//! Nodes into values: tags, merge keys, shared anchors.
+//! Nodes in, values out: tags, merge keys, shared anchors.
 //!
-//! Law: merging is Salt's. What `<<` brings comes first, in the order of the lists read backwards; a key that the
-//! mapping has itself is not merged (compared as it is written); a key that two merged mappings bring is an error.
+//! Law: merging is Salt's. Keys from `<<` come first, in the order of the lists read backwards; a key that the
+//! mapping has itself is not merged (compared as written); a key from two merged mappings is an error.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,7 +33,7 @@ pub(super) struct YamlNode {
     pub is_anchored: bool,
 }
 
-/// What a node holds.
+/// The content of a node.
 pub(super) enum NodeKind {
     /// A collection that is still being read.
     Open,
@@ -42,7 +42,7 @@ pub(super) enum NodeKind {
     Map(Vec<(YamlNodeId, YamlNodeId)>),
 }
 
-/// What a node is to become.
+/// The target type of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum YamlTag {
     Str,
@@ -60,11 +60,11 @@ pub(super) enum YamlTag {
     Unknown(String),
 }
 
-/// The prefix behind `!!`.
+/// The prefix that `!!` stands for.
 const STANDARD_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
 impl YamlTag {
-    /// The tag of a scalar: as written, else as its text says when it is plain.
+    /// The tag of a scalar: as written, otherwise from its text when it is plain.
     pub(super) fn for_scalar(tag: Option<String>, text: &str, is_plain: bool) -> Self {
         match tag.filter(|t| t != "!") {
             Some(tag) => Self::from_name(tag),
@@ -107,7 +107,7 @@ impl YamlTag {
         }
     }
 
-    /// The tag as one writes it.
+    /// The tag as written.
     pub(super) fn as_written(&self) -> String {
         let name = match self {
             Self::Str => "str",
@@ -147,7 +147,7 @@ pub(super) fn build(tree: YamlTree, limits: &TreeLimits) -> Result<Value, YamlEr
 struct ValueBuilder {
     tree: YamlTree,
     strings: StringInterner,
-    /// Values of anchored nodes, and how many nodes each stands for.
+    /// Values of anchored nodes, and how many nodes each represents.
     shared: HashMap<YamlNodeId, (Value, usize)>,
     left: usize,
 }
@@ -290,7 +290,7 @@ impl ValueBuilder {
         Ok(())
     }
 
-    /// Collects what one merge key brings.
+    /// Collects the entries of one merge key.
     fn merge(&mut self, id: YamlNodeId, into: &mut Vec<(YamlNodeId, YamlNodeId)>) -> Result<(), YamlError> {
         match &self.tree.nodes[id].kind {
             NodeKind::Map(_) => self.merge_one(id, into),
@@ -319,7 +319,7 @@ impl ValueBuilder {
     }
 }
 
-/// The text behind base64, padded or not; `None` when it is no base64 or no text.
+/// The text in base64, padded or not; `None` when it is not base64 or not text.
 fn binary(text: &str) -> Option<Value> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

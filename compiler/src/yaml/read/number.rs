@@ -1,10 +1,10 @@
-//! The text of an integer or float into the number.
+//! The text of an integer or float in, the number out.
 
 use std::borrow::Cow;
 
 use zagent_config::Value;
 
-/// Reads an integer; `None` when the text names none (`0x_`).
+/// Reads an integer; `None` when the text has no digits (`0x_`).
 pub(super) fn parse_int(text: &str) -> Option<Value> {
     if let Some(value) = short_int(text) {
         return Some(value);
@@ -115,7 +115,7 @@ fn parse_base_sixty(text: &str) -> Option<Magnitude> {
     Some(Magnitude::Small(sum))
 }
 
-/// How many decimal places an integer may fill; Python refuses longer ones as well.
+/// Maximum decimal digits of an integer; Python rejects longer ones as well.
 const MAX_DIGITS: usize = 4300;
 
 /// A growing decimal number, the lowest nine places first.
@@ -150,7 +150,7 @@ impl BigDecimal {
     }
 }
 
-/// Reads a float; `None` when the text names none.
+/// Reads a float; `None` when the text is not one.
 pub(super) fn parse_float(text: &str) -> Option<f64> {
     let mut text = without_underscores(text);
     if text.bytes().any(|b| b.is_ascii_uppercase()) {

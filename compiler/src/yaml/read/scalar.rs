@@ -1,11 +1,11 @@
-//! The text of a plain scalar into a value, by the rules of YAML 1.1 as Salt applies them.
+//! The text of a plain scalar in, a value out, by the rules of YAML 1.1 as Salt applies them.
 //!
 //! Law: what a text *is* depends on the text alone. `0644` is the integer 644 (Salt drops leading zeros), `-0644` is
 //! octal (Salt looks at the first character only), dates stay strings, `y` and `n` are strings.
 
 use super::timestamp::is_timestamp;
 
-/// What a plain scalar turns out to be.
+/// The kind of a plain scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScalarKind {
     Str,
@@ -19,10 +19,10 @@ pub(super) enum ScalarKind {
     Default,
 }
 
-/// What a first byte allows a plain scalar to be.
+/// The kinds that a first byte allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FirstByte {
-    /// Nothing but a string.
+    /// Only a string.
     Text,
     /// A number, an infinity or a NaN.
     Number,
@@ -47,7 +47,7 @@ const FIRST_BYTES: [FirstByte; 256] = {
     table
 };
 
-/// Says what the text of a plain scalar is.
+/// Determines the kind of a plain scalar from its text.
 #[inline]
 pub(super) fn classify(text: &str) -> ScalarKind {
     let Some(&first) = text.as_bytes().first() else { return ScalarKind::Null };
@@ -109,7 +109,7 @@ const fn int_when(yes: bool) -> ScalarKind {
     if yes { ScalarKind::Int } else { ScalarKind::Str }
 }
 
-/// Digits and underscores only: a leading zero asks for octal digits.
+/// Digits and underscores only: a leading zero requires octal digits.
 fn plain_int(digits: &[u8]) -> ScalarKind {
     match digits {
         [b'0'] => ScalarKind::Int,
@@ -128,7 +128,7 @@ fn classify_point(rest: &[u8], signed: bool) -> ScalarKind {
     }
 }
 
-/// Digits and underscores, then perhaps an exponent with a sign.
+/// Digits and underscores, then an optional exponent with a sign.
 fn is_fraction(rest: &[u8]) -> bool {
     let mantissa = rest.iter().take_while(|b| is_digit_or_line(**b)).count();
     match &rest[mantissa..] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_what_is_left() {
+    fn everything_else_is_a_string() {
         for text in [
             "1e3",
             "1.0e5",

@@ -1,17 +1,17 @@
-//! A tag with a comma right behind it, `[!!str, a]`: the one text known to break the parser, put right.
+//! A tag followed directly by a comma, `[!!str, a]`, in, the same text with a space out: the one form known to break the parser.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use libyaml_safer::{Scanner, TokenData};
 
-/// Puts a space between each such tag and its comma. A text without a candidate is given back as it is.
+/// Puts a space between each such tag and its comma. A text without a candidate is returned unchanged.
 ///
-/// Whether a `!` starts a tag or stands in a string is for the scanner to say, and it needs the spaces to get that far.
-/// They change no structure, so it is shown the text with a space behind every candidate, and what it calls a tag gets
-/// one for good. More tags than `most`, the nodes of a document, are not worth looking for.
+/// Only the scanner can tell whether a `!` starts a tag or is inside a string, and it needs the spaces to get that far.
+/// They do not change the structure, so the scanner gets the text with a space after every candidate, and each real tag
+/// keeps its space. More tags than `most`, the node limit of a document, are not searched.
 pub(super) fn repair(text: &str, most: usize) -> Cow<'_, str> {
-    // Outside of brackets a comma is a character as any other.
+    // Outside of brackets a comma is an ordinary character.
     let candidates = if text.contains(['[', '{']) { candidates(text) } else { Vec::new() };
     if candidates.is_empty() {
         return Cow::Borrowed(text);
@@ -25,7 +25,7 @@ pub(super) fn repair(text: &str, most: usize) -> Cow<'_, str> {
     let mut tags = HashSet::new();
     for token in scanner {
         let Ok(token) = token else {
-            // The text is wrong anyway, and with all the spaces the parser lives to say so.
+            // The text is invalid anyway, and with all the spaces the parser can report it.
             spaced.pop();
             return Cow::Owned(spaced);
         };
@@ -62,7 +62,7 @@ fn in_order<'c>(candidates: impl Iterator<Item = &'c Candidate>) -> Vec<usize> {
 fn candidates(text: &str) -> Vec<Candidate> {
     let bytes = text.as_bytes();
     let mut found: Vec<Candidate> = Vec::new();
-    // Where the run of characters ends that the last `!` stands in, and where the last `!<` is closed.
+    // The end of the character run with the last `!`, and the end of the last `!<`.
     let (mut end, mut close) = (0, 0);
     let next = |from: usize, stops: &[u8]| {
         bytes[from..].iter().position(|b| stops.contains(b)).map_or(bytes.len(), |n| from + n)
@@ -86,7 +86,7 @@ fn candidates(text: &str) -> Vec<Candidate> {
     found
 }
 
-/// The text with a space before each of the commas, which stand in order.
+/// The text with a space before each of the commas, which are in order.
 fn with_spaces(text: &str, commas: &[usize]) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut from = 0;

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_and_times_are_told_from_the_rest() {
+    fn dates_and_times_are_recognized() {
         for text in [
             "2001-01-01",
             "2001-1-1 1:00:00",

@@ -1,4 +1,4 @@
-//! Values into YAML, by the rules of the emitter that Salt uses.
+//! Values in, YAML out, by the rules of the emitter that Salt uses.
 
 use zagent_config::{List, Map, Value};
 
@@ -28,7 +28,7 @@ pub struct DumpStyle {
     pub sort_keys: bool,
     /// Characters beyond ASCII are written as they are, not as escapes.
     pub allow_unicode: bool,
-    /// Spaces a level, from 2 to 9; anything else is 2.
+    /// Spaces per level, from 2 to 9; anything else is 2.
     pub indent: u8,
     /// Lines are folded after this many columns.
     pub width: u16,
@@ -157,7 +157,7 @@ fn is_simple_key(key: &Value) -> bool {
     }
 }
 
-/// The text of a scalar that is no string, as YAML writes it.
+/// The text of a scalar that is not a string, as YAML writes it.
 pub(super) fn scalar_text(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

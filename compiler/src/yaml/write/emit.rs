@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::scalar::{self, is_break, is_printable};
 
-/// Where a node stands, as far as it matters to how it is written.
+/// The context of a node, as far as it affects how it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmitContext {
     /// The whole document.
@@ -24,14 +24,14 @@ pub(super) struct Emitter {
     pub out: String,
     /// The indentation of the collection that is open; -1 outside of all.
     indent: i32,
-    /// Spaces a level.
+    /// Spaces per level.
     step: i32,
     width: i32,
     allow_unicode: bool,
     column: i32,
     /// The last character was a space, or there was none.
     after_space: bool,
-    /// Only spaces and indicators stand on the line so far.
+    /// The line has only spaces and indicators so far.
     in_indentation: bool,
     /// How many brackets are open.
     brackets: u32,
@@ -90,7 +90,7 @@ impl Emitter {
         self.in_indentation &= is_indentation;
     }
 
-    /// Goes one level deeper; gives the level to come back to.
+    /// Goes one level deeper; returns the level to go back to.
     fn indent_deeper(&mut self, is_flow: bool, stays: bool) -> i32 {
         let back = self.indent;
         if self.indent < 0 {
@@ -101,13 +101,13 @@ impl Emitter {
         back
     }
 
-    /// Opens a list in a block; gives the level to come back to. Below a key its dashes stay in the column of the key.
+    /// Opens a list in a block; returns the level to go back to. Below a key its dashes stay in the column of the key.
     pub(super) fn open_list(&mut self, context: EmitContext) -> i32 {
         let is_value = matches!(context, EmitContext::Pair | EmitContext::SimpleKey);
         self.indent_deeper(false, is_value && !self.in_indentation)
     }
 
-    /// Opens a mapping in a block; gives the level to come back to.
+    /// Opens a mapping in a block; returns the level to go back to.
     pub(super) fn open_map(&mut self) -> i32 {
         self.indent_deeper(false, false)
     }
@@ -142,7 +142,7 @@ impl Emitter {
         self.indicator(":", true, false, false);
     }
 
-    /// Opens a bracket; gives the level to come back to.
+    /// Opens a bracket; returns the level to go back to.
     pub(super) fn open_bracket(&mut self, bracket: &str) -> i32 {
         self.indicator(bracket, true, true, false);
         let back = self.indent_deeper(true, false);
@@ -170,13 +170,13 @@ impl Emitter {
         }
     }
 
-    /// Writes a scalar; `is_plain` when its text alone says what it is.
+    /// Writes a scalar; `is_plain` when its text alone determines its type.
     pub(super) fn scalar(&mut self, text: &str, is_plain: bool, context: EmitContext) {
         let allowed = scalar::analyze(text, self.allow_unicode);
         let is_simple_key = context == EmitContext::SimpleKey;
         let fits_plain = if self.is_in_brackets() { allowed.flow_plain } else { allowed.block_plain };
         let is_hidden = text.is_empty() && (self.is_in_brackets() || is_simple_key);
-        // What goes on below stands one level deeper.
+        // Continuation lines are one level deeper.
         let back = self.indent_deeper(true, false);
         if is_plain && fits_plain && !is_hidden {
             self.write_plain(text, !is_simple_key);

@@ -1,4 +1,4 @@
-//! Values into JSON, as Python's `json.dumps` prints it.
+//! Values in, JSON out, as Python's `json.dumps` prints it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{WriteError, sorted};
 /// How to write JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonStyle<'s> {
-    /// Spaces a level, each item on its own line; none for one line.
+    /// Spaces per level, each item on its own line; none for one line.
     pub indent: Option<usize>,
     /// Keys are sorted.
     pub sort_keys: bool,
@@ -133,7 +133,7 @@ impl JsonWriter<'_> {
     }
 }
 
-/// A scalar that is no string.
+/// A scalar that is not a string.
 fn scalar_text(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

@@ -1,4 +1,4 @@
-//! A value into text: YAML, JSON and Python literals, to the letter as Salt's filters and serializers print them.
+//! A value in, text out: YAML, JSON and Python literals, exactly as Salt's filters and serializers print them.
 //!
 //! Law: what templates print ends up in files on hosts, so a different space is a different file.
 
@@ -16,24 +16,24 @@ pub use self::quote::{yaml_dquote, yaml_encode, yaml_squote};
 
 use zagent_config::Value;
 
-/// Why a value was not written.
+/// Why a value cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// Sorting met two keys that Python does not compare.
+    /// Two keys cannot be compared in Python.
     #[error("keys cannot be sorted: `<` is not defined between {0} and {1}")]
     Unsortable(&'static str, &'static str),
-    /// JSON knows no such key.
+    /// JSON does not support such a key.
     #[error("{0} cannot be a key in JSON")]
     Key(&'static str),
-    /// Only a scalar can be written so.
-    #[error("{0} is no scalar")]
+    /// Only a scalar can be written this way.
+    #[error("{0} is not a scalar")]
     NoScalar(&'static str),
 }
 
 /// The pairs of a mapping, sorted by key as Python sorts them.
 ///
 /// # Errors
-/// Fails when Python would refuse to compare two of the keys.
+/// Fails when Python cannot compare two of the keys.
 fn sorted(map: &zagent_config::Map) -> Result<Vec<(&Value, &Value)>, WriteError> {
     let mut pairs: Vec<(&Value, &Value)> = map.iter().collect();
     let mut clash = None;

@@ -18,12 +18,12 @@ pub(super) const fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What may stand outside of escapes: no control characters, no tab, nothing beyond the basic plane.
+/// What needs no escape: no control characters, no tab, nothing beyond the basic plane.
 pub(super) const fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Looks at the characters of a scalar.
+/// Analyses the characters of a scalar.
 pub(super) fn analyze(text: &str, allow_unicode: bool) -> AllowedStyles {
     if text.is_empty() {
         return AllowedStyles { flow_plain: false, block_plain: true, single: true, is_multiline: false };
@@ -57,9 +57,9 @@ pub(super) fn analyze(text: &str, allow_unicode: bool) -> AllowedStyles {
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one finding, and they are found independently")]
 struct ScalarScan {
-    /// An indicator that means something inside brackets.
+    /// An indicator that is special inside brackets.
     for_flow: bool,
-    /// An indicator that means something outside of them.
+    /// An indicator that is special outside of them.
     for_block: bool,
     is_special: bool,
     is_multiline: bool,

@@ -1,4 +1,4 @@
-//! What is written reads back, whatever the value.
+//! Every written value can be read back.
 
 use proptest::prelude::*;
 use zagent_config::Map;
@@ -18,8 +18,8 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Texts of all kinds, among them those that YAML could take for something else. Two rare line breaks are left out: what
-/// the emitter makes of them does not read back in Salt either.
+/// Texts of all kinds, including those that YAML could read as another type. Two rare line breaks are left out: the
+/// emitter's output for them does not read back in Salt either.
 fn text() -> impl Strategy<Value = String> {
     let odd = prop::sample::select(vec![
         "",
@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[test]
-fn keys_that_do_not_compare_are_told() {
+fn keys_that_do_not_compare_are_an_error() {
     let map: Map = [(Value::Int(1), "a"), (Value::from("b"), "c")].into_iter().collect();
     let style = JsonStyle { sort_keys: true, ..JsonStyle::default() };
     assert_eq!(json(&Value::from(map.clone()), &style), Err(WriteError::Unsortable("str", "int")));

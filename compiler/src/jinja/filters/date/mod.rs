@@ -1,7 +1,7 @@
-//! A date as people write it to a date and a time of day.
+//! A date in common notations in, a date and a time of day out.
 //!
-//! Law: the time of day is the one that is written. A zone is read and left aside, as Salt leaves it aside; a day that
-//! a month does not have runs on into the next month.
+//! Law: the time of day is the written one. A time zone is read and ignored, as in Salt; a day that a month does not
+//! have carries over into the next month.
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
@@ -29,7 +29,7 @@ const ZONES: [&str; 24] = [
     "eet", "eest", "msk", "bst", "ist", "jst", "kst", "aest", "nzst",
 ];
 
-/// Reads a date; `now` is asked for what the text leaves open. None when it is no date.
+/// Reads a date; `now` gives what the text leaves out. None when it is not a date.
 pub(super) fn parse_date<E>(
     text: &str,
     now: impl FnOnce() -> Result<DateTime, E>,
@@ -48,7 +48,7 @@ pub(super) fn parse_date<E>(
     Ok(found.resolve(now))
 }
 
-/// What a text says about a moment.
+/// The parts of a date found in a text.
 #[derive(Default)]
 struct DateParts {
     year: Option<i16>,
@@ -57,7 +57,7 @@ struct DateParts {
     time: Option<Time>,
     weekday: Option<Weekday>,
     is_midnight: bool,
-    /// Months, days and seconds to go from there.
+    /// Months, days and seconds to add.
     shift: [i64; 3],
 }
 
@@ -66,7 +66,7 @@ impl DateParts {
         self.day.is_some() || self.weekday.is_some()
     }
 
-    /// Notes a date; false when there is one already.
+    /// Sets the date; false when it is already set.
     const fn date(&mut self, year: Option<i16>, month: i8, day: i8) -> bool {
         if self.day.is_some() || month < 1 || month > 12 || day < 1 || day > 31 {
             return false;
@@ -117,7 +117,7 @@ impl DateParts {
     }
 }
 
-/// The text that is still to be read, in lower case.
+/// The remaining text, in lower case.
 #[derive(Clone, Copy)]
 struct DateReader<'t> {
     rest: &'t str,
@@ -126,7 +126,7 @@ struct DateReader<'t> {
 type DatePart<'t> = fn(&mut DateReader<'t>, &mut DateParts) -> bool;
 
 impl<'t> DateReader<'t> {
-    /// Reads all parts; false when something is none.
+    /// Reads all parts; false when a part is not valid.
     fn read(mut self, found: &mut DateParts) -> bool {
         let parts: [DatePart<'t>; 9] = [
             Self::year_first,
@@ -158,7 +158,7 @@ impl<'t> DateReader<'t> {
         }
     }
 
-    /// As many digits as there are, when they are so many.
+    /// All digits at this position, when their number is in the range.
     fn number(&mut self, digits: std::ops::RangeInclusive<usize>) -> Option<i32> {
         let end = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         if !digits.contains(&end) {
@@ -259,7 +259,7 @@ impl<'t> DateReader<'t> {
         let mut after = *self;
         let digits = |r: &Self| r.rest.bytes().take_while(u8::is_ascii_digit).count();
         if separator == '-' && after.one_of(&['-']).is_some() && digits(&after) == 2 {
-            // Two digits three times begin with the year.
+            // Three groups of two digits start with the year.
             let year = i16::from(first) + if first < 70 { 2000 } else { 1900 };
             let Some(third) = after.small_number(2..=2) else { return false };
             self.rest = after.rest;
@@ -306,7 +306,7 @@ impl<'t> DateReader<'t> {
         found.date(year.and_then(|y| i16::try_from(y).ok()), month, day)
     }
 
-    /// The year that stands behind the time: `Sun Jan  5 10:00:00 2020`.
+    /// The year after the time: `Sun Jan  5 10:00:00 2020`.
     fn late_year(&mut self, found: &mut DateParts) -> bool {
         if found.day.is_none() || found.year.is_some() {
             return false;

@@ -21,7 +21,7 @@ impl QuickReader<'_> {
         Ok(value)
     }
 
-    /// Where the byte at hand stands.
+    /// The position of the current byte.
     fn flow_place(&self) -> Pos {
         let column = if self.is_ascii {
             self.at - self.line_start

@@ -1,9 +1,9 @@
-//! The plain YAML that states are made of into values, in one pass and without events.
+//! Plain YAML, as most states use it, in, values out, in one pass and without events.
 //!
 //! Law: it reads a strict part of the language (block lists and mappings, scalars of all five styles, flow collections;
-//! no tags, anchors, merges, directives, tabs between tokens or second documents), and whatever it is not sure of it
-//! leaves to the full reader. So it never says that a text is wrong, and where it gives a value, the full reader gives
-//! the same one with the same places. A property test holds it to that.
+//! no tags, anchors, merges, directives, tabs between tokens or second documents), and leaves everything that it is not
+//! sure of to the full reader. So it never reports an error, and when it returns a value, the full reader returns the
+//! same value with the same positions. A property test checks that.
 //!
 //! Every function that reads a node starts at its first character and ends at the first character of the next token on
 //! a later line, whose column is in `column`.
@@ -20,9 +20,9 @@ use crate::TreeLimits;
 
 /// Why the reader stopped.
 pub(super) enum QuickStop {
-    /// The full reader must have a look.
+    /// The full reader must read the text.
     Unsure,
-    /// The text asks for more than it may.
+    /// The text exceeds a limit.
     Limit(Box<YamlError>),
 }
 
@@ -31,7 +31,7 @@ type QuickResult<T> = Result<T, QuickStop>;
 /// The column of the token after the last one: left of everything.
 const END_COLUMN: i32 = -1;
 
-/// A simple key that is longer than this is left to the full reader, which knows where YAML gives up on one.
+/// A simple key that is longer than this is left to the full reader, which knows YAML's limit.
 const MAX_KEY_LEN: usize = 1000;
 
 /// Reads a text; `QuickStop::Unsure` when it is not plain enough.
@@ -70,7 +70,7 @@ fn is_plain_ascii(bytes: &[u8]) -> bool {
     bytes.iter().fold(true, |fine, b| fine & ((*b >= b' ' && *b != 0x7f) | (*b == b'\n') | (*b == b'\t')))
 }
 
-/// As above, and none of the characters that YAML treats apart: other line breaks, byte order marks, non-characters.
+/// As above, and no characters that YAML treats specially: other line breaks, byte order marks, non-characters.
 fn is_plain_text(text: &str) -> bool {
     text.chars().all(|c| match c {
         '\n' | '\t' | ' '..='~' => true,
@@ -97,7 +97,7 @@ struct QuickReader<'a> {
     /// Items of the lists that are open, innermost last.
     items: Vec<(Value, Pos)>,
     strings: StringInterner,
-    /// Room for scalars that are not a slice of the text.
+    /// A buffer for scalars that are not a slice of the text.
     buffer: String,
     depth: usize,
     nodes: usize,
@@ -133,7 +133,7 @@ impl QuickReader<'_> {
         self.text[at..].find('\n').map_or(self.text.len(), |n| at + n)
     }
 
-    /// Where the token at `column` stands; block tokens have only ASCII before them.
+    /// The position of the token at `column`; block tokens have only ASCII before them.
     #[inline]
     fn place(&self) -> Pos {
         Pos::new(self.line, self.column.unsigned_abs() + 1)
@@ -373,7 +373,7 @@ impl QuickReader<'_> {
         }
     }
 
-    /// Reads a list at its first dash; `under_key` when it stands in the column of the key it belongs to.
+    /// Reads a list at its first dash; `under_key` when it is in the column of its key.
     fn list(&mut self, indent: i32, under_key: bool) -> QuickResult<Value> {
         self.enter_collection()?;
         let base = self.items.len();

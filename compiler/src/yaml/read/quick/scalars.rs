@@ -47,7 +47,7 @@ impl QuickReader<'_> {
         plain_value(&mut self.strings, &self.text[start..end])
     }
 
-    /// Reads the part of a plain scalar on this line, up to the byte that ends it; gives where its text ends.
+    /// Reads the part of a plain scalar on this line, up to the byte that ends it; returns the end of its text.
     #[inline]
     pub(super) fn plain(&mut self) -> QuickResult<usize> {
         let first = self.byte(self.at);
@@ -94,7 +94,7 @@ impl QuickReader<'_> {
         end
     }
 
-    /// Completes a plain scalar whose first line is read: looks whether it goes on below.
+    /// Completes a plain scalar after its first line: checks whether it continues below.
     #[inline]
     pub(super) fn plain_value(&mut self, parent: i32, start: usize, end: usize) -> QuickResult<Value> {
         let commented = self.byte(self.at) == b'#';
@@ -148,7 +148,7 @@ impl QuickReader<'_> {
         value
     }
 
-    /// Reads a plain scalar inside brackets; gives where its text ends.
+    /// Reads a plain scalar inside brackets; returns the end of its text.
     pub(super) fn flow_plain(&mut self) -> QuickResult<usize> {
         let start = self.at;
         let first = self.byte(start);
@@ -233,7 +233,7 @@ impl QuickReader<'_> {
         Ok(value)
     }
 
-    /// The character that an escape stands for, and how many bytes after the backslash it takes.
+    /// The character that an escape stands for, and how many bytes it uses after the backslash.
     fn escape(&self, at: usize) -> QuickResult<(char, usize)> {
         let simple = match self.byte(at) {
             b'0' => '\0',
