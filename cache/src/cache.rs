@@ -82,7 +82,7 @@ impl Cache {
                 target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(disk::io_error("read the link", &link)(error)),
+            Err(error) => Err(disk::io_error("read the symlink", &link)(error)),
         }
     }
 

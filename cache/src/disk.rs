@@ -39,7 +39,7 @@ pub(crate) fn io_error(act: &'static str, path: &Path) -> impl FnOnce(io::Error)
 pub(crate) fn make_dir(path: &Path) -> Result<(), CacheError> {
     failpoint("disk::dir")
         .and_then(|()| DirBuilder::new().mode(0o700).create(path))
-        .map_err(io_error("make the directory", path))
+        .map_err(io_error("create the directory", path))
 }
 
 /// Makes a directory and those above it, unless they are there.
@@ -49,7 +49,7 @@ pub(crate) fn make_dirs(path: &Path) -> Result<(), CacheError> {
     }
     failpoint("disk::dir")
         .and_then(|()| DirBuilder::new().mode(0o700).recursive(true).create(path))
-        .map_err(io_error("make the directory", path))
+        .map_err(io_error("create the directory", path))
 }
 
 /// Writes a file that is not there yet.
@@ -67,7 +67,7 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<File, Ca
 pub(crate) fn make_link(target: &str, path: &Path) -> Result<(), CacheError> {
     failpoint("disk::link")
         .and_then(|()| std::os::unix::fs::symlink(target, path))
-        .map_err(io_error("make the link", path))
+        .map_err(io_error("create the symlink", path))
 }
 
 /// Moves what is at one path to another, in one step; both lie in directories that the caller syncs.
@@ -145,7 +145,7 @@ pub(crate) fn list_names(dir: &Path) -> Result<Vec<String>, CacheError> {
 pub(crate) fn open_nofollow(path: &Path) -> io::Result<(File, fs::Metadata)> {
     let file = OpenOptions::new().read(true).custom_flags(NOFOLLOW_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
-    if meta.is_file() { Ok((file, meta)) } else { Err(io::Error::other("no plain file")) }
+    if meta.is_file() { Ok((file, meta)) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// The bytes of a plain file of at most `limit` bytes; `None` when it is not there.
@@ -154,7 +154,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, CacheErro
         let (file, _) = open_nofollow(path)?;
         let mut bytes = Vec::new();
         file.take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit { Err(io::Error::other("far too large")) } else { Ok(bytes) }
+        if bytes.len() as u64 > limit { Err(io::Error::other("too large")) } else { Ok(bytes) }
     };
     match read() {
         Ok(bytes) => Ok(Some(bytes)),

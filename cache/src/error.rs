@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// There is no repository there.
-    #[error("no Git repository holds `{dir}`")]
+    #[error("`{dir}` is not in a Git repository")]
     NoRepository {
         /// Where it was looked for.
         dir: PathBuf,
@@ -15,7 +15,7 @@ pub enum RepositoryError {
         source: Box<gix::Error>,
     },
     /// The directory is outside the repository's work tree.
-    #[error("`{dir}` does not lie in the work tree of its repository")]
+    #[error("`{dir}` is outside the work tree of its repository")]
     Outside {
         /// The directory.
         dir: PathBuf,
@@ -30,7 +30,7 @@ pub enum RepositoryError {
         source: std::io::Error,
     },
     /// No commit by that name.
-    #[error("`{revision}` names no commit")]
+    #[error("no commit matches `{revision}`")]
     Revision {
         /// As it was written.
         revision: String,
@@ -39,7 +39,7 @@ pub enum RepositoryError {
         source: Box<gix::Error>,
     },
     /// The store cannot be written or locked.
-    #[error("cannot use `{dir}` as a store of Git objects")]
+    #[error("cannot use `{dir}` as a Git object store")]
     Store {
         /// The store.
         dir: PathBuf,
@@ -75,7 +75,7 @@ pub enum RepositoryError {
         id: String,
     },
     /// A name that is refused.
-    #[error("the tree holds a name that is refused: {name:?} ({why})")]
+    #[error("the tree contains a refused name: {name:?} ({why})")]
     Name {
         /// The path, as far as it is text.
         name: String,
@@ -83,7 +83,7 @@ pub enum RepositoryError {
         why: &'static str,
     },
     /// The target of a symbolic link that is refused.
-    #[error("the link `{path}` has a target that is refused ({why})")]
+    #[error("the symlink `{path}` has a refused target ({why})")]
     Target {
         /// The link.
         path: String,
@@ -91,13 +91,13 @@ pub enum RepositoryError {
         why: &'static str,
     },
     /// Two entries of one name.
-    #[error("the tree holds `{path}` twice")]
+    #[error("the tree contains `{path}` twice")]
     Duplicate {
         /// The path in the tree.
         path: String,
     },
     /// What is neither a file nor a directory nor a link.
-    #[error("`{path}` is a {kind}; only files, directories and links can be states")]
+    #[error("`{path}` is a {kind}; only files, directories and symlinks are allowed")]
     Special {
         /// The path in the tree.
         path: String,
@@ -106,14 +106,14 @@ pub enum RepositoryError {
     },
     /// A submodule, whose files are not in this repository.
     #[error(
-        "`{path}` is a submodule, whose files the node cannot see; copy them into the repository (git subtree)"
+        "`{path}` is a submodule, and nodes cannot read submodules; copy its files into the repository (git subtree)"
     )]
     Submodule {
         /// The path in the tree.
         path: String,
     },
     /// A symbolic link that leaves the tree.
-    #[error("the link `{path}` leaves the tree: it points at `{target}`")]
+    #[error("the symlink `{path}` points outside the tree, to `{target}`")]
     Link {
         /// The link.
         path: String,
@@ -121,13 +121,13 @@ pub enum RepositoryError {
         target: String,
     },
     /// Links that lead over each other again and again.
-    #[error("the links of the tree lead over each other too often to be followed; one of them is `{path}`")]
+    #[error("the tree has too many nested symlinks or a symlink loop; one of them is `{path}`")]
     LinkLoop {
         /// One of them.
         path: String,
     },
     /// A file that is too large.
-    #[error("`{path}` has {size} bytes, more than the {limit} that are allowed")]
+    #[error("`{path}` has {size} bytes, and the limit is {limit}")]
     TooLarge {
         /// The path in the tree.
         path: String,
@@ -137,13 +137,13 @@ pub enum RepositoryError {
         limit: u64,
     },
     /// All files together are too large.
-    #[error("the files of the tree have more than the {limit} bytes that are allowed together")]
+    #[error("the files in the tree exceed the total limit of {limit} bytes")]
     TooMuch {
         /// The limit.
         limit: u64,
     },
     /// More files than allowed.
-    #[error("the tree holds more than {limit} files or directories")]
+    #[error("the tree contains more than {limit} files or directories")]
     TooMany {
         /// The limit.
         limit: usize,

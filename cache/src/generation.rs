@@ -36,7 +36,7 @@ pub struct Generation {
 /// Keeps a generation from being pruned, as long as it lives.
 #[derive(Debug)]
 #[must_use]
-pub struct GenerationPin(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub struct GenerationPin(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
 impl Generation {
     /// The one by that name, its record checked against the name.

@@ -26,7 +26,7 @@ pub enum CheckDepth {
 
 /// A generation that is not as it was published.
 #[derive(Debug, thiserror::Error)]
-#[error("generation {generation} was changed behind the agent's back: `{path}` {what}")]
+#[error("generation {generation} was modified outside zagent: `{path}` {what}")]
 pub struct TamperError {
     /// The generation.
     pub generation: String,
@@ -73,7 +73,7 @@ impl IntegrityCheck<'_> {
         let names = disk::list_names(self.generation.root_dir())
             .map_err(|_| self.tamper_error(".", "cannot be read"))?;
         match names.iter().find(|name| *name != TREE && *name != RECORD) {
-            Some(extra) => Err(self.tamper_error(extra, "does not belong there")),
+            Some(extra) => Err(self.tamper_error(extra, "is an unexpected file")),
             None => Ok(()),
         }
     }
@@ -82,11 +82,11 @@ impl IntegrityCheck<'_> {
         let shown = if below.is_empty() { "." } else { below };
         let meta = fs::symlink_metadata(dir).map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
         if !meta.is_dir() {
-            return Err(self.tamper_error(shown, "is no directory any more"));
+            return Err(self.tamper_error(shown, "is no longer a directory"));
         }
         self.check_owner(shown, &meta)?;
         if meta.mode() & 0o777 != 0o700 {
-            return Err(self.tamper_error(shown, "has another mode"));
+            return Err(self.tamper_error(shown, "has a different mode"));
         }
         let entries = fs::read_dir(dir).map_err(|e| self.tamper_error(shown, io_problem(&e)))?;
         for entry in entries {
@@ -100,7 +100,7 @@ impl IntegrityCheck<'_> {
                 self.dirs += 1;
                 self.check_dir(&entry.path(), &path, known)?;
             } else {
-                return Err(self.tamper_error(&path, "does not belong there"));
+                return Err(self.tamper_error(&path, "is an unexpected file"));
             }
         }
         Ok(())
@@ -116,15 +116,15 @@ impl IntegrityCheck<'_> {
         }
         self.check_owner(path, &meta)?;
         if meta.mode() != file_record.mode {
-            return Err(self.tamper_error(path, "has another kind or mode"));
+            return Err(self.tamper_error(path, "has a different type or mode"));
         }
         if meta.size() != file_record.size {
-            return Err(self.tamper_error(path, "has another size"));
+            return Err(self.tamper_error(path, "has a different size"));
         }
         let digest = if file_record.is_link() { digest_link(place) } else { digest_file(place) };
         match digest {
             Ok(digest) if digest.to_hex().as_str() == file_record.blake3 => Ok(()),
-            Ok(_) => Err(self.tamper_error(path, "has other bytes")),
+            Ok(_) => Err(self.tamper_error(path, "has different content")),
             Err(error) => Err(self.tamper_error(path, io_problem(&error))),
         }
     }

@@ -18,7 +18,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held; let go of when dropped.
 #[derive(Debug)]
-pub(crate) struct CacheLock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub(crate) struct CacheLock(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
 impl CacheLock {
     /// Waits at most `patience` for others to finish.

@@ -156,20 +156,20 @@ impl ObjectStore {
         let data = read_object(&repo, id, Kind::Commit, revision)?;
         let broken = |why: &str| RepositoryError::Commit { revision: revision.to_string(), why: why.into() };
         let root = gix::objs::CommitRefIter::from_bytes(&data, id.kind()).tree_id();
-        let mut todo = vec![(root.map_err(|_| broken("it names no tree"))?, Kind::Tree)];
+        let mut todo = vec![(root.map_err(|_| broken("it has no tree"))?, Kind::Tree)];
         let mut seen = HashSet::new();
         while let Some((id, kind)) = todo.pop() {
             if !seen.insert(id) {
                 continue;
             }
             if deadline.is_some_and(|deadline| deadline.remaining().is_none()) {
-                return Err(broken("the time was up before all of it was checked"));
+                return Err(broken("the time limit ended before it was fully checked"));
             }
             if deadline.is_none() && kind == Kind::Blob {
                 if repo.has_object(id) {
                     continue;
                 }
-                return Err(broken("a file of it is missing"));
+                return Err(broken("one of its files is missing"));
             }
             let data = read_object(&repo, id, kind, revision)?;
             if kind == Kind::Tree {
@@ -346,7 +346,7 @@ pub(crate) fn open_or_init(dir: &Path, most: u64) -> Result<gix::Repository, Rep
 
 fn object_id(revision: &Revision) -> Result<ObjectId, RepositoryError> {
     let unknown =
-        |_| RepositoryError::Commit { revision: revision.to_string(), why: "it is no SHA-1".into() };
+        |_| RepositoryError::Commit { revision: revision.to_string(), why: "it is not a SHA-1".into() };
     ObjectId::from_hex(revision.as_str().as_bytes()).map_err(unknown)
 }
 

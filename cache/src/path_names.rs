@@ -15,31 +15,31 @@ pub(crate) fn check_component(raw: &[u8], parent: &str) -> Result<String, Reposi
     let full = || if parent.is_empty() { lossy(raw) } else { format!("{parent}/{}", lossy(raw)) };
     let refuse = |why| Err(RepositoryError::Name { name: full(), why });
     let Ok(name) = std::str::from_utf8(raw) else {
-        return refuse("not UTF-8");
+        return refuse("it is not UTF-8");
     };
     if name.is_empty() {
-        return refuse("empty");
+        return refuse("it is empty");
     }
     if name == "." || name == ".." {
-        return refuse("climbs out");
+        return refuse("it is `.` or `..`");
     }
     if name.contains('/') || name.contains('\\') {
-        return refuse("a separator inside a name");
+        return refuse("it contains a path separator");
     }
     if name.chars().any(char::is_control) {
-        return refuse("a control character");
+        return refuse("it contains a control character");
     }
     if name.chars().any(is_bidi_control) {
-        return refuse("a character that turns the direction of text");
+        return refuse("it contains a character that changes the text direction");
     }
     if is_dot_git(name) {
-        return refuse("shadows Git's own directory");
+        return refuse("it imitates Git's own directory");
     }
     if name.len() > MAX_COMPONENT {
-        return refuse("longer than 255 bytes");
+        return refuse("it is longer than 255 bytes");
     }
     if parent.len() + 1 + name.len() > MAX_PATH {
-        return refuse("a path longer than 1024 bytes");
+        return refuse("the path is longer than 1024 bytes");
     }
     Ok(name.to_owned())
 }
@@ -48,19 +48,19 @@ pub(crate) fn check_component(raw: &[u8], parent: &str) -> Result<String, Reposi
 pub(crate) fn check_target<'r>(raw: &'r [u8], link: &str) -> Result<&'r str, RepositoryError> {
     let refuse = |why| Err(RepositoryError::Target { path: link.into(), why });
     let Ok(target) = std::str::from_utf8(raw) else {
-        return refuse("not UTF-8");
+        return refuse("it is not UTF-8");
     };
     if target.is_empty() {
-        return refuse("empty");
+        return refuse("it is empty");
     }
     if target.len() > MAX_PATH {
-        return refuse("longer than 1024 bytes");
+        return refuse("it is longer than 1024 bytes");
     }
     if target.contains('\\') {
-        return refuse("a backslash");
+        return refuse("it contains a backslash");
     }
     if target.chars().any(|c| c.is_control() || is_bidi_control(c)) {
-        return refuse("a control character");
+        return refuse("it contains a control character");
     }
     Ok(target)
 }

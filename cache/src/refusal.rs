@@ -19,7 +19,7 @@ pub enum Refusal {
     #[error(transparent)]
     Tree(RepositoryError),
     /// Nothing in it.
-    #[error("{revision} holds no file")]
+    #[error("{revision} contains no files")]
     Empty {
         /// The revision.
         revision: String,
@@ -39,10 +39,12 @@ pub enum Refusal {
     #[error("the manifest cannot be used: {0}")]
     Manifest(Box<Diagnostics>),
     /// A manifest that vouches for nothing.
-    #[error("the manifest lists no files, so it vouches for none; `zagent manifest write` lists them")]
+    #[error("the manifest lists no files, so it protects none; run `zagent manifest write` to list them")]
     Unlisted,
     /// No manifest where one is required.
-    #[error("{revision} has no manifest.yaml, which `trust` requires; `zagent manifest write` makes one")]
+    #[error(
+        "{revision} has no manifest.yaml, which `trust` requires; run `zagent manifest write` to create it"
+    )]
     NoManifest {
         /// The revision.
         revision: String,
@@ -54,13 +56,13 @@ pub enum Refusal {
         path: String,
     },
     /// The manifest has expired.
-    #[error("the manifest expired at {at}; write and sign a new one, or look why no newer one arrives")]
+    #[error("the manifest expired at {at}; write and sign a new one, or check why no newer one arrives")]
     Expired {
         /// When.
         at: Timestamp,
     },
     /// The states need a newer agent.
-    #[error("the manifest asks for agent {wanted} or newer, this is {own}")]
+    #[error("the manifest requires agent {wanted} or newer, and this agent is {own}")]
     OldAgent {
         /// The oldest that will do.
         wanted: String,
@@ -70,7 +72,7 @@ pub enum Refusal {
     /// A serial that was passed already.
     #[error(
         "the manifest has serial {serial}, but {floor} was accepted before: an older revision is being offered again \
-         (to take it all the same: `zagent source sync --allow-rewind`)"
+         (to accept it anyway: `zagent source sync --allow-rewind`)"
     )]
     SerialReplayed {
         /// Its serial.
@@ -80,7 +82,7 @@ pub enum Refusal {
     },
     /// A serial that was accepted with another content.
     #[error(
-        "the manifest has serial {serial}, which was accepted with another content; a new manifest needs a new serial"
+        "the manifest has serial {serial}, which was accepted with different content; a new manifest needs a new serial"
     )]
     SerialReused {
         /// Its serial.
@@ -89,7 +91,7 @@ pub enum Refusal {
     /// A manifest that was there and is gone.
     #[error(
         "{revision} has no manifest, but serial {floor} was accepted before \
-         (to take it all the same: `zagent source sync --allow-rewind`)"
+         (to accept it anyway: `zagent source sync --allow-rewind`)"
     )]
     ManifestGone {
         /// The revision.
@@ -99,7 +101,7 @@ pub enum Refusal {
     },
     /// A revision that a newer one took the place of.
     #[error(
-        "{revision} is older than {newest}, which was accepted before: history went back \
+        "{revision} is older than {newest}, which was accepted before: the branch was moved back \
          (to follow it: `zagent source sync --allow-rewind`)"
     )]
     Rewound {
@@ -110,7 +112,7 @@ pub enum Refusal {
     },
     /// A revision that does not stand on the newest one.
     #[error(
-        "{revision} does not stand on {newest}, which was accepted before: history was rewritten \
+        "{revision} does not descend from {newest}, which was accepted before: history was rewritten \
          (to follow it: `zagent source sync --allow-rewind`)"
     )]
     Rewritten {
@@ -120,13 +122,13 @@ pub enum Refusal {
         newest: String,
     },
     /// A file that is not what the manifest says.
-    #[error("`{path}` is not the file that the manifest lists: its digest differs")]
+    #[error("`{path}` does not match the manifest: its digest differs")]
     Digest {
         /// The path in the tree.
         path: String,
     },
     /// A file whose mode is not what the manifest says.
-    #[error("`{path}` is not the file that the manifest lists: its mode is {found}, not {wanted}")]
+    #[error("`{path}` does not match the manifest: its mode is {found}, not {wanted}")]
     Mode {
         /// The path in the tree.
         path: String,
@@ -142,7 +144,7 @@ pub enum Refusal {
         path: String,
     },
     /// A file that only the manifest knows.
-    #[error("the manifest lists `{path}`, which is not there")]
+    #[error("the manifest lists `{path}`, which does not exist")]
     Missing {
         /// The path in the tree.
         path: String,
@@ -220,15 +222,15 @@ pub enum CacheError {
         holder: String,
     },
     /// A directory changed while it was read.
-    #[error("`{path}` changed while it was read; it is read again when it rests")]
+    #[error("`{path}` changed while zagent read it; zagent reads it again when it stops changing")]
     SourceChanged {
         /// The path.
         path: PathBuf,
     },
     /// Both copies of the floor are damaged, or the only one.
     #[error(
-        "what was accepted before cannot be told: `{floor}` and `{copy}` are damaged or missing \
-         (to start anew with the next revision: `zagent source sync --allow-rewind`)"
+        "cannot read the replay protection records: `{floor}` and `{copy}` are damaged or missing \
+         (to accept the next revision and start new records: `zagent source sync --allow-rewind`)"
     )]
     FloorDamaged {
         /// The floor.
@@ -237,7 +239,7 @@ pub enum CacheError {
         copy: PathBuf,
     },
     /// No generation by that name.
-    #[error("there is no generation `{name}`; `zagent cache list` shows those that are kept")]
+    #[error("there is no generation `{name}`; run `zagent cache list` to see the kept generations")]
     NoGeneration {
         /// The name.
         name: String,

@@ -54,7 +54,7 @@ impl Cache {
             }
         }
         if !report.is_clean() {
-            tracing::info!(?report, "the cache was put right");
+            tracing::info!(?report, "repaired the cache");
         }
         Ok(report)
     }
@@ -68,12 +68,19 @@ impl Cache {
         let whole = self.list()?.into_iter().rev().find(|g| g.check(CheckDepth::Full).is_ok());
         match (whole, was) {
             (Some(generation), _) => {
-                tracing::warn!(was, now = generation.name(), "`current` led to no generation");
+                tracing::warn!(
+                    was,
+                    now = generation.name(),
+                    "`current` did not point to a generation; reset it"
+                );
                 self.switch_current(generation.name())?;
                 Ok(Some(generation.name().to_owned()))
             }
             (None, Some(was)) => {
-                tracing::warn!(was, "`current` led to no generation, and there is none that is whole");
+                tracing::warn!(
+                    was,
+                    "`current` did not point to a generation, and no complete generation is left"
+                );
                 disk::remove_file(&self.paths().current())?;
                 Ok(None)
             }

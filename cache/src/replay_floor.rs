@@ -83,7 +83,7 @@ impl ReplayFloor {
     pub(crate) fn repair(paths: &Paths, generations: &[Generation]) -> Result<Self, CacheError> {
         let (floor, behind) = Self::read(paths, generations)?;
         for place in behind {
-            tracing::warn!(path = %place.display(), "a copy of the floor was missing, damaged or behind; it is written anew");
+            tracing::warn!(path = %place.display(), "a replay protection record was missing, damaged or outdated; rewriting it");
             disk::write_atomic(&place, &floor.to_bytes())?;
         }
         Ok(floor)
@@ -106,7 +106,7 @@ impl ReplayFloor {
         }
         if floor != Self::default() {
             tracing::warn!(
-                "both copies of the floor are gone; it is taken from the generations that are kept"
+                "both replay protection records are missing; rebuilding them from the kept generations"
             );
         }
         floor

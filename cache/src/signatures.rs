@@ -31,12 +31,13 @@ pub(crate) fn verify_signatures(
     let mut found = Vec::new();
     if commit {
         let bytes = staged_tree.commit.as_deref();
-        let bytes = bytes.ok_or_else(|| unsigned("a directory has no commit to sign; require `manifest`"))?;
+        let bytes =
+            bytes.ok_or_else(|| unsigned("a directory source has no commit to sign; require `manifest`"))?;
         found.push(known.verify_commit(bytes, context.now)?);
     }
     if listed {
         let written = &staged_tree.written;
-        let bytes = written.manifest.as_deref().ok_or_else(|| unsigned("it has no manifest.yaml to sign"))?;
+        let bytes = written.manifest.as_deref().ok_or_else(|| unsigned("it has no manifest.yaml"))?;
         for signer in
             known.verify_manifest(bytes, &written.signatures, context.trust.threshold, context.now)?
         {

@@ -31,7 +31,7 @@ const MAX_WARNINGS: usize = 5;
 
 /// A tree on its way into the cache: complete, but nobody has vouched for it.
 #[derive(Debug)]
-#[must_use = "a staged tree is thrown away unless it is verified and published"]
+#[must_use = "a staged tree is deleted unless it is verified and published"]
 pub struct StagedRevision(pub(crate) StagedTree);
 
 /// A tree in the staging directory and what is known of it.
@@ -87,7 +87,7 @@ impl Drop for StagingDir {
     fn drop(&mut self) {
         // What stays is removed by the next heal.
         if let Err(error) = disk::remove_all(&self.0) {
-            tracing::warn!(%error, "a staged tree is left behind");
+            tracing::warn!(%error, "cannot remove a staged tree");
         }
     }
 }
@@ -206,7 +206,7 @@ fn write_tree<F>(
 ) -> Result<StagedFiles, CacheError> {
     let mut written = StagedFiles::default();
     for (one, other) in listing.case_collisions().into_iter().take(MAX_WARNINGS) {
-        tracing::warn!(one, other, "two names that only their case tells apart");
+        tracing::warn!(one, other, "two names differ only in case");
     }
     for (path, node) in listing.nodes() {
         match node {
@@ -226,13 +226,13 @@ fn write_tree<F>(
             if path == MANIFEST || manifest::is_signature(path) {
                 return Err(RepositoryError::Target {
                     path: path.into(),
-                    why: "what vouches for the tree must be a file",
+                    why: "the manifest and its signatures must be regular files",
                 }
                 .into());
             }
             let place = root.join(path);
             disk::make_link(target, &place)?;
-            let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
+            let meta = fs::symlink_metadata(&place).map_err(disk::io_error("stat", &place))?;
             written.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(target.as_bytes()), &meta));
         }
     }
@@ -258,12 +258,15 @@ impl StagedFiles {
             return Err(RepositoryError::TooMuch { limit }.into());
         }
         if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
-            tracing::warn!(path, "a pointer of Git LFS, not the file it stands for: LFS is not followed");
+            tracing::warn!(
+                path,
+                "this is a Git LFS pointer, not the file itself: zagent does not fetch LFS files"
+            );
         }
         let place = root.join(path);
         disk::failpoint("stage::file").map_err(disk::io_error("write", &place))?;
         let file = disk::write_new(&place, &bytes, if executable { 0o700 } else { 0o600 })?;
-        let meta = file.metadata().map_err(disk::io_error("look at", &place))?;
+        let meta = file.metadata().map_err(disk::io_error("stat", &place))?;
         self.files.insert(path.to_owned(), FileRecord::new(&blake3::hash(&bytes), &meta));
         if path == MANIFEST {
             self.manifest = Some(bytes);
@@ -295,13 +298,13 @@ fn scan_dir(root: &Path, below: &str, listing: &mut TreeListing<ListedFile>) -> 
         }
         let name = path_names::check_component(entry.file_name().as_bytes(), below)?;
         let (path, place) = (join_path(below, &name), entry.path());
-        let meta = fs::symlink_metadata(&place).map_err(disk::io_error("look at", &place))?;
+        let meta = fs::symlink_metadata(&place).map_err(disk::io_error("stat", &place))?;
         let kind = meta.file_type();
         if kind.is_dir() {
             listing.add(path.clone(), ListingEntry::Dir)?;
             scan_dir(root, &path, listing)?;
         } else if kind.is_symlink() {
-            let target = fs::read_link(&place).map_err(disk::io_error("read the link", &place))?;
+            let target = fs::read_link(&place).map_err(disk::io_error("read the symlink", &place))?;
             let target = path_names::check_target(target.as_os_str().as_bytes(), &path)?.to_owned();
             listing.add(path, ListingEntry::Link(target))?;
         } else if kind.is_file() {

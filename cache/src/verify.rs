@@ -48,7 +48,7 @@ pub enum Ancestry {
 
 /// A tree that may be published.
 #[derive(Debug)]
-#[must_use = "a verified tree is thrown away unless it is published"]
+#[must_use = "a verified tree is deleted unless it is published"]
 pub struct VerifiedTree {
     pub(crate) staged_tree: StagedTree,
     pub(crate) record: GenerationRecord,
@@ -187,7 +187,7 @@ fn raise_floor(
         if !context.allow_rewind {
             return Err(refusal);
         }
-        tracing::warn!(why = %refusal, "taken all the same, as it was asked for");
+        tracing::warn!(why = %refusal, "accepted anyway, as requested");
         rewound = true;
     }
     let new = AcceptedRevision { revision: &record.revision, committed: record.committed, manifest, rewound };

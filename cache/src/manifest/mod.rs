@@ -65,7 +65,7 @@ pub enum ManifestError {
         path: PathBuf,
     },
     /// Nodes that have seen the old serial would refuse the new one.
-    #[error("the serial {new} is lower than the {old} of the manifest that is there")]
+    #[error("the serial {new} is lower than {old}, the serial of the existing manifest")]
     Serial {
         /// The one that is there.
         old: u64,
@@ -153,10 +153,10 @@ pub fn differences(
     for (path, entry) in listed {
         match found.get(path) {
             None => words.push(format!("`{path}` is missing")),
-            Some(now) if now.blake3 != entry.blake3 => words.push(format!("`{path}` has another content")),
+            Some(now) if now.blake3 != entry.blake3 => words.push(format!("`{path}` has different content")),
             Some(now) if now.mode != entry.mode => {
                 let (want, have) = (entry.mode.as_str(), now.mode.as_str());
-                words.push(format!("`{path}` has the mode {have}, not {want}"));
+                words.push(format!("`{path}` has mode {have}, not {want}"));
             }
             Some(_) => {}
         }

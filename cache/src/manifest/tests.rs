@@ -46,9 +46,9 @@ fn every_difference_is_told() {
     assert_eq!(
         differences_of(dir),
         [
-            "`states/a.sls` has another content",
+            "`states/a.sls` has different content",
             "`x` is missing",
-            "`y` has the mode 0755, not 0644",
+            "`y` has mode 0755, not 0644",
             "`states/new.sls` is not listed",
         ]
     );

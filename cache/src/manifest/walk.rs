@@ -75,7 +75,7 @@ impl ManifestWalk {
                 _ if target.is_absolute() => return Err(leaves().into()),
                 // It cannot be listed by what it leads to, and the cache takes nothing that is not listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let why = "it leads nowhere, so a manifest cannot vouch for it";
+                    let why = "it points to nothing, so a manifest cannot list it";
                     return Err(RepositoryError::Target { path: shown, why }.into());
                 }
                 Err(source) => return Err(failed(source)),

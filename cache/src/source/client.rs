@@ -59,7 +59,7 @@ impl RemoteClient {
         {
             return Err(at(SourceFailure::new(
                 SourceErrorKind::Local,
-                format!("the user for {shown} is no name of a user"),
+                format!("the user for {shown} is not a valid user name"),
             )));
         }
         let (max_pack, max_file) = (source.max_pack, source.max_file);
@@ -103,7 +103,7 @@ impl RemoteClient {
         if deadline.remaining().is_none() {
             return Err(self.new_error(
                 SourceErrorKind::Timeout,
-                format!("no time is left to ask {}", self.display_url),
+                format!("the time limit ended before {} was contacted", self.display_url),
             ));
         }
         let path = match &self.address {
@@ -128,13 +128,15 @@ impl RemoteClient {
             RemoteAddress::Http(_) => {
                 return Err(self.new_error(
                     SourceErrorKind::Local,
-                    format!("{} is not behind a program", self.display_url),
+                    format!("{} is not reached through a program", self.display_url),
                 ));
             }
             RemoteAddress::Ssh(ssh) => git_process::ssh_command(&self.remote, ssh, service, deadline),
             RemoteAddress::File(path) if !path.exists() => {
-                return Err(self
-                    .new_error(SourceErrorKind::NoRepository, format!("there is no `{}`", path.display())));
+                return Err(self.new_error(
+                    SourceErrorKind::NoRepository,
+                    format!("`{}` does not exist", path.display()),
+                ));
             }
             RemoteAddress::File(path) => git_process::local_command(path, service),
         };
@@ -183,13 +185,13 @@ impl GitSession {
         if text.contains("too large") || text.contains("llocation") || text.contains("exceeds") {
             return SourceFailure::new(
                 SourceErrorKind::TooLarge,
-                format!("{shown} sends an object that is larger than allowed"),
+                format!("{shown} sends an object that exceeds the size limit"),
             )
             .with_remote(&shown);
         }
         if text.contains("not our ref") {
             let gone = format!(
-                "{shown} has no such commit: it was not pushed, or its history was rewritten meanwhile"
+                "{shown} has no such commit: it was not pushed, or the history was rewritten in the meantime"
             );
             return SourceFailure::new(SourceErrorKind::NoBranch, gone).with_remote(&shown);
         }

@@ -44,13 +44,13 @@ pub struct PreparedCommit {
 #[derive(Debug, thiserror::Error)]
 pub enum CommitBuildError {
     /// A file cannot have that name.
-    #[error("`{0}` is no name for a file in a commit")]
+    #[error("`{0}` is not a valid file name in a commit")]
     Name(String),
     /// It cannot be signed.
-    #[error("the commit cannot be signed")]
+    #[error("cannot sign the commit")]
     Sign(#[source] SignError),
     /// The Git library refuses.
-    #[error("the commit cannot be made")]
+    #[error("cannot create the commit")]
     Object(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

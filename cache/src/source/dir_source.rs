@@ -84,7 +84,7 @@ impl DirSource {
                 let path = dir.join(&name);
                 let full = self.root.join(&path);
                 if deadline.remaining().is_none() {
-                    let late = format!("`{}` could not be read in time", self.root.display());
+                    let late = format!("cannot read `{}` within the time limit", self.root.display());
                     return Err(SourceFailure::new(SourceErrorKind::Timeout, late));
                 }
                 let Some(seen) =
@@ -95,7 +95,7 @@ impl DirSource {
                 files += 1;
                 if files > self.max_files || depth > MAX_DEPTH {
                     let most =
-                        format!("`{}` holds too many files, or is nested too deeply", self.root.display());
+                        format!("`{}` contains too many files, or is nested too deeply", self.root.display());
                     return Err(SourceFailure::new(SourceErrorKind::TooLarge, most));
                 }
                 let content = match seen.file_type() {
@@ -117,7 +117,8 @@ impl DirSource {
         }
         self.known = known;
         let text = digest.finalize().to_hex().to_string();
-        text.parse().map_err(|_| SourceFailure::new(SourceErrorKind::Local, "a digest is no revision"))
+        text.parse()
+            .map_err(|_| SourceFailure::new(SourceErrorKind::Local, "the digest is not a valid revision"))
     }
 
     fn digest_cached(
@@ -165,7 +166,7 @@ fn digest_file(path: &Path, limit: u64) -> Result<blake3::Hash, SourceFailure> {
     let size =
         io::copy(&mut file.take(limit.saturating_add(1)), &mut hasher).map_err(|e| read_failure(path, &e))?;
     if size > limit {
-        let most = format!("`{}` is larger than the {limit} bytes that are allowed", path.display());
+        let most = format!("`{}` exceeds the limit of {limit} bytes", path.display());
         return Err(SourceFailure::new(SourceErrorKind::TooLarge, most));
     }
     Ok(hasher.finalize())
@@ -200,7 +201,7 @@ impl DirWatcher {
     pub fn new(root: &Path, tell: impl Fn() + Send + 'static) -> Result<Self, SourceError> {
         let shown = root.display().to_string();
         let fail = |error: notify::Error| {
-            let way = "changes are seen at the next poll only; the limit is fs.inotify.max_user_watches";
+            let way = "changes are only seen at the next poll; check the limit fs.inotify.max_user_watches";
             let mut failure =
                 SourceFailure::new(SourceErrorKind::Local, format!("cannot watch `{shown}` ({way})"))
                     .with_remote(&shown);

@@ -70,7 +70,7 @@ impl RemoteClient {
                 Ok(()) => return Ok(()),
                 // Both may be the fault of what lies in the store.
                 Err(error) if matches!(error.kind, SourceErrorKind::Protocol | SourceErrorKind::Local) => {
-                    tracing::debug!(remote = %self.display_url, %error, "fetching anew");
+                    tracing::debug!(remote = %self.display_url, %error, "fetching again");
                 }
                 Err(error) => return Err(error),
             }
@@ -99,7 +99,7 @@ impl RemoteClient {
         let Some(tip) = store.tip(branch) else {
             return Err(self.new_error(
                 SourceErrorKind::Local,
-                format!("the store has nothing of the branch `{branch}` yet"),
+                format!("the store has no commit of branch `{branch}` yet"),
             ));
         };
         let request =
@@ -132,14 +132,13 @@ impl RemoteClient {
 
     pub(super) fn object_id(&self, revision: &Revision) -> Result<ObjectId, SourceError> {
         ObjectId::from_hex(revision.as_str().as_bytes()).map_err(|_| {
-            let what =
-                format!("{revision} is a SHA-256 commit: repositories with SHA-256 cannot be read yet");
+            let what = format!("{revision} is a SHA-256 commit: zagent cannot read SHA-256 repositories yet");
             self.new_error(SourceErrorKind::Protocol, what)
         })
     }
 
     pub(super) fn local_error(&self, error: crate::RepositoryError) -> SourceError {
-        let message = format!("cannot keep what {} sends", self.display_url);
+        let message = format!("cannot store the objects from {}", self.display_url);
         let source = Some(Box::new(error) as Box<_>);
         SourceError {
             remote: self.display_url.clone(),
@@ -192,11 +191,11 @@ impl RemoteClient {
                 Ok(())
             }
             Err(error) => {
-                let error = session.into_error(error, "does not send what was asked for");
+                let error = session.into_error(error, "does not send the requested objects");
                 if alarm.has_fired() && error.kind == SourceErrorKind::Protocol {
                     return Err(self.new_error(
                         SourceErrorKind::Timeout,
-                        format!("{} did not send all in time", self.display_url),
+                        format!("{} did not send everything within the time limit", self.display_url),
                     ));
                 }
                 Err(error)

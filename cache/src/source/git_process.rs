@@ -71,7 +71,7 @@ impl Read for BoundedStdout {
         let Some(rest) = left.checked_sub(n as u64) else {
             *self.too_large.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(self.limit.load(Ordering::Relaxed));
-            return Err(io::Error::other("the answer is larger than allowed"));
+            return Err(io::Error::other("the answer is over the size limit"));
         };
         self.left.store(rest, Ordering::Relaxed);
         Ok(n)
@@ -126,14 +126,14 @@ impl GitProcess {
     /// Why the conversation failed, when the child or its end says so.
     pub(super) fn take_failure(&mut self, remote: &str) -> Option<SourceFailure> {
         if let Some(limit) = *self.too_large.lock().unwrap_or_else(PoisonError::into_inner) {
-            let most = format!("{remote} sends more than the {limit} bytes that are allowed");
+            let most = format!("{remote} sends more than the limit of {limit} bytes");
             return Some(SourceFailure::new(SourceErrorKind::TooLarge, most));
         }
         let said = self.stderr.recv_timeout(STDERR_TIMEOUT).unwrap_or_default();
         if self.timer.has_fired() {
             return Some(SourceFailure::new(
                 SourceErrorKind::Timeout,
-                format!("{remote} did not answer in time"),
+                format!("{remote} did not answer within the time limit"),
             ));
         }
         (!said.trim().is_empty()).then(|| explain_stderr(remote, &said))
@@ -177,14 +177,14 @@ fn explain_stderr(remote: &str, said: &str) -> SourceFailure {
     let last = sanitize_line(said);
     if has(&["REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
         let text = format!(
-            "the SSH host key of {remote} is not the one in known_hosts: somebody may be in between; if the host was \
-             set up anew, replace its line"
+            "the SSH host key of {remote} does not match known_hosts: the connection may be intercepted; if the host was \
+             reinstalled, replace its line"
         );
         return SourceFailure::new(SourceErrorKind::HostKey, text);
     }
     if has(&["Host key verification failed", "host key is known for"]) {
         let text = format!(
-            "the SSH host key of {remote} is unknown: add it to known_hosts (`ssh-keyscan`, and compare the \
+            "the SSH host key of {remote} is unknown: add it to known_hosts (use `ssh-keyscan` and compare the \
              fingerprint) or set `known_hosts`"
         );
         return SourceFailure::new(SourceErrorKind::HostKey, text);
@@ -192,7 +192,7 @@ fn explain_stderr(remote: &str, said: &str) -> SourceFailure {
     if has(&["UNPROTECTED PRIVATE KEY", "bad permissions"]) {
         return SourceFailure::new(
             SourceErrorKind::Local,
-            format!("the SSH key for {remote} is readable by others: chmod 600 it"),
+            format!("the SSH key for {remote} is readable by others: run `chmod 600` on it"),
         );
     }
     let unreachable = [

@@ -42,7 +42,7 @@ pub(super) fn new_agent(remote: &RemoteSettings) -> Result<ureq::Agent, SourceFa
         let bad = |_| {
             SourceFailure::new(
                 SourceErrorKind::Local,
-                format!("`proxy: {}` is no address of a proxy", redact(proxy)),
+                format!("`proxy: {}` is not a valid proxy address", redact(proxy)),
             )
         };
         config = config.proxy(Some(ureq::Proxy::new(proxy).map_err(bad)?));
@@ -67,7 +67,7 @@ fn read_certificates(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>
     if certificates.is_empty() {
         return Err(SourceFailure::new(
             SourceErrorKind::Local,
-            format!("`{shown}` holds no certificate in PEM form"),
+            format!("`{shown}` contains no PEM certificate"),
         ));
     }
     Ok(certificates)

@@ -23,13 +23,17 @@ impl HttpRemote {
                 self.new_failure(SourceErrorKind::Denied, format!("denies access (HTTP {code})"))
             }
             404 | 410 => {
-                let why =
-                    format!("has no repository there (HTTP {code}), or hides it from who may not read it");
+                let why = format!(
+                    "has no repository there (HTTP {code}), or the credentials do not allow reading it"
+                );
                 self.new_failure(SourceErrorKind::NoRepository, why)
             }
-            429 => self.new_failure(SourceErrorKind::Unreachable, "asks us to come back later (HTTP 429)"),
+            429 => self.new_failure(
+                SourceErrorKind::Unreachable,
+                "limits the request rate, try again later (HTTP 429)",
+            ),
             500..=599 => {
-                self.new_failure(SourceErrorKind::Unreachable, format!("is in trouble (HTTP {code})"))
+                self.new_failure(SourceErrorKind::Unreachable, format!("has a server error (HTTP {code})"))
             }
             _ => self.new_failure(SourceErrorKind::Protocol, format!("answers with HTTP {code}")),
         };
@@ -45,7 +49,7 @@ impl HttpRemote {
     }
 
     pub(super) fn timeout_failure(&self) -> SourceFailure {
-        self.new_failure(SourceErrorKind::Timeout, "did not answer in time")
+        self.new_failure(SourceErrorKind::Timeout, "did not answer within the time limit")
     }
 
     /// What the client library's error means.
@@ -56,7 +60,7 @@ impl HttpRemote {
         };
         match error {
             ureq::Error::Timeout(_) => self.timeout_failure(),
-            ureq::Error::HostNotFound => unreachable("the name of the host is unknown (DNS)"),
+            ureq::Error::HostNotFound => unreachable("the host name is unknown (DNS)"),
             ureq::Error::ConnectionFailed => unreachable("no connection"),
             ureq::Error::ConnectProxyFailed(why) => {
                 unreachable(&format!("the proxy refuses: {}", sanitize_line(why)))
@@ -66,11 +70,11 @@ impl HttpRemote {
             ureq::Error::Io(why) => self.io_failure(why),
             ureq::Error::Protocol(why) => self.new_failure(
                 SourceErrorKind::Protocol,
-                format!("does not speak HTTP: {}", sanitize_line(&why.to_string())),
+                format!("does not answer with valid HTTP: {}", sanitize_line(&why.to_string())),
             ),
             other => self.new_failure(
                 SourceErrorKind::Protocol,
-                format!("cannot be asked: {}", sanitize_line(&other.to_string())),
+                format!("cannot be queried: {}", sanitize_line(&other.to_string())),
             ),
         }
     }
@@ -89,7 +93,7 @@ impl HttpRemote {
             std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => return self.timeout_failure(),
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset => {
-                "the connection broke off".to_owned()
+                "the connection was interrupted".to_owned()
             }
             _ => sanitize_line(&error.to_string()),
         };
@@ -97,7 +101,7 @@ impl HttpRemote {
     }
 
     fn tls_failure(&self, why: &str) -> SourceFailure {
-        let way = "check the clock, or set `ca` when the certificate is signed by your own authority";
+        let way = "check the clock, or set `ca` if your own certificate authority signed the certificate";
         self.new_failure(SourceErrorKind::Tls, format!("cannot be trusted: {} ({way})", sanitize_line(why)))
     }
 }

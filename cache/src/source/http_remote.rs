@@ -206,7 +206,7 @@ impl HttpRemote {
             return Ok(None);
         }
         if there.is_some_and(|(scheme, host, _)| scheme != "https" && !is_loopback(&host)) {
-            let why = "asks for credentials, and without encryption everybody on the way could read them: use https";
+            let why = "asks for credentials, and they would be sent unencrypted: use https";
             return Err(self.new_failure(SourceErrorKind::Denied, why));
         }
         Ok(Some(("Authorization".into(), login.header(*scheme))))
@@ -223,8 +223,8 @@ impl HttpRemote {
         if url_origin(url) != url_origin(&self.0.base) {
             let there = redact(url);
             let why = format!(
-                "redirects to {there}, which asks for credentials: none are sent to \
-                               another host; if that is the right one, set it as `url`"
+                "redirects to {there}, which asks for credentials: zagent sends none to \
+                               another host; if that host is correct, set it as `url`"
             );
             return Err(self.new_failure(SourceErrorKind::Denied, why));
         }
@@ -238,7 +238,7 @@ impl HttpRemote {
         if before.is_some_and(|(old, used)| old == login && used == scheme) || asked > 1 {
             let from = login.origin();
             return Err(
-                self.new_failure(SourceErrorKind::Denied, format!("refuses the credentials of {from}"))
+                self.new_failure(SourceErrorKind::Denied, format!("refuses the credentials from {from}"))
             );
         }
         self.lock_learned().login = Some((login, scheme));
@@ -264,17 +264,17 @@ impl HttpRemote {
             path if path.starts_with('/') && !path.starts_with("//") => {
                 format!("{}{path}", root.unwrap_or(from))
             }
-            _ => return Err(refuse("that is no full address")),
+            _ => return Err(refuse("that is not a full URL")),
         };
         let scheme = to.split("://").next().unwrap_or_default().to_ascii_lowercase();
         if scheme != "https" && scheme != "http" {
             return Err(refuse("only https and http are followed"));
         }
         if scheme == "http" && from.starts_with("https://") {
-            return Err(refuse("that would give up encryption"));
+            return Err(refuse("that would drop encryption"));
         }
         let Some(base) = to.strip_suffix(tail).filter(|_| !tail.is_empty()) else {
-            return Err(refuse("that is no repository (a login page?); check the URL"));
+            return Err(refuse("that is not a repository (a login page?); check the URL"));
         };
         self.lock_learned().redirect = Some(base.to_owned());
         Ok(to)
@@ -333,7 +333,7 @@ impl Read for BoundedBody {
                 Ok(n)
             }
             None => {
-                let most = format!("sends more than the {} bytes that are allowed", self.limit);
+                let most = format!("sends more than the limit of {} bytes", self.limit);
                 Err(self.remote.new_failure(SourceErrorKind::TooLarge, most))
             }
         });

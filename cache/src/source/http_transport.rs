@@ -88,7 +88,7 @@ impl<R: BufRead> ResponsePart<R> {
             exchange.send_once()?;
             self.reader = (self.take)(&mut exchange);
         }
-        self.reader.as_mut().ok_or_else(|| io::Error::other("the exchange failed before"))
+        self.reader.as_mut().ok_or_else(|| io::Error::other("the exchange already failed"))
     }
 }
 

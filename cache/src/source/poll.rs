@@ -75,9 +75,9 @@ impl RemoteClient {
         let more = there.len().saturating_sub(MAX_LISTED);
         there.truncate(MAX_LISTED);
         let list = match (there.is_empty(), more) {
-            (true, _) => "it has no branches at all".to_owned(),
-            (false, 0) => format!("there are: {}", there.join(", ")),
-            (false, more) => format!("there are: {} and {more} more", there.join(", ")),
+            (true, _) => "it has no branches".to_owned(),
+            (false, 0) => format!("existing branches: {}", there.join(", ")),
+            (false, more) => format!("existing branches: {} and {more} more", there.join(", ")),
         };
         self.new_error(
             SourceErrorKind::NoBranch,
@@ -90,7 +90,7 @@ impl RemoteClient {
         let bad = || {
             self.new_error(
                 SourceErrorKind::Local,
-                format!("{:?} is no name of a branch", sanitize_line(branch)),
+                format!("{:?} is not a valid branch name", sanitize_line(branch)),
             )
         };
         full_ref(branch).ok_or_else(bad)
@@ -100,7 +100,7 @@ impl RemoteClient {
         id.parse().map_err(|_| {
             self.new_error(
                 SourceErrorKind::Protocol,
-                format!("{} names a commit `{}`", self.display_url, sanitize_line(id)),
+                format!("{} sends an invalid commit id `{}`", self.display_url, sanitize_line(id)),
             )
         })
     }
@@ -155,7 +155,7 @@ impl RemoteClient {
 /// Runs what reads foreign bytes with foreign code: should that give up in a panic, the answer is bad, not the agent.
 pub(super) fn catch_panics<T>(act: impl FnOnce() -> gix::Result<T>) -> gix::Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or_else(|_| {
-        Err(gix::Error::from_error(std::io::Error::other("the Git library cannot cope with the answer")))
+        Err(gix::Error::from_error(std::io::Error::other("the Git library cannot read the answer")))
     })
 }
 

@@ -57,10 +57,10 @@ impl ServerCapabilities {
         let has = |word: &str| capabilities.split(' ').any(|found| found == word);
         let begins = |word: &str| capabilities.split(' ').any(|found| found.starts_with(word));
         if !has("report-status") {
-            return Err("does not tell what comes of a push");
+            return Err("does not report the result of a push");
         }
         if has("object-format=sha256") {
-            return Err("is a repository with SHA-256, which cannot be written yet");
+            return Err("is a SHA-256 repository, and zagent cannot write those yet");
         }
         Ok(Self {
             sideband: has("side-band-64k"),
@@ -134,7 +134,7 @@ impl RemoteClient {
 
     fn encode_push(&self, wanted: &RefUpdate<'_>, offer: ServerCapabilities) -> Result<Vec<u8>, SourceError> {
         let failed = |error| {
-            self.new_error(SourceErrorKind::Local, format!("cannot pack what is to be pushed: {error}"))
+            self.new_error(SourceErrorKind::Local, format!("cannot pack the objects to push: {error}"))
         };
         wanted.to_request(offer).map_err(failed)
     }
@@ -234,7 +234,7 @@ impl RemoteClient {
         match error.kind() {
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => SourceFailure::new(
                 SourceErrorKind::Unreachable,
-                format!("{} broke off in the middle", self.display_url),
+                format!("{} ended the connection too early", self.display_url),
             ),
             _ => SourceFailure::new(
                 SourceErrorKind::Protocol,
@@ -258,7 +258,7 @@ impl RemoteClient {
             (Some("ok"), Some(Err(why))) => PushOutcome::Denied { message: words(&why) },
             (Some(why), _) if why != "ok" => PushOutcome::Denied { message: words(why) },
             _ => {
-                let message = format!("{} does not say what came of it {said}", self.display_url);
+                let message = format!("{} does not report the result of the push {said}", self.display_url);
                 PushOutcome::Unknown(self.new_error(SourceErrorKind::Protocol, message.trim_end().to_owned()))
             }
         }

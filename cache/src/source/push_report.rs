@@ -33,7 +33,7 @@ pub(super) struct PushReport {
 fn read_pkt_line(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut size = [0; 4];
     from.read_exact(&mut size)?;
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "this is not a line of Git's protocol");
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a valid Git protocol line");
     let size = std::str::from_utf8(&size).ok().and_then(|hex| usize::from_str_radix(hex, 16).ok());
     match size.ok_or_else(bad)? {
         0 => Ok(None),
@@ -92,7 +92,7 @@ pub(super) fn read_report(from: &mut impl Read, sideband: bool) -> io::Result<Pu
                 report.messages.push_str(&String::from_utf8_lossy(text));
             }
             Some((1..=3, _)) | None => {}
-            Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no such band")),
+            Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "unknown sideband")),
         }
     }
     read_status_lines(&mut inner.as_slice(), &mut report).map(|()| report)

@@ -131,7 +131,7 @@ impl RefStore {
     ) -> Result<PushOutcome, SourceError> {
         let valid = name.starts_with("refs/") && gix::validate::reference::name(name.into()).is_ok();
         if !valid {
-            let message = format!("{:?} is no name of a ref", sanitize_line(name));
+            let message = format!("{:?} is not a valid ref name", sanitize_line(name));
             return Err(self.client.new_error(SourceErrorKind::Local, message));
         }
         let old = old.map(|revision| self.client.object_id(revision)).transpose()?;
@@ -146,7 +146,7 @@ impl FetchedCommits {
     /// Fails when it is not there or damaged.
     pub fn commit(&self, revision: &Revision) -> Result<StoredCommit, SourceError> {
         let id = gix::ObjectId::from_hex(revision.as_str().as_bytes());
-        let id = id.map_err(|_| self.protocol_error(format!("{revision} is no SHA-1"), None))?;
+        let id = id.map_err(|_| self.protocol_error(format!("{revision} is not a SHA-1"), None))?;
         object_store::read_commit(&self.repo, id, revision)
             .map_err(|error| self.damaged_error(revision, error))
     }

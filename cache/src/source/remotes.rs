@@ -236,7 +236,7 @@ impl Remotes {
     /// The client of a remote, made when it is first needed: a file that it needs may come later.
     fn client(&mut self, remote: usize) -> Result<&mut RemoteClient, SourceError> {
         let Some(slot) = self.slots.get_mut(remote) else {
-            let message = format!("there is no remote {remote} in the settings");
+            let message = format!("the settings have no remote {remote}");
             return Err(super::error::SourceFailure::new(SourceErrorKind::Local, message).with_remote(""));
         };
         if slot.client.is_none() {

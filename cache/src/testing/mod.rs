@@ -31,9 +31,9 @@ pub fn has(programs: &[&str]) -> bool {
     let is_missing = |program: &&&str| !places.iter().any(|dir| dir.join(program).is_file());
     let Some(missing) = programs.iter().find(is_missing) else { return true };
     assert!(std::env::var_os("CI").is_none(), "this suite needs `{missing}`");
-    #[expect(clippy::print_stderr, reason = "whoever runs the tests should know that one did not run")]
+    #[expect(clippy::print_stderr, reason = "the person who runs the tests must see that one did not run")]
     {
-        eprintln!("not run: there is no `{missing}` on this machine");
+        eprintln!("not run: `{missing}` is not installed on this machine");
     }
     false
 }

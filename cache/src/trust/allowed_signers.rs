@@ -57,13 +57,13 @@ fn parse_line(text: &str, number: usize, zone: &TimeZone) -> Result<Option<Signe
 fn split_principals(text: &str) -> Result<(&str, &str), String> {
     let (field, rest) = match text.strip_prefix('"') {
         Some(inner) => inner.split_once('"').ok_or("the principals have no closing quote")?,
-        None => text.split_once([' ', '\t']).ok_or("a line has principals and a key")?,
+        None => text.split_once([' ', '\t']).ok_or("a line needs principals and a key")?,
     };
     if field.chars().any(char::is_control) {
-        return Err("the principals hold a control character".into());
+        return Err("the principals contain a control character".into());
     }
     if !field.split(',').any(|name| !name.is_empty() && !name.starts_with('!')) {
-        return Err("the principals name nobody".into());
+        return Err("the list of principals is empty".into());
     }
     Ok((field, rest.trim_start_matches([' ', '\t'])))
 }
@@ -77,7 +77,7 @@ fn starts_with_key(text: &str) -> bool {
 pub(super) fn parse_key(text: &str) -> Result<KeyData, String> {
     let mut words = text.split([' ', '\t', '\r']).filter(|word| !word.is_empty());
     let (Some(kind), Some(data)) = (words.next(), words.next()) else {
-        return Err("there is no key: a key is its type and its data".into());
+        return Err("the key is missing: write its type and its data".into());
     };
     if kind.contains("-cert-v01@") {
         return Err("this is a certificate; list the key itself".into());

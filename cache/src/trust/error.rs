@@ -8,7 +8,7 @@ use jiff::Timestamp;
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
     /// Nobody's signature would count.
-    #[error("`{path}` is not there or names no key, so no signature counts")]
+    #[error("`{path}` does not exist or lists no key, so no signature is accepted")]
     NoSigners {
         /// The file of signers.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum SignatureError {
         why: String,
     },
     /// A list of revoked keys in OpenSSH's binary format.
-    #[error("`{path}` is a binary key revocation list, which is not read here")]
+    #[error("`{path}` is a binary key revocation list, which zagent does not support")]
     BinaryRevocations {
         /// The file.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum SignatureError {
         why: String,
     },
     /// Signed with a certificate.
-    #[error("the signature was made with an SSH certificate ({algorithm}), which is not accepted here")]
+    #[error("the signature was made with an SSH certificate ({algorithm}), which zagent does not accept")]
     Certificate {
         /// Its algorithm.
         algorithm: String,
@@ -100,7 +100,7 @@ pub enum SignatureError {
         path: PathBuf,
     },
     /// The key may not sign this.
-    #[error("the key of `{principal}` may not sign for `{namespace}` (line {line} of `{path}`)")]
+    #[error("the key of `{principal}` is not allowed to sign for `{namespace}` (line {line} of `{path}`)")]
     NotAllowed {
         /// Whose.
         principal: String,
@@ -112,7 +112,7 @@ pub enum SignatureError {
         line: usize,
     },
     /// The key does not count yet, or did not when it was used.
-    #[error("the key of `{principal}` is valid from {after} on, and was used at {at}")]
+    #[error("the key of `{principal}` is valid from {after}, and it was used at {at}")]
     NotYetValid {
         /// Whose.
         principal: String,
@@ -122,7 +122,7 @@ pub enum SignatureError {
         at: Timestamp,
     },
     /// The key counts no more.
-    #[error("the key of `{principal}` was valid until {before}, and it is used at {at}")]
+    #[error("the key of `{principal}` was valid until {before}, and it was used at {at}")]
     ExpiredKey {
         /// Whose.
         principal: String,
@@ -132,13 +132,13 @@ pub enum SignatureError {
         at: Timestamp,
     },
     /// The bytes are not those that were signed.
-    #[error("the signature by {fingerprint} is not one of these bytes")]
+    #[error("the signature by {fingerprint} does not match the signed content")]
     BadSignature {
         /// The key that it claims.
         fingerprint: String,
     },
     /// Too few people signed.
-    #[error("{have} of {need} signatures count{by}{why}", by = by(whom), why = why(refused))]
+    #[error("{have} of {need} required signatures are valid{by}{why}", by = by(whom), why = why(refused))]
     TooFew {
         /// How many people did.
         have: usize,
@@ -153,10 +153,10 @@ pub enum SignatureError {
     #[error("the commit has an OpenPGP signature, and `trust.openpgp_keyring` is not set")]
     NoKeyring,
     /// No program to check OpenPGP signatures.
-    #[error("the commit has an OpenPGP signature, and the program `gpgv` is not there")]
+    #[error("the commit has an OpenPGP signature, and the program `gpgv` is not installed")]
     NoGpgv,
     /// `gpgv` could not be asked.
-    #[error("cannot ask `gpgv` about the OpenPGP signature")]
+    #[error("cannot run `gpgv` to check the OpenPGP signature")]
     Gpgv {
         /// What the system said.
         #[source]
@@ -219,16 +219,16 @@ impl SignatureError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoSigners { path } => format!(
-                "write one line a signer into `{}`: alice@example.org ssh-ed25519 AAAA…",
+                "write one line per signer into `{}`: alice@example.org ssh-ed25519 AAAA…",
                 path.display()
             ),
-            Self::Unreadable { .. } => "give the agent the right to read it".into(),
+            Self::Unreadable { .. } => "allow the agent to read the file".into(),
             Self::Unsafe { path, .. } => {
                 format!("chown root {0}; chmod go-w {0}", path.display())
             }
-            Self::Line { .. } => "mend or remove the line; until then no signature counts".into(),
+            Self::Line { .. } => "fix or remove the line; until then no signature is accepted".into(),
             Self::BinaryRevocations { .. } => {
-                "list the keys as text: a public key a line, or its SHA256: fingerprint".into()
+                "list the keys as text, one per line: a public key or its SHA256: fingerprint".into()
             }
             Self::Unsigned { what: "commit" } => {
                 "sign it and push again: git commit --amend --no-edit -S".into()
@@ -237,11 +237,11 @@ impl SignatureError {
                 "publish it with a signature: zagent release publish --key FILE".into()
             }
             Self::Unsigned { .. } | Self::TooFew { .. } => {
-                "let more people sign the manifest: zagent manifest sign --key FILE --as NAME".into()
+                "get more signatures on the manifest: zagent manifest sign --key FILE --as NAME".into()
             }
-            Self::Several => "commit anew with one signature: git commit --amend --no-edit -S".into(),
+            Self::Several => "commit again with one signature: git commit --amend --no-edit -S".into(),
             Self::Malformed { .. } | Self::BadSignature { .. } => {
-                "sign it again; if nobody changed it on purpose, find out who did".into()
+                "sign it again; if nobody changed it on purpose, find out who changed it".into()
             }
             Self::Certificate { .. } => "sign with a plain key, and list that key".into(),
             Self::Weak { .. } => "sign with an Ed25519 key: ssh-keygen -t ed25519".into(),
@@ -252,8 +252,10 @@ impl SignatureError {
                 format!("if you know whose key it is, add it to `{}` on the nodes", path.display())
             }
             Self::Revoked { .. } => "sign it again with a key that was not revoked".into(),
-            Self::NotAllowed { .. } => "sign with another key, or add to `namespaces` of its line".into(),
-            Self::NotYetValid { .. } => "look at the clocks of signer and node, or at `valid-after`".into(),
+            Self::NotAllowed { .. } => "sign with another key, or extend `namespaces` on that line".into(),
+            Self::NotYetValid { .. } => {
+                "check the clocks of the signer and the node, and `valid-after`".into()
+            }
             Self::ExpiredKey { .. } => "sign it again with a key that is valid".into(),
             Self::NoKeyring => {
                 "sign with SSH (git config gpg.format ssh), or set `trust.openpgp_keyring` to a file made by \
@@ -262,7 +264,7 @@ impl SignatureError {
             }
             Self::NoGpgv => "install the package gpgv, or sign with SSH (git config gpg.format ssh)".into(),
             Self::Gpgv { .. } | Self::GpgvTimeout { .. } => "run `gpgv --version` on the node".into(),
-            Self::OpenPgp { .. } => "sign it again with a key of the keyring that is valid".into(),
+            Self::OpenPgp { .. } => "sign it again with a valid key from the keyring".into(),
         }
     }
 }

@@ -109,7 +109,7 @@ fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
         match word {
             "GOODSIG" => good.push(rest),
             "VALIDSIG" => valid.push(rest),
-            "BADSIG" => return refuse(&format!("it is not one of these bytes (key {})", who())),
+            "BADSIG" => return refuse(&format!("it does not match the signed content (key {})", who())),
             "EXPSIG" => return refuse(&format!("the signature itself has expired (key {})", who())),
             "EXPKEYSIG" => return refuse(&format!("the key {} has expired", who())),
             "REVKEYSIG" => return refuse(&format!("the key {} was revoked by its owner", who())),
@@ -122,7 +122,7 @@ fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
         }
     }
     let ([good], [valid]) = (good.as_slice(), valid.as_slice()) else {
-        return refuse("gpgv does not call it one good and valid signature");
+        return refuse("gpgv does not report exactly one good and valid signature");
     };
     if !fine {
         return refuse("gpgv failed");
@@ -130,10 +130,10 @@ fn parse_status(said: &str, fine: bool) -> Result<Signer, SignatureError> {
     let fields: Vec<&str> = valid.split(' ').collect();
     let is_key = |text: &str| (40..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     let (Some(hash), Some(class), Some(primary)) = (fields.get(7), fields.get(8), fields.get(9)) else {
-        return refuse("gpgv does not say by which key");
+        return refuse("gpgv does not report which key made it");
     };
     if !is_key(primary) || !matches!(*class, "00" | "01") {
-        return refuse("it is no signature of a document");
+        return refuse("it is not a document signature");
     }
     if WEAK_HASHES.contains(hash) {
         return refuse("it was made with a digest that can be forged (MD5, SHA-1 or RIPEMD-160)");
@@ -173,11 +173,11 @@ mod tests {
             (format!("{good}[GNUPG:] EXPKEYSIG K u\n{}", valid("8", "00")), true, "expired"),
             (format!("{good}[GNUPG:] REVKEYSIG K u\n{}", valid("8", "00")), true, "revoked"),
             (format!("{good}[GNUPG:] EXPSIG K u\n{}", valid("8", "00")), true, "expired"),
-            (format!("{good}[GNUPG:] BADSIG K u\n{}", valid("8", "00")), true, "these bytes"),
+            (format!("{good}[GNUPG:] BADSIG K u\n{}", valid("8", "00")), true, "signed content"),
             ("[GNUPG:] ERRSIG K 1 8 00 1 9 F\n".into(), false, "not in the keyring"),
             ("[GNUPG:] ERRSIG K 1 8 00 1 4 F\n".into(), false, "cannot be checked"),
             ("[GNUPG:] NODATA 4\n".into(), false, "no signature"),
-            (format!("{good}[GNUPG:] VALIDSIG {KEY}\n"), true, "by which key"),
+            (format!("{good}[GNUPG:] VALIDSIG {KEY}\n"), true, "which key"),
             (String::new(), true, "one good"),
         ] {
             let error = parse_status(&said, fine).unwrap_err().to_string();

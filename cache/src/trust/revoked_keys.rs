@@ -54,7 +54,7 @@ fn parse_fingerprint(line: &str) -> Result<Option<Fingerprint>, String> {
     }
     let first = line.split_whitespace().next().unwrap_or_default();
     if first.starts_with("SHA256:") {
-        let read = first.parse().map_err(|_| "the fingerprint is not the SHA256: one of a key".to_owned());
+        let read = first.parse().map_err(|_| "this is not a SHA256: key fingerprint".to_owned());
         return read.map(Some);
     }
     parse_key(line).map(|key| Some(key.fingerprint(HashAlg::Sha256)))

@@ -35,14 +35,14 @@ pub enum SignError {
         source: ssh_key::Error,
     },
     /// `ssh-keygen` cannot be started.
-    #[error("cannot run `ssh-keygen`, which signs with keys of this kind")]
+    #[error("cannot run `ssh-keygen`, which is needed for this type of key")]
     Program {
         /// What the system said.
         #[source]
         source: std::io::Error,
     },
     /// `ssh-keygen` did not sign.
-    #[error("`ssh-keygen` did not sign with `{path}`; it said why above")]
+    #[error("`ssh-keygen` did not sign with `{path}`; see its message above")]
     Declined {
         /// The key.
         path: PathBuf,

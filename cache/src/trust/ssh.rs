@@ -78,7 +78,7 @@ impl SshSignature {
         };
         if !fits {
             return Err(weak_error(format!(
-                "its algorithm `{}` does not go with a key of type `{}`",
+                "its algorithm `{}` does not match a key of type `{}`",
                 self.0.algorithm().as_str(),
                 self.key().algorithm().as_str()
             )));
@@ -127,7 +127,7 @@ pub(super) fn check_key_strength(key: &KeyData) -> Result<(), String> {
                 Ok(())
             } else {
                 let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
-                Err(format!("RSA keys have {least} to {most} bits here, this one has {bits}"))
+                Err(format!("RSA keys must have {least} to {most} bits, and this one has {bits}"))
             }
         }
         other => Err(format!("keys of the type `{}` are not supported", other.algorithm().as_str())),

@@ -29,7 +29,7 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, SignatureError> {
     })?;
     let meta = file.metadata().map_err(unreadable)?;
     if !meta.is_file() {
-        return Err(distrust("it is no file".into()));
+        return Err(distrust("it is not a regular file".into()));
     }
     if let Some(why) = others_may_write(&meta) {
         return Err(distrust(why));
@@ -67,7 +67,7 @@ pub(super) fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, Signatu
 fn others_may_write(meta: &Metadata) -> Option<String> {
     let own = rustix::process::geteuid().as_raw();
     if meta.uid() != 0 && meta.uid() != own {
-        return Some(format!("it belongs to user {}, neither to root nor to the agent", meta.uid()));
+        return Some(format!("it belongs to user {}; it must belong to root or to the agent", meta.uid()));
     }
     let mode = meta.mode() & 0o7777;
     (mode & 0o022 != 0).then(|| format!("its mode {mode:04o} lets others write it"))

@@ -14,11 +14,11 @@ const SLACK: Duration = Duration::from_secs(4);
 
 /// How to behave, what comes of it, and a word of the message.
 const POLLS: &[(&str, &[SourceErrorKind], &str)] = &[
-    ("hang", &[SourceErrorKind::Timeout], "in time"),
-    ("half", &[SourceErrorKind::Timeout], "in time"),
+    ("hang", &[SourceErrorKind::Timeout], "time limit"),
+    ("half", &[SourceErrorKind::Timeout], "time limit"),
     ("headers", &[SourceErrorKind::Protocol, SourceErrorKind::Unreachable], ""),
-    ("body", &[SourceErrorKind::Timeout], "in time"),
-    ("trickle", &[SourceErrorKind::Timeout], "in time"),
+    ("body", &[SourceErrorKind::Timeout], "time limit"),
+    ("trickle", &[SourceErrorKind::Timeout], "time limit"),
     ("loop", &[SourceErrorKind::Protocol], "redirects more than 5 times"),
     ("tofile", &[SourceErrorKind::Protocol], "`file:///etc/passwd`: only https and http"),
     ("toext", &[SourceErrorKind::Protocol], "redirects to"),
@@ -30,7 +30,7 @@ const POLLS: &[(&str, &[SourceErrorKind], &str)] = &[
     ("type", &[SourceErrorKind::Protocol], "application/octet-stream"),
     ("garbage", &[SourceErrorKind::Protocol], "Git server"),
     ("endless", &[SourceErrorKind::TooLarge, SourceErrorKind::Timeout], ""),
-    ("truncated", &[SourceErrorKind::Unreachable], "broke off"),
+    ("truncated", &[SourceErrorKind::Unreachable], "interrupted"),
     ("close", &[SourceErrorKind::Unreachable], "cannot reach"),
 ];
 

@@ -87,7 +87,7 @@ fn a_wrong_or_missing_login_is_refused_in_words_without_the_secret() {
         assert!(error.to_string().contains(word), "{error}");
         assert!(!format!("{error:?}").contains("hunter2"));
     }
-    assert!(fixture.server.log().len() < 20, "a door that stays shut is not knocked at for ever");
+    assert!(fixture.server.log().len() < 20, "the client stops retrying when access stays denied");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn names_are_compared_whole_and_several_are_asked_at_once() {
     }
     let error = client.no_branch_error("nope", long_deadline());
     assert_eq!(error.kind, SourceErrorKind::NoBranch);
-    assert!(error.to_string().ends_with("there are: main, main2, testing/web-01"), "{error}");
+    assert!(error.to_string().ends_with("existing branches: main, main2, testing/web-01"), "{error}");
     for bad in ["-x", "a b", "../x", "a\nb"] {
         assert_eq!(client.poll(&[bad], long_deadline()).unwrap_err().kind, SourceErrorKind::Local);
     }
@@ -76,7 +76,7 @@ fn an_empty_repository_and_a_deleted_branch_have_no_head() {
     assert!(head(&mut client).unwrap().is_some());
     fixture.scratch.start_orphan();
     assert_eq!(head(&mut client).unwrap(), None);
-    assert!(client.no_branch_error("main", long_deadline()).to_string().contains("no branches at all"));
+    assert!(client.no_branch_error("main", long_deadline()).to_string().contains("it has no branches"));
 }
 
 #[test]

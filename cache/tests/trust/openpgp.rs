@@ -80,7 +80,7 @@ fn openpgp_signatures_by_keys_of_the_keyring_count() {
         assert!(error.to_string().contains(words), "{words}: {error}");
     };
     let text = String::from_utf8(commit.clone()).unwrap();
-    refused(&signers, text.replace("words", "wards").as_bytes(), "not one of these bytes");
+    refused(&signers, text.replace("words", "wards").as_bytes(), "does not match the signed content");
     refused(&home.signers(&["eve@example.org"]), &commit, "not in the keyring");
     let plain = home.site.commit(&[], "2026-06-01T12:00:00Z");
     let good = home.sign(&[], "alice@example.org", &plain);

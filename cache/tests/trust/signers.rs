@@ -66,13 +66,13 @@ fn a_bad_line_is_named_and_refuses_the_file() {
     let public = site.public("k");
     for (line, words) in [
         ("alice", "principals and a key"),
-        ("!bob KEY", "name nobody"),
+        ("!bob KEY", "is empty"),
         ("\"alice KEY", "closing quote"),
-        ("alice foo KEY", "option `foo`"),
+        ("alice foo KEY", "`foo` is neither"),
         ("alice namespaces=git KEY", "in quotes"),
-        ("alice valid-after=\"20200230\" KEY", "is no time"),
+        ("alice valid-after=\"20200230\" KEY", "is not a time"),
         ("alice ssh-ed25519 AAAA", "cannot be read"),
-        ("alice ssh-ed25519", "no key"),
+        ("alice ssh-ed25519", "key is missing"),
         ("alice ssh-dss AAAAB3NzaC1kc3MAAAAA", "cannot be read"),
         ("a\x07b KEY", "control character"),
     ] {

@@ -35,7 +35,7 @@ fn a_signature_of_another_commit_is_refused() {
     let forged = format!("tree {tree}\nparent {}\n{rest}\n", victim.good);
     let id = victim.repo.git_on(&["hash-object", "-t", "commit", "-w", "--stdin"], forged.as_bytes());
     victim.repo.git(&["push", "-q", "-f", "origin", &format!("{id}:refs/heads/main")]);
-    victim.refuses(&["is not one of these bytes"]);
+    victim.refuses(&["does not match the signed content"]);
 }
 
 /// Each row: how a key stands in the file of signers, and what is said of it.
@@ -47,7 +47,7 @@ fn a_key_that_does_not_count_is_refused() {
     let table = [
         ("valid-after=\"20990101\" ", "is valid from 2099-01-01"),
         ("valid-before=\"20260101\" ", "was valid until"),
-        ("namespaces=\"file\" ", "may not sign for `git`"),
+        ("namespaces=\"file\" ", "is not allowed to sign for `git`"),
     ];
     for (options, words) in table {
         victim.node.write("signers", &format!("alice@example.org {options}{public}\n"));

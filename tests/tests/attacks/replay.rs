@@ -17,17 +17,17 @@ fn a_replayed_commit_is_refused_also_after_the_state_was_wiped() {
     let new = victim.good.clone();
     let offer = |id: &str| victim.repo.git(&["push", "-q", "-f", "origin", &format!("{id}:refs/heads/main")]);
     offer(&old);
-    victim.refuses(&["history went back"]);
+    victim.refuses(&["the branch was moved back"]);
     let root = victim.node.root();
     for gone in ["state/floor", "trust/floor"] {
         fs::remove_file(root.join(gone)).unwrap();
-        victim.refuses(&["history went back"]);
+        victim.refuses(&["the branch was moved back"]);
     }
     for gone in ["cache", "state"] {
         fs::remove_dir_all(root.join(gone)).unwrap();
     }
-    victim.node.turn().expect(76, &["history went back"]);
-    victim.node.call(&["source", "sync"]).expect(76, &["history went back"]);
+    victim.node.turn().expect(76, &["the branch was moved back"]);
+    victim.node.call(&["source", "sync"]).expect(76, &["the branch was moved back"]);
     assert!(victim.node.generations().is_empty());
     offer(&new);
     victim.node.turn().expect(0, &[]);
@@ -46,7 +46,7 @@ fn a_testing_branch_brings_nothing_old_back() {
     let push = |to: &str| victim.repo.git(&["push", "-q", "-f", "origin", to]);
     push(&format!("{old}:refs/heads/testing/node"));
     push(&format!("{oldest}:refs/heads/main"));
-    victim.refuses(&["history went back"]);
+    victim.refuses(&["the branch was moved back"]);
     let bare = victim.repo.bare();
     victim.repo.git(&["--git-dir", &bare.to_string_lossy(), "update-ref", "-d", "refs/heads/main"]);
     victim.node.turn().expect(0, &["does not exist"]);
@@ -67,7 +67,7 @@ fn a_pin_opens_no_way_back() {
     victim.node.stands_on(&oldest);
     victim.repo.git(&["push", "-q", "-f", "origin", &format!("{old}:refs/heads/main")]);
     victim.node.call(&["unpin"]).expect(0, &[]);
-    victim.node.turn().expect(76, &["history went back"]);
+    victim.node.turn().expect(76, &["the branch was moved back"]);
     victim.node.stands_on(&oldest);
     victim.repo.git(&["push", "-q", "-f", "origin", &format!("{}:refs/heads/main", victim.good)]);
     victim.node.turn().expect(0, &[]);
@@ -82,7 +82,7 @@ fn a_damaged_floor_lets_nothing_in() {
         fs::write(victim.node.root().join(place), "zagent floor 1 0\n{}\n").unwrap();
     }
     victim.commit("two");
-    victim.refuses(&["what was accepted before cannot be told", "--allow-rewind"]);
+    victim.refuses(&["cannot read the replay protection records", "--allow-rewind"]);
 }
 
 /// A commit of another repository, signed by the same person. Git's signatures do not say for which repository they
@@ -121,11 +121,11 @@ fn a_serial_that_was_passed_is_refused() {
     victim.list(&["--serial", "2"]);
     victim.sign_manifest();
     victim.push();
-    victim.refuses(&["serial 2, which was accepted with another content"]);
+    victim.refuses(&["serial 2, which was accepted with different content"]);
 
     for gone in ["cache", "state"] {
         fs::remove_dir_all(victim.node.root().join(gone)).unwrap();
     }
-    victim.node.turn().expect(76, &["serial 2, which was accepted with another content"]);
+    victim.node.turn().expect(76, &["serial 2, which was accepted with different content"]);
     assert!(victim.node.generations().is_empty());
 }

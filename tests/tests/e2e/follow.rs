@@ -102,7 +102,7 @@ fn a_branch_that_goes_back_is_refused_until_somebody_allows_it() {
     node.turn().changed(1);
     repo.git(&["reset", "-q", "--hard", &first]);
     repo.push();
-    node.turn().expect(76, &["history went back"]);
+    node.turn().expect(76, &["the branch was moved back"]);
     node.stands_on(&second);
     node.call(&["source", "sync", "--allow-rewind"]).expect(0, &[&first]);
     node.turn().changed(1);
