@@ -32,7 +32,7 @@ impl BatchSize {
 
 /// What is wrong with a written batch size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no batch size: write a number of nodes (`5`) or a share (`10%`)")]
+#[error("`{0}` is not a batch size: write a number of nodes (`5`) or a percentage (`10%`)")]
 pub struct BatchSizeError(String);
 
 /// A batch size in a record: `5` or `10%`.

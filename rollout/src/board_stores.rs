@@ -59,10 +59,11 @@ impl BoardRecords {
         let refused = |way: &str| BoardError::Refused { board: "of rollouts".into(), message: way.into() };
         if settings.trust.require != RequiredSignatures::None && settings.board.kind == BoardKind::Nats {
             return Err(refused(
-                "`trust.require` lets only what is signed count, and records on NATS are not: set `rollout.url` to a repository",
+                "`trust.require` accepts only signed records, and records on NATS are not signed: set `rollout.url` to a repository",
             ));
         }
-        let way = "there is no place for rollouts: set `rollout.url` to a repository, or set `board.kind`";
+        let way =
+            "no rollout repository is configured: set `rollout.url` to a repository, or set `board.kind`";
         board::open(settings)?.map(Self::new).ok_or_else(|| refused(way))
     }
 }
@@ -112,7 +113,7 @@ impl Records for BoardRecords {
                 Ok(value) => all.push(VersionedValue { value, token: entry.token }),
                 Err(error) => {
                     if self.logged.get(&id) != Some(&entry.token) {
-                        tracing::warn!(rollout = %id, %error, "left out");
+                        tracing::warn!(rollout = %id, %error, "skipped: it cannot be read");
                         self.logged.insert(id.clone(), entry.token);
                     }
                     unread.push(id);

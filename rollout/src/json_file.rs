@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 /// Bytes of such a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// What is said of one that has more.
-const TOO_LARGE: &str = "it is too large to be ours";
+const TOO_LARGE: &str = "the file is too large";
 /// How long another who writes is waited for.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the lock is tried again.
@@ -162,7 +162,7 @@ impl LockedDir {
                     std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let words = "another process keeps writing there";
+                    let words = "another process holds the lock";
                     return Err(io::Error::new(io::ErrorKind::WouldBlock, words));
                 }
                 Err(e) => return Err(e.into()),

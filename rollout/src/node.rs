@@ -43,8 +43,8 @@ pub fn driven_action(record: &RolloutRecord, id: &NodeId, node: &NodeState) -> O
         (RolloutStatus::Aborting | RolloutStatus::Aborted, _) => {
             over(record.reason.as_deref().unwrap_or("the rollout was aborted"))
         }
-        (_, NodeStatus::Failed) => over("the driver counts this node as failed"),
-        (_, NodeStatus::Silent) => over("the driver did not hear from this node"),
+        (_, NodeStatus::Failed) => over("the driver marked this node as failed"),
+        (_, NodeStatus::Silent) => over("the driver received no report from this node"),
         (RolloutStatus::Completed, _) => over("the rollout is over"),
         (RolloutStatus::Rolling | RolloutStatus::Paused, _) => {
             let batch = record.batches.get(record.current_batch)?;
@@ -117,7 +117,7 @@ fn is_downgrade(record: &RolloutRecord, node: &NodeState) -> bool {
 #[must_use]
 pub fn orphaned_action(node: &NodeState) -> Option<NodeEvent> {
     let rollout = node.current_rollout()?.clone();
-    Some(NodeEvent::Withdraw(rollout, "the record of the rollout is gone".to_owned()))
+    Some(NodeEvent::Withdraw(rollout, "the rollout record was deleted".to_owned()))
 }
 
 /// The order of a record.

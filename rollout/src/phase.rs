@@ -217,7 +217,7 @@ pub enum NodeAction {
     Apply(String),
     /// Switch back, start; answer with [`NodeEvent::RolledBack`] or [`NodeEvent::RollbackFailed`].
     RollBack(String),
-    /// The version is good: what is older than the one before it may go, and the watchdog renews itself; no answer.
+    /// The version is good: what is older than the one before it may go, and the watchdog updates itself; no answer.
     Settle(String),
 }
 
@@ -343,13 +343,13 @@ fn step_idle(node: &mut NodeState, event: NodeEvent, now: Timestamp) -> Vec<Node
         }
         NodeEvent::Prepare(order) => {
             if let Some(why) = node.rejected.get(&order.to).filter(|_| !order.anyway) {
-                let why = format!("{} was rejected here before: {why}", order.to);
+                let why = format!("{} was already rejected on this node: {why}", order.to);
                 node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
                 return vec![];
             }
             // Another rollout brought something newer since this one was planned.
             if compare(&order.to, &node.running) == Some(std::cmp::Ordering::Less) && !order.anyway {
-                let why = format!("{} is older than {}, which runs here", order.to, node.running);
+                let why = format!("{} is older than {}, which runs on this node", order.to, node.running);
                 node.end_rollout(&order, NodeOutcome::Failed, Some(why), now);
                 return vec![];
             }
@@ -516,7 +516,7 @@ fn step_soaking(
         _ => {}
     }
     if now >= soak.deadline {
-        let why = format!("nobody confirmed it within {}", Span(soak.order.confirm_timeout()));
+        let why = format!("the driver did not confirm it within {}", Span(soak.order.confirm_timeout()));
         return node.start_rollback(soak.order, why, false, now);
     }
     let SoakState { order, since, deadline, misses, ready_since } = soak;

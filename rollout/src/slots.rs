@@ -54,7 +54,9 @@ pub struct AgentProgram {
 #[derive(Debug, thiserror::Error)]
 pub enum SlotError {
     /// The version cannot be the name of a directory.
-    #[error("`{0}` is no version: letters, digits, `.`, `+`, `-` and `_`, and a letter or a digit first")]
+    #[error(
+        "`{0}` is not a version: use letters, digits, `.`, `+`, `-` and `_`, and start with a letter or a digit"
+    )]
     BadName(String),
     /// There is none.
     #[error("version {0} is not on this host")]
@@ -134,7 +136,7 @@ impl Slots {
             .recursive(true)
             .mode(0o700)
             .create(dir)
-            .map_err(disk_error("make the directory", dir))?;
+            .map_err(disk_error("create the directory", dir))?;
         let path = dir.join(".incoming");
         remove_path(&path)?;
         Ok(path)
@@ -146,10 +148,10 @@ impl Slots {
     /// Fails when the version is no name, the file is not what it should be or is for another machine, and when the disk does.
     pub fn install(&self, version: &str, file: &Path, blake3: &str, source: &str) -> Result<(), SlotError> {
         check_version_name(version)?;
-        let size = fs::metadata(file).map_err(disk_error("look at", file))?.len();
+        let size = fs::metadata(file).map_err(disk_error("stat", file))?.len();
         let found = file_digest(file).map_err(disk_error("read", file))?;
         if !found.eq_ignore_ascii_case(blake3) {
-            let why = format!("its digest is {found}, and {blake3} was ordered");
+            let why = format!("its digest is {found}, and the rollout expects {blake3}");
             return Err(SlotError::Damaged { version: version.into(), why });
         }
         let foreign = |why| SlotError::WrongMachine { version: version.into(), why };
@@ -158,7 +160,7 @@ impl Slots {
             .map_err(foreign)?;
         let new = self.dir.join(".new");
         remove_path(&new)?;
-        DirBuilder::new().mode(0o700).create(&new).map_err(disk_error("make the directory", &new))?;
+        DirBuilder::new().mode(0o700).create(&new).map_err(disk_error("create the directory", &new))?;
         let program = new.join(PROGRAM_FILE);
         fs::rename(file, &program).map_err(disk_error("move", file))?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))
@@ -192,7 +194,7 @@ impl Slots {
         let path = dir.join(PROGRAM_FILE);
         let found = file_digest(&path).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
         if found != slot.blake3 {
-            return Err(damaged(format!("its digest is {found}, and was {}", slot.blake3)));
+            return Err(damaged(format!("its digest is {found}, and it was {}", slot.blake3)));
         }
         Ok(AgentProgram { version: version.into(), path })
     }
@@ -236,7 +238,7 @@ impl Slots {
         }
         let new = self.dir.join(".current");
         remove_path(&new)?;
-        std::os::unix::fs::symlink(&program.version, &new).map_err(disk_error("make the link", &new))?;
+        std::os::unix::fs::symlink(&program.version, &new).map_err(disk_error("create the symlink", &new))?;
         fs::rename(&new, &link).map_err(disk_error("move", &new))?;
         self.sync_dir()
     }
@@ -320,8 +322,8 @@ fn check_machine(program: &Path, ours: &Path) -> io::Result<Result<(), String>> 
     Ok(match found.as_slice() {
         [b'#', b'!', ..] => Ok(()),
         [0x7f, b'E', b'L', b'F', ..] if kind(&found) == kind(&ours) => Ok(()),
-        [0x7f, b'E', b'L', b'F', ..] => Err("it is made for another kind of processor".into()),
-        _ => Err("it is no program".into()),
+        [0x7f, b'E', b'L', b'F', ..] => Err("it is built for another processor type".into()),
+        _ => Err("it is not a program".into()),
     })
 }
 

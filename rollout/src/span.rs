@@ -22,7 +22,7 @@ impl Span {
 
 /// A text that is no length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no length of time: write `90s`, `5m` or `1h`")]
+#[error("`{0}` is not a duration: write `90s`, `5m` or `1h`")]
 pub struct SpanError(String);
 
 impl FromStr for Span {

@@ -122,7 +122,7 @@ fn a_report_under_anothers_name_is_refused_and_named() {
     // Its own report where another's should be; one that claims to be another's, signed by itself; another component's.
     let (own, as_web) = (report("db", 5), report("web", 5));
     let states = NodeReport { component: Component::States, ..report("web", 5) };
-    for (forged, why) in [(own, "speaks of `db`"), (as_web, "is signed by"), (states, "(states)")] {
+    for (forged, why) in [(own, "is about `db`"), (as_web, "is signed by"), (states, "(states)")] {
         site.forge("web", &envelope::sign_report(&forged, &site.key("db")).unwrap());
         let (good, refused) = names(&mut driver);
         assert_eq!(good, ["db"], "{why}");

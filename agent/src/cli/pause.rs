@@ -172,7 +172,7 @@ mod tests {
         }
         assert!(read("2020-01-01 10:00").contains("is over already"));
         for bad in ["", "soon", "25:00", "4h", "14"] {
-            assert!(read(bad).contains("is not a time"), "{bad}: {}", read(bad));
+            assert!(read(bad).contains("is no time"), "{bad}: {}", read(bad));
         }
     }
 }

@@ -9,7 +9,7 @@ use zagent_cache::trust::{SignError, SignatureError};
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     /// None is for this machine.
-    #[error("there is no artifact for {machine}; there {}", named(there))]
+    #[error("the release has no artifact for {machine}; it {}", named(there))]
     NoArtifactForMachine {
         /// Kernel and machine.
         machine: String,
@@ -20,13 +20,13 @@ pub enum ArtifactError {
     #[error("the artifact has neither `url` nor `ref`")]
     NoLocation,
     /// It is in a ref, and there is no repository.
-    #[error("the artifact is in `{reference}`, and no repository of rollouts is known: set `rollout.url`")]
+    #[error("the artifact is in `{reference}`, and no rollout repository is configured: set `rollout.url`")]
     NoRepository {
         /// The ref.
         reference: String,
     },
     /// The record, or the file, is not what it should be.
-    #[error("this is no artifact: {why}")]
+    #[error("this is not an artifact: {why}")]
     Malformed {
         /// What is.
         why: String,
@@ -51,7 +51,7 @@ pub enum ArtifactError {
         source: Box<SourceError>,
     },
     /// The ref does not hold a release.
-    #[error("`{reference}` holds no release: {why}")]
+    #[error("`{reference}` contains no release: {why}")]
     NoRelease {
         /// The ref.
         reference: String,
@@ -59,13 +59,13 @@ pub enum ArtifactError {
         why: String,
     },
     /// More came than was announced.
-    #[error("the artifact has more than the {want} bytes that the record says")]
+    #[error("the artifact has more than the {want} bytes in the record")]
     TooLong {
         /// As the record says.
         want: u64,
     },
     /// Less came than was announced.
-    #[error("the artifact has {got} bytes, and the record says {want}")]
+    #[error("the artifact has {got} bytes, and the record has {want}")]
     Short {
         /// As the record says.
         want: u64,
@@ -74,7 +74,7 @@ pub enum ArtifactError {
     },
     /// Something else came than was announced.
     #[error(
-        "the artifact has the BLAKE3 digest {got}, and the record says {want}: it was changed or replaced"
+        "the artifact has the BLAKE3 digest {got}, and the record has {want}: the artifact was changed or replaced"
     )]
     Digest {
         /// As the record says.
@@ -90,8 +90,8 @@ pub enum ArtifactError {
     Sign(#[from] SignError),
     /// The version is taken.
     #[error(
-        "version {version} was published with other bytes in `{reference}`: what was published stays as it is; give the \
-         new bytes a new version"
+        "version {version} is already published with different content in `{reference}`, and a published version never changes; give the \
+         new content a new version"
     )]
     AlreadyPublished {
         /// Which.
@@ -131,7 +131,7 @@ pub enum ArtifactError {
 }
 
 fn named(there: &[String]) -> String {
-    if there.is_empty() { "is none at all".into() } else { format!("are: {}", there.join(", ")) }
+    if there.is_empty() { "has none".into() } else { format!("has: {}", there.join(", ")) }
 }
 
 impl ArtifactError {

@@ -53,7 +53,11 @@ pub(super) fn download(
         }
         if status != ureq::http::StatusCode::OK {
             let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
-            return Err(http_error(&at, format!("the server answers {}", status.as_u16()), passing));
+            return Err(http_error(
+                &at,
+                format!("the server answers with HTTP {}", status.as_u16()),
+                passing,
+            ));
         }
         let mut body = answer.body_mut().with_config().limit(u64::MAX).reader();
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -87,7 +91,7 @@ fn http_error(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError 
 /// The URL of the record: https, or http on this machine.
 fn check_url(url: &str) -> Result<Uri, ArtifactError> {
     let odd = |why: &str| ArtifactError::Malformed { why: why.into() };
-    let at: Uri = url.parse().map_err(|_| odd("`url` is no URL"))?;
+    let at: Uri = url.parse().map_err(|_| odd("`url` is not a URL"))?;
     if at.authority().is_none_or(|authority| authority.as_str().contains('@')) {
         return Err(odd("`url` needs a host, and no user or password"));
     }
@@ -105,7 +109,7 @@ fn is_loopback(at: &Uri) -> bool {
 
 /// Where a redirect leads to.
 fn resolve_redirect(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
-    let refused = || permanent_error(from, "the server redirects to where nobody goes without https");
+    let refused = || permanent_error(from, "the server redirects to an address without https");
     let target = match (to.starts_with('/') && !to.starts_with("//"), from.authority()) {
         (true, Some(authority)) => format!("{}://{authority}{to}", from.scheme_str().unwrap_or("https")),
         _ => to.to_owned(),

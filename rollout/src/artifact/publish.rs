@@ -122,7 +122,7 @@ impl ReleaseBinary {
         match ref_store.update(&name, old.as_ref(), &sheet, deadline).map_err(&failed)? {
             PushOutcome::Done => Ok(outcome),
             PushOutcome::Stale => {
-                Err(refused("somebody else published it at the same time; try again".into()))
+                Err(refused("someone else published it at the same time; try again".into()))
             }
             PushOutcome::NotFastForward { message } | PushOutcome::Denied { message } => {
                 Err(refused(message))
@@ -205,7 +205,7 @@ fn resolve_machine(
             Ok((os.to_owned(), arch.to_owned()))
         }
         (None, Some(os), Some(arch)) => Ok((os.to_owned(), arch.to_owned())),
-        _ => odd("the file does not say for which machine it is: give --os and --arch".into()),
+        _ => odd("cannot detect the machine type of the file: pass --os and --arch".into()),
     }
 }
 

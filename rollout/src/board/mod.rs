@@ -58,13 +58,13 @@ pub struct BoardWrite<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
     /// Somebody else has written meanwhile.
-    #[error("`{key}` was changed by somebody else meanwhile")]
+    #[error("`{key}` was changed by another writer in the meantime")]
     Conflict {
         /// Which value.
         key: String,
     },
     /// It may have happened or not.
-    #[error("whether `{key}` was written is not known: the answer got lost")]
+    #[error("unknown whether `{key}` was written: the answer was lost")]
     Unknown {
         /// Which value.
         key: String,
@@ -90,7 +90,7 @@ pub enum BoardError {
         message: String,
     },
     /// What is there is not what we write.
-    #[error("`{key}` on the board cannot be understood: {message}")]
+    #[error("cannot read `{key}` on the board: {message}")]
     Damaged {
         /// Which value.
         key: String,
@@ -164,7 +164,7 @@ fn nats(_: &Settings) -> Result<Box<dyn Board>, BoardError> {
 pub fn check_key(board: &str, key: &str) -> Result<(), BoardError> {
     let refused = |why: String| BoardError::Refused {
         board: board.to_owned(),
-        message: format!("{key:?} is no key of a board: {why}"),
+        message: format!("{key:?} is not a valid board key: {why}"),
     };
     if key.len() > MAX_KEY {
         return Err(refused(format!("it has more than {MAX_KEY} bytes")));

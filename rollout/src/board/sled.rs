@@ -76,7 +76,7 @@ impl SledBoard {
     /// Moves a store that does not open out of the way; one such store is kept for whoever wants to look.
     fn move_aside(&self, error: &sled::Error) -> io::Result<()> {
         let (store, aside) = (self.dir.join("store"), self.dir.join("store.damaged"));
-        tracing::warn!(store = %store.display(), %error, "the board does not open: it is moved aside and made anew");
+        tracing::warn!(store = %store.display(), %error, "cannot open the board; moving it aside and creating a new one");
         match std::fs::remove_dir_all(&aside) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => std::fs::rename(&store, &aside),
@@ -126,7 +126,7 @@ impl SledBoard {
 
 /// Opens a store; a damaged one can make sled panic as well as fail.
 fn catch_panic<T>(act: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
-    let fell = || sled::Error::ReportableBug("it fell over the store".into());
+    let fell = || sled::Error::ReportableBug("sled panicked on the store".into());
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(fell()))
 }
 

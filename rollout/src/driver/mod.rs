@@ -54,7 +54,7 @@ pub enum DriveOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// There is no such rollout, or no longer.
-    #[error("there is no rollout {id} (any more): `zagent rollout list` shows those that are there")]
+    #[error("the rollout {id} does not exist or was deleted; run `zagent rollout list` to see all rollouts")]
     Gone {
         /// Which.
         id: RolloutId,
@@ -68,7 +68,9 @@ pub enum DriveError {
         why: &'static str,
     },
     /// The record or the reports could not be read; nothing was changed.
-    #[error("cannot see how the rollout {id} stands; it goes on where it is once this works again")]
+    #[error(
+        "cannot read the state of the rollout {id}; it continues from the same point when the board is readable again"
+    )]
     ReadFailed {
         /// Which.
         id: RolloutId,
@@ -77,7 +79,7 @@ pub enum DriveError {
         source: BoardError,
     },
     /// A step could not be written down.
-    #[error("cannot write down how the rollout {id} goes on; {end}")]
+    #[error("cannot save the progress of the rollout {id}; {end}")]
     WriteFailed {
         /// Which.
         id: RolloutId,
@@ -105,8 +107,8 @@ impl std::fmt::Display for WriteFailureOutcome {
         f.write_str(match self {
             Self::Aborted => "it was aborted",
             Self::NotAborted => {
-                "it could not be aborted either: nodes take back what nobody confirms, and another driver \
-                 adopts it after a minute"
+                "it could not be aborted either: nodes roll back what no driver confirms, and another driver \
+                 takes over after a minute"
             }
             Self::HeartbeatMissed => "only a heartbeat is missing",
         })
@@ -155,7 +157,7 @@ impl RolloutDriver<'_> {
         }
         let (record, token, step) = lost.ok_or_else(|| DriveError::Gone { id: id.clone() })?;
         if races == 0 && unsure.is_none() {
-            let message = "it calls every write a lost race, and nobody else has written: look at its locks and its disk".into();
+            let message = "it reports every write as a conflict, although nobody else wrote: check its locks and its disk".into();
             let source = BoardError::Refused { board: "of rollouts".into(), message };
             return Err(self.handle_write_failure(&record, &token, &step, source, now));
         }
@@ -199,7 +201,7 @@ impl RolloutDriver<'_> {
             return undriven("it is a dry run");
         }
         if record.mode == RolloutMode::Clock {
-            return undriven("its nodes go by the clock");
+            return undriven("it is in clock mode");
         }
         let other = record
             .driver
@@ -226,7 +228,7 @@ impl RolloutDriver<'_> {
         now: Timestamp,
     ) -> DriveError {
         let end = if step.lasting {
-            let why = format!("the driver {} could not write: {source}", self.id);
+            let why = format!("the driver {} cannot write: {source}", self.id);
             let mut aborted = record.clone();
             (aborted.state, aborted.finished) = (RolloutStatus::Aborted, Some(now));
             (aborted.reason, aborted.serial) = (Some(why.clone()), record.serial.saturating_add(1));

@@ -211,7 +211,7 @@ fn a_step_that_cannot_be_written_aborts_loudly_and_a_heartbeat_does_not() {
     reports.put(&says("a", NodeActivity::Staged, None, at(1))).unwrap();
     let (how, state, words) = end(1, 1, &mut reports);
     assert_eq!((how, state), (WriteFailureOutcome::Aborted, RolloutStatus::Aborted), "{words}");
-    assert_eq!(words, "cannot write down how the rollout r1 goes on; it was aborted");
+    assert_eq!(words, "cannot save the progress of the rollout r1; it was aborted");
     let (how, state, words) = end(1, 2, &mut reports);
     assert_eq!((how, state), (WriteFailureOutcome::NotAborted, RolloutStatus::Rolling), "{words}");
 }
@@ -248,7 +248,7 @@ fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
     };
     let stale = |records: &mut MemoryRecords, seconds| found(records, "two", seconds);
     assert_eq!((stale(&mut records, 59), stale(&mut records, 60)), (0, 1));
-    assert_eq!(found(&mut records, "one", 1), 1, "who was started anew finds its own at once");
+    assert_eq!(found(&mut records, "one", 1), 1, "a restarted driver finds its own rollout at once");
     let aside = turn(&mut records, &mut reports, "two", 59).unwrap();
     assert_eq!(aside, DriveOutcome::SteppedAside { driver: "one".to_owned() });
     let adopted = goes(turn(&mut records, &mut reports, "two", 60));
@@ -321,7 +321,7 @@ fn a_race_that_is_lost_to_nobody_is_told() {
     let mut driver = RolloutDriver { id: "d".into(), records: &mut records, reports: &mut reports };
     match driver.drive_once(&id("r1"), at(0)) {
         Err(DriveError::WriteFailed { end: WriteFailureOutcome::NotAborted, source, .. }) => {
-            assert!(source.to_string().contains("nobody else has written"), "{source}");
+            assert!(source.to_string().contains("nobody else wrote"), "{source}");
         }
         other => panic!("{other:?}"),
     }

@@ -45,7 +45,7 @@ impl<'r> Evaluation<'r> {
             RolloutStatus::Paused if self.record.started.is_some() => {}
             RolloutStatus::Aborting => {
                 self.observe_all();
-                let why = self.record.reason.clone().unwrap_or_else(|| "somebody asked for it".to_owned());
+                let why = self.record.reason.clone().unwrap_or_else(|| "abort requested".to_owned());
                 return self.finish(RolloutStatus::Aborted, &why);
             }
             RolloutStatus::Paused | RolloutStatus::Completed | RolloutStatus::Aborted => return,
@@ -95,7 +95,7 @@ impl<'r> Evaluation<'r> {
                     self.mark_failed(&id, why)
                 }
                 (NodeStatus::Silent, ReportedProgress::Confirmed) => {
-                    self.notes.push(format!("{id} was silent, and has confirmed"));
+                    self.notes.push(format!("{id} was silent, and has now confirmed"));
                     self.set_status(&id, NodeStatus::Confirmed, None);
                 }
                 (NodeStatus::Silent, _) => {}
@@ -136,7 +136,7 @@ impl<'r> Evaluation<'r> {
             match &hold {
                 Some(why) => self.notes.push(format!("waits for {id}: {why}")),
                 None if waits => {
-                    self.notes.push(format!("{id} is held no longer"));
+                    self.notes.push(format!("{id} is no longer held"));
                     self.record.phase_since = Some(self.now);
                 }
                 None => {}
@@ -162,7 +162,10 @@ impl<'r> Evaluation<'r> {
         let current = self.record.current_batch;
         let Some(batch) = self.record.batches.get_mut(current) else { return };
         batch.retain(|node| !held.contains(node));
-        self.notes.push(format!("put off, for the others cannot wait: {}", list_some_nodes(held.iter())));
+        self.notes.push(format!(
+            "postponed, because the other nodes cannot wait: {}",
+            list_some_nodes(held.iter())
+        ));
         self.record.batches.insert(current.saturating_add(1), held);
     }
 
@@ -208,7 +211,7 @@ impl<'r> Evaluation<'r> {
             return self.mark_failed(id, format!("{} within {time}", self.late_reason()));
         }
         let why = heard
-            .map_or_else(|| "it never reported".to_owned(), |at| format!("it was last heard of at {at:.0}"));
+            .map_or_else(|| "it never reported".to_owned(), |at| format!("its last report is from {at:.0}"));
         self.notes.push(format!("{id} is silent: {why}"));
         self.set_status(id, NodeStatus::Silent, Some(why));
     }
@@ -218,7 +221,7 @@ impl<'r> Evaluation<'r> {
             BatchPhase::Prepare => "it was not prepared",
             BatchPhase::Apply => "it did not switch",
             BatchPhase::Soak => "it was not ready for long enough",
-            BatchPhase::Confirm | BatchPhase::Pause => "it did not say that it keeps it",
+            BatchPhase::Confirm | BatchPhase::Pause => "it did not report that it confirmed",
         }
     }
 
@@ -227,9 +230,9 @@ impl<'r> Evaluation<'r> {
         let (failed, most) = (self.record.failed, self.record.max_failed.max(1));
         let (silent, passed) = (self.count_status(NodeStatus::Silent), self.record.max_silent);
         if failed >= most {
-            self.finish(RolloutStatus::Aborted, &format!("{failed} of {most} failed nodes"));
+            self.finish(RolloutStatus::Aborted, &format!("{failed} failed nodes, and the limit is {most}"));
         } else if silent > passed {
-            self.finish(RolloutStatus::Aborted, &format!("{silent} silent nodes, {passed} are passed over"));
+            self.finish(RolloutStatus::Aborted, &format!("{silent} silent nodes, {passed} are allowed"));
         }
         self.record.state.is_final()
     }

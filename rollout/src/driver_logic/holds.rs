@@ -30,7 +30,7 @@ fn a_node_that_may_not_switch_is_waited_for_and_not_counted() {
     assert_eq!(notes, ["waits for a: outside of its window until 22:00"], "said once");
     assert_eq!(run.record.nodes[&id("a")].held.as_deref(), CLOSED);
     run.hold("a", None);
-    assert!(run.pass(5).iter().any(|note| note == "a is held no longer"));
+    assert!(run.pass(5).iter().any(|note| note == "a is no longer held"));
     assert_eq!(run.phase(), (0, BatchPhase::Apply));
     assert_eq!(run.record.nodes[&id("a")].held, None);
     run.say("a", NodeActivity::Soaking, None).pass(5);

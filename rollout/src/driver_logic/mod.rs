@@ -110,7 +110,7 @@ fn adopt(look: &mut Evaluation<'_>, me: &str, now: Timestamp) {
     let note = match &look.record.driver {
         Some(driver) if driver.id == me || is_live(driver, now) => return,
         Some(driver) => {
-            format!("{me} takes over from {}, last heard of at {:.0}", driver.id, driver.heartbeat)
+            format!("{me} takes over from {}, last heartbeat at {:.0}", driver.id, driver.heartbeat)
         }
         None => {
             format!("{me} drives: {} nodes in {} batches", look.record.nodes.len(), look.record.batches.len())

@@ -11,7 +11,7 @@ use crate::record::{NodeStatus, RolloutRecord};
 use crate::report::{NodeActivity, NodeReport, NodeRollout};
 
 /// Why a node goes back that the driver counts as silent: no fault of the version.
-pub(super) const SILENT_NODE_REASON: &str = "the driver did not hear from this node";
+pub(super) const SILENT_NODE_REASON: &str = "the driver received no report from this node";
 /// How long the word of a node that something holds it counts: nodes of a rollout report with every look at it.
 const HOLD_VALIDITY: Duration = Duration::from_secs(5 * 60);
 /// Characters of a node's words in a record.
@@ -45,9 +45,9 @@ impl ReportedProgress {
         };
         match (taken.outcome, report.state) {
             (Some(NodeOutcome::Confirmed), _) => Self::Confirmed,
-            (Some(NodeOutcome::Failed), _) => failed("it did not say why"),
-            (Some(NodeOutcome::Withdrawn), _) => failed("it was withdrawn there"),
-            (None, NodeActivity::RollingBack) => failed("it goes back and did not say why"),
+            (Some(NodeOutcome::Failed), _) => failed("it gave no reason"),
+            (Some(NodeOutcome::Withdrawn), _) => failed("it was withdrawn on the node"),
+            (None, NodeActivity::RollingBack) => failed("it is rolling back and gave no reason"),
             (None, NodeActivity::Staged) => Self::Prepared,
             (None, NodeActivity::Soaking) => {
                 // By the node's own clock, which may not be ours, or by ours when it has not spoken since.
@@ -77,7 +77,7 @@ fn truncate_reason(words: &str) -> String {
     if line.chars().count() > MAX_REASON_CHARS {
         short.push('…');
     }
-    if short.is_empty() { "it did not say why".to_owned() } else { short }
+    if short.is_empty() { "it gave no reason".to_owned() } else { short }
 }
 
 /// Why a node begins nothing now, as it said lately: one that was not heard of since may be gone.

@@ -178,7 +178,7 @@ fn max_failed_ends_it_and_a_node_is_counted_once() {
     run.pass(20);
     assert_eq!((run.record.failed, run.record.state), (1, RolloutStatus::Rolling));
     let step = run.say("b", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
-    assert_eq!(step.notes, ["b failed: it does not start", "aborted: 2 of 2 failed nodes"]);
+    assert_eq!(step.notes, ["b failed: it does not start", "aborted: 2 failed nodes, and the limit is 2"]);
     assert_eq!((run.record.state, run.record.failed), (RolloutStatus::Aborted, 2));
     let last = run.record.clone();
     run.say("c", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
@@ -234,7 +234,7 @@ fn more_silent_nodes_than_are_passed_over_end_it() {
     let mut run = Run::of(record(&[&["a"], &["b"]]));
     let notes = run.pass(620);
     assert_eq!(run.record.state, RolloutStatus::Aborted, "{notes:?}");
-    assert_eq!(run.record.reason.as_deref(), Some("1 silent nodes, 0 are passed over"));
+    assert_eq!(run.record.reason.as_deref(), Some("1 silent nodes, 0 are allowed"));
     assert_eq!(run.record.failed, 0);
 }
 

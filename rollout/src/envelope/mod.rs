@@ -38,7 +38,7 @@ pub enum EnvelopeError {
         why: String,
     },
     /// It speaks of somebody or something else.
-    #[error("the report of `{node}` speaks of {claim}")]
+    #[error("the report of `{node}` is about {claim}")]
     WrongSubject {
         /// Under which name it was found.
         node: NodeId,
@@ -46,7 +46,7 @@ pub enum EnvelopeError {
         claim: String,
     },
     /// Its signature does not count.
-    #[error("the report of `{node}` is not its own")]
+    #[error("the report of `{node}` is not signed by that node")]
     Signature {
         /// Under which name it was found.
         node: NodeId,
@@ -56,7 +56,7 @@ pub enum EnvelopeError {
     },
     /// Another key than before.
     #[error(
-        "the report of `{node}` is signed by {found}, and {place} knows {known}: if the node was set up anew, forget it \
+        "the report of `{node}` is signed by {found}, and {place} has {known}: if the node was reinstalled, forget its key \
          with `zagent node forget {node}`"
     )]
     OtherKey {
@@ -70,7 +70,7 @@ pub enum EnvelopeError {
         place: String,
     },
     /// An older one again.
-    #[error("the report of `{node}` of {said} is older than the one of {last} that is known")]
+    #[error("the report of `{node}` from {said} is older than the known report from {last}")]
     Replayed {
         /// Under which name it was found.
         node: NodeId,
@@ -80,7 +80,7 @@ pub enum EnvelopeError {
         last: Timestamp,
     },
     /// The file of known keys cannot be used.
-    #[error("cannot use the keys of nodes in `{}`", path.display())]
+    #[error("cannot use the node keys in `{}`", path.display())]
     Keys {
         /// The file.
         path: PathBuf,
@@ -89,7 +89,7 @@ pub enum EnvelopeError {
         source: io::Error,
     },
     /// The node's own key cannot be made.
-    #[error("cannot make the node's key `{}`", path.display())]
+    #[error("cannot create the node key `{}`", path.display())]
     Key {
         /// The file.
         path: PathBuf,

@@ -65,7 +65,7 @@ fn events() -> Vec<(&'static str, NodeEvent)> {
         ("not ready", NodeEvent::NotReady(why())),
         ("rolled back", NodeEvent::RolledBack),
         ("not rolled back", NodeEvent::RollbackFailed(why())),
-        ("go back", NodeEvent::RollBack(why())),
+        ("roll back", NodeEvent::RollBack(why())),
         ("tick", NodeEvent::Tick),
         ("boot", NodeEvent::Boot),
     ]
@@ -90,7 +90,7 @@ fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
         NodeAction::Fetch(order) => format!("fetch {}", order.to),
         NodeAction::Discard(version) => format!("discard {version}"),
         NodeAction::Apply(version) => format!("apply {version}"),
-        NodeAction::RollBack(version) => format!("go back to {version}"),
+        NodeAction::RollBack(version) => format!("roll back to {version}"),
         NodeAction::Settle(version) => format!("settle {version}"),
     }));
     words.join("; ")
@@ -99,34 +99,34 @@ fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
 /// Everything that is not in this table changes nothing at all.
 const TABLE: &[(&str, &str, &str)] = &[
     ("idle", "prepare", "preparing on 1.0; fetch 2.0"),
-    ("idle", "go back", "back, rejects on 0.9; go back to 0.9"),
+    ("idle", "roll back", "back, rejects on 0.9; roll back to 0.9"),
     ("preparing", "withdraw", "idle on 1.0; withdrawn; discard 2.0"),
     ("preparing", "fetched", "staged on 1.0"),
     ("preparing", "unfetched", "idle on 1.0; failed; discard 2.0"),
-    ("preparing", "go back", "idle on 1.0; withdrawn; discard 2.0"),
+    ("preparing", "roll back", "idle on 1.0; withdrawn; discard 2.0"),
     ("preparing", "boot", "preparing on 1.0; fetch 2.0"),
     ("staged", "apply", "applying on 1.0; apply 2.0"),
     ("staged", "withdraw", "idle on 1.0; withdrawn; discard 2.0"),
-    ("staged", "go back", "idle on 1.0; withdrawn; discard 2.0"),
-    ("applying", "withdraw", "back on 1.0; go back to 1.0"),
+    ("staged", "roll back", "idle on 1.0; withdrawn; discard 2.0"),
+    ("applying", "withdraw", "back on 1.0; roll back to 1.0"),
     ("applying", "applied", "soaking on 1.0"),
-    ("applying", "unapplied", "back on 1.0; go back to 1.0"),
-    ("applying", "go back", "back, rejects on 1.0; go back to 1.0"),
+    ("applying", "unapplied", "back on 1.0; roll back to 1.0"),
+    ("applying", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("applying", "boot", "applying on 1.0; apply 2.0"),
-    ("soaking", "withdraw", "back on 1.0; go back to 1.0"),
+    ("soaking", "withdraw", "back on 1.0; roll back to 1.0"),
     ("soaking", "ready", "ready on 1.0"),
-    ("soaking", "not ready", "back, rejects on 1.0; go back to 1.0"),
-    ("soaking", "go back", "back, rejects on 1.0; go back to 1.0"),
+    ("soaking", "not ready", "back, rejects on 1.0; roll back to 1.0"),
+    ("soaking", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("ready", "confirm", "idle on 2.0; confirmed; settle 2.0"),
-    ("ready", "withdraw", "back on 1.0; go back to 1.0"),
+    ("ready", "withdraw", "back on 1.0; roll back to 1.0"),
     ("ready", "ready", "ready on 1.0"),
-    ("ready", "not ready", "back, rejects on 1.0; go back to 1.0"),
-    ("ready", "go back", "back, rejects on 1.0; go back to 1.0"),
+    ("ready", "not ready", "back, rejects on 1.0; roll back to 1.0"),
+    ("ready", "roll back", "back, rejects on 1.0; roll back to 1.0"),
     ("ready", "boot", "soaking on 1.0"),
     ("back", "rolled back", "idle on 1.0; failed; rejected 2.0; discard 2.0"),
-    ("back", "not rolled back", "back, rejects on 1.0; go back to 1.0"),
-    ("back", "tick", "back, rejects on 1.0; go back to 1.0"),
-    ("back", "boot", "back, rejects on 1.0; go back to 1.0"),
+    ("back", "not rolled back", "back, rejects on 1.0; roll back to 1.0"),
+    ("back", "tick", "back, rejects on 1.0; roll back to 1.0"),
+    ("back", "boot", "back, rejects on 1.0; roll back to 1.0"),
 ];
 
 #[test]
@@ -179,7 +179,7 @@ fn a_rejected_version_is_not_tried_unless_it_is_meant() {
     node.reject_version(NEW, "it exits");
     let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 1.0; failed; rejected 2.0");
-    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 was rejected here before: it exits");
+    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 was already rejected on this node: it exits");
     let meant = RolloutOrder { anyway: true, ..order() };
     let (next, actions) = step(&node, NodeEvent::Prepare(meant), at(0));
     assert_eq!(describe_step(&next, &actions), "preparing on 1.0; rejected 2.0; fetch 2.0");
@@ -190,7 +190,7 @@ fn an_older_version_is_not_taken_unless_it_is_meant() {
     let node = NodeState::with_version("2.1");
     let (next, actions) = step(&node, NodeEvent::Prepare(order()), at(0));
     assert_eq!(describe_step(&next, &actions), "idle on 2.1; failed");
-    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 is older than 2.1, which runs here");
+    assert_eq!(next.last.unwrap().why.unwrap(), "2.0 is older than 2.1, which runs on this node");
     let meant = RolloutOrder { anyway: true, ..order() };
     let (next, actions) = step(&node, NodeEvent::Prepare(meant), at(0));
     assert_eq!(describe_step(&next, &actions), "preparing on 2.1; fetch 2.0");

@@ -6,7 +6,7 @@ use zagent_config::target::TargetError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The version or commit cannot be one.
-    #[error("`{to}` is no {wanted}")]
+    #[error("`{to}` is not a {wanted}")]
     BadGoal {
         /// What was written.
         to: String,
@@ -33,14 +33,14 @@ pub enum PlanError {
     },
     /// There are no reports.
     #[error(
-        "no node reports for {component}: a rollout only sees nodes that do (`zagent node list` shows them)"
+        "no node reports for {component}: a rollout only targets nodes that report (run `zagent node list` to see them)"
     )]
     NoNodes {
         /// For what.
         component: &'static str,
     },
     /// There are reports, of others.
-    #[error("the target `{target}` means none of the {known} nodes that report for {component}: {some}")]
+    #[error("the target `{target}` matches none of the {known} nodes that report for {component}: {some}")]
     NoMatch {
         /// What was written.
         target: String,
@@ -58,7 +58,7 @@ pub enum PlanError {
         degraded: usize,
     },
     /// Some are too old to understand.
-    #[error("{to} needs what these nodes do not speak yet: {}", .nodes.join(", "))]
+    #[error("{to} needs a newer protocol than these nodes support: {}", .nodes.join(", "))]
     Protocol {
         /// Which version or commit.
         to: String,
@@ -66,7 +66,7 @@ pub enum PlanError {
         nodes: Vec<String>,
     },
     /// All are there already.
-    #[error("nothing to do: all {nodes} nodes are on {to} already")]
+    #[error("nothing to do: all {nodes} nodes already run {to}")]
     NothingToDo {
         /// How many.
         nodes: usize,
@@ -74,7 +74,7 @@ pub enum PlanError {
         to: String,
     },
     /// Some run a newer version.
-    #[error("{to} is older than what these nodes run: {}; `--anyway` goes back on purpose", .nodes.join(", "))]
+    #[error("{to} is older than what these nodes run: {}; pass `--anyway` to downgrade", .nodes.join(", "))]
     Downgrade {
         /// To which version.
         to: String,

@@ -172,7 +172,7 @@ fn check_goal(draft: &RolloutDraft) -> Result<(), PlanError> {
         Component::Agent => (version::is_version(&draft.to), "version, such as `1.4.0`"),
         Component::States => (
             draft.to.parse::<Revision>().is_ok(),
-            "full commit id: `git rev-parse` gives the one of a branch or tag",
+            "full commit id: run `git rev-parse` to get the id of a branch or tag",
         ),
     };
     if is_good { Ok(()) } else { Err(PlanError::BadGoal { to: draft.to.clone(), wanted }) }

@@ -122,7 +122,7 @@ fn targets_are_compound_and_ask_facts() {
 fn a_target_that_means_nobody_names_those_that_are_there() {
     let nobody = RolloutDraft { target: "mail-*".to_owned(), ..draft() };
     let words = refused(&nobody, &six());
-    let wanted = "the target `mail-*` means none of the 6 nodes that report for agent: db-1, db-2, web-1, web-2, web-3, web-4";
+    let wanted = "the target `mail-*` matches none of the 6 nodes that report for agent: db-1, db-2, web-1, web-2, web-3, web-4";
     assert_eq!(words, wanted);
     let many = fleet((0..14).map(|n| node(&format!("n{n:02}"), "Debian", "web")));
     assert!(refused(&nobody, &many).ends_with("n09 and 4 more"), "{}", refused(&nobody, &many));
@@ -180,7 +180,7 @@ fn who_is_there_already_does_not_take_part() {
     let plan_of = |nodes: &_| plan_rollout(&draft(), nodes, at(0));
     assert_eq!(plan_of(&nodes).unwrap().excluded, [(id("db-1"), "already there".to_owned())]);
     nodes.values_mut().for_each(|node| node.version = "2.0.0".to_owned());
-    assert_eq!(refused(&draft(), &nodes), "nothing to do: all 6 nodes are on 2.0.0 already");
+    assert_eq!(refused(&draft(), &nodes), "nothing to do: all 6 nodes already run 2.0.0");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn an_older_version_is_only_taken_on_purpose() {
     let words = refused(&draft(), &nodes);
     assert_eq!(
         words,
-        "2.0.0 is older than what these nodes run: web-1 (2.0.1-rc.1); `--anyway` goes back on purpose"
+        "2.0.0 is older than what these nodes run: web-1 (2.0.1-rc.1); pass `--anyway` to downgrade"
     );
     let plan = plan_rollout(&RolloutDraft { anyway: true, ..draft() }, &nodes, at(0)).unwrap();
     assert!(plan.record.anyway && plan.record.nodes.len() == 6);
@@ -226,11 +226,11 @@ fn states_go_to_a_commit_and_binaries_to_a_version() {
     assert_eq!(plan_rollout(&states, &nodes, at(0)).unwrap().record.nodes.len(), 6);
     assert!(
         refused(&RolloutDraft { to: "main".to_owned(), ..states }, &nodes)
-            .starts_with("`main` is no full commit id")
+            .starts_with("`main` is not a full commit id")
     );
     assert!(
         refused(&RolloutDraft { to: "../2".to_owned(), ..draft() }, &six())
-            .starts_with("`../2` is no version")
+            .starts_with("`../2` is not a version")
     );
 }
 

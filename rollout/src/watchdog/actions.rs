@@ -75,7 +75,7 @@ impl Watchdog<'_> {
         match &written {
             Ok(()) => self.logged.disk = false,
             Err(why) if !std::mem::replace(&mut self.logged.disk, true) => {
-                tracing::error!(why, "where this node stands cannot be written down; nothing new is begun");
+                tracing::error!(why, "cannot save state; the watchdog starts nothing new");
             }
             Err(_) => {}
         }
@@ -154,9 +154,9 @@ impl Watchdog<'_> {
         };
         wanted.tries = wanted.tries.saturating_add(1);
         wanted.next = Instant::now() + wait;
-        let note = format!("cannot fetch {} yet, and tries again: {why}", wanted.order.to);
+        let note = format!("cannot fetch {} yet, trying again: {why}", wanted.order.to);
         if self.notes.insert(FETCH_NOTE, note).is_none() {
-            tracing::warn!(why, to = wanted.order.to, "cannot be fetched yet; it is tried again");
+            tracing::warn!(why, to = wanted.order.to, "cannot fetch it yet; trying again");
         }
         true
     }
@@ -203,14 +203,14 @@ impl Watchdog<'_> {
         if !was_degraded && self.process.is_degraded(&self.setup.pace.rules) {
             tracing::error!(
                 failures = self.process.failures,
-                "the agent does not stay up: this node is degraded"
+                "the agent keeps failing: this node is degraded"
             );
         }
         match (act, &self.agent) {
             (Some(ProcessAction::Start), _) => self.start_agent(),
             (Some(ProcessAction::Terminate), Some(held)) => held.process.signal(Signal::TERM),
             (Some(ProcessAction::Kill), Some(held)) => {
-                tracing::warn!(pid = held.process.pid, "the agent does not end by itself and is ended");
+                tracing::warn!(pid = held.process.pid, "the agent does not stop; killing it");
                 held.process.signal(Signal::KILL);
             }
             _ => {}
@@ -230,7 +230,7 @@ impl Watchdog<'_> {
                 }
             }
             Err(why) => {
-                tracing::error!(why, "the agent cannot be started");
+                tracing::error!(why, "cannot start the agent");
                 self.ended = Some(why.clone());
                 self.supervise(ProcessEvent::StartFailed);
                 if self.pending_start == Some(PendingStart::Apply) {
@@ -246,9 +246,9 @@ impl Watchdog<'_> {
         self.saved.starting = Some(program.clone());
         self.save_state();
         let process = process::start_process(&program.path, &self.setup.agent_args)
-            .map_err(|error| format!("`{}` cannot be started: {error}", program.path.display()))?;
+            .map_err(|error| format!("cannot start `{}`: {error}", program.path.display()))?;
         let _ = fail_point("watchdog::started");
-        tracing::info!(pid = process.pid, version = program.version, "the agent is started");
+        tracing::info!(pid = process.pid, version = program.version, "started the agent");
         // The first look is not at once: it has to come up.
         self.due.look = std::time::Instant::now() + self.setup.pace.readiness;
         self.adopt_agent(StartedAgent { process, version: program.version.clone(), since: Timestamp::now() });
@@ -271,7 +271,7 @@ impl Watchdog<'_> {
             if let Some(held) = &self.agent {
                 held.process.signal(Signal::KILL);
             }
-            let _ = self.events.send(WatchdogEvent::ProcessEnded(pid, "nobody could wait for it".into()));
+            let _ = self.events.send(WatchdogEvent::ProcessEnded(pid, "its exit status is unknown".into()));
         }
     }
 
@@ -289,7 +289,7 @@ impl Watchdog<'_> {
         self.supervise(ProcessEvent::Ended);
         if was_up {
             self.handle_node_event(
-                phase::NodeEvent::NotReady(format!("the agent does not stay up: {how}")),
+                phase::NodeEvent::NotReady(format!("the agent keeps failing: {how}")),
                 now,
             );
         }

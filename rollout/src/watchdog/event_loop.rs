@@ -115,7 +115,7 @@ impl Watchdog<'_> {
             }
             WatchdogEvent::Signal(WatchdogSignal::Stop) => {
                 self.stopping = true;
-                self.setup.notifier.stopping("stopping: the agent is told to end");
+                self.setup.notifier.stopping("stopping: waiting for the agent to stop");
                 self.supervise(ProcessEvent::Stop);
             }
         }
@@ -148,13 +148,13 @@ impl Watchdog<'_> {
         match polled {
             Ok(found) => {
                 if self.logged.records.take().is_some() {
-                    tracing::info!("the records of rollouts can be read again");
+                    tracing::info!("the rollout records can be read again");
                 }
                 self.accept_records(found, now);
             }
             Err(why) => {
                 if self.logged.records.as_ref() != Some(&why) {
-                    tracing::warn!(why, "the records of rollouts cannot be read; all else goes on");
+                    tracing::warn!(why, "cannot read the rollout records; everything else continues");
                     self.logged.records = Some(why);
                 }
             }
@@ -221,7 +221,7 @@ impl Watchdog<'_> {
         let pid = match (&self.agent, self.process.state) {
             (Some(held), ProcessState::Up { .. }) => held.process.pid,
             (_, ProcessState::BackingOff { .. }) => {
-                let why = self.ended.clone().unwrap_or_else(|| "it does not run".into());
+                let why = self.ended.clone().unwrap_or_else(|| "it is not running".into());
                 return self
                     .handle_node_event(phase::NodeEvent::NotReady(format!("the agent is down: {why}")), now);
             }
@@ -231,7 +231,7 @@ impl Watchdog<'_> {
         let thread = std::thread::Builder::new().name("look".into());
         match thread.spawn(move || drop(events.send(WatchdogEvent::ReadinessChecked(pid, ready.ready())))) {
             Ok(_) => self.checking_readiness = true,
-            Err(error) => tracing::warn!(%error, "cannot start a thread to look at the agent"),
+            Err(error) => tracing::warn!(%error, "cannot start a thread to check the agent"),
         }
     }
 
@@ -248,17 +248,19 @@ impl Watchdog<'_> {
         let refused = |why: String| WatchdogResponse::Refused { why };
         let from = self.node.current_version().to_owned();
         match &self.node.phase {
-            _ if self.stopping => return refused("the watchdog is about to end".into()),
+            _ if self.stopping => return refused("the watchdog is stopping".into()),
             NodePhase::RollingBack { back, .. } => {
-                return WatchdogResponse::Done { words: format!("already going back to {back}") };
+                return WatchdogResponse::Done { words: format!("already rolling back to {back}") };
             }
             NodePhase::Idle => {
                 let Some(previous) = &self.node.previous else {
-                    let why = format!("there is no version before {from} to go back to");
-                    return refused(format!("{why}: roll an older one out (zagent rollout start --anyway)"));
+                    let why = format!("there is no version before {from} to roll back to");
+                    return refused(format!(
+                        "{why}: roll out an older version (zagent rollout start --anyway)"
+                    ));
                 };
                 if let Err(error) = self.slots.verify(previous) {
-                    return refused(format!("cannot go back: {}", error_chain(&error)));
+                    return refused(format!("cannot roll back: {}", error_chain(&error)));
                 }
             }
             _ => {}
@@ -266,21 +268,21 @@ impl Watchdog<'_> {
         self.handle_node_event(phase::NodeEvent::RollBack(reason), now);
         match &self.node.phase {
             NodePhase::RollingBack { back, .. } => {
-                WatchdogResponse::Done { words: format!("going back from {from} to {back}") }
+                WatchdogResponse::Done { words: format!("rolling back from {from} to {back}") }
             }
             NodePhase::Idle if self.node.current_version() != from => WatchdogResponse::Done {
-                words: format!("went back from {from} to {}", self.node.current_version()),
+                words: format!("rolled back from {from} to {}", self.node.current_version()),
             },
-            NodePhase::Idle => {
-                WatchdogResponse::Done { words: format!("what was fetched is thrown away; {from} stays") }
-            }
-            _ => refused("where this node stands cannot be written down: look at the disk".into()),
+            NodePhase::Idle => WatchdogResponse::Done {
+                words: format!("discarded the fetched version; {from} keeps running"),
+            },
+            _ => refused("cannot save state: check the disk".into()),
         }
     }
 
     pub(super) fn shut_down(&mut self) {
         self.mark_clean_stop();
         self.setup.notifier.stopping("stopped");
-        tracing::info!("the watchdog ends");
+        tracing::info!("the watchdog stops");
     }
 }

@@ -33,7 +33,7 @@ impl HeartbeatStore {
         let kept = catch_unwind(AssertUnwindSafe(|| self.try_append(report)));
         kept.unwrap_or_else(|_| {
             move_aside(&self.dir).map_err(|error| error.to_string())?;
-            Err("sled fell over the store, which was put aside".into())
+            Err("sled panicked on the store; the store was moved aside".into())
         })
     }
 
@@ -76,7 +76,7 @@ impl HeartbeatStore {
             Err(StoreOpenError::LocalFault(why)) => Err(why),
             Err(StoreOpenError::Broken(why)) => {
                 let aside = move_aside(&self.dir).map_err(|error| format!("{why}: {error}"))?;
-                tracing::warn!(aside = %aside.display(), why, "the heartbeats are damaged and begin anew");
+                tracing::warn!(aside = %aside.display(), why, "the heartbeat store is damaged; starting a new one");
                 try_open(&self.dir)
                     .map_err(|(StoreOpenError::LocalFault(why) | StoreOpenError::Broken(why))| why)
             }
@@ -105,7 +105,7 @@ fn try_open(dir: &Path) -> Result<sled::Db, StoreOpenError> {
     let config = sled::Config::default().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
     // A damaged store can make sled panic as well as fail.
     let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
-    let opened = opened.map_err(|_| StoreOpenError::Broken("sled fell over it".into()))?;
+    let opened = opened.map_err(|_| StoreOpenError::Broken("sled panicked on it".into()))?;
     opened.map_err(|error| match &error {
         sled::Error::Io(e) => match e.kind() {
             io::ErrorKind::PermissionDenied

@@ -165,7 +165,7 @@ pub struct WatchdogSetup<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum WatchdogError {
     /// There is one already.
-    #[error("another watchdog looks after this node: {holder}")]
+    #[error("another watchdog runs on this node: {holder}")]
     AlreadyRunning {
         /// Who, in words.
         holder: String,

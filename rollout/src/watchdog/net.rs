@@ -165,7 +165,8 @@ fn run_tasks(mut connect: ConnectLink, tasks: &Receiver<NetTask>, events: &Sende
 
 /// Does something and answers, also when it falls over: whoever waits for the answer must not wait for ever.
 fn catch_panic<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err("a fault inside zagent stopped it".into()))
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err("an internal error in zagent stopped it".into()))
 }
 
 /// What one fetch needs.
@@ -232,7 +233,7 @@ mod tests {
         for _ in 0..2 {
             net.poll();
             let Ok(WatchdogEvent::Polled(Err(why))) = heard.recv() else { panic!("no answer") };
-            assert!(why.contains("a fault inside zagent"), "{why}");
+            assert!(why.contains("an internal error in zagent"), "{why}");
         }
     }
 }

@@ -100,7 +100,7 @@ impl ProcessIdentity {
             _ => kill_process(pid, signal),
         };
         if let Err(error) = told {
-            tracing::debug!(pid = self.pid, %error, "a process could not be signalled");
+            tracing::debug!(pid = self.pid, %error, "cannot signal a process");
         }
     }
 }
@@ -136,7 +136,7 @@ pub(super) fn start_process(program: &Path, args: &[OsString]) -> io::Result<Pro
     let pid = command.spawn()?.id();
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     // Until somebody waits for it, it is there, ended or not.
-    ProcessIdentity::from_pid(pid).ok_or_else(|| io::Error::other("/proc does not tell of it"))
+    ProcessIdentity::from_pid(pid).ok_or_else(|| io::Error::other("it is not in /proc"))
 }
 
 /// Waits for the end of a process on another thread; `ended` is called once, with how it ended in words.
@@ -163,14 +163,14 @@ fn wait(process: &ProcessIdentity) -> String {
     while process.is_alive() {
         std::thread::sleep(POLL_INTERVAL);
     }
-    "it ended".into()
+    "it exited".into()
 }
 
 fn exit_text(status: WaitStatus) -> String {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => format!("it ended with code {code}"),
-        (None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None) => "it ended".into(),
+        (Some(code), _) => format!("it exited with code {code}"),
+        (None, Some(signal)) => format!("it was killed by signal {signal}"),
+        (None, None) => "it exited".into(),
     }
 }
 
@@ -192,11 +192,11 @@ mod tests {
 
     #[test]
     fn its_end_is_told_in_words() {
-        assert_eq!(end(shell("exit 7")), "it ended with code 7");
+        assert_eq!(end(shell("exit 7")), "it exited with code 7");
         let sleeper = shell("exec sleep 1000");
         assert!(sleeper.is_alive() && sleeper.is_ours());
         sleeper.signal(Signal::TERM);
-        assert_eq!(end(sleeper.clone()), "it was ended by signal 15");
+        assert_eq!(end(sleeper.clone()), "it was killed by signal 15");
         assert!(!sleeper.is_alive() && !sleeper.is_ours());
     }
 
@@ -209,10 +209,10 @@ mod tests {
         ] {
             assert!(!other.is_alive());
             other.signal(Signal::KILL);
-            assert_eq!(end(other), "it ended");
+            assert_eq!(end(other), "it exited");
         }
         assert!(sleeper.is_alive());
         sleeper.signal(Signal::KILL);
-        assert_eq!(end(sleeper), "it was ended by signal 9");
+        assert_eq!(end(sleeper), "it was killed by signal 9");
     }
 }

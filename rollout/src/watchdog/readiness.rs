@@ -38,7 +38,7 @@ impl Readiness for SocketReadiness {
             Some("200") => Ok(()),
             Some(_) if !said.is_empty() => Err(said.to_owned()),
             Some(code) => Err(format!("the agent answered {code}")),
-            None => Err("the agent gave an answer that makes no sense".into()),
+            None => Err("the agent gave an invalid answer".into()),
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         let not = asked(Some("HTTP/1.1 503 Service Unavailable\r\n\r\nit does not compile\nmore\n"));
         assert_eq!(not, Err("it does not compile".into()));
         assert_eq!(asked(Some("HTTP/1.1 500 x\r\n\r\n")), Err("the agent answered 500".into()));
-        assert_eq!(asked(Some("hello")), Err("the agent gave an answer that makes no sense".into()));
+        assert_eq!(asked(Some("hello")), Err("the agent gave an invalid answer".into()));
         assert!(asked(None).unwrap_err().starts_with("the agent does not answer: "));
         let nobody = SocketReadiness { socket: "/nonexistent/socket".into(), timeout: Duration::ZERO };
         assert!(nobody.ready().is_err());

@@ -75,7 +75,7 @@ pub(super) fn decide_update(own: &str, running: &str, before: Option<&WatchdogUp
         Some(before) if before.refused.is_some() => UpdateDecision::Stay,
         Some(before) if before.proved => UpdateDecision::Become(fresh()),
         Some(before) if before.tries >= MAX_TRIES => {
-            let why = format!("it died {} times before it was healthy", before.tries);
+            let why = format!("it exited {} times before it was healthy", before.tries);
             UpdateDecision::Refuse(WatchdogUpdate { refused: Some(why), ..before.clone() })
         }
         Some(before) => UpdateDecision::Become(WatchdogUpdate { tries: before.tries + 1, ..before.clone() }),

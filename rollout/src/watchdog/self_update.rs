@@ -36,7 +36,7 @@ impl Watchdog<'_> {
         match refused.and_then(|renewal| renewal.refused.as_ref()) {
             Some(why) if self.own_version != self.node.running => {
                 let note = format!(
-                    "the watchdog of {} is not used ({why}); {} carries on",
+                    "the watchdog of {} is not used ({why}); {} keeps running",
                     self.node.running, self.own_version
                 );
                 if self.notes.insert("watchdog", note.clone()).is_none() {
@@ -84,7 +84,7 @@ impl Watchdog<'_> {
             self.saved.renewal = before;
             return;
         }
-        tracing::info!(from = self.own_version, to = program.version, "the watchdog renews itself");
+        tracing::info!(from = self.own_version, to = program.version, "the watchdog updates itself");
         let _ = fail_point("watchdog::renewing");
         let mut command = Command::new(&program.path);
         let error = command.args(&self.setup.args).exec();
@@ -126,19 +126,19 @@ impl Watchdog<'_> {
 fn run_probe(program: &AgentProgram, args: &[std::ffi::OsString], patience: Duration) -> Result<(), String> {
     let mut command = Command::new(&program.path);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut other = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
+    let mut other = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let until = Instant::now() + patience;
     loop {
         match other.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("it cannot read the files that are there: {status}")),
+            Ok(Some(status)) => return Err(format!("it cannot read the existing files: {status}")),
             Ok(None) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
             waited => {
                 // Ended or not, nobody waits for it any more.
                 let _ = other.kill().and_then(|()| other.wait());
                 return Err(match waited {
-                    Err(error) => format!("it cannot be waited for: {error}"),
-                    Ok(_) => "it does not come to an end".into(),
+                    Err(error) => format!("cannot wait for it: {error}"),
+                    Ok(_) => "it does not exit".into(),
                 });
             }
         }

@@ -100,7 +100,7 @@ pub(super) fn serve_socket(path: &Path, events: Sender<WatchdogEvent>) -> io::Re
     thread.spawn(move || {
         for stream in listener.incoming().flatten() {
             if let Err(error) = answer_connection(stream, &events) {
-                tracing::debug!(%error, "a question was not answered");
+                tracing::debug!(%error, "cannot answer a request");
             }
         }
     })?;
@@ -131,15 +131,15 @@ fn answer_connection(mut stream: UnixStream, events: &Sender<WatchdogEvent>) -> 
     BufReader::new(stream.try_clone()?.take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
     let refused = |why: String| WatchdogResponse::Refused { why };
     let answer = match serde_json::from_str::<WatchdogRequest>(&line) {
-        Err(error) => refused(format!("the question makes no sense: {error}")),
+        Err(error) => refused(format!("invalid request: {error}")),
         Ok(ask) => {
             let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
             if ask != WatchdogRequest::Status {
-                tracing::info!(uid = peer.map(|p| p.uid.as_raw()), ?ask, "asked on the socket");
+                tracing::info!(uid = peer.map(|p| p.uid.as_raw()), ?ask, "request on the socket");
             }
             let (told, heard) = channel();
             events.send(WatchdogEvent::Request(ask, told)).map_err(io::Error::other)?;
-            let late = || refused("the watchdog is about to end, or busy; ask again".into());
+            let late = || refused("the watchdog is stopping or busy; try again".into());
             heard.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| late())
         }
     };
@@ -177,17 +177,17 @@ mod tests {
         let loop_ = std::thread::spawn(move || {
             let WatchdogEvent::Request(ask, reply) = heard.recv().unwrap() else { panic!() };
             assert_eq!(ask, WatchdogRequest::GoBack { reason: "it is slow".into() });
-            reply.send(WatchdogResponse::Done { words: "going back".into() }).unwrap();
+            reply.send(WatchdogResponse::Done { words: "rolling back".into() }).unwrap();
         });
         let answer =
             super::send_request(&path, &WatchdogRequest::GoBack { reason: "it is slow".into() }).unwrap();
-        assert_eq!(answer, WatchdogResponse::Done { words: "going back".into() });
+        assert_eq!(answer, WatchdogResponse::Done { words: "rolling back".into() });
         loop_.join().unwrap();
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"{\"ask\": \"nonsense\"}\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        assert!(text.contains("makes no sense"), "{text}");
+        assert!(text.contains("invalid request"), "{text}");
         // A second watchdog takes the place of one that is dead.
         bind_socket(&path).unwrap();
         let nobody = super::send_request(&dir.path().join("none"), &WatchdogRequest::Status).unwrap_err();

@@ -53,7 +53,8 @@ impl<'a> Watchdog<'a> {
         let node = read_or_discard::<NodeState>(&paths.phase())?.filter(|node| !node.running.is_empty());
         let node = node.unwrap_or_else(|| NodeState::with_version(slots.current()));
         let node = apply_manual_upgrade(node, before.as_ref(), &slots);
-        let connect = std::mem::replace(&mut setup.connect, Box::new(|| Err("there is no link".into())));
+        let connect =
+            std::mem::replace(&mut setup.connect, Box::new(|| Err("there is no connection".into())));
         let net = NetThread::start(connect, events.clone()).map_err(system_error("start a thread"))?;
         socket::serve_socket(&paths.watchdog_socket(), events.clone())
             .map_err(system_error(format!("listen on `{}`", paths.watchdog_socket().display())))?;
@@ -104,7 +105,7 @@ impl<'a> Watchdog<'a> {
         watchdog.save_state();
         watchdog.adopt_child();
         let (version, agent) = (watchdog.own_version.clone(), watchdog.node.current_version().to_owned());
-        tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog is up");
+        tracing::info!(node = %watchdog.setup.id, version, agent, phase = watchdog.node.phase.name(), "the watchdog started");
         watchdog.handle_node_event(phase::NodeEvent::Boot, Timestamp::now());
         Ok(watchdog)
     }
@@ -118,7 +119,7 @@ impl<'a> Watchdog<'a> {
             return;
         };
         if held.process.is_ours() {
-            tracing::info!(pid = held.process.pid, version = held.version, "the agent goes on");
+            tracing::info!(pid = held.process.pid, version = held.version, "the agent keeps running");
             self.process = SupervisedProcess::running_since(self.elapsed());
             let is_other = held.version != self.node.current_version();
             self.adopt_agent(held);
@@ -127,7 +128,7 @@ impl<'a> Watchdog<'a> {
             }
             return;
         }
-        tracing::warn!(pid = held.process.pid, "an agent without a watchdog is ended, and another started");
+        tracing::warn!(pid = held.process.pid, "stopping an agent without a watchdog, and starting another");
         held.process.signal(rustix::process::Signal::TERM);
         self.process = SupervisedProcess::from_leftover(self.elapsed(), &self.setup.pace.rules);
         self.adopt_agent(held);
@@ -193,7 +194,7 @@ fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slot
     let is_newer = compare(&installed.version, &node.running) == Some(Ordering::Greater);
     if is_other && is_newer && node.phase == NodePhase::Idle {
         let old = std::mem::replace(&mut node.running, installed.version.clone());
-        tracing::info!(from = old, to = node.running, "a newer version was installed by hand, and is run");
+        tracing::info!(from = old, to = node.running, "a newer version was installed by hand; running it");
         node.previous = slots.verify(&old).is_ok().then_some(old);
     }
     node
@@ -204,7 +205,7 @@ fn read_or_discard<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option
     match json_file::read(path) {
         Err(error) if error.is_damaged() => {
             let aside = path.with_extension("damaged");
-            tracing::error!(error = error_chain(&error), aside = %aside.display(), "it is put aside, and begun anew");
+            tracing::error!(error = error_chain(&error), aside = %aside.display(), "the state file is moved aside, and a new one is started");
             let failed = |source| JsonFileError::Write { path: path.to_owned(), source };
             std::fs::rename(path, aside).map_err(failed)?;
             Ok(None)

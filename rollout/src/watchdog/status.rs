@@ -36,7 +36,7 @@ impl Watchdog<'_> {
         let rollout = next.current_rollout().or_else(|| self.node.current_rollout()).map(ToString::to_string);
         match (&next.phase, &next.last) {
             (NodePhase::RollingBack { order, back, why, .. }, _) => {
-                tracing::warn!(rollout, why, "back from {} to {back}", order.to);
+                tracing::warn!(rollout, why, "rolling back from {} to {back}", order.to);
             }
             (NodePhase::Idle, Some(last)) if Some(last) != self.node.last.as_ref() => {
                 let why = last.why.as_deref();
@@ -50,20 +50,20 @@ impl Watchdog<'_> {
     pub(super) fn status_text(&self) -> String {
         let agent = match (&self.agent, self.process.state) {
             (Some(held), ProcessState::Up { .. }) => format!("agent {} runs", held.version),
-            (Some(held), ProcessState::Ending { .. }) => format!("agent {} is told to end", held.version),
-            _ if self.is_degraded() => "degraded: the agent does not stay up".into(),
+            (Some(held), ProcessState::Ending { .. }) => format!("agent {} is stopping", held.version),
+            _ if self.is_degraded() => "degraded: the agent keeps failing".into(),
             _ => "the agent is down".into(),
         };
         match &self.node.phase {
             NodePhase::Idle => agent,
             NodePhase::Preparing { order, .. } => format!("{agent}; fetching {}", order.to),
             NodePhase::Staged { order, .. } => match &self.hold_reason {
-                Some(why) => format!("{agent}; {} is fetched and waits: {why}", order.to),
+                Some(why) => format!("{agent}; {} is fetched and waiting: {why}", order.to),
                 None => format!("{agent}; {} is fetched", order.to),
             },
             NodePhase::Applying { order, .. } => format!("switching to {}", order.to),
-            NodePhase::Soaking { order, .. } => format!("{agent}; {} proves itself", order.to),
-            NodePhase::RollingBack { order, back, .. } => format!("going back from {} to {back}", order.to),
+            NodePhase::Soaking { order, .. } => format!("{agent}; {} is soaking", order.to),
+            NodePhase::RollingBack { order, back, .. } => format!("rolling back from {} to {back}", order.to),
         }
     }
 
@@ -154,7 +154,7 @@ impl Watchdog<'_> {
         match beaten {
             Ok(()) => self.logged.beats = false,
             Err(why) if !std::mem::replace(&mut self.logged.beats, true) => {
-                tracing::warn!(why, "heartbeats are not kept; all else goes on");
+                tracing::warn!(why, "cannot save heartbeats; everything else continues");
             }
             Err(_) => {}
         }
@@ -192,14 +192,14 @@ impl Watchdog<'_> {
         match published {
             Ok(()) => {
                 if self.logged.board.take().is_some() {
-                    tracing::info!("the board takes reports again");
+                    tracing::info!("the board accepts reports again");
                 }
             }
             Err(why) => {
                 // It is still news to the board.
                 self.published = None;
                 if self.logged.board.is_none() {
-                    tracing::warn!(why, "the board does not take reports; all else goes on");
+                    tracing::warn!(why, "the board does not accept reports; everything else continues");
                 }
                 self.logged.board = Some(why);
             }

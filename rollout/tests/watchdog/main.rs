@@ -52,7 +52,7 @@ fn an_agent_that_never_stays_up_makes_the_node_degraded_and_is_still_tried() {
     site.release("0.1.0", "echo $$ $VERSION >> $ROOT/starts; exit 3", "");
     site.start();
     let status = site.status_with("degraded", |status| status.degraded.is_some());
-    assert!(status.degraded.unwrap().contains("it ended with code 3"));
+    assert!(status.degraded.unwrap().contains("it exited with code 3"));
     assert!(status.next_retry.is_some());
     let tried = site.starts().len();
     assert!(tried >= 10, "{tried}");
@@ -125,7 +125,7 @@ fn what_cannot_be_fetched_or_run_never_stops_the_agent() {
     site.start();
     let first = site.until("the agent", |site| site.living().pop());
     let error = site.roll_out("0.2.0").taken.unwrap().error.unwrap();
-    assert!(error.contains("it is no program"), "{error}");
+    assert!(error.contains("it is not a program"), "{error}");
     site.order("0.3.0", BatchPhase::Prepare, |_| ());
     let error = site.roll_out("0.3.0").taken.unwrap().error.unwrap();
     assert!(error.contains("cannot fetch"), "{error}");
@@ -155,7 +155,7 @@ fn a_line_that_is_jammed_is_tried_again_and_told() {
     site.start();
     site.order("0.2.0", BatchPhase::Prepare, |_| ());
     let status = site.status_with("the trouble", |status| !status.notes.is_empty());
-    assert_eq!(status.notes, ["cannot fetch 0.2.0 yet, and tries again: the line is jammed"]);
+    assert_eq!(status.notes, ["cannot fetch 0.2.0 yet, trying again: the line is jammed"]);
     std::fs::remove_file(site.path("jammed")).unwrap();
     assert_eq!(site.roll_out("0.2.0").taken.unwrap().outcome, Some(NodeOutcome::Confirmed));
     site.status_with("no trouble", |status| status.notes.is_empty());
@@ -419,7 +419,7 @@ fn what_nobody_confirms_in_time_is_taken_back_without_a_word_from_anybody() {
     let status = site.status_with("back", |s| s.version == "0.1.0" && s.node.phase.name() == "idle");
     let last = status.node.last.unwrap();
     assert_eq!(last.outcome, NodeOutcome::Failed);
-    assert!(last.why.unwrap().contains("nobody confirmed it within 5m"));
+    assert!(last.why.unwrap().contains("the driver did not confirm it within 5m"));
     assert!(status.node.rejected.is_empty(), "the version is not to blame");
     site.until("one agent", |site| Some(site.living()).filter(|all| all.len() == 1 && all[0].1 == "0.1.0"));
 }

@@ -193,7 +193,7 @@ impl Host {
             return NodeEvent::Tick;
         }
         match release {
-            Release::Bad if wrong != Wrong::Blind => NodeEvent::NotReady("it ended".into()),
+            Release::Bad if wrong != Wrong::Blind => NodeEvent::NotReady("it exited".into()),
             Release::GoesBad(after) if now - self.applied >= after => {
                 NodeEvent::NotReady("no longer ready".into())
             }

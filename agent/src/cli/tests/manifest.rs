@@ -84,7 +84,7 @@ fn written_checked_changed_and_written_again() {
         (["--serial", "1"], "is lower than 2"),
         (["--expires", "2020-01-01"], "is over"),
         (["--expires", "soon"], "`soon` is no time"),
-        (["--expires", "99999999d"], "is not a time"),
+        (["--expires", "99999999d"], "is no time"),
     ] {
         let said = site.manifest("write", &flags);
         assert!(said.exit == ExitStatus::Usage && said.err.contains(words), "{flags:?}: {}", said.all());

@@ -68,7 +68,7 @@ impl GitBoardConfig {
                 }
             }
             (None, None) => {
-                let way = "set `rollout.url` to a repository, or to `board`, or `source.remotes` to one";
+                let way = "set `rollout.url` to a repository or to `board`, or set `source.remotes` to a repository";
                 return Err(missing_setting(way));
             }
         };
@@ -95,7 +95,7 @@ impl GitBoardConfig {
 }
 
 fn missing_setting(way: &str) -> BoardError {
-    BoardError::Refused { board: "of Git".into(), message: format!("no repository is known: {way}") }
+    BoardError::Refused { board: "on Git".into(), message: format!("no repository is configured: {way}") }
 }
 
 fn new_remote(url: String, user: Option<String>, credentials: Option<PathBuf>) -> RemoteSettings {

@@ -157,7 +157,7 @@ impl GitBoard {
             let judged = signers.and_then(|signers| signers.verify_commit(bytes, Timestamp::now()));
             judged.map_err(|error| {
                 let id = seen.revision.short();
-                self.refused(format!("the commit {id} of `{key}` does not count: {error}"))
+                self.refused(format!("the commit {id} of `{key}` is not accepted: {error}"))
             })?;
         }
         Ok(BoardEntry { value: value.clone(), token: VersionToken(seen.revision.to_string()) })
@@ -193,8 +193,7 @@ impl GitBoard {
     ) -> Result<PreparedCommit, BoardError> {
         let rollout = ref_names::is_rollout(key);
         if rollout && self.config.trust.is_some() && self.config.key.is_none() {
-            let way =
-                "`trust.require` lets only signed commits count: set `rollout.key` to the key that signs";
+            let way = "`trust.require` accepts only signed commits: set `rollout.key` to the signing key";
             return Err(self.refused(way.into()));
         }
         let message = commit_message(write, rollout, old);
@@ -284,7 +283,7 @@ impl Board for GitBoard {
                     tracing::debug!(
                         board = self.ref_store.url(),
                         message,
-                        "history is not rewritten there: appending"
+                        "the server refuses to rewrite history; appending instead"
                     );
                     self.appends = true;
                     parents = old.iter().cloned().collect();
@@ -331,7 +330,7 @@ impl Board for GitBoard {
                 // One that somebody else made must not hide the others.
                 Err(error) => {
                     if self.logged.get(key) != Some(&seen.revision) {
-                        tracing::warn!(key, %error, "left out");
+                        tracing::warn!(key, %error, "skipped: it cannot be read");
                         self.logged.insert(key.to_owned(), seen.revision.clone());
                     }
                     left_out.push(key.to_owned());

@@ -27,7 +27,7 @@ impl std::fmt::Debug for NatsLogin {
 }
 
 const DEFAULT_PORT: u16 = 4222;
-const URL_HINT: &str = "write nats://host:4222 or tls://host:4222, several with commas between";
+const URL_HINT: &str = "write nats://host:4222 or tls://host:4222, and separate several with commas";
 
 impl NatsAddress {
     /// Reads one URL, or several with commas between.
@@ -61,13 +61,13 @@ fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> 
     };
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => {
-            (name, port.parse().map_err(|_| "has a port that is no number")?)
+            (name, port.parse().map_err(|_| "has a port that is not a number")?)
         }
         _ => (host, DEFAULT_PORT),
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if bare.is_empty() || !bare.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c)) {
-        return Err("names no host");
+        return Err("has no host");
     }
     let login = login.map(|login| match login.split_once(':') {
         Some((user, password)) => Some(NatsLogin::User(percent_decode(user)?, percent_decode(password)?)),

@@ -102,7 +102,7 @@ impl NatsConnection {
             let (asked, broken) = (pin!(what(&self.bucket)), pin!(self.bucket.broken.notified()));
             match select(asked, broken).await {
                 Either::Left((answer, _)) => answer,
-                Either::Right(_) => Err(no_answer("the connection broke")),
+                Either::Right(_) => Err(no_answer("the connection was interrupted")),
             }
         });
         self.used = Instant::now();
@@ -172,7 +172,7 @@ async fn connect(config: &NatsConfig) -> Result<NatsBucket, NatsError> {
     }
     let client = options.connect(&config.address.servers).await.map_err(|error| match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => NatsError::Refused(
-            "it does not let us in; look at `board.credentials`, or at the user in `board.url`".into(),
+            "it denies access; check `board.credentials` or the user in `board.url`".into(),
         ),
         _ => no_answer(error),
     })?;
@@ -197,7 +197,7 @@ async fn create_bucket(context: &jetstream::Context, name: &str) -> Result<kv::S
     let config = stream::Config {
         name: format!("KV_{name}"),
         subjects: vec![format!("$KV.{name}.>")],
-        description: Some("reports and rollouts of zagent".into()),
+        description: Some("zagent reports and rollouts".into()),
         max_messages_per_subject: 1,
         discard: stream::DiscardPolicy::New,
         allow_rollup: true,

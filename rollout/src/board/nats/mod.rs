@@ -38,13 +38,12 @@ impl NatsBoard {
     /// Fails when `board.url` is no address of a NATS server.
     pub fn open(board: &settings::BoardSettings) -> Result<Self, BoardError> {
         let refused = |message| BoardError::Refused { board: "nats".into(), message };
-        let url =
-            board.url.as_deref().ok_or_else(|| refused("`board.url` does not say where it is".into()))?;
+        let url = board.url.as_deref().ok_or_else(|| refused("`board.url` is not set".into()))?;
         let address = NatsAddress::parse(url).map_err(|why| refused(format!("`board.url`: {why}")))?;
         let (bucket, credentials, ca) = (board.bucket.clone(), board.credentials.clone(), board.ca.clone());
         let fine = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         if bucket.is_empty() || !bucket.chars().all(fine) {
-            return Err(refused("`board.bucket` has letters, digits, `-` and `_` only".into()));
+            return Err(refused("`board.bucket` may contain only letters, digits, `-` and `_`".into()));
         }
         Ok(Self {
             config: NatsConfig { address, bucket, credentials, ca },
@@ -74,7 +73,7 @@ impl NatsBoard {
                 Err(NatsError::Lost(source)) => Err(self.unreachable(source)),
                 Err(NatsError::Refused(message)) => Err(self.refused(message)),
                 Err(NatsError::Conflict) => {
-                    Err(self.refused("somebody else made the bucket meanwhile".into()))
+                    Err(self.refused("another client created the bucket at the same time".into()))
                 }
             },
         }
@@ -145,7 +144,7 @@ impl Board for NatsBoard {
         if write.value.len() + MESSAGE_OVERHEAD > most {
             let size = write.value.len();
             return Err(self.refused(format!(
-                "`{key}` has {size} bytes, and the server takes messages of {most}; raise its `max_payload`"
+                "`{key}` has {size} bytes, and the server accepts messages up to {most}; raise its `max_payload`"
             )));
         }
         let number = self.write_once(key, async |bucket| match &expected {
