@@ -1,16 +1,16 @@
-//! Why a tree could not be read.
+//! Errors while reading a tree from a repository.
 
 use std::path::PathBuf;
 
-/// A failed act on a repository; the cause is in `source`.
+/// A failed operation on a repository; the cause is in `source`.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
-    /// There is no repository there.
+    /// The repository does not exist.
     #[error("`{dir}` is not in a Git repository")]
     NoRepository {
-        /// Where it was looked for.
+        /// The directory that was searched.
         dir: PathBuf,
-        /// What the Git library said.
+        /// The Git library error.
         #[source]
         source: Box<gix::Error>,
     },
@@ -25,16 +25,16 @@ pub enum RepositoryError {
     Resolve {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// No commit by that name.
+    /// No commit has that name.
     #[error("no commit matches `{revision}`")]
     Revision {
-        /// As it was written.
+        /// The revision as written.
         revision: String,
-        /// What the Git library said.
+        /// The Git library error.
         #[source]
         source: Box<gix::Error>,
     },
@@ -43,7 +43,7 @@ pub enum RepositoryError {
     Store {
         /// The store.
         dir: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
@@ -62,7 +62,7 @@ pub enum RepositoryError {
         path: String,
         /// The commit.
         commit: String,
-        /// What the Git library said.
+        /// The Git library error.
         #[source]
         source: Box<gix::Error>,
     },
@@ -74,15 +74,15 @@ pub enum RepositoryError {
         /// Its id.
         id: String,
     },
-    /// A name that is refused.
+    /// A refused name.
     #[error("the tree contains a refused name: {name:?} ({why})")]
     Name {
-        /// The path, as far as it is text.
+        /// The path, as far as it is valid text.
         name: String,
         /// Why.
         why: &'static str,
     },
-    /// The target of a symbolic link that is refused.
+    /// A symlink with a refused target.
     #[error("the symlink `{path}` has a refused target ({why})")]
     Target {
         /// The link.
@@ -90,13 +90,13 @@ pub enum RepositoryError {
         /// Why.
         why: &'static str,
     },
-    /// Two entries of one name.
+    /// Two entries with the same name.
     #[error("the tree contains `{path}` twice")]
     Duplicate {
         /// The path in the tree.
         path: String,
     },
-    /// What is neither a file nor a directory nor a link.
+    /// An entry that is neither a file, a directory nor a symlink.
     #[error("`{path}` is a {kind}; only files, directories and symlinks are allowed")]
     Special {
         /// The path in the tree.
@@ -112,7 +112,7 @@ pub enum RepositoryError {
         /// The path in the tree.
         path: String,
     },
-    /// A symbolic link that leaves the tree.
+    /// A symlink that points outside the tree.
     #[error("the symlink `{path}` points outside the tree, to `{target}`")]
     Link {
         /// The link.
@@ -120,10 +120,10 @@ pub enum RepositoryError {
         /// Where it points.
         target: String,
     },
-    /// Links that lead over each other again and again.
+    /// A symlink loop, or too many nested symlinks.
     #[error("the tree has too many nested symlinks or a symlink loop; one of them is `{path}`")]
     LinkLoop {
-        /// One of them.
+        /// One of the symlinks.
         path: String,
     },
     /// A file that is too large.
@@ -159,7 +159,7 @@ pub enum RepositoryError {
 }
 
 impl RepositoryError {
-    /// The word of the cause when the tree itself is at fault; `None` when it could not be read.
+    /// The refusal code when the tree itself is refused; `None` when it could not be read.
     #[must_use]
     pub fn refusal_code(&self) -> Option<&'static str> {
         Some(match self {

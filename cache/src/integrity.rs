@@ -1,7 +1,7 @@
-//! A generation at rest in, a verdict out: is it still what was published?
+//! A generation on disk in, a verdict out: is it still what was published?
 //!
-//! Law: nothing is believed without a look. The quick look reads no file that nobody has touched; what looks touched is
-//! digested, and a full look digests everything. One file too many or too few is as bad as a changed one.
+//! Law: everything is checked. The quick check reads only files whose metadata changed; changed files are hashed, and a
+//! full check hashes every file. An extra or a missing file fails the check like a modified one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -15,16 +15,16 @@ use crate::record::{FileRecord, TreeFileStamp};
 use crate::tree_listing::join_path;
 use crate::{Generation, disk};
 
-/// How closely to look.
+/// How thorough the check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckDepth {
-    /// At what the file system says; at the bytes only where that has changed.
+    /// Checks metadata, and content only where the metadata changed.
     Quick,
-    /// At every byte.
+    /// Checks every byte.
     Full,
 }
 
-/// A generation that is not as it was published.
+/// A generation that was modified after it was published.
 #[derive(Debug, thiserror::Error)]
 #[error("generation {generation} was modified outside zagent: `{path}` {what}")]
 pub struct TamperError {
@@ -68,7 +68,7 @@ impl IntegrityCheck<'_> {
         TamperError { generation: self.generation.name().into(), path: path.into(), what }
     }
 
-    /// Beside the tree there is its record, and nothing else.
+    /// The directory contains the tree, its record, and nothing else.
     fn check_root(&self) -> Result<(), TamperError> {
         let names = disk::list_names(self.generation.root_dir())
             .map_err(|_| self.tamper_error(".", "cannot be read"))?;
@@ -133,7 +133,7 @@ impl IntegrityCheck<'_> {
         if meta.uid() == self.user { Ok(()) } else { Err(self.tamper_error(path, "belongs to another user")) }
     }
 
-    /// Nothing was too many; this finds what is too few.
+    /// There is no extra file; this finds missing ones.
     fn check_missing(&self) -> Result<(), TamperError> {
         let record = self.generation.record();
         if self.files == record.files.len() && self.dirs == record.dirs.len() {

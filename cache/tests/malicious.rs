@@ -1,4 +1,4 @@
-//! Trees that somebody wrote to hurt: none is published, the last good one stays, and the error names the cause.
+//! Trees that someone wrote to hurt: none is published, the last good one stays, and the error names the cause.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its trees has failed")]
 

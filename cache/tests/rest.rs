@@ -1,4 +1,4 @@
-//! The cache at rest: what is found when somebody touched it, how it is put right, what is kept and what goes.
+//! The cache at rest: what is found when someone touched it, how it is put right, what is kept and what goes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cache has failed")]
 
@@ -141,7 +141,7 @@ fn what_a_crash_leaves_is_put_right() {
     let healed = site.cache.repair().unwrap();
     assert_eq!((healed.staged, healed.broken.len(), healed.current), (1, 2, None));
     assert_eq!(site.current().name(), names[2]);
-    // A link that is gone, leads nowhere, or to something else.
+    // A link that is gone, points to nothing, or to something else.
     for break_it in [
         (|_: &CacheSite| {}) as fn(&CacheSite),
         |site| symlink("generations/00000009-abcdef-0123456789abcdef", site.paths.current()).unwrap(),

@@ -21,7 +21,7 @@ use crate::report::NodeReport;
 const ROLLOUT_PREFIX: &str = "rollout/";
 /// `rollout.url` when records are on the board itself.
 const ON_BOARD: &str = "board";
-/// How often a report is tried again when somebody else wrote it meanwhile.
+/// How often a report is tried again when someone else wrote it in the meantime.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Records on a board.

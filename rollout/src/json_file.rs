@@ -107,7 +107,7 @@ pub fn write(path: &Path, value: &impl Serialize) -> Result<(), JsonFileError> {
     dir.replace_file(path, value)
 }
 
-/// Reads a value, changes it and writes it, and nobody else does so meanwhile. What `change` gives back is handed on; with
+/// Reads a value, changes it and writes it, and nobody else does so in the meantime. What `change` gives back is handed on; with
 /// `None` nothing is written.
 ///
 /// # Errors

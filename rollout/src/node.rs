@@ -113,7 +113,7 @@ fn is_downgrade(record: &RolloutRecord, node: &NodeState) -> bool {
     record.component == Component::Agent && !record.anyway && is_older()
 }
 
-/// What follows when the record of the rollout that a node is in is not there any more: nobody will ever confirm it.
+/// What follows when the record of the rollout that a node is in no longer exists: nobody will ever confirm it.
 #[must_use]
 pub fn orphaned_action(node: &NodeState) -> Option<NodeEvent> {
     let rollout = node.current_rollout()?.clone();
@@ -136,7 +136,7 @@ const fn record_serial(record: &RolloutRecord) -> AcceptedSerial {
     AcceptedSerial { created: record.created, serial: record.serial }
 }
 
-/// True when a newer record of that rollout was heeded before: somebody shows an old one again.
+/// True when a newer record of that rollout was heeded before: someone shows an old one again.
 #[must_use]
 pub fn is_stale_record(record: &RolloutRecord, node: &NodeState) -> bool {
     node.heard.get(&record.id).is_some_and(|before| *before > record_serial(record))

@@ -1,7 +1,7 @@
 //! One node in a rollout: where it stands and an event in, where it stands then and what to do out.
 //!
 //! Law: total and pure. Every event is answered in every phase; one that does not belong there changes nothing. What [`step`]
-//! gives back is written down before it is done, and doing it twice is as good as once, so that a crash between the two
+//! gives back is written down before it is done, and doing it twice is safe, so that a crash between the two
 //! loses nothing. A node always has a version that it can run: [`NodeState::running`] moves only when the new one is confirmed.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const MAX_REASON_CHARS: usize = 500;
 /// What a node is asked to become.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutOrder {
-    /// By which rollout; none when somebody on the host goes back, which is all that is done without one.
+    /// By which rollout; none when someone on the host goes back, which is all that is done without one.
     pub rollout: Option<RolloutId>,
     /// The version or commit.
     pub to: String,
@@ -195,7 +195,7 @@ pub enum NodeEvent {
     RolledBack,
     /// It could not go back.
     RollbackFailed(String),
-    /// Somebody on the host asks to go back.
+    /// Someone on the host asks to go back.
     RollBack(String),
     /// Time passes.
     Tick,
@@ -451,7 +451,7 @@ fn step_applying(
         NodeEvent::Withdraw(rollout, why) if order.rollout.as_ref() == Some(&rollout) => {
             node.start_rollback(order, why, false, now)
         }
-        // A version that takes the whole host down when it is applied would be applied at every boot for ever.
+        // A version that takes the whole host down when it is applied would be applied at every boot forever.
         _ if now >= saturating_after(since, order.confirm_timeout()) => {
             let why = format!("it was not applied within {}", Span(order.confirm_timeout()));
             node.start_rollback(order, why, false, now)
@@ -526,7 +526,7 @@ fn step_soaking(
 
 impl SoakState {
     /// True when it has run for as long as it must and was ready at the last look, and its time is not over. Short of [`MAX_MISSES`]
-    /// in a row, a miss does not begin the time anew.
+    /// in a row, a miss does not begin the time again.
     fn is_proven(&self, now: Timestamp) -> bool {
         self.ready_since.is_some()
             && now >= saturating_after(self.since, self.order.soak.0)

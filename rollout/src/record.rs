@@ -171,7 +171,7 @@ pub enum RolloutStatus {
     Paused,
     /// Every node was asked, and few enough failed.
     Completed,
-    /// Somebody asked for its end.
+    /// Someone asked for its end.
     Aborting,
     /// Over before its time.
     Aborted,

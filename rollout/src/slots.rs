@@ -392,7 +392,7 @@ mod tests {
         fs::remove_file(place.program("0.2.0")).unwrap();
         assert_eq!(picked(&["0.3.0", "0.2.0"]), ("0.1.0".into(), 2));
         assert_eq!(picked(&["0.9.0"]), ("0.1.0".into(), 1));
-        // A slot that is installed anew is whole again.
+        // A slot that is installed again is whole again.
         place.install("0.3.0", "#!/bin/sh\n3").unwrap();
         assert_eq!(picked(&["0.3.0"]), ("0.3.0".into(), 0));
         assert!(place.slots.contains("0.3.0", blake3::hash(b"#!/bin/sh\n3").to_hex().as_str()));

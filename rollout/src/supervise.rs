@@ -93,7 +93,7 @@ pub enum ProcessEvent {
     Ended,
     /// Time passes.
     Tick,
-    /// It is to be started anew: now, whatever happened before.
+    /// It is to be started again: now, whatever happened before.
     Restart,
     /// It is to end for good. Said twice, it is ended by force.
     Stop,
@@ -114,7 +114,7 @@ impl SupervisedProcess {
     /// A process that is to be started at once.
     pub const NEW: Self = Self { state: ProcessState::BackingOff { until: Duration::ZERO }, failures: 0 };
 
-    /// A process that somebody else has left behind: it is told to end, and then started anew.
+    /// A process that someone else has left behind: it is told to end, and then started again.
     #[must_use]
     pub fn from_leftover(now: SupervisorTime, rules: &RestartPolicy) -> Self {
         Self { state: ProcessState::Ending { kill_at: now + rules.grace, again: true }, failures: 0 }
@@ -265,7 +265,7 @@ mod tests {
         assert!(early.is_degraded(&RULES));
         let (healthy, _) = step(&up, ProcessEvent::Tick, now + at(30), &RULES);
         assert_eq!((healthy.failures, healthy.next_due(&RULES)), (0, None));
-        // One that lived long enough and ends begins anew with the shortest wait.
+        // One that lived long enough and ends begins again with the shortest wait.
         let (again, _) = step(&up, ProcessEvent::Ended, now + at(31), &RULES);
         assert_eq!(
             again,

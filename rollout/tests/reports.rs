@@ -133,7 +133,7 @@ fn a_report_under_anothers_name_is_refused_and_named() {
         let (good, refused) = names(&mut driver);
         assert_eq!((good, refused.len()), (vec!["db".to_owned()], 0));
     }
-    // Somebody who saw neither before believes the first; the record that names the key knows better.
+    // Someone who saw neither before believes the first; the record that names the key knows better.
     site.forge("web", &envelope::sign_report(&report("web", 6), &site.key("db")).unwrap());
     let mut record = record("r1");
     let key = Some(BTreeMap::from_iter(driver.signing_keys())[&id("db")].clone());
@@ -215,7 +215,7 @@ fn the_first_key_holds_until_the_node_is_forgotten() {
     assert_eq!(names(&mut site.reports("driver")).0, ["web"]);
     let line = std::fs::read_to_string(site.first("driver")).unwrap();
     assert!(line.starts_with("web ssh-ed25519 "), "{line}");
-    // The node was set up anew.
+    // The node was set up again.
     std::fs::remove_file(site.key("web")).unwrap();
     site.reports("web").put(&report("web", 10)).unwrap();
     let mut driver = site.reports("driver");

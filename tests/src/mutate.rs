@@ -1,4 +1,4 @@
-//! A text in, a text that somebody might have broken out; and soups of the words a language is made of.
+//! A text in, a text that someone might have broken out; and soups of the words a language is made of.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

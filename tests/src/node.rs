@@ -261,7 +261,7 @@ impl Node {
     /// A node that follows nothing yet.
     ///
     /// # Panics
-    /// When its directories cannot be made.
+    /// When its directories cannot be created.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it makes directories")]
     pub fn new() -> Self {

@@ -35,7 +35,7 @@ impl Site {
     /// A host with nothing on it; `$D` in the SLS is its directory.
     ///
     /// # Panics
-    /// When the scratch directory cannot be made.
+    /// When the scratch directory cannot be created.
     #[must_use]
     pub fn new(sls: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("zagent-site-").tempdir().expect("a scratch directory");
@@ -86,7 +86,7 @@ impl Site {
     /// Makes pipes with names: who opens one waits for who opens its other end.
     ///
     /// # Panics
-    /// When one cannot be made.
+    /// When one cannot be created.
     pub fn pipes(&self, names: &[&str]) {
         for name in names {
             mknodat(CWD, self.at(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");

@@ -190,7 +190,7 @@ fn the_daemon_outlives_bad_pushes_a_lost_network_and_a_reboot() {
     scene.converges("two");
     scene.is_on(&second);
 
-    // The network is gone: what somebody changes is put right all the same.
+    // The network is gone: what someone changes is put right anyway.
     scene.node.disconnect();
     let status = scene.says("the remote fails", |s| !s["remotes"][0]["failing_since"].is_null());
     let why = status["remotes"][0]["message"].as_str().unwrap_or_default().to_owned();

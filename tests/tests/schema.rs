@@ -36,7 +36,7 @@ fn what_is_described_can_be_built() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Modules whose states are somebody's own acts: what they touch is not known, and Salt does not order them either.
+/// Modules whose states are someone's own acts: what they touch is not known, and Salt does not order them either.
 const ACTS: [&str; 7] = ["cmd", "exec", "module", "test", "event", "http", "environ"];
 
 #[test]

@@ -63,7 +63,7 @@ fn the_serial_rises_when_something_changed_and_only_then() {
     assert_eq!((first.new.serial, first.is_new), (7, true));
     assert!(first.text.contains("schedule: ordered\n") && first.text.contains("states: "), "{}", first.text);
 
-    // By hand in another spelling, it says the same: nothing to sign anew.
+    // The same meaning in a different notation: nothing to sign again.
     let spelled = format!("# mine\n{}", first.text);
     put(dir, "manifest.yaml", &spelled);
     let second = build(dir, &ManifestOptions::default()).unwrap();
@@ -79,7 +79,7 @@ fn the_serial_rises_when_something_changed_and_only_then() {
     let expires = Some(Timestamp::from_second(4_000_000_000).unwrap());
     let later = publish(dir, &ManifestOptions { expires, ..ManifestOptions::default() });
     assert_eq!((later.new.serial, later.new.expires), (21, expires));
-    // What was given once stays.
+    // A value that was given once is kept.
     assert_eq!(build(dir, &ManifestOptions::default()).unwrap().new.expires, expires);
 }
 

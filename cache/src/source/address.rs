@@ -1,4 +1,4 @@
-//! The URL of a remote in, how it is reached out.
+//! The URL of a remote in, the way to reach it out.
 //!
 //! Law: only https, http, ssh, file and absolute paths; nothing in an address can become an option or a command.
 
@@ -104,7 +104,7 @@ impl RemoteAddress {
     }
 }
 
-/// An address with its scheme in lower case, as everybody else reads it.
+/// An address with its scheme in lower case.
 fn lower_scheme(text: &str) -> String {
     match text.split_once("://") {
         Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
@@ -112,7 +112,7 @@ fn lower_scheme(text: &str) -> String {
     }
 }
 
-/// An address without what is secret in it, for messages.
+/// An address without secrets, for messages.
 pub(super) fn redact(url: &str) -> String {
     let clean: String = lower_scheme(url).chars().filter(|c| !c.is_control()).collect();
     let Some((scheme, rest)) = clean.split_once("://") else {
@@ -122,7 +122,7 @@ pub(super) fn redact(url: &str) -> String {
     let (authority, path) = rest.split_at(end);
     let path = path.split(['?', '#']).next().unwrap_or_default();
     match authority.rsplit_once('@') {
-        // A lone user may be a token.
+        // A user without a password may be a token.
         Some((_, host)) if scheme.starts_with("http") => format!("{scheme}://{host}{path}"),
         Some((user, host)) => {
             let user = user.split(':').next().unwrap_or_default();
@@ -132,7 +132,7 @@ pub(super) fn redact(url: &str) -> String {
     }
 }
 
-/// Scheme, host and port of a URL: who would get to see what is sent.
+/// Scheme, host and port of a URL: the party that receives what is sent.
 pub(super) fn url_origin(url: &str) -> Option<(String, String, u16)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -146,7 +146,7 @@ pub(super) fn url_origin(url: &str) -> Option<(String, String, u16)> {
     Some((scheme, host.to_ascii_lowercase(), port))
 }
 
-/// True when what is sent to that host stays on this machine.
+/// True when traffic to that host stays on this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())

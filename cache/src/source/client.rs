@@ -17,7 +17,7 @@ use super::http_transport::HttpTransport;
 use super::push::ServerCapabilities;
 use super::{Deadline, MAX_REFS, SourceError};
 
-/// A remote, and the connection to it that is kept between polls.
+/// A remote, and the connection to it that stays open between polls.
 pub struct RemoteClient {
     pub(super) remote: settings::RemoteSettings,
     pub(super) display_url: String,
@@ -37,10 +37,10 @@ pub(super) struct GitSession {
 }
 
 impl RemoteClient {
-    /// A client for a remote; nothing is connected yet.
+    /// A client for a remote; it does not connect yet.
     ///
     /// # Errors
-    /// Fails when the address cannot be used, or the certificates or the proxy of the settings cannot.
+    /// Fails when the address, the certificates or the proxy in the settings cannot be used.
     pub fn new(
         remote: &settings::RemoteSettings,
         source: &settings::SourceSettings,
@@ -98,7 +98,7 @@ impl RemoteClient {
         SourceFailure::new(kind, message).with_remote(&self.display_url)
     }
 
-    /// Begins a conversation.
+    /// Starts a conversation.
     pub(super) fn open_session(&self, deadline: Deadline) -> Result<GitSession, SourceError> {
         if deadline.remaining().is_none() {
             return Err(self.new_error(
@@ -118,7 +118,7 @@ impl RemoteClient {
         Ok(GitSession { transport: Box::new(transport), child: Some(child), http: wire, display_url: shown })
     }
 
-    /// Starts the program that talks to a repository behind pipes.
+    /// Starts the program that connects to a repository over pipes.
     pub(super) fn spawn_process(
         &self,
         service: GitService,
@@ -166,14 +166,14 @@ impl RemoteClient {
 }
 
 impl GitSession {
-    /// Allows so many bytes from now on, for a pack.
+    /// Sets the byte limit from now on, for a pack.
     pub(super) fn set_byte_limit(&self, bytes: u64) {
         if let Some(child) = &self.child {
             child.set_byte_limit(bytes);
         }
     }
 
-    /// Ends the conversation with an error: the cause that was seen, or else the one that the Git library names.
+    /// Ends the conversation with an error: the recorded cause, or else the one from the Git library.
     pub(super) fn into_error(mut self, error: gix::Error, what: &str) -> SourceError {
         let seen = self.http.as_ref().and_then(HttpRemote::take_failure);
         let shown = self.display_url.clone();
@@ -211,7 +211,7 @@ impl GitSession {
     }
 }
 
-/// All that an error says.
+/// The whole error chain as text.
 fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut below = error.source();

@@ -1,6 +1,6 @@
-//! What came back over HTTP in, the cause in words out.
+//! An HTTP result in, the cause in words out.
 //!
-//! Law: text of the other side is made tame before it is shown.
+//! Law: text from the remote is sanitized before it is shown.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use ureq::http::Response;
 use super::error::{SourceErrorKind, SourceFailure, sanitize_line};
 use super::http_remote::HttpRemote;
 
-/// How long a remote may ask us to wait.
+/// The longest wait that a remote can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
 impl HttpRemote {
-    /// What a status other than 200 means.
+    /// The meaning of a status other than 200.
     pub(super) fn status_failure(&self, response: &Response<ureq::Body>) -> SourceFailure {
         let status = response.status();
         let code = status.as_u16();
@@ -52,7 +52,7 @@ impl HttpRemote {
         self.new_failure(SourceErrorKind::Timeout, "did not answer within the time limit")
     }
 
-    /// What the client library's error means.
+    /// The meaning of an error from the client library.
     pub(super) fn explain_error(&self, error: &ureq::Error) -> SourceFailure {
         let remote = self.remote();
         let unreachable = |why: &str| {
@@ -106,7 +106,7 @@ impl HttpRemote {
     }
 }
 
-/// The time that a `Retry-After` header names, in seconds or as a date, bounded.
+/// The time in a `Retry-After` header, in seconds or as a date, limited.
 fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     let wait = match value.parse() {

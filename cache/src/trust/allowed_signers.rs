@@ -1,6 +1,7 @@
-//! The text of `allowed_signers`, as ssh-keygen(1) describes it, to lines that say whose key counts for what and when.
+//! The text of `allowed_signers`, as ssh-keygen(1) describes it, in; lines that say which key is valid for what and
+//! when out.
 //!
-//! Why not skip a bad line, as OpenSSH does: a slip would lock a signer out in silence, and be found at the next push.
+//! Why a bad line is not skipped, as OpenSSH does it: a typo would lock a signer out silently until the next push.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ pub(super) struct SignerLine {
     options: SignerOptions,
 }
 
-/// Every line with a key that counts by itself. A certificate authority's does not.
+/// Every line with a key that is valid by itself. A certificate authority's key is not.
 pub(super) fn parse_file(
     path: &Path,
     text: &str,
@@ -53,7 +54,7 @@ fn parse_line(text: &str, number: usize, zone: &TimeZone) -> Result<Option<Signe
     Ok(Some(SignerLine { key, principals: principals.to_owned(), number, options }))
 }
 
-/// The first field, which may stand in quotes; and what follows it.
+/// The first field, which may be in quotes; and the rest.
 fn split_principals(text: &str) -> Result<(&str, &str), String> {
     let (field, rest) = match text.strip_prefix('"') {
         Some(inner) => inner.split_once('"').ok_or("the principals have no closing quote")?,
@@ -117,7 +118,7 @@ impl SignerLine {
         Ok(())
     }
 
-    /// True when the line is one for this name.
+    /// True when the line is for this name.
     pub(super) fn matches_principal(&self, name: &str) -> bool {
         pattern::list_matches(&self.principals, name)
     }

@@ -1,7 +1,7 @@
-//! An OpenPGP signature and what was signed in, the verdict of `gpgv` out.
+//! An OpenPGP signature and the signed bytes in, the verdict of `gpgv` out.
 //!
-//! Law: only the keyring of the settings counts, whatever the user's own GnuPG knows; exactly one good and valid signature
-//! is one, and every other word of `gpgv` is a refusal.
+//! Law: only the keyring in the settings is used, never the user's own GnuPG; exactly one good and valid signature is
+//! accepted, and every other result of `gpgv` is a refusal.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ const BEGIN: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
 const ARMOURED_KEYS: &[u8] = b"-----BEGIN PGP PUBLIC KEY BLOCK-----";
 /// How long `gpgv` may take.
 const GPGV_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of what it says.
+/// Maximum bytes of its output.
 const MAX_OUTPUT: u64 = 64 << 10;
 /// MD5, SHA-1 and RIPEMD-160, by their numbers in RFC 4880.
 const WEAK_HASHES: [&str; 3] = ["1", "2", "3"];
@@ -27,7 +27,7 @@ pub(super) fn is_armoured(signature: &[u8]) -> bool {
     signature.starts_with(BEGIN)
 }
 
-/// Who signed the payload, by a key of the keyring.
+/// The signer of the payload, with a key from the keyring.
 pub(super) fn verify(keyring: &Path, signature: &[u8], payload: &[u8]) -> Result<Signer, SignatureError> {
     verify_with(PROGRAM, GPGV_TIMEOUT, keyring, signature, payload)
 }
@@ -39,7 +39,7 @@ fn verify_with(
     signature: &[u8],
     payload: &[u8],
 ) -> Result<Signer, SignatureError> {
-    // gpgv opens it by itself; here it is seen whether others could have written it, and whether gpgv can read it.
+    // gpgv opens the file itself; this checks whether others could have written it, and whether gpgv can read it.
     let known = trusted_file::read_bytes(keyring).map_err(|error| match error {
         SignatureError::NoSigners { path } => {
             SignatureError::Unreadable { path, source: ErrorKind::NotFound.into() }
@@ -74,7 +74,7 @@ fn verify_with(
     parse_status(&String::from_utf8_lossy(&said), fine)
 }
 
-/// What the program says until it ends; when it takes too long, it is ended with all it has started.
+/// The output of the program until it exits; after the time limit, it is killed with all its children.
 fn wait_for_output(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool), SignatureError> {
     let failed = |source| SignatureError::Gpgv { source };
     let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
@@ -83,7 +83,7 @@ fn wait_for_output(mut child: Child, limit: Duration) -> Result<(Vec<u8>, bool),
         let mut said = Vec::new();
         let read = child.stdout.take().map_or(Ok(0), |out| out.take(MAX_OUTPUT).read_to_end(&mut said));
         let ended = read.and_then(|_| child.wait());
-        // Nobody listens after the limit; the child is reaped all the same.
+        // There is no listener after the limit; the child is still reaped.
         let _ = done.send(ended.map(|status| (said, status.success())));
     });
     match wait.recv_timeout(limit) {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// What a line says about its key.
+/// The options of a key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SignerOptions {
     pub(super) authority: bool,
@@ -14,7 +14,7 @@ pub(super) struct SignerOptions {
 }
 
 impl SignerOptions {
-    /// Reads the options that `text` starts with; gives what follows them.
+    /// Reads the options at the start of `text`; returns the rest.
     pub(super) fn parse<'t>(text: &'t str, zone: &TimeZone) -> Result<(Self, &'t str), String> {
         let mut found = Self::default();
         let mut rest = text;
@@ -61,7 +61,7 @@ impl SignerOptions {
     }
 }
 
-/// A text in double quotes, with `\"` for a quote; and what follows it.
+/// A text in double quotes, with `\"` for a quote; and the rest.
 fn dequote(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut value = String::new();
@@ -79,7 +79,7 @@ fn dequote(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, in UTC with a `Z` or `UTC` behind, else in the zone.
+/// `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, in UTC with a trailing `Z` or `UTC`, else in the zone.
 fn parse_time(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
     let upper = text.to_ascii_uppercase();
     let utc = upper.strip_suffix('Z').or_else(|| upper.strip_suffix("UTC"));

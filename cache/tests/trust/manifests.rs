@@ -96,7 +96,7 @@ fn people_are_counted_once() {
     assert!(shown.contains("manifest.yaml.sig.eve: the key SHA256:"), "{shown}");
     assert_eq!(people(&signers, &[eve], 1).unwrap_err().code(), "unknown-key");
     assert_eq!(people(&signers, &[], 1).unwrap_err().code(), "unsigned");
-    // A pattern that means somebody else's name means that person.
+    // A pattern that means someone else's name means that person.
     let signers = site.allow(&[line("alice@ci", "a"), line("*@ci", "c")].concat()).unwrap();
     assert!(people(&signers, &[a.clone(), c.clone()], 2).is_err());
     let signers = site.allow(&[line("alice@ci", "a"), line("*@ci,!alice@ci", "c")].concat()).unwrap();

@@ -112,7 +112,7 @@ pub enum ArtifactError {
     Unreadable {
         /// The binary.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
@@ -121,11 +121,11 @@ pub enum ArtifactError {
     Local {
         /// What.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: std::io::Error,
     },
-    /// Somebody asked for an end.
+    /// Someone asked for an end.
     #[error("the fetch was stopped")]
     Stopped,
 }

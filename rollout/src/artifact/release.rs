@@ -64,7 +64,7 @@ pub struct ReleaseTrust {
 
 impl ReleaseTrust {
     /// As the settings say: with `trust.require: none` a release need not be signed, but a signature on it must be good
-    /// when there is somebody whose signature counts.
+    /// when there is someone whose signature counts.
     ///
     /// # Errors
     /// Fails when the files that say whose signatures count are needed or there, and cannot be used.

@@ -57,7 +57,7 @@ pub struct BoardWrite<'a> {
 /// Why a board did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
-    /// Somebody else has written meanwhile.
+    /// Someone else has written in the meantime.
     #[error("`{key}` was changed by another writer in the meantime")]
     Conflict {
         /// Which value.
@@ -124,7 +124,7 @@ pub trait Board: Send {
         Vec::new()
     }
 
-    /// Removes one value, when it is still what the writer knows. One that is not there is removed.
+    /// Removes one value, when it is still what the writer knows. One that does not exist is removed.
     ///
     /// # Errors
     /// As [`Board::put`].

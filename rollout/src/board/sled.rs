@@ -1,7 +1,7 @@
 //! The board of one machine: a sled store that several processes use in turn.
 //!
 //! Law: whoever uses the store holds the lock file beside it, and opens the store for one act; so a compare and its swap
-//! are one. A store that does not open is moved aside and made anew: what is on it may be lost, what is wrong may not stay.
+//! are one. A store that does not open is moved aside and made again: what is on it may be lost, what is wrong may not stay.
 //!
 //! Why not keep it open: sled locks its directory for one process, and the watchdog, the agent and the command line all
 //! report and read here.
@@ -134,7 +134,7 @@ fn display_dir(dir: &Path) -> String {
     format!("`{}`", dir.display())
 }
 
-/// True when somebody else has the store open.
+/// True when someone else has the store open.
 fn is_locked(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("could not acquire lock")
 }

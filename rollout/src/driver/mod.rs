@@ -1,6 +1,6 @@
 //! One turn of a driver: record and reports are read, the step is taken, the record is written.
 //!
-//! Law: nothing is written over somebody else's write. Whoever loses reads again, and steps aside where another drives.
+//! Law: nothing is written over someone else's write. Whoever loses reads again, and steps aside where another drives.
 //! A step that cannot be written down is not taken for done: the rollout is aborted, and whoever runs this is told.
 
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ impl RolloutDriver<'_> {
     pub fn drive_once(&mut self, id: &RolloutId, now: Timestamp) -> Result<DriveOutcome, DriveError> {
         let unread = |source| DriveError::ReadFailed { id: id.clone(), source };
         let mut lost: Option<(RolloutRecord, VersionToken, DriveStep)> = None;
-        // How often somebody else had really written meanwhile.
+        // How often someone else had really written in the meantime.
         let mut races = 0;
         // What was written when the answer got lost.
         let mut unsure: Option<DriveStep> = None;
@@ -164,7 +164,7 @@ impl RolloutDriver<'_> {
         Ok(DriveOutcome::Continues { record, wait: RETRY_AFTER, notes: vec![] })
     }
 
-    /// The rollouts that nobody drives although somebody must, and those that this driver drove before it was started anew: an
+    /// The rollouts that nobody drives although someone must, and those that this driver drove before it was started again: an
     /// agent that drives is replaced by the rollouts that it drives.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::report::{NodeActivity, NodeReport};
 
 /// What the next write does.
 enum WriteFault {
-    /// Somebody else's record is there first.
+    /// Someone else's record is there first.
     Lose(Box<RolloutRecord>),
     /// It is written, and the answer gets lost.
     WrittenUnknown,
@@ -297,7 +297,7 @@ fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
     assert_eq!(reports.1, [None, Some("SHA256:a".to_owned())]);
 }
 
-/// A server with a lock that nobody holds any more, or with a full disk, says that somebody else was faster.
+/// A server with a lock that nobody holds any more, or with a full disk, says that someone else was faster.
 #[test]
 fn who_stops_driving_leaves_the_record_to_the_next() {
     let (mut records, mut reports) =

@@ -1,6 +1,6 @@
 //! What people ask of a rollout: its end, a pause, and to go on.
 //!
-//! Law: asking twice is as good as once; nothing leads out of a final state.
+//! Law: asking twice is safe; nothing leads out of a final state.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl ControlRefused {
     }
 }
 
-/// The record of a rollout that somebody ends. What is confirmed stays; the driver, or whoever adopts it, finishes the rest.
+/// The record of a rollout that someone ends. What is confirmed stays; the driver, or whoever adopts it, finishes the rest.
 /// Where nobody drives, or whoever did is gone, this is the end.
 #[must_use]
 pub fn abort(record: &RolloutRecord, why: &str, now: Timestamp) -> RolloutRecord {
@@ -72,7 +72,7 @@ pub fn pause(record: &RolloutRecord, why: &str, now: Timestamp) -> Result<Rollou
     }
 }
 
-/// The record of a rollout that goes on. The time that nodes have to prepare begins anew.
+/// The record of a rollout that goes on. The time that nodes have to prepare begins again.
 ///
 /// # Errors
 /// Refuses what is over, or about to be.
@@ -86,7 +86,7 @@ pub fn resume(record: &RolloutRecord, now: Timestamp) -> Result<RolloutRecord, C
             next.state =
                 if record.started.is_some() { RolloutStatus::Rolling } else { RolloutStatus::Created };
             match (record.mode, record.phase, record.phase_since) {
-                // The waves that would have begun meanwhile begin later, not all at once.
+                // The waves that would have begun in the meantime begin later, not all at once.
                 (RolloutMode::Clock, _, Some(since)) => {
                     let rested = Duration::try_from(now.duration_since(since)).unwrap_or_default();
                     next.started = record.started.map(|started| saturating_after(started, rested));

@@ -152,7 +152,7 @@ impl<'r> Evaluation<'r> {
     }
 
     /// Takes those that are held out of their batch and gives them one of their own right after it: the others may not be held
-    /// up for ever, those that have switched must be confirmed, and nobody is to blame. A batch of which all are held waits.
+    /// up forever, those that have switched must be confirmed, and nobody is to blame. A batch of which all are held waits.
     fn defer_held(&mut self) {
         let (held, free): (Vec<NodeId>, Vec<NodeId>) =
             self.active_nodes().into_iter().partition(|id| self.is_held(id));

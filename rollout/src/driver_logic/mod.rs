@@ -50,7 +50,7 @@ pub struct DriveStep {
     pub wait: Duration,
 }
 
-/// True when somebody has to drive this record and nobody does.
+/// True when someone has to drive this record and nobody does.
 #[must_use]
 pub fn is_adoptable(record: &RolloutRecord, now: Timestamp) -> bool {
     let is_live = record.driver.as_ref().is_some_and(|driver| is_live(driver, now));

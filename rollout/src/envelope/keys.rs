@@ -50,7 +50,7 @@ impl NodeKeys {
         }
     }
 
-    /// Reads the files anew, for they may have changed.
+    /// Reads the files again, for they may have changed.
     ///
     /// # Errors
     /// Fails when a file cannot be read, or the list has a line that cannot.
@@ -150,7 +150,7 @@ impl NodeKeys {
         }
     }
 
-    /// Reads the file, changes it, and writes it when `change` says so; nobody else does so meanwhile.
+    /// Reads the file, changes it, and writes it when `change` says so; nobody else does so in the meantime.
     fn update_file(
         &mut self,
         change: impl FnOnce(&mut BTreeMap<NodeId, String>) -> bool,

@@ -37,7 +37,7 @@ pub enum EnvelopeError {
         /// What is wrong with it.
         why: String,
     },
-    /// It speaks of somebody or something else.
+    /// It speaks of someone or something else.
     #[error("the report of `{node}` is about {claim}")]
     WrongSubject {
         /// Under which name it was found.
@@ -84,16 +84,16 @@ pub enum EnvelopeError {
     Keys {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: io::Error,
     },
-    /// The node's own key cannot be made.
+    /// The node's own key cannot be created.
     #[error("cannot create the node key `{}`", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system error.
         #[source]
         source: io::Error,
     },
@@ -135,7 +135,7 @@ pub fn report_prefix(component: Component) -> String {
 /// Signs a report with the node's key, which is made when there is none.
 ///
 /// # Errors
-/// Fails when the key cannot be made or used.
+/// Fails when the key cannot be created or used.
 pub fn sign_report(report: &NodeReport, key: &Path) -> Result<Vec<u8>, EnvelopeError> {
     create_key(key).map_err(|source| EnvelopeError::Key { path: key.into(), source })?;
     let broken =
@@ -190,7 +190,7 @@ fn create_key(path: &Path) -> io::Result<()> {
     file.as_file().sync_all()?;
     match file.persist_noclobber(path) {
         Ok(_) => File::open(dir)?.sync_all(),
-        // Somebody else was faster: theirs is as good.
+        // Someone else was faster: theirs is as good.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error.error),
     }

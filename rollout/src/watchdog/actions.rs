@@ -1,7 +1,7 @@
 //! What the phases and the supervision decide in, files, links and processes out.
 //!
 //! Law: written down first, then done. The one exception is the way back: a disk that takes no more must not keep a node on a
-//! version that nobody confirmed, and whoever reads the old phase after a crash goes back all the same.
+//! version that nobody confirmed, and whoever reads the old phase after a crash goes back anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

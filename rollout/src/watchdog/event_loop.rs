@@ -1,6 +1,6 @@
 //! The loop: what is due and what was heard in, events for the phases and the supervision out.
 //!
-//! Law: what a record asks is judged anew at every turn, by level; so it does not matter which of its writes was seen.
+//! Law: what a record asks is judged again at every turn, by level; so it does not matter which of its writes was seen.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};

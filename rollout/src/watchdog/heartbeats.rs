@@ -1,6 +1,6 @@
 //! Heartbeats in a sled store: what the node last said about itself, for whoever looks after a fall.
 //!
-//! Law: disposable. A store that does not open is moved aside and made anew; one that cannot be made stops nothing.
+//! Law: disposable. A store that does not open is moved aside and made again; one that cannot be created stops nothing.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use crate::report::NodeReport;
 const CACHE_BYTES: u64 = 1 << 20;
 /// Heartbeats that are kept: an hour.
 const MAX_HEARTBEATS: usize = 120;
-/// A store never shrinks; one that is larger is begun anew.
+/// A store never shrinks; one that is larger is begun again.
 const MAX_STORE_BYTES: u64 = 16 << 20;
 
 /// The store.

@@ -21,7 +21,7 @@ pub(super) fn acquire_lock(path: &Path) -> Result<File, WatchdogError> {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut text = String::new();
-            // Who cannot be read is somebody all the same.
+            // Who cannot be read is someone anyway.
             let _ = file.take(20).read_to_string(&mut text);
             let holder = text.trim().parse::<u32>();
             let holder = holder.map_or_else(|_| "an unknown process".into(), |pid| format!("process {pid}"));

@@ -217,7 +217,7 @@ enum WatchdogEvent {
     Fetched(Result<(), FetchFailure>),
     /// Another watchdog was asked whether it could begin.
     Probed(Result<(), String>),
-    /// Somebody asks on the socket.
+    /// Someone asks on the socket.
     Request(WatchdogRequest, Sender<WatchdogResponse>),
     /// A signal.
     Signal(WatchdogSignal),
@@ -338,7 +338,7 @@ struct Watchdog<'a> {
     self_test: SelfTest,
     /// Why the switch that a record asks for is held up.
     hold_reason: Option<String>,
-    /// What somebody should know: why it does not run what it should, or not the watchdog that it should.
+    /// What someone should know: why it does not run what it should, or not the watchdog that it should.
     notes: BTreeMap<&'static str, String>,
     net: NetThread,
     beats: HeartbeatStore,

@@ -43,7 +43,7 @@ pub type ConnectLink = Box<dyn FnMut() -> Result<Box<dyn RolloutLink>, String> +
 
 /// Fetches binaries.
 pub trait FetchBinary: Send + Sync {
-    /// Fetches one into a file that is not there yet, and verifies size, digest and signature. It ends soon after `stop` is set.
+    /// Fetches one into a file that does not exist yet, and verifies size, digest and signature. It ends soon after `stop` is set.
     ///
     /// # Errors
     /// Fails when it cannot be fetched or is not what it should be.
@@ -163,7 +163,7 @@ fn run_tasks(mut connect: ConnectLink, tasks: &Receiver<NetTask>, events: &Sende
     }
 }
 
-/// Does something and answers, also when it falls over: whoever waits for the answer must not wait for ever.
+/// Does something and answers, also when it falls over: whoever waits for the answer must not wait forever.
 fn catch_panic<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(act))
         .unwrap_or_else(|_| Err("an internal error in zagent stopped it".into()))

@@ -135,7 +135,7 @@ pub(super) fn start_process(program: &Path, args: &[OsString]) -> io::Result<Pro
     // It is waited for by its number: by this watchdog, or by the one that this becomes.
     let pid = command.spawn()?.id();
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
-    // Until somebody waits for it, it is there, ended or not.
+    // Until someone waits for it, it is there, ended or not.
     ProcessIdentity::from_pid(pid).ok_or_else(|| io::Error::other("it is not in /proc"))
 }
 

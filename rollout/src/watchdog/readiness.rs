@@ -67,7 +67,7 @@ impl SocketReadiness {
     }
 }
 
-/// Connects with a time limit, which the standard library has no way to say: a full queue would hold us for ever.
+/// Connects with a time limit, which the standard library has no way to say: a full queue would hold us forever.
 pub(super) fn connect_with_timeout(
     path: &std::path::Path,
     patience: Duration,

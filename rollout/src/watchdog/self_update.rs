@@ -14,7 +14,7 @@ use crate::fail_point;
 use crate::phase::NodePhase;
 use crate::slots::AgentProgram;
 
-/// How often somebody who waits looks again.
+/// How often someone who waits looks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Watchdog<'_> {

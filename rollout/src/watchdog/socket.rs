@@ -78,7 +78,7 @@ pub struct WatchdogStatus {
     pub degraded: Option<String>,
     /// When the agent is started again; none when it runs.
     pub next_retry: Option<Timestamp>,
-    /// What else somebody should know.
+    /// What else someone should know.
     pub notes: Vec<String>,
 }
 

@@ -187,7 +187,7 @@ impl<'a> Watchdog<'a> {
     }
 }
 
-/// Somebody has installed a newer version by hand since the last start: that one is meant.
+/// Someone has installed a newer version by hand since the last start: that one is meant.
 fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slots: &Slots) -> NodeState {
     let installed = slots.built_in();
     let is_other = before.is_some_and(|before| before.version != installed.version);

@@ -229,7 +229,7 @@ fn a_second_look_asks_one_question_and_fetches_nothing() {
     drop(server.log());
     assert_eq!(reader.list("node/").unwrap().len(), 5);
     assert_eq!(server.log().len(), 1);
-    // A push by somebody who has pushed before is one request, whatever the number of refs.
+    // A push by someone who has pushed before is one request, whatever the number of refs.
     writer.put("node/agent/n0", write(b"y", first.as_ref())).unwrap();
     assert_eq!(server.log().len(), 1);
     let found = reader.list("node/").unwrap();
@@ -250,7 +250,7 @@ fn what_is_no_value_of_ours_is_told_and_does_not_hide_the_others() {
     assert!(matches!(board.get("rollout/bad"), Err(BoardError::Damaged { .. })));
     let keys: Vec<_> = board.list("rollout/").unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["rollout/good"]);
-    // A name that is the directory of another cannot be made, and that is no conflict.
+    // A name that is the directory of another cannot be created, and that is no conflict.
     let error = board.put("rollout/good2", write(b"x", None)).unwrap_err();
     assert!(matches!(error, BoardError::Refused { .. }), "{error:?}");
 }

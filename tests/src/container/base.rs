@@ -1,5 +1,5 @@
 //! The Debians that containers start from: a bare one, made once, packed and kept between runs; and on top of it one with the
-//! tools of a usual server and the lists of packages, made anew when the lists are old.
+//! tools of a usual server and the lists of packages, made again when the lists are old.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Base {
     /// The bare one of this process.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn get() -> &'static Self {
         static BASE: OnceLock<Base> = OnceLock::new();
@@ -40,7 +40,7 @@ impl Base {
     /// The one of this process that installs packages, through the mirror.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn usual() -> &'static Self {
         static BASE: OnceLock<Base> = OnceLock::new();
@@ -159,7 +159,7 @@ fn mirror() -> String {
 /// Where they are kept: `NSPAWN_CACHE`, else beside what cargo makes.
 ///
 /// # Panics
-/// When it cannot be made.
+/// When it cannot be created.
 pub(super) fn cache_dir() -> PathBuf {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/nspawn");
     let dir = std::env::var_os("NSPAWN_CACHE").map_or_else(beside, PathBuf::from);

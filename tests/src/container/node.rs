@@ -290,7 +290,7 @@ impl Node {
     /// Puts the wire in.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn connect(&self) {
         let (name, inside) = (self.network.name(), format!("{}p", self.network.name()));
         let _ = Command::new("ip").args(["link", "del", &name]).output();
@@ -333,7 +333,7 @@ impl Node {
             Ok(Some(_)) => Ok(()),
             other => Err(format!("{other:?}")),
         });
-        // Its number may be somebody else's by now.
+        // Its number may be someone else's by now.
         machine.leader.clear();
         self.start();
     }

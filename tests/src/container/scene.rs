@@ -60,7 +60,7 @@ impl Scene {
         scene
     }
 
-    /// Writes the configuration anew.
+    /// Writes the configuration again.
     pub fn configure(&self, more: &str) {
         let own = format!(
             "source: {{remotes: [{{url: '{}'}}], poll: 1s, timeout: 15s}}\nrun: {{every: 10s}}\n{more}",

@@ -1,4 +1,4 @@
-//! A board in memory, and the wires to it: records and reports that get lost, come late, or are written by somebody else first.
+//! A board in memory, and the wires to it: records and reports that get lost, come late, or are written by someone else first.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

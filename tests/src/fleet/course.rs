@@ -166,7 +166,7 @@ impl World<'_> {
         }
     }
 
-    /// Trouble ends: drivers come back, unless they are gone for good, and somebody decides about what is paused. Where moments
+    /// Trouble ends: drivers come back, unless they are gone for good, and someone decides about what is paused. Where moments
     /// count, clocks are set right.
     pub(super) fn calm(&mut self) {
         for d in 0..self.drivers.len() {

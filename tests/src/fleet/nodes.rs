@@ -106,7 +106,7 @@ impl World<'_> {
         let life = self.hosts[n].life;
         for answer in std::mem::take(&mut self.hosts[n].again) {
             self.happen(n, answer);
-            // It fell meanwhile.
+            // It fell in the meantime.
             if self.hosts[n].life != life {
                 return;
             }

@@ -48,7 +48,7 @@ pub enum Ask {
     Abort,
 }
 
-/// Something that goes wrong, or that somebody does.
+/// Something that goes wrong, or that someone does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A node loses power for so long.
@@ -63,7 +63,7 @@ pub enum Trouble {
     Full(usize, i64),
     /// A node may not switch for so long: no maintenance window is open.
     Hold(usize, i64),
-    /// Somebody on a host goes back.
+    /// Someone on a host goes back.
     GoBack(usize),
     /// A driver ends, and comes again after so long.
     DriverCrash(usize, Option<i64>),

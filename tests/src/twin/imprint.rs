@@ -1,4 +1,4 @@
-//! A container in, what somebody did to it out: files, packages, units, accounts.
+//! A container in, what someone did to it out: files, packages, units, accounts.
 //!
 //! Law: what differs between two hosts by itself (keys, times, numbers of accounts, caches) is left out here, not excused later.
 

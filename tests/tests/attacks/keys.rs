@@ -1,4 +1,4 @@
-//! Commits that nobody signed, or somebody who may not.
+//! Commits that nobody signed, or someone who may not.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -74,7 +74,7 @@ fn a_pin_opens_no_way_back() {
     victim.node.stands_on(&victim.good);
 }
 
-/// A floor that somebody damaged in both places is not believed, and not forgotten either.
+/// A floor that someone damaged in both places is not believed, and not forgotten either.
 #[test]
 fn a_damaged_floor_lets_nothing_in() {
     let victim = Victim::new(SIGNERS);

@@ -1,4 +1,4 @@
-//! Trees and directories that somebody made to hurt, signed by one who was made to.
+//! Trees and directories that someone made to hurt, signed by one who was made to.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use zagent_cache::testing::GitHttpServer;
 use zagent_tests::node::{Node, Repo};
 
-/// Something that somebody does to a tree.
+/// Something that someone does to a tree.
 type Damage = fn(&Path);
 
 const FALLS_BACK: &str =

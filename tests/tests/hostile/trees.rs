@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A tree that somebody wrote to hurt.
+/// A tree that someone wrote to hurt.
 pub(crate) struct Tree {
     pub(crate) name: &'static str,
     pub(crate) files: Vec<(String, String)>,

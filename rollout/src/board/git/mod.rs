@@ -26,7 +26,7 @@ use super::{Board, BoardEntry, BoardError, BoardWrite, VersionToken, check_key};
 const EPHEMERAL_TRAILER: &str = "Lasting: no";
 /// Characters of a subject.
 const MAX_SUBJECT: usize = 200;
-/// How often refs are read anew when they move while they are read.
+/// How often refs are read again when they move while they are read.
 const MAX_READS: usize = 3;
 
 /// A board in a repository.
@@ -327,7 +327,7 @@ impl Board for GitBoard {
             };
             match self.entry(key, seen) {
                 Ok(entry) => all.push((key.to_owned(), entry)),
-                // One that somebody else made must not hide the others.
+                // One that someone else made must not hide the others.
                 Err(error) => {
                     if self.logged.get(key) != Some(&seen.revision) {
                         tracing::warn!(key, %error, "skipped: it cannot be read");

@@ -33,7 +33,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(100);
 /// Why nothing came of it.
 #[derive(Debug)]
 pub(super) enum NatsError {
-    /// Somebody else has written meanwhile.
+    /// Someone else has written in the meantime.
     Conflict,
     /// Nobody answered, or not what was asked.
     Lost(Box<dyn Error + Send + Sync>),
@@ -82,7 +82,7 @@ impl NatsConnection {
         }
     }
 
-    /// False when it was silent for so long that it is better made anew.
+    /// False when it was silent for so long that it is better made again.
     pub(super) fn is_fresh(&self) -> bool {
         self.used.elapsed() < IDLE_LIMIT
     }

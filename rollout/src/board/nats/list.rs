@@ -1,7 +1,7 @@
 //! All values below a prefix: the first time in one pass, later only what has changed.
 //!
 //! Law: a bucket keeps one message a key, numbered as it came, so what follows the last number seen is what has changed.
-//! A bucket that was made anew, and one that was not read whole for a while, is read whole.
+//! A bucket that was made again, and one that was not read whole for a while, is read whole.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! A board on NATS: a bucket of JetStream's key-value store.
 //!
-//! Law: the token of a value is its revision, and the server compares it. Nothing waits for ever, and a connection that
+//! Law: the token of a value is its revision, and the server compares it. Nothing waits forever, and a connection that
 //! disappointed is thrown away whole: the next call makes another.
 //!
 //! Calls block, so they must not be made by a task of an async runtime.
