@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_links_do_not_stand_for_a_million() {
+    fn a_few_links_cannot_expand_to_a_million_files() {
         let mut shape: TreeListing<()> = TreeListing::new(CacheLimits::default());
         for n in 0..40 {
             shape.add(format!("d{n}"), ListingEntry::Dir).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn children_skip_what_lies_deeper() {
+    fn children_skip_deeper_entries() {
         let mut shape = TreeListing::new(CacheLimits::default());
         for path in ["a", "a-b", "a0"] {
             shape

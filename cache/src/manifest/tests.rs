@@ -28,7 +28,7 @@ fn differences_of(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_difference_is_told() {
+fn every_difference_is_reported() {
     let dir = tree(&[("states/top.sls", "base: {}\n"), ("states/a.sls", "a"), ("x", "x"), ("y", "y")]);
     let dir = dir.path();
     put(dir, ".git/config", "not part of it");
@@ -84,7 +84,7 @@ fn the_serial_rises_when_something_changed_and_only_then() {
 }
 
 #[test]
-fn names_and_links_are_judged_as_the_cache_does() {
+fn names_and_links_are_checked_as_the_cache_does() {
     for (name, word) in [("a\nb", "control"), ("a\\b", "separator"), ("sub/.git/x", "Git's own")] {
         let dir = tree(&[(name, "")]);
         let error = list_files(dir.path(), CacheLimits::default()).unwrap_err().to_string();
@@ -138,7 +138,7 @@ fn signatures_are_found_by_name() {
 }
 
 #[test]
-fn what_git_does_not_hold_is_told() {
+fn files_missing_from_git_are_reported() {
     let dir = tree(&[("states/a.sls", ""), ("states/b.sls", ""), ("other/c", "")]);
     let files = list_files(dir.path(), CacheLimits::default()).unwrap();
     assert!(untracked(dir.path(), &files).is_empty(), "no repository");

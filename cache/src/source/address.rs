@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_never_show() {
+    fn secrets_are_never_shown() {
         for (url, want) in [
             ("https://user:secret@h/x?token=secret#secret", "https://h/x"),
             ("https://secret@h/x", "https://h/x"),

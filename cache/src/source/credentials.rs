@@ -247,7 +247,7 @@ mod tests {
          machine two login b password 2\ndefault login any password last\n";
 
     #[test]
-    fn netrc_is_read_as_others_read_it() {
+    fn netrc_is_read_like_other_tools_do() {
         for (host, user, want) in [
             ("git.example.org", None, ("me", "one")),
             ("GIT.example.org", Some("me"), ("me", "one")),

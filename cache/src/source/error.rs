@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_apart_and_foreign_text_is_tame() {
+    fn kinds_have_distinct_names_and_remote_text_is_sanitized() {
         let words: std::collections::BTreeSet<_> =
             SourceErrorKind::ALL.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(words.len(), SourceErrorKind::ALL.len());

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_ssh_are_understood() {
+    fn ssh_messages_are_understood() {
         for (said, kind) in [
             ("ssh: Could not resolve hostname x: Name or service not known", SourceErrorKind::Unreachable),
             ("ssh: connect to host x port 22: Connection refused", SourceErrorKind::Unreachable),

@@ -52,7 +52,7 @@ mod tests {
     use super::full_ref;
 
     #[test]
-    fn branches_that_are_no_safe_refs_are_refused() {
+    fn unsafe_branch_names_are_refused() {
         for good in ["main", "testing/web-01", "a.b", "ünï"] {
             assert_eq!(full_ref(good).unwrap(), format!("refs/heads/{good}"));
         }

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_are_bounded_and_differ() {
+    fn pauses_grow_with_a_limit_and_differ() {
         let poll = Duration::from_secs(60);
         for failures in 1..40 {
             let all: Vec<Duration> = (0..200).map(|seed| backoff(poll, failures, seed)).collect();

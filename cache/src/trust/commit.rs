@@ -83,7 +83,7 @@ mod tests {
     const HEAD: &str = "tree aa\nauthor a <a@x> 1 +0000\ncommitter c <c@x> 7 +0100\n";
 
     #[test]
-    fn the_signature_is_cut_out_and_nothing_else() {
+    fn only_the_signature_header_is_removed() {
         let signed =
             format!("{HEAD}gpgsig one\n two\n \n three\nencoding x\nmergetag m\n gpgsig no\n\ngpgsig body\n");
         let commit = parse_commit(signed.as_bytes()).unwrap();

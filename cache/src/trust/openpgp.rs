@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_good_and_valid_signature_counts() {
+    fn only_one_good_and_valid_signature_is_accepted() {
         let good = "[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG 89ABCDEF01234567 Alice <a@example.org>\n";
         let signer = parse_status(&format!("{good}{}", valid("8", "00")), true).unwrap();
         assert_eq!((signer.principal.as_str(), signer.fingerprint.as_str()), ("Alice <a@example.org>", KEY));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_or_hangs_is_told() {
+    fn a_missing_or_hanging_program_is_reported() {
         let keyring = tempfile::NamedTempFile::new().unwrap();
         let ask = |program: &str, limit| verify_with(program, limit, keyring.path(), b"", b"").unwrap_err();
         assert!(matches!(ask("no-such-gpgv", GPGV_TIMEOUT), SignatureError::NoGpgv));

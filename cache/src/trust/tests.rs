@@ -27,7 +27,7 @@ fn word() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_file_of_signers_panics(lines in prop::collection::vec(prop::collection::vec(word(), 0..5), 0..5)) {
+    fn no_signers_file_panics(lines in prop::collection::vec(prop::collection::vec(word(), 0..5), 0..5)) {
         let text = lines.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("\n");
         let read = allowed_signers::parse_file(Path::new("allowed_signers"), &text, &TimeZone::UTC);
         if let Ok(read) = read {

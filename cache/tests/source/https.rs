@@ -1,4 +1,4 @@
-//! Encryption with an authority of our own.
+//! Encryption with our own certificate authority.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ fn encrypted(root: &Path, dir: &Path) -> GitHttpServer {
 }
 
 #[test]
-fn our_own_authority_is_trusted_when_it_is_named_and_only_then() {
+fn a_private_authority_is_trusted_only_when_configured() {
     zagent_cache::needs!("openssl");
     let (fixture, first) = RemoteFixture::with_commit();
     let server = encrypted(fixture.scratch.path().parent().unwrap(), fixture.dir.path());
