@@ -1,6 +1,6 @@
 //! A URL in, its bytes into a sink.
 //!
-//! Law: https, also after a redirect. Only this machine may be asked without encryption, and only at first hand.
+//! Law: https, also after a redirect. Only this machine may be used without encryption, and only without a redirect.
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::{ArtifactError, ArtifactSink};
 const MAX_REDIRECTS: usize = 5;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a server may say nothing.
+/// How long a server may send nothing.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Fetches a file.
@@ -40,7 +40,7 @@ pub(super) fn download(
     let mut at = check_url(url)?;
     for _ in 0..=MAX_REDIRECTS {
         let left = deadline.remaining().ok_or_else(|| transient_error(&at, "it took too long"))?;
-        // An error may hold the address.
+        // An error may contain the address.
         let told =
             |error: ureq::Error| transient_error(&at, error.to_string().replace(&at.to_string(), "it"));
         let asked = agent.get(&at).config().timeout_global(Some(left)).build();
@@ -71,18 +71,18 @@ pub(super) fn download(
     Err(permanent_error(&at, format!("the server redirects more than {MAX_REDIRECTS} times")))
 }
 
-/// The server does not give it, and will not.
+/// A permanent error: a retry will not help.
 fn permanent_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
     http_error(at, why, false)
 }
 
-/// The connection was not there, or not long enough.
+/// A temporary error: the connection failed or was too short.
 fn transient_error(at: &Uri, why: impl Into<String>) -> ArtifactError {
     http_error(at, why, true)
 }
 
 fn http_error(at: &Uri, why: impl Into<String>, passing: bool) -> ArtifactError {
-    // What follows the path may be a key to it.
+    // The part after the path may be a secret.
     let url =
         format!("{}://{}{}", at.scheme_str().unwrap_or_default(), at.host().unwrap_or_default(), at.path());
     ArtifactError::Http { url, why: why.into(), passing }
@@ -107,7 +107,7 @@ fn is_loopback(at: &Uri) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Where a redirect leads to.
+/// The target of a redirect.
 fn resolve_redirect(from: &Uri, to: &str) -> Result<Uri, ArtifactError> {
     let refused = || permanent_error(from, "the server redirects to an address without https");
     let target = match (to.starts_with('/') && !to.starts_with("//"), from.authority()) {

@@ -1,4 +1,4 @@
-//! Turns on records in memory that lose, forget and refuse.
+//! Turns on records in memory that conflict, lose answers and refuse.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,15 +12,15 @@ use crate::report::{NodeActivity, NodeReport};
 
 /// What the next write does.
 enum WriteFault {
-    /// Someone else's record is there first.
+    /// Someone else's record is written first.
     Lose(Box<RolloutRecord>),
-    /// It is written, and the answer gets lost.
+    /// It is written, and the answer is lost.
     WrittenUnknown,
-    /// It is not written, and the answer gets lost.
+    /// It is not written, and the answer is lost.
     UnwrittenUnknown,
-    /// The place is not there.
+    /// The store cannot be reached.
     Unreachable,
-    /// It calls it a lost race, and nobody has written.
+    /// It reports a conflict although nobody has written.
     Locked,
 }
 
@@ -174,7 +174,7 @@ fn who_loses_reads_again_and_steps_aside_where_another_drives() {
     let lost = turn(&mut records, &mut reports, "one", 1).unwrap();
     assert_eq!(lost, DriveOutcome::SteppedAside { driver: "two".to_owned() });
     assert_eq!(records.only(), &theirs);
-    // An abort that came between is seen, and finished.
+    // An abort that was written in between is seen, and finished.
     let mut records = MemoryRecords::with_record(theirs.clone());
     records.faults.push_back(WriteFault::Lose(Box::new(driver_logic::abort(&theirs, "stop", at(9)))));
     assert!(
@@ -258,7 +258,7 @@ fn a_rollout_whose_driver_is_gone_is_found_and_adopted_by_one_alone() {
     assert_eq!(found(&mut records, "three", 61), 0);
 }
 
-/// Reports that are signed, and what they were held to.
+/// Signed reports, and the keys they were checked against.
 #[derive(Default)]
 struct SignedReports(MemoryReports, Vec<Option<String>>);
 
@@ -297,7 +297,7 @@ fn the_record_holds_later_drivers_to_the_keys_that_nodes_sign_with() {
     assert_eq!(reports.1, [None, Some("SHA256:a".to_owned())]);
 }
 
-/// A server with a lock that nobody holds any more, or with a full disk, says that someone else was faster.
+/// A server with a stale lock or a full disk reports that someone else was faster.
 #[test]
 fn who_stops_driving_leaves_the_record_to_the_next() {
     let (mut records, mut reports) =
@@ -325,7 +325,7 @@ fn a_race_that_is_lost_to_nobody_is_told() {
         }
         other => panic!("{other:?}"),
     }
-    // One such answer is nothing: the next try writes it.
+    // One such answer is harmless: the next try writes it.
     records.faults = VecDeque::from([WriteFault::Locked]);
     let mut driver = RolloutDriver { id: "d".into(), records: &mut records, reports: &mut reports };
     assert!(matches!(driver.drive_once(&id("r1"), at(0)), Ok(DriveOutcome::Continues { .. })));

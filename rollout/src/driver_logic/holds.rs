@@ -1,4 +1,4 @@
-//! Nodes that may not begin now: a driver waits for them, and nobody is to blame.
+//! Held nodes: a driver waits for them, and it is not a failure.
 
 use super::tests::{ME, Run, id, record};
 use super::*;
@@ -6,7 +6,7 @@ use crate::record::{BatchPhase, NodeStatus, RolloutStatus};
 use crate::report::NodeActivity;
 
 impl Run {
-    /// A node repeats itself, and says what holds it.
+    /// A node repeats its report, with its hold.
     fn hold(&mut self, name: &str, why: Option<&str>) {
         self.repeat(name);
         self.reports.get_mut(&id(name)).unwrap().hold = why.map(str::to_owned);
@@ -64,7 +64,7 @@ fn those_that_may_go_on_do_not_wait_for_ever_for_one_that_may_not() {
     }
     let batches: Vec<Vec<NodeId>> = vec![vec![id("a")], vec![id("b")], vec![id("c")]];
     assert_eq!((&run.record.batches, run.phase()), (&batches, (0, BatchPhase::Apply)));
-    // One that is held when others have switched is put off in time for them.
+    // A node that is held when others have switched is postponed in time for them.
     let mut run = Run::of(record(&[&["a", "b"], &["c"]]));
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).pass(5);
     run.say("a", NodeActivity::Soaking, None).hold("b", CLOSED);

@@ -1,4 +1,4 @@
-//! Laws of the step, on records and reports that no one would write.
+//! Properties of the step, on arbitrary records and reports.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ fn failed(record: &RolloutRecord) -> Vec<&NodeId> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Also: every pair of state and phase is answered.
+    /// Also: every pair of status and phase has a result.
     #[test]
     fn the_same_look_changes_a_record_once(record in any_record(), reports in any_reports()) {
         let once = step(&record, &reports, ME, at(0));
@@ -117,7 +117,7 @@ proptest! {
         prop_assert!(record.state == RolloutStatus::Completed || over.state == RolloutStatus::Aborted);
     }
 
-    /// Who failed or confirmed stays so; who failed is counted once; no batch goes back.
+    /// A failed or confirmed node stays so; a failed node is counted once; no batch goes back.
     #[test]
     fn any_history_of_reports_is_heard(record in any_record(), all in vec((any_reports(), 0i64..200), 1..12)) {
         let (mut record, mut now) = (record, 0);
@@ -137,7 +137,7 @@ proptest! {
         }
     }
 
-    /// Without a word from anybody a rollout ends.
+    /// Without any report a rollout ends.
     #[test]
     fn silence_comes_to_an_end(record in any_record(), every in 1i64..1000) {
         let mut record = record;
@@ -157,7 +157,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Nodes that do what they are asked, each at its own pace, bring a rollout to its end.
+    /// Nodes that do what the record requires, each at its own pace, complete a rollout.
     #[test]
     fn with_good_nodes_a_rollout_completes(
         sizes in vec(1usize..4, 1..4),
@@ -197,7 +197,7 @@ proptest! {
     }
 }
 
-/// A node to which nothing goes wrong.
+/// A node without errors.
 fn obey(node: &mut NodeState, event: NodeEvent, now: Timestamp) {
     let mut events = vec![event];
     while let Some(event) = events.pop() {

@@ -1,4 +1,4 @@
-//! One rule a test: what a driver does about what nodes say.
+//! One rule per test: what a driver does with the reports of the nodes.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// A record of these batches, ordered and not begun.
+/// A record with these batches, ordered and not started.
 pub(crate) fn record(batches: &[&[&str]]) -> RolloutRecord {
     let ids = |batch: &&[&str]| batch.iter().map(|name| id(name)).collect::<Vec<NodeId>>();
     let batches: Vec<Vec<NodeId>> = batches.iter().map(ids).collect();
@@ -60,7 +60,7 @@ pub(crate) fn record(batches: &[&[&str]]) -> RolloutRecord {
     }
 }
 
-/// A node that says something about the rollout `r1`.
+/// A node that reports about the rollout `r1`.
 pub(crate) fn says(
     name: &str,
     state: NodeActivity,
@@ -94,7 +94,7 @@ pub(crate) fn says(
     }
 }
 
-/// A rollout under way, and what its nodes said last.
+/// A running rollout, and the last reports of its nodes.
 pub(super) struct Run {
     pub(super) record: RolloutRecord,
     pub(super) reports: BTreeMap<NodeId, NodeReport>,
@@ -114,7 +114,7 @@ impl Run {
         step
     }
 
-    /// Time passes as it does under a driver that looks all the time.
+    /// Lets time pass with a driver that checks all the time.
     pub(super) fn pass(&mut self, seconds: i64) -> Vec<String> {
         let mut notes = vec![];
         let end = self.now.as_second() + seconds;
@@ -255,7 +255,7 @@ fn a_silent_node_that_comes_back_tells_how_it_ended() {
     run.say("a", NodeActivity::Idle, Some(NodeOutcome::Failed)).look();
     assert_eq!((run.status("a"), run.record.failed), (NodeStatus::Failed, 1));
     let mut run = silent();
-    // What the driver itself makes such a node do is no failure.
+    // What the driver itself makes such a node do is not a failure.
     let mut node = NodeState::with_version("1.0.0");
     (node, _) = phase::step(&node, NodeEvent::Prepare(crate::node::order_from_record(&run.record)), run.now);
     let withdrawn = crate::node::driven_action(&run.record, &id("a"), &node).unwrap();
@@ -270,7 +270,7 @@ fn a_silent_node_that_comes_back_tells_how_it_ended() {
 
 #[test]
 fn a_slow_node_does_not_cost_the_others_their_deadline() {
-    // Without more soak than a minute, a node gives up five minutes after it switched.
+    // With a soak of at most a minute, a node gives up five minutes after it switched.
     let mut run = Run::of(RolloutRecord { max_failed: 2, ..record(&[&["a", "b"]]) });
     run.say("a", NodeActivity::Staged, None).say("b", NodeActivity::Staged, None).look();
     run.say("a", NodeActivity::Soaking, None).look();

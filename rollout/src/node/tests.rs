@@ -1,4 +1,4 @@
-//! What records ask of nodes, by tables; and a whole node by the clock.
+//! What records require from nodes, as tables; and a complete node in clock mode.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn id(text: &str) -> NodeId {
     text.parse().unwrap()
 }
 
-/// Two batches of two; the first under way.
+/// Two batches of two; the first one is running.
 fn record(state: RolloutStatus, phase: BatchPhase) -> RolloutRecord {
     RolloutRecord {
         schema: RECORD_SCHEMA,
@@ -166,7 +166,7 @@ fn nobody_takes_part_twice_or_in_two_at_once() {
     let begun = phase::step(&been, NodeEvent::Prepare(order_from_record(&next)), at(3)).0;
     let been = phase::step(&begun, NodeEvent::FetchFailed("no".into()), at(4)).0;
     assert_eq!(driven_action(&record, &id("a"), &been), None);
-    // One of the same name that was ordered later is another.
+    // A later order with the same name is another rollout.
     let anew = RolloutRecord { created: at(9), ..record.clone() };
     assert!(driven_action(&anew, &id("a"), &been).is_some());
     let other = RolloutRecord { id: "other".parse().unwrap(), ..record.clone() };
@@ -199,7 +199,7 @@ fn serials_are_remembered_up_to_a_bound_and_never_lost_while_they_matter() {
         record.created = at(i64::try_from(n).unwrap());
         accept_record(&record, &mut node);
     }
-    // What is older than all that is remembered is not written down again and again.
+    // A record older than all remembered ones is not saved again and again.
     let before = node.clone();
     accept_record(&RolloutRecord { id: "a".parse().unwrap(), created: at(-5), ..record.clone() }, &mut node);
     assert_eq!(node, before);
@@ -240,7 +240,7 @@ fn by_the_clock_it_goes_on_by_itself() {
     assert_eq!(driven_action(&rolling, &id("a"), &nodes(&rolling)[0]), None);
 }
 
-/// Nobody ends such a record: an older one must not take a node back and forth.
+/// Nobody ends such a record: an older one must not move a node back and forth.
 #[test]
 fn by_the_clock_an_older_record_does_not_come_back() {
     let late = phase::saturating_after(at(0), 10 * waves::total_spread(&clock(RolloutStatus::Rolling)));

@@ -1,4 +1,4 @@
-//! Every event in every phase by a table, and the laws of [`step`] over histories drawn by lot.
+//! Every event in every phase as a table, and the properties of [`step`] over random histories.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ fn events() -> Vec<(&'static str, NodeEvent)> {
     ]
 }
 
-/// Where it stands, what it counts as good, how it ended, and what is done: in a few words.
+/// Its phase, its good version, its result, and the actions, in short form.
 fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
     let phase = match &node.phase {
         NodePhase::Idle => "idle",
@@ -96,7 +96,7 @@ fn describe_step(node: &NodeState, actions: &[NodeAction]) -> String {
     words.join("; ")
 }
 
-/// Everything that is not in this table changes nothing at all.
+/// Every pair that is not in this table changes nothing.
 const TABLE: &[(&str, &str, &str)] = &[
     ("idle", "prepare", "preparing on 1.0; fetch 2.0"),
     ("idle", "roll back", "back, rejects on 0.9; roll back to 0.9"),
@@ -349,7 +349,7 @@ fn any_event() -> impl Strategy<Value = NodeEvent> {
     ]
 }
 
-/// Events, and how far the clock moves before each: mostly on, at times back or far ahead.
+/// Events, and how far the clock moves before each: mostly forward, at times back or far ahead.
 fn history() -> impl Strategy<Value = Vec<(NodeEvent, i64)>> {
     let moves = prop_oneof![12 => 0i64..30, 1 => -1000i64..0, 1 => 200i64..100_000];
     proptest::collection::vec((any_event(), moves), 0..120)
@@ -382,7 +382,7 @@ proptest! {
             for version in node.rejected.keys().filter(|version| !next.rejected.contains_key(*version)) {
                 prop_assert_eq!(version, &next.running, "forgotten only by being confirmed");
             }
-            // Whatever the clock does: nobody has more time than from a new start, or is past it.
+            // Whatever the clock does: no node has more time than after a fresh start, and none is past its limit.
             let left = |until: Timestamp| until.duration_since(at(now));
             match &next.phase {
                 NodePhase::Soaking { order, deadline, .. } => {
@@ -416,7 +416,7 @@ proptest! {
         }
     }
 
-    /// A node that nobody speaks to any more comes to rest on what was good, whatever it was in the middle of.
+    /// A node that gets no more messages ends on the good version, from any phase.
     #[test]
     fn left_alone_it_comes_to_rest(history in history()) {
         let mut node = NodeState::with_version(OLD);

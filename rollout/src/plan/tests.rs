@@ -1,4 +1,4 @@
-//! Who takes part, in which order, and what is refused before anything begins.
+//! Which nodes take part, in which order, and what is refused before anything starts.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,6 +1,6 @@
-//! The loop: what is due and what was heard in, events for the phases and the supervision out.
+//! The event loop: due work and incoming events in, events for the phases and the supervision out.
 //!
-//! Law: what a record asks is judged again at every turn, by level; so it does not matter which of its writes was seen.
+//! Law: the records are evaluated again at every turn, level-triggered; so it does not matter which writes were seen.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::phase::{self, NodePhase};
 use crate::record::{Component, RolloutRecord};
 use crate::supervise::{ProcessEvent, ProcessState};
 
-/// The longest the loop sleeps: a clock that was set is noticed by then.
+/// The longest sleep of the loop: a changed clock is noticed within this time.
 const MAX_SLEEP: Duration = Duration::from_secs(10);
-/// The longest while something counts by the clock.
+/// The longest sleep while something depends on the clock.
 const MAX_SHORT_SLEEP: Duration = Duration::from_secs(1);
-/// So many polls in a row without its record tell a node that its rollout is gone.
+/// After this many polls in a row without its record, a node treats its rollout as deleted.
 const GONE_AFTER_POLLS: u32 = 2;
-/// The shortest: nothing here is worth a loop that spins.
+/// The shortest sleep: the loop must not spin.
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 impl Watchdog<'_> {
@@ -121,7 +121,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Asks for the records.
+    /// Requests the records.
     fn poll_records(&mut self) {
         if Instant::now() >= self.poll_due() && !self.net.is_busy() {
             self.due.polled = Some(Instant::now());
@@ -134,7 +134,7 @@ impl Watchdog<'_> {
         self.due.polled.map_or(self.due.first, |last| last + every)
     }
 
-    /// True while a rollout that is under way means this node.
+    /// True while a running rollout targets this node.
     pub(super) fn is_in_rollout(&self) -> bool {
         let means = |record: &RolloutRecord| {
             !record.state.is_final() && !record.dry_run && record.batch_of(&self.setup.id).is_some()
@@ -161,7 +161,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Takes over the records that there are, the newest first. What cannot be read now was read before, and counts as it was.
+    /// Takes over the present records, the newest first. A record that cannot be read now keeps its last known content.
     fn accept_records(&mut self, found: PolledRecords, now: Timestamp) {
         let PolledRecords { mut records, unread } = found;
         let known = std::mem::take(&mut self.records);
@@ -179,7 +179,7 @@ impl Watchdog<'_> {
             self.missing_polls = 0;
             self.handle_node_event(event, now);
         }
-        // Who has read that it is over does not believe an older record that says otherwise.
+        // A node that has read the end of a rollout does not accept an older record that says otherwise.
         let mut node = self.node.clone();
         self.records
             .iter()
@@ -190,7 +190,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Does what the records ask.
+    /// Does what the records require.
     fn follow_records(&mut self, now: Timestamp) {
         let current = self.node.current_rollout().cloned();
         let asked = self.records.iter().filter(|record| current.as_ref().is_none_or(|id| record.id == *id));
@@ -211,7 +211,7 @@ impl Watchdog<'_> {
         self.handle_changed_node(&node, event, now);
     }
 
-    /// Looks whether an agent that has to prove itself is ready.
+    /// Checks whether a soaking agent is ready.
     fn check_readiness(&mut self, now: Timestamp) {
         let is_soaking = matches!(self.node.phase, NodePhase::Soaking { .. });
         if !is_soaking || self.checking_readiness || Instant::now() < self.due.look {
@@ -240,7 +240,7 @@ impl Watchdog<'_> {
             WatchdogRequest::Status => WatchdogResponse::Status(Box::new(self.status(now))),
             WatchdogRequest::GoBack { reason } => self.answer_rollback(reason, now),
         };
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = reply.send(answer);
     }
 

@@ -1,6 +1,6 @@
-//! The agent's socket in, whether it says that it is ready out.
+//! The agent's socket in, whether the agent reports ready out.
 //!
-//! Law: it never waits beyond its time nor reads beyond its bound.
+//! Law: it never waits longer than its limit and never reads more than its limit.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,19 +12,19 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::net::Readiness;
 
-/// Bytes of an answer that are read.
+/// Maximum bytes of an answer that are read.
 const MAX_RESPONSE_BYTES: u64 = 4 << 10;
-/// Shortest time that is set on a socket; zero would mean no limit at all.
+/// The shortest timeout for a socket; zero would mean no limit.
 const MIN_SOCKET_TIMEOUT: Duration = Duration::from_millis(1);
-/// The question.
+/// The request.
 const READYZ_REQUEST: &[u8] = b"GET /readyz HTTP/1.1\r\nhost: zagent\r\nconnection: close\r\n\r\n";
 
-/// Asks on a unix socket.
+/// Sends the request on a unix socket.
 #[derive(Clone, Debug)]
 pub struct SocketReadiness {
     /// Which.
     pub socket: PathBuf,
-    /// How long an answer may take.
+    /// The time limit for an answer.
     pub timeout: Duration,
 }
 
@@ -67,7 +67,7 @@ impl SocketReadiness {
     }
 }
 
-/// Connects with a time limit, which the standard library has no way to say: a full queue would hold us forever.
+/// Connects with a time limit, which the standard library does not support: a full queue would block forever.
 pub(super) fn connect_with_timeout(
     path: &std::path::Path,
     patience: Duration,
@@ -97,7 +97,7 @@ mod tests {
             assert!(question[..n].starts_with(b"GET /readyz HTTP/1.1\r\n"));
             match answer {
                 Some(answer) => stream.write_all(answer.as_bytes()).unwrap(),
-                // Until the other end has had enough.
+                // Until the other end closes.
                 None => drop(stream.read(&mut question)),
             }
         });

@@ -1,7 +1,7 @@
-//! What the last watchdog left behind in, a watchdog that goes on from there out.
+//! The state that the last watchdog left in, a watchdog that continues from there out.
 //!
-//! Law: an agent is kept when this very process started it, in whatever shape it was then; one that a dead watchdog left is
-//! ended before another is started.
+//! Law: an agent is kept if this very process started it, also before a self-update; one that a dead watchdog left is
+//! stopped before another is started.
 
 use std::cmp::Ordering;
 use std::os::fd::AsFd;
@@ -26,7 +26,7 @@ use crate::slots::{AgentProgram, Slots};
 use crate::supervise::{ProcessEvent, SupervisedProcess};
 use crate::version::compare;
 
-/// How long a socket may take to say who listens.
+/// The time limit to find out which process listens on a socket.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl<'a> Watchdog<'a> {
@@ -59,13 +59,13 @@ impl<'a> Watchdog<'a> {
         socket::serve_socket(&paths.watchdog_socket(), events.clone())
             .map_err(system_error(format!("listen on `{}`", paths.watchdog_socket().display())))?;
         let began = Instant::now();
-        // Hosts that begin together do not ask together.
+        // Hosts that start together do not poll together.
         let spread = u64::try_from(setup.pace.idle.as_millis()).unwrap_or(u64::MAX).max(1);
         let first = began + Duration::from_millis(setup.seed % spread);
         let due = DueTimes {
             look: began,
             beat: began,
-            // Whoever is in the middle of a rollout does not wait.
+            // A node in the middle of a rollout does not wait.
             first: if node.phase == NodePhase::Idle { first } else { began },
             polled: None,
             published: None,
@@ -110,7 +110,7 @@ impl<'a> Watchdog<'a> {
         Ok(watchdog)
     }
 
-    /// Takes over the agent that runs, or sees to it that it ends.
+    /// Takes over the running agent, or makes sure that it stops.
     fn adopt_child(&mut self) {
         let held = self.saved.child.clone().filter(|held| held.process.is_alive());
         let Some(held) =
@@ -134,14 +134,14 @@ impl<'a> Watchdog<'a> {
         self.adopt_agent(held);
     }
 
-    /// An agent that was started and not written down.
+    /// An agent that was started and not recorded.
     fn find_unrecorded_agent(&self) -> Option<StartedAgent> {
         let AgentProgram { version, path } = self.saved.starting.clone()?;
         let process = ProcessIdentity::find_orphan(&path, &self.setup.agent_args)?;
         Some(StartedAgent { process, version, since: Timestamp::now() })
     }
 
-    /// An agent that nobody knows of: it answers on the socket, and is one of our programs.
+    /// An agent that is not recorded: it answers on the socket, and is one of our programs.
     fn find_listening_agent(&self) -> Option<StartedAgent> {
         let stream = connect_with_timeout(&self.setup.paths.socket(), SOCKET_TIMEOUT).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(stream.as_fd()).ok()?;
@@ -154,8 +154,8 @@ impl<'a> Watchdog<'a> {
         Some(StartedAgent { process, version, since: Timestamp::now() })
     }
 
-    /// The program to start now, and what is to be known about it. What nobody has confirmed is run as it is or not at all; of
-    /// what is good there is always one.
+    /// The program to start now, and notes about it. An unconfirmed version runs exactly or not at all; of the good
+    /// versions, there is always one that runs.
     pub(super) fn choose_program(&mut self) -> Result<AgentProgram, String> {
         if self.node.is_unconfirmed() {
             return self.slots.verify(self.node.current_version()).map_err(|error| error_chain(&error));
@@ -173,7 +173,7 @@ impl<'a> Watchdog<'a> {
         Ok(program)
     }
 
-    /// What runs is what counts as good, when the version that did is gone for good.
+    /// The running version becomes the good one, when the good version is lost.
     pub(super) fn accept_running(&mut self, version: &str) {
         if matches!(self.node.phase, NodePhase::Applying { .. } | NodePhase::Soaking { .. })
             || self.node.running == version
@@ -187,7 +187,7 @@ impl<'a> Watchdog<'a> {
     }
 }
 
-/// Someone has installed a newer version by hand since the last start: that one is meant.
+/// Someone has installed a newer version by hand since the last start: use it.
 fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slots: &Slots) -> NodeState {
     let installed = slots.built_in();
     let is_other = before.is_some_and(|before| before.version != installed.version);
@@ -200,7 +200,7 @@ fn apply_manual_upgrade(mut node: NodeState, before: Option<&AgentProgram>, slot
     node
 }
 
-/// A file of the watchdog's own; one that is damaged is put aside, since without a watchdog there is no agent either.
+/// A file of the watchdog; a damaged one is moved aside, because without a watchdog there is no agent either.
 fn read_or_discard<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, JsonFileError> {
     match json_file::read(path) {
         Err(error) if error.is_damaged() => {

@@ -1,4 +1,4 @@
-//! How the node is in, words, a status and reports out.
+//! The state of the node in, messages, a status and reports out.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl NodePhase {
 }
 
 impl Watchdog<'_> {
-    /// Says what is about to change.
+    /// Logs what is about to change.
     pub(super) fn log_step(&self, next: &NodeState) {
         let (from, to) = (self.node.phase.name(), next.phase.name());
         if from == to {
@@ -46,7 +46,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// What the node does, in words.
+    /// What the node does, as a message.
     pub(super) fn status_text(&self) -> String {
         let agent = match (&self.agent, self.process.state) {
             (Some(held), ProcessState::Up { .. }) => format!("agent {} runs", held.version),
@@ -88,7 +88,7 @@ impl Watchdog<'_> {
         self.agent.as_ref().map_or_else(|| self.node.current_version(), |held| &held.version)
     }
 
-    /// How things are.
+    /// The status.
     pub(super) fn status(&self, now: Timestamp) -> WatchdogStatus {
         let next_retry = match self.process.state {
             ProcessState::BackingOff { until } => {
@@ -143,7 +143,7 @@ impl Watchdog<'_> {
         report
     }
 
-    /// Keeps a heartbeat.
+    /// Saves a heartbeat.
     pub(super) fn record_heartbeat(&mut self, now: Timestamp) {
         if Instant::now() < self.due.beat {
             return;
@@ -160,14 +160,14 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Publishes a report when it says something new, and when its time has come.
+    /// Publishes a report when something changed, and when it is due.
     pub(super) fn publish_report(&mut self, now: Timestamp) {
         if self.net.is_busy() {
             return;
         }
         let report = self.node_report(now);
         let is_new = self.published.as_ref().is_none_or(|last| !is_same_report(last, &report));
-        // A board that does not answer is not asked more often for that.
+        // A board that does not answer is not polled more often for that.
         if Instant::now() < self.publish_due() && !(is_new && self.logged.board.is_none()) {
             return;
         }
@@ -196,7 +196,7 @@ impl Watchdog<'_> {
                 }
             }
             Err(why) => {
-                // It is still news to the board.
+                // The board does not have it yet.
                 self.published = None;
                 if self.logged.board.is_none() {
                     tracing::warn!(why, "the board does not accept reports; everything else continues");
@@ -206,7 +206,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Tells the service manager when something changed.
+    /// Notifies the service manager when something changed.
     pub(super) fn notify_status(&mut self) {
         let words = self.status_text();
         if words != self.last_status {
@@ -216,7 +216,7 @@ impl Watchdog<'_> {
     }
 }
 
-/// True when two reports say the same, but for the time.
+/// True when two reports are equal, except for the time.
 fn is_same_report(one: &NodeReport, other: &NodeReport) -> bool {
     let plain = |report: &NodeReport| {
         let child = report.child.as_ref().map(|child| AgentProcess { pid: child.pid, uptime: 0 });

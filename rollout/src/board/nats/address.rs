@@ -1,17 +1,17 @@
-//! `board.url` of a NATS board to servers without a secret, and the secret.
+//! `board.url` of a NATS board in, servers without secrets and the login out.
 //!
-//! Law: what is shown or handed on as an address never holds a user, a password or a token.
+//! Law: an address that is shown or passed on never contains a user, a password or a token.
 
-/// Where to connect to.
+/// The servers and the login.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NatsAddress {
     /// `nats://host:port` or `tls://host:port`, each.
     pub(super) servers: Vec<String>,
-    /// What the URL says about who we are.
+    /// The login in the URL.
     pub(super) login: Option<NatsLogin>,
 }
 
-/// Who we are.
+/// A login.
 #[derive(PartialEq, Eq)]
 pub(super) enum NatsLogin {
     /// `user:password@`.
@@ -30,7 +30,7 @@ const DEFAULT_PORT: u16 = 4222;
 const URL_HINT: &str = "write nats://host:4222 or tls://host:4222, and separate several with commas";
 
 impl NatsAddress {
-    /// Reads one URL, or several with commas between.
+    /// Reads one URL, or several separated by commas.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut address = Self { servers: Vec::new(), login: None };
         for (i, url) in text.split(',').map(str::trim).enumerate() {
@@ -53,7 +53,7 @@ fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> 
     if !matches!(scheme, "nats" | "tls") {
         return Err("is neither nats:// nor tls://");
     }
-    // A password may hold what it likes, but for a slash.
+    // A password may contain any character except a slash.
     let authority = rest.strip_suffix('/').unwrap_or(rest);
     let (login, host) = match authority.rsplit_once('@') {
         Some((login, host)) => (Some(login), host),
@@ -77,7 +77,7 @@ fn parse_server(url: &str) -> Result<(String, Option<NatsLogin>), &'static str> 
     Ok((format!("{scheme}://{name}:{port}"), login))
 }
 
-/// Text without `%XX`.
+/// Decodes `%XX`.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
